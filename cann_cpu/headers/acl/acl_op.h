@@ -1,0 +1,34 @@
+// Attribute objects and execution of operators by type name (the aclop path, which cann_cpu does not serve).
+#pragma once
+
+#include "acl/acl_rt.h"
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+typedef struct aclopAttr aclopAttr;
+
+typedef enum aclEngineType { ACL_ENGINE_SYS, ACL_ENGINE_AICORE, ACL_ENGINE_VECTOR } aclopEngineType;
+
+aclopAttr* aclopCreateAttr();
+void aclopDestroyAttr(const aclopAttr* attr);
+aclError aclopSetAttrBool(aclopAttr* attr, const char* attrName, uint8_t attrValue);
+aclError aclopSetAttrInt(aclopAttr* attr, const char* attrName, int64_t attrValue);
+aclError aclopSetAttrFloat(aclopAttr* attr, const char* attrName, float attrValue);
+aclError aclopSetAttrString(aclopAttr* attr, const char* attrName, const char* attrValue);
+aclError aclopSetAttrDataType(aclopAttr* attr, const char* attrName, aclDataType attrValue);
+aclError aclopSetAttrListBool(aclopAttr* attr, const char* attrName, int numValues, const uint8_t* values);
+aclError aclopSetAttrListInt(aclopAttr* attr, const char* attrName, int numValues, const int64_t* values);
+aclError aclopSetAttrListFloat(aclopAttr* attr, const char* attrName, int numValues, const float* values);
+aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numLists, const int* numValues,
+                                 const int64_t* const values[]);
+
+aclError aclopExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
+                      const aclDataBuffer* const inputs[], int numOutputs, const aclTensorDesc* const outputDesc[],
+                      aclDataBuffer* const outputs[], const aclopAttr* attr, aclrtStream stream);
+aclError aclopExecuteV2(const char* opType, int numInputs, aclTensorDesc* inputDesc[], aclDataBuffer* inputs[],
+                        int numOutputs, aclTensorDesc* outputDesc[], aclDataBuffer* outputs[], aclopAttr* attr,
+                        aclrtStream stream);
+
+}  // extern "C"
+#pragma GCC visibility pop
