@@ -1,0 +1,54 @@
+// What the opaque arguments of aclnn functions hold.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "aclnn/acl_meta.h"
+
+struct aclTensor {
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // elements
+  int64_t offset = 0;            // elements, from the start of the storage
+  aclDataType dtype = ACL_DT_UNDEFINED;
+  aclFormat format = ACL_FORMAT_ND;
+  std::vector<int64_t> storage_shape;
+  void* data = nullptr;  // start of the storage
+};
+
+struct aclScalar {
+  aclDataType dtype = ACL_DT_UNDEFINED;
+  alignas(16) std::array<std::byte, 16> value{};  // wide enough for complex128
+};
+
+struct aclIntArray {
+  std::vector<int64_t> values;
+};
+
+struct aclFloatArray {
+  std::vector<float> values;
+};
+
+struct aclBoolArray {
+  std::vector<char> values;  // of 0 and 1: a vector<bool> has no array of bool to point to
+};
+
+struct aclTensorList {
+  std::vector<aclTensor> tensors;
+};
+
+struct aclScalarList {
+  std::vector<aclScalar> scalars;
+};
+
+namespace cann_cpu {
+
+// "float16", "int64", ...; the number of an unknown type.
+CANN_EXPORT std::string dtype_name(aclDataType dtype);
+
+// Bytes of one element; 0 for an unknown type.
+CANN_EXPORT size_t dtype_size(aclDataType dtype);
+
+}  // namespace cann_cpu

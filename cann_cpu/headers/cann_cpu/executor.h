@@ -1,0 +1,36 @@
+// The two phases of an aclnn function: phase one stores a call, phase two enqueues it on a stream.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "acl/acl_base.h"
+#include "aclnn/acl_meta.h"
+#include "cann_cpu/export.h"
+
+namespace cann_cpu {
+
+// One call of an aclnn function, with copies of all its arguments: it can run after the caller has destroyed them, any
+// number of times, and with tensors of the same kind at other addresses.
+class Call {
+ public:
+  Call(const char* name, std::vector<void*> addresses) : name(name), addresses(std::move(addresses)) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  virtual ~Call() = default;
+
+  // Runs the kernel on tensors whose storages start at these addresses, in the order of the arguments. Never throws.
+  virtual aclError run(const std::vector<void*>& addresses) const = 0;
+
+  const char* const name;              // "aclnnAdd"
+  const std::vector<void*> addresses;  // of the tensors that phase one was given
+};
+
+// Ends phase one: hands the call out as an executor and, where the caller has set a key, into the executor cache.
+CANN_EXPORT aclnnStatus finish_phase_one(std::shared_ptr<const Call> call, uint64_t* workspace_size,
+                                         aclOpExecutor** executor);
+
+// All of phase two. The workspace is unused: a kernel on the CPU keeps its scratch memory to itself.
+CANN_EXPORT aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream);
+
+}  // namespace cann_cpu

@@ -1,0 +1,170 @@
+// Creates and destroys the arguments of aclnn functions.
+#include "cann_cpu/acl_objects.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+
+#include "cann_cpu/runtime.h"
+
+namespace {
+
+using cann_cpu::error;
+
+struct DtypeInfo {
+  aclDataType dtype;
+  const char* name;
+  size_t size;
+};
+
+constexpr DtypeInfo kDtypes[] = {
+    {ACL_FLOAT, "float32", 4},       {ACL_FLOAT16, "float16", 2},
+    {ACL_BF16, "bfloat16", 2},       {ACL_DOUBLE, "float64", 8},
+    {ACL_INT8, "int8", 1},           {ACL_UINT8, "uint8", 1},
+    {ACL_INT16, "int16", 2},         {ACL_UINT16, "uint16", 2},
+    {ACL_INT32, "int32", 4},         {ACL_UINT32, "uint32", 4},
+    {ACL_INT64, "int64", 8},         {ACL_UINT64, "uint64", 8},
+    {ACL_BOOL, "bool", 1},           {ACL_COMPLEX32, "complex32", 4},
+    {ACL_COMPLEX64, "complex64", 8}, {ACL_COMPLEX128, "complex128", 16},
+};
+
+const DtypeInfo* find(aclDataType dtype) {
+  const auto* found =
+      std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeInfo& info) { return info.dtype == dtype; });
+  return found == std::end(kDtypes) ? nullptr : found;
+}
+
+// Runs make, which returns a new object; null with a message where it throws.
+template <class Make>
+auto created(const char* function, const Make& make) noexcept -> decltype(make().release()) {
+  try {
+    return make().release();
+  } catch (const std::exception& e) {
+    error(ACL_ERROR_INVALID_PARAM, "%s: %s", function, e.what());
+    return nullptr;
+  }
+}
+
+template <class Array, class T>
+Array* create_array(const char* function, const T* value, uint64_t size) {
+  return created(function, [&] {
+    if (value == nullptr && size != 0) throw std::invalid_argument("value is null");
+    auto array = std::make_unique<Array>();
+    array->values.assign(value, value + size);
+    return array;
+  });
+}
+
+template <class T>
+aclnnStatus destroy(const T* object) {
+  delete object;
+  return ACLNN_SUCCESS;
+}
+
+// A list holds copies, so the caller's objects end here.
+template <class T>
+std::vector<T> take_over(const T* const* value, uint64_t size) {
+  if (value == nullptr && size != 0) throw std::invalid_argument("value is null");
+  if (std::find(value, value + size, nullptr) != value + size) throw std::invalid_argument("an element is null");
+  std::vector<T> objects;
+  objects.reserve(size);
+  for (uint64_t i = 0; i < size; ++i) {
+    objects.push_back(*value[i]);
+    delete value[i];
+  }
+  return objects;
+}
+
+}  // namespace
+
+namespace cann_cpu {
+
+std::string dtype_name(aclDataType dtype) {
+  const DtypeInfo* info = find(dtype);
+  return info ? info->name : std::to_string(static_cast<int>(dtype));
+}
+
+size_t dtype_size(aclDataType dtype) {
+  const DtypeInfo* info = find(dtype);
+  return info ? info->size : 0;
+}
+
+}  // namespace cann_cpu
+
+aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, aclDataType data_type,
+                           const int64_t* strides, int64_t offset, aclFormat format, const int64_t* storage_dims,
+                           uint64_t storage_dims_num, void* data) {
+  return created("aclCreateTensor", [&] {
+    if (view_dims == nullptr && view_dims_num != 0) throw std::invalid_argument("view_dims is null");
+    if (storage_dims == nullptr && storage_dims_num != 0) throw std::invalid_argument("storage_dims is null");
+    auto tensor = std::make_unique<aclTensor>();
+    tensor->shape.assign(view_dims, view_dims + view_dims_num);
+    tensor->strides.resize(view_dims_num);
+    if (strides != nullptr) {
+      tensor->strides.assign(strides, strides + view_dims_num);
+    } else {  // contiguous
+      int64_t stride = 1;
+      for (size_t i = view_dims_num; i-- > 0; stride *= view_dims[i]) tensor->strides[i] = stride;
+    }
+    tensor->offset = offset;
+    tensor->dtype = data_type;
+    tensor->format = format;
+    tensor->storage_shape.assign(storage_dims, storage_dims + storage_dims_num);
+    tensor->data = data;
+    return tensor;
+  });
+}
+
+aclScalar* aclCreateScalar(void* value, aclDataType data_type) {
+  return created("aclCreateScalar", [&] {
+    const size_t size = cann_cpu::dtype_size(data_type);
+    if (value == nullptr) throw std::invalid_argument("value is null");
+    if (size == 0) throw std::invalid_argument("dtype " + cann_cpu::dtype_name(data_type) + " is unknown");
+    auto scalar = std::make_unique<aclScalar>();
+    scalar->dtype = data_type;
+    std::memcpy(scalar->value.data(), value, size);
+    return scalar;
+  });
+}
+
+aclIntArray* aclCreateIntArray(const int64_t* value, uint64_t size) {
+  return create_array<aclIntArray>("aclCreateIntArray", value, size);
+}
+
+aclFloatArray* aclCreateFloatArray(const float* value, uint64_t size) {
+  return create_array<aclFloatArray>("aclCreateFloatArray", value, size);
+}
+
+aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t size) {
+  return create_array<aclBoolArray>("aclCreateBoolArray", value, size);
+}
+
+aclTensorList* aclCreateTensorList(const aclTensor* const* value, uint64_t size) {
+  return created("aclCreateTensorList",
+                 [&] { return std::make_unique<aclTensorList>(aclTensorList{take_over(value, size)}); });
+}
+
+aclScalarList* aclCreateScalarList(const aclScalar* const* value, uint64_t size) {
+  return created("aclCreateScalarList",
+                 [&] { return std::make_unique<aclScalarList>(aclScalarList{take_over(value, size)}); });
+}
+
+aclnnStatus aclDestroyTensor(const aclTensor* tensor) { return destroy(tensor); }
+aclnnStatus aclDestroyScalar(const aclScalar* scalar) { return destroy(scalar); }
+aclnnStatus aclDestroyIntArray(const aclIntArray* array) { return destroy(array); }
+aclnnStatus aclDestroyFloatArray(const aclFloatArray* array) { return destroy(array); }
+aclnnStatus aclDestroyBoolArray(const aclBoolArray* array) { return destroy(array); }
+aclnnStatus aclDestroyTensorList(const aclTensorList* list) { return destroy(list); }
+aclnnStatus aclDestroyScalarList(const aclScalarList* list) { return destroy(list); }
+
+aclnnStatus aclGetViewShape(const aclTensor* tensor, int64_t** view_dims, uint64_t* view_dims_num) {
+  if (tensor == nullptr || view_dims == nullptr || view_dims_num == nullptr) {
+    return error(ACLNN_ERR_PARAM_NULLPTR, "aclGetViewShape: an argument is null");
+  }
+  *view_dims = new (std::nothrow) int64_t[tensor->shape.size()];  // the interface wants delete[] from the caller
+  if (*view_dims == nullptr) return error(ACLNN_ERR_INNER, "aclGetViewShape: out of memory");
+  std::copy(tensor->shape.begin(), tensor->shape.end(), *view_dims);
+  *view_dims_num = tensor->shape.size();
+  return ACLNN_SUCCESS;
+}

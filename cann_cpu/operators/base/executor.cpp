@@ -1,0 +1,50 @@
+// Hands out executors at the end of phase one and enqueues them in phase two.
+#include "executor.h"
+
+#include <utility>
+
+#include "cann_cpu/runtime.h"
+#include "executor_cache.h"
+
+namespace cann_cpu {
+
+aclnnStatus finish_phase_one(std::shared_ptr<const Call> call, uint64_t* workspace_size, aclOpExecutor** executor) {
+  store_in_executor_cache(call);
+  auto addresses = call->addresses;
+  *workspace_size = 0;
+  *executor = new aclOpExecutor{std::move(call), std::move(addresses)};
+  return ACLNN_SUCCESS;
+}
+
+aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream) {
+  if (executor == nullptr) {
+    return error(ACLNN_ERR_PARAM_NULLPTR, "aclnn phase two: executor is null; has phase one failed?");
+  }
+  const char* name = executor->call->name;
+  std::unique_ptr<aclOpExecutor> once(executor->repeatable ? nullptr : executor);
+  return launch(stream, name,
+                [call = executor->call, addresses = executor->addresses] { return call->run(addresses); });
+}
+
+}  // namespace cann_cpu
+
+aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
+  if (executor == nullptr) {
+    return cann_cpu::error(ACLNN_ERR_PARAM_NULLPTR, "aclSetAclOpExecutorRepeatable: executor is null");
+  }
+  executor->repeatable = true;
+  return ACLNN_SUCCESS;
+}
+
+aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+  delete executor;
+  return ACLNN_SUCCESS;
+}
+
+extern "C" {
+
+// CANN's arena for host memory of executors; here an executor owns what it needs.
+CANN_EXPORT int InitHugeMemThreadLocal(void*, bool) { return ACLNN_SUCCESS; }
+CANN_EXPORT void UnInitHugeMemThreadLocal(void*, bool) {}
+CANN_EXPORT void ReleaseHugeMem(void*, bool) {}
+}
