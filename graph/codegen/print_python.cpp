@@ -1,0 +1,265 @@
+// Prints the Python GE API of the prototypes in the header PROTOTYPES: `print_python FILE`, or one line per error.
+#include PROTOTYPES
+
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+namespace ge::codegen {
+namespace {
+
+constexpr size_t kTextWidth = 115;
+
+// A C++ name as a Python parameter: a keyword gets an underscore.
+std::string parameter(const std::string& name) {
+  static const std::set<std::string> kKeywords = {
+      "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+      "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+      "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+      "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
+  return kKeywords.count(name) ? name + "_" : name;
+}
+
+// The comment directly above the prototype, without its slashes; what is read is the file that the compiler read.
+std::vector<std::string> comment_above(const Prototype& prototype) {
+  std::ifstream file(prototype.file);
+  std::vector<std::string> comment;
+  std::string line;
+  for (int number = 1; number < prototype.line && std::getline(file, line); ++number) {
+    if (line.rfind("//", 0) == 0) {
+      comment.push_back(line.substr(line.rfind("// ", 0) == 0 ? 3 : 2));
+    } else {
+      comment.clear();
+    }
+  }
+  return comment;
+}
+
+std::string in_docstring(const std::string& text) {
+  std::string escaped;
+  for (size_t i = 0; i < text.size(); ++i) {
+    escaped += text[i] == '\\' || text.compare(i, 3, "\"\"\"") == 0 ? "\\" : "";
+    escaped += text[i];
+  }
+  return escaped;
+}
+
+// Breaks `text` at blanks, so that the lines after the first stand four columns further in.
+std::string wrap(const std::string& text, const std::string& indent) {
+  std::istringstream words(text);
+  std::string lines, line = indent, word;
+  for (bool first = true; words >> word; first = false) {
+    if (!first && line.size() + 1 + word.size() > kTextWidth) {
+      lines += line + "\n";
+      line = indent + "    ";
+      first = true;
+    }
+    line += (first ? "" : " ") + word;
+  }
+  return lines + line + "\n";
+}
+
+const char* word(Presence presence) {
+  return presence == Presence::kOptional ? "optional, " : presence == Presence::kDynamic ? "any number, " : "";
+}
+
+// `heading` and a line per entry, or nothing.
+template <typename T, typename Describe>
+std::string section(const char* heading, const std::vector<T>& entries, Describe describe) {
+  std::string text;
+  for (const T& entry : entries) {
+    text += wrap(in_docstring(describe(entry)), "        ");
+  }
+  return text.empty() ? "" : std::string("    ") + heading + ":\n" + text;
+}
+
+std::string docstring(const Prototype& prototype) {
+  std::string text;
+  for (const std::string& line : comment_above(prototype)) {
+    text += (line.empty() || text.empty() ? "" : "    ") + in_docstring(line) + "\n";
+  }
+  std::string parameters =
+      section("Inputs", prototype.inputs,
+              [](const Input& input) { return parameter(input.name) + ": " + word(input.presence) + input.types; }) +
+      section("Attributes", prototype.attributes,
+              [](const Attribute& attribute) {
+                return parameter(attribute.name) + ": " +
+                       (attribute.value.empty() ? "required" : "default " + attribute.value);
+              }) +
+      section("Outputs", prototype.outputs, [](const Output& output) {
+        return output.name + ": " + (output.dynamic ? "any number, " : "") + output.types;
+      });
+  if (text.empty()) {
+    text = "GE operator " + prototype.type + ".\n";
+  }
+  return "    \"\"\"" + text + (parameters.empty() ? "" : "\n" + parameters) + "    \"\"\"\n";
+}
+
+const char* hint(Presence presence) {
+  return presence == Presence::kOptional ? "Tensor | None" : presence == Presence::kDynamic ? "list[Tensor]" : "Tensor";
+}
+
+std::string returned(const std::vector<Output>& outputs) {
+  if (outputs.empty()) {
+    return "None";
+  }
+  std::string hints;
+  for (const Output& output : outputs) {
+    hints += (hints.empty() ? "" : ", ") + std::string(output.dynamic ? "list[Tensor]" : "Tensor");
+  }
+  return outputs.size() == 1 ? hints : "tuple[" + hints + "]";
+}
+
+std::string size_parameter(const Output& output) { return "size_of_" + output.name; }
+
+std::string signature(const Prototype& prototype) {
+  std::string text = "def " + prototype.type + "(\n";
+  for (const Input& input : prototype.inputs) {
+    text += "    " + parameter(input.name) + ": " + hint(input.presence) + ",\n";
+  }
+  text += "    *,\n";
+  for (const Output& output : prototype.outputs) {
+    text += output.dynamic ? "    " + size_parameter(output) + ": int,\n" : "";
+  }
+  for (const Attribute& attribute : prototype.attributes) {
+    text += "    " + parameter(attribute.name) + ": " + attribute.hint +
+            (attribute.value.empty() ? "" : " = " + attribute.value) + ",\n";
+  }
+  return text +
+         "    dependencies: list[Tensor] | None = None,\n"
+         "    node_name: str | None = None,\n"
+         ") -> " +
+         returned(prototype.outputs) + ":\n";
+}
+
+// A list of names as the value of a Python keyword argument: on a line each, or the empty brackets.
+template <typename T, typename Describe>
+std::string bracketed(const std::string& name, const char* brackets, const std::vector<T>& entries, Describe describe) {
+  std::string text;
+  for (const T& entry : entries) {
+    text += "            " + describe(entry) + ",\n";
+  }
+  return "        " + name + "=" + brackets[0] + (text.empty() ? "" : "\n" + text + "        ") + brackets[1] + ",\n";
+}
+
+// Tuples become the lists that IrDef's defaults are compared with.
+std::string as_attribute(const Attribute& attribute, const std::string& value) {
+  std::string kind = attribute.kind, argument = value;
+  if (kind.rfind("ListList", 0) == 0) {
+    argument = "[list(row) for row in " + value + "]";
+  } else if (kind.rfind("List", 0) == 0) {
+    argument = "list(" + value + ")";
+  }
+  return "attr." + kind + "(" + argument + ")";
+}
+
+std::string body(const Prototype& prototype) {
+  return "    return ge_op(\n        op_type=" + literal(prototype.type) + ",\n" +
+         bracketed("inputs", "{}", prototype.inputs,
+                   [](const Input& input) { return literal(input.name) + ": " + parameter(input.name); }) +
+         bracketed("attrs", "{}", prototype.attributes,
+                   [](const Attribute& attribute) {
+                     return literal(attribute.name) + ": " + as_attribute(attribute, parameter(attribute.name));
+                   }) +
+         bracketed("outputs", "[]", prototype.outputs,
+                   [](const Output& output) {
+                     return output.dynamic ? "(" + literal(output.name) + ", " + size_parameter(output) + ")"
+                                           : literal(output.name);
+                   }) +
+         "        dependencies=dependencies,\n"
+         "        node_name=node_name,\n"
+         "        ir=IR[" +
+         literal(prototype.type) + "],\n    )\n";
+}
+
+std::string flags(const std::vector<Input>& inputs, Presence presence) {
+  std::string text;
+  for (const Input& input : inputs) {
+    text += (text.empty() ? "" : ", ") + literal(input.presence == presence);
+  }
+  return "[" + text + "]";
+}
+
+std::string function(const Prototype& prototype) {
+  return "@auto_convert_to_tensor(" + flags(prototype.inputs, Presence::kDynamic) + ", " +
+         flags(prototype.inputs, Presence::kOptional) + ")\n" + signature(prototype) + docstring(prototype) +
+         body(prototype);
+}
+
+std::string ir_definition(const Prototype& prototype) {
+  static const std::map<Presence, const char*> kMethods = {{Presence::kRequired, ".input("},
+                                                           {Presence::kOptional, ".optional_input("},
+                                                           {Presence::kDynamic, ".dynamic_input("}};
+  std::string text = "IR[" + literal(prototype.type) + "] = (\n    IrDef(" + literal(prototype.type) + ")\n";
+  for (const Input& input : prototype.inputs) {
+    text +=
+        "    " + std::string(kMethods.at(input.presence)) + literal(input.name) + ", " + literal(input.types) + ")\n";
+  }
+  for (const Attribute& attribute : prototype.attributes) {
+    text += attribute.value.empty()
+                ? "    .required_attr(" + literal(attribute.name) + ", attr." + attribute.kind + ")\n"
+                : "    .attr(" + literal(attribute.name) + ", " + as_attribute(attribute, attribute.value) + ")\n";
+  }
+  for (const Output& output : prototype.outputs) {
+    text += std::string(output.dynamic ? "    .dynamic_output(" : "    .output(") + literal(output.name) + ", " +
+            literal(output.types) + ")\n";
+  }
+  return text + ")\n";
+}
+
+std::string module_text() {
+  std::string functions;
+  for (const Prototype& prototype : prototypes()) {
+    functions += (functions.empty() ? "\n" : "\n\n") + ir_definition(prototype) + "\n\n" + function(prototype);
+  }
+  auto when_used = [&](const char* name, const char* text) {
+    return functions.find(name) == std::string::npos ? "" : text;
+  };
+  return std::string(
+             "# ruff: noqa: E501\n"
+             "\"\"\"The Graph Engine API of the custom operators: a function per prototype adds its node to the "
+             "graph.\n\n"
+             "Generated from graph/custom_reg_op.h: edit that.\n\"\"\"\n\n") +
+         when_used("Sequence[", "from collections.abc import Sequence\n\n") +
+         "from torchair._ge_concrete_graph.compat_ir import IrDef, ge_op\n"
+         "from torchair.ge import " +
+         when_used("DataType.", "DataType, ") +
+         "Tensor, attr\n"
+         "from torchair.ge._ge_graph import auto_convert_to_tensor\n\n"
+         "# What each operator type takes and gives.\n"
+         "IR: dict[str, IrDef] = {}\n" +
+         functions;
+}
+
+// Prints what is wrong with the prototypes, and says whether something is.
+bool report_errors() {
+  bool any = false;
+  for (const Prototype& prototype : prototypes()) {
+    for (const std::string& error : prototype.errors) {
+      std::cerr << prototype.file << ":" << prototype.line << ": error: operator " << prototype.type << ": " << error
+                << "\n";
+      any = true;
+    }
+  }
+  return any;
+}
+
+}  // namespace
+}  // namespace ge::codegen
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: " << argv[0] << " FILE\n";
+    return 2;
+  }
+  if (ge::codegen::report_errors()) {
+    return 1;
+  }
+  std::ofstream file(argv[1]);
+  file << ge::codegen::module_text() << std::flush;
+  if (!file) {
+    std::cerr << argv[0] << ": cannot write " << argv[1] << "\n";
+    return 1;
+  }
+}

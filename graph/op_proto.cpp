@@ -1,0 +1,2 @@
+// Registers every prototype with Graph Engine when it opens this library.
+#include PROTOTYPES
