@@ -1,0 +1,81 @@
+"""`python -m cann_cpu`: says which CANN is in use, prints the path of set_env.sh, runs a command on the CPU."""
+
+import argparse
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+from . import activation
+
+
+def info() -> int:
+    """Prints which CANN is in use and why, versions, devices and what is missing; fails if something is."""
+    choice = activation.choose()
+    names = {"cpu": f"cann_cpu, {activation.HOME}", "real": "the machine's own CANN", "none": "none"}
+    print(f"CANN               {names[choice.cann]}")
+    print(f"  because          {choice.reason}")
+    missing = []
+    for package in ("torch", "torch_npu", "custom_pypto", "cann_cpu"):
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            version = "not installed"
+            if package in ("torch", "torch_npu"):
+                missing.append(f"{package}: pip install {package}==2.13.0")
+        print(f"{package:<18} {version}")
+    if not missing and choice.cann != "none":
+        missing += _print_devices()
+    if choice.cann == "cpu":
+        packages = activation.operator_packages()
+        print(f"operator packages  {', '.join(f'{k} ({v})' for k, v in packages.items()) or 'none'}")
+    for line in missing:
+        print(f"missing            {line}")
+    return 1 if missing or choice.cann == "none" else 0
+
+
+def _print_devices() -> list[str]:
+    """In this process, the way a user's program would: import torch and look."""
+    try:
+        import torch
+        import torch_npu  # noqa: F401
+        import torchair
+    except Exception as error:
+        return [f"{type(error).__name__}: {error}"]
+    print(f"torchair           {getattr(torchair, '__version__', 'of this torch_npu')}")
+    for index in range(torch.npu.device_count()):
+        free, total = torch.npu.mem_get_info(index)
+        name = torch.npu.get_device_name(index)
+        print(f"npu:{index}              {name}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
+    return [] if torch.npu.device_count() else ["no device"]
+
+
+def run(command: list[str]) -> int:
+    """Runs a command with this CANN in its environment, whatever other CANN there is."""
+    libraries = [activation.LIBRARIES, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    variables = {**os.environ, **activation.environment(), "LD_LIBRARY_PATH": ":".join(libraries)}
+    variables.pop("CANN_CPU", None)
+    return subprocess.run(command, env=variables).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m cann_cpu", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("info", help="which CANN is in use and why, versions, devices, what is missing")
+    commands.add_parser("set_env", help="print the path of set_env.sh: source $(python -m cann_cpu set_env)")
+    run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
+    run_parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    arguments = parser.parse_args()
+    if arguments.command == "info":
+        return info()
+    if arguments.command == "set_env":
+        print(os.path.join(activation.HOME, "set_env.sh"))
+        return 0
+    command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
+    if not command:
+        run_parser.error("no command; python -m cann_cpu run -- COMMAND")
+    return run(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Decides which CANN a process uses and, where it is the one on the CPU, loads it before torch_npu looks for it.
+
+The wheel's cann_cpu.pth calls install_hook() when Python starts; nothing else happens until torch_npu is imported.
+"""
+
+import os
+import sys
+from typing import NamedTuple
+
+HOME = os.path.dirname(os.path.abspath(__file__))
+LIBRARIES = os.path.join(HOME, "lib64")
+OPERATOR_PACKAGES = "ascend.operator_packages"
+
+
+class Choice(NamedTuple):
+    """Which CANN a process uses, and why."""
+
+    cann: str  # "cpu": this one; "real": one of the machine's; "none"
+    reason: str
+
+
+def choose() -> Choice:
+    """A real CANN always wins; CANN_CPU=0 turns this one off."""
+    home = os.environ.get("ASCEND_HOME_PATH")
+    if os.environ.get("CANN_CPU") == "0":
+        return Choice("real" if _is_real_cann(home) or _linker_finds_cann() else "none", "CANN_CPU=0")
+    if home and os.path.realpath(home) == os.path.realpath(HOME):
+        return Choice("cpu", f"ASCEND_HOME_PATH={home}")
+    if _is_real_cann(home):
+        return Choice("real", f"ASCEND_HOME_PATH={home}")
+    if _linker_finds_cann():
+        return Choice("real", "the linker finds libascendcl.so")
+    return Choice("cpu", "no other CANN was found")
+
+
+def _is_real_cann(home: str | None) -> bool:
+    if not home or os.path.realpath(home) == os.path.realpath(HOME):
+        return False
+    return os.path.exists(os.path.join(home, "lib64", "libascendcl.so"))
+
+
+def _linker_finds_cann() -> bool:
+    import ctypes
+
+    try:
+        ctypes.CDLL("libascendcl.so")
+    except OSError:
+        return False
+    return True
+
+
+def operator_packages() -> dict[str, str]:
+    """The installed wheels' operator packages (vendors folders), by name.
+
+    A wheel names the Python package whose folder `vendors/<name>` holds its libraries in an entry point of the group
+    `ascend.operator_packages`.
+    """
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
+    packages = {}
+    for entry in entry_points(group=OPERATOR_PACKAGES):
+        top, *rest = entry.value.split(".")
+        spec = find_spec(top)
+        for location in spec.submodule_search_locations if spec else ():
+            vendor = os.path.join(location, *rest, "vendors", entry.name)
+            if os.path.isdir(vendor):
+                packages[entry.name] = vendor
+    return packages
+
+
+def environment() -> dict[str, str]:
+    """The variables that CANN's set_env.sh would set; torch_npu reads them while it loads."""
+    custom = list(operator_packages().values())
+    if os.environ.get("ASCEND_CUSTOM_OPP_PATH"):
+        given = os.environ["ASCEND_CUSTOM_OPP_PATH"].split(":")
+        custom = given + [path for path in custom if path not in given]
+    variables = {"ASCEND_HOME_PATH": HOME, "ASCEND_OPP_PATH": os.path.join(HOME, "opp")}
+    if custom:
+        variables["ASCEND_CUSTOM_OPP_PATH"] = ":".join(custom)
+    return variables
+
+
+def activate() -> Choice:
+    """Loads this CANN into the process if it is the one to use. Has no effect the second time."""
+    choice = choose()
+    if choice.cann == "cpu":
+        import ctypes
+
+        os.environ.update(environment())
+        # The dynamic linker takes a loaded library for one of the same SONAME, so torch_npu gets these.
+        for library in sorted(os.listdir(LIBRARIES)):
+            ctypes.CDLL(os.path.join(LIBRARIES, library))
+    return choice
+
+
+class _BeforeTorchNpu:
+    """A finder that finds nothing: it is asked for torch_npu before anybody else, and activates then."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch_npu":
+            sys.meta_path.remove(self)
+            activate()
+
+
+def install_hook() -> None:
+    """Activates as soon as torch_npu is imported, directly or by `import torch`."""
+    sys.meta_path.insert(0, _BeforeTorchNpu())

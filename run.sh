@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Does all set-up and runs the project's main job.
+#   bash run.sh           every operator in every mode: a table, non-zero exit if a line failed
+#   bash run.sh test      the tests
+#   bash run.sh bench     the benchmarks
+# With no virtual environment active it makes .venv here.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+if [ -z "${VIRTUAL_ENV:-}" ]; then
+  python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || {
+    echo "run.sh: Python 3.11 is needed (torch_npu 2.13.0 is built for it); python3 is $(python3 --version)" >&2
+    exit 1
+  }
+  [ -d .venv ] || python3 -m venv .venv
+  . .venv/bin/activate
+fi
+
+bash build_and_install.sh
+
+case "${1:-main}" in
+  main)
+    python examples/every_mode.py
+    ;;
+  test)
+    shift
+    python -m pip --quiet --disable-pip-version-check install pytest pytest-timeout hypothesis expecttest
+    python -m pytest "$@"
+    ;;
+  bench)
+    for benchmark in benchmark/*.py; do python "$benchmark"; done
+    ;;
+  *)
+    echo "run.sh: unknown job '$1'; there are: test, bench, and none for the main job" >&2
+    exit 2
+    ;;
+esac
