@@ -1,0 +1,241 @@
+"""aclnn's two phases and its executor cache, called as C functions the way torch_npu calls them."""
+
+import ctypes
+import os
+import threading
+
+import numpy as np
+import pytest
+import torch
+from cann_cpu import activation
+
+ACL_FLOAT, ACL_INT64, ACL_FORMAT_ND = 0, 9, 2
+NULL_POINTER, INVALID = 161001, 161002
+
+
+def library(name):
+    lib = ctypes.CDLL(os.path.join(activation.LIBRARIES, name))
+    for function in ("aclCreateTensor", "aclCreateScalar", "aclCreateTensorList", "PTAGetExecCache", "PTAFindExecCache"):
+        if hasattr(lib, function):
+            getattr(lib, function).restype = ctypes.c_void_p
+    return lib
+
+
+@pytest.fixture(scope="module")
+def acl():
+    """libascendcl with a device set for this thread, as torch_npu has set it up."""
+    torch.ones(1, device="npu")
+    lib = library("libascendcl.so")
+    lib.aclGetRecentErrMsg.restype = ctypes.c_char_p
+    return lib
+
+
+@pytest.fixture(scope="module")
+def base(acl):
+    return library("libnnopbase.so")
+
+
+@pytest.fixture(scope="module")
+def opapi(acl):
+    return library("libopapi.so")
+
+
+@pytest.fixture
+def stream(acl):
+    handle = ctypes.c_void_p()
+    assert acl.aclrtCreateStream(ctypes.byref(handle)) == 0
+    yield handle
+    assert acl.aclrtSynchronizeStream(handle) == 0
+    assert acl.aclrtDestroyStream(handle) == 0
+
+
+def acl_tensor(base, array, dtype=ACL_FLOAT, data=None):
+    dims = (ctypes.c_int64 * array.ndim)(*array.shape)
+    strides = (ctypes.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
+    storage = (ctypes.c_int64 * 1)(array.size)
+    address = ctypes.c_void_p(array.ctypes.data if data is None else data)
+    return ctypes.c_void_p(
+        base.aclCreateTensor(dims, array.ndim, dtype, strides, ctypes.c_int64(0), ACL_FORMAT_ND, storage, 1, address)
+    )
+
+
+def acl_scalar(base, value):
+    return ctypes.c_void_p(base.aclCreateScalar(ctypes.byref(ctypes.c_float(value)), ACL_FLOAT))
+
+
+class AddCall:
+    """The arguments of aclnnAdd; phase one may be followed by the destruction of them all."""
+
+    def __init__(self, base, opapi, x, y, out, alpha=1.0):
+        self.base = base
+        self.arguments = [acl_tensor(base, x), acl_tensor(base, y), acl_scalar(base, alpha), acl_tensor(base, out)]
+        self.workspace, self.executor = ctypes.c_uint64(1), ctypes.c_void_p()
+        self.status = opapi.aclnnAddGetWorkspaceSize(
+            *self.arguments, ctypes.byref(self.workspace), ctypes.byref(self.executor)
+        )
+
+    def destroy(self):
+        x, y, alpha, out = self.arguments
+        for tensor in (x, y, out):
+            self.base.aclDestroyTensor(tensor)
+        self.base.aclDestroyScalar(alpha)
+
+
+def test_a_call_outlives_the_callers_arguments(acl, base, opapi, stream):
+    x, y, out = np.arange(4, dtype=np.float32), np.full(4, 10, np.float32), np.zeros(4, np.float32)
+    call = AddCall(base, opapi, x, y, out, alpha=2.0)
+    assert (call.status, call.workspace.value) == (0, 0)
+    assert opapi.aclnnAdd(None, ctypes.c_uint64(0), call.executor, stream) == 0
+    call.destroy()
+    assert acl.aclrtSynchronizeStream(stream) == 0
+    np.testing.assert_array_equal(out, [20, 21, 22, 23])
+
+
+def test_a_repeatable_executor_runs_again_until_it_is_destroyed(acl, base, opapi, stream):
+    x, y, out = np.zeros(3, np.float32), np.ones(3, np.float32), np.zeros(3, np.float32)
+    call = AddCall(base, opapi, x, y, out)
+    assert base.aclSetAclOpExecutorRepeatable(call.executor) == 0
+    for value in (1.0, 5.0):
+        x[:] = value
+        assert opapi.aclnnAdd(None, ctypes.c_uint64(0), call.executor, stream) == 0
+        assert acl.aclrtSynchronizeStream(stream) == 0
+        np.testing.assert_array_equal(out, [value + 1] * 3)
+    assert base.aclDestroyAclOpExecutor(call.executor) == 0
+    call.destroy()
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_a_null_argument_is_refused_by_its_position(acl, base, opapi, position):
+    x = np.zeros(3, np.float32)
+    call = AddCall(base, opapi, x, x, x)
+    base.aclDestroyAclOpExecutor(call.executor)
+    arguments = list(call.arguments)
+    arguments[position] = None
+    executor = ctypes.c_void_p()
+    status = opapi.aclnnAddGetWorkspaceSize(*arguments, ctypes.byref(call.workspace), ctypes.byref(executor))
+    assert status == NULL_POINTER and not executor.value
+    assert acl.aclGetRecentErrMsg().decode() == f"aclnnAdd: argument {position + 1} is a null pointer"
+    call.destroy()
+
+
+def test_a_tensor_without_data_is_refused_unless_it_is_empty(acl, base, opapi, stream):
+    x, empty = np.zeros(3, np.float32), np.zeros((0, 3), np.float32)
+    workspace, executor = ctypes.c_uint64(), ctypes.c_void_p()
+    without_data = acl_tensor(base, x, data=0)
+    arguments = [without_data, acl_tensor(base, x), acl_scalar(base, 1.0), acl_tensor(base, x)]
+    assert (
+        opapi.aclnnAddGetWorkspaceSize(*arguments, ctypes.byref(workspace), ctypes.byref(executor)) == NULL_POINTER
+    )
+    assert acl.aclGetRecentErrMsg().decode() == "aclnnAdd: argument 1 has no data"
+    call = AddCall(base, opapi, empty, empty, empty)
+    assert call.status == 0
+    assert opapi.aclnnAdd(None, ctypes.c_uint64(0), call.executor, stream) == 0
+
+
+def test_phase_two_refuses_a_null_executor(acl, opapi, stream):
+    assert opapi.aclnnAdd(None, ctypes.c_uint64(0), None, stream) == NULL_POINTER
+    assert "executor is null" in acl.aclGetRecentErrMsg().decode()
+
+
+def test_an_unknown_scalar_dtype_is_refused(acl, base):
+    assert base.aclCreateScalar(ctypes.byref(ctypes.c_float(1)), 999) is None
+    assert "dtype 999 is unknown" in acl.aclGetRecentErrMsg().decode()
+
+
+# torch_npu writes what determines a call into a key, lists the addresses, and asks for an executor.
+def with_hash(base, key, addresses, action):
+    base.InitPTACacheThreadLocal()
+    base.SetPTAHashKey(ctypes.c_uint64(key))
+    for address in addresses:
+        base.AddTensorAddrToCachedList(ctypes.c_void_p(address))
+    try:
+        return action()
+    finally:
+        base.UnInitPTACacheThreadLocal()
+
+
+def cached_executor(base, key):
+    workspace = ctypes.c_uint64(1)
+    return base.PTAGetExecCache(ctypes.c_uint64(key), ctypes.byref(workspace))
+
+
+def test_a_cached_call_runs_on_the_addresses_of_the_day(acl, base, opapi, stream):
+    arrays = [np.full(4, i, np.float32) for i in range(6)]
+    addresses = [a.ctypes.data for a in arrays]
+    key = 0x1234567
+    assert with_hash(base, key, addresses[:3], lambda: cached_executor(base, key)) is None
+
+    def first_call():
+        call = AddCall(base, opapi, *arrays[:3])
+        assert opapi.aclnnAdd(None, ctypes.c_uint64(0), call.executor, stream) == 0
+        call.destroy()
+
+    with_hash(base, key, addresses[:3], first_call)
+    executor = with_hash(base, key, addresses[3:], lambda: cached_executor(base, key))
+    assert executor
+    assert opapi.aclnnAdd(None, ctypes.c_uint64(0), ctypes.c_void_p(executor), stream) == 0
+    assert acl.aclrtSynchronizeStream(stream) == 0
+    np.testing.assert_array_equal(arrays[2], [1] * 4)
+    np.testing.assert_array_equal(arrays[5], [7] * 4)
+
+
+def test_hash_0_and_another_number_of_tensors_miss_the_cache(base, opapi):
+    x = np.zeros(2, np.float32)
+
+    def store():
+        call = AddCall(base, opapi, x, x, x)
+        base.aclDestroyAclOpExecutor(call.executor)
+        call.destroy()
+
+    for key in (0, 0x777):
+        with_hash(base, key, [x.ctypes.data] * 3, store)
+    assert with_hash(base, 0, [x.ctypes.data] * 3, lambda: cached_executor(base, 0)) is None
+    assert with_hash(base, 0x777, [x.ctypes.data] * 2, lambda: cached_executor(base, 0x777)) is None
+    hit = with_hash(base, 0x777, [x.ctypes.data] * 3, lambda: cached_executor(base, 0x777))
+    assert hit
+    base.aclDestroyAclOpExecutor(ctypes.c_void_p(hit))
+
+
+def test_threads_share_the_cache_without_mixing_their_addresses(acl, base, opapi):
+    errors = []
+
+    def work(seed):
+        try:
+            context = ctypes.c_int32(0)
+            assert acl.aclrtSetDevice(context) == 0
+            stream = ctypes.c_void_p()
+            assert acl.aclrtCreateStream(ctypes.byref(stream)) == 0
+            for i in range(200):
+                x, y, out = (np.full(8, v, np.float32) for v in (seed, i, -1))
+                addresses = [a.ctypes.data for a in (x, y, out)]
+
+                def call(arrays=(x, y, out)):
+                    hit = cached_executor(base, 0x999)
+                    if hit:
+                        return ctypes.c_void_p(hit)
+                    made = AddCall(base, opapi, *arrays)
+                    made.destroy()
+                    return made.executor
+
+                executor = with_hash(base, 0x999, addresses, call)
+                assert opapi.aclnnAdd(None, ctypes.c_uint64(0), executor, stream) == 0
+                assert acl.aclrtSynchronizeStream(stream) == 0
+                np.testing.assert_array_equal(out, np.full(8, seed + i))
+            assert acl.aclrtDestroyStream(stream) == 0
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(1000 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+
+
+def test_torch_npu_hits_the_cache_with_changing_values_and_scalars():
+    x = torch.arange(5.0, device="npu")
+    for step in range(5):
+        y = torch.full((5,), float(step), device="npu")
+        torch.testing.assert_close((x + y * 2).cpu(), torch.arange(5.0) + 2 * step, rtol=0, atol=0)
+        torch.testing.assert_close(torch.add(x, y, alpha=step).cpu(), torch.arange(5.0) + step * step, rtol=0, atol=0)

@@ -1,0 +1,203 @@
+"""Which CANN a process uses, and that plain programs run on the one of the CPU with no variable set."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from cann_cpu import activation
+
+CANN_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "ASCEND_CUSTOM_OPP_PATH", "LD_LIBRARY_PATH", "CANN_CPU")
+
+
+def clean_environment(**variables):
+    return {k: v for k, v in os.environ.items() if k not in CANN_VARIABLES} | variables
+
+
+def run_program(tmp_path, text, **variables):
+    """Runs a Python program as a user would, in an environment without CANN's variables; gives what it printed."""
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(text))
+    result = subprocess.run(
+        [sys.executable, str(script)], env=clean_environment(**variables), capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+PROGRAMS = {
+    "torch alone": """
+        import torch
+        x = torch.arange(6.0).npu()
+        print((x + 1).sum().item(), torch.npu.device_count())
+    """,
+    "custom_pypto after torch": """
+        import torch
+        import custom_pypto
+        x = torch.arange(6.0, device="npu")
+        print(torch.ops.custom_pypto.add_custom(x, torch.ones(6, device="npu")).sum().item(), torch.npu.device_count())
+    """,
+    "custom_pypto first": """
+        import custom_pypto
+        import torch
+        x = torch.arange(6.0, device="npu")
+        print(torch.ops.custom_pypto.add_custom(x, torch.ones(6, device="npu")).sum().item(), torch.npu.device_count())
+    """,
+    "torch_npu first": """
+        import torch_npu
+        import torch
+        x = torch.arange(6.0).npu()
+        print((x + 1).sum().item(), torch.npu.device_count())
+    """,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_a_plain_program_runs_with_no_variable_set(tmp_path, program):
+    assert run_program(tmp_path, program).split() == ["21.0", "2"]
+
+
+def test_a_forked_data_loader_worker_stays_on_the_cpu(tmp_path):
+    out = run_program(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+
+        scale = torch.full((1,), 2.0, device="npu")  # the parent uses the NPU before the workers are forked
+        torch.npu.synchronize()
+        data = TensorDataset(torch.arange(8.0))
+        loader = DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context="fork")
+        print(sum((batch.npu() * scale).sum().item() for (batch,) in loader))
+        """,
+    )
+    assert out.split() == ["56.0"]
+
+
+def test_a_spawned_process_uses_another_device(tmp_path):
+    out = run_program(
+        tmp_path,
+        """
+        import torch
+        import torch.multiprocessing as mp
+
+        def work(queue):
+            torch.npu.set_device(1)
+            queue.put(((torch.arange(4.0).npu() * 2).sum().item(), torch.npu.current_device()))
+
+        if __name__ == "__main__":
+            torch.ones(1, device="npu:0")
+            context = mp.get_context("spawn")
+            queue = context.Queue()
+            process = context.Process(target=work, args=(queue,))
+            process.start()
+            print(*queue.get(timeout=120))
+            process.join()
+            print(process.exitcode)
+        """,
+    )
+    assert out.split() == ["12.0", "1", "0"]
+
+
+@pytest.fixture
+def real_cann(tmp_path):
+    """A folder that looks like an installed CANN."""
+    library = tmp_path / "cann" / "lib64" / "libascendcl.so"
+    library.parent.mkdir(parents=True)
+    subprocess.run(
+        ["g++", "-shared", "-x", "c++", "-", "-o", str(library), "-Wl,-soname,libascendcl.so"], input=b"", check=True
+    )
+    return tmp_path / "cann"
+
+
+def choice_with(**variables):
+    program = "from cann_cpu.activation import choose; print('|'.join(choose()))"
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=clean_environment(**variables), capture_output=True, text=True, check=True
+    )
+    return tuple(result.stdout.strip().split("|"))
+
+
+def test_the_cpu_is_the_choice_where_no_other_cann_is():
+    assert choice_with() == ("cpu", "no other CANN was found")
+
+
+def test_a_real_cann_named_by_ascend_home_path_wins(real_cann):
+    assert choice_with(ASCEND_HOME_PATH=str(real_cann)) == ("real", f"ASCEND_HOME_PATH={real_cann}")
+
+
+def test_a_real_cann_that_the_linker_finds_wins(real_cann):
+    assert choice_with(LD_LIBRARY_PATH=str(real_cann / "lib64")) == ("real", "the linker finds libascendcl.so")
+
+
+def test_an_ascend_home_path_without_a_cann_is_not_one(tmp_path):
+    assert choice_with(ASCEND_HOME_PATH=str(tmp_path))[0] == "cpu"
+
+
+def test_cann_cpu_0_turns_it_off():
+    assert choice_with(CANN_CPU="0") == ("none", "CANN_CPU=0")
+
+
+def test_set_env_does_by_hand_what_activation_does():
+    script = 'source "$("$PYTHON" -m cann_cpu set_env)"; "$PYTHON" -c "import torch; print(torch.ones(3).npu().sum().item())"'
+    result = subprocess.run(
+        ["bash", "-c", script], env=clean_environment(PYTHON=sys.executable), capture_output=True, text=True, timeout=300
+    )
+    assert result.stdout.split() == ["3.0"], result.stderr
+
+
+def test_set_env_makes_this_cann_the_choice():
+    script = 'source "$("$PYTHON" -m cann_cpu set_env)"; env'
+    result = subprocess.run(
+        ["bash", "-c", script], env=clean_environment(PYTHON=sys.executable), capture_output=True, text=True, check=True
+    )
+    assert f"ASCEND_HOME_PATH={activation.HOME}" in result.stdout.splitlines()
+    assert f"LD_LIBRARY_PATH={activation.LIBRARIES}" in result.stdout.splitlines()
+
+
+def test_run_gives_a_command_this_cann_in_its_environment(real_cann):
+    program = "from cann_cpu.activation import choose; print(choose().cann)"
+    result = subprocess.run(
+        [sys.executable, "-m", "cann_cpu", "run", "--", sys.executable, "-c", program],
+        env=clean_environment(ASCEND_HOME_PATH=str(real_cann), CANN_CPU="0"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.split() == ["cpu"]
+
+
+def test_run_hands_the_exit_code_on():
+    command = [sys.executable, "-m", "cann_cpu", "run", "--", sys.executable, "-c", "raise SystemExit(7)"]
+    assert subprocess.run(command).returncode == 7
+
+
+def test_info_names_the_cann_the_versions_and_the_devices():
+    result = subprocess.run(
+        [sys.executable, "-m", "cann_cpu", "info"], env=clean_environment(), capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    for part in (f"cann_cpu, {activation.HOME}", "no other CANN was found", "2.13.0", "npu:0", "npu:1", "custom_pypto ("):
+        assert part in result.stdout
+
+
+def test_an_installed_wheel_makes_its_operator_package_known(tmp_path):
+    package = tmp_path / "somebodys"
+    (package / "opp" / "vendors" / "their_ops").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    metadata = tmp_path / "somebodys-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[ascend.operator_packages]\ntheir_ops = somebodys.opp\n")
+    program = "from cann_cpu.activation import environment; print(environment()['ASCEND_CUSTOM_OPP_PATH'])"
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env=clean_environment(PYTHONPATH=str(tmp_path), ASCEND_CUSTOM_OPP_PATH="/given/by/the/user"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = result.stdout.strip().split(":")
+    assert paths[0] == "/given/by/the/user"
+    assert str(package / "opp" / "vendors" / "their_ops") in paths
