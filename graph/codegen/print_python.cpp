@@ -9,7 +9,7 @@
 namespace ge::codegen {
 namespace {
 
-constexpr size_t kTextWidth = 115;
+constexpr size_t kLineWidth = 120;
 
 // A C++ name as a Python parameter: a keyword gets an underscore.
 std::string parameter(const std::string& name) {
@@ -50,7 +50,7 @@ std::string wrap(const std::string& text, const std::string& indent) {
   std::istringstream words(text);
   std::string lines, line = indent, word;
   for (bool first = true; words >> word; first = false) {
-    if (!first && line.size() + 1 + word.size() > kTextWidth) {
+    if (!first && line.size() + 1 + word.size() > kLineWidth) {
       lines += line + "\n";
       line = indent + "    ";
       first = true;
@@ -77,7 +77,10 @@ std::string section(const char* heading, const std::vector<T>& entries, Describe
 std::string docstring(const Prototype& prototype) {
   std::string text;
   for (const std::string& line : comment_above(prototype)) {
-    text += (line.empty() || text.empty() ? "" : "    ") + in_docstring(line) + "\n";
+    text += text.empty() ? in_docstring(line) : "\n" + (line.empty() ? "" : "    " + in_docstring(line));
+  }
+  if (text.empty()) {
+    text = "GE operator " + prototype.type + ".";
   }
   std::string parameters =
       section("Inputs", prototype.inputs,
@@ -90,10 +93,12 @@ std::string docstring(const Prototype& prototype) {
       section("Outputs", prototype.outputs, [](const Output& output) {
         return output.name + ": " + (output.dynamic ? "any number, " : "") + output.types;
       });
-  if (text.empty()) {
-    text = "GE operator " + prototype.type + ".\n";
+  if (!parameters.empty()) {
+    text += "\n\n" + parameters + "    ";
+  } else if (text.find('\n') != std::string::npos) {
+    text += "\n    ";
   }
-  return "    \"\"\"" + text + (parameters.empty() ? "" : "\n" + parameters) + "    \"\"\"\n";
+  return "    \"\"\"" + text + "\"\"\"\n";
 }
 
 const char* hint(Presence presence) {
@@ -187,25 +192,35 @@ std::string function(const Prototype& prototype) {
          body(prototype);
 }
 
+// A call in the chain that makes an IrDef, on as many lines as it needs.
+std::string chained(const std::string& method, const std::string& name, const std::string& value) {
+  std::string arguments = literal(name) + ", " + value;
+  std::string line = "    ." + method + "(" + arguments + ")\n";
+  if (line.size() <= kLineWidth + 1) {
+    return line;
+  }
+  if (arguments.size() + 8 > kLineWidth) {
+    arguments = literal(name) + ",\n        " + value + ",";
+  }
+  return "    ." + method + "(\n        " + arguments + "\n    )\n";
+}
+
 std::string ir_definition(const Prototype& prototype) {
-  static const std::map<Presence, const char*> kMethods = {{Presence::kRequired, ".input("},
-                                                           {Presence::kOptional, ".optional_input("},
-                                                           {Presence::kDynamic, ".dynamic_input("}};
-  std::string text = "IR[" + literal(prototype.type) + "] = (\n    IrDef(" + literal(prototype.type) + ")\n";
+  static const std::map<Presence, const char*> kInputs = {
+      {Presence::kRequired, "input"}, {Presence::kOptional, "optional_input"}, {Presence::kDynamic, "dynamic_input"}};
+  std::string text;
   for (const Input& input : prototype.inputs) {
-    text +=
-        "    " + std::string(kMethods.at(input.presence)) + literal(input.name) + ", " + literal(input.types) + ")\n";
+    text += chained(kInputs.at(input.presence), input.name, literal(input.types));
   }
   for (const Attribute& attribute : prototype.attributes) {
-    text += attribute.value.empty()
-                ? "    .required_attr(" + literal(attribute.name) + ", attr." + attribute.kind + ")\n"
-                : "    .attr(" + literal(attribute.name) + ", " + as_attribute(attribute, attribute.value) + ")\n";
+    text += attribute.value.empty() ? chained("required_attr", attribute.name, std::string("attr.") + attribute.kind)
+                                    : chained("attr", attribute.name, as_attribute(attribute, attribute.value));
   }
   for (const Output& output : prototype.outputs) {
-    text += std::string(output.dynamic ? "    .dynamic_output(" : "    .output(") + literal(output.name) + ", " +
-            literal(output.types) + ")\n";
+    text += chained(output.dynamic ? "dynamic_output" : "output", output.name, literal(output.types));
   }
-  return text + ")\n";
+  std::string key = literal(prototype.type);
+  return "IR[" + key + "] = " + (text.empty() ? "IrDef(" + key + ")\n" : "(\n    IrDef(" + key + ")\n" + text + ")\n");
 }
 
 std::string module_text() {
@@ -217,7 +232,7 @@ std::string module_text() {
     return functions.find(name) == std::string::npos ? "" : text;
   };
   return std::string(
-             "# ruff: noqa: E501\n"
+
              "\"\"\"The Graph Engine API of the custom operators: a function per prototype adds its node to the "
              "graph.\n\n"
              "Generated from graph/custom_reg_op.h: edit that.\n\"\"\"\n\n") +

@@ -142,15 +142,16 @@ class PrototypeBuilder {
   }
 
   template <typename T>
-  PrototypeBuilder& AddRequiredAttribute(const char* name, const T* type) {
+  PrototypeBuilder& AddRequiredAttribute(const char* name) {
     check_name("attribute", name);
-    prototype_.attributes.push_back({name, attribute_type(type).kind, attribute_type(type).hint, ""});
+    AttributeType type = attribute_type(static_cast<const T*>(nullptr));
+    prototype_.attributes.push_back({name, type.kind, type.hint, ""});
     return *this;
   }
 
   template <typename T>
   PrototypeBuilder& AddAttribute(const char* name, const T& value) {
-    AddRequiredAttribute(name, &value);
+    AddRequiredAttribute<T>(name);
     prototype_.attributes.back().value = literal(value);
     return *this;
   }
@@ -186,7 +187,7 @@ class PrototypeBuilder {
     check(!contains(prototype_.inputs, name) && !contains(prototype_.attributes, name),
           std::string(what) + " '" + name + "' is declared twice");
     check(name != "dependencies" && name != "node_name",
-          std::string(what) + " '" + name + "' has the name of a parameter that every operator has");
+          std::string(what) + " '" + name + "' has the name of a parameter of every operator");
   }
 
   // TensorType({DT_A, DT_B}) -> DT_A, DT_B; TensorType::ALL() -> ALL; "T" -> T.

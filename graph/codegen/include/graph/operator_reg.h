@@ -34,4 +34,4 @@ using ListListFloat = std::vector<ListFloat>;
 #define DYNAMIC_OUTPUT(name, types) AddOutput(#name, #types, true)
 #define DATATYPE(symbol, types) AddTypeSymbol(#symbol, #types)
 #define ATTR(name, type, ...) AddAttribute(#name, ::ge::attribute::type(__VA_ARGS__))
-#define REQUIRED_ATTR(name, type) AddRequiredAttribute(#name, static_cast<const ::ge::attribute::type*>(nullptr))
+#define REQUIRED_ATTR(name, type) AddRequiredAttribute<::ge::attribute::type>(#name)

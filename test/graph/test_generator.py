@@ -1,0 +1,187 @@
+"""The generator: a header of prototypes in, a Python module that builds Graph Engine nodes out."""
+
+import ast
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+EVERY_KIND = Path(__file__).with_name("every_kind.h")
+
+PREAMBLE = '#include "graph/operator_reg.h"\n'
+
+
+@pytest.fixture(scope="module")
+def every_kind(generator, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("every_kind")
+    result = generator.run(EVERY_KIND, directory)
+    assert result.returncode == 0, result.stderr
+    return directory / "ge_api.py"
+
+
+@pytest.fixture(scope="module")
+def functions(every_kind):
+    tree = ast.parse(every_kind.read_text())
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_inputs_are_positional_and_typed(functions):
+    parameters = functions["EveryKind"].args.args
+    assert [(p.arg, ast.unparse(p.annotation)) for p in parameters] == [
+        ("x", "Tensor"),
+        ("mask", "Tensor | None"),
+        ("in_", "list[Tensor]"),
+    ]
+
+
+def test_attributes_are_keywords_with_the_defaults_of_the_header(functions):
+    arguments = functions["EveryKind"].args
+    defaults = [default and ast.unparse(default) for default in arguments.kw_defaults]
+    parameters = [(p.arg, ast.unparse(p.annotation)) for p in arguments.kwonlyargs]
+    assert [(*parameter, default) for parameter, default in zip(parameters, defaults, strict=True)] == [
+        ("size_of_y", "int", None),
+        ("lambda_", "float", None),
+        ("pads", "Sequence[Sequence[int]]", None),
+        ("i", "int", "-9223372036854775807"),
+        ("f", "float", "1e-06"),
+        ("whole", "float", "2.0"),
+        ("infinite", "float", "float('inf')"),
+        ("b", "bool", "True"),
+        ("s", "str", repr('a "quoted" \\ word\n\x01 und ä')),
+        ("t", "int", "DataType.DT_BF16"),
+        ("none", "Sequence[int]", "()"),
+        ("li", "Sequence[int]", "(7,)"),
+        ("lf", "Sequence[float]", "(0.5, 1.0, 0.1)"),
+        ("lb", "Sequence[bool]", "(True, False)"),
+        ("ls", "Sequence[str]", "('a', 'b\"c')"),
+        ("lt", "Sequence[int]", "(DataType.DT_FLOAT, DataType.DT_INT64)"),
+        ("lli", "Sequence[Sequence[int]]", "((1, 2), (3, 4))"),
+        ("llf", "Sequence[Sequence[float]]", "((1.5,), ())"),
+        ("dependencies", "list[Tensor] | None", "None"),
+        ("node_name", "str | None", "None"),
+    ]
+
+
+def test_results_are_typed(functions):
+    assert ast.unparse(functions["EveryKind"].returns) == "tuple[Tensor, list[Tensor]]"
+    assert ast.unparse(functions["Bare"].returns) == "None"
+
+
+def test_docstring_is_the_comment_and_the_parameters(functions):
+    docstring = ast.get_docstring(functions["EveryKind"])
+    assert docstring.startswith('Takes "everything" \\ and """more""".\n\nA second paragraph.\n\nInputs:\n')
+    assert "    mask: optional, DT_BOOL\n" in docstring
+    assert "    in_: any number, ALL\n" in docstring
+    assert "    lambda_: required\n" in docstring
+    assert docstring.endswith("Outputs:\n    x: DT_FLOAT16, DT_FLOAT\n    y: any number, DT_FLOAT, DT_INT8")
+    assert ast.get_docstring(functions["Bare"]) == "GE operator Bare."
+
+
+def test_torchair_builds_the_node(every_kind):
+    """The module through torchair's own eyes: its IrDef and the node that the function adds to a graph."""
+    pytest.importorskip("torch_npu")
+    import importlib.util
+
+    from torchair._ge_concrete_graph import compat_ir
+    from torchair.ge import DataType, attr
+    from torchair.ge._ge_graph import GeGraph, TensorSpec  # noqa: F401
+
+    spec = importlib.util.spec_from_file_location("ge_api", every_kind)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    ir, kind = module.IR["EveryKind"], compat_ir.IrElement
+    assert ir.indexed_inputs == [
+        (kind.RequireInput, "x", "DT_FLOAT16, DT_FLOAT"),
+        (kind.OptionalInput, "mask", "DT_BOOL"),
+        (kind.DynamicInput, "in", "ALL"),
+    ]
+    assert ir.indexed_outputs == [
+        (kind.RequireOutput, "x", "DT_FLOAT16, DT_FLOAT"),
+        (kind.DynamicOutput, "y", "DT_FLOAT, DT_INT8"),
+    ]
+    assert ir.indexed_attrs[:2] == [
+        (kind.RequireAttr, "lambda", attr.Float),
+        (kind.RequireAttr, "pads", attr.ListListInt),
+    ]
+    assert {name: default for _, name, default in ir.indexed_attrs[2:]} == {
+        "i": attr.Int(-9223372036854775807),
+        "f": attr.Float(1e-6),
+        "whole": attr.Float(2.0),
+        "infinite": attr.Float(float("inf")),
+        "b": attr.Bool(True),
+        "s": attr.Str('a "quoted" \\ word\n\x01 und ä'),
+        "t": attr.DataType(DataType.DT_BF16),
+        "none": attr.ListInt([]),
+        "li": attr.ListInt([7]),
+        "lf": attr.ListFloat([0.5, 1.0, 0.1]),
+        "lb": attr.ListBool([True, False]),
+        "ls": attr.ListStr(["a", 'b"c']),
+        "lt": attr.ListDataType([DataType.DT_FLOAT, DataType.DT_INT64]),
+        "lli": attr.ListListInt([[1, 2], [3, 4]]),
+        "llf": attr.ListListFloat([[1.5], []]),
+    }
+
+
+@pytest.mark.skipif(shutil.which("ruff") is None, reason="ruff is not installed")
+def test_modules_are_clean_for_ruff(every_kind, generator, header, tmp_path):
+    assert generator.run(header, tmp_path).returncode == 0
+    command = ["ruff", "check", "--no-cache", "--config", str(header.parents[1] / "pyproject.toml")]
+    command += [str(every_kind), str(tmp_path / "ge_api.py")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("chain", "error"),
+    [
+        (".INPUT(x, TensorType({DT_INT8}))\n.SHAPE_INPUT(y, 3)", "SHAPE_INPUT"),
+        (".GRAPH(branch)", "GRAPH"),
+        (".ATTR(value, Tensor, Tensor())", "Tensor"),
+        (".REQUIRED_ATTR(value, NamedAttrs)", "NamedAttrs"),
+    ],
+    ids=["unknown macro", "GRAPH", "unknown attribute type", "unknown required type"],
+)
+def test_what_the_header_may_not_say_is_one_compiler_error_that_names_it(chain, error, generator, tmp_path):
+    header = tmp_path / "bad.h"
+    header.write_text(f"{PREAMBLE}REG_OP(Bad)\n{chain}\n.OP_END_FACTORY_REG(Bad);\n")
+    result = generator.build(header, tmp_path)
+    errors = [line for line in result.stderr.splitlines() if " error: " in line]
+    assert result.returncode != 0
+    assert len(errors) == 1
+    assert errors[0].startswith(f"{header}:"), errors
+    assert error in errors[0]
+
+
+def test_contradictions_are_named_a_line_each_and_nothing_is_written(generator, tmp_path):
+    header = tmp_path / "bad.h"
+    types = "TensorType({DT_INT8})"
+    header.write_text(
+        f"{PREAMBLE}REG_OP(Twice).INPUT(x, {types}).INPUT(x, {types}).OP_END_FACTORY_REG(Twice);\n"
+        "REG_OP(Twice).OP_END_FACTORY_REG(Twice);\n"
+        f"REG_OP(Clash).INPUT(axis, {types}).ATTR(axis, Int, 0).OP_END_FACTORY_REG(Clash);\n"
+        f"REG_OP(Outputs).OUTPUT(y, {types}).OUTPUT(y, {types}).OP_END_FACTORY_REG(Outputs);\n"
+        "REG_OP(Reserved).REQUIRED_ATTR(node_name, String).OP_END_FACTORY_REG(Reserved);\n"
+        "REG_OP(Renamed).OP_END_FACTORY_REG(Other);\n"
+        f"REG_OP(Types).DATATYPE(T, {types}).DATATYPE(T, {types}).OP_END_FACTORY_REG(Types);\n"
+    )
+    result = generator.run(header, tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [
+        f"{header}:2: error: operator Twice: input 'x' is declared twice",
+        f"{header}:3: error: operator Twice: is registered a second time",
+        f"{header}:4: error: operator Clash: attribute 'axis' is declared twice",
+        f"{header}:5: error: operator Outputs: output 'y' is declared twice",
+        f"{header}:6: error: operator Reserved: attribute 'node_name' has the name of a parameter of every operator",
+        f"{header}:7: error: operator Renamed: ends as Other",
+        f"{header}:8: error: operator Types: data type 'T' is declared twice",
+    ]
+    assert not (tmp_path / "ge_api.py").exists()
+
+
+def test_a_file_that_cannot_be_written_is_an_error(generator, header, tmp_path):
+    assert generator.build(header, tmp_path).returncode == 0
+    target = tmp_path / "absent" / "ge_api.py"
+    result = subprocess.run([tmp_path / "print_python", target], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert f"cannot write {target}" in result.stderr
