@@ -1,0 +1,258 @@
+"""The converters: a graph holds the operator's node with all it was given, and computes what eager computes."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import torch_npu  # noqa: F401
+
+import custom_pypto  # noqa: F401
+
+ops = torch.ops.custom_pypto
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """compiled(function, dynamic=False): it as a Graph Engine graph, whose nodes are then in `nodes(tmp_path)`."""
+    import torchair
+
+    torch._dynamo.reset()
+    config = torchair.CompilerConfig()
+    config.debug.graph_dump.type = "pbtxt"
+    config.debug.graph_dump.path = str(tmp_path)
+    backend = torchair.get_npu_backend(compiler_config=config)
+    yield lambda function, dynamic=False: torch.compile(function, backend=backend, dynamic=dynamic, fullgraph=True)
+    torch._dynamo.reset()
+
+
+def nodes(directory: Path, ge_type: str) -> list[dict]:
+    """The nodes of a type in the dumped graphs: {"inputs": names of its inputs, attribute: its text}."""
+    found = []
+    for graph in directory.glob("dynamo_original*.pbtxt"):
+        for node in re.findall(r"^node \{\n(.*?)^\}", graph.read_text(), re.DOTALL | re.MULTILINE):
+            if f'op: "{ge_type}"' in node:
+                attributes = re.findall(r"""key: "([^"]*)"\s*value \{\s*s: ['"](.*)['"]$""", node, re.MULTILINE)
+                inputs = [key.removeprefix("[i]") for key, _ in attributes if key.startswith("[i]")]
+                found.append({"inputs": inputs} | {key: value for key, value in attributes if key[0] not in "[_"})
+    return found
+
+
+def assert_equal(actual, expected):
+    torch.testing.assert_close(actual.cpu(), expected.cpu(), rtol=0, atol=0, equal_nan=True)
+
+
+def random(shape, dtype):
+    if dtype.is_floating_point:
+        return torch.randn(shape).to(dtype).npu()
+    return torch.randint(0, 2 if dtype == torch.bool else 100, shape).to(dtype).npu()
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+# ---- add_custom
+
+BROADCASTS = [((5,), (5,)), ((), (3,)), ((7, 1), (1, 13)), ((2, 3, 4), (4,)), ((0, 3), (3,)), ((1,), (1,))]
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.int16]
+DTYPES += [torch.int32, torch.int64, torch.bool]
+MIXED = [(torch.float16, torch.float32), (torch.int32, torch.float16), (torch.bool, torch.int8)]
+MIXED += [(torch.int64, torch.int32), (torch.bfloat16, torch.float16), (torch.uint8, torch.int8)]
+
+
+@pytest.mark.parametrize(("left", "right"), BROADCASTS)
+def test_add_custom_broadcasts(left, right, compiled, tmp_path):
+    x, y = random(left, torch.float32), random(right, torch.float32)
+    assert_equal(compiled(ops.add_custom)(x, y), ops.add_custom(x, y))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_add_custom_in_every_dtype(dtype, compiled, tmp_path):
+    x, y = random((3, 5), dtype), random((5,), dtype)
+    result = compiled(ops.add_custom)(x, y)
+    assert result.dtype == dtype
+    assert_equal(result, ops.add_custom(x, y))
+    assert [node["inputs"] for node in nodes(tmp_path, "AddCustom")] == [["self", "other"]]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("dtypes", MIXED, ids=str)
+def test_add_custom_promotes(dtypes, swapped, compiled):
+    x, y = (random((3, 5), dtype) for dtype in (reversed(dtypes) if swapped else dtypes))
+    result = compiled(ops.add_custom)(x, y)
+    assert result.dtype == torch.result_type(x, y)
+    assert_equal(result, ops.add_custom(x, y))
+
+
+def test_add_custom_promotes_a_scalar_tensor_as_eager_does(compiled):
+    x, scalar = random((3, 5), torch.float16), random((), torch.float32)
+    result = compiled(ops.add_custom)(x, scalar)
+    assert result.dtype == torch.float16
+    assert_equal(result, ops.add_custom(x, scalar))
+
+
+@pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.float16, torch.float32)], ids=str)
+def test_one_dynamic_graph_serves_every_shape(dtypes, compiled, tmp_path):
+    add = compiled(ops.add_custom, dynamic=True)
+    for rows, columns in [(3, 5), (7, 2), (128, 129), (2, 1000)]:
+        x, y = random((rows, columns), dtypes[0]), random((columns,), dtypes[1])
+        assert_equal(add(x, y), ops.add_custom(x, y))
+    assert len(nodes(tmp_path, "AddCustom")) == 1
+
+
+@pytest.mark.parametrize("view", ["transposed", "strided", "offset", "expanded"])
+def test_add_custom_takes_views(view, compiled):
+    base = random((8, 8), torch.float32)
+    x = {"transposed": base.T, "strided": base[::2, 1::2], "offset": base[3:], "expanded": base[:1].expand(8, 8)}[view]
+    y = random((1,), torch.float32)
+    assert_equal(compiled(ops.add_custom)(x, y), ops.add_custom(x, y))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_in_a_graph_are_the_gradients_of_eager(dynamic, compiled, tmp_path):
+    def loss(x, y):
+        return (ops.add_custom(x, y) * x).sum()
+
+    in_graph = compiled(loss, dynamic=dynamic)
+    for rows in (4, 6) if dynamic else (4,):
+        values = [random((rows, 3), torch.float32), random((3,), torch.float32)]
+        gradients = []
+        for function in (loss, in_graph):
+            inputs = [value.clone().requires_grad_() for value in values]
+            function(*inputs).backward()
+            gradients.append([tensor.grad for tensor in inputs])
+        for eager, graph in zip(*gradients, strict=True):
+            assert_equal(graph, eager)
+    assert [node["inputs"] for node in nodes(tmp_path, "AddCustomGrad")] == [["grad"]]
+
+
+def test_add_custom_backward_gives_two_tensors_that_alias_nothing(compiled):
+    grad = random((3, 5), torch.float32)
+    first, second = compiled(ops.add_custom_backward)(grad)
+    assert_equal(first, grad)
+    assert_equal(second, grad)
+    assert len({first.data_ptr(), second.data_ptr(), grad.data_ptr()}) == 3
+
+
+# ---- npu_lightning_indexer_pto
+
+BATCH, QUERIES, HEADS, DIM, BLOCK = 2, 3, 8, 128, 16
+LENGTHS = [83, 70]
+PAGES = 6
+
+
+def int32(values):
+    return torch.tensor(values, dtype=torch.int32).npu()
+
+
+def query(tokens=(BATCH, QUERIES)):
+    return {"query": random((*tokens, HEADS, DIM), torch.bfloat16), "weights": random((*tokens, HEADS), torch.bfloat16)}
+
+
+def paged():
+    return {
+        "key": random((BATCH * PAGES, BLOCK, 1, DIM), torch.bfloat16),
+        "block_table": int32(torch.randperm(BATCH * PAGES).view(BATCH, PAGES).tolist()),
+        "actual_seq_lengths_key": int32(LENGTHS),
+    }
+
+
+def running_sums(values):
+    return int32(list(itertools.accumulate(values)))
+
+
+def unpaged():
+    return {"key": random((BATCH, 83, 1, DIM), torch.bfloat16), "layout_key": "BSND"}
+
+
+INDEXER_CALLS = {
+    "defaults": lambda: query() | paged(),
+    "fewer queries": lambda: query() | paged() | {"actual_seq_lengths_query": int32([1, 3])},
+    "count": lambda: query() | paged() | {"sparse_count": 64},
+    "no mask": lambda: query() | paged() | {"sparse_mode": 0, "sparse_count": 83},
+    "every attribute": lambda: (
+        query((4,))
+        | {
+            "key": random((sum(LENGTHS), 1, DIM), torch.bfloat16),
+            "layout_query": "TND",
+            "layout_key": "TND",
+            "sparse_count": 7,
+            "sparse_mode": 0,
+            "actual_seq_lengths_query": running_sums([1, 3]),
+            "actual_seq_lengths_key": running_sums(LENGTHS),
+        }
+    ),
+    "no optional input": lambda: query() | unpaged() | {"sparse_count": 83},
+    "lengths without pages": lambda: query() | unpaged() | {"actual_seq_lengths_key": int32(LENGTHS)},
+    "token queries on pages": lambda: (
+        query((4,)) | paged() | {"layout_query": "TND", "actual_seq_lengths_query": running_sums([1, 3])}
+    ),
+}
+DEFAULTS = {"layout_query": "BSND", "layout_key": "PA_BSND", "sparse_count": 2048, "sparse_mode": 3}
+
+
+def indexer(arguments):
+    return ops.npu_lightning_indexer_pto(**arguments)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("call", INDEXER_CALLS)
+def test_indexer_graph_equals_eager(call, dynamic, compiled, tmp_path):
+    arguments = INDEXER_CALLS[call]()
+    assert_equal(compiled(indexer, dynamic)(arguments), indexer(arguments))
+    tensors = [name for name, value in arguments.items() if isinstance(value, torch.Tensor)]
+    (node,) = nodes(tmp_path, "LightningIndexerPto")
+    assert sorted(node.pop("inputs")) == sorted(tensors)
+    given = {name: value for name, value in arguments.items() if DEFAULTS.get(name, value) != value}
+    assert node == {name: f's: "{v}"\\n' if isinstance(v, str) else f"i: {v}\\n" for name, v in given.items()}
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [(call, name) for call in INDEXER_CALLS for name in DEFAULTS | {"actual_seq_lengths_query": None}],
+)
+def test_a_converter_that_dropped_an_argument_would_be_noticed(call, name):
+    """The calls above are worth their while: without any one of the arguments, eager gives something else."""
+    arguments = INDEXER_CALLS[call]()
+    if name not in arguments:
+        pytest.skip(f"the call does without {name}")
+    expected = indexer(arguments)
+    del arguments[name]
+    try:
+        result = indexer(arguments)
+    except (RuntimeError, ValueError):
+        return
+    assert result.shape != expected.shape or not torch.equal(result.cpu(), expected.cpu())
+
+
+def test_one_dynamic_indexer_graph_serves_every_batch(compiled, tmp_path):
+    in_graph = compiled(indexer, dynamic=True)
+    for batch, queries, pages in [(2, 3, 6), (3, 2, 5), (5, 4, 9)]:
+        arguments = {
+            "query": random((batch, queries, HEADS, DIM), torch.bfloat16),
+            "key": random((batch * pages, BLOCK, 1, DIM), torch.bfloat16),
+            "weights": random((batch, queries, HEADS), torch.bfloat16),
+            "actual_seq_lengths_key": int32(torch.randint(1, pages * BLOCK + 1, (batch,)).tolist()),
+            "block_table": int32(torch.randperm(batch * pages).view(batch, pages).tolist()),
+            "sparse_count": 33,
+        }
+        assert_equal(in_graph(arguments), indexer(arguments))
+    assert len(nodes(tmp_path, "LightningIndexerPto")) == 1
+
+
+def test_both_operators_among_others(compiled):
+    """The operators between matrix products, slices, views and reductions, in one graph."""
+    arguments = query() | paged() | {"sparse_count": 16}
+    projection = random((DIM, DIM), torch.bfloat16)
+
+    def layer(x, weights):
+        projected = ops.add_custom(x @ projection, x.mean(dim=-1, keepdim=True))
+        picked = indexer(arguments | {"query": projected, "weights": weights})
+        return picked[:, -1].view(BATCH, -1).sum(dim=-1), ops.add_custom(picked, 1 - picked[:1])
+
+    x, weights = arguments["query"], arguments["weights"]
+    for actual, expected in zip(compiled(layer)(x, weights), layer(x, weights), strict=True):
+        assert_equal(actual, expected)

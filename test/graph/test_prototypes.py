@@ -1,0 +1,125 @@
+"""One prototype, seen three ways: the header, the generated Python and what Graph Engine has; and the torch schema."""
+
+import re
+
+import pytest
+import torch
+
+import custom_pypto  # noqa: F401
+
+# torch operator: (GE type, the prototype's inputs that bear another name than the operator's argument)
+OPERATORS = {
+    "add_custom": ("AddCustom", {}),
+    "add_custom_backward": ("AddCustomGrad", {"grad": "self"}),
+    "npu_lightning_indexer_pto": ("LightningIndexerPto", {}),
+}
+GE_TYPES = [ge_type for ge_type, _ in OPERATORS.values()]
+
+# attribute type: (torchair.ge.attr, Graph Engine's IR, torch schema)
+ATTRIBUTE_TYPES = {
+    "Int": ("Int", "VT_INT", "int"),
+    "Float": ("Float", "VT_FLOAT", "float"),
+    "Bool": ("Bool", "VT_BOOL", "bool"),
+    "String": ("Str", "VT_STRING", "str"),
+    "Type": ("DataType", "VT_DATA_TYPE", "ScalarType"),
+    "ListInt": ("ListInt", "VT_LIST_INT", "List[int]"),
+    "ListFloat": ("ListFloat", "VT_LIST_FLOAT", "List[float]"),
+    "ListBool": ("ListBool", "VT_LIST_BOOL", "List[bool]"),
+    "ListString": ("ListStr", "VT_LIST_STRING", "List[str]"),
+}
+
+
+def attribute_type_and_default(rest):
+    """The type and the default of `ATTR(name, rest)` or `REQUIRED_ATTR(name, rest)`."""
+    kind, _, default = rest.partition(",")
+    return kind.strip(), default.strip().removesuffix("f") if kind == "Float" else default.strip()
+
+
+def registered_ir_def(ge_type):
+    from torchair.core import _torchair
+    from torchair.core._backend import initialize_graph_engine
+
+    initialize_graph_engine()
+    return _torchair.get_registered_ir_def(ge_type)
+
+
+def schema_of(operator):
+    return getattr(torch.ops.custom_pypto, operator).default._schema
+
+
+def test_every_prototype_belongs_to_an_operator(prototypes):
+    assert sorted(prototypes) == sorted(GE_TYPES)
+
+
+def test_every_operator_has_a_prototype():
+    names = torch._C._dispatch_get_all_op_names()
+    assert {name.removeprefix("custom_pypto::") for name in names if name.startswith("custom_pypto::")} == set(
+        OPERATORS
+    )
+
+
+@pytest.mark.parametrize("ge_type", GE_TYPES)
+def test_generated_python_says_what_the_header_says(ge_type, prototypes):
+    import torchair  # noqa: F401
+    from torchair._ge_concrete_graph.compat_ir import IrElement
+
+    from custom_pypto.converter import auto_generated_ge_raw_custom_ops as ge_api
+
+    header, ir = prototypes[ge_type], ge_api.IR[ge_type]
+    kinds = {"": IrElement.RequireInput, "optional": IrElement.OptionalInput, "dynamic": IrElement.DynamicInput}
+    assert [(kind, name) for kind, name, _ in ir.indexed_inputs] == [
+        (kinds[kind], name) for kind, name, _ in header.inputs
+    ]
+    kinds = {"": IrElement.RequireOutput, "dynamic": IrElement.DynamicOutput}
+    assert [(kind, name) for kind, name, _ in ir.indexed_outputs] == [
+        (kinds[kind], name) for kind, name, _ in header.outputs
+    ]
+    assert len(ir.indexed_attrs) == len(header.attributes)
+    for (kind, name, value), (header_kind, header_name, rest) in zip(ir.indexed_attrs, header.attributes, strict=True):
+        header_type, default = attribute_type_and_default(rest)
+        assert (kind, name) == (
+            IrElement.RequireAttr if header_kind == "required" else IrElement.OptionalAttr,
+            header_name,
+        )
+        assert value.cls == ATTRIBUTE_TYPES[header_type][0]
+        if kind == IrElement.OptionalAttr:
+            assert str(value.value) == default.strip('"')
+
+
+@pytest.mark.parametrize("ge_type", GE_TYPES)
+def test_graph_engine_has_what_the_header_says(ge_type, prototypes):
+    status, inputs, outputs, attributes = registered_ir_def(ge_type)
+    header = prototypes[ge_type]
+    assert status == "SUCCESS"
+    assert list(inputs) == [(name, kind or "required") for kind, name, _ in header.inputs]
+    assert list(outputs) == [(name, kind or "required") for kind, name, _ in header.outputs]
+    assert list(attributes) == [
+        (name, ATTRIBUTE_TYPES[attribute_type_and_default(rest)[0]][1]) for _, name, rest in header.attributes
+    ]
+
+
+def test_graph_engine_does_not_know_what_no_header_says():
+    assert registered_ir_def("NoSuchOperator")[0] not in ("SUCCESS", "None")
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_tensor_arguments_of_the_schema_are_the_inputs_of_the_header(operator, prototypes):
+    ge_type, renamed = OPERATORS[operator]
+    tensors = [argument for argument in schema_of(operator).arguments if "Tensor" in str(argument.type)]
+    assert [("optional" if "Optional" in str(tensor.type) else "", tensor.name) for tensor in tensors] == [
+        (kind, renamed.get(name, name)) for kind, name, _ in prototypes[ge_type].inputs
+    ]
+    assert len(schema_of(operator).returns) == len(prototypes[ge_type].outputs)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_other_arguments_of_the_schema_are_the_attributes_of_the_header(operator, prototypes):
+    others = [argument for argument in schema_of(operator).arguments if "Tensor" not in str(argument.type)]
+    attributes = prototypes[OPERATORS[operator][0]].attributes
+    assert [argument.name for argument in others] == [name for _, name, _ in attributes]
+    for argument, (kind, _, rest) in zip(others, attributes, strict=True):
+        header_type, default = attribute_type_and_default(rest)
+        assert ATTRIBUTE_TYPES[header_type][2] == re.sub(r"Optional\[(.*)\]", r"\1", str(argument.type))
+        assert (kind == "") == argument.has_default_value()
+        if kind == "":
+            assert str(argument.default_value) == default.strip('"')

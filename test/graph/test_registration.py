@@ -1,0 +1,82 @@
+"""When converters get registered: with torchair, before the first graph, and at no cost before that."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run(program: str) -> str:
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+HAVE_CONVERTERS = """
+ops = torch.ops.custom_pypto
+assert all(hasattr(op.default, "_ge_converter") for op in (ops.add_custom, ops.npu_lightning_indexer_pto))
+"""
+
+
+def test_importing_custom_pypto_does_not_import_torchair():
+    run("""
+import sys, torch, torch_npu
+before = "torch_npu.dynamo.torchair" in sys.modules
+import custom_pypto
+assert ("torch_npu.dynamo.torchair" in sys.modules) == before
+""")
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import torch, torch_npu, torchair, custom_pypto",
+        "import torch, torch_npu, custom_pypto, torchair",
+        "import custom_pypto, torch, torchair",
+        "import torch, custom_pypto, torch_npu.dynamo.torchair",
+    ],
+)
+def test_converters_are_there_in_every_order_of_imports(imports):
+    run(imports + "\nimport torch" + HAVE_CONVERTERS)
+
+
+def test_converters_are_there_for_the_backend_by_name():
+    run("""
+import torch, torch_npu, custom_pypto
+x = torch.ones(3).npu()
+y = torch.compile(torch.ops.custom_pypto.add_custom, backend="npu", fullgraph=True)(x, x)
+assert y.tolist() == [2, 2, 2]
+""")
+
+
+def test_an_import_of_torchair_that_fails_leaves_the_next_one_whole():
+    run(
+        """
+import sys, torch, torch_npu, custom_pypto
+sys.modules["torch_npu.dynamo.torchair.npu_fx_compiler"] = sys.modules["torchair.npu_fx_compiler"] = None
+try:
+    import torch_npu.dynamo.torchair
+except ImportError:
+    pass
+else:
+    raise SystemExit("torchair was imported all the same")
+for name in [n for n in sys.modules if "torchair" in n and n != "torchair"]:
+    del sys.modules[name]
+import torch_npu.dynamo.torchair
+"""
+        + HAVE_CONVERTERS
+    )
+
+
+def test_without_torchair_custom_pypto_works():
+    """Something that makes torchair impossible to find: the eager operators do not miss it."""
+    run("""
+import importlib.abc, sys, torch, torch_npu
+class NoTorchair(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.rpartition(".")[2] == "torchair":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoTorchair())
+import custom_pypto
+assert torch.ops.custom_pypto.add_custom(torch.ones(2).npu(), torch.ones(2).npu()).tolist() == [2, 2]
+""")
