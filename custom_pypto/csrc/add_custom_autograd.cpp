@@ -1,0 +1,167 @@
+// add_custom: the sum of two tensors with broadcasting, type promotion and gradients; the operator to start from.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/result_type.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include "checks.h"
+#include "ops_common.h"
+#include "ops_function.h"
+
+namespace custom_pypto {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr at::ScalarType kDtypes[] = {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kChar,
+                                      at::kByte, at::kShort,    at::kInt,   at::kLong,   at::kBool};
+
+// A Python number, or any tensor of one element on the CPU, goes along with a tensor on an NPU, as in torch.add.
+bool is_cpu_scalar(const Tensor& tensor) { return tensor.is_cpu() && tensor.dim() == 0; }
+
+// The sizes that `self` and `other` broadcast to.
+at::SymDimVector broadcast(const Checks& checks, const Tensor& self, const Tensor& other) {
+  const bool self_is_longer = self.dim() >= other.dim();
+  const auto longer = self_is_longer ? self.sym_sizes() : other.sym_sizes();
+  const auto shorter = self_is_longer ? other.sym_sizes() : self.sym_sizes();
+  at::SymDimVector sizes(longer.begin(), longer.end());
+  for (size_t i = 0; i < shorter.size(); ++i) {
+    c10::SymInt& size = sizes[longer.size() - shorter.size() + i];
+    if (size == 1) {
+      size = shorter[i];
+    } else if (shorter[i] != 1 && !size.sym_eq(shorter[i]).expect_true(__FILE__, __LINE__)) {
+      checks.refuse("other", c10::str("broadcast with 'self' of shape ", self.sym_sizes()),
+                    c10::str("its shape is ", other.sym_sizes()));
+    }
+  }
+  return sizes;
+}
+
+struct Result {
+  at::SymDimVector sizes;
+  at::TensorOptions options;
+};
+
+// Checks the arguments, under eager and on Meta alike, and says what the result is.
+Result check_add_custom(const Tensor& self, const Tensor& other) {
+  const Checks checks("add_custom");
+  checks.one_device(
+      {{"self", is_cpu_scalar(self) ? nullptr : &self}, {"other", is_cpu_scalar(other) ? nullptr : &other}});
+  checks.dtype("self", self, kDtypes);
+  checks.dtype("other", other, kDtypes);
+  const Tensor& array = is_cpu_scalar(self) ? other : self;
+  return {broadcast(checks, self, other), array.options().dtype(at::result_type(self, other))};
+}
+
+Tensor add_custom_npu(const Tensor& self, const Tensor& other) {
+  const Result result = check_add_custom(self, other);
+  const Tensor out = at::empty_symint(result.sizes, result.options);
+  if (out.numel() != 0) {
+    EXEC_NPU_CMD(aclnnAddCustom, self.to(result.options), other.to(result.options), out);
+  }
+  return out;
+}
+
+Tensor add_custom_meta(const Tensor& self, const Tensor& other) {
+  const Result result = check_add_custom(self, other);
+  return at::empty_symint(result.sizes, result.options);
+}
+
+std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
+  const Checks checks("add_custom_backward");
+  checks.one_device({{"self", &grad}});
+  checks.dtype("self", grad, kDtypes);
+  return {at::empty_symint(grad.sym_sizes(), grad.options()), at::empty_symint(grad.sym_sizes(), grad.options())};
+}
+
+// Two tensors of their own, both equal to the gradient: the schema allows no aliases.
+std::tuple<Tensor, Tensor> add_custom_backward_npu(const Tensor& grad) {
+  const auto [grad_self, grad_other] = empty_gradients(grad);
+  if (grad.numel() != 0) {
+    EXEC_NPU_CMD(aclnnAddCustomGrad, grad, grad_self, grad_other);
+  }
+  return {grad_self, grad_other};
+}
+
+struct AddCustom : torch::autograd::Function<AddCustom> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& self, const Tensor& other) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    Tensor out = add_custom(self, other);
+    ctx->saved_data["self_sizes"] = self.sym_sizes();
+    ctx->saved_data["self_dtype"] = self.scalar_type();
+    ctx->saved_data["other_sizes"] = other.sym_sizes();
+    ctx->saved_data["other_dtype"] = other.scalar_type();
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto [grad_self, grad_other] = add_custom_backward(grads[0]);
+    const auto saved = [ctx](const char* name) { return ctx->saved_data.at(name); };
+    return {share(grad_self, saved("self_sizes"), saved("self_dtype")),
+            share(grad_other, saved("other_sizes"), saved("other_dtype"))};
+  }
+
+ private:
+  // An input's share of the gradient: it was broadcast and promoted, so its gradient is summed and cast back.
+  static Tensor share(const Tensor& grad, const c10::IValue& sizes, const c10::IValue& dtype) {
+    const at::ScalarType type = dtype.toScalarType();
+    return at::isFloatingType(type) ? grad.sum_to_size_symint(sizes.toSymIntVector()).to(type) : Tensor();
+  }
+};
+
+struct AddCustomBackward : torch::autograd::Function<AddCustomBackward> {
+  static variable_list forward(AutogradContext*, const Tensor& grad) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    auto [grad_self, grad_other] = add_custom_backward(grad);
+    return {grad_self, grad_other};
+  }
+
+  static variable_list backward(AutogradContext*, const variable_list& grads) {
+    return {add_custom(grads[0], grads[1])};
+  }
+};
+
+Tensor add_custom_autograd(const Tensor& self, const Tensor& other) { return AddCustom::apply(self, other); }
+
+std::tuple<Tensor, Tensor> add_custom_backward_autograd(const Tensor& grad) {
+  const variable_list grads = AddCustomBackward::apply(grad);
+  return {grads[0], grads[1]};
+}
+
+TORCH_LIBRARY_IMPL(custom_pypto, PrivateUse1, m) {
+  m.impl("add_custom", &add_custom_npu);
+  m.impl("add_custom_backward", &add_custom_backward_npu);
+}
+
+TORCH_LIBRARY_IMPL(custom_pypto, Meta, m) {
+  m.impl("add_custom", &add_custom_meta);
+  m.impl("add_custom_backward", &empty_gradients);
+}
+
+void register_autograd(torch::Library& m) {
+  m.impl("add_custom", &add_custom_autograd);
+  m.impl("add_custom_backward", &add_custom_backward_autograd);
+}
+
+TORCH_LIBRARY_IMPL(custom_pypto, AutogradPrivateUse1, m) { register_autograd(m); }
+TORCH_LIBRARY_IMPL(custom_pypto, AutogradMeta, m) { register_autograd(m); }
+
+}  // namespace
+
+at::Tensor add_custom(const Tensor& self, const Tensor& other) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("custom_pypto::add_custom", "").typed<decltype(add_custom)>();
+  return op.call(self, other);
+}
+
+std::tuple<Tensor, Tensor> add_custom_backward(const Tensor& grad) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("custom_pypto::add_custom_backward", "")
+                             .typed<decltype(add_custom_backward)>();
+  return op.call(grad);
+}
+
+}  // namespace custom_pypto

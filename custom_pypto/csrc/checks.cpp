@@ -1,0 +1,84 @@
+// The checks of arguments and their one wording.
+#include "checks.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+namespace custom_pypto {
+
+void Checks::refuse(const char* name, std::string_view expected, std::string_view found, std::string_view hint) const {
+  TORCH_CHECK(false, "custom_pypto::", op_, ": argument '", name, "' must ", expected, ", but ", found,
+              hint.empty() ? "" : "; ", hint);
+}
+
+void Checks::one_device(c10::ArrayRef<Named> tensors) const {
+  const Named* reference = nullptr;
+  for (const Named& named : tensors) {
+    if (named.second == nullptr) {
+      continue;
+    }
+    if (!named.second->defined()) {
+      refuse(named.first, "be a tensor", "is undefined (null)");
+    }
+    if (named.second->layout() != at::kStrided) {
+      refuse(named.first, "be a dense tensor", c10::str("its layout is ", named.second->layout()),
+             "convert it with .to_dense()");
+    }
+    if (reference == nullptr || (named.second->is_privateuseone() && !reference->second->is_privateuseone())) {
+      reference = &named;
+    }
+  }
+  for (const Named& named : tensors) {
+    if (named.second != nullptr && named.second->device() != reference->second->device()) {
+      refuse(named.first, c10::str("be on ", reference->second->device(), " as '", reference->first, "' is"),
+             c10::str("is on ", named.second->device()), "move it there with .to()");
+    }
+  }
+}
+
+void Checks::dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at::ScalarType> allowed,
+                   std::string_view hint) const {
+  std::string expected;
+  for (const at::ScalarType dtype : allowed) {
+    if (dtype == tensor.scalar_type()) {
+      return;
+    }
+    expected += c10::str(expected.empty() ? "be of dtype " : " or ", dtype);
+  }
+  refuse(name, expected, c10::str("is ", tensor.scalar_type()), hint);
+}
+
+void Checks::rank(const char* name, const at::Tensor& tensor, int64_t expected, std::string_view shape) const {
+  if (tensor.dim() != expected) {
+    refuse(name, c10::str("have ", expected, " dimensions, ", shape), c10::str("its shape is ", tensor.sym_sizes()));
+  }
+}
+
+void Checks::size(const char* name, const at::Tensor& tensor, int64_t dim, const c10::SymInt& expected,
+                  std::string_view meaning) const {
+  const c10::SymInt size = tensor.sym_size(dim);
+  if (!size.sym_eq(expected).expect_true(__FILE__, __LINE__)) {
+    refuse(name, c10::str("have size ", expected, " in dimension ", dim, " (", meaning, ")"),
+           c10::str("its shape is ", tensor.sym_sizes()));
+  }
+}
+
+void Checks::at_least(const char* name, const c10::SymInt& value, int64_t least, std::string_view what) const {
+  if (!value.sym_ge(least).expect_true(__FILE__, __LINE__)) {
+    refuse(name, c10::str(what.empty() ? "" : "have ", what, what.empty() ? "be " : " of ", least, " or more"),
+           c10::str(what.empty() ? "is " : "that is ", value));
+  }
+}
+
+void Checks::one_of(const char* name, std::string_view value, c10::ArrayRef<std::string_view> allowed) const {
+  std::string expected;
+  for (const std::string_view choice : allowed) {
+    if (choice == value) {
+      return;
+    }
+    expected += c10::str(expected.empty() ? "be '" : " or '", choice, "'");
+  }
+  refuse(name, expected, c10::str("is '", value, "'"));
+}
+
+}  // namespace custom_pypto

@@ -1,0 +1,41 @@
+// What operators check of their arguments before anything is allocated or launched, with one wording for all.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/SymIntArrayRef.h>
+#include <c10/util/ArrayRef.h>
+
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace custom_pypto {
+
+// Checks the arguments of one operator, under eager and on Meta alike. Every message reads
+//   custom_pypto::OPERATOR: argument 'NAME' must be EXPECTED, but is FOUND[; what to do]
+class Checks {
+ public:
+  explicit Checks(const char* op) : op_(op) {}
+
+  using Named = std::pair<const char*, const at::Tensor*>;  // null: an optional argument that was not given
+
+  // All tensors are strided and on one device: that of the first, and an NPU if any of them is on one.
+  void one_device(c10::ArrayRef<Named> tensors) const;
+  void dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at::ScalarType> allowed,
+             std::string_view hint = "") const;
+  // `shape` names the dimensions: "[B, S1, N1, D]".
+  void rank(const char* name, const at::Tensor& tensor, int64_t expected, std::string_view shape) const;
+  // A dimension's size equals that of another argument; `meaning` says which: "B, the first dimension of 'query'".
+  void size(const char* name, const at::Tensor& tensor, int64_t dim, const c10::SymInt& expected,
+            std::string_view meaning) const;
+  void at_least(const char* name, const c10::SymInt& value, int64_t least, std::string_view what = "") const;
+  void one_of(const char* name, std::string_view value, c10::ArrayRef<std::string_view> allowed) const;
+  [[noreturn]] void refuse(const char* name, std::string_view expected, std::string_view found,
+                           std::string_view hint = "") const;
+
+ private:
+  const char* op_;
+};
+
+}  // namespace custom_pypto

@@ -1,0 +1,284 @@
+// The calls of aclnn functions, on what torch_npu exports for extensions.
+#include "ops_common.h"
+
+#include <ATen/Context.h>
+#include <acl/acl.h>
+#include <c10/core/Allocator.h>
+#include <op_plugin/include/npu_cpp_extension.h>
+#include <torch_npu/csrc/core/npu/NPUFormat.h>
+#include <torch_npu/csrc/core/npu/NPUGraphsUtils.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+namespace custom_pypto {
+namespace {
+
+std::string environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  return c10::str(variable, value ? c10::str("=", value) : std::string(" (not set)"));
+}
+
+void* find_function(const char* operator_name, const std::string& function) {
+  void* address = GetOpApiFuncAddr(function.c_str());
+  TORCH_CHECK(address != nullptr, operator_name, ": the function ", function,
+              " is in no operator library. Looked in: op_api/lib/libcust_opapi.so of the operator packages of ",
+              environment("ASCEND_CUSTOM_OPP_PATH"), " and of ", environment("ASCEND_OPP_PATH"),
+              "/vendors, then CANN's libopapi.so. Install the operator package that has it (these variables are read "
+              "when torch_npu is loaded).");
+  return address;
+}
+
+// CANN's functions around a call; a CANN without them works, more slowly.
+template <typename Function>
+Function optional_function(const char* name) {
+  return reinterpret_cast<Function>(GetOpApiFuncAddr(name));
+}
+
+struct ExecutorCache {
+  bool (*usable)(const char*) = optional_function<bool (*)(const char*)>("CanUsePTACache");
+  void (*begin)() = optional_function<void (*)()>("InitPTACacheThreadLocal");
+  void (*end)() = optional_function<void (*)()>("UnInitPTACacheThreadLocal");
+  void (*add_address)(void*) = optional_function<void (*)(void*)>("AddTensorAddrToCachedList");
+  void (*set_key)(uint8_t*, size_t) = optional_function<void (*)(uint8_t*, size_t)>("SetPTACacheHashKey");
+  aclOpExecutor* (*find)(uint8_t*, size_t, uint64_t*) =
+      optional_function<aclOpExecutor* (*)(uint8_t*, size_t, uint64_t*)>("PTAFindExecCache");
+  bool complete = usable && begin && end && add_address && set_key && find;
+
+  static const ExecutorCache& get() {
+    static const ExecutorCache functions;
+    return functions;
+  }
+};
+
+// Memory that phase one takes for its own use.
+struct HugeMemory {
+  int (*begin)(void*, bool) = optional_function<int (*)(void*, bool)>("InitHugeMemThreadLocal");
+  void (*release)(void*, bool) = optional_function<void (*)(void*, bool)>("ReleaseHugeMem");
+  void (*end)(void*, bool) = optional_function<void (*)(void*, bool)>("UnInitHugeMemThreadLocal");
+  bool complete = begin && release && end;
+
+  static const HugeMemory& get() {
+    static const HugeMemory functions;
+    return functions;
+  }
+};
+
+// The key of the call that this thread is making; a longer one switches the cache off for its call.
+struct Key {
+  std::array<uint8_t, 8192> bytes;
+  size_t size = 0;
+};
+thread_local Key key;
+
+bool is_launch_blocking() {
+  static const bool blocking = [] {
+    const char* value = std::getenv("ASCEND_LAUNCH_BLOCKING");
+    return value != nullptr && std::strcmp(value, "1") == 0;
+  }();
+  return blocking;
+}
+
+template <typename T>
+AclnnOwned<T> owned(T* value, const char* what) {
+  TORCH_CHECK(value != nullptr, what, " failed: ", aclGetRecentErrMsg());
+  return AclnnOwned<T>(value);
+}
+
+// The bytes of storage that a tensor reaches into, from the storage's first.
+size_t reach(const at::Tensor& tensor) {
+  int64_t last = tensor.storage_offset();
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    last += (tensor.size(dim) - 1) * tensor.stride(dim);
+  }
+  return static_cast<size_t>(last + 1) * tensor.itemsize();
+}
+
+}  // namespace
+
+AclnnOperator::AclnnOperator(const char* name)
+    : name_(name),
+      get_workspace_size_(find_function(name, c10::str(name, "GetWorkspaceSize"))),
+      run_(find_function(name, name)) {}
+
+void AclnnDelete::operator()(aclTensor* value) const { Release(value); }
+void AclnnDelete::operator()(aclTensorList* value) const { Release(value); }
+void AclnnDelete::operator()(aclScalar* value) const { Release(value); }
+void AclnnDelete::operator()(aclIntArray* value) const { Release(value); }
+
+AclnnOwned<aclTensor> to_aclnn(const at::Tensor& value) { return owned(ConvertType(value), "aclCreateTensor"); }
+AclnnOwned<aclTensor> to_aclnn(const std::optional<at::Tensor>& value) {
+  return value.has_value() ? to_aclnn(*value) : nullptr;
+}
+AclnnOwned<aclTensorList> to_aclnn(at::TensorList value) { return owned(ConvertType(value), "aclCreateTensorList"); }
+AclnnOwned<aclScalar> to_aclnn(const at::Scalar& value) { return owned(ConvertType(value), "aclCreateScalar"); }
+AclnnOwned<aclIntArray> to_aclnn(at::IntArrayRef value) { return owned(ConvertType(value), "aclCreateIntArray"); }
+
+void AclnnCall::check(const at::Tensor& value) {
+  TORCH_CHECK(value.defined(), op_.name(), ": a tensor is undefined (null); pass a tensor on an NPU");
+  TORCH_CHECK(value.is_privateuseone(), op_.name(), ": all tensors must be on an NPU, but one is on ", value.device(),
+              "; move it there with .npu()");
+  if (!device_.has_value()) {
+    device_ = value.device();
+  }
+  TORCH_CHECK(value.device() == *device_, op_.name(), ": all tensors must be on one NPU, but the first is on ",
+              *device_, " and another on ", value.device());
+  TORCH_CHECK(value.numel() == 0 || value.storage().nbytes() >= reach(value), op_.name(), ": a tensor of shape ",
+              value.sizes(), " reaches ", reach(value), " bytes into its storage, which has ", value.storage().nbytes(),
+              " (its data is null or was freed)");
+}
+
+void AclnnCall::check(const std::optional<at::Tensor>& value) {
+  if (value.has_value()) {
+    check(*value);
+  }
+}
+
+void AclnnCall::check(at::TensorList value) {
+  for (const at::Tensor& tensor : value) {
+    check(tensor);
+  }
+}
+
+void AclnnCall::begin() {
+  TORCH_CHECK(device_.has_value(), op_.name(), ": there is no tensor among the arguments");
+  device_guard_.reset_device(*device_);
+  (void)c10_npu::getCurrentNPUStream().stream();  // waits for torch_npu's task queue
+  stream_ = GetAclStream();
+  const uint32_t level = c10_npu::GetDeterministicLevel();
+  const bool deterministic = at::globalContext().deterministicAlgorithms();
+  at_npu::native::ApplyDeterministicLevel(level, deterministic, /*isOpapi=*/true);
+
+  const ExecutorCache& cache = ExecutorCache::get();
+  caching_ = cache.complete && cache.usable(op_.name());
+  if (!caching_) {
+    return;
+  }
+  cache.begin();
+  key.size = 0;
+  const CacheParams cores = GetCacheParams();
+  add_to_key(std::string(op_.name()));
+  add_to_key(reinterpret_cast<uintptr_t>(stream_));
+  add_to_key(device_->index());
+  add_to_key(level);
+  add_to_key(deterministic);
+  add_to_key(cores.GetAicNum());
+  add_to_key(cores.GetAivNum());
+}
+
+AclnnCall::~AclnnCall() {
+  if (in_huge_memory_) {
+    HugeMemory::get().release(nullptr, false);
+    HugeMemory::get().end(nullptr, false);
+  }
+  if (caching_) {
+    ExecutorCache::get().end();
+  }
+}
+
+void AclnnCall::add_bytes_to_key(const void* data, size_t size) {
+  if (!caching_) {
+    return;
+  }
+  if (key.size + size > key.bytes.size()) {
+    caching_ = false;
+    ExecutorCache::get().end();
+    return;
+  }
+  std::memcpy(key.bytes.data() + key.size, data, size);
+  key.size += size;
+}
+
+void AclnnCall::add_to_key(const at::Tensor& value) {
+  add_to_key(value.sizes());
+  add_to_key(value.strides());
+  add_to_key(value.storage_offset());
+  add_to_key(value.storage().nbytes());
+  add_to_key(static_cast<int>(value.scalar_type()));
+  add_to_key(at_npu::native::get_npu_format(value));
+  if (caching_) {
+    ExecutorCache::get().add_address(const_cast<void*>(value.storage().data()));
+  }
+}
+
+void AclnnCall::add_to_key(const std::optional<at::Tensor>& value) {
+  add_to_key(value.has_value());
+  if (value.has_value()) {
+    add_to_key(*value);
+  }
+}
+
+void AclnnCall::add_to_key(at::TensorList value) {
+  add_to_key(value.size());
+  for (const at::Tensor& tensor : value) {
+    add_to_key(tensor);
+  }
+}
+
+void AclnnCall::add_to_key(const at::Scalar& value) {
+  add_to_key(static_cast<int>(value.type()));
+  if (value.isIntegral(/*includeBool=*/true)) {
+    add_to_key(value.toLong());
+  } else {
+    const c10::complex<double> number = value.toComplexDouble();
+    add_bytes_to_key(&number, sizeof(number));
+  }
+}
+
+void AclnnCall::add_to_key(at::IntArrayRef value) {
+  add_to_key(value.size());
+  add_bytes_to_key(value.data(), value.size() * sizeof(int64_t));
+}
+
+void AclnnCall::add_to_key(const std::string& value) {
+  add_to_key(value.size());
+  add_bytes_to_key(value.data(), value.size());
+}
+
+bool AclnnCall::run_cached() {
+  if (caching_) {
+    const ExecutorCache& cache = ExecutorCache::get();
+    uint64_t workspace_size = 0;
+    cache.set_key(key.bytes.data(), key.size);
+    if (aclOpExecutor* executor = cache.find(key.bytes.data(), key.size, &workspace_size)) {
+      run_phase_two(workspace_size, executor);
+      return true;
+    }
+  }
+  if (HugeMemory::get().complete) {
+    HugeMemory::get().begin(nullptr, false);
+    in_huge_memory_ = true;
+  }
+  return false;
+}
+
+void AclnnCall::run(int phase_one_status, uint64_t workspace_size, aclOpExecutor* executor) {
+  if (phase_one_status != ACL_SUCCESS) {
+    fail("phase one", "GetWorkspaceSize", phase_one_status);
+  }
+  run_phase_two(workspace_size, executor);
+}
+
+void AclnnCall::run_phase_two(uint64_t workspace_size, aclOpExecutor* executor) {
+  c10::DataPtr workspace;
+  if (workspace_size != 0) {
+    workspace = c10::GetAllocator(c10::DeviceType::PrivateUse1)->allocate(workspace_size);
+  }
+  using PhaseTwo = int (*)(void*, uint64_t, aclOpExecutor*, aclrtStream);
+  const int status = reinterpret_cast<PhaseTwo>(op_.phase_two())(workspace.get(), workspace_size, executor, stream_);
+  if (status != ACL_SUCCESS) {
+    fail("phase two", "", status);
+  }
+  if (is_launch_blocking() && c10_npu::currentStreamCaptureStatusMayInitCtx() == c10_npu::CaptureStatus::None) {
+    c10_npu::getCurrentNPUStream(device_->index()).synchronize();
+  }
+}
+
+void AclnnCall::fail(const char* phase, const char* function_suffix, int status) const {
+  const char* message = aclGetRecentErrMsg();
+  TORCH_CHECK(false, op_.name(), " failed in ", phase, ": ", op_.name(), function_suffix, " returned ", status, ": ",
+              message != nullptr && *message != '\0' ? message : "CANN gives no message");
+}
+
+}  // namespace custom_pypto

@@ -1,0 +1,155 @@
+// EXEC_NPU_CMD: how an operator calls its aclnn function on the current NPU stream.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+struct aclTensor;
+struct aclTensorList;
+struct aclScalar;
+struct aclIntArray;
+struct aclOpExecutor;
+
+namespace custom_pypto {
+
+// The two functions of an aclnn operator, as torch_npu's own search finds them: operator packages first, then CANN.
+class AclnnOperator {
+ public:
+  // Throws when a function is missing: there is no fallback.
+  explicit AclnnOperator(const char* name);
+
+  const char* name() const { return name_; }
+  void* phase_one() const { return get_workspace_size_; }
+  void* phase_two() const { return run_; }
+
+ private:
+  const char* name_;
+  void* get_workspace_size_;
+  void* run_;
+};
+
+struct AclnnDelete {
+  void operator()(aclTensor* value) const;
+  void operator()(aclTensorList* value) const;
+  void operator()(aclScalar* value) const;
+  void operator()(aclIntArray* value) const;
+};
+template <typename T>
+using AclnnOwned = std::unique_ptr<T, AclnnDelete>;
+
+// What aclnn takes for each of our argument types; an absent optional is a null pointer.
+AclnnOwned<aclTensor> to_aclnn(const at::Tensor& value);
+AclnnOwned<aclTensor> to_aclnn(const std::optional<at::Tensor>& value);
+AclnnOwned<aclTensorList> to_aclnn(at::TensorList value);
+AclnnOwned<aclScalar> to_aclnn(const at::Scalar& value);
+AclnnOwned<aclIntArray> to_aclnn(at::IntArrayRef value);
+inline const char* to_aclnn(const std::string& value) { return value.c_str(); }
+// int64_t, double and bool are aclnn's own; any other number would be passed with the wrong width.
+template <typename T>
+  requires std::is_arithmetic_v<T>
+T to_aclnn(T value) {
+  static_assert(std::is_same_v<T, int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool>);
+  return value;
+}
+
+template <typename T>
+auto aclnn_argument(const T& value) {
+  if constexpr (std::is_scalar_v<T>) {
+    return value;
+  } else {
+    return value.get();
+  }
+}
+
+// One call of an aclnn operator. While it lives the device guard is set and CANN's per-thread state is the call's.
+//
+// Both phases run in the calling thread, after torch_npu's task queue has handed over what was queued before
+// (TASK_QUEUE_ENABLE 1 and 2). A task that fails inside that queue ends it for good: torch_npu reports the error once
+// and drops every later operation of the device in silence. Here an error reaches the line of the call, and the next
+// call works. Kernels run asynchronously on the stream as always.
+class AclnnCall {
+ public:
+  // Refuses tensors that are not on one NPU or whose storage is too small, sets the device, and takes the stream.
+  template <typename... Args>
+  explicit AclnnCall(const AclnnOperator& op, const Args&... args) : op_(op) {
+    (check(args), ...);
+    begin();
+    (add_to_key(args), ...);
+  }
+  ~AclnnCall();
+  AclnnCall(const AclnnCall&) = delete;
+  AclnnCall& operator=(const AclnnCall&) = delete;
+
+  // Runs phase two on the executor that an earlier call with the same key left; false: there is none, go on to phase
+  // one.
+  bool run_cached();
+  // Runs phase two on what phase one gave.
+  void run(int phase_one_status, uint64_t workspace_size, aclOpExecutor* executor);
+
+ private:
+  void check(const at::Tensor& value);
+  void check(const std::optional<at::Tensor>& value);
+  void check(at::TensorList value);
+  template <typename T>
+  void check(const T&) {}
+
+  void begin();
+
+  // The key of the executor cache: all that an executor depends on, but for the tensors' addresses.
+  void add_to_key(const at::Tensor& value);
+  void add_to_key(const std::optional<at::Tensor>& value);
+  void add_to_key(at::TensorList value);
+  void add_to_key(const at::Scalar& value);
+  void add_to_key(at::IntArrayRef value);
+  void add_to_key(const std::string& value);
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  void add_to_key(T value) {
+    add_bytes_to_key(&value, sizeof(value));
+  }
+  void add_bytes_to_key(const void* data, size_t size);
+
+  void run_phase_two(uint64_t workspace_size, aclOpExecutor* executor);
+  [[noreturn]] void fail(const char* phase, const char* function_suffix, int status) const;
+
+  const AclnnOperator& op_;
+  std::optional<c10::Device> device_;  // of the tensors, once one was seen
+  c10::OptionalDeviceGuard device_guard_;
+  void* stream_ = nullptr;
+  bool caching_ = false;
+  bool in_huge_memory_ = false;
+};
+
+// Runs `op` with `args`: the inputs, attributes and outputs in the order of its aclnn function.
+template <typename... Args>
+void exec_npu_cmd(const AclnnOperator& op, const Args&... args) {
+  AclnnCall call(op, args...);
+  if (call.run_cached()) {
+    return;
+  }
+  const auto converted = std::make_tuple(to_aclnn(args)...);
+  uint64_t workspace_size = 0;
+  aclOpExecutor* executor = nullptr;
+  const int status = std::apply(
+      [&](const auto&... values) {
+        using PhaseOne = int (*)(decltype(aclnn_argument(values))..., uint64_t*, aclOpExecutor**);
+        return reinterpret_cast<PhaseOne>(op.phase_one())(aclnn_argument(values)..., &workspace_size, &executor);
+      },
+      converted);
+  call.run(status, workspace_size, executor);
+}
+
+}  // namespace custom_pypto
+
+// EXEC_NPU_CMD(aclnnXxx, inputs..., attributes..., outputs...); the function is looked up once.
+#define EXEC_NPU_CMD(aclnn_api, ...)                                     \
+  do {                                                                   \
+    static const custom_pypto::AclnnOperator aclnn_operator(#aclnn_api); \
+    custom_pypto::exec_npu_cmd(aclnn_operator, __VA_ARGS__);             \
+  } while (false)
