@@ -1,0 +1,76 @@
+// Convolutions and pooling.
+#include <ATen/ops/_adaptive_avg_pool2d.h>
+#include <ATen/ops/_adaptive_avg_pool2d_backward.h>
+#include <ATen/ops/_adaptive_avg_pool3d.h>
+#include <ATen/ops/_adaptive_avg_pool3d_backward.h>
+#include <ATen/ops/adaptive_max_pool2d.h>
+#include <ATen/ops/adaptive_max_pool2d_backward.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool2d_backward.h>
+#include <ATen/ops/avg_pool3d.h>
+#include <ATen/ops/avg_pool3d_backward.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/max_pool2d_with_indices_backward.h>
+
+#include "table.h"
+
+using namespace cann_cpu;
+
+namespace {
+
+// torch_npu says 0 where there is no divisor.
+std::optional<int64_t> divisor(int64_t given) { return given == 0 ? std::nullopt : std::optional<int64_t>(given); }
+
+}  // namespace
+
+ACLNN(Convolution, [](In input, In weight, OptionalIn bias, Ints stride, Ints padding, Ints dilation, bool transposed,
+                      Ints output_padding, int64_t groups, Out out, CubeMathType) {
+  assign(out, at::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups));
+});
+ACLNN(ConvolutionBackward,
+      [](In grad, In input, In weight, at::OptionalIntArrayRef bias_sizes, Ints stride, Ints padding, Ints dilation,
+         bool transposed, Ints output_padding, int64_t groups, Bools mask, CubeMathType, OptionalOut grad_input,
+         OptionalOut grad_weight, OptionalOut grad_bias) {
+        TORCH_CHECK(mask.size() == 3, "the output mask has ", mask.size(), " elements instead of 3");
+        auto [input_value, weight_value, bias_value] =
+            at::convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed,
+                                     output_padding, groups, {mask[0], mask[1], mask[2]});
+        if (mask[0]) assign(grad_input, input_value);
+        if (mask[1]) assign(grad_weight, weight_value);
+        if (mask[2]) assign(grad_bias, bias_value);
+      });
+ACLNN(ConvDepthwise2d,
+      [](In input, In weight, Ints, OptionalIn bias, Ints stride, Ints padding, Ints dilation, Out out, CubeMathType) {
+        assign(out, at::convolution(input, weight, bias, stride, padding, dilation, false, {0, 0}, input.size(1)));
+      });
+
+ACLNN(AvgPool2d, [](In self, Ints kernel, Ints stride, Ints padding, bool ceil_mode, bool count_include_pad,
+                    int64_t divisor_override, CubeMathType, Out out) {
+  at::avg_pool2d_out(out, self, kernel, stride, padding, ceil_mode, count_include_pad, divisor(divisor_override));
+});
+ACLNN(AvgPool2dBackward, [](In grad, In self, Ints kernel, Ints stride, Ints padding, bool ceil_mode,
+                            bool count_include_pad, int64_t divisor_override, CubeMathType, Out out) {
+  at::avg_pool2d_backward_out(out, grad, self, kernel, stride, padding, ceil_mode, count_include_pad,
+                              divisor(divisor_override));
+});
+ACLNN(AvgPool3d, [](In self, Ints kernel, Ints stride, Ints padding, bool ceil_mode, bool count_include_pad,
+                    int64_t divisor_override, Out out) {
+  at::avg_pool3d_out(out, self, kernel, stride, padding, ceil_mode, count_include_pad, divisor(divisor_override));
+});
+ACLNN(AvgPool3dBackward, [](In grad, In self, Ints kernel, Ints stride, Ints padding, bool ceil_mode,
+                            bool count_include_pad, int64_t divisor_override, Out out) {
+  at::avg_pool3d_backward_out(out, grad, self, kernel, stride, padding, ceil_mode, count_include_pad,
+                              divisor(divisor_override));
+});
+ACLNN(AdaptiveAvgPool2d, [](In self, Ints size, Out out) { assign(out, at::_adaptive_avg_pool2d(self, size)); });
+ACLNN(AdaptiveAvgPool2dBackward,
+      [](In grad, In self, Out out) { assign(out, at::_adaptive_avg_pool2d_backward(grad, self)); });
+ACLNN(AdaptiveAvgPool3d, [](In self, Ints size, Out out) { assign(out, at::_adaptive_avg_pool3d(self, size)); });
+ACLNN(AdaptiveAvgPool3dBackward,
+      [](In grad, In self, Out out) { assign(out, at::_adaptive_avg_pool3d_backward(grad, self)); });
+ACLNN(AdaptiveMaxPool2d,
+      [](In self, Ints size, Out out, Out indices) { at::adaptive_max_pool2d_out(out, indices, self, size); });
+ACLNN(AdaptiveMaxPool2dBackward,
+      [](In grad, In self, In indices, Out out) { at::adaptive_max_pool2d_backward_out(out, grad, self, indices); });

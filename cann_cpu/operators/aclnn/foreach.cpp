@@ -1,0 +1,163 @@
+// One operation on every tensor of a list, and the fused optimizer steps.
+#include <ATen/Functions.h>
+
+#include "table.h"
+
+using namespace cann_cpu;
+
+namespace {
+
+// compute(i, out) for the tensors of out.
+template <class Compute>
+void each(Tensors out, const Compute& compute) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    at::Tensor result = out[i];
+    compute(i, result);
+    TORCH_CHECK(result.sizes() == out[i].sizes() && result.data_ptr() == out[i].data_ptr(), "tensor ", i,
+                " of the result has another shape than the given output");
+  }
+}
+
+}  // namespace
+
+#define FOREACH_UNARY(Op, function)                                                \
+  ACLNN(Foreach##Op, [](Tensors self, Tensors out) {                               \
+    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i]); }); \
+  })
+
+FOREACH_UNARY(Abs, abs);
+FOREACH_UNARY(Acos, acos);
+FOREACH_UNARY(Asin, asin);
+FOREACH_UNARY(Atan, atan);
+FOREACH_UNARY(Cos, cos);
+FOREACH_UNARY(Cosh, cosh);
+FOREACH_UNARY(Erf, erf);
+FOREACH_UNARY(Erfc, erfc);
+FOREACH_UNARY(Exp, exp);
+FOREACH_UNARY(Expm1, expm1);
+FOREACH_UNARY(Log, log);
+FOREACH_UNARY(Log10, log10);
+FOREACH_UNARY(Log1p, log1p);
+FOREACH_UNARY(Log2, log2);
+FOREACH_UNARY(Neg, neg);
+FOREACH_UNARY(Reciprocal, reciprocal);
+FOREACH_UNARY(Sigmoid, sigmoid);
+FOREACH_UNARY(Sign, sign);
+FOREACH_UNARY(Sin, sin);
+FOREACH_UNARY(Sinh, sinh);
+FOREACH_UNARY(Sqrt, sqrt);
+FOREACH_UNARY(Tan, tan);
+FOREACH_UNARY(Tanh, tanh);
+ACLNN(ForeachCopy,
+      [](Tensors source, Tensors out) { each(out, [&](size_t i, Out result) { result.copy_(source[i]); }); });
+ACLNN(ForeachZeroInplace, [](Tensors self) { each(self, [](size_t, Out result) { result.zero_(); }); });
+ACLNN(ForeachNorm, [](Tensors self, Scalar order, Tensors out) {
+  each(out,
+       [&](size_t i, Out result) { assign(result, at::linalg_vector_norm(self[i], order).reshape(result.sizes())); });
+});
+ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, Tensors out) {
+  each(out, [&](size_t i, Out result) {
+    switch (mode.toLong()) {
+      case 1:
+        return void(at::round_out(result, self[i]));
+      case 2:
+        return void(at::floor_out(result, self[i]));
+      case 3:
+        return void(at::ceil_out(result, self[i]));
+      case 5:
+        return void(at::trunc_out(result, self[i]));
+      case 7:
+        return void(at::frac_out(result, self[i]));
+      default:
+        TORCH_CHECK(false, "round mode ", mode.toLong(), " is unknown");
+    }
+  });
+});
+
+// aclnnForeachOpList(self, other, out), aclnnForeachOpScalarV2(self, number, out), aclnnForeachOpScalarList(...).
+#define FOREACH_BINARY(Op, function)                                                                     \
+  ACLNN(Foreach##Op##List, [](Tensors self, Tensors other, Tensors out) {                                \
+    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], other[i]); });             \
+  });                                                                                                    \
+  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, Tensors out) {                             \
+    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); });       \
+  });                                                                                                    \
+  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, Tensors out) {                          \
+    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other.at(i))); }); \
+  })
+
+FOREACH_BINARY(Mul, mul);
+FOREACH_BINARY(Div, div);
+FOREACH_BINARY(Maximum, maximum);
+FOREACH_BINARY(Minimum, minimum);
+
+#define FOREACH_WITH_ALPHA(Op, function)                                                                 \
+  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, Tensors out) {                \
+    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], other[i], alpha); });      \
+  });                                                                                                    \
+  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, Tensors out) {                             \
+    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); });       \
+  });                                                                                                    \
+  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, Tensors out) {                          \
+    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other.at(i))); }); \
+  })
+
+FOREACH_WITH_ALPHA(Add, add);
+FOREACH_WITH_ALPHA(Sub, sub);
+
+ACLNN(ForeachPowList, [](Tensors self, Tensors exponent, Tensors out) {
+  each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent[i]); });
+});
+ACLNN(ForeachPowScalarV2, [](Tensors self, Scalar exponent, Tensors out) {
+  each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent); });
+});
+ACLNN(ForeachPowScalarList, [](Tensors self, Scalars exponent, Tensors out) {
+  each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent.at(i)); });
+});
+ACLNN(ForeachPowScalarAndTensor, [](Scalar self, Tensors exponent, Tensors out) {
+  each(out, [&](size_t i, Out result) { at::pow_out(result, self, exponent[i]); });
+});
+ACLNN(ForeachLerpScalar, [](Tensors self, Tensors end, Scalar weight, Tensors out) {
+  each(out, [&](size_t i, Out result) { at::lerp_out(result, self[i], end[i], weight); });
+});
+ACLNN(ForeachLerpList, [](Tensors self, Tensors end, Tensors weight, Tensors out) {
+  each(out, [&](size_t i, Out result) { at::lerp_out(result, self[i], end[i], weight[i]); });
+});
+
+// aclnnForeachOpScalarV2(self, tensor1, tensor2, value, out); ScalarList has its values in a tensor.
+#define FOREACH_TERNARY(Op, function)                                                                             \
+  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Tensors tensor1, Tensors tensor2, Scalar value, Tensors out) {    \
+    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], tensor1[i], tensor2[i], value); }); \
+  });                                                                                                             \
+  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Tensors tensor1, Tensors tensor2, In values, Tensors out) {     \
+    each(out, [&](size_t i, Out result) {                                                                         \
+      at::function##_out(result, self[i], tensor1[i], tensor2[i], values.select(0, i).item());                    \
+    });                                                                                                           \
+  })
+
+FOREACH_TERNARY(Addcmul, addcmul);
+FOREACH_TERNARY(Addcdiv, addcdiv);
+
+// torch_npu passes the number of steps made before this one.
+ACLNN(ApplyAdamWV2, [](Out parameter, Out exp_avg, Out exp_avg_sq, OptionalOut max_exp_avg_sq, In grad, In step,
+                       float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) {
+  std::vector<at::Tensor> largest;
+  if (max_exp_avg_sq.has_value()) largest.push_back(*max_exp_avg_sq);
+  at::_fused_adamw_({parameter}, {grad}, {exp_avg}, {exp_avg_sq}, largest, {step.add(1).reshape({})}, lr, beta1, beta2,
+                    weight_decay, eps, amsgrad, maximize);
+});
+ACLNN(FusedSgd,
+      [](Tensors parameters, Tensors grads, Tensors momentum_buffers, OptionalIn grad_scale, float weight_decay,
+         float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) {
+        at::_fused_sgd_(parameters, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize,
+                        is_first_step, grad_scale);
+      });
+
+// torch.amp's GradScaler: divides the gradients by the scale and notes whether one was not finite.
+ACLNN(ForeachNonFiniteCheckAndUnscale, [](Tensors grads, Out found_inf, In inverse_scale) {
+  at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf, inverse_scale);
+});
+ACLNN(AmpUpdateScale, [](In, In, In found_inf, double growth_factor, double backoff_factor, int64_t growth_interval,
+                         Out scale, Out growth_tracker) {
+  at::_amp_update_scale_(scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval);
+});

@@ -1,0 +1,151 @@
+// Reading and writing elements by index and by mask.
+#include <ATen/core/List.h>
+#include <ATen/ops/_index_put_impl.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/embedding_renorm.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/index.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/masked_select.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/take.h>
+#include <ATen/ops/tensor.h>
+
+#include <array>
+
+#include "table.h"
+
+using namespace cann_cpu;
+
+namespace {
+
+// An absent index comes as an empty tensor. An empty index that is meant as one comes with an empty result.
+c10::List<std::optional<at::Tensor>> optional_indices(Tensors indices) {
+  c10::List<std::optional<at::Tensor>> list;
+  for (const auto& index : indices) {
+    list.push_back(index.numel() == 0 ? std::nullopt : std::optional<at::Tensor>(index));
+  }
+  return list;
+}
+
+// out as a copy of self to write into; self and out may be the same memory.
+void start_from(In self, Out out) {
+  TORCH_CHECK(self.sizes() == out.sizes(), "self has shape ", self.sizes(), ", the given output has shape ",
+              out.sizes());
+  if (self.data_ptr() != out.data_ptr() || self.strides() != out.strides()) out.copy_(self);
+}
+
+// The three values of aclnnScatter's reduction.
+template <class Source>
+void scatter(Out out, int64_t dim, In index, const Source& source, int64_t reduction) {
+  switch (reduction) {
+    case 0:
+      out.scatter_(dim, index, source);
+      return;
+    case 1:
+      out.scatter_(dim, index, source, "add");
+      return;
+    case 2:
+      out.scatter_(dim, index, source, "multiply");
+      return;
+    default:
+      TORCH_CHECK(false, "reduction must be 0 (none), 1 (add) or 2 (multiply), got ", reduction);
+  }
+}
+
+// The values of aclnnScatterReduce's reduction; ATen has no name for the first, which replaces.
+void scatter_reduce(Out out, int64_t dim, In index, In source, int64_t reduction, bool include_self) {
+  constexpr std::array kNames{"", "sum", "prod", "amax", "amin", "mean"};
+  TORCH_CHECK(0 <= reduction && reduction < static_cast<int64_t>(kNames.size()), "reduction must be 0 to 5, got ",
+              reduction);
+  if (reduction == 0) {
+    out.scatter_(dim, index, source);
+  } else {
+    out.scatter_reduce_(dim, index, source, kNames[reduction], include_self);
+  }
+}
+
+}  // namespace
+
+ACLNN(Index, [](In self, Tensors indices, Out out) {
+  if (out.numel() == 0) return;
+  at::index_out(out, self, optional_indices(indices));
+});
+ACLNN(IndexPutImpl, [](Out self, Tensors indices, In values, bool accumulate, bool unsafe) {
+  at::_index_put_impl_(self, optional_indices(indices), values, accumulate, unsafe);
+});
+ACLNN(IndexSelect, [](In self, int64_t dim, In index, Out out) { at::index_select_out(out, self, dim, index); });
+ACLNN(IndexAdd, [](In self, int64_t dim, In index, In source, Scalar alpha, Out out) {
+  start_from(self, out);
+  out.index_add_(dim, index, source, alpha);
+});
+ACLNN(IndexCopy, [](In self, int64_t dim, In index, In source, Out out) {
+  start_from(self, out);
+  out.index_copy_(dim, index, source);
+});
+ACLNN(InplaceIndexCopy, [](Out self, int64_t dim, In index, In source) { self.index_copy_(dim, index, source); });
+ACLNN(IndexFill, [](In self, int64_t dim, In index, Scalar value, Out out) {
+  start_from(self, out);
+  out.index_fill_(dim, index.to(at::kLong), value);
+});
+ACLNN(InplaceIndexFill,
+      [](Out self, int64_t dim, In index, Scalar value) { self.index_fill_(dim, index.to(at::kLong), value); });
+ACLNN(IndexFillTensor, [](In self, int64_t dim, Ints index, Scalar value, Out out) {
+  start_from(self, out);
+  out.index_fill_(dim, at::tensor(index), value);
+});
+ACLNN(InplaceIndexFillTensor,
+      [](Out self, int64_t dim, Ints index, Scalar value) { self.index_fill_(dim, at::tensor(index), value); });
+ACLNN(Take, [](In self, In index, Out out) { at::take_out(out, self, index); });
+ACLNN(InplacePut, [](Out self, In index, In source, bool accumulate) { self.put_(index, source, accumulate); });
+
+ACLNN(Gather, [](In self, int64_t dim, In index, Out out) { at::gather_out(out, self, dim, index); });
+ACLNN(Scatter, [](In self, int64_t dim, In index, In source, int64_t reduction, Out out) {
+  start_from(self, out);
+  scatter(out, dim, index, source, reduction);
+});
+ACLNN(ScatterValue, [](In self, int64_t dim, In index, Scalar value, int64_t reduction, Out out) {
+  start_from(self, out);
+  scatter(out, dim, index, value, reduction);
+});
+ACLNN(InplaceScatter, [](Out self, int64_t dim, In index, In source, int64_t reduction) {
+  scatter(self, dim, index, source, reduction);
+});
+ACLNN(InplaceScatterValue, [](Out self, int64_t dim, In index, Scalar value, int64_t reduction) {
+  scatter(self, dim, index, value, reduction);
+});
+ACLNN(ScatterAdd, [](In self, int64_t dim, In index, In source, Out out) {
+  start_from(self, out);
+  out.scatter_add_(dim, index, source);
+});
+
+ACLNN(ScatterReduce, [](In self, int64_t dim, In index, In source, int64_t reduction, bool include_self, Out out) {
+  start_from(self, out);
+  scatter_reduce(out, dim, index, source, reduction, include_self);
+});
+ACLNN(InplaceScatterReduce, [](Out self, int64_t dim, In index, In source, int64_t reduction, bool include_self) {
+  scatter_reduce(self, dim, index, source, reduction, include_self);
+});
+
+ACLNN(InplaceMaskedFillScalar, [](Out self, In mask, Scalar value) { self.masked_fill_(mask, value); });
+ACLNN(InplaceMaskedFillTensor, [](Out self, In mask, In value) { self.masked_fill_(mask, value.reshape({})); });
+ACLNN(InplaceMaskedScatter, [](Out self, In mask, In source) { self.masked_scatter_(mask, source); });
+ACLNN(MaskedSelect, [](In self, In mask, DataDependentOut& out) { out.set(at::masked_select(self, mask)); });
+ACLNN(Nonzero, [](In self, DataDependentOut& out) { out.set(at::nonzero(self)); });
+// One row per dimension.
+ACLNN(NonzeroV2, [](In self, DataDependentOut& out) { out.set(at::nonzero(self).t()); });
+
+ACLNN(Embedding, [](In weight, In indices, Out out) { assign(out, at::embedding(weight, indices)); });
+ACLNN(EmbeddingDenseBackward,
+      [](In grad, In indices, int64_t num_weights, int64_t padding_idx, bool by_frequency, Out out) {
+        assign(out, at::embedding_dense_backward(grad, indices, num_weights, padding_idx, by_frequency));
+      });
+ACLNN(EmbeddingRenorm, [](Out self, In indices, double max_norm, double norm_type) {
+  at::embedding_renorm_(self, indices, max_norm, norm_type);
+});
+ACLNN(OneHot, [](In self, int64_t, In on_value, In off_value, int64_t axis, Out out) {
+  out.copy_(off_value.reshape({}).expand_as(out));
+  const auto index = self.to(at::kLong).unsqueeze(axis);
+  out.scatter_(axis, index, on_value.reshape({}).to(out.scalar_type()).expand_as(index));
+});

@@ -1,0 +1,106 @@
+// Losses and their gradients.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/binary_cross_entropy.h>
+#include <ATen/ops/binary_cross_entropy_backward.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/kl_div.h>
+#include <ATen/ops/l1_loss.h>
+#include <ATen/ops/log_sigmoid_backward.h>
+#include <ATen/ops/log_sigmoid_forward.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/mse_loss_backward.h>
+#include <ATen/ops/nll_loss2d_backward.h>
+#include <ATen/ops/nll_loss2d_forward.h>
+#include <ATen/ops/nll_loss_backward.h>
+#include <ATen/ops/nll_loss_forward.h>
+#include <ATen/ops/smooth_l1_loss.h>
+#include <ATen/ops/smooth_l1_loss_backward.h>
+#include <ATen/ops/soft_margin_loss.h>
+#include <ATen/ops/soft_margin_loss_backward.h>
+
+#include "table.h"
+
+using namespace cann_cpu;
+
+namespace {
+
+// The gradient of each element's loss before the reduction.
+at::Tensor unreduced(const at::Tensor& grad, const at::Tensor& self, int64_t reduction) {
+  const auto each = grad.expand_as(self);
+  return reduction == at::Reduction::Mean ? each / at::Scalar(self.numel()) : each;
+}
+
+}  // namespace
+
+ACLNN(MseLoss, [](In self, In target, int64_t reduction, Out out) { at::mse_loss_out(out, self, target, reduction); });
+ACLNN(MseLossBackward, [](In grad, In self, In target, int64_t reduction, Out out) {
+  at::mse_loss_backward_out(out, grad, self, target, reduction);
+});
+ACLNN(L1Loss,
+      [](In self, In target, int64_t reduction, Out out) { assign(out, at::l1_loss(self, target, reduction)); });
+ACLNN(L1LossBackward, [](In grad, In self, In target, int64_t reduction, Out out) {
+  assign(out, unreduced(grad, self, reduction) * (self - target).sgn());
+});
+ACLNN(SmoothL1Loss, [](In self, In target, int64_t reduction, float beta, Out out) {
+  at::smooth_l1_loss_out(out, self, target, reduction, beta);
+});
+ACLNN(SmoothL1LossBackward, [](In grad, In self, In target, int64_t reduction, float beta, Out out) {
+  at::smooth_l1_loss_backward_out(out, grad, self, target, reduction, beta);
+});
+ACLNN(SoftMarginLoss,
+      [](In self, In target, int64_t reduction, Out out) { at::soft_margin_loss_out(out, self, target, reduction); });
+ACLNN(SoftMarginLossBackward, [](In grad, In self, In target, int64_t reduction, Out out) {
+  at::soft_margin_loss_backward_out(out, grad, self, target, reduction);
+});
+ACLNN(KlDiv, [](In self, In target, int64_t reduction, bool log_target, Out out) {
+  assign(out, at::kl_div(self, target, reduction, log_target));
+});
+ACLNN(KlDivBackward, [](In grad, In self, In target, int64_t reduction, bool log_target, Out out) {
+  assign(out, -unreduced(grad, self, reduction) * (log_target ? target.exp() : target));
+});
+// d/dt of exp(t) * (t - x), or of t * (log(t) - x), which is 0 where t is 0.
+ACLNN(KlDivTargetBackward, [](In grad, In self, In target, int64_t reduction, bool log_target, Out out) {
+  const auto each = unreduced(grad, self, reduction);
+  assign(out, log_target ? each * target.exp() * (target + at::Scalar(1) - self)
+                         : (each * (target.log() + at::Scalar(1) - self)).masked_fill_(target.eq(0), 0));
+});
+ACLNN(BinaryCrossEntropy, [](In self, In target, OptionalIn weight, int64_t reduction, Out out) {
+  at::binary_cross_entropy_out(out, self, target, weight, reduction);
+});
+ACLNN(BinaryCrossEntropyBackward, [](In grad, In self, In target, OptionalIn weight, int64_t reduction, Out out) {
+  at::binary_cross_entropy_backward_out(out, grad, self, target, weight, reduction);
+});
+ACLNN(BinaryCrossEntropyWithLogits,
+      [](In self, In target, OptionalIn weight, OptionalIn pos_weight, int64_t reduction, Out out) {
+        assign(out, at::binary_cross_entropy_with_logits(self, target, weight, pos_weight, reduction));
+      });
+// loss = (1 - t) * x - (1 + (pos_weight - 1) * t) * log_sigmoid(x), times weight.
+ACLNN(BinaryCrossEntropyWithLogitsBackward, [](In grad, In self, In target, OptionalIn weight, OptionalIn pos_weight,
+                                               int64_t reduction, Out out) {
+  auto each = unreduced(grad, self, reduction);
+  if (weight.has_value()) each = each * *weight;
+  const auto positive = pos_weight.has_value() ? each * ((*pos_weight - at::Scalar(1)) * target + at::Scalar(1)) : each;
+  const auto buffer = std::get<1>(at::log_sigmoid_forward(self));
+  assign(out, each * (at::Scalar(1) - target) + at::log_sigmoid_backward(-positive, self, buffer));
+});
+ACLNN(NLLLoss,
+      [](In self, In target, OptionalIn weight, int64_t reduction, int64_t ignore_index, Out out, Out total_weight) {
+        auto [value, total] = at::nll_loss_forward(self, target.to(at::kLong), weight, reduction, ignore_index);
+        assign(out, value);
+        assign(total_weight, total);
+      });
+ACLNN(NLLLossBackward, [](In grad, In self, In target, OptionalIn weight, int64_t reduction, int64_t ignore_index,
+                          In total_weight, Out out) {
+  at::nll_loss_backward_out(out, grad, self, target.to(at::kLong), weight, reduction, ignore_index, total_weight);
+});
+ACLNN(NLLLoss2d,
+      [](In self, In target, OptionalIn weight, int64_t reduction, int64_t ignore_index, Out out, Out total_weight) {
+        auto [value, total] = at::nll_loss2d_forward(self, target.to(at::kLong), weight, reduction, ignore_index);
+        assign(out, value);
+        assign(total_weight, total);
+      });
+ACLNN(NLLLoss2dBackward, [](In grad, In self, In target, OptionalIn weight, int64_t reduction, int64_t ignore_index,
+                            In total_weight, Out out) {
+  at::nll_loss2d_backward_out(out, grad, self, target.to(at::kLong), weight, reduction, ignore_index, total_weight);
+});

@@ -1,0 +1,80 @@
+// Joining, splitting, repeating, reordering and padding.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/channel_shuffle.h>
+#include <ATen/ops/col2im.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/flip.h>
+#include <ATen/ops/im2col.h>
+#include <ATen/ops/reflection_pad1d.h>
+#include <ATen/ops/reflection_pad1d_backward.h>
+#include <ATen/ops/reflection_pad2d.h>
+#include <ATen/ops/reflection_pad2d_backward.h>
+#include <ATen/ops/reflection_pad3d.h>
+#include <ATen/ops/reflection_pad3d_backward.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/replication_pad1d.h>
+#include <ATen/ops/replication_pad1d_backward.h>
+#include <ATen/ops/replication_pad2d.h>
+#include <ATen/ops/replication_pad2d_backward.h>
+#include <ATen/ops/replication_pad3d.h>
+#include <ATen/ops/replication_pad3d_backward.h>
+#include <ATen/ops/roll.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/unfold_backward.h>
+
+#include "table.h"
+
+using namespace cann_cpu;
+
+ACLNN(Cat, [](Tensors tensors, int64_t dim, Out out) { at::cat_out(out, tensors, dim); });
+ACLNN(Stack, [](Tensors tensors, int64_t dim, Out out) { at::stack_out(out, tensors, dim); });
+ACLNN(SplitWithSize, [](In self, Ints sizes, int64_t dim, Tensors out) {
+  const auto parts = self.split_with_sizes(sizes, dim);
+  TORCH_CHECK(parts.size() == out.size(), "splits into ", parts.size(), " parts, ", out.size(), " outputs are given");
+  for (size_t i = 0; i < parts.size(); ++i) assign(out[i], parts[i]);
+});
+ACLNN(Repeat, [](In self, Ints repeats, Out out) { assign(out, self.repeat(repeats)); });
+ACLNN(RepeatInterleave, [](In self, In repeats, int64_t output_size, Out out) {
+  assign(out, at::repeat_interleave(self, repeats, std::nullopt, output_size));
+});
+ACLNN(RepeatInterleaveWithDim, [](In self, In repeats, int64_t dim, int64_t output_size, Out out) {
+  assign(out, at::repeat_interleave(self, repeats, dim, output_size));
+});
+ACLNN(RepeatInterleaveInt,
+      [](In self, int64_t repeats, int64_t, Out out) { assign(out, at::repeat_interleave(self, repeats)); });
+ACLNN(RepeatInterleaveIntWithDim, [](In self, int64_t repeats, int64_t dim, int64_t, Out out) {
+  assign(out, at::repeat_interleave(self, repeats, dim));
+});
+ACLNN(RepeatInterleaveTensor,
+      [](In repeats, int64_t output_size, Out out) { assign(out, at::repeat_interleave(repeats, output_size)); });
+// grad holds repeats[i] neighbours for each element i of the dimension: their sums.
+ACLNN(RepeatInterleaveGrad, [](In grad, In repeats, int64_t dim, Out out) {
+  const auto source = at::repeat_interleave(repeats.expand({out.size(dim)}));
+  out.zero_().index_add_(dim, source, grad);
+});
+ACLNN(Flip, [](In self, Ints dims, Out out) { at::flip_out(out, self, dims); });
+ACLNN(Roll, [](In self, Ints shifts, Ints dims, Out out) { assign(out, at::roll(self, shifts, dims)); });
+ACLNN(ChannelShuffle, [](In self, int64_t groups, Out out) { assign(out, at::channel_shuffle(self, groups)); });
+ACLNN(Im2col, [](In self, Ints kernel, Ints dilation, Ints padding, Ints stride, Out out) {
+  at::im2col_out(out, self, kernel, dilation, padding, stride);
+});
+ACLNN(Im2colBackward, [](In self, Ints size, Ints kernel, Ints dilation, Ints padding, Ints stride, Out out) {
+  at::col2im_out(out, self, size, kernel, dilation, padding, stride);
+});
+ACLNN(UnfoldGrad, [](In grad, Ints input_sizes, int64_t dim, int64_t size, int64_t step, Out out) {
+  assign(out, at::unfold_backward(grad, input_sizes, dim, size, step));
+});
+
+ACLNN(ConstantPadNd, [](In self, Ints pad, Scalar value, Out out) { at::constant_pad_nd_out(out, self, pad, value); });
+
+#define PAD(Op, function)                                                                    \
+  ACLNN(Op, [](In self, Ints padding, Out out) { at::function##_out(out, self, padding); }); \
+  ACLNN(Op##Backward,                                                                        \
+        [](In grad, In self, Ints padding, Out out) { at::function##_backward_out(out, grad, self, padding); })
+
+PAD(ReflectionPad1d, reflection_pad1d);
+PAD(ReflectionPad2d, reflection_pad2d);
+PAD(ReflectionPad3d, reflection_pad3d);
+PAD(ReplicationPad1d, replication_pad1d);
+PAD(ReplicationPad2d, replication_pad2d);
+PAD(ReplicationPad3d, replication_pad3d);

@@ -1,0 +1,54 @@
+// What the rows of the table share: short names for the parameter types of op.h, and macros for families of functions.
+#pragma once
+
+#include <ATen/ScalarOps.h>
+
+#include "cann_cpu/op.h"
+
+namespace cann_cpu {
+
+using In = const at::Tensor&;
+using Out = at::Tensor&;
+using OptionalIn = const std::optional<at::Tensor>&;
+using OptionalOut = const std::optional<at::Tensor>&;
+using Tensors = const std::vector<at::Tensor>&;
+using Scalar = const at::Scalar&;
+using OptionalScalar = const std::optional<at::Scalar>&;
+using Scalars = const std::vector<at::Scalar>&;
+using Ints = at::IntArrayRef;
+using Bools = at::ArrayRef<bool>;
+using Text = const std::string&;
+using Dtype = int32_t;        // an aclDataType that says what the output's dtype says as well
+using CubeMathType = int8_t;  // which precision a matrix product may drop to; the CPU keeps all of it
+
+// For the ATen functions that have no out argument, or take another dtype there: copies, with a cast.
+inline void assign(const at::Tensor& out, const at::Tensor& value) {
+  TORCH_CHECK(out.sizes() == value.sizes(), "the result has shape ", value.sizes(), ", the given output has shape ",
+              out.sizes());
+  out.copy_(value);
+}
+
+inline void assign(OptionalOut out, const at::Tensor& value) {
+  if (out.has_value()) assign(*out, value);
+}
+
+// A number as ATen passes it to a binary operator: it takes no part in the promotion of tensor dtypes.
+inline at::Tensor wrapped(const at::Scalar& number) { return at::native::wrapped_scalar_tensor(number); }
+
+}  // namespace cann_cpu
+
+// aclnnOp(self, out) and aclnnInplaceOp(self).
+#define UNARY(Op, function)                                           \
+  ACLNN(Op, [](In self, Out out) { at::function##_out(out, self); }); \
+  ACLNN(Inplace##Op, [](Out self) { at::function##_out(self, self); })
+
+// aclnnTensorOp(self, other, out) and aclnnInplaceTensorOp(self, other).
+#define BINARY_TENSOR(TensorOp, function)                                                    \
+  ACLNN(TensorOp, [](In self, In other, Out out) { at::function##_out(out, self, other); }); \
+  ACLNN(Inplace##TensorOp, [](Out self, In other) { at::function##_out(self, self, other); })
+
+// The same, and with a number for other.
+#define BINARY(TensorOp, ScalarOp, function)                                                              \
+  BINARY_TENSOR(TensorOp, function);                                                                      \
+  ACLNN(ScalarOp, [](In self, Scalar other, Out out) { at::function##_out(out, self, wrapped(other)); }); \
+  ACLNN(Inplace##ScalarOp, [](Out self, Scalar other) { at::function##_out(self, self, wrapped(other)); })
