@@ -383,6 +383,15 @@ class ArgumentReader {
   int position_ = 0;
 };
 
+// An out= function of ATen resizes an output of another shape than its result, which then lies beside the caller's view.
+template <class Param, class Stored, class Bound>
+void check_not_resized(size_t position, const Stored& given, const Bound& output) {
+  if constexpr (std::is_same_v<Param, at::Tensor&>) {
+    TORCH_CHECK(output.sizes() == at::IntArrayRef(given.shape), "argument ", position, ", an output, has shape ",
+                at::IntArrayRef(given.shape), ", the result has shape ", output.sizes());
+  }
+}
+
 template <class... Params>
 class TypedCall final : public Call {
  public:
@@ -408,6 +417,7 @@ class TypedCall final : public Call {
     // Braces, because they bind the arguments from left to right, as the addresses lie.
     std::tuple<typename Argument<Params>::Bound...> bound{Argument<Params>::bind(std::get<I>(stored_), cursor)...};
     function(static_cast<Params>(std::get<I>(bound))...);
+    (check_not_resized<Params>(I + 1, std::get<I>(stored_), std::get<I>(bound)), ...);
   }
 
   Kernel kernel_;
