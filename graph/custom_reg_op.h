@@ -29,7 +29,7 @@ REG_OP(AddCustomGrad)
 // first, and -1 where there are fewer keys. The score is the sum, over the N1 / N2 query heads that share a key head,
 // of relu(query . key) * weights.
 //
-// query is [B, S1, N1, D] (BSND) or [T, N1, D] (TND), weights the same without D, sparse_indices
+// query is [B, S1, N1, D] (BSND) or [T, N1, D] (TND), weights the same without D and maybe in float32, sparse_indices
 // [B, S1, N2, sparse_count] or [T, N2, sparse_count]. key is [blocks, block_size, N2, D] (PA_BSND: the pages that
 // block_table [B, max_blocks] names), [B, S2, N2, D] (BSND) or [T2, N2, D] (TND). The lengths are [B]: counts, or
 // running sums in TND. With sparse_mode 0 a query sees every key of its sequence, with 3 those up to its own position,
@@ -37,7 +37,7 @@ REG_OP(AddCustomGrad)
 REG_OP(LightningIndexerPto)
     .INPUT(query, "T")
     .INPUT(key, "T")
-    .INPUT(weights, "T")
+    .INPUT(weights, TensorType({DT_FLOAT16, DT_BF16, DT_FLOAT}))
     .OPTIONAL_INPUT(actual_seq_lengths_query, TensorType({DT_INT32}))
     .OPTIONAL_INPUT(actual_seq_lengths_key, TensorType({DT_INT32}))
     .OPTIONAL_INPUT(block_table, TensorType({DT_INT32}))

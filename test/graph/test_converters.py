@@ -76,6 +76,7 @@ def test_add_custom_in_every_dtype(dtype, compiled, tmp_path):
     assert result.dtype == dtype
     assert_equal(result, ops.add_custom(x, y))
     assert [node["inputs"] for node in nodes(tmp_path, "AddCustom")] == [["self", "other"]]
+    assert not nodes(tmp_path, "Cast")
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -87,11 +88,16 @@ def test_add_custom_promotes(dtypes, swapped, compiled):
     assert_equal(result, ops.add_custom(x, y))
 
 
-def test_add_custom_promotes_a_scalar_tensor_as_eager_does(compiled):
-    x, scalar = random((3, 5), torch.float16), random((), torch.float32)
-    result = compiled(ops.add_custom)(x, scalar)
+@pytest.mark.parametrize("scalar", [2.5, torch.tensor(2.5), torch.tensor(2.5).npu()], ids=["number", "cpu", "npu"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_add_custom_promotes_with_a_scalar_as_eager_does(scalar, swapped, compiled):
+    def add(x):
+        return ops.add_custom(scalar, x) if swapped else ops.add_custom(x, scalar)
+
+    x = random((3, 5), torch.float16)
+    result = compiled(add)(x)
     assert result.dtype == torch.float16
-    assert_equal(result, ops.add_custom(x, scalar))
+    assert_equal(result, add(x))
 
 
 @pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.float16, torch.float32)], ids=str)
@@ -171,6 +177,9 @@ def unpaged():
 INDEXER_CALLS = {
     "defaults": lambda: query() | paged(),
     "fewer queries": lambda: query() | paged() | {"actual_seq_lengths_query": int32([1, 3])},
+    "float32 weights": lambda: (
+        query() | paged() | {"weights": random((BATCH, QUERIES, HEADS), torch.float32), "sparse_count": 40}
+    ),
     "count": lambda: query() | paged() | {"sparse_count": 64},
     "no mask": lambda: query() | paged() | {"sparse_mode": 0, "sparse_count": 83},
     "every attribute": lambda: (
