@@ -11,14 +11,14 @@ namespace {
 
 constexpr size_t kLineWidth = 120;
 
-// A C++ name as a Python parameter: a keyword gets an underscore.
+// A C++ name as a Python parameter: a keyword, or what the function's body uses, gets an underscore.
 std::string parameter(const std::string& name) {
-  static const std::set<std::string> kKeywords = {
-      "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
-      "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
-      "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
-      "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
-  return kKeywords.count(name) ? name + "_" : name;
+  static const std::set<std::string> kTaken = {
+      "IR",      "attr",  "ge_op", "list",   "False",    "None",   "True",  "and",  "as",     "assert",
+      "async",   "await", "break", "class",  "continue", "def",    "del",   "elif", "else",   "except",
+      "finally", "for",   "from",  "global", "if",       "import", "in",    "is",   "lambda", "nonlocal",
+      "not",     "or",    "pass",  "raise",  "return",   "try",    "while", "with", "yield"};
+  return kTaken.count(name) ? name + "_" : name;
 }
 
 // The comment directly above the prototype, without its slashes; what is read is the file that the compiler read.
@@ -60,8 +60,22 @@ std::string wrap(const std::string& text, const std::string& indent) {
   return lines + line + "\n";
 }
 
-const char* word(Presence presence) {
-  return presence == Presence::kOptional ? "optional, " : presence == Presence::kDynamic ? "any number, " : "";
+// How IrDef, a type hint and a docstring call an input.
+struct InputWords {
+  const char* method;
+  const char* hint;
+  const char* note;
+};
+
+InputWords words(Presence presence) {
+  switch (presence) {
+    case Presence::kOptional:
+      return {"optional_input", "Tensor | None", "optional, "};
+    case Presence::kDynamic:
+      return {"dynamic_input", "list[Tensor]", "any number, "};
+    default:
+      return {"input", "Tensor", ""};
+  }
 }
 
 // `heading` and a line per entry, or nothing.
@@ -82,27 +96,24 @@ std::string docstring(const Prototype& prototype) {
   if (text.empty()) {
     text = "GE operator " + prototype.type + ".";
   }
-  std::string parameters =
-      section("Inputs", prototype.inputs,
-              [](const Input& input) { return parameter(input.name) + ": " + word(input.presence) + input.types; }) +
-      section("Attributes", prototype.attributes,
-              [](const Attribute& attribute) {
-                return parameter(attribute.name) + ": " +
-                       (attribute.value.empty() ? "required" : "default " + attribute.value);
-              }) +
-      section("Outputs", prototype.outputs, [](const Output& output) {
-        return output.name + ": " + (output.dynamic ? "any number, " : "") + output.types;
-      });
+  std::string parameters = section("Inputs", prototype.inputs,
+                                   [](const Input& input) {
+                                     return parameter(input.name) + ": " + words(input.presence).note + input.types;
+                                   }) +
+                           section("Attributes", prototype.attributes,
+                                   [](const Attribute& attribute) {
+                                     return parameter(attribute.name) + ": " +
+                                            (attribute.value.empty() ? "required" : "default " + attribute.value);
+                                   }) +
+                           section("Outputs", prototype.outputs, [](const Output& output) {
+                             return output.name + ": " + (output.dynamic ? "any number, " : "") + output.types;
+                           });
   if (!parameters.empty()) {
     text += "\n\n" + parameters + "    ";
   } else if (text.find('\n') != std::string::npos) {
     text += "\n    ";
   }
   return "    \"\"\"" + text + "\"\"\"\n";
-}
-
-const char* hint(Presence presence) {
-  return presence == Presence::kOptional ? "Tensor | None" : presence == Presence::kDynamic ? "list[Tensor]" : "Tensor";
 }
 
 std::string returned(const std::vector<Output>& outputs) {
@@ -121,7 +132,7 @@ std::string size_parameter(const Output& output) { return "size_of_" + output.na
 std::string signature(const Prototype& prototype) {
   std::string text = "def " + prototype.type + "(\n";
   for (const Input& input : prototype.inputs) {
-    text += "    " + parameter(input.name) + ": " + hint(input.presence) + ",\n";
+    text += "    " + parameter(input.name) + ": " + words(input.presence).hint + ",\n";
   }
   text += "    *,\n";
   for (const Output& output : prototype.outputs) {
@@ -206,11 +217,9 @@ std::string chained(const std::string& method, const std::string& name, const st
 }
 
 std::string ir_definition(const Prototype& prototype) {
-  static const std::map<Presence, const char*> kInputs = {
-      {Presence::kRequired, "input"}, {Presence::kOptional, "optional_input"}, {Presence::kDynamic, "dynamic_input"}};
   std::string text;
   for (const Input& input : prototype.inputs) {
-    text += chained(kInputs.at(input.presence), input.name, literal(input.types));
+    text += chained(words(input.presence).method, input.name, literal(input.types));
   }
   for (const Attribute& attribute : prototype.attributes) {
     text += attribute.value.empty() ? chained("required_attr", attribute.name, std::string("attr.") + attribute.kind)
@@ -232,19 +241,19 @@ std::string module_text() {
     return functions.find(name) == std::string::npos ? "" : text;
   };
   return std::string(
+             R"("""The Graph Engine API of the custom operators: a function per prototype adds its node to the graph.
 
-             "\"\"\"The Graph Engine API of the custom operators: a function per prototype adds its node to the "
-             "graph.\n\n"
-             "Generated from graph/custom_reg_op.h: edit that.\n\"\"\"\n\n") +
-         when_used("Sequence[", "from collections.abc import Sequence\n\n") +
-         "from torchair._ge_concrete_graph.compat_ir import IrDef, ge_op\n"
-         "from torchair.ge import " +
-         when_used("DataType.", "DataType, ") +
-         "Tensor, attr\n"
-         "from torchair.ge._ge_graph import auto_convert_to_tensor\n\n"
-         "# What each operator type takes and gives.\n"
-         "IR: dict[str, IrDef] = {}\n" +
-         functions;
+Generated from graph/custom_reg_op.h: edit that.
+"""
+
+)") + when_used("Sequence[", "from collections.abc import Sequence\n\n") +
+         "from torchair._ge_concrete_graph.compat_ir import IrDef, ge_op\nfrom torchair.ge import " +
+         when_used("DataType.", "DataType, ") + R"(Tensor, attr
+from torchair.ge._ge_graph import auto_convert_to_tensor
+
+# What each operator type takes and gives.
+IR: dict[str, IrDef] = {}
+)" + functions;
 }
 
 // Prints what is wrong with the prototypes, and says whether something is.

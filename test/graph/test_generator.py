@@ -44,6 +44,7 @@ def test_attributes_are_keywords_with_the_defaults_of_the_header(functions):
         ("size_of_y", "int", None),
         ("lambda_", "float", None),
         ("pads", "Sequence[Sequence[int]]", None),
+        ("attr_", "bool", None),
         ("i", "int", "-9223372036854775807"),
         ("f", "float", "1e-06"),
         ("whole", "float", "2.0"),
@@ -79,16 +80,20 @@ def test_docstring_is_the_comment_and_the_parameters(functions):
     assert ast.get_docstring(functions["Bare"]) == "GE operator Bare."
 
 
+def load(path):
+    spec = importlib.util.spec_from_file_location("ge_api", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_torchair_takes_in_the_module(every_kind):
     """The module through torchair's own eyes: what IrDef has taken in."""
     import torch_npu  # noqa: F401
     from torchair._ge_concrete_graph import compat_ir
     from torchair.ge import DataType, attr
 
-    spec = importlib.util.spec_from_file_location("ge_api", every_kind)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    ir, kind = module.IR["EveryKind"], compat_ir.IrElement
+    ir, kind = load(every_kind).IR["EveryKind"], compat_ir.IrElement
     assert ir.indexed_inputs == [
         (kind.RequireInput, "x", "DT_FLOAT16, DT_FLOAT"),
         (kind.OptionalInput, "mask", "DT_BOOL"),
@@ -98,11 +103,12 @@ def test_torchair_takes_in_the_module(every_kind):
         (kind.RequireOutput, "x", "DT_FLOAT16, DT_FLOAT"),
         (kind.DynamicOutput, "y", "DT_FLOAT, DT_INT8"),
     ]
-    assert ir.indexed_attrs[:2] == [
+    assert ir.indexed_attrs[:3] == [
         (kind.RequireAttr, "lambda", attr.Float),
         (kind.RequireAttr, "pads", attr.ListListInt),
+        (kind.RequireAttr, "attr", attr.Bool),
     ]
-    assert {name: default for _, name, default in ir.indexed_attrs[2:]} == {
+    assert {name: default for _, name, default in ir.indexed_attrs[3:]} == {
         "i": attr.Int(-9223372036854775807),
         "f": attr.Float(1e-6),
         "whole": attr.Float(2.0),
@@ -119,6 +125,35 @@ def test_torchair_takes_in_the_module(every_kind):
         "lli": attr.ListListInt([[1, 2], [3, 4]]),
         "llf": attr.ListListFloat([[1.5], []]),
     }
+
+
+def test_function_adds_the_node(every_kind, monkeypatch):
+    """Every input, output and attribute arrives; a default is left to Graph Engine, which is not asked here."""
+    import torch_npu  # noqa: F401
+    from torchair._ge_concrete_graph import compat_ir, ge_apis
+    from torchair.ge import DataType, attr
+    from torchair.ge._ge_graph import GeGraph
+
+    monkeypatch.setattr(compat_ir, "is_cann_compat", lambda *_, **__: "")
+    api, graph = load(every_kind), GeGraph()
+    with graph:
+        x, y, z = (ge_apis.Data(index=i, dtype=0, shape=[2], placement="NPU") for i in range(3))
+        given = {"lambda_": 0.5, "pads": [[1], [2, 3]], "attr_": True, "i": 5, "li": [7], "lli": ((9,),), "s": "\"'\\ä"}
+        out, (first, second) = api.EveryKind(
+            x, None, [y, z], size_of_y=2, t=DataType.DT_INT8, node_name="here", **given
+        )
+        api.Bare(dependencies=[out])
+    _, _, _, node, bare = graph.op
+    assert (node.name, node.type) == ("here", "EveryKind")
+    assert [desc.name for desc in node.input_desc] == ["x", "in0", "in1"]
+    assert [desc.name for desc in node.output_desc] == ["x", "y0", "y1"]
+    assert list(node.input) == [x.tensor, y.tensor, z.tensor]
+    assert [output.tensor for output in (out, first, second)] == ["here:0", "here:1", "here:2"]
+    assert list(bare.input) == ["here:-1"]
+    expected = {"lambda": attr.Float(0.5), "pads": attr.ListListInt([[1], [2, 3]]), "attr": attr.Bool(True)}
+    expected |= {"i": attr.Int(5), "lli": attr.ListListInt([[9]]), "s": attr.Str("\"'\\ä")}
+    expected |= {"t": attr.DataType(DataType.DT_INT8)}
+    assert {name: expected[name].get(value) for name, value in node.attr.items()} == expected
 
 
 @pytest.mark.skipif(shutil.which("ruff") is None, reason="ruff is not installed")
