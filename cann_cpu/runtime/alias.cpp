@@ -1,0 +1,1 @@
+// A library without a function of its own: those asked of it are found in libascendcl.so, which it needs.

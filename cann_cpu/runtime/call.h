@@ -1,0 +1,57 @@
+// How every public function reports a failure: the body throws Failure, call() turns it into a code and a message.
+#pragma once
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include "cann_cpu/runtime.h"
+
+namespace cann_cpu {
+
+struct CANN_EXPORT Failure {
+  aclError code;
+  std::string message;
+};
+
+// Throws Failure with a printf-formatted message.
+[[noreturn]] CANN_EXPORT void fail(aclError code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// The message that this thread's latest error() left, taken away.
+std::string take_message();
+
+// True in a child forked after the parent started a device: its worker threads and locks did not come along.
+bool is_dead_after_fork();
+
+// Runs the body of a public function; never lets an exception out.
+template <class Body>
+aclError host_call(const char* function, Body&& body) noexcept {
+  try {
+    body();
+    return ACL_SUCCESS;
+  } catch (const Failure& failure) {
+    return error(failure.code, "%s: %s", function, failure.message.c_str());
+  } catch (const std::bad_alloc&) {
+    return error(ACL_ERROR_BAD_ALLOC, "%s: no host memory left", function);
+  } catch (const std::exception& exception) {
+    return error(ACL_ERROR_INTERNAL_ERROR, "%s: %s", function, exception.what());
+  }
+}
+
+// host_call() for a function that needs the device.
+template <class Body>
+aclError call(const char* function, Body&& body) noexcept {
+  if (is_dead_after_fork()) {
+    return error(ACL_ERROR_RT_CONTEXT_NULL,
+                 "%s: this process was forked after its parent had started using the NPU; start it with spawn instead",
+                 function);
+  }
+  return host_call(function, body);
+}
+
+template <class T>
+void require_pointer(const T* pointer, const char* name) {
+  if (pointer == nullptr) fail(ACL_ERROR_INVALID_PARAM, "%s is null", name);
+}
+
+}  // namespace cann_cpu

@@ -1,0 +1,159 @@
+// Host functions in a stream: run by the stream's worker, or by a thread that subscribed to the stream's reports.
+#include <pthread.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "stream.h"
+
+namespace cann_cpu {
+namespace {
+
+struct Report {
+  std::function<void()> function;
+  const Stream* stream;
+  std::atomic<bool> finished{false};
+  std::atomic<bool> dropped{false};
+};
+
+// One thread's reports; guarded by waits_mutex().
+struct Subscriber {
+  std::vector<const Stream*> streams;
+  std::deque<std::shared_ptr<Report>> reports;
+};
+
+std::map<uint64_t, Subscriber>& subscribers() {
+  static auto* all = new std::map<uint64_t, Subscriber>;
+  return *all;
+}
+
+uint64_t this_thread() { return static_cast<uint64_t>(pthread_self()); }
+
+Subscriber* find_subscriber(const Stream* stream) {
+  for (auto& [thread, subscriber] : subscribers()) {
+    const auto& list = subscriber.streams;
+    if (std::find(list.begin(), list.end(), stream) != list.end()) return &subscriber;
+  }
+  return nullptr;
+}
+
+void subscribe(uint64_t thread, aclrtStream handle) {
+  std::shared_ptr<Stream> stream = find_stream(handle);
+  std::lock_guard lock(waits_mutex());
+  if (find_subscriber(stream.get()) != nullptr) {
+    fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %d has a subscriber already", stream->id);
+  }
+  subscribers()[thread].streams.push_back(stream.get());
+  waits_condition().notify_all();
+}
+
+void unsubscribe(uint64_t thread, aclrtStream handle) {
+  std::shared_ptr<Stream> stream = find_stream(handle);
+  std::lock_guard lock(waits_mutex());
+  auto found = subscribers().find(thread);
+  if (found == subscribers().end() || std::erase(found->second.streams, stream.get()) == 0) {
+    fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "thread %lu is not subscribed to stream %d", thread, stream->id);
+  }
+  std::erase_if(found->second.reports, [&](const std::shared_ptr<Report>& report) {
+    if (report->stream != stream.get()) return false;
+    report->dropped = true;
+    return true;
+  });
+  if (found->second.streams.empty()) subscribers().erase(found);
+  waits_condition().notify_all();
+}
+
+// In the stream's worker: hands the function to the subscriber, and waits for it if it blocks the stream.
+aclError report(const Stream* stream, const std::function<void()>& function, bool block) {
+  auto report = std::make_shared<Report>();
+  report->function = function;
+  report->stream = stream;
+  {
+    std::lock_guard lock(waits_mutex());
+    Subscriber* subscriber = find_subscriber(stream);
+    if (subscriber == nullptr) return error(ACL_ERROR_RT_STREAM_NO_CB_REG, "no thread is subscribed to the stream");
+    subscriber->reports.push_back(report);
+    waits_condition().notify_all();
+  }
+  if (!block) return ACL_SUCCESS;
+  running_stream()->block_until([&] { return report->finished || report->dropped; }, /*poll=*/false);
+  if (report->finished) return ACL_SUCCESS;
+  return error(ACL_ERROR_RT_STREAM_NO_CB_REG, "the subscription ended before the function was called");
+}
+
+void launch_callback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType, aclrtStream handle) {
+  if (fn == nullptr) fail(ACL_ERROR_INVALID_PARAM, "fn is null");
+  if (blockType != ACL_CALLBACK_NO_BLOCK && blockType != ACL_CALLBACK_BLOCK) {
+    fail(ACL_ERROR_INVALID_PARAM, "blockType is %d; 0 or 1", blockType);
+  }
+  std::shared_ptr<Stream> stream = find_stream(handle);
+  {
+    std::lock_guard lock(waits_mutex());
+    if (find_subscriber(stream.get()) == nullptr) {
+      fail(ACL_ERROR_RT_STREAM_NO_CB_REG, "no thread is subscribed to stream %d; call aclrtSubscribeReport first",
+           stream->id);
+    }
+  }
+  append(handle, "aclrtLaunchCallback", [stream = stream.get(), fn, userData, blockType] {
+    return report(stream, [=] { fn(userData); }, blockType == ACL_CALLBACK_BLOCK);
+  });
+}
+
+void process_report(int32_t timeout) {
+  std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
+  std::shared_ptr<Report> report;
+  {
+    std::unique_lock lock(waits_mutex());
+    auto take = [&] {
+      auto found = subscribers().find(this_thread());
+      if (found == subscribers().end() || found->second.reports.empty()) return false;
+      report = std::move(found->second.reports.front());
+      found->second.reports.pop_front();
+      return true;
+    };
+    if (deadline) {
+      waits_condition().wait_until(lock, *deadline, take);
+    } else {
+      waits_condition().wait(lock, take);
+    }
+    if (!report && !subscribers().contains(this_thread())) {
+      fail(ACL_ERROR_RT_THREAD_SUBSCRIBE, "this thread is subscribed to no stream");
+    }
+  }
+  if (!report) fail(ACL_ERROR_RT_REPORT_TIMEOUT, "nothing to call within %d ms", timeout);
+  report->function();
+  std::lock_guard lock(waits_mutex());
+  report->finished = true;
+  waits_condition().notify_all();
+}
+
+}  // namespace
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
+  return call(__func__, [&] { subscribe(threadId, stream); });
+}
+
+aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
+  return call(__func__, [&] { unsubscribe(threadId, stream); });
+}
+
+aclError aclrtLaunchCallback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType, aclrtStream stream) {
+  return call(__func__, [&] { launch_callback(fn, userData, blockType, stream); });
+}
+
+aclError aclrtProcessReport(int32_t timeout) {
+  return call(__func__, [&] { process_report(timeout); });
+}
+
+aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
+  return call(__func__, [&] {
+    if (fn == nullptr) fail(ACL_ERROR_INVALID_PARAM, "fn is null");
+    append(stream, "aclrtLaunchHostFunc", [=] {
+      fn(args);
+      return ACL_SUCCESS;
+    });
+  });
+}

@@ -1,0 +1,375 @@
+// Captured graphs: begin and end, forks and joins through events, replay.
+//
+// A graph's nodes are kept in the order in which they were recorded. Every node was recorded after what it depends on,
+// so a replay runs them in this order, as one task of the replaying stream.
+#include "capture.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+namespace cann_cpu {
+
+enum class CaptureState { kActive, kInvalidated, kEnded };
+
+struct Node {
+  std::string name;
+  const Stream* stream;  // for its address: it may be gone at the replay
+  int32_t stream_id;
+  Task task;
+};
+
+struct Graph {
+  uint32_t id;
+  int32_t device;
+  aclmdlRICaptureMode mode;
+  std::thread::id thread;
+  const Stream* origin;
+
+  CaptureState state = CaptureState::kActive;
+  std::string cause;                     // of the invalidation
+  std::map<Stream*, Progress> progress;  // of each captured stream: the nodes known to be behind it
+  std::vector<Node> nodes;
+  std::mutex replay_mutex;  // one replay at a time
+};
+
+namespace {
+
+std::atomic<uint32_t> next_graph_id{1};
+std::atomic<int> active_captures{0};
+thread_local aclmdlRICaptureMode thread_mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+
+// Guards everything of captures that are underway: they are rare, and cross streams.
+std::mutex& capture_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+Registry<Graph>& graphs() {
+  static auto* registry = new Registry<Graph>("captured graph");
+  return *registry;
+}
+
+void invalidate(Graph& graph, const std::string& cause) {
+  if (graph.state != CaptureState::kActive) return;
+  graph.state = CaptureState::kInvalidated;
+  graph.cause = cause;
+}
+
+void require_active(const Graph& graph) {
+  if (graph.state == CaptureState::kActive) return;
+  fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "the capture was invalidated: %s", graph.cause.c_str());
+}
+
+// Releases the captured streams.
+void end_capture(Graph& graph) {
+  for (auto& [stream, progress] : graph.progress) stream->graph = nullptr;
+  graph.progress.clear();
+  graph.state = CaptureState::kEnded;
+  --active_captures;
+}
+
+void begin_capture(aclrtStream handle, aclmdlRICaptureMode mode) {
+  require_pointer(handle, "stream");
+  if (mode < ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+    fail(ACL_ERROR_INVALID_PARAM, "mode is %d; 0 to 2", mode);
+  }
+  std::shared_ptr<Stream> stream = streams().find(handle);
+  if (is_running(stream.get())) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of the stream");
+  auto graph = std::make_shared<Graph>();
+  graph->id = next_graph_id++;
+  graph->device = stream->context->device;
+  graph->mode = mode;
+  graph->thread = std::this_thread::get_id();
+  graph->origin = stream.get();
+  std::lock_guard lock(capture_mutex());
+  if (stream->graph != nullptr) fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured already", stream->id);
+  graph->progress[stream.get()] = {};
+  graphs().add(graph);
+  stream->graph = graph.get();
+  ++active_captures;
+}
+
+// A captured stream has work that its capture's first stream never waited for.
+const Stream* find_unjoined(const Graph& graph, const Stream& origin) {
+  const Progress& reached = graph.progress.at(const_cast<Stream*>(&origin));
+  for (const auto& [stream, progress] : graph.progress) {
+    auto own = progress.find(stream);
+    if (own == progress.end()) continue;
+    auto seen = reached.find(stream);
+    if (seen == reached.end() || seen->second < own->second) return stream;
+  }
+  return nullptr;
+}
+
+void finish_capture(aclrtStream handle, aclmdlRI* model) {
+  require_pointer(handle, "stream");
+  require_pointer(model, "modelRI");
+  *model = nullptr;
+  std::shared_ptr<Stream> stream = streams().find(handle);
+  std::lock_guard lock(capture_mutex());
+  Graph* graph = stream->graph;
+  if (graph == nullptr) fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, "stream %d is not being captured", stream->id);
+  if (graph->origin != stream.get()) {
+    fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, "the capture that stream %d is part of began on another stream",
+         stream->id);
+  }
+  if (graph->mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED && graph->thread != std::this_thread::get_id()) {
+    fail(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, "the capture began in another thread");
+  }
+  const Stream* unjoined = find_unjoined(*graph, *stream);
+  std::string cause = graph->cause;
+  bool valid = graph->state == CaptureState::kActive && unjoined == nullptr;
+  end_capture(*graph);
+  if (valid) {
+    *model = graph;
+    return;
+  }
+  graphs().remove(graph);
+  if (!cause.empty()) {
+    fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "the capture was invalidated: %s", cause.c_str());
+  }
+  fail(ACL_ERROR_RT_STREAM_UNJOINED,
+       "stream %d took part in the capture and has work that the capture's stream never waited for", unjoined->id);
+}
+
+std::optional<Failure> replay(Graph& graph) {
+  std::lock_guard lock(graph.replay_mutex);
+  std::optional<Failure> first;
+  for (const Node& node : graph.nodes) {
+    std::optional<Failure> failure = run_task_as(node.stream, node.task);
+    if (failure && !first) first = Failure{failure->code, node.name + ": " + failure->message};
+  }
+  return first;
+}
+
+void execute(aclmdlRI model, aclrtStream stream) {
+  require_pointer(model, "modelRI");
+  std::shared_ptr<Graph> graph = graphs().find(model);
+  {
+    std::lock_guard lock(capture_mutex());
+    if (graph->state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
+  }
+  int32_t device = find_stream(stream)->context->device;
+  if (device != graph->device) {
+    fail(ACL_ERROR_RT_STREAM_CONTEXT, "the graph is of device %d, the stream of device %d", graph->device, device);
+  }
+  append(stream, "captured graph", [graph] {
+    std::optional<Failure> failure = replay(*graph);
+    return failure ? error(failure->code, "%s", failure->message.c_str()) : ACL_SUCCESS;
+  });
+}
+
+std::shared_ptr<Graph> find_graph(aclmdlRI model) {
+  require_pointer(model, "modelRI");
+  return graphs().find(model);
+}
+
+std::string quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return quoted + "\"";
+}
+
+std::string describe(const Graph& graph) {
+  std::string text =
+      "{\"id\": " + std::to_string(graph.id) + ", \"device\": " + std::to_string(graph.device) + ", \"nodes\": [";
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    text += (i == 0 ? "\n" : ",\n");
+    text += "  {\"name\": " + quote(graph.nodes[i].name) + ", \"stream\": " + std::to_string(graph.nodes[i].stream_id) +
+            "}";
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace
+
+bool record_task(Stream& stream, const char* name, const Task& task) {
+  std::lock_guard lock(capture_mutex());
+  Graph* graph = stream.graph;
+  if (graph == nullptr) return false;
+  require_active(*graph);
+  graph->nodes.push_back({name, &stream, stream.id, task});
+  graph->progress[&stream][&stream] = graph->nodes.size();
+  return true;
+}
+
+bool record_event_mark(Stream& stream, Event& event) {
+  std::lock_guard lock(capture_mutex());
+  Graph* graph = stream.graph;
+  if (graph == nullptr) return false;
+  require_active(*graph);
+  std::shared_ptr<Graph> shared = graphs().find(graph);
+  std::lock_guard event_lock(event.mutex);
+  event.graph = shared;
+  event.progress = graph->progress[&stream];
+  return true;
+}
+
+bool join_capture(Stream& stream, Event& event) {
+  if (active_captures == 0 && stream.graph == nullptr) {
+    std::lock_guard event_lock(event.mutex);
+    if (!event.graph) return false;
+  }
+  std::lock_guard lock(capture_mutex());
+  std::lock_guard event_lock(event.mutex);
+  Graph* own = stream.graph;
+  Graph* other = event.graph.get();
+  if (own != nullptr) require_active(*own);
+  if (other == nullptr) {
+    if (own == nullptr) return false;
+    if (!event.latest) return true;  // never recorded: nothing to wait for
+    fail(ACL_ERROR_RT_CAPTURE_DEPENDENCY, "stream %d is being captured and the event was recorded outside the capture",
+         stream.id);
+  }
+  if (other->state == CaptureState::kEnded) {
+    fail(ACL_ERROR_RT_EVENT_CAPTURED, "the event was recorded in a capture that has ended");
+  }
+  require_active(*other);
+  if (own != nullptr && own != other) {
+    fail(ACL_ERROR_STREAM_CAPTURE_CONFLICT, "the event and stream %d belong to different captures", stream.id);
+  }
+  stream.graph = other;
+  Progress& progress = other->progress[&stream];
+  for (const auto& [behind, count] : event.progress) progress[behind] = std::max(progress[behind], count);
+  return true;
+}
+
+void stop_capture(Stream& stream) {
+  std::lock_guard lock(capture_mutex());
+  Graph* graph = stream.graph;
+  if (graph == nullptr) return;
+  invalidate(*graph, "a stream of it was destroyed");
+  stream.graph = nullptr;
+  graph->progress.erase(&stream);
+  if (graph->origin != &stream) return;
+  end_capture(*graph);
+  graphs().remove(graph);
+}
+
+void forbid_during_capture(Stream& stream) {
+  if (stream.graph == nullptr) return;
+  std::lock_guard lock(capture_mutex());
+  Graph* graph = stream.graph;
+  if (graph == nullptr) return;
+  invalidate(*graph, "the host asked for the state of stream " + std::to_string(stream.id));
+  fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured; it cannot be waited for or queried", stream.id);
+}
+
+void forbid_unsafe_during_capture() {
+  if (active_captures == 0 || is_worker() || thread_mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) return;
+  std::lock_guard lock(capture_mutex());
+  auto forbidding = graphs().find_if([](const Graph& graph) {
+    if (graph.state == CaptureState::kEnded || graph.mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) return false;
+    bool is_own = graph.thread == std::this_thread::get_id();
+    bool is_global = graph.mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL && thread_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+    return is_own || is_global;
+  });
+  if (forbidding.empty()) return;
+  for (const auto& graph : forbidding) {
+    if (graph->thread == std::this_thread::get_id())
+      invalidate(*graph, "a call that works beside the streams was made");
+  }
+  fail(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT,
+       "not allowed while a stream is being captured (aclmdlRICaptureThreadExchangeMode can allow it)");
+}
+
+void forbid_pageable_during_capture(aclrtStream handle) {
+  if (active_captures == 0 || is_running(handle)) return;
+  std::shared_ptr<Stream> stream = find_stream(handle);
+  std::lock_guard lock(capture_mutex());
+  Graph* graph = stream->graph;
+  if (graph == nullptr || is_running(stream.get())) return;
+  invalidate(*graph, "a copy used pageable host memory");
+  fail(ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC,
+       "stream %d is being captured and the host memory is not pinned; a replay could not rely on it", stream->id);
+}
+
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
+  return call(__func__, [&] { begin_capture(stream, mode); });
+}
+
+aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI* modelRI) {
+  return call(__func__, [&] { finish_capture(stream, modelRI); });
+}
+
+aclError aclmdlRICaptureGetInfo(aclrtStream handle, aclmdlRICaptureStatus* status, aclmdlRI* modelRI) {
+  return call(__func__, [&] {
+    require_pointer(status, "status");
+    *status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+    if (modelRI != nullptr) *modelRI = nullptr;
+    std::shared_ptr<Stream> stream = find_stream(handle);
+    if (stream->graph == nullptr) return;
+    std::lock_guard lock(capture_mutex());
+    Graph* graph = stream->graph;
+    if (graph == nullptr) return;
+    bool active = graph->state == CaptureState::kActive;
+    *status = active ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
+    if (modelRI != nullptr) *modelRI = graph;
+  });
+}
+
+aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode* mode) {
+  return call(__func__, [&] {
+    require_pointer(mode, "mode");
+    if (*mode < ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || *mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+      fail(ACL_ERROR_INVALID_PARAM, "mode is %d; 0 to 2", *mode);
+    }
+    std::swap(*mode, thread_mode);
+  });
+}
+
+aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
+  return call(__func__, [&] { execute(modelRI, stream); });
+}
+
+aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
+  return call(__func__, [&] {
+    execute(modelRI, nullptr);
+    if (aclError code = aclrtSynchronizeStreamWithTimeout(nullptr, timeout)) throw Failure{code, take_message()};
+  });
+}
+
+aclError aclmdlRIDestroy(aclmdlRI modelRI) {
+  return call(__func__, [&] {
+    std::shared_ptr<Graph> graph = find_graph(modelRI);
+    std::lock_guard lock(capture_mutex());
+    if (graph->state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
+    graphs().remove(modelRI);
+  });
+}
+
+aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t* modelRIId) {
+  return call(__func__, [&] {
+    require_pointer(modelRIId, "modelRIId");
+    *modelRIId = find_graph(modelRI)->id;
+  });
+}
+
+aclError aclmdlRIDebugPrint(aclmdlRI modelRI) {
+  return call(__func__, [&] {
+    std::shared_ptr<Graph> graph = find_graph(modelRI);
+    std::lock_guard lock(capture_mutex());
+    std::fputs(describe(*graph).c_str(), stdout);
+  });
+}
+
+aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char* path, uint32_t) {
+  return call(__func__, [&] {
+    require_pointer(path, "path");
+    std::shared_ptr<Graph> graph = find_graph(modelRI);
+    std::lock_guard lock(capture_mutex());
+    std::ofstream file(path);
+    if (!(file << describe(*graph)).flush()) fail(ACL_ERROR_WRITE_FILE, "cannot write %s", path);
+  });
+}

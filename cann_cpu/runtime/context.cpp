@@ -1,0 +1,99 @@
+// Contexts: what a thread works in; every device has a primary one.
+#include "capture.h"
+#include "event.h"
+#include "memory.h"
+
+namespace cann_cpu {
+namespace {
+
+thread_local std::weak_ptr<Context> thread_context;
+std::atomic<int32_t> default_device{-1};
+
+}  // namespace
+
+Registry<Context>& contexts() {
+  static auto* registry = new Registry<Context>("context");
+  return *registry;
+}
+
+void set_default_device(int32_t id) { default_device = id; }
+
+void set_current_context(std::shared_ptr<Context> context) { thread_context = context; }
+
+std::shared_ptr<Context> current_context() {
+  if (std::shared_ptr<Context> context = thread_context.lock()) return context;
+  if (int32_t id = default_device; id >= 0) {
+    if (aclError code = aclrtSetDevice(id); code != ACL_SUCCESS) throw Failure{code, take_message()};
+    return thread_context.lock();
+  }
+  fail(ACL_ERROR_RT_CONTEXT_NULL, "this thread has no context; call aclrtSetDevice or aclrtSetCurrentContext first");
+}
+
+std::shared_ptr<Stream> Context::default_stream() {
+  std::lock_guard lock(mutex);
+  if (!default_stream_) {
+    default_stream_ = std::make_shared<Stream>(shared_from_this(), 0, 0);
+    streams().add(default_stream_);
+  }
+  return default_stream_;
+}
+
+void Context::release() {
+  for (const auto& stream : streams().remove_if([&](const Stream& s) { return s.context.get() == this; })) {
+    stop_capture(*stream);
+    stream->stop(/*discard=*/true);
+  }
+  {
+    std::lock_guard lock(mutex);
+    default_stream_.reset();
+  }
+  contexts().remove_if([&](const Context& context) { return &context == this; });
+}
+
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+aclError aclrtCreateContext(aclrtContext* handle, int32_t deviceId) {
+  return call(__func__, [&] {
+    require_pointer(handle, "context");
+    find_device(deviceId);
+    auto context = std::make_shared<Context>(deviceId, false);
+    *handle = contexts().add(context);
+    set_current_context(context);
+  });
+}
+
+aclError aclrtDestroyContext(aclrtContext handle) {
+  return call(__func__, [&] {
+    require_pointer(handle, "context");
+    std::shared_ptr<Context> context = contexts().find(handle);
+    if (context->primary) fail(ACL_ERROR_INVALID_PARAM, "a device's primary context goes with aclrtResetDevice");
+    if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream");
+    context->release();
+  });
+}
+
+aclError aclrtSetCurrentContext(aclrtContext context) {
+  return call(__func__, [&] {
+    require_pointer(context, "context");
+    set_current_context(contexts().find(context));
+  });
+}
+
+aclError aclrtGetCurrentContext(aclrtContext* context) {
+  return call(__func__, [&] {
+    require_pointer(context, "context");
+    *context = current_context().get();
+  });
+}
+
+aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t* flags, int32_t* active) {
+  return call(__func__, [&] {
+    require_pointer(active, "active");
+    Device& device = find_device(deviceId);
+    std::lock_guard lock(device.mutex);
+    *active = device.primary != nullptr;
+    if (flags != nullptr) *flags = 0;
+  });
+}

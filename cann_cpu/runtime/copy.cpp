@@ -1,0 +1,183 @@
+// Copies and fills, at once or in a stream, with their bounds checked where the allocation is known.
+#include <cstring>
+
+#include "capture.h"
+#include "memory.h"
+#include "stream.h"
+
+namespace cann_cpu {
+namespace {
+
+// Pageable memory may be gone when the task runs: up to this size a copy from it is staged, beyond it is waited for.
+constexpr size_t kStagingBytes = 64 << 10;
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t size;
+  Range target;
+  Range source;
+};
+
+Copy check_copy(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind) {
+  if (count > destMax) fail(ACL_ERROR_INVALID_PARAM, "count %zu is more than destMax %zu", count, destMax);
+  require_pointer(dst, "dst");
+  require_pointer(src, "src");
+  bool to_device = find_range(dst).space == Space::kDevice;
+  bool from_device = find_range(src).space == Space::kDevice;
+  switch (kind) {
+    case ACL_MEMCPY_HOST_TO_HOST:
+      to_device = from_device = false;
+      break;
+    case ACL_MEMCPY_HOST_TO_DEVICE:
+    case ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE:
+      to_device = true, from_device = false;
+      break;
+    case ACL_MEMCPY_DEVICE_TO_HOST:
+      to_device = false, from_device = true;
+      break;
+    case ACL_MEMCPY_DEVICE_TO_DEVICE:
+    case ACL_MEMCPY_INNER_DEVICE_TO_DEVICE:
+    case ACL_MEMCPY_INTER_DEVICE_TO_DEVICE:
+      to_device = from_device = true;
+      break;
+    case ACL_MEMCPY_DEFAULT:
+      break;
+    default:
+      fail(ACL_ERROR_INVALID_PARAM, "kind %d is unknown", kind);
+  }
+  Range target = check_range("dst", dst, count, to_device);
+  Range source = check_range("src", src, count, from_device);
+  return {dst, src, count, target, source};
+}
+
+void copy_now(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind) {
+  Copy copy = check_copy(dst, destMax, src, count, kind);
+  std::memmove(copy.to, copy.from, copy.size);
+}
+
+void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
+  bool from_pageable = copy.source.space == Space::kPageable;
+  bool to_pageable = copy.target.space == Space::kPageable;
+  if (from_pageable || to_pageable) forbid_pageable_during_capture(stream);
+  if (from_pageable && !to_pageable && copy.size <= kStagingBytes) {
+    const char* begin = static_cast<const char*>(copy.from);
+    append(stream, name, [to = copy.to, staged = std::string(begin, begin + copy.size)] {
+      std::memcpy(to, staged.data(), staged.size());
+      return ACL_SUCCESS;
+    });
+    return;
+  }
+  uint64_t number = append(stream, name, [to = copy.to, from = copy.from, size = copy.size] {
+    std::memmove(to, from, size);
+    return ACL_SUCCESS;
+  });
+  if ((from_pageable || to_pageable) && number > 0) find_stream(stream)->wait(number);
+}
+
+void check_batch(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches,
+                 aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs) {
+  require_pointer(dsts, "dsts");
+  require_pointer(destMaxs, "destMaxs");
+  require_pointer(srcs, "srcs");
+  require_pointer(sizes, "sizes");
+  require_pointer(attrs, "attrs");
+  require_pointer(attrsIndexes, "attrsIndexes");
+  if (numBatches == 0) fail(ACL_ERROR_INVALID_PARAM, "numBatches is 0");
+  if (numAttrs == 0 || numAttrs > numBatches) {
+    fail(ACL_ERROR_INVALID_PARAM, "numAttrs is %zu; 1 to numBatches %zu", numAttrs, numBatches);
+  }
+}
+
+aclrtMemcpyKind kind_of(const aclrtMemcpyBatchAttr& attribute) {
+  bool to_device = attribute.dstLoc.type == ACL_MEM_LOCATION_TYPE_DEVICE;
+  bool from_device = attribute.srcLoc.type == ACL_MEM_LOCATION_TYPE_DEVICE;
+  if (to_device) return from_device ? ACL_MEMCPY_DEVICE_TO_DEVICE : ACL_MEMCPY_HOST_TO_DEVICE;
+  return from_device ? ACL_MEMCPY_DEVICE_TO_HOST : ACL_MEMCPY_HOST_TO_HOST;
+}
+
+// The copies of a batch, all checked before the first is made; failIndex names the wrong one.
+std::vector<Copy> check_copies(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches,
+                               aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs, size_t* failIndex) {
+  std::vector<Copy> copies;
+  size_t attribute = 0;
+  for (size_t i = 0; i < numBatches; ++i) {
+    if (attribute + 1 < numAttrs && attrsIndexes[attribute + 1] <= i) ++attribute;
+    if (failIndex != nullptr) *failIndex = i;
+    copies.push_back(check_copy(dsts[i], destMaxs[i], srcs[i], sizes[i], kind_of(attrs[attribute])));
+  }
+  if (failIndex != nullptr) *failIndex = SIZE_MAX;
+  return copies;
+}
+
+void check_fill(void* address, size_t maxCount, size_t count) {
+  if (count > maxCount) fail(ACL_ERROR_INVALID_PARAM, "count %zu is more than maxCount %zu", count, maxCount);
+  require_pointer(address, "devPtr");
+  check_range("devPtr", address, count, find_range(address).space == Space::kDevice);
+}
+
+}  // namespace
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind) {
+  return call(__func__, [&] {
+    forbid_unsafe_during_capture();
+    copy_now(dst, destMax, src, count, kind);
+  });
+}
+
+aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind,
+                          aclrtStream stream) {
+  return call(__func__,
+              [&, name = __func__] { copy_in_stream(name, check_copy(dst, destMax, src, count, kind), stream); });
+}
+
+aclError aclrtMemcpyAsyncWithCondition(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind,
+                                       aclrtStream stream) {
+  return call(__func__,
+              [&, name = __func__] { copy_in_stream(name, check_copy(dst, destMax, src, count, kind), stream); });
+}
+
+aclError aclrtMemcpyBatch(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches,
+                          aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs, size_t* failIndex) {
+  return call(__func__, [&] {
+    check_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs);
+    forbid_unsafe_during_capture();
+    for (const Copy& copy :
+         check_copies(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex)) {
+      std::memmove(copy.to, copy.from, copy.size);
+    }
+  });
+}
+
+aclError aclrtMemcpyBatchAsync(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches,
+                               aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs, size_t* failIndex,
+                               aclrtStream stream) {
+  return call(__func__, [&] {
+    check_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs);
+    for (const Copy& copy :
+         check_copies(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex)) {
+      copy_in_stream("aclrtMemcpyBatchAsync", copy, stream);
+    }
+  });
+}
+
+aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
+  return call(__func__, [&] {
+    check_fill(devPtr, maxCount, count);
+    forbid_unsafe_during_capture();
+    std::memset(devPtr, value, count);
+  });
+}
+
+aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
+  return call(__func__, [&] {
+    check_fill(devPtr, maxCount, count);
+    append(stream, "aclrtMemsetAsync", [=] {
+      std::memset(devPtr, value, count);
+      return ACL_SUCCESS;
+    });
+  });
+}

@@ -1,0 +1,68 @@
+// The error of a call: its code, and the text that aclGetRecentErrMsg gives once in the thread that failed.
+#include <cstdarg>
+#include <cstdio>
+
+#include "acl/acl_rt.h"
+#include "call.h"
+
+namespace cann_cpu {
+namespace {
+
+struct ThreadError {
+  aclError last = ACL_SUCCESS;
+  std::string message;  // not given out yet
+  std::string given;    // keeps the latest answer of aclGetRecentErrMsg alive
+};
+thread_local ThreadError thread_error;
+
+std::string format_text(const char* format, va_list arguments) {
+  va_list copy;
+  va_copy(copy, arguments);
+  int length = std::vsnprintf(nullptr, 0, format, copy);
+  va_end(copy);
+  std::string text(length < 0 ? 0 : length, '\0');
+  if (length > 0) std::vsnprintf(text.data(), text.size() + 1, format, arguments);
+  return text;
+}
+
+}  // namespace
+
+void fail(aclError code, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::string text = format_text(format, arguments);
+  va_end(arguments);
+  throw Failure{code, std::move(text)};
+}
+
+aclError error(aclError code, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  thread_error.message = format_text(format, arguments);
+  va_end(arguments);
+  // torch_npu takes a last error in place of the code it was given and forgives this one, which would hide later
+  // errors.
+  if (code != ACL_ERROR_RT_FEATURE_NOT_SUPPORT) thread_error.last = code;
+  return code;
+}
+
+aclError unsupported(const char* function) {
+  return error(ACL_ERROR_FEATURE_UNSUPPORTED, "%s is not supported by cann_cpu, the CPU implementation of CANN",
+               function);
+}
+
+std::string take_message() { return std::exchange(thread_error.message, {}); }
+
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+const char* aclGetRecentErrMsg() {
+  if (thread_error.message.empty()) return nullptr;
+  thread_error.given = take_message();
+  return thread_error.given.c_str();
+}
+
+aclError aclrtPeekAtLastError(aclrtLastErrLevel) { return thread_error.last; }
+
+aclError aclrtGetLastError(aclrtLastErrLevel) { return std::exchange(thread_error.last, ACL_SUCCESS); }

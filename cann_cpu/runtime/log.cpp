@@ -1,0 +1,30 @@
+// The application log.
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "acl/acl_base.h"
+
+namespace {
+
+bool is_printed(aclLogLevel level) {
+  const char* print = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");
+  if (print == nullptr || std::strcmp(print, "1") != 0) return false;
+  const char* least = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
+  return level >= (least == nullptr ? ACL_ERROR : std::atoi(least));
+}
+
+}  // namespace
+
+void aclAppLog(aclLogLevel logLevel, const char* func, const char* file, uint32_t line, const char* fmt, ...) {
+  static constexpr const char* kNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
+  if (logLevel < ACL_DEBUG || logLevel > ACL_ERROR || fmt == nullptr || !is_printed(logLevel)) return;
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, fmt);
+  std::vsnprintf(text, sizeof(text), fmt, arguments);
+  va_end(arguments);
+  std::printf("[%s] %s:%u %s: %s\n", kNames[logLevel], file == nullptr ? "" : file, line, func == nullptr ? "" : func,
+              text);
+}

@@ -1,0 +1,310 @@
+// Device memory with its account and limit, pinned host memory, and the map of known ranges.
+#include "memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <shared_mutex>
+
+#include "stream.h"
+
+namespace cann_cpu {
+namespace {
+
+constexpr size_t kDeviceAlignment = 512;
+constexpr size_t kHostAlignment = 4096;
+
+enum class Kind { kDevice, kHost, kRegisteredHost, kMapping };
+
+struct Allocation {
+  Kind kind;
+  int32_t device;
+  size_t size;
+};
+
+// All known ranges by their first address.
+struct MemoryMap {
+  std::shared_mutex mutex;
+  std::map<uintptr_t, Allocation> ranges;
+};
+
+MemoryMap& memory_map() {
+  static auto* map = new MemoryMap;
+  return *map;
+}
+
+uintptr_t to_integer(const void* address) { return reinterpret_cast<uintptr_t>(address); }
+
+void add_range(void* address, Allocation allocation) {
+  MemoryMap& map = memory_map();
+  std::unique_lock lock(map.mutex);
+  map.ranges[to_integer(address)] = allocation;
+}
+
+// Takes the range that starts at the address out of the map; fails unless it is there and of that kind.
+Allocation remove_range(const char* name, void* address, Kind kind) {
+  require_pointer(address, name);
+  MemoryMap& map = memory_map();
+  std::unique_lock lock(map.mutex);
+  auto found = map.ranges.find(to_integer(address));
+  if (found == map.ranges.end() || found->second.kind != kind) {
+    fail(ACL_ERROR_INVALID_PARAM, "%s %p is not what the matching call returned, or was given back already", name,
+         address);
+  }
+  Allocation allocation = found->second;
+  map.ranges.erase(found);
+  return allocation;
+}
+
+bool adjoin(const std::pair<const uintptr_t, Allocation>& left, const std::pair<const uintptr_t, Allocation>& right) {
+  return left.second.kind == Kind::kMapping && right.second.kind == Kind::kMapping &&
+         left.second.device == right.second.device && left.first + left.second.size == right.first;
+}
+
+// Work that was queued may still use what is freed next. A task that frees cannot wait for its own stream.
+void drain_before_free(int32_t device) {
+  if (!is_worker()) drain(device);
+}
+
+void* allocate(size_t alignment, size_t size) {
+  size_t rounded = (size + alignment - 1) / alignment * alignment;
+  return rounded < size ? nullptr : std::aligned_alloc(alignment, rounded);
+}
+
+void malloc_device(void** address, size_t size) {
+  require_pointer(address, "devPtr");
+  *address = nullptr;
+  if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
+  Device& device = find_device(current_context()->device);
+  size_t rounded = (size + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
+  charge(device, std::max(rounded, size));
+  void* memory = allocate(kDeviceAlignment, rounded);
+  if (memory == nullptr) {
+    refund(device, rounded);
+    fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes: the machine has no memory left", size);
+  }
+  add_range(memory, {Kind::kDevice, device.id, rounded});
+  *address = memory;
+}
+
+void free_device(void* address) {
+  require_pointer(address, "devPtr");
+  Range range = find_range(address);
+  if (range.space == Space::kDevice) drain_before_free(range.device);
+  Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
+  refund(find_device(allocation.device), allocation.size);
+  std::free(address);
+}
+
+void malloc_host(void** address, size_t size) {
+  require_pointer(address, "hostPtr");
+  *address = nullptr;
+  if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
+  void* memory = allocate(kHostAlignment, size);
+  if (memory == nullptr) fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes of host memory", size);
+  add_range(memory, {Kind::kHost, -1, size});
+  *address = memory;
+}
+
+void free_host(void* address) {
+  for (const auto& device : devices()) drain_before_free(device->id);
+  remove_range("hostPtr", address, Kind::kHost);
+  std::free(address);
+}
+
+void register_host(void* address, uint64_t size) {
+  require_pointer(address, "ptr");
+  if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
+  MemoryMap& map = memory_map();
+  std::unique_lock lock(map.mutex);
+  auto next = map.ranges.lower_bound(to_integer(address));
+  bool overlaps = next != map.ranges.end() && next->first < to_integer(address) + size;
+  if (next != map.ranges.begin()) {
+    auto previous = std::prev(next);
+    overlaps = overlaps || previous->first + previous->second.size > to_integer(address);
+  }
+  if (overlaps) {
+    fail(ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%p and %lu bytes on overlap memory that is known already", address,
+         size);
+  }
+  map.ranges[to_integer(address)] = {Kind::kRegisteredHost, -1, size};
+}
+
+bool is_device_memory(aclrtMemAttr attribute) {
+  return attribute != ACL_DDR_MEM && attribute != ACL_DDR_MEM_HUGE && attribute != ACL_DDR_MEM_NORMAL &&
+         attribute != ACL_DDR_MEM_P2P_HUGE && attribute != ACL_DDR_MEM_P2P_NORMAL;
+}
+
+}  // namespace
+
+void charge(Device& device, size_t size) {
+  size_t used = device.used;
+  do {
+    if (size > memory_limit() - used) {
+      fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
+           "Failed to allocate %zu bytes on device %d: %zu of %zu bytes are in use (CANN_CPU_MEMORY sets the limit)",
+           size, device.id, used, memory_limit());
+    }
+  } while (!device.used.compare_exchange_weak(used, used + size));
+  size_t peak = device.peak;
+  while (peak < used + size && !device.peak.compare_exchange_weak(peak, used + size)) {
+  }
+}
+
+void refund(Device& device, size_t size) { device.used -= size; }
+
+Range find_range(const void* address) {
+  MemoryMap& map = memory_map();
+  std::shared_lock lock(map.mutex);
+  auto next = map.ranges.upper_bound(to_integer(address));
+  if (next == map.ranges.begin()) return {};
+  auto first = std::prev(next);
+  if (to_integer(address) >= first->first + first->second.size) return {};
+  auto last = first;
+  while (first != map.ranges.begin() && adjoin(*std::prev(first), *first)) --first;
+  while (next != map.ranges.end() && adjoin(*last, *next)) last = next++;
+  bool is_host = first->second.kind == Kind::kHost || first->second.kind == Kind::kRegisteredHost;
+  return {is_host ? Space::kPinned : Space::kDevice, first->second.device, first->first,
+          last->first + last->second.size};
+}
+
+Range check_range(const char* name, const void* address, size_t size, bool on_device) {
+  require_pointer(address, name);
+  Range range = find_range(address);
+  if ((range.space == Space::kDevice) != on_device) {
+    fail(ACL_ERROR_INVALID_PARAM, "%s %p should be %s memory and is %s memory", name, address,
+         on_device ? "device" : "host", on_device ? "host" : "device");
+  }
+  if (range.space != Space::kPageable && size > range.end - to_integer(address)) {
+    fail(ACL_ERROR_INVALID_PARAM, "%s %p has %zu bytes left in its allocation, %zu are needed", name, address,
+         range.end - to_integer(address), size);
+  }
+  return range;
+}
+
+void add_mapping(void* address, size_t size, int32_t device) { add_range(address, {Kind::kMapping, device, size}); }
+
+void remove_mapping(void* address) { remove_range("virPtr", address, Kind::kMapping); }
+
+void release_memory(Device& device) {
+  MemoryMap& map = memory_map();
+  std::unique_lock lock(map.mutex);
+  for (auto it = map.ranges.begin(); it != map.ranges.end();) {
+    if (it->second.kind == Kind::kDevice && it->second.device == device.id) {
+      refund(device, it->second.size);
+      std::free(reinterpret_cast<void*>(it->first));
+      it = map.ranges.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy) {
+  return call(__func__, [&] { malloc_device(devPtr, size); });
+}
+
+aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy) {
+  return call(__func__, [&] { malloc_device(devPtr, size); });
+}
+
+aclError aclrtFree(void* devPtr) {
+  return call(__func__, [&] { free_device(devPtr); });
+}
+
+aclError aclrtMallocHost(void** hostPtr, size_t size) {
+  return call(__func__, [&] { malloc_host(hostPtr, size); });
+}
+
+aclError aclrtMallocHostWithCfg(void** ptr, uint64_t size, aclrtMallocConfig* cfg) {
+  return call(__func__, [&] {
+    if (cfg != nullptr && cfg->numAttrs > 0) require_pointer(cfg->attrs, "cfg->attrs");
+    malloc_host(ptr, size);
+  });
+}
+
+aclError aclrtFreeHost(void* hostPtr) {
+  return call(__func__, [&] { free_host(hostPtr); });
+}
+
+aclError aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type, void** devPtr) {
+  return call(__func__, [&] {
+    require_pointer(devPtr, "devPtr");
+    if (type != ACL_HOST_REGISTER_MAPPED) fail(ACL_ERROR_FEATURE_UNSUPPORTED, "type %d is not supported", type);
+    register_host(ptr, size);
+    *devPtr = ptr;
+  });
+}
+
+aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag) {
+  return call(__func__, [&] {
+    if (flag & ~(ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED)) {
+      fail(ACL_ERROR_FEATURE_UNSUPPORTED, "flag %#x is not supported", flag);
+    }
+    register_host(ptr, size);
+  });
+}
+
+aclError aclrtHostUnregister(void* ptr) {
+  return call(__func__, [&] {
+    require_pointer(ptr, "ptr");
+    for (const auto& device : devices()) drain_before_free(device->id);
+    remove_range("ptr", ptr, Kind::kRegisteredHost);
+  });
+}
+
+aclError aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag) {
+  return call(__func__, [&] {
+    require_pointer(pDevice, "pDevice");
+    if (flag != 0) fail(ACL_ERROR_INVALID_PARAM, "flag is %u; it is reserved and must be 0", flag);
+    if (check_range("pHost", pHost, 0, /*on_device=*/false).space != Space::kPinned) {
+      fail(ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "pHost %p is not registered", pHost);
+    }
+    *pDevice = pHost;
+  });
+}
+
+aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
+  return call(__func__, [&] {
+    require_pointer(free, "free");
+    require_pointer(total, "total");
+    const Device& device = find_device(current_context()->device);
+    *total = is_device_memory(attr) ? memory_limit() : 0;
+    *free = is_device_memory(attr) ? memory_limit() - device.used : 0;
+  });
+}
+
+aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo* memUsageInfo, size_t inputNum, size_t* outputNum) {
+  return call(__func__, [&] {
+    require_pointer(memUsageInfo, "memUsageInfo");
+    require_pointer(outputNum, "outputNum");
+    if (inputNum == 0) fail(ACL_ERROR_INVALID_PARAM, "inputNum is 0");
+    const Device& device = find_device(deviceId);
+    *memUsageInfo = {};
+    std::strcpy(memUsageInfo->name, "APP");
+    memUsageInfo->curMemSize = device.used;
+    memUsageInfo->memPeakSize = device.peak;
+    *outputNum = 1;
+  });
+}
+
+aclError aclrtPointerGetAttributes(const void* ptr, aclrtPtrAttributes* attributes) {
+  return call(__func__, [&] {
+    require_pointer(ptr, "ptr");
+    require_pointer(attributes, "attributes");
+    Range range = find_range(ptr);
+    *attributes = {};
+    attributes->pageSize = sysconf(_SC_PAGE_SIZE);
+    attributes->location.id = range.space == Space::kDevice ? range.device : 0;
+    attributes->location.type = range.space == Space::kDevice   ? ACL_MEM_LOCATION_TYPE_DEVICE
+                                : range.space == Space::kPinned ? ACL_MEM_LOCATION_TYPE_HOST
+                                                                : ACL_MEM_LOCATION_TYPE_UNREGISTERED;
+  });
+}

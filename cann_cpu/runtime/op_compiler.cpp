@@ -1,0 +1,172 @@
+// libacl_op_compiler.so: compile options, and the aclop path, which answers that it is not served.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "acl/acl_op_compiler.h"
+#include "call.h"
+
+using Attribute = std::variant<bool, int64_t, float, std::string, aclDataType, std::vector<bool>, std::vector<int64_t>,
+                               std::vector<float>, std::vector<std::vector<int64_t>>>;
+
+struct aclopAttr {
+  std::map<std::string, Attribute> values;
+};
+
+using namespace cann_cpu;
+
+namespace {
+
+struct CompileOptions {
+  std::mutex mutex;
+  // Options with a value before anybody sets one.
+  std::map<aclCompileOpt, std::string> values{{ACL_OP_JIT_COMPILE, "disable"}};
+};
+
+CompileOptions& compile_options() {
+  static auto* options = new CompileOptions;
+  return *options;
+}
+
+void check_option(aclCompileOpt option) {
+  if (option < ACL_PRECISION_MODE || option > ACL_OP_DEBUG_OPTION) {
+    fail(ACL_ERROR_INVALID_PARAM, "option %d is unknown", option);
+  }
+}
+
+aclError set_attribute(const char* function, aclopAttr* attr, const char* name, Attribute value) {
+  return host_call(function, [&] {
+    require_pointer(attr, "attr");
+    require_pointer(name, "attrName");
+    attr->values[name] = std::move(value);
+  });
+}
+
+template <class To, class From>
+aclError set_list(const char* function, aclopAttr* attr, const char* name, int count, const From* values) {
+  if (count < 0) return error(ACL_ERROR_INVALID_PARAM, "%s: numValues is %d", function, count);
+  if (count > 0 && values == nullptr) return error(ACL_ERROR_INVALID_PARAM, "%s: values is null", function);
+  return set_attribute(function, attr, name, std::vector<To>(values, values + count));
+}
+
+aclError not_served(const char* function, const char* op_type) {
+  return error(
+      ACL_ERROR_OP_NOT_FOUND,
+      "%s: operator %s is asked for by the aclop path, which cann_cpu does not serve; it has no aclnn function "
+      "for what was called, or not for these arguments",
+      function, op_type == nullptr ? "(null)" : op_type);
+}
+
+}  // namespace
+
+aclError aclSetCompileopt(aclCompileOpt opt, const char* value) {
+  return host_call(__func__, [&] {
+    check_option(opt);
+    require_pointer(value, "value");
+    CompileOptions& options = compile_options();
+    std::lock_guard lock(options.mutex);
+    options.values[opt] = value;
+  });
+}
+
+size_t aclGetCompileoptSize(aclCompileOpt opt) {
+  CompileOptions& options = compile_options();
+  std::lock_guard lock(options.mutex);
+  auto found = options.values.find(opt);
+  return found == options.values.end() ? 0 : found->second.size() + 1;
+}
+
+aclError aclGetCompileopt(aclCompileOpt opt, char* value, size_t length) {
+  return host_call(__func__, [&] {
+    check_option(opt);
+    require_pointer(value, "value");
+    CompileOptions& options = compile_options();
+    std::lock_guard lock(options.mutex);
+    auto found = options.values.find(opt);
+    if (found == options.values.end()) fail(ACL_ERROR_API_NOT_SUPPORT, "option %d was never set", opt);
+    if (length <= found->second.size()) {
+      fail(ACL_ERROR_INVALID_PARAM, "length is %zu; the value of option %d takes %zu", length, opt,
+           found->second.size() + 1);
+    }
+    found->second.copy(value, found->second.size());
+    value[found->second.size()] = '\0';
+  });
+}
+
+aclopAttr* aclopCreateAttr() { return new (std::nothrow) aclopAttr; }
+
+void aclopDestroyAttr(const aclopAttr* attr) { delete attr; }
+
+aclError aclopSetAttrBool(aclopAttr* attr, const char* attrName, uint8_t attrValue) {
+  return set_attribute(__func__, attr, attrName, attrValue != 0);
+}
+
+aclError aclopSetAttrInt(aclopAttr* attr, const char* attrName, int64_t attrValue) {
+  return set_attribute(__func__, attr, attrName, attrValue);
+}
+
+aclError aclopSetAttrFloat(aclopAttr* attr, const char* attrName, float attrValue) {
+  return set_attribute(__func__, attr, attrName, attrValue);
+}
+
+aclError aclopSetAttrString(aclopAttr* attr, const char* attrName, const char* attrValue) {
+  if (attrValue == nullptr) return error(ACL_ERROR_INVALID_PARAM, "%s: attrValue is null", __func__);
+  return set_attribute(__func__, attr, attrName, std::string(attrValue));
+}
+
+aclError aclopSetAttrDataType(aclopAttr* attr, const char* attrName, aclDataType attrValue) {
+  return set_attribute(__func__, attr, attrName, attrValue);
+}
+
+aclError aclopSetAttrListBool(aclopAttr* attr, const char* attrName, int numValues, const uint8_t* values) {
+  return set_list<bool>(__func__, attr, attrName, numValues, values);
+}
+
+aclError aclopSetAttrListInt(aclopAttr* attr, const char* attrName, int numValues, const int64_t* values) {
+  return set_list<int64_t>(__func__, attr, attrName, numValues, values);
+}
+
+aclError aclopSetAttrListFloat(aclopAttr* attr, const char* attrName, int numValues, const float* values) {
+  return set_list<float>(__func__, attr, attrName, numValues, values);
+}
+
+aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numLists, const int* numValues,
+                                 const int64_t* const values[]) {
+  if (numLists < 0) return error(ACL_ERROR_INVALID_PARAM, "%s: numLists is %d", __func__, numLists);
+  if (numLists > 0 && (numValues == nullptr || values == nullptr)) {
+    return error(ACL_ERROR_INVALID_PARAM, "%s: numValues or values is null", __func__);
+  }
+  std::vector<std::vector<int64_t>> lists;
+  for (int i = 0; i < numLists; ++i) lists.emplace_back(values[i], values[i] + numValues[i]);
+  return set_attribute(__func__, attr, attrName, std::move(lists));
+}
+
+aclError aclopExecute(const char* opType, int, const aclTensorDesc* const[], const aclDataBuffer* const[], int,
+                      const aclTensorDesc* const[], aclDataBuffer* const[], const aclopAttr*, aclrtStream) {
+  return not_served(__func__, opType);
+}
+
+aclError aclopExecuteV2(const char* opType, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[],
+                        aclDataBuffer*[], aclopAttr*, aclrtStream) {
+  return not_served(__func__, opType);
+}
+
+aclError aclopCompile(const char* opType, int, const aclTensorDesc* const[], int, const aclTensorDesc* const[],
+                      const aclopAttr*, aclopEngineType, aclopCompileType, const char*) {
+  return not_served(__func__, opType);
+}
+
+aclError aclopCompileAndExecute(const char* opType, int, const aclTensorDesc* const[], const aclDataBuffer* const[],
+                                int, const aclTensorDesc* const[], aclDataBuffer* const[], const aclopAttr*,
+                                aclopEngineType, aclopCompileType, const char*, aclrtStream) {
+  return not_served(__func__, opType);
+}
+
+aclError aclopCompileAndExecuteV2(const char* opType, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[],
+                                  aclDataBuffer*[], aclopAttr*, aclopEngineType, aclopCompileType, const char*,
+                                  aclrtStream) {
+  return not_served(__func__, opType);
+}

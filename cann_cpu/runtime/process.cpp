@@ -1,0 +1,123 @@
+// Start and end of the runtime in a process: configuration, versions, fork and exit.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <regex>
+
+#include "device.h"
+
+namespace cann_cpu {
+namespace {
+
+// The CANN whose interface is implemented: torch_npu chooses by these what it calls.
+constexpr const char* kCannVersion = "8.5.0";
+constexpr const char* kDriverVersion = "25.5.0";
+
+std::atomic<bool> initialized{false};
+std::atomic<bool> dead_after_fork{false};
+
+void release_all() {
+  for (const auto& context : contexts().find_if([](const Context& c) { return !c.primary; })) context->release();
+  for (const auto& device : devices()) release_device(*device);
+}
+
+void end_streams() {
+  if (dead_after_fork) return;
+  for (const auto& context : contexts().find_if([](const Context&) { return true; })) context->release();
+}
+
+void mark_child() { dead_after_fork = Context::living > 0; }
+
+const bool handlers_set = [] {
+  pthread_atfork(nullptr, nullptr, mark_child);
+  return true;
+}();
+
+// torch_npu's configuration names the device of threads that have set none: {"defaultDevice": {"default_device": "0"}}
+int32_t read_default_device(const char* path) {
+  std::ifstream file(path);
+  if (!file) fail(ACL_ERROR_INVALID_FILE, "cannot read %s", path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::smatch match;
+  if (!std::regex_search(text, match, std::regex(R"re("default_device"\s*:\s*"(\d+)")re"))) return -1;
+  int32_t id = std::stoi(match[1]);
+  find_device(id);
+  return id;
+}
+
+void initialize(const char* path) {
+  if (initialized.exchange(true)) fail(ACL_ERROR_REPEAT_INITIALIZE, "called before");
+  try {
+    set_default_device(path == nullptr || *path == '\0' ? -1 : read_default_device(path));
+  } catch (...) {
+    initialized = false;
+    throw;
+  }
+}
+
+void finalize() {
+  if (!initialized.exchange(false)) fail(ACL_ERROR_UNINITIALIZE, "aclInit was not called");
+  set_default_device(-1);
+  if (!dead_after_fork) release_all();
+}
+
+const char* version_of(const std::string& package) { return package == "DRIVER" ? kDriverVersion : kCannVersion; }
+
+}  // namespace
+
+bool is_dead_after_fork() { return dead_after_fork; }
+
+void end_streams_at_exit() {
+  static std::once_flag once;
+  std::call_once(once, [] { std::atexit(end_streams); });
+}
+
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+aclError aclInit(const char* configPath) {
+  return call(__func__, [&] { initialize(configPath); });
+}
+
+aclError aclFinalize() {
+  return host_call(__func__, [&] { finalize(); });
+}
+
+// The version of the ACL interface itself.
+aclError aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* patchVersion) {
+  return host_call(__func__, [&] {
+    require_pointer(majorVersion, "majorVersion");
+    require_pointer(minorVersion, "minorVersion");
+    require_pointer(patchVersion, "patchVersion");
+    *majorVersion = 1;
+    *minorVersion = 15;
+    *patchVersion = 0;
+  });
+}
+
+aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion* version) {
+  return host_call(__func__, [&] {
+    require_pointer(version, "version");
+    if (name < ACL_PKG_NAME_CANN || name > ACL_PKG_NAME_DRIVER) {
+      fail(ACL_ERROR_INVALID_PARAM, "package %d is unknown", name);
+    }
+    *version = {};
+    const char* text = version_of(name == ACL_PKG_NAME_DRIVER ? "DRIVER" : "CANN");
+    std::strcpy(version->version, text);
+    std::sscanf(text, "%63[^.].%63[^.].%63s", version->majorVersion, version->minorVersion, version->releaseVersion);
+  });
+}
+
+aclError aclsysGetVersionStr(char* pkgName, char* versionStr) {
+  return host_call(__func__, [&] {
+    require_pointer(pkgName, "pkgName");
+    require_pointer(versionStr, "versionStr");
+    std::strcpy(versionStr, version_of(pkgName));
+  });
+}

@@ -1,0 +1,386 @@
+// Streams: their workers, their order, their failures, and waiting for them.
+#include "stream.h"
+
+#include <pthread.h>
+
+#include "capture.h"
+
+namespace cann_cpu {
+namespace {
+
+// A worker may be stuck in a callback that needs a lock of the thread that ends it; then the thread is left behind.
+constexpr auto kStopPatience = std::chrono::seconds(5);
+
+std::atomic<int32_t> next_stream_id{0};
+
+struct RunningTask {
+  Stream* worker = nullptr;    // whose thread this is
+  const Stream* as = nullptr;  // whose recorded task is replayed
+};
+thread_local RunningTask running;
+
+void require_not_running(const Stream& stream) {
+  if (is_running(&stream)) {
+    fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of stream %d itself", stream.id);
+  }
+}
+
+Failure explain(aclError code, const std::string& message) {
+  if (!message.empty()) return {code, message};
+  return {code, "returned " + std::to_string(code) + " and left no message"};
+}
+
+}  // namespace
+
+std::optional<Clock::time_point> deadline_after(const char* what, int32_t timeout) {
+  if (timeout < -1) fail(ACL_ERROR_INVALID_PARAM, "%s is %d; milliseconds, or -1 to wait for ever", what, timeout);
+  if (timeout == -1) return std::nullopt;
+  return Clock::now() + std::chrono::milliseconds(timeout);
+}
+
+std::optional<Failure> run_task(const Task& task) {
+  take_message();
+  try {
+    if (aclError code = task(); code != ACL_SUCCESS) return explain(code, take_message());
+    return std::nullopt;
+  } catch (const Failure& failure) {
+    return failure;
+  } catch (const std::bad_alloc&) {
+    return Failure{ACL_ERROR_BAD_ALLOC, "no host memory left"};
+  } catch (const std::exception& exception) {
+    return Failure{ACL_ERROR_INTERNAL_ERROR, exception.what()};
+  } catch (...) {
+    return Failure{ACL_ERROR_INTERNAL_ERROR, "threw something that is no std::exception"};
+  }
+}
+
+std::optional<Failure> run_task_as(const Stream* stream, const Task& task) {
+  const Stream* before = std::exchange(running.as, stream);
+  std::optional<Failure> failure = run_task(task);
+  running.as = before;
+  return failure;
+}
+
+bool is_running(const void* stream) { return stream != nullptr && (stream == running.worker || stream == running.as); }
+
+Stream* running_stream() { return running.worker; }
+
+std::mutex& waits_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+std::condition_variable& waits_condition() {
+  static auto* condition = new std::condition_variable;
+  return *condition;
+}
+
+void notify_waits() {
+  std::lock_guard lock(waits_mutex());
+  waits_condition().notify_all();
+}
+
+Stream::Stream(std::shared_ptr<Context> context, uint32_t priority, uint32_t flags)
+    : context(std::move(context)), id(next_stream_id++), priority(priority), flags(flags) {}
+
+uint64_t Stream::push(std::string name, Task task) {
+  std::lock_guard lock(mutex_);
+  if (stopping_) fail(ACL_ERROR_RT_INVALID_HANDLE, "stream %d is being destroyed", id);
+  if (!worker_.joinable()) {
+    end_streams_at_exit();
+    worker_ = std::thread([self = shared_from_this()] { self->work(); });
+  }
+  queue_.push_back({std::move(name), std::move(task)});
+  submitted_.notify_one();
+  return ++last_;
+}
+
+void Stream::work() {
+  std::string thread_name = "npu" + std::to_string(context->device) + "-stream" + std::to_string(id);
+  pthread_setname_np(pthread_self(), thread_name.substr(0, 15).c_str());
+  set_current_context(context);
+  running.worker = this;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    submitted_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) break;
+    Entry entry = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    std::optional<Failure> failure = run_task(entry.task);
+    entry.task = nullptr;  // what it owns goes before anybody hears that it is done
+    lock.lock();
+    finish_one(std::move(failure), entry.name);
+  }
+  exited_ = true;
+  completed_.notify_all();
+}
+
+void Stream::finish_one(std::optional<Failure> failure, const std::string& name) {
+  ++done_;
+  if (failure && !failure_) {
+    failure->message = name + " on stream " + std::to_string(id) + " of device " + std::to_string(context->device) +
+                       " failed: " + failure->message;
+    failure_ = std::move(failure);
+    failure_number_ = done_;
+  }
+  completed_.notify_all();
+}
+
+bool Stream::wait(uint64_t number, std::optional<Clock::time_point> deadline) {
+  std::unique_lock lock(mutex_);
+  auto is_done = [&] { return done_ >= number; };
+  if (deadline) return completed_.wait_until(lock, *deadline, is_done);
+  completed_.wait(lock, is_done);
+  return true;
+}
+
+uint64_t Stream::last() const {
+  std::lock_guard lock(mutex_);
+  return last_;
+}
+
+bool Stream::is_idle() const {
+  std::lock_guard lock(mutex_);
+  return done_ == last_;
+}
+
+std::optional<Failure> Stream::take_failure(uint64_t number) {
+  std::lock_guard lock(mutex_);
+  if (!failure_ || failure_number_ > number) return std::nullopt;
+  return std::exchange(failure_, std::nullopt);
+}
+
+void Stream::stop(bool discard) {
+  std::deque<Entry> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    discarding_ = discard;
+    if (discard) {
+      dropped.swap(queue_);
+      done_ += dropped.size();
+    }
+    submitted_.notify_all();
+    completed_.notify_all();
+  }
+  notify_waits();
+  dropped.clear();
+
+  std::unique_lock lock(mutex_);
+  if (!worker_.joinable()) return;
+  auto has_exited = [&] { return exited_; };
+  bool exited = true;
+  if (discard) {
+    exited = completed_.wait_for(lock, kStopPatience, has_exited);
+  } else {
+    completed_.wait(lock, has_exited);
+  }
+  lock.unlock();
+  exited ? worker_.join() : worker_.detach();
+}
+
+Registry<Stream>& streams() {
+  static auto* registry = new Registry<Stream>("stream");
+  return *registry;
+}
+
+std::shared_ptr<Stream> find_stream(aclrtStream handle) {
+  return handle == nullptr ? current_context()->default_stream() : streams().find(handle);
+}
+
+uint64_t append(aclrtStream handle, const char* name, Task task) {
+  std::shared_ptr<Stream> stream;
+  // A recorded task may be replayed after its stream is gone: ask for the address first.
+  if (!is_running(handle)) stream = find_stream(handle);
+  if (!stream || is_running(stream.get())) {
+    if (std::optional<Failure> failure = run_task(task)) throw *failure;
+    return 0;
+  }
+  if (stream->graph != nullptr && record_task(*stream, name, task)) return 0;
+  return stream->push(name, std::move(task));
+}
+
+void drain(int32_t device) {
+  for (const auto& stream : streams().find_if([&](const Stream& s) { return s.context->device == device; })) {
+    stream->wait(stream->last());
+  }
+}
+
+aclError launch(aclrtStream stream, const char* name, Task task) {
+  return call(name == nullptr ? "launch" : name, [&] {
+    require_pointer(name, "name");
+    if (!task) fail(ACL_ERROR_INVALID_PARAM, "the task is empty");
+    append(stream, name, std::move(task));
+  });
+}
+
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+namespace {
+
+void create_stream(aclrtStream* handle, uint32_t priority, uint32_t flags) {
+  require_pointer(handle, "stream");
+  *handle = streams().add(std::make_shared<Stream>(current_context(), priority, flags));
+}
+
+void destroy_stream(aclrtStream handle, bool discard) {
+  require_pointer(handle, "stream");
+  std::shared_ptr<Stream> stream = streams().find(handle);
+  require_not_running(*stream);
+  if (stream->graph != nullptr) fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured", stream->id);
+  streams().remove(handle);
+  stream->stop(discard);
+}
+
+void synchronize_stream(aclrtStream handle, int32_t timeout) {
+  std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
+  if (is_running(handle)) return;  // all that came before has run in place
+  std::shared_ptr<Stream> stream = find_stream(handle);
+  if (is_running(stream.get())) return;
+  forbid_during_capture(*stream);
+  uint64_t number = stream->last();
+  if (!stream->wait(number, deadline)) {
+    fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "stream %d was still working after %d ms", stream->id, timeout);
+  }
+  if (std::optional<Failure> failure = stream->take_failure(number)) throw *failure;
+}
+
+void synchronize_device(int32_t timeout) {
+  std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
+  if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream, which it would wait for");
+  forbid_unsafe_during_capture();
+  int32_t device = current_context()->device;
+  std::optional<Failure> first;
+  for (const auto& stream : streams().find_if([&](const Stream& s) { return s.context->device == device; })) {
+    uint64_t number = stream->last();
+    if (!stream->wait(number, deadline)) {
+      fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "stream %d of device %d was still working after %d ms", stream->id, device,
+           timeout);
+    }
+    std::optional<Failure> failure = stream->take_failure(number);
+    if (failure && first) first->message += "; " + failure->message;
+    if (failure && !first) first = std::move(failure);
+  }
+  if (first) throw *first;
+}
+
+}  // namespace
+
+aclError aclrtCreateStream(aclrtStream* stream) {
+  return call(__func__, [&] { create_stream(stream, 0, 0); });
+}
+
+aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag) {
+  return call(__func__, [&] { create_stream(stream, priority, flag); });
+}
+
+aclError aclrtDestroyStream(aclrtStream stream) {
+  return call(__func__, [&] { destroy_stream(stream, false); });
+}
+
+aclError aclrtDestroyStreamForce(aclrtStream stream) {
+  return call(__func__, [&] { destroy_stream(stream, true); });
+}
+
+aclError aclrtSynchronizeStream(aclrtStream stream) {
+  return call(__func__, [&] { synchronize_stream(stream, -1); });
+}
+
+aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
+  return call(__func__, [&] { synchronize_stream(stream, timeout); });
+}
+
+aclError aclrtSynchronizeDevice() {
+  return call(__func__, [&] { synchronize_device(-1); });
+}
+
+aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
+  return call(__func__, [&] { synchronize_device(timeout); });
+}
+
+aclError aclrtStreamQuery(aclrtStream handle, aclrtStreamStatus* status) {
+  return call(__func__, [&] {
+    require_pointer(status, "status");
+    std::shared_ptr<Stream> stream = find_stream(handle);
+    forbid_during_capture(*stream);
+    *status = stream->is_idle() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
+  });
+}
+
+aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId) {
+  return call(__func__, [&] {
+    require_pointer(streamId, "streamId");
+    *streamId = find_stream(stream)->id;
+  });
+}
+
+aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
+  return call(__func__, [&] {
+    if (mode > ACL_STOP_ON_FAILURE) fail(ACL_ERROR_INVALID_PARAM, "mode is %lu; 0 or 1", mode);
+    find_stream(stream)->failure_mode = mode;
+  });
+}
+
+aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag) {
+  return call(__func__, [&] { find_stream(stream)->overflow_switch = flag; });
+}
+
+aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t* flag) {
+  return call(__func__, [&] {
+    require_pointer(flag, "flag");
+    *flag = find_stream(stream)->overflow_switch;
+  });
+}
+
+aclError aclrtSetStreamAttribute(aclrtStream handle, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue* value) {
+  return call(__func__, [&] {
+    require_pointer(value, "value");
+    std::shared_ptr<Stream> stream = find_stream(handle);
+    switch (stmAttrType) {
+      case ACL_STREAM_ATTR_FAILURE_MODE:
+        stream->failure_mode = value->failureMode;
+        return;
+      case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
+        stream->overflow_switch = value->overflowSwitch;
+        return;
+      case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
+        stream->user_tag = value->userCustomTag;
+        return;
+      case ACL_STREAM_ATTR_CACHE_OP_INFO:
+        stream->cache_op_info = value->cacheOpInfoSwitch;
+        return;
+      case ACL_STREAM_ATTR_PRIORITY:
+        stream->priority = value->streamPriority;
+        return;
+    }
+    fail(ACL_ERROR_INVALID_PARAM, "attribute %d is unknown", stmAttrType);
+  });
+}
+
+aclError aclrtGetStreamAttribute(aclrtStream handle, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue* value) {
+  return call(__func__, [&] {
+    require_pointer(value, "value");
+    std::shared_ptr<Stream> stream = find_stream(handle);
+    switch (stmAttrType) {
+      case ACL_STREAM_ATTR_FAILURE_MODE:
+        value->failureMode = stream->failure_mode;
+        return;
+      case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
+        value->overflowSwitch = stream->overflow_switch;
+        return;
+      case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
+        value->userCustomTag = stream->user_tag;
+        return;
+      case ACL_STREAM_ATTR_CACHE_OP_INFO:
+        value->cacheOpInfoSwitch = stream->cache_op_info;
+        return;
+      case ACL_STREAM_ATTR_PRIORITY:
+        value->streamPriority = stream->priority;
+        return;
+    }
+    fail(ACL_ERROR_INVALID_PARAM, "attribute %d is unknown", stmAttrType);
+  });
+}

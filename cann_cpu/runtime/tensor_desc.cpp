@@ -1,0 +1,123 @@
+// Data buffers and tensor descriptions, the arguments of operators on the aclop path.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "call.h"
+
+struct aclDataBuffer {
+  void* data;
+  size_t size;
+};
+
+struct aclTensorDesc {
+  aclDataType type;
+  aclFormat format;
+  std::vector<int64_t> dims;
+  std::string name;
+  aclFormat storage_format = ACL_FORMAT_UNDEFINED;
+  std::vector<int64_t> storage_dims;
+  aclMemType placement = ACL_MEMTYPE_DEVICE;
+};
+
+using namespace cann_cpu;
+
+aclDataBuffer* aclCreateDataBuffer(void* data, size_t size) { return new (std::nothrow) aclDataBuffer{data, size}; }
+
+aclError aclDestroyDataBuffer(const aclDataBuffer* dataBuffer) {
+  return host_call(__func__, [&] {
+    require_pointer(dataBuffer, "dataBuffer");
+    delete dataBuffer;
+  });
+}
+
+aclError aclUpdateDataBuffer(aclDataBuffer* dataBuffer, void* data, size_t size) {
+  return host_call(__func__, [&] {
+    require_pointer(dataBuffer, "dataBuffer");
+    *dataBuffer = {data, size};
+  });
+}
+
+void* aclGetDataBufferAddr(const aclDataBuffer* dataBuffer) {
+  return dataBuffer == nullptr ? nullptr : dataBuffer->data;
+}
+
+uint32_t aclGetDataBufferSize(const aclDataBuffer* dataBuffer) { return aclGetDataBufferSizeV2(dataBuffer); }
+
+size_t aclGetDataBufferSizeV2(const aclDataBuffer* dataBuffer) { return dataBuffer == nullptr ? 0 : dataBuffer->size; }
+
+aclTensorDesc* aclCreateTensorDesc(aclDataType dataType, int numDims, const int64_t* dims, aclFormat format) {
+  std::unique_ptr<aclTensorDesc> desc;
+  host_call(__func__, [&] {
+    if (numDims < 0) fail(ACL_ERROR_INVALID_PARAM, "numDims is %d", numDims);
+    if (numDims > 0) require_pointer(dims, "dims");
+    desc = std::make_unique<aclTensorDesc>();
+    desc->type = dataType;
+    desc->format = format;
+    desc->dims.assign(dims, dims + numDims);
+  });
+  return desc.release();
+}
+
+void aclDestroyTensorDesc(const aclTensorDesc* desc) { delete desc; }
+
+aclDataType aclGetTensorDescType(const aclTensorDesc* desc) { return desc == nullptr ? ACL_DT_UNDEFINED : desc->type; }
+
+aclFormat aclGetTensorDescFormat(const aclTensorDesc* desc) {
+  return desc == nullptr ? ACL_FORMAT_UNDEFINED : desc->format;
+}
+
+size_t aclGetTensorDescNumDims(const aclTensorDesc* desc) { return desc == nullptr ? 0 : desc->dims.size(); }
+
+// 0 when a dimension is unknown (negative).
+size_t aclGetTensorDescElementCount(const aclTensorDesc* desc) {
+  if (desc == nullptr) return 0;
+  size_t count = 1;
+  for (int64_t dim : desc->dims) count *= std::max<int64_t>(dim, 0);
+  return count;
+}
+
+size_t aclGetTensorDescSize(const aclTensorDesc* desc) {
+  return desc == nullptr ? 0 : aclGetTensorDescElementCount(desc) * aclDataTypeSize(desc->type);
+}
+
+aclError aclGetTensorDescDimV2(const aclTensorDesc* desc, size_t index, int64_t* dimSize) {
+  return host_call(__func__, [&] {
+    require_pointer(desc, "desc");
+    require_pointer(dimSize, "dimSize");
+    if (index >= desc->dims.size()) {
+      fail(ACL_ERROR_INVALID_PARAM, "index is %zu; the tensor has %zu dimensions", index, desc->dims.size());
+    }
+    *dimSize = desc->dims[index];
+  });
+}
+
+void aclSetTensorDescName(aclTensorDesc* desc, const char* name) {
+  if (desc != nullptr) desc->name = name == nullptr ? "" : name;
+}
+
+const char* aclGetTensorDescName(aclTensorDesc* desc) { return desc == nullptr ? "" : desc->name.c_str(); }
+
+aclError aclSetTensorFormat(aclTensorDesc* desc, aclFormat format) {
+  return host_call(__func__, [&] {
+    require_pointer(desc, "desc");
+    desc->storage_format = format;
+  });
+}
+
+aclError aclSetTensorShape(aclTensorDesc* desc, int numDims, const int64_t* dims) {
+  return host_call(__func__, [&] {
+    require_pointer(desc, "desc");
+    if (numDims < 0) fail(ACL_ERROR_INVALID_PARAM, "numDims is %d", numDims);
+    if (numDims > 0) require_pointer(dims, "dims");
+    desc->storage_dims.assign(dims, dims + numDims);
+  });
+}
+
+aclError aclSetTensorPlaceMent(aclTensorDesc* desc, aclMemType memType) {
+  return host_call(__func__, [&] {
+    require_pointer(desc, "desc");
+    desc->placement = memType;
+  });
+}
