@@ -1,0 +1,43 @@
+// Selects the k best of a row of scores that comes block by block.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace opp {
+
+// Keeps the k best of the scores pushed so far, and a few more between clean-ups. A higher score is better, of equal
+// scores the one with the lower index; NaN is better than any number, as in torch.topk, and -0 equals 0. Scores must be
+// pushed in the order of their indices.
+class TopK {
+ public:
+  // Forgets everything; at most `keys` scores will be pushed.
+  void reset(int64_t k, int64_t keys);
+
+  // Offers the scores of the keys [first_index, first_index + count).
+  void push(const float* scores, int64_t count, int64_t first_index);
+
+  // Offers what another row, of later keys, has kept.
+  void merge(const TopK& later);
+
+  // Writes the indices kept, best first, then -1 up to k; `stride` apart. Nothing may be pushed afterwards.
+  void write(int32_t* indices, int64_t stride);
+
+ private:
+  struct Entry {
+    uint32_t rank;  // orders as the score does
+    int32_t index;
+  };
+
+  void make_room(int64_t count);
+  void keep_best();
+  void sort();
+
+  int64_t k_ = 0;
+  int64_t size_ = 0;
+  uint32_t floor_ = 0;  // only what ranks above can still be among the k best
+  std::vector<Entry> entries_;
+  std::vector<Entry> scratch_;
+};
+
+}  // namespace opp

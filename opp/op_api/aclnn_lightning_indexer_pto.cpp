@@ -1,0 +1,22 @@
+// aclnnLightningIndexerPto: binds the C function to the checks and the kernel.
+#include "aclnn_lightning_indexer_pto.h"
+
+#include "cann_cpu/op.h"
+#include "cpu/lightning_indexer_pto.h"
+
+namespace {
+
+template <void (*function)(const opp::LightningIndexerPto&)>
+void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Tensor& weights,
+                    const std::optional<at::Tensor>& actual_seq_lengths_query,
+                    const std::optional<at::Tensor>& actual_seq_lengths_key,
+                    const std::optional<at::Tensor>& block_table, const std::string& layout_query,
+                    const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
+                    at::Tensor& sparse_indices) {
+  function({query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query,
+            layout_key, sparse_count, sparse_mode, sparse_indices});
+}
+
+}  // namespace
+
+ACLNN_CHECKED(LightningIndexerPto, with_arguments<opp::check>, with_arguments<opp::lightning_indexer_pto>);

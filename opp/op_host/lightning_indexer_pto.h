@@ -1,0 +1,77 @@
+// What the lightning indexer checks and decides before its kernel runs: arguments, sequences, division of the work.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace opp {
+
+// The arguments of one call; aclnn_lightning_indexer_pto.h describes them.
+struct LightningIndexerPto {
+  const at::Tensor& query;
+  const at::Tensor& key;
+  const at::Tensor& weights;
+  const std::optional<at::Tensor>& actual_seq_lengths_query;
+  const std::optional<at::Tensor>& actual_seq_lengths_key;
+  const std::optional<at::Tensor>& block_table;
+  const std::string& layout_query;
+  const std::string& layout_key;
+  int64_t sparse_count;
+  int64_t sparse_mode;
+  const at::Tensor& sparse_indices;
+};
+
+// Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.
+void check(const LightningIndexerPto& call);
+
+// One batch entry: `queries` query tokens and `keys` key tokens. Rows of the output past the queries stay without keys.
+struct Sequence {
+  int64_t batch;
+  int64_t first_query;  // token in its batch entry (BSND) or in the whole tensor (TND)
+  int64_t first_key;
+  int64_t queries;
+  int64_t rows;
+  int64_t keys;
+  bool causal;
+
+  // How many keys query token `query` sees.
+  int64_t visible(int64_t query) const;
+};
+
+// Query tokens [first_query, first_query + queries) of a sequence, which share the heads of one key head.
+struct Tile {
+  int64_t sequence;
+  int64_t key_head;
+  int64_t first_query;
+  int64_t queries;
+  int64_t keys;  // seen by any of them
+};
+
+// The key blocks [first, last) of a tile.
+struct Piece {
+  int64_t tile;
+  int64_t first;
+  int64_t last;
+};
+
+struct Tiling {
+  int64_t page_size;     // tokens
+  int64_t block_size;    // keys that are scored at once; blocks do not cross pages
+  int64_t tile_queries;  // the most that a tile has
+  std::vector<Sequence> sequences;
+  std::vector<Tile> tiles;
+  std::vector<std::vector<Piece>> parts;  // of about equal cost, one for each thread
+
+  int64_t blocks_of_page() const { return (page_size + block_size - 1) / block_size; }
+  int64_t blocks(const Tile& tile) const;
+};
+
+// Reads the sequence lengths and the block table, and divides the work among `threads`. Throws c10::Error for a length
+// or a block number out of range.
+Tiling tile(const LightningIndexerPto& call, int64_t threads);
+
+}  // namespace opp

@@ -1,0 +1,299 @@
+"""The lightning indexer's kernel, through torch.ops on npu tensors, against its golden."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import goldens
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+LAYOUTS = [("BSND", "PA_BSND"), ("BSND", "BSND"), ("TND", "PA_BSND"), ("TND", "TND")]
+LENGTHS = [0, 1, 2, 127, 128, 129, 2047, 2048, 2049, 8192]  # with 3 queries 2 is one too few
+DTYPES = [torch.bfloat16, torch.float16]
+
+
+def run(inputs, **options):
+    on_npu = {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    return torch.ops.custom_pypto.npu_lightning_indexer_pto(**on_npu, **options).cpu()
+
+
+def check(inputs, *, sparse_count=2048, **options):
+    out = run(inputs, sparse_count=sparse_count, **options)
+    goldens.check_lightning_indexer(out, **inputs, **options)
+    return out
+
+
+def integers(*shape):
+    """Small enough for every score to be exact, so that equal scores are equal."""
+    return torch.randint(-3, 4, shape).float()
+
+
+@pytest.mark.parametrize("sparse_count", [1, 64, 2048])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse_mode", [0, 3])
+@pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
+def test_selects_the_best_keys(layout_query, layout_key, sparse_mode, dtype, sparse_count):
+    inputs = goldens.lightning_indexer_inputs(
+        LENGTHS, queries=3, heads=8, depth=16, layout_query=layout_query, layout_key=layout_key, dtype=dtype
+    )
+    check(inputs, sparse_mode=sparse_mode, sparse_count=sparse_count)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_selects_the_best_keys_at_the_models_size(dtype):
+    lengths = torch.randint(1, 8193, (32,)).tolist()
+    check(goldens.lightning_indexer_inputs(lengths, queries=3, dtype=dtype))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 48])
+def test_any_batch_size(batch):
+    lengths = torch.randint(0, 700, (batch,)).tolist()
+    check(goldens.lightning_indexer_inputs(lengths, queries=4, heads=4, depth=8), sparse_count=100)
+
+
+@pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
+def test_an_empty_batch(layout_query, layout_key):
+    inputs = goldens.lightning_indexer_inputs([5], heads=2, depth=4, layout_query=layout_query, layout_key=layout_key)
+    for name in {"query", "weights", "actual_seq_lengths_query", "actual_seq_lengths_key", "block_table"} & set(inputs):
+        inputs[name] = inputs[name][:0]
+    if layout_key == "BSND":
+        inputs["key"] = inputs["key"][:0]
+    assert run(inputs, sparse_count=3).shape == (*inputs["query"].shape[:-2], 1, 3)
+
+
+@pytest.mark.parametrize("key_heads", [2, 4, 24])
+@pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
+def test_several_key_heads(layout_query, layout_key, key_heads):
+    inputs = goldens.lightning_indexer_inputs(
+        [0, 130, 1000],
+        queries=2,
+        heads=24,
+        key_heads=key_heads,
+        depth=24,
+        layout_query=layout_query,
+        layout_key=layout_key,
+    )
+    check(inputs, sparse_count=70)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("heads", "depth"), [(1, 1), (3, 7), (17, 31), (64, 128), (65, 130), (300, 4)])
+def test_any_number_of_heads_and_depth(heads, depth, dtype):
+    check(goldens.lightning_indexer_inputs([1, 150], queries=2, heads=heads, depth=depth, dtype=dtype), sparse_count=20)
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 100, 128, 200, 1024])
+def test_any_block_size(block_size):
+    inputs = goldens.lightning_indexer_inputs([0, 1, 99, 100, 1025], heads=4, depth=8, block_size=block_size)
+    check(inputs, sparse_count=64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_may_be_float32(dtype):
+    check(goldens.lightning_indexer_inputs([500], heads=8, depth=8, dtype=dtype, weights_dtype=torch.float32))
+
+
+@pytest.mark.parametrize("sparse_mode", [0, 3])
+@pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
+def test_entries_with_queries_of_unequal_number(layout_query, layout_key, sparse_mode):
+    inputs = goldens.lightning_indexer_inputs(
+        [300, 5, 40, 0, 200],
+        queries=40,
+        query_lengths=[40, 0, 3, 7, 1],
+        heads=4,
+        depth=8,
+        layout_query=layout_query,
+        layout_key=layout_key,
+    )
+    check(inputs, sparse_mode=sparse_mode, sparse_count=32)
+
+
+def test_query_tokens_past_the_last_sequence_get_no_keys():
+    inputs = goldens.lightning_indexer_inputs([30, 40], queries=2, heads=2, depth=4, layout_query="TND")
+    used = run(inputs, sparse_count=8)
+    inputs["query"] = torch.cat([inputs["query"]] * 10)
+    inputs["weights"] = torch.cat([inputs["weights"]] * 10)
+    out = run(inputs, sparse_count=8)
+    assert torch.equal(out[:4], used)
+    assert (out[4:] == -1).all()
+
+
+def test_without_lengths_all_keys_of_a_dense_layout_count():
+    inputs = goldens.lightning_indexer_inputs([130, 130], heads=4, depth=8, layout_key="BSND")
+    inputs["actual_seq_lengths_key"] = torch.tensor([132, 132], dtype=torch.int32)
+    expected = run(inputs, sparse_count=64)
+    del inputs["actual_seq_lengths_key"]
+    assert torch.equal(run(inputs, sparse_count=64), expected)
+
+
+def test_a_page_numbered_minus_one_has_no_keys():
+    inputs = goldens.lightning_indexer_inputs([300, 256], heads=4, depth=8)
+    inputs["block_table"][0, 1] = -1
+    inputs["block_table"][1, :] = -1
+    out = check(inputs, sparse_count=512)
+    assert not ((out[0] >= 128) & (out[0] < 256)).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout_key", ["PA_BSND", "BSND"])
+def test_strides_are_honoured(layout_key, dtype):
+    inputs = goldens.lightning_indexer_inputs(
+        [128, 300, 50], queries=2, heads=16, key_heads=2, depth=32, layout_key=layout_key, dtype=dtype
+    )
+    inputs["weights"] = inputs["weights"][:, :, :1].expand_as(inputs["weights"])
+    expected = check(inputs, sparse_count=64)
+    npu = {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+
+    def columns_of_a_wider(tensor):
+        return torch.stack([tensor, tensor + 1], -1)[..., 0]
+
+    def rows_of_a_wider(tensor):
+        return torch.cat([tensor + 1, tensor], -1)[..., tensor.shape[-1] :]
+
+    def heads_before_tokens(tensor):
+        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+
+    for key_view in (columns_of_a_wider, rows_of_a_wider, heads_before_tokens):
+        views = {
+            **npu,
+            "query": columns_of_a_wider(heads_before_tokens(npu["query"])),
+            "key": key_view(npu["key"]),
+            "weights": npu["weights"][:, :, :1].expand_as(npu["weights"]),
+            "actual_seq_lengths_key": columns_of_a_wider(npu["actual_seq_lengths_key"]),
+        }
+        if "block_table" in npu:
+            views["block_table"] = npu["block_table"].t().contiguous().t()
+        out = torch.ops.custom_pypto.npu_lightning_indexer_pto(**views, sparse_count=64)
+        assert torch.equal(out.cpu(), expected), key_view.__name__
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(data=st.data())
+def test_equal_scores_go_to_the_lower_position(data):
+    draw = data.draw
+    torch.manual_seed(draw(st.integers(0, 2**32)))
+    layout_query, layout_key = draw(st.sampled_from(LAYOUTS))
+    key_heads = draw(st.integers(1, 3))
+    batch = draw(st.integers(1, 5))
+    queries = draw(st.integers(1, 5))
+    inputs = goldens.lightning_indexer_inputs(
+        draw(st.lists(st.integers(0, 300), min_size=batch, max_size=batch)),
+        queries=queries,
+        query_lengths=draw(st.lists(st.integers(0, queries), min_size=batch, max_size=batch)),
+        heads=key_heads * draw(st.integers(1, 20)),
+        key_heads=key_heads,
+        depth=draw(st.integers(1, 9)),
+        layout_query=layout_query,
+        layout_key=layout_key,
+        block_size=draw(st.sampled_from([1, 16, 32, 128, 144])),
+        dtype=draw(st.sampled_from(DTYPES)),
+        values=integers,
+    )
+    options = {"sparse_mode": draw(st.sampled_from([0, 3])), "sparse_count": draw(st.integers(1, 320))}
+    assert torch.equal(run(inputs, **options), goldens.lightning_indexer(**inputs, **options))
+
+
+def test_equal_scores_go_to_the_lower_position_among_many():
+    """More keys than fit a row's candidates, cut among threads, with ties at the boundary of the selection."""
+    inputs = goldens.lightning_indexer_inputs([40000], queries=2, heads=2, depth=2, values=integers)
+    assert torch.equal(run(inputs, sparse_count=500), goldens.lightning_indexer(**inputs, sparse_count=500))
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_scores_in_order(order):
+    """Ascending scores replace each other as candidates, and descending ones never do."""
+    count = 20000
+    inputs = goldens.lightning_indexer_inputs([count], heads=1, depth=2, layout_key="BSND")
+    place = torch.arange(count + 2) if order == "ascending" else torch.arange(count + 2).flip(0)
+    inputs["key"][0, :, 0] = torch.stack([place // 128 * 128, place % 128], -1).to(torch.bfloat16)  # both exact
+    inputs["query"].fill_(1)
+    inputs["weights"].fill_(1)
+    best = range(count - 1, count - 301, -1) if order == "ascending" else range(300)
+    assert run(inputs, sparse_count=300).flatten().tolist() == list(best)
+
+
+def test_infinities_and_nan_rank_as_in_torch():
+    inputs = goldens.lightning_indexer_inputs([200], heads=1, depth=2, layout_key="BSND", values=integers)
+    inputs["query"].fill_(1)
+    inputs["weights"].fill_(1)
+    for position, value in {7: float("inf"), 40: float("nan"), 3: -float("inf"), 150: float("nan")}.items():
+        inputs["key"][0, position, 0, 0] = value
+    out = run(inputs, sparse_count=200)
+    assert out.flatten()[:3].tolist() == [40, 150, 7]
+    assert torch.equal(out, goldens.lightning_indexer(**inputs, sparse_count=200))
+
+
+def change(name, index, value):
+    def apply(inputs):
+        inputs[name] = inputs[name].clone()
+        inputs[name][index] = value
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("layout_query", "layout_key", "apply", "message"),
+    [
+        ("BSND", "PA_BSND", change("actual_seq_lengths_key", 1, -1), r"actual_seq_lengths_key\[1\] is -1.* 0 and 384"),
+        ("BSND", "PA_BSND", change("actual_seq_lengths_key", 0, 385), r"actual_seq_lengths_key\[0\] is 385.* 0 and 384"),
+        ("BSND", "BSND", change("actual_seq_lengths_key", 0, 203), r"actual_seq_lengths_key\[0\] is 203.* 0 and 202"),
+        ("TND", "TND", change("actual_seq_lengths_key", 1, 333), r"actual_seq_lengths_key\[1\] is 333.* 200 .* 332"),
+        ("TND", "TND", change("actual_seq_lengths_key", 1, 199), r"actual_seq_lengths_key\[1\] is 199.* 200 .* 332"),
+        ("TND", "PA_BSND", change("actual_seq_lengths_query", 1, 7), r"actual_seq_lengths_query\[1\] is 7.* 3 .* 6"),
+        ("TND", "PA_BSND", change("actual_seq_lengths_query", 0, -3), r"actual_seq_lengths_query\[0\] is -3.* 6"),
+        ("BSND", "PA_BSND", change("actual_seq_lengths_query", 1, 4), r"actual_seq_lengths_query\[1\] is 4.* 0 and 3"),
+        ("BSND", "PA_BSND", change("block_table", (0, 1), 6), r"block_table\[0\]\[1\] is 6.* 0 and 5"),
+        ("BSND", "PA_BSND", change("block_table", (1, 0), -2), r"block_table\[1\]\[0\] is -2.* 0 and 5"),
+    ],
+)
+def test_values_out_of_range_are_refused_and_the_next_call_works(layout_query, layout_key, apply, message):
+    inputs = goldens.lightning_indexer_inputs(
+        [200, 130],
+        queries=3,
+        query_lengths=[3, 3],
+        heads=2,
+        depth=4,
+        layout_query=layout_query,
+        layout_key=layout_key,
+    )
+    bad = dict(inputs)
+    apply(bad)
+    with pytest.raises(RuntimeError, match=f"LightningIndexerPto.*{message}"):
+        run(bad, sparse_count=16)
+    check(inputs, sparse_count=16)
+
+
+def test_a_block_number_past_the_keys_is_not_read():
+    inputs = goldens.lightning_indexer_inputs([200, 130], heads=2, depth=4)
+    expected = run(inputs, sparse_count=16)
+    inputs["block_table"][:, 2] = 12345
+    assert torch.equal(run(inputs, sparse_count=16), expected)
+
+
+def print_digest():
+    """What test_the_result_does_not_depend_on_the_number_of_threads runs in processes of their own."""
+    torch.manual_seed(1)
+    inputs = goldens.lightning_indexer_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16)
+    print(hashlib.sha256(run(inputs).numpy().tobytes()).hexdigest())
+
+
+def test_the_result_does_not_depend_on_the_number_of_threads():
+    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    program = "import torch, custom_pypto, test_lightning_indexer as t; t.print_digest()"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-P", "-c", program],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": str(threads)},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout.splitlines()[-1]
+        for threads in (1, 2, 7)
+    }
+    assert len(digests) == 1
