@@ -402,7 +402,7 @@ class TypedCall final : public Call {
       : Call(name, std::move(addresses)), kernel_(kernel), stored_(std::move(stored)) {}
 
   aclError run(const std::vector<void*>& addresses) const override {
-    return guarded(name, ACL_ERROR_RT_AICORE_EXCEPTION, [&] { apply(kernel_, addresses); });
+    return guarded(name, ACL_ERROR_RT_AICPU_EXCEPTION, [&] { apply(kernel_, addresses); });
   }
 
   void apply(Kernel function, const std::vector<void*>& addresses) const {
