@@ -1,10 +1,17 @@
 // The checks of arguments and their one wording.
 #include "checks.h"
 
+#include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
 namespace custom_pypto {
+namespace {
+
+// As Python spells it: "bfloat16".
+std::string name_of(at::ScalarType dtype) { return std::string(c10::getDtypeNames(dtype).first); }
+
+}  // namespace
 
 void Checks::refuse(const char* name, std::string_view expected, std::string_view found, std::string_view hint) const {
   TORCH_CHECK(false, "custom_pypto::", op_, ": argument '", name, "' must ", expected, ", but ", found,
@@ -43,9 +50,9 @@ void Checks::dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at:
     if (dtype == tensor.scalar_type()) {
       return;
     }
-    expected += c10::str(expected.empty() ? "be of dtype " : " or ", dtype);
+    expected += c10::str(expected.empty() ? "be of dtype " : " or ", name_of(dtype));
   }
-  refuse(name, expected, c10::str("is ", tensor.scalar_type()), hint);
+  refuse(name, expected, c10::str("is ", name_of(tensor.scalar_type())), hint);
 }
 
 void Checks::rank(const char* name, const at::Tensor& tensor, int64_t expected, std::string_view shape) const {

@@ -163,8 +163,8 @@ void AclnnCall::begin() {
   add_to_key(device_->index());
   add_to_key(level);
   add_to_key(deterministic);
-  add_to_key(cores.GetAicNum());
-  add_to_key(cores.GetAivNum());
+  static_assert(std::is_trivially_copyable_v<CacheParams>);  // the cores that the stream may use
+  add_bytes_to_key(&cores, sizeof(cores));
 }
 
 AclnnCall::~AclnnCall() {

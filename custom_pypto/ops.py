@@ -1,0 +1,101 @@
+"""The operators as typed Python functions: what each takes, computes and refuses.
+
+All work eagerly, under autograd where a gradient is named, and inside torch.compile with torchair. They run
+asynchronously on the current NPU stream. Arguments of a wrong shape, dtype, device or value raise RuntimeError at the
+call, with the operator, the argument, what was expected and what came; values that only the device knows (sequence
+lengths, block tables) are checked there, and raise at the next synchronisation.
+"""
+
+import torch
+from torch import Tensor
+
+
+def add_custom(self: Tensor, other: Tensor) -> Tensor:
+    """Adds two tensors, as ``torch.add`` does: ``out = self + other``.
+
+    Args:
+        self: of any shape; float16, bfloat16, float32, float64, int8, uint8, int16, int32, int64 or bool.
+        other: of a shape that broadcasts with ``self``; any of these dtypes. Python numbers and CPU tensors without
+            dimensions are accepted beside a tensor on an NPU, in either place.
+
+    Returns:
+        A new contiguous tensor of the broadcast shape and of ``torch.result_type(self, other)``. float16 and bfloat16
+        are added in float32 and rounded once. The sum of two bool tensors is their logical or.
+
+    Nothing is mutated. Differentiable, twice too: the gradient of each input is the output's, summed over the broadcast
+    dimensions and cast to the input's dtype (``torch.ops.custom_pypto.add_custom_backward`` computes it).
+
+    Raises:
+        RuntimeError: shapes do not broadcast, a dtype is none of the above, the tensors are not on one NPU.
+
+    Formula: torch.add with alpha 1.
+    """
+    return torch.ops.custom_pypto.add_custom(self, other)
+
+
+def npu_lightning_indexer_pto(
+    query: Tensor,
+    key: Tensor,
+    weights: Tensor,
+    *,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_key: Tensor | None = None,
+    block_table: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_key: str = "PA_BSND",
+    sparse_count: int = 2048,
+    sparse_mode: int = 3,
+) -> Tensor:
+    """Selects for every query token the ``sparse_count`` key tokens with the highest index scores.
+
+    With ``g = N1 / N2`` query heads to each key head ``n``, the score of key token ``j`` for query token ``i`` is ::
+
+        score(i, j) = sum over the g heads h of n:  weights[i, h] * relu(query[i, h] . key[j, n])
+
+    with products and sums in float32 and no scale factor. Of the key tokens that ``i`` sees, the best are given in
+    descending order of score.
+
+    B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1 and
+    N2 query and key heads, D the head dimension.
+
+    Args:
+        query: ``[B, S1, N1, D]`` or ``[T, N1, D]``, float16 or bfloat16.
+        key: ``[blocks, block_size, N2, D]``, ``[B, S2, N2, D]`` or ``[T2, N2, D]``, of the dtype of ``query``. N2 divides N1.
+        weights: ``[B, S1, N1]`` or ``[T, N1]``, of the dtype of ``query`` or float32.
+        actual_seq_lengths_query: ``[B]``, int32. With layout_query "BSND" the number of query tokens of each sequence
+            (default: S1); with "TND" its running total, the last one T (mandatory).
+        actual_seq_lengths_key: ``[B]``, int32. With layout_key "PA_BSND" the number of key tokens of each sequence, the
+            new ones included (mandatory); with "BSND" the same (default: S2); with "TND" its running total (mandatory).
+        block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past them.
+            Mandatory with layout_key "PA_BSND", refused otherwise.
+        layout_query: "BSND" (padded) or "TND" (packed).
+        layout_key: "PA_BSND" (paged), or the same as layout_query.
+        sparse_count: how many tokens to select, 1 or more. CANN's own indexer takes up to 2048.
+        sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
+            query token sees all, the one before it all but the last, and so on.
+
+    Returns:
+        A new int32 tensor ``[B, S1, N2, sparse_count]`` or ``[T, N2, sparse_count]``: positions in the sequence from 0
+        (not slots of the cache), then -1 where fewer tokens are seen. Rows of padded query tokens are all -1.
+
+    All tensors may have any strides. Nothing is mutated. There is no gradient.
+
+    Raises:
+        RuntimeError: at the call for shapes, dtypes, devices, layouts, sparse_count, sparse_mode and missing arguments;
+            at the next synchronisation for negative or too long lengths, a block table too short for its sequence and
+            block numbers out of range.
+
+    Formula: the lightning indexer of DeepSeek-V3.2 (DeepSeek Sparse Attention), as in npu_lightning_indexer of torch_npu.
+    """
+    return torch.ops.custom_pypto.npu_lightning_indexer_pto(
+        query,
+        key,
+        weights,
+        actual_seq_lengths_query=actual_seq_lengths_query,
+        actual_seq_lengths_key=actual_seq_lengths_key,
+        block_table=block_table,
+        layout_query=layout_query,
+        layout_key=layout_key,
+        sparse_count=sparse_count,
+        sparse_mode=sparse_mode,
+    )

@@ -1,0 +1,64 @@
+"""Builds the custom_pypto wheel: the extension, the operator package (opp/) and the Graph Engine API (graph/)."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import find_packages, setup
+from torch.utils.cpp_extension import BuildExtension
+from torch_npu.utils import cpp_extension as npu
+
+ROOT = Path(__file__).parent.resolve()
+TORCH_NPU_INCLUDE = Path(npu.PYTORCH_NPU_INSTALL_PATH, "include")
+
+
+def cann_home() -> str:
+    """Where the CANN to build the operator package against is installed: a real one, or CANN on the CPU."""
+    if home := os.environ.get("ASCEND_HOME_PATH"):
+        return home
+    if found := importlib.util.find_spec("cann_cpu"):
+        return found.submodule_search_locations[0]
+    raise SystemExit("setup.py: no CANN found. Set ASCEND_HOME_PATH, or install the wheel of CANN on the CPU first.")
+
+
+class Build(BuildExtension):
+    """Builds the extension, and beside it in the package what CMake builds of opp/ and graph/."""
+
+    def run(self):
+        super().run()
+        package = Path(self.get_ext_fullpath("custom_pypto.custom_pypto_lib")).parent.resolve()
+        for part in ("opp", "graph"):
+            self.cmake(part, package / "opp")
+
+    def cmake(self, part: str, prefix: Path) -> None:
+        build = Path(self.build_temp, part).resolve()
+        options = {
+            "CMAKE_BUILD_TYPE": "Release",
+            "CMAKE_INSTALL_PREFIX": prefix,
+            "CANN_CPU_HOME": cann_home(),
+            "Python_EXECUTABLE": sys.executable,
+        }
+        defines = [f"-D{name}={value}" for name, value in options.items()]
+        subprocess.check_call(["cmake", "-S", ROOT / part, "-B", build, "-G", "Ninja", *defines])
+        subprocess.check_call(["cmake", "--build", build, "--parallel", str(os.cpu_count())])
+        subprocess.check_call(["cmake", "--install", build])
+
+
+extension = npu.NpuExtension(
+    "custom_pypto.custom_pypto_lib",
+    sorted(str(source.relative_to(ROOT)) for source in Path(ROOT, "custom_pypto", "csrc").glob("*.cpp")),
+    include_dirs=[str(TORCH_NPU_INCLUDE / "third_party" / part) for part in ("acl/inc", "op-plugin")],
+    define_macros=[("CURRENT_VERSION", "V2R13")],  # of torch_npu, for its headers
+    extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"],
+)
+# Warnings are errors in our own files only.
+extension.extra_compile_args += [f"-isystem{path}" for path in (*extension.include_dirs, sysconfig.get_path("include"))]
+
+setup(
+    packages=find_packages(include=["custom_pypto", "custom_pypto.*"]),
+    ext_modules=[extension],
+    cmdclass={"build_ext": Build.with_options(use_ninja=True)},
+)

@@ -1,0 +1,63 @@
+"""Builds the probe, an operator package and its extension, into build/probe; a second time compiles only what changed."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+BUILD = ROOT / "build" / "probe"
+
+NINJA = """
+rule compile
+  command = g++ -std=c++20 -O2 -fPIC -fvisibility=hidden -MD -MF $out.d -c $in -o $out $includes
+  depfile = $out.d
+rule link
+  command = g++ -shared -o $out $in $libraries
+build opapi.o: compile {here}/opapi.cpp
+  includes = {package_includes}
+build op_api/lib/libcust_opapi.so: link opapi.o
+  libraries = {package_libraries}
+build extension.o: compile {here}/extension.cpp
+  includes = {extension_includes}
+build ops_common.o: compile {csrc}/ops_common.cpp
+  includes = {extension_includes}
+build extension.so: link extension.o ops_common.o
+  libraries = {extension_libraries}
+"""
+
+
+def _folder(package: str) -> Path:
+    return Path(importlib.util.find_spec(package).submodule_search_locations[0])
+
+
+def _libraries(folder: Path, *names: str) -> str:
+    return " ".join([f"-L{folder} -Wl,-rpath,{folder}", *(f"-l{name}" for name in names)])
+
+
+def build() -> tuple[Path, Path]:
+    """Returns the operator package, an entry for ASCEND_CUSTOM_OPP_PATH, and the extension for torch.ops.load_library."""
+    torch, torch_npu, cann = _folder("torch"), _folder("torch_npu"), _folder("cann_cpu")
+    csrc = ROOT / "custom_pypto" / "csrc"
+    torch_includes = [torch / "include", torch / "include/torch/csrc/api/include"]
+    npu_includes = [torch_npu / "include"]
+    npu_includes += [torch_npu / "include/third_party" / part for part in ("acl/inc", "hccl/inc", "op-plugin")]
+    torch_libraries = _libraries(torch / "lib", "torch", "torch_cpu", "c10")
+    text = NINJA.format(
+        here=HERE,
+        csrc=csrc,
+        package_includes=" ".join(f"-isystem {path}" for path in [*torch_includes, cann / "include"]),
+        package_libraries=f"{torch_libraries} {_libraries(cann / 'lib64', 'nnopbase', 'ascendcl')}",
+        extension_includes=" ".join([f"-I{csrc}", "-DCURRENT_VERSION=V2R13"])
+        + "".join(f" -isystem {path}" for path in [*torch_includes, *npu_includes]),
+        extension_libraries=f"{torch_libraries} {_libraries(torch_npu / 'lib', 'torch_npu')}",
+    )
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "build.ninja").write_text(text)
+    subprocess.run([sys.executable, "-m", "ninja", "-C", BUILD], check=True, stdout=sys.stderr)
+    return BUILD, BUILD / "extension.so"
+
+
+if __name__ == "__main__":
+    print(*build())

@@ -1,0 +1,64 @@
+// Operators on the functions of opapi.cpp, through our EXEC_NPU_CMD and through torch_npu's.
+#include <op_plugin/include/npu_cpp_extension.h>
+#include <torch/library.h>
+
+#include "ops_common.h"
+
+namespace {
+
+using at::Tensor;
+
+void nothing(const Tensor& self, Tensor out, int64_t times) {
+  for (int64_t i = 0; i < times; ++i) {
+    EXEC_NPU_CMD(aclnnProbeNothing, self, out);
+  }
+}
+
+void nothing_ext(const Tensor& self, Tensor out, int64_t times) {
+  for (int64_t i = 0; i < times; ++i) {
+    EXEC_NPU_CMD_EXT(aclnnProbeNothing, self, out);
+  }
+}
+
+void increment(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeIncrement, self, out); }
+void missing(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeMissing, self, out); }
+void phase_one_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbePhaseOneFails, self, out); }
+void phase_two_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbePhaseTwoFails, self, out); }
+void phase_two_fails_ext(const Tensor& self, Tensor out) { EXEC_NPU_CMD_EXT(aclnnProbePhaseTwoFails, self, out); }
+void kernel_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeKernelFails, self, out); }
+void undefined(const Tensor& self) { EXEC_NPU_CMD(aclnnProbeNothing, self, Tensor()); }
+
+void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::TensorList list,
+               const at::Scalar& scalar, at::IntArrayRef ints, const std::string& text, int64_t integer, double real,
+               bool flag, Tensor out) {
+  EXEC_NPU_CMD(aclnnProbeArguments, tensor, optional, list, scalar, ints, text, integer, real, flag, out);
+}
+
+TORCH_LIBRARY(custom_pypto_probe, m) {
+  m.def("nothing(Tensor self, Tensor(a!) out, int times) -> ()");
+  m.def("nothing_ext(Tensor self, Tensor(a!) out, int times) -> ()");
+  for (const char* name : {"increment", "missing", "phase_one_fails", "phase_two_fails", "phase_two_fails_ext",
+                           "kernel_fails"}) {
+    m.def(c10::str(name, "(Tensor self, Tensor(a!) out) -> ()"));
+  }
+  m.def("undefined(Tensor self) -> ()");
+  m.def(
+      "arguments(Tensor tensor, Tensor? optional, Tensor[] list, Scalar scalar, int[] ints, str text, int integer, "
+      "float real, bool flag, Tensor(a!) out) -> ()");
+}
+
+// CompositeExplicitAutograd: tensors on any device arrive, so EXEC_NPU_CMD's own checks are seen.
+TORCH_LIBRARY_IMPL(custom_pypto_probe, CompositeExplicitAutograd, m) {
+  m.impl("nothing", &nothing);
+  m.impl("nothing_ext", &nothing_ext);
+  m.impl("increment", &increment);
+  m.impl("missing", &missing);
+  m.impl("phase_one_fails", &phase_one_fails);
+  m.impl("phase_two_fails", &phase_two_fails);
+  m.impl("phase_two_fails_ext", &phase_two_fails_ext);
+  m.impl("kernel_fails", &kernel_fails);
+  m.impl("undefined", &undefined);
+  m.impl("arguments", &arguments);
+}
+
+}  // namespace

@@ -1,0 +1,59 @@
+// An operator package for tests and benchmarks: functions that do nothing, fail at each stage, or report what they got.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/sum.h>
+
+#include "cann_cpu/op.h"
+
+namespace {
+
+ACLNN(ProbeNothing, [](const at::Tensor&, at::Tensor&) {});
+
+ACLNN(ProbeIncrement, [](const at::Tensor& self, at::Tensor& out) { at::add_out(out, self, 1); });
+
+ACLNN(
+    ProbePhaseOneFails,
+    [](const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "phase one refuses every call"); },
+    [](const at::Tensor&, at::Tensor&) {});
+
+ACLNN(ProbeKernelFails, [](const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "the kernel gives up"); });
+
+// Writes one number for each argument, so that the caller sees what arrived.
+ACLNN(ProbeArguments, [](const at::Tensor& tensor, const std::optional<at::Tensor>& optional,
+                         const std::vector<at::Tensor>& list, const at::Scalar& scalar, at::IntArrayRef ints,
+                         const std::string& text, int64_t integer, double real, bool flag, at::Tensor& out) {
+  double of_list = 0;
+  for (const at::Tensor& entry : list) {
+    of_list = of_list * 10 + entry.sum().item<double>();
+  }
+  double of_ints = 0;
+  for (const int64_t value : ints) {
+    of_ints = of_ints * 10 + static_cast<double>(value);
+  }
+  const double values[] = {tensor.sum().item<double>(),
+                           optional.has_value() ? optional->sum().item<double>() : -1,
+                           of_list,
+                           scalar.toDouble(),
+                           of_ints,
+                           static_cast<double>(text.size()),
+                           static_cast<double>(integer),
+                           real,
+                           flag ? 1.0 : 0.0};
+  std::copy(std::begin(values), std::end(values), out.data_ptr<double>());
+});
+
+}  // namespace
+
+extern "C" {
+
+CANN_EXPORT aclnnStatus aclnnProbePhaseTwoFailsGetWorkspaceSize(const aclTensor* self, const aclTensor* out,
+                                                                uint64_t* workspace_size, aclOpExecutor** executor) {
+  return aclnnProbeNothingGetWorkspaceSize(self, out, workspace_size, executor);
+}
+
+CANN_EXPORT aclnnStatus aclnnProbePhaseTwoFails(void*, uint64_t, aclOpExecutor* executor, aclrtStream) {
+  aclDestroyAclOpExecutor(executor);
+  return cann_cpu::error(ACLNN_ERR_INNER, "phase two refuses every call");
+}
+
+}  // extern "C"

@@ -1,0 +1,312 @@
+"""Bad input: refused with operator, argument, expectation and finding, by eager and Meta alike, and the process goes on."""
+
+import pytest
+import torch
+import torch_npu  # noqa: F401
+from indexer_calls import CALLS, int32
+
+import custom_pypto  # noqa: F401
+
+ops = torch.ops.custom_pypto
+
+
+def half(*shape):
+    return torch.zeros(shape, dtype=torch.float16)
+
+
+def ones(*shape, dtype=torch.float32):
+    return torch.ones(shape, dtype=dtype)
+
+
+# What is changed in a good call, and the message it earns, after "argument ".
+ADD_CUSTOM = {
+    "sizes": ((ones(3), ones(4)), "'other' must broadcast with 'self' of shape [3], but its shape is [4]"),
+    "inner sizes": (
+        (ones(2, 3, 4), ones(2, 1)),
+        "'other' must broadcast with 'self' of shape [2, 3, 4], but its shape is [2, 1]",
+    ),
+    "shorter first": ((ones(2), ones(5, 3)), "'other' must broadcast with 'self' of shape [2], but its shape is [5, 3]"),
+    "empty": ((ones(0), ones(2)), "'other' must broadcast with 'self' of shape [0], but its shape is [2]"),
+    "complex self": (
+        (ones(3, dtype=torch.complex64), ones(3)),
+        "'self' must be of dtype float16 or bfloat16 or float32 or float64 or int8 or uint8 or int16 or int32 or int64 "
+        "or bool, but is complex64",
+    ),
+    "complex other": (
+        (ones(3), ones(3, dtype=torch.complex128)),
+        "'other' must be of dtype float16 or bfloat16 or float32 or float64 or int8 or uint8 or int16 or int32 or int64 "
+        "or bool, but is complex128",
+    ),
+}
+
+PADDED = CALLS["BSND on PA_BSND"]
+PACKED = CALLS["TND on TND"]
+UNPAGED = CALLS["BSND on BSND"]
+
+INDEXER = {
+    "query dtype": (
+        PADDED,
+        {"query": ones(2, 3, 6, 16)},
+        "'query' must be of dtype float16 or bfloat16, but is float32",
+    ),
+    "key dtype": (
+        PADDED,
+        {"key": half(5, 8, 2, 16)},
+        "'key' must be of dtype bfloat16, but is float16; 'query' and 'key' have the same dtype",
+    ),
+    "weights dtype": (
+        PADDED,
+        {"weights": half(2, 3, 6)},
+        "'weights' must be of dtype bfloat16 or float32, but is float16",
+    ),
+    "query rank": (
+        PADDED,
+        {"query": half(6, 6, 16).bfloat16()},
+        "'query' must have 4 dimensions, [B, S1, N1, D], but its shape is [6, 6, 16]",
+    ),
+    "packed query rank": (
+        PACKED,
+        {"query": half(1, 4, 6, 16).bfloat16()},
+        "'query' must have 3 dimensions, [T, N1, D], but its shape is [1, 4, 6, 16]",
+    ),
+    "paged key rank": (
+        PADDED,
+        {"key": half(40, 2, 16).bfloat16()},
+        "'key' must have 4 dimensions, [blocks, block_size, N2, D], but its shape is [40, 2, 16]",
+    ),
+    "padded key rank": (
+        UNPAGED,
+        {"key": half(20, 2, 16).bfloat16()},
+        "'key' must have 4 dimensions, [B, S2, N2, D], but its shape is [20, 2, 16]",
+    ),
+    "packed key rank": (
+        PACKED,
+        {"key": half(1, 20, 2, 16).bfloat16()},
+        "'key' must have 3 dimensions, [T2, N2, D], but its shape is [1, 20, 2, 16]",
+    ),
+    "weights rank": (
+        PADDED,
+        {"weights": ones(2, 3, 6, 1)},
+        "'weights' must have 3 dimensions, [B, S1, N1], but its shape is [2, 3, 6, 1]",
+    ),
+    "weights size": (
+        PADDED,
+        {"weights": ones(2, 3, 5)},
+        "'weights' must have size 6 in dimension 2 (the same as of 'query'), but its shape is [2, 3, 5]",
+    ),
+    "key D": (
+        PADDED,
+        {"key": half(5, 8, 2, 32).bfloat16()},
+        "'key' must have size 16 in dimension 3 (D, the last of 'query'), but its shape is [5, 8, 2, 32]",
+    ),
+    "no D": (
+        PADDED,
+        {"query": half(2, 3, 6, 0).bfloat16()},
+        "'query' must have a last dimension (D) of 1 or more, but that is 0",
+    ),
+    "key heads": (
+        PADDED,
+        {"key": half(5, 8, 4, 16).bfloat16()},
+        "'key' must have a number of heads (N2) that divides the 6 heads of 'query' (N1), but has 4",
+    ),
+    "no key heads": (
+        PADDED,
+        {"key": half(5, 8, 0, 16).bfloat16()},
+        "'key' must have a number of heads (N2) of 1 or more, but that is 0",
+    ),
+    "no block size": (
+        PADDED,
+        {"key": half(5, 0, 2, 16).bfloat16()},
+        "'key' must have a block size of 1 or more, but that is 0",
+    ),
+    "key batch": (
+        UNPAGED,
+        {"key": half(3, 20, 2, 16).bfloat16()},
+        "'key' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [3, 20, 2, 16]",
+    ),
+    "sparse_count 0": (PADDED, {"sparse_count": 0}, "'sparse_count' must be 1 or more, but is 0"),
+    "negative sparse_count": (PADDED, {"sparse_count": -5}, "'sparse_count' must be 1 or more, but is -5"),
+    "sparse_mode": (
+        PADDED,
+        {"sparse_mode": 1},
+        "'sparse_mode' must be 0 (no mask) or 3 (causal, aligned to the last key), but is 1",
+    ),
+    "layout_query": (PADDED, {"layout_query": "BNSD"}, "'layout_query' must be 'BSND' or 'TND', but is 'BNSD'"),
+    "layout_key": (
+        PADDED,
+        {"layout_key": "PA_NZ"},
+        "'layout_key' must be 'PA_BSND' or 'BSND' or 'TND', but is 'PA_NZ'",
+    ),
+    "two layouts": (
+        UNPAGED,
+        {"layout_key": "TND"},
+        "'layout_key' must be 'PA_BSND' or the same as layout_query ('BSND'), but is 'TND'",
+    ),
+    "no query lengths": (
+        PACKED,
+        {"actual_seq_lengths_query": None},
+        "'actual_seq_lengths_query' must be given with layout_query 'TND', but is None",
+    ),
+    "no key lengths on pages": (
+        PADDED,
+        {"actual_seq_lengths_key": None},
+        "'actual_seq_lengths_key' must be given with layout_key 'PA_BSND', but is None",
+    ),
+    "no packed key lengths": (
+        PACKED,
+        {"actual_seq_lengths_key": None},
+        "'actual_seq_lengths_key' must be given with layout_key 'TND', but is None",
+    ),
+    "lengths' dtype": (
+        PADDED,
+        {"actual_seq_lengths_key": int32(20, 9).long()},
+        "'actual_seq_lengths_key' must be of dtype int32, but is int64; convert it with .int()",
+    ),
+    "lengths' rank": (
+        PADDED,
+        {"actual_seq_lengths_key": int32(20, 9).view(2, 1)},
+        "'actual_seq_lengths_key' must have 1 dimensions, [B], but its shape is [2, 1]",
+    ),
+    "lengths' size": (
+        PADDED,
+        {"actual_seq_lengths_key": int32(20, 9, 1)},
+        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [3]",
+    ),
+    "query lengths' size": (
+        UNPAGED,
+        {"actual_seq_lengths_query": int32(1)},
+        "'actual_seq_lengths_query' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [1]",
+    ),
+    "packed lengths differ": (
+        PACKED,
+        {"actual_seq_lengths_key": int32(20)},
+        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, as 'actual_seq_lengths_query' has), but its shape is "
+        "[1]",
+    ),
+    "no block table": (
+        PADDED,
+        {"block_table": None},
+        "'block_table' must be given with layout_key 'PA_BSND', but is None",
+    ),
+    "a block table without pages": (
+        UNPAGED,
+        {"block_table": int32(1, 2).view(2, 1)},
+        "'block_table' must be None with layout_key 'BSND', whose keys are not paged, but is a tensor",
+    ),
+    "block table's dtype": (
+        PADDED,
+        {"block_table": torch.zeros(2, 3, dtype=torch.int64)},
+        "'block_table' must be of dtype int32, but is int64; convert it with .int()",
+    ),
+    "block table's rank": (
+        PADDED,
+        {"block_table": int32(1, 2)},
+        "'block_table' must have 2 dimensions, [B, blocks a sequence], but its shape is [2]",
+    ),
+    "block table's size": (
+        PADDED,
+        {"block_table": int32(1, 2, 3).view(3, 1)},
+        "'block_table' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [3, 1]",
+    ),
+}
+
+
+def to(device, value):
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+def message_of(call) -> str:
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    return str(caught.value).splitlines()[0]
+
+
+def assert_process_goes_on():
+    x = torch.arange(4.0)
+    assert torch.equal((ops.add_custom(x.npu(), 1) * 2).cpu(), (x + 1) * 2)
+
+
+@pytest.mark.parametrize("device", ["npu", "meta"])
+@pytest.mark.parametrize("case", ADD_CUSTOM)
+def test_add_custom_refuses(case, device):
+    arguments, expected = ADD_CUSTOM[case]
+    message = message_of(lambda: ops.add_custom(*(to(device, value) for value in arguments)))
+    assert message == f"custom_pypto::add_custom: argument {expected}"
+    assert_process_goes_on()
+
+
+@pytest.mark.parametrize("device", ["npu", "meta"])
+@pytest.mark.parametrize("case", INDEXER)
+def test_the_indexer_refuses(case, device):
+    good, changes, expected = INDEXER[case]
+    arguments = {name: to(device, value) for name, value in (good() | changes).items()}
+    message = message_of(lambda: ops.npu_lightning_indexer_pto(**arguments))
+    assert message == f"custom_pypto::npu_lightning_indexer_pto: argument {expected}"
+    assert_process_goes_on()
+
+
+def test_backward_refuses_complex_gradients():
+    for device in ("npu", "meta"):
+        message = message_of(lambda: ops.add_custom_backward(torch.ones(3, dtype=torch.complex64, device=device)))  # noqa: B023
+        assert "custom_pypto::add_custom_backward: argument 'self' must be of dtype" in message
+
+
+# ---- devices
+
+
+def test_tensors_on_the_cpu_are_refused():
+    expected = "custom_pypto::add_custom: argument 'self' must be on an NPU, but is on cpu; move it there with .npu()"
+    assert message_of(lambda: ops.add_custom(torch.ones(3), torch.ones(3))) == expected
+    message = message_of(lambda: ops.add_custom_backward(torch.ones(3)))
+    assert message == expected.replace("add_custom:", "add_custom_backward:")
+    message = message_of(lambda: ops.npu_lightning_indexer_pto(**PADDED()))
+    assert message == expected.replace("add_custom", "npu_lightning_indexer_pto").replace("self", "query")
+
+
+@pytest.mark.parametrize("left", ["cpu", "npu:0", "npu:1", "meta"])
+@pytest.mark.parametrize("right", ["cpu", "npu:0", "npu:1", "meta"])
+def test_add_custom_refuses_tensors_on_different_devices(left, right):
+    if left == right:
+        return
+    message = message_of(lambda: ops.add_custom(torch.ones(3, device=left), torch.ones(3, device=right)))
+    assert message.startswith("custom_pypto::add_custom: argument '")
+    assert " must be on " in message
+    assert_process_goes_on()
+
+
+@pytest.mark.parametrize("device", ["cpu", "npu:1", "meta"])
+@pytest.mark.parametrize("call", ["BSND on PA_BSND", "TND on TND"])
+def test_the_indexer_names_the_argument_on_another_device(call, device):
+    good = {name: to("npu:0", value) for name, value in CALLS[call]().items()}
+    for name, value in good.items():
+        if isinstance(value, torch.Tensor) and name != "query":
+            message = message_of(lambda: ops.npu_lightning_indexer_pto(**good | {name: value.to(device)}))  # noqa: B023
+            assert message == (
+                f"custom_pypto::npu_lightning_indexer_pto: argument '{name}' must be on npu:0 as 'query' is, "
+                f"but is on {device}; move it there with .to()"
+            )
+    assert_process_goes_on()
+
+
+# ---- no data
+
+
+def test_a_tensor_whose_memory_was_given_back_is_refused():
+    x = torch.ones(4).npu()
+    x.untyped_storage().resize_(0)
+    message = message_of(lambda: ops.add_custom(x, torch.ones(4).npu()))
+    assert message == (
+        "aclnnAddCustom: a tensor of shape [4] reaches 16 bytes into its storage, which has 0 (its data is null or was freed)"
+    )
+    assert_process_goes_on()
+
+
+def test_none_is_refused_where_a_tensor_is_needed():
+    with pytest.raises(RuntimeError, match="Expected a value of type 'Tensor' for argument 'other'"):
+        ops.add_custom(torch.ones(3).npu(), None)
+
+
+def test_sparse_tensors_are_refused():
+    sparse = torch.eye(3).to_sparse()
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        ops.add_custom(sparse.to("meta"), torch.ones(3, device="meta"))

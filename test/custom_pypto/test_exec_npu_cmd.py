@@ -1,0 +1,102 @@
+"""EXEC_NPU_CMD: what it passes on, what it refuses, and that every failure is reported and leaves a working process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROBE = Path(__file__).parent / "probe"
+
+
+@pytest.fixture(scope="session")
+def probe() -> tuple[str, str]:
+    """The probe's operator package and extension."""
+    built = subprocess.run([sys.executable, PROBE / "build.py"], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return tuple(built.stdout.split())
+
+
+def run_scenarios(probe, **environment) -> dict:
+    package, extension = probe
+    run = subprocess.run(
+        [sys.executable, PROBE / "scenarios.py", extension],
+        env=os.environ | {"ASCEND_CUSTOM_OPP_PATH": package} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="session", params=["0", "1", "2", "blocking"])
+def results(probe, request) -> dict:
+    """What scenarios.py saw under each TASK_QUEUE_ENABLE, and under ASCEND_LAUNCH_BLOCKING."""
+    blocking = request.param == "blocking"
+    variables = {"ASCEND_LAUNCH_BLOCKING": "1"} if blocking else {"TASK_QUEUE_ENABLE": request.param}
+    return run_scenarios(probe, **variables) | {"is blocking": blocking}
+
+
+FAILURES = {
+    "missing": [
+        "aclnnProbeMissing: the function aclnnProbeMissingGetWorkspaceSize is in no operator library",
+        "libcust_opapi.so of the operator packages of ASCEND_CUSTOM_OPP_PATH=",
+        "libopapi.so",
+    ],
+    "phase one": [
+        "aclnnProbePhaseOneFails failed in phase one: aclnnProbePhaseOneFailsGetWorkspaceSize returned 161002",
+        "phase one refuses every call",
+    ],
+    "phase two": [
+        "aclnnProbePhaseTwoFails failed in phase two: aclnnProbePhaseTwoFails returned 361001",
+        "phase two refuses every call",
+    ],
+    "undefined": ["aclnnProbeNothing: a tensor is undefined (null)"],
+    "emptied storage": ["aclnnProbeNothing: a tensor of shape [4] reaches 16 bytes into its storage, which has 0"],
+    "two devices": ["aclnnProbeNothing: all tensors must be on one NPU, but the first is on npu:0 and another on npu:1"],
+    "on the CPU": ["aclnnProbeNothing: all tensors must be on an NPU, but one is on cpu"],
+}
+
+
+@pytest.mark.parametrize("scenario", FAILURES)
+def test_a_failure_is_reported_at_the_call_and_the_next_call_works(scenario, results):
+    for error in results[scenario]["errors"]:
+        assert error.startswith("call: ")
+        for part in FAILURES[scenario]:
+            assert part in error
+    assert results[scenario]["next call works"]
+
+
+def test_a_failing_kernel_is_reported_by_name_and_the_next_call_works(results):
+    where = "call" if results["is blocking"] else "synchronize"
+    for error in results["kernel"]["errors"]:
+        assert error.startswith(f"{where}: ")
+        assert "aclnnProbeKernelFails" in error
+        assert "the kernel gives up" in error
+    assert results["kernel"]["next call works"]
+
+
+def test_operators_run_in_the_order_of_their_calls(results):
+    assert results["order"]
+
+
+def test_a_cached_executor_is_used_for_its_own_shapes_only(results):
+    assert results["cache"]
+
+
+def test_every_kind_of_argument_arrives(results):
+    plain = [3.0, -1.0, 13.0, 2.5, 456.0, 5.0, 2.0**40, 0.125, 0.0]
+    changes = [(1, 6.0), (2, 3.0), (3, 3.0), (4, 0.0), (5, 0.0), (6, -1.0), (7, 1e300), (8, 1.0)]
+    expected = [[new if i == place else old for i, old in enumerate(plain)] for place, new in changes]
+    assert results["arguments"] == [plain, *expected, plain]
+
+
+def test_the_device_of_the_tensors_is_used(results):
+    assert results["device"] == {"current": 0, "right": True}
+
+
+def test_the_current_stream_is_used(results):
+    assert results["stream"]
