@@ -28,6 +28,7 @@
 // status and the text of aclGetRecentErrMsg.
 #pragma once
 
+#include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
