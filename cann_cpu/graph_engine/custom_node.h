@@ -1,0 +1,23 @@
+// A node of an operator package: executed through its aclnn functions, with no code of its own.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "aclnn_function.h"
+#include "node_types.h"
+#include "registry.h"
+
+namespace cann_cpu::graph {
+
+struct CustomNode {
+  const Prototype* prototype;
+  AclnnFunction function;  // aclnn<Type>: inputs, attributes and outputs of the prototype, in IR order
+
+  Outputs run(NodeCall& call) const;
+};
+
+// What executes nodes of a type, or nullptr and the reason: no prototype, or no aclnn functions.
+std::shared_ptr<const CustomNode> find_custom_node(const std::string& type, std::string& reason);
+
+}  // namespace cann_cpu::graph

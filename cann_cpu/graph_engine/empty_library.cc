@@ -1,0 +1,1 @@
+// An empty library: what CANN has in it is in libge_runner.so, or nothing asks for it.

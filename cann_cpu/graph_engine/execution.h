@@ -1,0 +1,22 @@
+// Runs a compiled graph once.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "acl/acl_base.h"
+#include "graph.h"
+
+namespace cann_cpu::graph {
+
+// The graph's outputs for these inputs, not yet in anybody's memory: they may be views of the inputs. Called from a
+// task of the stream. Throws GraphError, which names the node.
+std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<at::Tensor>& inputs,
+                                  aclrtStream stream);
+
+// Writes each result to its target, whatever memory they share: all reads are done before the first write. A target
+// that is not defined takes nothing. Throws GraphError when shapes or dtypes differ.
+void write_outputs(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& targets);
+
+}  // namespace cann_cpu::graph

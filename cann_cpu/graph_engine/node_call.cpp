@@ -1,0 +1,127 @@
+// Reads a node's inputs and attributes.
+#include "node_call.h"
+
+#include <algorithm>
+
+#include "dtypes.h"
+
+namespace cann_cpu::graph {
+
+Values::Values(const CompiledGraph& graph, const std::vector<at::Tensor>& inputs)
+    : graph_(graph), outputs_(graph.nodes().size()) {
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (node.role == Role::input || node.role == Role::constant) {
+      const at::Tensor& tensor = node.role == Role::input ? inputs[node.input_index] : node.constant;
+      outputs_[i] = {tensor};
+      external_storages_.push_back(tensor.storage().unsafeGetStorageImpl());
+    }
+  }
+}
+
+at::Tensor& Values::at(const Edge& edge) {
+  auto& outputs = outputs_[edge.node];
+  if (edge.output >= static_cast<int>(outputs.size())) {
+    throw GraphError(describe(*graph_.nodes()[edge.node].model) + " has no output " + std::to_string(edge.output));
+  }
+  return outputs[edge.output];
+}
+
+bool Values::is_external(const at::Tensor& tensor) const {
+  return std::find(external_storages_.begin(), external_storages_.end(), tensor.storage().unsafeGetStorageImpl()) !=
+         external_storages_.end();
+}
+
+const at::Tensor& NodeCall::in(size_t i) const {
+  if (!has(i)) {
+    throw GraphError("input " + std::to_string(i) + " is missing");
+  }
+  return values_.at(node_.inputs[i]);
+}
+
+std::vector<at::Tensor> NodeCall::in_from(size_t i) const {
+  return in_range(i, node_.inputs.size() < i ? 0 : node_.inputs.size() - i);
+}
+
+std::vector<at::Tensor> NodeCall::in_range(size_t i, size_t count) const {
+  std::vector<at::Tensor> tensors;
+  for (size_t k = i; k < i + count; ++k) {
+    tensors.push_back(in(k));
+  }
+  return tensors;
+}
+
+std::vector<int64_t> NodeCall::integers(size_t i) const {
+  const at::Tensor tensor = in(i).to(at::kLong).contiguous();
+  const auto* begin = tensor.const_data_ptr<int64_t>();
+  return {begin, begin + tensor.numel()};
+}
+
+int64_t NodeCall::integer(size_t i) const {
+  const auto values = integers(i);
+  if (values.size() != 1) {
+    throw GraphError("input " + std::to_string(i) + " has " + std::to_string(values.size()) + " elements, expected 1");
+  }
+  return values[0];
+}
+
+at::Tensor& NodeCall::writable(size_t i) {
+  in(i);
+  at::Tensor& tensor = values_.at(node_.inputs[i]);
+  if (values_.is_external(tensor)) {
+    tensor = tensor.clone(at::MemoryFormat::Contiguous);
+  } else {
+    tensor = tensor.contiguous();
+  }
+  return tensor;
+}
+
+namespace {
+
+[[noreturn]] void missing(const std::string& name) { throw GraphError("attribute '" + name + "' is missing"); }
+
+}  // namespace
+
+int64_t NodeCall::integer(const std::string& name, int64_t fallback) const {
+  const auto* value = find_attribute<int64_t>(node().attributes, name);
+  return value == nullptr ? fallback : *value;
+}
+
+double NodeCall::real(const std::string& name, double fallback) const {
+  const auto* value = find_attribute<float>(node().attributes, name);
+  return value == nullptr ? fallback : widened(*value);
+}
+
+bool NodeCall::flag(const std::string& name, bool fallback) const {
+  const auto* value = find_attribute<bool>(node().attributes, name);
+  return value == nullptr ? fallback : *value;
+}
+
+std::string NodeCall::text(const std::string& name, const std::string& fallback) const {
+  const auto* value = find_attribute<std::string>(node().attributes, name);
+  return value == nullptr ? fallback : *value;
+}
+
+std::vector<int64_t> NodeCall::integers(const std::string& name, std::vector<int64_t> fallback) const {
+  return integers_or(node().attributes, name, std::move(fallback));
+}
+
+at::ScalarType NodeCall::dtype(const std::string& name, at::ScalarType fallback) const {
+  if (const auto* value = find_attribute<ge::DataType>(node().attributes, name)) {
+    return scalar_type(*value);
+  }
+  const auto* number = find_attribute<int64_t>(node().attributes, name);
+  return number == nullptr ? fallback : scalar_type(static_cast<ge::DataType>(*number));
+}
+
+int64_t NodeCall::integer(const std::string& name) const {
+  const auto* value = find_attribute<int64_t>(node().attributes, name);
+  return value == nullptr ? (missing(name), 0) : *value;
+}
+
+at::ScalarType NodeCall::dtype(const std::string& name) const {
+  const auto type = dtype(name, at::ScalarType::Undefined);
+  return type == at::ScalarType::Undefined ? (missing(name), type) : type;
+}
+
+}  // namespace cann_cpu::graph

@@ -1,0 +1,40 @@
+// Matrix products.
+#include "table.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/matmul.h>
+
+namespace cann_cpu::graph {
+namespace {
+
+at::Tensor transposed_if(bool transpose, const at::Tensor& x) { return transpose ? x.transpose(-2, -1) : x; }
+
+// A product with an optional bias as input 2.
+Outputs product(const NodeCall& n, const char* transpose_1, const char* transpose_2) {
+  const at::Tensor x1 = transposed_if(n.flag(transpose_1, false), n.in(0));
+  const at::Tensor x2 = transposed_if(n.flag(transpose_2, false), n.in(1));
+  if (!n.has(2)) {
+    return at::matmul(x1, x2);
+  }
+  if (x1.dim() == 2 && x2.dim() == 2) {
+    return at::addmm(n.in(2), x1, x2);
+  }
+  return at::add(at::matmul(x1, x2), n.in(2));
+}
+
+Outputs matmul(NodeCall& n) { return product(n, "transpose_x1", "transpose_x2"); }
+Outputs batch_matmul(NodeCall& n) { return product(n, "adj_x1", "adj_x2"); }
+
+}  // namespace
+
+const NodeTable kLinearAlgebraNodes = {
+    {"MatMul", matmul},
+    {"MatMulV2", matmul},
+    {"MatMulV3", matmul},
+    {"BatchMatMul", batch_matmul},
+    {"BatchMatMulV2", batch_matmul},
+    {"BatchMatMulV3", batch_matmul},
+};
+
+}  // namespace cann_cpu::graph

@@ -1,0 +1,16 @@
+// What is behind ge::CompiledGraphSummary.
+#pragma once
+
+#include <memory>
+
+#include "ge/ge_graph_compile_summary.h"
+#include "graph.h"
+
+namespace ge {
+
+class CompiledGraphSummary::SummaryData {
+ public:
+  std::shared_ptr<const cann_cpu::graph::CompiledGraph> graph;
+};
+
+}  // namespace ge

@@ -1,0 +1,12 @@
+// Status codes of the Graph Engine's own functions.
+#pragma once
+
+#include <cstdint>
+
+namespace ge {
+
+using Status = uint32_t;
+constexpr Status SUCCESS = 0;
+constexpr Status FAILED = 0xFFFFFFFF;
+
+}  // namespace ge

@@ -1,0 +1,37 @@
+// ge::CompiledGraphSummary: what a compiled graph needs and gives.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "ge/ge_error_codes.h"
+#include "graph/tensor.h"
+
+namespace ge {
+
+class CANN_EXPORT CompiledGraphSummary {
+ public:
+  class SummaryData;
+
+  explicit CompiledGraphSummary(std::shared_ptr<SummaryData> data) : data_(std::move(data)) {}
+  CompiledGraphSummary(const CompiledGraphSummary&) = delete;
+  CompiledGraphSummary& operator=(const CompiledGraphSummary&) = delete;
+
+  bool IsStatic() const;
+  // Bytes that the caller provides before the first execution.
+  Status GetConstMemorySize(size_t& size) const;
+  Status GetFeatureMemorySize(size_t& size) const;
+  Status GetFixedFeatureMemorySize(size_t& size) const;
+  Status GetFeatureMemoryBaseRefreshable(bool& v) const;
+  // Of a static graph; a dimension that is not known is -1.
+  Status GetOutputShapes(std::vector<ge::Shape>& shapes) const;
+  Status GetOutputDtypes(std::vector<ge::DataType>& dtypes) const;
+
+ private:
+  std::shared_ptr<SummaryData> data_;
+};
+
+using CompiledGraphSummaryPtr = std::shared_ptr<CompiledGraphSummary>;
+
+}  // namespace ge
