@@ -1,4 +1,4 @@
-"""What the operators must compute, from their mathematics, in float64; shared by the tests, the examples and the benchmarks."""
+"""What the operators must compute, from their mathematics, in float64; for the tests, examples and benchmarks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ def lightning_indexer_rows(
 ) -> Iterator[IndexerRow]:
     """The rows of npu_lightning_indexer_pto that belong to a query token, for tensors on the CPU.
 
-    score(query token, key token) = sum over the heads of weight * relu(query . key); with sparse_mode 3 query token i of
-    n sees the keys but for the last n - 1 - i.
+    score(query token, key token) = sum over the heads of weight * relu(query . key); with sparse_mode 3 query token
+    i of n sees all keys but the last n - 1 - i.
     """
     packed, paged = layout_query == "TND", layout_key == "PA_BSND"
     batch = len(actual_seq_lengths_query) if packed else query.shape[0]

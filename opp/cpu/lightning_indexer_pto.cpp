@@ -110,8 +110,8 @@ class TileScores {
 
   // Multiplies all the block's keys and all the tile's query tokens.
   void multiply(const Block& block) {
-    const auto* keys = call_.key.const_data_ptr<Element>() +
-                       key_strides_.offset(block.page, block.offset, tile_.key_head);
+    const auto* keys =
+        call_.key.const_data_ptr<Element>() + key_strides_.offset(block.page, block.offset, tile_.key_head);
     const int64_t rows = round_up(block.count, kRowStep);
     if constexpr (std::is_same_v<Element, Operand>) {
       if (key_strides_.element == 1 && key_strides_.token >= depth_ && rows == block.count) {

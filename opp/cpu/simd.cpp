@@ -42,8 +42,8 @@ void weighted_relu_sums(const float* products, int64_t stride, int64_t rows, con
     }
     const auto eight = __builtin_shufflevector(sum, sum, 0, 1, 2, 3, 4, 5, 6, 7) +
                        __builtin_shufflevector(sum, sum, 8, 9, 10, 11, 12, 13, 14, 15);
-    const auto four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
-                      __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+    const auto four =
+        __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
     const auto two = __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
     scores[r] = two[0] + two[1];
   }

@@ -33,8 +33,8 @@ struct Lengths {
     if (!tensor) return limit;
     const int64_t first = start(i);
     const int64_t length = value(*tensor, i);
-    TORCH_CHECK(first <= length && length <= limit, name, "[", i, "] is ", length, ", but must lie between ",
-                      first, packed ? " (the running total before it) and " : " and ", limit, " (", limit_name, ")");
+    TORCH_CHECK(first <= length && length <= limit, name, "[", i, "] is ", length, ", but must lie between ", first,
+                packed ? " (the running total before it) and " : " and ", limit, " (", limit_name, ")");
     return length - first;
   }
 };
@@ -48,7 +48,9 @@ std::vector<Sequence> read_sequences(const LightningIndexerPto& call) {
                      paged    ? call.block_table->size(1) * call.key.size(1)
                      : packed ? call.key.size(0)
                               : call.key.size(1),
-                     paged ? "the tokens that a row of block_table holds" : packed ? "the tokens of key" : "S2 of key"};
+                     paged    ? "the tokens that a row of block_table holds"
+                     : packed ? "the tokens of key"
+                              : "S2 of key"};
 
   const int64_t batch = packed ? call.actual_seq_lengths_query->size(0) : call.query.size(0);
   std::vector<Sequence> sequences;
@@ -70,7 +72,7 @@ void check_block_table(const at::Tensor& table, const Sequence& sequence, int64_
   for (int64_t page = 0; page * block_size < sequence.keys; ++page) {
     const int64_t block = row[page * table.stride(1)];
     TORCH_CHECK(-1 <= block && block < block_num, "block_table[", sequence.batch, "][", page, "] is ", block,
-                      ", but must lie between 0 and ", block_num - 1, " (the blocks of key), or be -1 for no block");
+                ", but must lie between 0 and ", block_num - 1, " (the blocks of key), or be -1 for no block");
   }
 }
 

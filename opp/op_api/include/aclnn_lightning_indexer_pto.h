@@ -15,7 +15,8 @@ extern "C" {
 // highest, best first, of equal scores the lower position first; then -1. NaN scores highest.
 //
 //   query    (B, S1, N1, D) with layout BSND, (T, N1, D) with TND; bfloat16 or float16.
-//   key      (block_num, block_size, N2, D) with layout PA_BSND, (B, S2, N2, D) with BSND, (T2, N2, D) with TND; query's
+//   key      (block_num, block_size, N2, D) with layout PA_BSND, (B, S2, N2, D) with BSND, (T2, N2, D) with TND;
+//   query's
 //            dtype; N2 divides N1.
 //   weights  (B, S1, N1) or (T, N1); query's dtype or float32.
 //   actualSeqLengthsQueryOptional  (B), int32. BSND: how many of the S1 query tokens an entry has; all if null.

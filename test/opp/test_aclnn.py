@@ -1,0 +1,271 @@
+"""The operator package's aclnn functions, called as C functions on the memory of npu tensors."""
+
+import ctypes
+import os
+import re
+from pathlib import Path
+
+import goldens
+import pytest
+import torch
+
+import custom_pypto  # noqa: F401  (puts its operator package where torch_npu looks)
+
+NULL_POINTER, INVALID = 161001, 161002
+ND = 2
+DTYPES = {
+    torch.float32: 0,
+    torch.float16: 1,
+    torch.int8: 2,
+    torch.int32: 3,
+    torch.uint8: 4,
+    torch.int16: 6,
+    torch.int64: 9,
+    torch.float64: 11,
+    torch.bool: 12,
+    torch.bfloat16: 27,
+}
+
+
+def packages():
+    return [Path(entry) for entry in os.environ["ASCEND_CUSTOM_OPP_PATH"].split(":")]
+
+
+def opapi():
+    (package,) = (path for path in packages() if path.name == "custom_pypto")
+    return ctypes.CDLL(package / "op_api/lib/libcust_opapi.so")
+
+
+def acl():
+    lib = ctypes.CDLL("libascendcl.so")
+    lib.aclGetRecentErrMsg.restype = ctypes.c_char_p
+    return lib
+
+
+def acl_tensor(tensor):
+    """An aclTensor that views a tensor's memory; None is the null pointer."""
+    if tensor is None:
+        return None
+    base = ctypes.CDLL("libnnopbase.so")
+    base.aclCreateTensor.restype = ctypes.c_void_p
+    rank = ctypes.c_uint64(tensor.dim())
+    array = ctypes.c_int64 * max(tensor.dim(), 1)
+    sizes, strides = array(*tensor.shape), array(*tensor.stride())
+    storage = array(tensor.untyped_storage().nbytes() // tensor.element_size())
+    start = ctypes.c_void_p(tensor.data_ptr() - tensor.storage_offset() * tensor.element_size())
+    offset = ctypes.c_int64(tensor.storage_offset())
+    made = base.aclCreateTensor(
+        sizes,
+        ctypes.c_uint64(tensor.dim()),
+        DTYPES[tensor.dtype],
+        strides,
+        offset,
+        ND,
+        storage,
+        ctypes.c_uint64(1),
+        start,
+    )
+    return ctypes.c_void_p(made)
+
+
+def convert(argument):
+    if argument is None or isinstance(argument, torch.Tensor):
+        return acl_tensor(argument)
+    return ctypes.c_char_p(argument.encode()) if isinstance(argument, str) else ctypes.c_int64(argument)
+
+
+def phase_one(name, *arguments):
+    """The executor; or, refused, the status and the message."""
+    converted = [convert(argument) for argument in arguments]
+    size, executor = ctypes.c_uint64(), ctypes.c_void_p()
+    status = getattr(opapi(), f"{name}GetWorkspaceSize")(*converted, ctypes.byref(size), ctypes.byref(executor))
+    for argument, made in zip(arguments, converted, strict=True):
+        if isinstance(argument, torch.Tensor):
+            ctypes.CDLL("libnnopbase.so").aclDestroyTensor(made)
+    return executor if status == 0 else (status, acl().aclGetRecentErrMsg().decode())
+
+
+def call(name, *arguments):
+    torch.npu.synchronize()  # the tensors' contents are there, whatever queue they went through
+    executor = phase_one(name, *arguments)
+    assert isinstance(executor, ctypes.c_void_p), executor
+    stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+    assert getattr(opapi(), name)(None, ctypes.c_uint64(0), executor, stream) == 0
+    torch.npu.synchronize()
+
+
+def values(*shape, dtype):
+    return torch.randn(shape).mul_(50).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("self_shape", "other_shape"),
+    [((), ()), ((7,), (7,)), ((3, 1, 5), (4, 1)), ((0, 3), (3,)), ((1,), (129, 3)), ((200, 211), (200, 211))],
+)
+def test_add_custom_broadcasts(self_shape, other_shape, dtype):
+    a, b = values(*self_shape, dtype=dtype), values(*other_shape, dtype=dtype)
+    expected = a + b
+    out = torch.empty_like(expected).npu()
+    call("aclnnAddCustom", a.npu(), b.npu(), out)
+    assert torch.equal(out.cpu(), expected)
+
+
+def test_add_custom_honours_strides_and_offsets():
+    a, b = values(6, 8, dtype=torch.float32), values(8, dtype=torch.float32)
+    out = torch.full((9, 7), 5.0).npu()
+    call("aclnnAddCustom", a.npu().t()[2:], b.npu()[2:, None].expand(6, 6), out[1:7, 1:])
+    expected = torch.full((9, 7), 5.0)
+    expected[1:7, 1:] = a.t()[2:] + b[2:, None]
+    assert torch.equal(out.cpu(), expected)
+
+
+def test_add_custom_may_write_to_its_input():
+    a = values(100, dtype=torch.float16)
+    out = a.npu()
+    call("aclnnAddCustom", out, out, out)
+    assert torch.equal(out.cpu(), a + a)
+
+
+def test_add_custom_grad_gives_two_copies():
+    grad = values(5, 7, dtype=torch.bfloat16)
+    grad_self, grad_other = torch.zeros(5, 7).bfloat16().npu(), torch.zeros(7, 5).bfloat16().npu().t()
+    call("aclnnAddCustomGrad", grad.npu().clone(), grad_self, grad_other)
+    assert torch.equal(grad_self.cpu(), grad)
+    assert torch.equal(grad_other.cpu(), grad)
+
+
+def expect_refusal(name, arguments, status, message):
+    refused_with, text = phase_one(name, *arguments)
+    assert refused_with == status
+    assert re.search(f"^{name}: .*{message}", text), text
+
+
+def npu(*shape, dtype=torch.float32):
+    return torch.zeros(shape, dtype=dtype).npu()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "status", "message"),
+    [
+        ("aclnnAddCustom", lambda: (None, npu(2), npu(2)), NULL_POINTER, "argument 1 is a null pointer"),
+        ("aclnnAddCustom", lambda: (npu(2), npu(2), None), NULL_POINTER, "argument 3 is a null pointer"),
+        ("aclnnAddCustom", lambda: (npu(2), npu(3), npu(3)), INVALID, r"other must broadcast with self.*\[2\].*\[3\]"),
+        ("aclnnAddCustom", lambda: (npu(2), npu(2), npu(3)), INVALID, r"out must have shape \[2\], but has \[3\]"),
+        (
+            "aclnnAddCustom",
+            lambda: (npu(2), npu(2, dtype=torch.int8), npu(2)),
+            INVALID,
+            "other must have self's dtype, Float, but is Char",
+        ),
+        (
+            "aclnnAddCustom",
+            lambda: (npu(2), npu(2), npu(2, dtype=torch.int64)),
+            INVALID,
+            "out must be Float, but is Long",
+        ),
+        ("aclnnAddCustomGrad", lambda: (npu(2), npu(2), npu(1)), INVALID, r"gradOtherOut must have shape \[2\]"),
+        (
+            "aclnnAddCustomGrad",
+            lambda: (npu(2), npu(2, dtype=torch.bool), npu(2)),
+            INVALID,
+            "gradSelfOut must be Float, but is Bool",
+        ),
+    ],
+)
+def test_add_custom_refuses_what_does_not_fit(name, arguments, status, message):
+    expect_refusal(name, arguments(), status, message)
+
+
+def indexer_arguments(**changes):
+    """Arguments that fit together, in the order of the C function, but for the changes."""
+    arguments = {
+        "query": npu(2, 3, 4, 8, dtype=torch.bfloat16),
+        "key": npu(5, 16, 2, 8, dtype=torch.bfloat16),
+        "weights": npu(2, 3, 4, dtype=torch.bfloat16),
+        "actual_seq_lengths_query": npu(2, dtype=torch.int32),
+        "actual_seq_lengths_key": npu(2, dtype=torch.int32),
+        "block_table": npu(2, 3, dtype=torch.int32),
+        "layout_query": "BSND",
+        "layout_key": "PA_BSND",
+        "sparse_count": 6,
+        "sparse_mode": 3,
+        "out": npu(2, 3, 2, 6, dtype=torch.int32),
+    }
+    return list({**arguments, **changes}.values())
+
+
+BF16 = {"dtype": torch.bfloat16}
+INT32 = {"dtype": torch.int32}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (lambda: {"layout_query": "SBH"}, "layout_query must be BSND or TND, but is 'SBH'"),
+        (lambda: {"layout_key": ""}, "layout_key must be PA_BSND, BSND or TND, but is ''"),
+        (lambda: {"layout_key": "TND"}, "layout_key must be PA_BSND or that of the query, BSND, but is TND"),
+        (lambda: {"sparse_count": 0}, "sparse_count must be at least 1, but is 0"),
+        (lambda: {"sparse_mode": 1}, "sparse_mode must be 0 .* or 3 .*, but is 1"),
+        (lambda: {"query": npu(2, 3, 4, 8)}, "query must be bfloat16 or float16, but is Float"),
+        (lambda: {"key": npu(5, 16, 2, 8, dtype=torch.half)}, "key must have query's dtype, BFloat16, but is Half"),
+        (lambda: {"weights": npu(2, 3, 4, dtype=torch.half)}, "weights must be float32 or have query's dtype"),
+        (lambda: {"query": npu(6, 4, 8, **BF16)}, r"query must be 4-dimensional, \(B, S1, N1, D\), .* \[6, 4, 8\]"),
+        (lambda: {"key": npu(5, 16, 8, **BF16)}, r"key must be 4-dimensional, \(block_num, block_size, N2, D\)"),
+        (lambda: {"key": npu(5, 16, 2, 7, **BF16)}, r"key must have query's head size D = 8, .* \[5, 16, 2, 7\]"),
+        (lambda: {"key": npu(5, 16, 3, 8, **BF16)}, "N1 must be a multiple of the number of key heads N2"),
+        (lambda: {"key": npu(5, 0, 2, 8, **BF16)}, "key must have pages of at least one token"),
+        (lambda: {"weights": npu(2, 3, 1, **BF16)}, r"weights must have shape \(B, S1, N1\) = \[2, 3, 4\], but"),
+        (lambda: {"out": npu(2, 3, 2, 7, **INT32)}, r"sparse_indices must have shape .* \[2, 3, 2, 6\], but has"),
+        (lambda: {"out": npu(2, 3, 2, 6)}, "sparse_indices must be int32, but is Float"),
+        (lambda: {"actual_seq_lengths_key": None}, "actual_seq_lengths_key is required with layout PA_BSND of the key"),
+        (lambda: {"actual_seq_lengths_key": npu(2)}, "actual_seq_lengths_key must be int32, but is Float"),
+        (lambda: {"actual_seq_lengths_query": npu(3, **INT32)}, "an entry for each of the 2 batch entries"),
+        (lambda: {"actual_seq_lengths_query": npu(2, 1, **INT32)}, "actual_seq_lengths_query must be 1-dimensional"),
+        (lambda: {"block_table": None}, "block_table is required with layout_key PA_BSND"),
+        (lambda: {"block_table": npu(6, **INT32)}, r"block_table must be 2-dimensional, \(B, max_blocks\)"),
+        (lambda: {"block_table": npu(3, 2, **INT32)}, r"block_table must have an entry for each .* \[3, 2\]"),
+        (lambda: {"layout_key": "BSND"}, r"key must have query's batch size 2, but has shape \[5, 16, 2, 8\]"),
+        (
+            lambda: {"layout_key": "BSND", "key": npu(2, 9, 2, 8, **BF16)},
+            "block_table is taken only with layout_key",
+        ),
+    ],
+)
+def test_the_indexer_refuses_what_does_not_fit(changes, message):
+    expect_refusal("aclnnLightningIndexerPto", indexer_arguments(**changes()), INVALID, message)
+
+
+@pytest.mark.parametrize(("name", "position"), [("query", 1), ("key", 2), ("weights", 3), ("out", 11)])
+def test_the_indexer_refuses_a_null_pointer(name, position):
+    message = f"argument {position} is a null pointer"
+    expect_refusal("aclnnLightningIndexerPto", indexer_arguments(**{name: None}), NULL_POINTER, message)
+
+
+def on_npu(inputs, out):
+    moved = {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    return indexer_arguments(**{"actual_seq_lengths_query": None, **moved, "sparse_count": out.shape[-1], "out": out})
+
+
+def test_the_indexer_writes_through_strides():
+    inputs = goldens.lightning_indexer_inputs([100, 5], queries=2, heads=4, depth=8)
+    out = torch.full((2, 2, 1, 40), 7, dtype=torch.int32).npu()
+    call("aclnnLightningIndexerPto", *on_npu(inputs, out[..., ::2]))
+    goldens.check_lightning_indexer(out[..., ::2].cpu(), **inputs)
+    assert (out[..., 1::2].cpu() == 7).all()
+
+
+def test_the_indexer_writes_nothing_when_it_refuses_a_value():
+    inputs = goldens.lightning_indexer_inputs([300] * 8, heads=4, depth=8)
+    inputs["block_table"][7, 2] = 99
+    out = torch.full((8, 1, 1, 20), 7, dtype=torch.int32).npu()
+    with pytest.raises(RuntimeError, match=r"aclnnLightningIndexerPto: block_table\[7\]\[2\] is 99"):
+        call("aclnnLightningIndexerPto", *on_npu(inputs, out))
+    assert (out.cpu() == 7).all()
+
+
+@pytest.mark.parametrize("name", ["add_custom", "add_custom_grad", "lightning_indexer_pto"])
+def test_the_package_has_a_header_for_each_function(name):
+    (package,) = (path for path in packages() if path.name == "custom_pypto")
+    function = "aclnn" + "".join(word.capitalize() for word in name.split("_"))
+    assert f"{function}GetWorkspaceSize(" in (package / f"op_api/include/aclnn_{name}.h").read_text()
