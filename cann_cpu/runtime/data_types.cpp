@@ -1,6 +1,5 @@
 // Data types of ACL: the size of an element, and half precision as 16 bits.
 #include <cmath>
-#include <cstring>
 
 #include "acl/acl_base.h"
 
@@ -50,9 +49,7 @@ aclFloat16 aclFloatToFloat16(float value) {
   if (std::isnan(value)) return sign | 0x7e00;
   float magnitude = std::fabs(value);
   if (magnitude >= 65520.0f) return sign | 0x7c00;  // rounds past the largest half
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);
-  if (exponent < -13) exponent = -13;  // halves below 2^-14 are multiples of 2^-24
+  int exponent = magnitude < 0x1p-14f ? -13 : std::ilogb(magnitude) + 1;  // halves below 2^-14 are multiples of 2^-24
   // In units of the last place; the default rounding mode is to nearest, ties to even. A carry moves into the exponent.
   auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 11 - exponent)));
   return sign | static_cast<aclFloat16>(units + ((exponent + 13) << 10));

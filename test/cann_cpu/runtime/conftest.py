@@ -1,0 +1,54 @@
+"""The runtime's own tests: libascendcl.so through ctypes, with a device set, and tasks written in C++."""
+
+import ctypes
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+def _load(name):
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+acl_module = _load("acl")
+
+
+@pytest.fixture(scope="session")
+def cann_cpu_lib():
+    """The folder of the installed libraries."""
+    return Path(importlib.util.find_spec("cann_cpu").submodule_search_locations[0]) / "lib64"
+
+
+@pytest.fixture
+def acl():
+    """The runtime with device 0 set in this thread."""
+    acl_module.call("aclrtSetDevice", 0)
+    return acl_module
+
+
+@pytest.fixture(scope="session")
+def tasks(cann_cpu_lib, tmp_path_factory):
+    """tasks.cpp, compiled; calls go through acl.status()."""
+    binary = tmp_path_factory.mktemp("tasks") / "tasks.so"
+    subprocess.run(
+        ["g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+         f"-I{cann_cpu_lib.parent}/include", str(HERE / "tasks.cpp"), "-o", str(binary),
+         f"-L{cann_cpu_lib}", "-lascendcl"],
+        check=True,
+    )  # fmt: skip
+    return ctypes.CDLL(str(binary))
+
+
+@pytest.fixture
+def counter():
+    """A 64-bit integer that tasks count in."""
+    return ctypes.c_int64(0)

@@ -1,0 +1,163 @@
+"""What a failed call leaves behind, what is not supported, and settings that are kept."""
+
+import ctypes
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+TABLE = Path(__file__).resolve().parents[3] / "cann_cpu" / "runtime" / "unsupported.txt"
+UNSUPPORTED = re.findall(r"^(status|pointer) (\w+)$", TABLE.read_text(), re.MULTILINE)
+
+
+def test_the_message_is_given_once(acl):
+    assert acl.status(acl.library.aclrtSetDevice, 99) == acl.RT_INVALID_DEVICEID
+    assert acl.library.aclGetRecentErrMsg() == b"aclrtSetDevice: there is no device 99; there are 2 (CANN_CPU_DEVICES)"
+    assert acl.library.aclGetRecentErrMsg() is None
+
+
+def test_the_last_code_stays_until_it_is_taken(acl):
+    acl.library.aclrtGetLastError(0)
+    assert acl.library.aclrtPeekAtLastError(0) == 0
+    acl.status(acl.library.aclrtSetDevice, 99)
+    acl.call("aclrtSetDevice", 0)
+    assert acl.library.aclrtPeekAtLastError(0) == acl.RT_INVALID_DEVICEID
+    assert acl.library.aclrtGetLastError(0) == acl.RT_INVALID_DEVICEID
+    assert acl.library.aclrtPeekAtLastError(0) == 0
+
+
+def test_errors_are_of_the_thread_that_made_the_call(acl):
+    acl.status(acl.library.aclrtSetDevice, 99)
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(acl.library.aclGetRecentErrMsg()))
+    thread.start()
+    thread.join()
+    assert seen == [None]
+    assert b"no device 99" in acl.library.aclGetRecentErrMsg()
+
+
+@pytest.mark.parametrize("kind, name", UNSUPPORTED)
+def test_what_is_not_supported_says_so_with_its_name(acl, kind, name):
+    function = getattr(acl.library, name)
+    function.restype = ctypes.c_void_p if kind == "pointer" else ctypes.c_int
+    assert function() == (None if kind == "pointer" else acl.FEATURE_UNSUPPORTED)
+    assert acl.library.aclGetRecentErrMsg().decode().startswith(f"{name} is not supported by cann_cpu")
+
+
+def test_channels_are_not_supported_but_data_sets_are_real(acl, cann_cpu_lib):
+    channel = ctypes.CDLL(str(cann_cpu_lib / "libacl_tdt_channel.so"))
+    for name in ("acltdtCreateChannelWithCapacity", "acltdtCreateDataset", "acltdtCreateDataItem", "acltdtGetDataItem"):
+        getattr(channel, name).restype = ctypes.c_void_p
+    assert channel.acltdtCreateChannelWithCapacity(0, b"channel", ctypes.c_size_t(3)) is None
+    assert b"acltdtCreateChannelWithCapacity is not supported" in acl.library.aclGetRecentErrMsg()
+
+    dims, data = (ctypes.c_int64 * 2)(3, 5), ctypes.create_string_buffer(60)
+    item = channel.acltdtCreateDataItem(0, dims, ctypes.c_size_t(2), 0, data, ctypes.c_size_t(60))
+    dataset = channel.acltdtCreateDataset()
+    assert acl.status(channel.acltdtAddDataItem, dataset, item) == 0
+    assert acl.status(channel.acltdtGetDatasetSize, dataset) == 1
+    assert acl.status(channel.acltdtGetDataItem, dataset, 0) == item
+    assert acl.status(channel.acltdtGetDataItem, dataset, 1) is None
+    found = (ctypes.c_int64 * 2)()
+    assert acl.status(channel.acltdtGetDimsFromItem, item, found, 2) == 0
+    assert list(found) == [3, 5]
+    assert acl.status(channel.acltdtGetDimsFromItem, item, found, 1) == acl.INVALID_PARAM
+    assert acl.status(channel.acltdtDestroyDataset, dataset) == 0 == acl.status(channel.acltdtDestroyDataItem, item)
+
+
+@pytest.mark.parametrize(
+    "name", ["aclopExecute", "aclopExecuteV2", "aclopCompileAndExecute", "aclopCompileAndExecuteV2"]
+)
+def test_the_aclop_path_answers_with_the_operators_name(acl, name):
+    code = getattr(acl.op_compiler, name)(b"Im2colBackward", 0, None, None, 0, None, None, None, 0, 0, None, None)
+    assert code == acl.OP_NOT_FOUND
+    message = acl.library.aclGetRecentErrMsg().decode()
+    assert message.startswith(f"{name}: operator Im2colBackward") and "does not serve" in message
+
+
+def test_compile_options_are_kept_and_their_size_is_real(acl):
+    size, value = acl.op_compiler.aclGetCompileoptSize, ctypes.create_string_buffer(64)
+    size.restype = ctypes.c_size_t
+    assert size(10) == len("disable") + 1  # ACL_OP_JIT_COMPILE has a value before anybody sets it
+    acl.check(acl.status(acl.op_compiler.aclSetCompileopt, 6, b"/some/folder"))
+    assert size(6) == len("/some/folder") + 1
+    acl.check(acl.status(acl.op_compiler.aclGetCompileopt, 6, value, 64))
+    assert value.value == b"/some/folder"
+    with pytest.raises(acl.AclError, match="takes 13"):
+        acl.check(acl.status(acl.op_compiler.aclGetCompileopt, 6, value, 12))
+    assert size(8) == 0
+    with pytest.raises(acl.AclError, match="was never set"):
+        acl.check(acl.status(acl.op_compiler.aclGetCompileopt, 8, value, 64))
+    with pytest.raises(acl.AclError, match="option 99 is unknown"):
+        acl.check(acl.status(acl.op_compiler.aclSetCompileopt, 99, b"x"))
+
+
+def test_settings_are_kept(acl):
+    acl.call("aclrtSetSysParamOpt", 0, 1)
+    assert acl.get("aclrtGetSysParamOpt", ctypes.c_int64, 0) == 1
+    acl.call("aclrtSetSysParamOpt", 0, 0)
+    assert acl.get("aclrtGetSysParamOpt", ctypes.c_int64, 0) == 0
+    with pytest.raises(acl.AclError, match="option 9 is unknown"):
+        acl.call("aclrtCtxSetSysParamOpt", 9, 1)
+    with pytest.raises(acl.AclError, match="infinities and NaNs"):
+        acl.call("aclrtSetDeviceSatMode", 0)
+
+
+def test_core_limits_pass_from_device_to_stream_to_thread(acl):
+    cube, vector = 0, 1
+    with acl.stream() as stream:
+        assert acl.get("aclrtGetStreamResLimit", ctypes.c_uint32, stream, cube) == 20
+        acl.call("aclrtSetDeviceResLimit", 0, vector, 30)
+        acl.call("aclrtSetStreamResLimit", stream, cube, 8)
+        acl.call("aclrtUseStreamResInCurrentThread", stream)
+        assert acl.get("aclrtGetResInCurrentThread", ctypes.c_uint32, cube) == 8
+        assert acl.get("aclrtGetResInCurrentThread", ctypes.c_uint32, vector) == 30
+        acl.call("aclrtUnuseStreamResInCurrentThread", stream)
+        assert acl.get("aclrtGetResInCurrentThread", ctypes.c_uint32, cube) == 20
+        acl.call("aclrtResetDeviceResLimit", 0)
+        acl.call("aclrtResetStreamResLimit", stream)
+        assert acl.get("aclrtGetStreamResLimit", ctypes.c_uint32, stream, vector) == 40
+        with pytest.raises(acl.AclError, match="value is 21; 1 to 20 cores"):
+            acl.call("aclrtSetStreamResLimit", stream, cube, 21)
+
+
+@pytest.mark.parametrize(
+    "function, size, count, text, code, left",
+    [
+        ("snprintf_s", 8, 7, b"short", 5, b"short"),
+        ("snprintf_s", 8, 7, b"seven77", 7, b"seven77"),
+        ("snprintf_s", 8, 3, b"cut here", -1, b"cut"),
+        ("snprintf_s", 4, 9, b"too long", -1, b""),
+        ("strcpy_s", 6, None, b"short", 0, b"short"),
+        ("strcpy_s", 5, None, b"short", 34, b""),
+    ],
+)
+def test_the_checked_c_functions_stay_in_bounds(acl, function, size, count, text, code, left):
+    buffer = ctypes.create_string_buffer(b"#" * 16)
+    arguments = [buffer, size, text] if count is None else [buffer, size, count, b"%s", text]
+    assert acl.status(getattr(acl.library, function), *arguments) == code
+    assert buffer.value == left
+    assert buffer.raw[size:16] == b"#" * (16 - size)
+
+
+def test_half_precision_conversions_agree_with_numpy(acl):
+    np = pytest.importorskip("numpy")
+    to_float, to_half = acl.library.aclFloat16ToFloat, acl.library.aclFloatToFloat16
+    to_float.restype, to_half.restype = ctypes.c_float, ctypes.c_uint16
+    halves = np.arange(0, 65536, 7, dtype=np.uint16)
+    expected = halves.view(np.float16).astype(np.float32)
+    found = np.array([to_float(ctypes.c_uint16(int(h))) for h in halves], dtype=np.float32)
+    np.testing.assert_array_equal(found, expected)
+
+    rng = np.random.default_rng(3)
+    floats = np.concatenate([
+        rng.standard_normal(2000) * 10.0 ** rng.integers(-9, 6, 2000),
+        [0.0, -0.0, np.inf, -np.inf, 65504, 65519.9, 65520, -65536, 2047.5],
+        [2**-24, 2**-25, 2**-25 * 1.0001, 2**-14, 1.0009765625 / 2],
+    ]).astype(np.float32)  # fmt: skip
+    with np.errstate(over="ignore"):
+        expected = floats.astype(np.float16).view(np.uint16)
+    found = np.array([to_half(ctypes.c_float(float(f))) for f in floats], dtype=np.uint16)
+    np.testing.assert_array_equal(found, expected)
+    assert np.isnan(np.array([to_half(ctypes.c_float(float("nan")))], dtype=np.uint16).view(np.float16)[0])

@@ -1,0 +1,244 @@
+"""Devices and contexts, the start and end of a process, fork; each in a process of its own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PREAMBLE = f"""
+import ctypes, importlib.util, os, sys, threading
+spec = importlib.util.spec_from_file_location("acl", {str(Path(__file__).with_name("acl.py"))!r})
+acl = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(acl)
+
+def failure(name, *arguments):
+    try:
+        acl.call(name, *arguments)
+    except acl.AclError as error:
+        return error
+"""
+
+
+def run(program, timeout=60, **variables):
+    return subprocess.run(
+        [sys.executable, "-c", PREAMBLE + textwrap.dedent(program)],
+        env=os.environ | variables, capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
+
+
+def printed(program, **variables):
+    result = run(program, **variables)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+COUNT = 'print(acl.get("aclrtGetDeviceCount", ctypes.c_uint32))'
+
+
+@pytest.mark.parametrize(
+    "variables, count",
+    [({}, 2), ({"CANN_CPU_DEVICES": "5"}, 5), ({"ASCEND_RT_VISIBLE_DEVICES": "1"}, 1),
+     ({"ASCEND_RT_VISIBLE_DEVICES": "1,0"}, 2), ({"ASCEND_RT_VISIBLE_DEVICES": "0,7,1"}, 1),
+     ({"ASCEND_RT_VISIBLE_DEVICES": "3,1", "CANN_CPU_DEVICES": "4"}, 2)],
+)  # fmt: skip
+def test_the_number_of_devices_is_what_the_variables_say(variables, count):
+    assert printed(COUNT, **variables) == [str(count)]
+
+
+@pytest.mark.parametrize("variables", [{"CANN_CPU_DEVICES": "0"}, {"ASCEND_RT_VISIBLE_DEVICES": ""}])
+def test_no_device_is_an_error_of_its_own(variables):
+    assert printed('print(failure("aclrtGetDeviceCount", ctypes.byref(ctypes.c_uint32())).code)', **variables) == [
+        "207004"
+    ]
+
+
+@pytest.mark.parametrize("setting", ["two", "-1", "17", "1.5"])
+def test_a_number_of_devices_that_is_none_is_refused(setting):
+    result = run(COUNT, CANN_CPU_DEVICES=setting)
+    assert result.returncode != 0 and f'CANN_CPU_DEVICES is "{setting}"' in result.stderr
+
+
+def test_visible_devices_keep_their_own_numbers():
+    program = """
+        print(acl.get("aclrtGetLogicDevIdByUserDevId", ctypes.c_int32, 0))
+        print(acl.get("aclrtGetUserDevIdByLogicDevId", ctypes.c_int32, 1))
+    """
+    assert printed(program, CANN_CPU_DEVICES="4", ASCEND_RT_VISIBLE_DEVICES="3,1") == ["3", "1"]
+
+
+def test_without_a_device_calls_fail_and_say_what_to_do():
+    program = """
+        for name, arguments in {
+            "aclrtMalloc": (ctypes.byref(ctypes.c_void_p()), 16, 0),
+            "aclrtCreateStream": (ctypes.byref(ctypes.c_void_p()),),
+            "aclrtGetDevice": (ctypes.byref(ctypes.c_int32()),),
+            "aclrtSynchronizeDevice": (),
+            "aclrtGetCurrentContext": (ctypes.byref(ctypes.c_void_p()),),
+        }.items():
+            error = failure(name, *arguments)
+            assert error.code == acl.RT_CONTEXT_NULL and "call aclrtSetDevice" in error.message, name
+    """
+    printed(program)
+
+
+def test_the_configurations_default_device_serves_threads_that_set_none(tmp_path):
+    path = tmp_path / "acl.json"
+    path.write_text('{"defaultDevice": {"default_device": "1"}}')
+    program = f"""
+        acl.call("aclInit", {str(path)!r}.encode())
+        print(acl.get("aclrtGetDevice", ctypes.c_int32))
+        acl.call("aclFinalize")
+        print(failure("aclrtGetDevice", ctypes.byref(ctypes.c_int32())).code)
+    """
+    assert printed(program) == ["1", "107002"]
+
+
+def test_init_and_finalize_come_in_pairs(tmp_path):
+    program = f"""
+        print(failure("aclFinalize").code)
+        print(failure("aclInit", {str(tmp_path / "none.json")!r}.encode()).code)
+        acl.call("aclInit", None)
+        print(failure("aclInit", None).code)
+        acl.call("aclFinalize")
+        acl.call("aclInit", None)
+        acl.call("aclFinalize")
+    """
+    assert printed(program) == ["100001", "100003", "100002"]
+
+
+def test_contexts_are_per_thread_and_end_with_their_streams():
+    printed("""
+        acl.call("aclrtSetDevice", 0)
+        primary = acl.get("aclrtGetCurrentContext", ctypes.c_void_p)
+        created = acl.make("aclrtCreateContext", 1)
+        assert acl.get("aclrtGetCurrentContext", ctypes.c_void_p) == created
+        assert acl.get("aclrtGetDevice", ctypes.c_int32) == 1
+        stream = acl.make("aclrtCreateStream")
+
+        def elsewhere():
+            assert failure("aclrtGetDevice", ctypes.byref(ctypes.c_int32())).code == acl.RT_CONTEXT_NULL
+            acl.call("aclrtSetCurrentContext", primary)
+            assert acl.get("aclrtGetDevice", ctypes.c_int32) == 0
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert failure("aclrtDestroyContext", primary).code == acl.INVALID_PARAM
+        acl.call("aclrtDestroyContext", created)
+        assert failure("aclrtSynchronizeStream", stream).code == acl.RT_INVALID_HANDLE
+        assert failure("aclrtSetCurrentContext", created).code == acl.RT_INVALID_HANDLE
+        assert failure("aclrtGetDevice", ctypes.byref(ctypes.c_int32())).code == acl.RT_CONTEXT_NULL
+    """)
+
+
+def test_a_device_is_released_with_the_last_reset():
+    printed("""
+        def is_active():
+            active = ctypes.c_int32(-1)
+            acl.call("aclrtGetPrimaryCtxState", 0, None, ctypes.byref(active))
+            return active.value
+
+        assert is_active() == 0
+        acl.call("aclrtSetDevice", 0)
+        acl.call("aclrtSetDevice", 0)
+        free, total = acl.memory_info()
+        assert free == total and is_active() == 1
+        memory = acl.make("aclrtMalloc", 1 << 20, 0)
+        stream = acl.make("aclrtCreateStream")
+        acl.call("aclrtResetDevice", 0)
+        assert acl.memory_info()[0] == total - (1 << 20) and is_active() == 1
+        acl.call("aclrtResetDevice", 0)
+        assert is_active() == 0
+        acl.call("aclrtSetDevice", 0)
+        assert acl.memory_info()[0] == total
+        assert failure("aclrtFree", memory) and failure("aclrtSynchronizeStream", stream)
+    """)
+
+
+def test_the_device_describes_itself():
+    printed("""
+        acl.library.aclrtGetSocName.restype = ctypes.c_char_p
+        assert acl.library.aclrtGetSocName() == b"Ascend910B3"
+        values = {n: acl.get("aclrtGetDeviceInfo", ctypes.c_int64, 0, n) for n in (101, 201, 301)}
+        assert values[101] == acl.get("aclGetDeviceCapability", ctypes.c_int64, 0, 0)
+        assert values[201] == acl.get("aclGetDeviceCapability", ctypes.c_int64, 0, 1)
+        acl.call("aclrtSetDevice", 0)
+        assert values[301] == acl.memory_info()[1]
+        assert "not supported" in failure("aclrtGetDeviceInfo", 0, 407, ctypes.byref(ctypes.c_int64())).message
+        uuids = {bytes(read_uuid) for read_uuid in [(ctypes.c_char * 16)(), (ctypes.c_char * 16)()]}
+        found = [(ctypes.c_char * 16)() for _ in range(2)]
+        for device, uuid in enumerate(found):
+            acl.call("aclrtDeviceGetUuid", device, uuid)
+        assert found[0].raw != found[1].raw
+    """)
+
+
+STUCK = """
+    acl.call("aclInit", None)
+    acl.call("aclrtSetDevice", 0)
+    stream, other = acl.make("aclrtCreateStream"), acl.make("aclrtCreateStream")
+    memory = acl.make("aclrtMalloc", 8, 0)
+    acl.call("aclrtMemset", memory, 8, 0, 8)
+    event = acl.make("aclrtCreateEventExWithFlag", 1)
+    acl.call("aclrtValueWait", memory, 1, 1, stream)
+    acl.call("aclrtRecordEvent", event, stream)
+    acl.call("aclrtStreamWaitEvent", other, event)
+"""
+
+
+@pytest.mark.parametrize("end", ["", 'acl.call("aclFinalize")', 'acl.call("aclrtResetDeviceForce", 0)', "sys.exit(0)"])
+def test_a_process_ends_though_streams_wait_for_ever(end):
+    assert run(textwrap.dedent(STUCK) + end, timeout=20).returncode == 0
+
+
+def test_a_process_ends_while_a_capture_is_underway():
+    program = """
+        acl.call("aclInit", None)
+        acl.call("aclrtSetDevice", 0)
+        stream = acl.make("aclrtCreateStream")
+        acl.call("aclmdlRICaptureBegin", stream, 0)
+        acl.call("aclrtMemsetAsync", acl.make("aclrtMalloc", 8, 0), 8, 0, 8, stream)
+    """
+    assert run(program + '    acl.call("aclFinalize")\n', timeout=20).returncode == 0
+    assert run(program, timeout=20).returncode == 0
+
+
+FORK = """
+    {before}
+    child = os.fork()
+    if child == 0:
+        {child}
+        {end}
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    {after}
+"""
+USE = 'acl.call("aclrtSetDevice", 0); acl.call("aclrtMemsetAsync", acl.make("aclrtMalloc", 8, 0), 8, 0, 8, None); acl.call("aclrtSynchronizeDevice")'  # noqa: E501
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "os._exit(0)"])
+def test_a_forked_child_that_leaves_the_device_alone_ends_cleanly(end):
+    program = FORK.format(before=USE, child="pass", end=end, after='acl.call("aclrtSynchronizeDevice")')
+    assert run(program, timeout=20).returncode == 0
+
+
+def test_a_child_forked_before_the_device_was_used_can_use_it():
+    assert run(FORK.format(before="pass", child=USE, end="os._exit(0)", after=USE), timeout=20).returncode == 0
+
+
+def test_a_child_forked_afterwards_is_told_to_be_spawned():
+    child = 'error = failure("aclrtSetDevice", 0); print(error.message, flush=True); acl.library.aclFinalize()'
+    result = run(FORK.format(before=USE, child=child, end="sys.exit(0)", after=""), timeout=20)
+    assert result.returncode == 0, result.stderr
+    assert "aclrtSetDevice: this process was forked after its parent had started using the NPU" in result.stdout
+
+
+@pytest.mark.parametrize("level, shown", [("1", True), ("2", False), (None, False)])
+def test_the_log_is_printed_when_the_variables_ask_for_it(level, shown):
+    program = 'acl.library.aclAppLog(1, b"function", b"file.cpp", 12, b"%s is %d", b"answer", 42)'
+    variables = {"ASCEND_SLOG_PRINT_TO_STDOUT": "1"} | ({"ASCEND_GLOBAL_LOG_LEVEL": level} if level else {})
+    result = run(program, **variables)
+    assert ("[INFO] file.cpp:12 function: answer is 42" in result.stdout) == shown
+    assert run(program).stdout == ""
