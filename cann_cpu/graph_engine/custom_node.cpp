@@ -49,24 +49,34 @@ void pass_attribute(const PrototypeAttribute& declared, const Attributes& given,
   }
 }
 
-// Which of a node's inputs belong to each input of the prototype: a dynamic one named x has x0, x1, ...
+// Which of a node's inputs belong to each input of the prototype, by name: none to an optional one that the node leaves
+// out, and x0, x1, ... to a dynamic one named x.
 std::vector<std::vector<size_t>> group_inputs(const NodeCall& call, const Prototype& prototype) {
   const auto& descriptions = call.node().input_descriptions;
+  const auto position = [&](const std::string& name) {
+    size_t i = 0;
+    while (i < descriptions.size() && descriptions[i].name != name) {
+      ++i;
+    }
+    return i;
+  };
   std::vector<std::vector<size_t>> groups;
-  size_t next = 0;
+  size_t known = 0;
   for (const auto& declared : prototype.inputs) {
     auto& group = groups.emplace_back();
-    if (declared.arity != Arity::dynamic) {
-      group.push_back(next++);
-      continue;
+    if (declared.arity == Arity::dynamic) {
+      size_t i;
+      while ((i = position(declared.name + std::to_string(group.size()))) < descriptions.size()) {
+        group.push_back(i);
+      }
+    } else if (const size_t i = position(declared.name); i < descriptions.size()) {
+      group.push_back(i);
     }
-    while (next < call.input_count() && next < descriptions.size() &&
-           descriptions[next].name == declared.name + std::to_string(group.size())) {
-      group.push_back(next++);
-    }
+    known += group.size();
   }
-  if (next < call.input_count()) {
-    throw GraphError("it has " + std::to_string(call.input_count()) + " inputs, its prototype " + std::to_string(next));
+  if (known < descriptions.size()) {
+    throw GraphError("it has " + std::to_string(descriptions.size()) + " inputs, of which its prototype knows " +
+                     std::to_string(known));
   }
   return groups;
 }
@@ -134,7 +144,7 @@ void pass_inputs(const NodeCall& call, const Prototype& prototype, const std::ve
         tensors.push_back(call.in(input).contiguous());
       }
       arguments.list(tensors);
-    } else if (call.has(groups[i][0])) {
+    } else if (!groups[i].empty() && call.has(groups[i][0])) {
       arguments.tensor(call.in(groups[i][0]).contiguous());
     } else if (declared.arity == Arity::optional) {
       arguments.tensor(at::Tensor());
