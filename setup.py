@@ -59,6 +59,7 @@ extension.extra_compile_args += [f"-isystem{path}" for path in (*extension.inclu
 
 setup(
     packages=find_packages(include=["custom_pypto", "custom_pypto.*"]),
+    include_package_data=False,  # the sources of the extension stay out of the wheel
     ext_modules=[extension],
     cmdclass={"build_ext": Build.with_options(use_ninja=True)},
 )

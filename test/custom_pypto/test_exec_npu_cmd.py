@@ -51,7 +51,7 @@ FAILURES = {
         "phase one refuses every call",
     ],
     "phase two": [
-        "aclnnProbePhaseTwoFails failed in phase two: aclnnProbePhaseTwoFails returned 361001",
+        "aclnnProbePhaseTwoFails failed in phase two: aclnnProbePhaseTwoFails returned 561000",
         "phase two refuses every call",
     ],
     "undefined": ["aclnnProbeNothing: a tensor is undefined (null)"],

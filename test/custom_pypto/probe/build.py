@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -49,7 +50,7 @@ def build() -> tuple[Path, Path]:
         csrc=csrc,
         package_includes=" ".join(f"-isystem {path}" for path in [*torch_includes, cann / "include"]),
         package_libraries=f"{torch_libraries} {_libraries(cann / 'lib64', 'nnopbase', 'ascendcl')}",
-        extension_includes=" ".join([f"-I{csrc}", "-DCURRENT_VERSION=V2R13"])
+        extension_includes=f"-I{csrc} -I{sysconfig.get_path('include')} -DCURRENT_VERSION=V2R13"
         + "".join(f" -isystem {path}" for path in [*torch_includes, *npu_includes]),
         extension_libraries=f"{torch_libraries} {_libraries(torch_npu / 'lib', 'torch_npu')}",
     )

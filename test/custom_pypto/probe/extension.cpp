@@ -39,7 +39,7 @@ TORCH_LIBRARY(custom_pypto_probe, m) {
   m.def("nothing_ext(Tensor self, Tensor(a!) out, int times) -> ()");
   for (const char* name : {"increment", "missing", "phase_one_fails", "phase_two_fails", "phase_two_fails_ext",
                            "kernel_fails"}) {
-    m.def(c10::str(name, "(Tensor self, Tensor(a!) out) -> ()"));
+    m.def(c10::str(name, "(Tensor self, Tensor(a!) out) -> ()").c_str());
   }
   m.def("undefined(Tensor self) -> ()");
   m.def(

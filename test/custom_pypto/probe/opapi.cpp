@@ -11,10 +11,9 @@ ACLNN(ProbeNothing, [](const at::Tensor&, at::Tensor&) {});
 
 ACLNN(ProbeIncrement, [](const at::Tensor& self, at::Tensor& out) { at::add_out(out, self, 1); });
 
-ACLNN(
-    ProbePhaseOneFails,
-    [](const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "phase one refuses every call"); },
-    [](const at::Tensor&, at::Tensor&) {});
+void refuse(const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "phase one refuses every call"); }
+
+ACLNN_CHECKED(ProbePhaseOneFails, refuse, [](const at::Tensor&, at::Tensor&) {});
 
 ACLNN(ProbeKernelFails, [](const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "the kernel gives up"); });
 
