@@ -88,7 +88,7 @@ def test_add_custom_promotes(dtypes, swapped, compiled):
     assert_equal(result, ops.add_custom(x, y))
 
 
-@pytest.mark.parametrize("scalar", [2.5, torch.tensor(2.5), torch.tensor(2.5).npu()], ids=["number", "cpu", "npu"])
+@pytest.mark.parametrize("scalar", [torch.tensor(2.5), torch.tensor(2.5).npu()], ids=["cpu", "npu"])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_add_custom_promotes_with_a_scalar_as_eager_does(scalar, swapped, compiled):
     def add(x):
@@ -188,7 +188,7 @@ INDEXER_CALLS = {
             "key": random((sum(LENGTHS), 1, DIM), torch.bfloat16),
             "layout_query": "TND",
             "layout_key": "TND",
-            "sparse_count": 7,
+            "sparse_count": 75,
             "sparse_mode": 0,
             "actual_seq_lengths_query": running_sums([1, 3]),
             "actual_seq_lengths_key": running_sums(LENGTHS),
@@ -215,26 +215,21 @@ def test_indexer_graph_equals_eager(call, dynamic, compiled, tmp_path):
     tensors = [name for name, value in arguments.items() if isinstance(value, torch.Tensor)]
     (node,) = nodes(tmp_path, "LightningIndexerPto")
     assert sorted(node.pop("inputs")) == sorted(tensors)
-    given = {name: value for name, value in arguments.items() if DEFAULTS.get(name, value) != value}
+    given = {name: value for name, value in arguments.items() if name in DEFAULTS and value != DEFAULTS[name]}
     assert node == {name: f's: "{v}"\\n' if isinstance(v, str) else f"i: {v}\\n" for name, v in given.items()}
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [(call, name) for call in INDEXER_CALLS for name in DEFAULTS | {"actual_seq_lengths_query": None}],
-)
-def test_a_converter_that_dropped_an_argument_would_be_noticed(call, name):
-    """The calls above are worth their while: without any one of the arguments, eager gives something else."""
+@pytest.mark.parametrize("call", INDEXER_CALLS)
+def test_a_converter_that_dropped_an_argument_would_be_noticed(call):
+    """The calls above are worth their while: without any one of the optional arguments eager gives something else."""
     arguments = INDEXER_CALLS[call]()
-    if name not in arguments:
-        pytest.skip(f"the call does without {name}")
     expected = indexer(arguments)
-    del arguments[name]
-    try:
-        result = indexer(arguments)
-    except (RuntimeError, ValueError):
-        return
-    assert result.shape != expected.shape or not torch.equal(result.cpu(), expected.cpu())
+    for name in arguments.keys() - {"query", "key", "weights"}:
+        try:
+            result = indexer({other: value for other, value in arguments.items() if other != name})
+        except RuntimeError:
+            continue
+        assert result.shape != expected.shape or not torch.equal(result.cpu(), expected.cpu()), name
 
 
 def test_one_dynamic_indexer_graph_serves_every_batch(compiled, tmp_path):

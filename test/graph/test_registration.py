@@ -7,7 +7,7 @@ import pytest
 
 
 def run(program: str) -> str:
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    result = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
