@@ -54,17 +54,8 @@ def acl_tensor(tensor):
     storage = array(tensor.untyped_storage().nbytes() // tensor.element_size())
     start = ctypes.c_void_p(tensor.data_ptr() - tensor.storage_offset() * tensor.element_size())
     offset = ctypes.c_int64(tensor.storage_offset())
-    made = base.aclCreateTensor(
-        sizes,
-        ctypes.c_uint64(tensor.dim()),
-        DTYPES[tensor.dtype],
-        strides,
-        offset,
-        ND,
-        storage,
-        ctypes.c_uint64(1),
-        start,
-    )
+    dtype = DTYPES[tensor.dtype]
+    made = base.aclCreateTensor(sizes, rank, dtype, strides, offset, ND, storage, ctypes.c_uint64(1), start)
     return ctypes.c_void_p(made)
 
 
