@@ -15,8 +15,8 @@ def add_custom(self: Tensor, other: Tensor) -> Tensor:
 
     Args:
         self: of any shape; float16, bfloat16, float32, float64, int8, uint8, int16, int32, int64 or bool.
-        other: of a shape that broadcasts with ``self``; any of these dtypes. Python numbers and CPU tensors without
-            dimensions are accepted beside a tensor on an NPU, in either place.
+        other: of a shape that broadcasts with ``self``; any of these dtypes. A CPU tensor without
+            dimensions is accepted beside a tensor on an NPU, in either place.
 
     Returns:
         A new contiguous tensor of the broadcast shape and of ``torch.result_type(self, other)``. float16 and bfloat16

@@ -19,7 +19,7 @@ using torch::autograd::variable_list;
 constexpr at::ScalarType kDtypes[] = {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kChar,
                                       at::kByte, at::kShort,    at::kInt,   at::kLong,   at::kBool};
 
-// A Python number, or any tensor of one element on the CPU, goes along with a tensor on an NPU, as in torch.add.
+// A CPU tensor without dimensions goes along with a tensor on an NPU, as in torch.add.
 bool is_cpu_scalar(const Tensor& tensor) { return tensor.is_cpu() && tensor.dim() == 0; }
 
 // The sizes that `self` and `other` broadcast to.
@@ -124,7 +124,10 @@ struct AddCustomBackward : torch::autograd::Function<AddCustomBackward> {
   }
 };
 
-Tensor add_custom_autograd(const Tensor& self, const Tensor& other) { return AddCustom::apply(self, other); }
+Tensor add_custom_autograd(const Tensor& self, const Tensor& other) {
+  Checks("add_custom").defined({{"self", &self}, {"other", &other}});
+  return AddCustom::apply(self, other);
+}
 
 std::tuple<Tensor, Tensor> add_custom_backward_autograd(const Tensor& grad) {
   const variable_list grads = AddCustomBackward::apply(grad);

@@ -18,14 +18,20 @@ void Checks::refuse(const char* name, std::string_view expected, std::string_vie
               hint.empty() ? "" : "; ", hint);
 }
 
+void Checks::defined(c10::ArrayRef<Named> tensors) const {
+  for (const Named& named : tensors) {
+    if (named.second != nullptr && !named.second->defined()) {
+      refuse(named.first, "be a tensor", "is undefined (null)");
+    }
+  }
+}
+
 void Checks::one_device(c10::ArrayRef<Named> tensors) const {
+  defined(tensors);
   const Named* reference = nullptr;
   for (const Named& named : tensors) {
     if (named.second == nullptr) {
       continue;
-    }
-    if (!named.second->defined()) {
-      refuse(named.first, "be a tensor", "is undefined (null)");
     }
     if (named.second->layout() != at::kStrided) {
       refuse(named.first, "be a dense tensor", c10::str("its layout is ", named.second->layout()),

@@ -20,7 +20,9 @@ class Checks {
 
   using Named = std::pair<const char*, const at::Tensor*>;  // null: an optional argument that was not given
 
-  // All tensors are strided and on one device: that of the first, and an NPU if any of them is on one.
+  // All tensors are defined: None comes as an undefined tensor where a tensor is needed.
+  void defined(c10::ArrayRef<Named> tensors) const;
+  // All tensors are defined, strided and on one device: that of the first, and an NPU if any of them is on one.
   void one_device(c10::ArrayRef<Named> tensors) const;
   void dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at::ScalarType> allowed,
              std::string_view hint = "") const;

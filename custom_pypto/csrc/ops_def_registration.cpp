@@ -21,9 +21,13 @@ void refuse_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
   for (size_t i = 0; i < arguments.size(); ++i) {
-    TORCH_CHECK(!arguments[i].isTensor() || arguments[i].toTensor().device().is_privateuseone(), schema.name(),
-                ": argument '", schema.arguments()[i].name(), "' must be on an NPU, but is on ",
-                arguments[i].toTensor().device(), "; move it there with .npu()");
+    if (arguments[i].isTensor()) {
+      const at::Tensor& tensor = arguments[i].toTensor();
+      TORCH_CHECK(tensor.is_privateuseone(), schema.name(), ": argument '", schema.arguments()[i].name(),
+                  "' must be on an NPU, but is ",
+                  tensor.defined() ? c10::str("on ", tensor.device()) : "undefined (null)",
+                  "; move it there with .npu()");
+    }
   }
 }
 

@@ -223,7 +223,7 @@ def message_of(call) -> str:
 
 def assert_process_goes_on():
     x = torch.arange(4.0)
-    assert torch.equal((ops.add_custom(x.npu(), 1) * 2).cpu(), (x + 1) * 2)
+    assert torch.equal((ops.add_custom(x.npu(), x.npu()) * 2).cpu(), x * 4)
 
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
@@ -301,9 +301,17 @@ def test_a_tensor_whose_memory_was_given_back_is_refused():
     assert_process_goes_on()
 
 
-def test_none_is_refused_where_a_tensor_is_needed():
-    with pytest.raises(RuntimeError, match="Expected a value of type 'Tensor' for argument 'other'"):
-        ops.add_custom(torch.ones(3).npu(), None)
+@pytest.mark.parametrize("device", ["npu", "meta"])
+def test_none_is_refused_where_a_tensor_is_needed(device):
+    x = torch.ones(3, device=device)
+    undefined = "must be a tensor, but is undefined (null)"
+    assert message_of(lambda: ops.add_custom(x, None)) == f"custom_pypto::add_custom: argument 'other' {undefined}"
+    assert message_of(lambda: ops.add_custom(None, x)) == f"custom_pypto::add_custom: argument 'self' {undefined}"
+    good = {name: to(device, value) for name, value in PADDED().items()}
+    for name in ("key", "weights"):
+        message = message_of(lambda: ops.npu_lightning_indexer_pto(**good | {name: None}))  # noqa: B023
+        assert message == f"custom_pypto::npu_lightning_indexer_pto: argument '{name}' {undefined}"
+    assert_process_goes_on()
 
 
 def test_sparse_tensors_are_refused():

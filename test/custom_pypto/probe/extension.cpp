@@ -37,8 +37,8 @@ void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::
 TORCH_LIBRARY(custom_pypto_probe, m) {
   m.def("nothing(Tensor self, Tensor(a!) out, int times) -> ()");
   m.def("nothing_ext(Tensor self, Tensor(a!) out, int times) -> ()");
-  for (const char* name : {"increment", "missing", "phase_one_fails", "phase_two_fails", "phase_two_fails_ext",
-                           "kernel_fails"}) {
+  for (const char* name :
+       {"increment", "missing", "phase_one_fails", "phase_two_fails", "phase_two_fails_ext", "kernel_fails"}) {
     m.def(c10::str(name, "(Tensor self, Tensor(a!) out) -> ()").c_str());
   }
   m.def("undefined(Tensor self) -> ()");
