@@ -21,6 +21,13 @@ Outputs range(NodeCall& n) {
   return at::arange(scalar(n.in(0)), scalar(n.in(1)), scalar(n.in(2)), at::TensorOptions().dtype(dtype));
 }
 
+// Whole bounds give a tensor of floats.
+Outputs linear_space(NodeCall& n) {
+  const auto dtype = n.in(0).scalar_type();
+  const auto result = at::isFloatingType(dtype) ? dtype : at::kFloat;
+  return at::linspace(scalar(n.in(0)), scalar(n.in(1)), n.integer(2), at::TensorOptions().dtype(result));
+}
+
 }  // namespace
 
 const NodeTable kCreationNodes = {
@@ -36,10 +43,7 @@ const NodeTable kCreationNodes = {
     {"ZerosLike", [](NodeCall& n) -> Outputs { return at::zeros_like(n.in(0)); }},
     {"OnesLike", [](NodeCall& n) -> Outputs { return at::ones_like(n.in(0)); }},
     {"Range", range},
-    {"LinSpace",
-     [](NodeCall& n) -> Outputs {
-       return at::linspace(scalar(n.in(0)), scalar(n.in(1)), n.integer(2), n.in(0).options());
-     }},
+    {"LinSpace", linear_space},
     {"Eye",
      [](NodeCall& n) -> Outputs {
        refuse_unless(n.integers("batch_shape", {}).empty(), "a batch of unit matrices");

@@ -1,0 +1,202 @@
+"""Custom nodes of the operator package in package/, which test_custom_nodes.py builds; run in a process of its own."""
+
+import re
+
+import pytest
+import torch
+import torchair
+from torchair.ge import attr
+from torchair.ge import custom_op as ge_custom_op
+
+library = torch.library.Library("probe", "DEF")
+library.define(
+    "mix(Tensor x, Tensor? bias, Tensor[] rest, *, float scale=1.0, int shift=0, bool negate=False, str mode='plain',"
+    " float[] weights=[]) -> (Tensor, Tensor)"
+)
+library.define("increment(Tensor(a!) self, Tensor other) -> ()")
+library.define("fail(Tensor x) -> Tensor")
+library.define("missing(Tensor x) -> Tensor")
+library.define("unknown(Tensor x) -> Tensor")
+
+
+@torch.library.impl(library, "mix", "Meta")
+def mix_meta(x, bias, rest, *, scale=1.0, shift=0, negate=False, mode="plain", weights=()):
+    return torch.empty_like(x), x.new_empty(())
+
+
+torch.library.impl(library, "increment", "Meta")(lambda self, other: None)
+for name in ("fail", "missing", "unknown"):
+    torch.library.impl(library, name, "Meta")(torch.empty_like)
+
+
+@torchair.register_fx_node_ge_converter(torch.ops.probe.mix.default)
+def convert_mix(x, bias, rest, *, scale=1.0, shift=0, negate=False, mode="plain", weights=(), meta_outputs=None):
+    return ge_custom_op(
+        "ProbeMix",
+        inputs={"x": x, "bias": bias, "rest": list(rest)},
+        attrs={
+            "scale": attr.Float(scale),
+            "shift": attr.Int(shift),
+            "negate": attr.Bool(negate),
+            "mode": attr.Str(mode),
+            "weights": attr.ListFloat(list(weights)),
+        },
+        outputs=["y", "total"],
+    )
+
+
+@torchair.register_fx_node_ge_converter(torch.ops.probe.increment.default)
+def convert_increment(self, other, meta_outputs=None):
+    return ge_custom_op("ProbeIncrement", inputs={"self": self, "other": other}, outputs=["self"])
+
+
+def register_plain(name, op_type):
+    @torchair.register_fx_node_ge_converter(getattr(torch.ops.probe, name).default)
+    def convert(x, meta_outputs=None):
+        return ge_custom_op(op_type, inputs={"x": x}, outputs=["y"])
+
+
+register_plain("fail", "ProbeFail")
+register_plain("missing", "ProbeMissing")
+
+
+@torchair.register_fx_node_ge_converter(torch.ops.probe.unknown.default)
+def convert_unknown(x, meta_outputs=None):
+    from torchair._ge_concrete_graph.compat_ir import ge_op
+
+    return ge_op(op_type="ProbeUnknown", inputs={"x": x}, outputs=["y"])
+
+
+def compiled(function, dynamic=False):
+    torch._dynamo.reset()
+    return torch.compile(function, backend=torchair.get_npu_backend(), dynamic=dynamic, fullgraph=True)
+
+
+def mixed(x, bias, rest, scale=1.0, shift=0, negate=False, mode="plain", weights=()):
+    result = (x if bias is None else x + bias) * scale + shift
+    for tensor, weight in zip(rest, weights or [1.0] * len(rest), strict=True):
+        result = result + tensor * weight
+    result = result * 2 if mode == "double" else result
+    return (-result if negate else result), result.sum()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("attributes", [
+    {},
+    {"scale": 0.1, "shift": -3},
+    {"negate": True, "mode": "double", "scale": 2.5},
+    {"weights": True},
+])
+def test_inputs_and_attributes_reach_the_kernel(dynamic, with_bias, count, attributes):
+    x = torch.randn(3, 5)
+    bias = torch.randn(5) if with_bias else None
+    rest = [torch.randn(3, 5) for _ in range(count)]
+    if attributes.get("weights"):
+        attributes = {"weights": [0.5 + i for i in range(count)]}
+    graph = compiled(lambda x, bias, rest: torch.ops.probe.mix(x, bias, rest, **attributes), dynamic)
+    y, total = graph(x.npu(), None if bias is None else bias.npu(), [tensor.npu() for tensor in rest])
+    expected_y, expected_total = mixed(x, bias, rest, **attributes)
+    torch.testing.assert_close(y.cpu(), expected_y)
+    torch.testing.assert_close(total.cpu(), expected_total)
+
+
+def test_one_dynamic_graph_serves_every_shape():
+    graph = compiled(lambda x: torch.ops.probe.mix(x.t() * 2, None, [])[0] + 1, dynamic=True)
+    for rows, columns in [(3, 5), (4, 7), (2, 2), (11, 3)]:
+        x = torch.randn(rows, columns)
+        torch.testing.assert_close(graph(x.npu()).cpu(), x.t() * 2 + 1)
+
+
+def test_output_sizes_are_expressions_of_input_sizes():
+    def function(x, y):
+        joined = torch.cat([x, y, y], 0).reshape(-1)
+        return torch.ops.probe.mix(joined, None, [])[0]
+
+    graph = compiled(function, dynamic=True)
+    for rows in (2, 5):
+        x, y = torch.randn(rows, 4), torch.randn(rows + 1, 4)
+        torch.testing.assert_close(graph(x.npu(), y.npu()).cpu(), torch.cat([x, y, y], 0).reshape(-1))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_in_place_writes_the_callers_tensor(dynamic):
+    def function(x, y):
+        torch.ops.probe.increment(x, y)
+        return x * 2
+
+    graph = compiled(function, dynamic)
+    for size in (4, 6) if dynamic else (4, 4):
+        x, y = torch.randn(size), torch.randn(size)
+        on_npu = x.npu()
+        doubled = graph(on_npu, y.npu())
+        torch.testing.assert_close(on_npu.cpu(), x + y)
+        torch.testing.assert_close(doubled.cpu(), (x + y) * 2)
+
+
+def test_in_place_reads_all_before_it_writes():
+    def function(x):
+        before = x.reshape(3, 2).t()
+        torch.ops.probe.increment(x, x * 10)
+        return before, x.reshape(2, 3).t() + 0
+
+    x = torch.arange(6.0)
+    on_npu = x.npu()
+    before, after = compiled(function)(on_npu)
+    torch.testing.assert_close(on_npu.cpu(), x * 11)
+    torch.testing.assert_close(after.cpu(), (x * 11).reshape(2, 3).t())
+    del before  # a view of the caller's tensor: it sees the write
+
+
+def test_in_place_on_a_slice_leaves_the_rest_alone():
+    def function(x, y):
+        torch.ops.probe.increment(x[1:3, 1:], y)
+        return x + 0
+
+    x, y = torch.randn(4, 5), torch.randn(2, 4)
+    on_npu = x.npu()
+    result = compiled(function)(on_npu, y.npu())
+    expected = x.clone()
+    expected[1:3, 1:] += y
+    torch.testing.assert_close(on_npu.cpu(), expected)
+    torch.testing.assert_close(result.cpu(), expected)
+
+
+def test_in_place_on_a_temporary():
+    def function(x, y):
+        temporary = x * 2
+        torch.ops.probe.increment(temporary, y)
+        return temporary, x + 1
+
+    x, y = torch.randn(4, 5), torch.randn(4, 5)
+    temporary, other = compiled(function)(x.npu(), y.npu())
+    torch.testing.assert_close(temporary.cpu(), x * 2 + y)
+    torch.testing.assert_close(other.cpu(), x + 1)
+
+
+def test_an_unknown_node_type_is_refused_when_the_graph_is_compiled():
+    graph = compiled(lambda x: torch.ops.probe.unknown(x * 2) + 1)
+    with pytest.raises(RuntimeError, match="ProbeUnknown") as raised:
+        graph(torch.randn(3).npu())
+    assert re.search(r"node '\S*ProbeUnknown\S*' of type ProbeUnknown", str(raised.value))
+    assert "no built-in node type" in str(raised.value)
+    assert compiled(lambda x: x + 1)(torch.zeros(2).npu()).cpu().tolist() == [1, 1]
+
+
+def test_a_missing_aclnn_function_is_named():
+    with pytest.raises(RuntimeError, match="aclnnProbeMissingGetWorkspaceSize is in no operator package"):
+        compiled(lambda x: torch.ops.probe.missing(x))(torch.randn(3).npu())
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_failing_kernel_is_an_error_and_the_next_call_works(dynamic):
+    graph = compiled(lambda x: torch.ops.probe.fail(x) + 1, dynamic)
+    good = torch.ones(3)
+    assert graph(good.npu()).cpu().tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError) as raised:
+        graph(-good.npu())
+        torch.npu.synchronize()
+    assert "of type ProbeFail" in str(raised.value)
+    assert "x has a negative element" in str(raised.value)
+    assert graph(good.npu()).cpu().tolist() == [2, 2, 2]
