@@ -24,8 +24,8 @@ case "${1:-main}" in
     ;;
   test)
     shift
-    python -m pip --quiet --disable-pip-version-check install pytest pytest-timeout hypothesis expecttest
-    python -m pytest "$@"
+    python -m pip --quiet --disable-pip-version-check install pytest pytest-timeout hypothesis expecttest ruff
+    python -P -m pytest "$@"  # -P: the installed custom_pypto, not the source folder of that name
     ;;
   bench)
     for benchmark in benchmark/*.py; do python "$benchmark"; done
