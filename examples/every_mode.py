@@ -2,7 +2,6 @@
 
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,9 +9,6 @@ import torch
 
 import custom_pypto
 from custom_pypto.modes import MODES
-
-# The compilers' notices about their own options would stand between the lines.
-warnings.filterwarnings("ignore", module=r"torch|npugraph_ex")
 
 COLUMNS = "{:<26} {:<16} {:<58} {:>22} {:>10}  {}"
 
