@@ -240,6 +240,14 @@ def test_infinities_and_nan_rank_as_in_torch():
     assert torch.equal(out, goldens.lightning_indexer(**inputs, sparse_count=200))
 
 
+def test_a_query_that_is_not_finite_leaves_the_others_alone():
+    inputs = goldens.lightning_indexer_inputs([40], queries=3, heads=5, depth=4, layout_key="BSND")
+    expected = run(inputs, sparse_mode=0, sparse_count=40)
+    inputs["query"][0, 1] = float("inf")
+    out = run(inputs, sparse_mode=0, sparse_count=40)
+    assert torch.equal(out[0, ::2], expected[0, ::2])
+
+
 @pytest.mark.parametrize(
     ("layout_query", "layout_key", "name", "index", "value", "message"),
     [
