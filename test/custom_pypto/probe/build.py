@@ -50,7 +50,7 @@ def build() -> tuple[Path, Path]:
         csrc=csrc,
         package_includes=" ".join(f"-isystem {path}" for path in [*torch_includes, cann / "include"]),
         package_libraries=f"{torch_libraries} {_libraries(cann / 'lib64', 'nnopbase', 'ascendcl')}",
-        extension_includes=f"-I{csrc} -I{sysconfig.get_path('include')} -DCURRENT_VERSION=V2R13"
+        extension_includes=f"-I{csrc} -I{sysconfig.get_path('include')} -DCURRENT_VERSION=V2R13 -DAT_PER_OPERATOR_HEADERS"
         + "".join(f" -isystem {path}" for path in [*torch_includes, *npu_includes]),
         extension_libraries=f"{torch_libraries} {_libraries(torch_npu / 'lib', 'torch_npu')}",
     )
