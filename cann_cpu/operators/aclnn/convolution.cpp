@@ -64,6 +64,29 @@ ACLNN(AvgPool3dBackward, [](In grad, In self, Ints kernel, Ints stride, Ints pad
   at::avg_pool3d_backward_out(out, grad, self, kernel, stride, padding, ceil_mode, count_include_pad,
                               divisor(divisor_override));
 });
+// With the mask, CANN keeps where the largest elements lie in a format of its own. Here the gradient finds them again,
+// and the mask stays zero.
+ACLNN(MaxPool2dWithMask,
+      [](In self, Ints kernel, Ints stride, Ints padding, Ints dilation, bool ceil_mode, Out out, Out mask) {
+        assign(out, std::get<0>(at::max_pool2d_with_indices(self, kernel, stride, padding, dilation, ceil_mode)));
+        mask.zero_();
+      });
+ACLNN(MaxPool2dWithMaskBackward, [](In grad, In self, In, Ints kernel, Ints stride, Ints padding, Ints dilation,
+                                    bool ceil_mode, Out out) {
+  const auto indices = std::get<1>(at::max_pool2d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
+  at::max_pool2d_with_indices_backward_out(out, grad, self, kernel, stride, padding, dilation, ceil_mode, indices);
+});
+ACLNN(MaxPool2dWithIndices,
+      [](In self, Ints kernel, Ints stride, Ints padding, Ints dilation, bool ceil_mode, Out out, Out indices) {
+        auto [value, index] = at::max_pool2d_with_indices(self, kernel, stride, padding, dilation, ceil_mode);
+        assign(out, value);
+        assign(indices, index);
+      });
+ACLNN(MaxPool2dWithIndicesBackward,
+      [](In grad, In self, In indices, Ints kernel, Ints stride, Ints padding, Ints dilation, bool ceil_mode, Out out) {
+        at::max_pool2d_with_indices_backward_out(out, grad, self, kernel, stride, padding, dilation, ceil_mode,
+                                                 indices.to(at::kLong));
+      });
 ACLNN(AdaptiveAvgPool2d, [](In self, Ints size, Out out) { assign(out, at::_adaptive_avg_pool2d(self, size)); });
 ACLNN(AdaptiveAvgPool2dBackward,
       [](In grad, In self, Out out) { assign(out, at::_adaptive_avg_pool2d_backward(grad, self)); });

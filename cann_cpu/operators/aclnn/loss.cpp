@@ -6,8 +6,6 @@
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/kl_div.h>
 #include <ATen/ops/l1_loss.h>
-#include <ATen/ops/log_sigmoid_backward.h>
-#include <ATen/ops/log_sigmoid_forward.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/mse_loss_backward.h>
 #include <ATen/ops/nll_loss2d_backward.h>
@@ -33,7 +31,9 @@ at::Tensor unreduced(const at::Tensor& grad, const at::Tensor& self, int64_t red
 
 }  // namespace
 
-ACLNN(MseLoss, [](In self, In target, int64_t reduction, Out out) { at::mse_loss_out(out, self, target, reduction); });
+// ATen's out= functions use the output as scratch space for what they reduce, so these go without.
+ACLNN(MseLoss,
+      [](In self, In target, int64_t reduction, Out out) { assign(out, at::mse_loss(self, target, reduction)); });
 ACLNN(MseLossBackward, [](In grad, In self, In target, int64_t reduction, Out out) {
   at::mse_loss_backward_out(out, grad, self, target, reduction);
 });
@@ -43,13 +43,14 @@ ACLNN(L1LossBackward, [](In grad, In self, In target, int64_t reduction, Out out
   assign(out, unreduced(grad, self, reduction) * (self - target).sgn());
 });
 ACLNN(SmoothL1Loss, [](In self, In target, int64_t reduction, float beta, Out out) {
-  at::smooth_l1_loss_out(out, self, target, reduction, beta);
+  assign(out, at::smooth_l1_loss(self, target, reduction, beta));
 });
 ACLNN(SmoothL1LossBackward, [](In grad, In self, In target, int64_t reduction, float beta, Out out) {
   at::smooth_l1_loss_backward_out(out, grad, self, target, reduction, beta);
 });
-ACLNN(SoftMarginLoss,
-      [](In self, In target, int64_t reduction, Out out) { at::soft_margin_loss_out(out, self, target, reduction); });
+ACLNN(SoftMarginLoss, [](In self, In target, int64_t reduction, Out out) {
+  assign(out, at::soft_margin_loss(self, target, reduction));
+});
 ACLNN(SoftMarginLossBackward, [](In grad, In self, In target, int64_t reduction, Out out) {
   at::soft_margin_loss_backward_out(out, grad, self, target, reduction);
 });
@@ -63,10 +64,10 @@ ACLNN(KlDivBackward, [](In grad, In self, In target, int64_t reduction, bool log
 ACLNN(KlDivTargetBackward, [](In grad, In self, In target, int64_t reduction, bool log_target, Out out) {
   const auto each = unreduced(grad, self, reduction);
   assign(out, log_target ? each * target.exp() * (target + at::Scalar(1) - self)
-                         : (each * (target.log() + at::Scalar(1) - self)).masked_fill_(target.eq(0), 0));
+                         : (each * target.log() + each - each * self).masked_fill_(target.eq(0), 0));
 });
 ACLNN(BinaryCrossEntropy, [](In self, In target, OptionalIn weight, int64_t reduction, Out out) {
-  at::binary_cross_entropy_out(out, self, target, weight, reduction);
+  assign(out, at::binary_cross_entropy(self, target, weight, reduction));
 });
 ACLNN(BinaryCrossEntropyBackward, [](In grad, In self, In target, OptionalIn weight, int64_t reduction, Out out) {
   at::binary_cross_entropy_backward_out(out, grad, self, target, weight, reduction);
@@ -75,14 +76,19 @@ ACLNN(BinaryCrossEntropyWithLogits,
       [](In self, In target, OptionalIn weight, OptionalIn pos_weight, int64_t reduction, Out out) {
         assign(out, at::binary_cross_entropy_with_logits(self, target, weight, pos_weight, reduction));
       });
-// loss = (1 - t) * x - (1 + (pos_weight - 1) * t) * log_sigmoid(x), times weight.
+// (sigmoid(x) * (1 + (pos_weight - 1) * t) - pos_weight * t) * grad, rounded as autograd rounds it on the CPU.
 ACLNN(BinaryCrossEntropyWithLogitsBackward, [](In grad, In self, In target, OptionalIn weight, OptionalIn pos_weight,
                                                int64_t reduction, Out out) {
-  auto each = unreduced(grad, self, reduction);
-  if (weight.has_value()) each = each * *weight;
-  const auto positive = pos_weight.has_value() ? each * ((*pos_weight - at::Scalar(1)) * target + at::Scalar(1)) : each;
-  const auto buffer = std::get<1>(at::log_sigmoid_forward(self));
-  assign(out, each * (at::Scalar(1) - target) + at::log_sigmoid_backward(-positive, self, buffer));
+  const auto sigmoid = self.sigmoid();
+  at::Tensor value;
+  if (pos_weight.has_value()) {
+    const auto positive = *pos_weight * target;
+    value = ((positive + at::Scalar(1) - target) * sigmoid - positive) * grad;
+  } else {
+    value = (sigmoid - target) * grad;
+  }
+  if (weight.has_value()) value = value * *weight;
+  assign(out, reduction == at::Reduction::Mean ? value / at::Scalar(self.numel()) : value);
 });
 ACLNN(NLLLoss,
       [](In self, In target, OptionalIn weight, int64_t reduction, int64_t ignore_index, Out out, Out total_weight) {
