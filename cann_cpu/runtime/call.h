@@ -19,6 +19,10 @@ struct CANN_EXPORT Failure {
 
 // The message that this thread's latest error() left, taken away.
 std::string take_message();
+// True while nobody has taken it.
+bool has_message();
+// Calls that this thread has made of the device's functions.
+inline thread_local uint64_t calls_of_thread = 0;
 
 // True in a child forked after the parent started a device: its worker threads and locks did not come along.
 bool is_dead_after_fork();
@@ -41,6 +45,7 @@ aclError host_call(const char* function, Body&& body) noexcept {
 // host_call() for a function that needs the device.
 template <class Body>
 aclError call(const char* function, Body&& body) noexcept {
+  ++calls_of_thread;
   if (is_dead_after_fork()) {
     return error(ACL_ERROR_RT_CONTEXT_NULL,
                  "%s: this process was forked after its parent had started using the NPU; start it with spawn instead",

@@ -59,11 +59,6 @@ void invalidate(Graph& graph, const std::string& cause) {
   graph.cause = cause;
 }
 
-void require_active(const Graph& graph) {
-  if (graph.state == CaptureState::kActive) return;
-  fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "the capture was invalidated: %s", graph.cause.c_str());
-}
-
 // Releases the captured streams.
 void end_capture(Graph& graph) {
   for (auto& [stream, progress] : graph.progress) stream->graph = nullptr;
@@ -194,7 +189,7 @@ bool record_task(Stream& stream, const char* name, const Task& task) {
   std::lock_guard lock(capture_mutex());
   Graph* graph = stream.graph;
   if (graph == nullptr) return false;
-  require_active(*graph);
+  if (graph->state == CaptureState::kInvalidated) return true;
   graph->nodes.push_back({name, &stream, stream.id, task});
   graph->progress[&stream][&stream] = graph->nodes.size();
   return true;
@@ -204,7 +199,6 @@ bool record_event_mark(Stream& stream, Event& event) {
   std::lock_guard lock(capture_mutex());
   Graph* graph = stream.graph;
   if (graph == nullptr) return false;
-  require_active(*graph);
   std::shared_ptr<Graph> shared = graphs().find(graph);
   std::lock_guard event_lock(event.mutex);
   event.graph = shared;
@@ -221,19 +215,13 @@ bool join_capture(Stream& stream, Event& event) {
   std::lock_guard event_lock(event.mutex);
   Graph* own = stream.graph;
   Graph* other = event.graph.get();
-  if (own != nullptr) require_active(*own);
-  if (other == nullptr) {
-    if (own == nullptr) return false;
-    if (!event.latest) return true;  // never recorded: nothing to wait for
-    fail(ACL_ERROR_RT_CAPTURE_DEPENDENCY, "stream %d is being captured and the event was recorded outside the capture",
-         stream.id);
-  }
-  if (other->state == CaptureState::kEnded) {
-    fail(ACL_ERROR_RT_EVENT_CAPTURED, "the event was recorded in a capture that has ended");
-  }
-  require_active(*other);
+  if (own == nullptr && (other == nullptr || other->state == CaptureState::kEnded)) return false;
   if (own != nullptr && own != other) {
-    fail(ACL_ERROR_STREAM_CAPTURE_CONFLICT, "the event and stream %d belong to different captures", stream.id);
+    bool was_recorded = other != nullptr || event.latest != nullptr;
+    if (was_recorded) {
+      invalidate(*own, "stream " + std::to_string(stream.id) + " waited for an event that was recorded outside of it");
+    }
+    return true;
   }
   stream.graph = other;
   Progress& progress = other->progress[&stream];
@@ -259,7 +247,7 @@ void forbid_during_capture(Stream& stream) {
   Graph* graph = stream.graph;
   if (graph == nullptr) return;
   invalidate(*graph, "the host asked for the state of stream " + std::to_string(stream.id));
-  fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured; it cannot be waited for or queried", stream.id);
+  fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured and cannot be waited for or queried", stream.id);
 }
 
 void forbid_unsafe_during_capture() {
@@ -280,15 +268,14 @@ void forbid_unsafe_during_capture() {
        "not allowed while a stream is being captured (aclmdlRICaptureThreadExchangeMode can allow it)");
 }
 
-void forbid_pageable_during_capture(aclrtStream handle) {
-  if (active_captures == 0 || is_running(handle)) return;
+bool refuse_pageable(aclrtStream handle) {
+  if (active_captures == 0 || is_running(handle)) return false;
   std::shared_ptr<Stream> stream = find_stream(handle);
   std::lock_guard lock(capture_mutex());
   Graph* graph = stream->graph;
-  if (graph == nullptr || is_running(stream.get())) return;
-  invalidate(*graph, "a copy used pageable host memory");
-  fail(ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC,
-       "stream %d is being captured and the host memory is not pinned; a replay could not rely on it", stream->id);
+  if (graph == nullptr || is_running(stream.get())) return false;
+  invalidate(*graph, "an asynchronous copy used host memory that is not pinned");
+  return true;
 }
 
 }  // namespace cann_cpu

@@ -59,7 +59,7 @@ void copy_now(void* dst, size_t destMax, const void* src, size_t count, aclrtMem
 void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
   bool from_pageable = copy.source.space == Space::kPageable;
   bool to_pageable = copy.target.space == Space::kPageable;
-  if (from_pageable || to_pageable) forbid_pageable_during_capture(stream);
+  if ((from_pageable || to_pageable) && refuse_pageable(stream)) return;
   if (from_pageable && !to_pageable && copy.size <= kStagingBytes) {
     const char* begin = static_cast<const char*>(copy.from);
     append(stream, name, [to = copy.to, staged = std::string(begin, begin + copy.size)] {
@@ -123,6 +123,7 @@ using namespace cann_cpu;
 
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind) {
   return call(__func__, [&] {
+    repeat_unread_failure();
     forbid_unsafe_during_capture();
     copy_now(dst, destMax, src, count, kind);
   });

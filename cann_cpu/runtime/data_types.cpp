@@ -48,7 +48,7 @@ aclFloat16 aclFloatToFloat16(float value) {
   aclFloat16 sign = std::signbit(value) ? 0x8000 : 0;
   if (std::isnan(value)) return sign | 0x7e00;
   float magnitude = std::fabs(value);
-  if (magnitude >= 65520.0f) return sign | 0x7c00;  // rounds past the largest half
+  if (magnitude >= 65520.0f) return sign | 0x7c00;                        // rounds past the largest half
   int exponent = magnitude < 0x1p-14f ? -13 : std::ilogb(magnitude) + 1;  // halves below 2^-14 are multiples of 2^-24
   // In units of the last place; the default rounding mode is to nearest, ties to even. A carry moves into the exponent.
   auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 11 - exponent)));

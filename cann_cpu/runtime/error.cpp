@@ -53,6 +53,8 @@ aclError unsupported(const char* function) {
 
 std::string take_message() { return std::exchange(thread_error.message, {}); }
 
+bool has_message() { return !thread_error.message.empty(); }
+
 }  // namespace cann_cpu
 
 using namespace cann_cpu;

@@ -62,9 +62,16 @@ void wait_event(aclrtStream stream_handle, aclrtEvent handle) {
   if (join_capture(*stream, *event)) return;
 
   std::shared_ptr<Recording> recording;
+  bool was_captured = false;
   {
     std::lock_guard lock(event->mutex);
     recording = event->latest;
+    was_captured = event->graph != nullptr;
+  }
+  if (was_captured) {
+    append(stream.get(), "aclrtStreamWaitEvent",
+           [] { return error(ACL_ERROR_RT_EVENT_CAPTURED, "the event was recorded in a capture that has ended"); });
+    return;
   }
   if (!recording || recording->is_over()) return;
   ++event->open_waits;

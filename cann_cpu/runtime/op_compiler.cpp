@@ -52,13 +52,15 @@ aclError set_list(const char* function, aclopAttr* attr, const char* name, int c
   return set_attribute(function, attr, name, std::vector<To>(values, values + count));
 }
 
-aclError not_served(const char* function, const char* op_type) {
+aclError not_served(const std::string& op_type) {
   return error(
       ACL_ERROR_OP_NOT_FOUND,
-      "%s: operator %s is asked for by the aclop path, which cann_cpu does not serve; it has no aclnn function "
-      "for what was called, or not for these arguments",
-      function, op_type == nullptr ? "(null)" : op_type);
+      "operator %s is asked for by the aclop path, which cann_cpu does not serve; it has no aclnn function for "
+      "what was called, or not for these arguments",
+      op_type.c_str());
 }
+
+std::string name_of(const char* op_type) { return op_type == nullptr ? "(null)" : op_type; }
 
 }  // namespace
 
@@ -146,27 +148,29 @@ aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numL
 
 aclError aclopExecute(const char* opType, int, const aclTensorDesc* const[], const aclDataBuffer* const[], int,
                       const aclTensorDesc* const[], aclDataBuffer* const[], const aclopAttr*, aclrtStream) {
-  return not_served(__func__, opType);
+  return not_served(name_of(opType));
 }
 
 aclError aclopExecuteV2(const char* opType, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[],
                         aclDataBuffer*[], aclopAttr*, aclrtStream) {
-  return not_served(__func__, opType);
+  return not_served(name_of(opType));
 }
 
 aclError aclopCompile(const char* opType, int, const aclTensorDesc* const[], int, const aclTensorDesc* const[],
                       const aclopAttr*, aclopEngineType, aclopCompileType, const char*) {
-  return not_served(__func__, opType);
+  return not_served(name_of(opType));
 }
 
+// An error that this returns would end torch_npu's task queue, whose thread calls it: all later work would be dropped
+// in silence. As an error of the stream it reaches the caller with the next synchronisation, and the process goes on.
 aclError aclopCompileAndExecute(const char* opType, int, const aclTensorDesc* const[], const aclDataBuffer* const[],
                                 int, const aclTensorDesc* const[], aclDataBuffer* const[], const aclopAttr*,
-                                aclopEngineType, aclopCompileType, const char*, aclrtStream) {
-  return not_served(__func__, opType);
+                                aclopEngineType, aclopCompileType, const char*, aclrtStream stream) {
+  return launch(stream, "aclopCompileAndExecute", [name = name_of(opType)] { return not_served(name); });
 }
 
 aclError aclopCompileAndExecuteV2(const char* opType, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[],
                                   aclDataBuffer*[], aclopAttr*, aclopEngineType, aclopCompileType, const char*,
                                   aclrtStream) {
-  return not_served(__func__, opType);
+  return not_served(name_of(opType));
 }

@@ -19,6 +19,12 @@ struct RunningTask {
 };
 thread_local RunningTask running;
 
+struct FailedSynchronization {
+  Failure failure;
+  uint64_t call;
+};
+thread_local std::optional<FailedSynchronization> failed_synchronization;
+
 void require_not_running(const Stream& stream) {
   if (is_running(&stream)) {
     fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of stream %d itself", stream.id);
@@ -201,6 +207,11 @@ uint64_t append(aclrtStream handle, const char* name, Task task) {
   return stream->push(name, std::move(task));
 }
 
+void repeat_unread_failure() {
+  std::optional<FailedSynchronization> failed = std::exchange(failed_synchronization, std::nullopt);
+  if (failed && calls_of_thread == failed->call + 1 && has_message()) throw failed->failure;
+}
+
 void drain(int32_t device) {
   for (const auto& stream : streams().find_if([&](const Stream& s) { return s.context->device == device; })) {
     stream->wait(stream->last());
@@ -245,7 +256,10 @@ void synchronize_stream(aclrtStream handle, int32_t timeout) {
   if (!stream->wait(number, deadline)) {
     fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "stream %d was still working after %d ms", stream->id, timeout);
   }
-  if (std::optional<Failure> failure = stream->take_failure(number)) throw *failure;
+  if (std::optional<Failure> failure = stream->take_failure(number)) {
+    failed_synchronization = {*failure, calls_of_thread};
+    throw *failure;
+  }
 }
 
 void synchronize_device(int32_t timeout) {

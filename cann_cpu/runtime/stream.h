@@ -112,6 +112,11 @@ bool Stream::block_until(Condition&& condition, bool poll) {
   return true;
 }
 
+// Fails once more if the thread's call before synchronised a stream and failed, and nobody has read the message. This
+// is for aclrtMemcpy: torch_npu's copies make this pair of calls, and raise the first error with its message only if
+// the second call fails.
+void repeat_unread_failure();
+
 // Waits for all streams of a device; their failures stay.
 void drain(int32_t device);
 

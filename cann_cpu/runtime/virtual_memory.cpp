@@ -149,13 +149,15 @@ aclError aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, vo
   return call(__func__, [&] {
     require_pointer(virPtr, "virPtr");
     if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
-    check_granularity("size", size);
     if (alignment != 0) fail(ACL_ERROR_INVALID_PARAM, "alignment is %zu; it is reserved and must be 0", alignment);
     if (expectPtr != nullptr) fail(ACL_ERROR_FEATURE_UNSUPPORTED, "a wished address is not supported");
-    void* address = reserve(size);
+    if (size > SIZE_MAX - 2 * kGranularity)
+      fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate that many addresses");
+    size_t rounded = (size + kGranularity - 1) / kGranularity * kGranularity;
+    void* address = reserve(rounded);
     Reservations& all = reservations();
     std::lock_guard lock(all.mutex);
-    all.reserved[to_integer(address)] = size;
+    all.reserved[to_integer(address)] = rounded;
     *virPtr = address;
   });
 }

@@ -66,14 +66,25 @@ def test_channels_are_not_supported_but_data_sets_are_real(acl, cann_cpu_lib):
     assert acl.status(channel.acltdtDestroyDataset, dataset) == 0 == acl.status(channel.acltdtDestroyDataItem, item)
 
 
-@pytest.mark.parametrize(
-    "name", ["aclopExecute", "aclopExecuteV2", "aclopCompileAndExecute", "aclopCompileAndExecuteV2"]
-)
+NO_OPERANDS = (0, None, None, 0, None, None, None)
+
+
+@pytest.mark.parametrize("name", ["aclopExecute", "aclopExecuteV2", "aclopCompileAndExecuteV2"])
 def test_the_aclop_path_answers_with_the_operators_name(acl, name):
-    code = getattr(acl.op_compiler, name)(b"Im2colBackward", 0, None, None, 0, None, None, None, 0, 0, None, None)
-    assert code == acl.OP_NOT_FOUND
-    message = acl.library.aclGetRecentErrMsg().decode()
-    assert message.startswith(f"{name}: operator Im2colBackward") and "does not serve" in message
+    with pytest.raises(acl.AclError, match=r"operator Im2colBackward .* does not serve") as failure:
+        acl.check(acl.status(getattr(acl.op_compiler, name), b"Im2colBackward", *NO_OPERANDS, 0, 0, None, None))
+    assert failure.value.code == acl.OP_NOT_FOUND
+
+
+def test_the_asynchronous_aclop_path_answers_as_an_error_of_the_stream(acl):
+    """Returned from the call, the error would end torch_npu's task queue for good."""
+    with acl.stream() as stream:
+        function = acl.op_compiler.aclopCompileAndExecute
+        acl.check(acl.status(function, b"Im2colBackward", *NO_OPERANDS, 0, 0, None, ctypes.c_void_p(stream)))
+        with pytest.raises(acl.AclError, match=r"operator Im2colBackward .* does not serve") as failure:
+            acl.call("aclrtSynchronizeStream", stream)
+        assert failure.value.code == acl.OP_NOT_FOUND
+        acl.call("aclrtSynchronizeStream", stream)
 
 
 def test_compile_options_are_kept_and_their_size_is_real(acl):

@@ -66,6 +66,23 @@ def test_a_failure_is_reported_once_with_task_and_message_and_the_rest_still_run
         assert counter.value == 2
 
 
+def test_a_copy_right_after_a_failed_synchronisation_repeats_an_unread_message(acl, tasks):
+    """torch_npu's copies to the host drop the message of the synchronisation before them."""
+    synchronise, copy = acl.library.aclrtSynchronizeStream, acl.library.aclrtMemcpy
+    with acl.stream() as stream, acl.pinned_memory(8) as host:
+        arguments = (host, 8, host, 8, acl.HOST_TO_HOST)
+        for reads_message in (False, True):
+            acl.check(acl.status(tasks.launch_failing, stream, b"Bad", 7, b"what went wrong"))
+            assert acl.status(synchronise, stream) == 7
+            if reads_message:
+                assert b"what went wrong" in acl.library.aclGetRecentErrMsg()
+            else:
+                with pytest.raises(acl.AclError, match=r"aclrtMemcpy: Bad on stream .* what went wrong") as failure:
+                    acl.check(acl.status(copy, *arguments))
+                assert failure.value.code == 7
+            acl.check(acl.status(copy, *arguments))
+
+
 def test_a_failure_is_reported_to_whichever_thread_synchronises(acl, tasks):
     seen = []
 

@@ -1,0 +1,374 @@
+"""The runtime as torch.npu shows it: streams, events, memory, devices, processes, captured graphs."""
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+MIB = 1 << 20
+
+
+def run_program(program, code=0, **variables):
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=os.environ | variables, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == code, result.stderr
+
+
+@pytest.fixture(params=[0, 1], ids=["npu:0", "npu:1"])
+def device(request):
+    with torch.npu.device(request.param):
+        yield torch.device("npu", request.param)
+
+
+@pytest.fixture(autouse=True)
+def clean_memory():
+    gc.collect()
+    torch.npu.empty_cache()
+
+
+def test_the_machine_has_two_devices():
+    assert torch.npu.is_available()
+    assert torch.npu.device_count() == 2
+    properties = torch.npu.get_device_properties(1)
+    assert properties.name == "Ascend910B3"
+    assert properties.total_memory == torch.npu.mem_get_info(1)[1]
+
+
+def test_values_go_to_the_device_and_come_back(device):
+    x = torch.arange(1000, dtype=torch.int32).reshape(10, 100)
+    assert torch.equal(x.to(device).cpu(), x)
+    assert torch.equal(x.pin_memory().to(device, non_blocking=True).to("cpu"), x)
+    other = torch.device("npu", 1 - device.index)
+    assert torch.equal(x.to(device).to(other).cpu(), x)
+
+
+def test_memory_counts_add_up_and_come_back(device):
+    before = torch.npu.mem_get_info()
+    torch.npu.reset_peak_memory_stats()
+    allocated = torch.npu.memory_allocated()
+    x = torch.empty(64 * MIB, dtype=torch.uint8, device=device)
+    assert 64 * MIB <= torch.npu.memory_allocated() - allocated < 65 * MIB
+    assert 64 * MIB <= before[0] - torch.npu.mem_get_info()[0] <= 96 * MIB
+    del x
+    assert torch.npu.max_memory_allocated() >= 64 * MIB + allocated
+    torch.npu.empty_cache()
+    assert torch.npu.memory_allocated() == allocated
+    assert torch.npu.mem_get_info() == before
+
+
+def test_out_of_memory_is_torchs_error_and_memory_serves_again(device):
+    free, total = torch.npu.mem_get_info()
+    with pytest.raises(torch.OutOfMemoryError, match=r"NPU out of memory\. Tried to allocate"):
+        torch.empty(total + 1, dtype=torch.uint8, device=device)
+    x = torch.empty(free // 2, dtype=torch.uint8, device=device)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(free // 2 + 4 * MIB, dtype=torch.uint8, device=device)
+    del x
+    y = torch.empty(free // 2 + 4 * MIB, dtype=torch.uint8, device=device)
+    del y
+    assert torch.zeros(3, device=device).tolist() == [0, 0, 0]
+
+
+def test_pinned_memory_is_known_as_pinned():
+    x = torch.arange(10)
+    assert x.pin_memory().is_pinned() and not x.is_pinned()
+    assert torch.empty(5, pin_memory=True).is_pinned()
+
+
+def test_a_non_blocking_copy_is_ordered_by_its_stream(device):
+    stream = torch.npu.Stream()
+    host = torch.empty(1000, dtype=torch.int32, pin_memory=True)
+    x = torch.zeros(1000, dtype=torch.int32, device=device)
+    torch.npu.synchronize()
+    with torch.npu.stream(stream):
+        for value in range(20):
+            x.fill_(value)
+        host.copy_(x, non_blocking=True)
+    stream.synchronize()
+    assert host.eq(19).all()
+
+
+def test_streams_wait_for_each_other(device):
+    first, second = torch.npu.Stream(), torch.npu.Stream()
+    x = torch.zeros(100, device=device)
+    torch.npu.synchronize()
+    for _ in range(20):
+        with torch.npu.stream(first):
+            x.add_(1)
+        second.wait_stream(first)
+        with torch.npu.stream(second):
+            x.mul_(1)
+        first.wait_stream(second)
+    torch.npu.synchronize()
+    assert x.cpu().eq(20).all()
+    assert first.query() and second.query()
+
+
+def test_a_stream_waits_for_an_event_of_another_device():
+    streams = [torch.npu.Stream(device=d) for d in range(2)]
+    values = []
+    for d in range(2):
+        with torch.npu.device(d):
+            values.append(torch.zeros(10, device=f"npu:{d}"))
+            torch.npu.synchronize()
+    with torch.npu.stream(streams[0]):
+        for _ in range(50):
+            values[0].add_(1)
+        event = streams[0].record_event()
+    streams[1].wait_event(event)
+    with torch.npu.stream(streams[1]):
+        values[1].copy_(values[0])
+    streams[1].synchronize()
+    assert values[1].cpu().eq(50).all()
+
+
+def test_events_time_what_is_between_them(device):
+    start, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    torch.zeros(10, device=device).add_(1)
+    end.record()
+    end.synchronize()
+    assert start.query() and end.query()
+    assert start.elapsed_time(end) >= 0
+
+
+def test_threads_have_devices_of_their_own():
+    seen = {}
+
+    def work(index):
+        torch.npu.set_device(index)
+        x = torch.full((50,), float(index), device="npu")
+        for _ in range(20):
+            x += 1
+        seen[index] = (x.device.index, x.sum().item())
+
+    threads = [threading.Thread(target=work, args=[index]) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {0: (0, 1000.0), 1: (1, 1050.0)}
+
+
+def test_a_host_function_runs_in_its_place(device):
+    seen = []
+    stream = torch.npu.Stream()
+    x = torch.zeros(4, device=device)
+    host = torch.empty(4, pin_memory=True)
+    torch.npu.synchronize()
+    torch.npu._subscribe_report(stream)
+    with torch.npu.stream(stream):
+        x.add_(5)
+        host.copy_(x, non_blocking=True)
+        torch.npu._launch_host_func(stream, lambda tensor: seen.append(tensor.tolist()), host)
+        host.copy_(x.zero_(), non_blocking=True)
+    stream.synchronize()
+    torch.npu._unsubscribe_report(stream)
+    assert seen == [[5, 5, 5, 5]]
+
+
+FAILING_TASK = """
+    import ctypes, torch
+    tasks = ctypes.CDLL({library!r})
+    x = torch.ones(5, device="npu")
+    torch.npu.synchronize()
+    ways = {{
+        "cpu": lambda: x.cpu(),
+        "item": lambda: x[0].item(),
+        "str": lambda: str(x),
+        "bool": lambda: bool((x > 0).all()),
+        "nonzero": lambda: x.nonzero(),
+        "to the device": lambda: torch.ones(3).npu(),
+        "synchronize": lambda: torch.npu.synchronize(),
+        "stream.synchronize": lambda: torch.npu.current_stream().synchronize(),
+        "event.synchronize": lambda: torch.npu.current_stream().record_event().synchronize(),
+        "strided": lambda: torch.ones(4, 4, device="npu").t()[1:].cpu(),
+    }}
+    for name, way in ways.items():
+        stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+        tasks.launch_failing(stream, b"BadKernel", 561000, b"block number 9 is out of range")
+        try:
+            way()
+        except RuntimeError as error:
+            assert "BadKernel" in str(error) and "block number 9 is out of range" in str(error), (name, str(error))
+        else:
+            raise AssertionError(name)
+        assert (x + 1).cpu().tolist() == [2] * 5, name
+"""
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_a_failed_task_is_a_runtime_error_with_its_message_and_the_process_goes_on(tasks, queue):
+    run_program(FAILING_TASK.format(library=tasks._name), TASK_QUEUE_ENABLE=queue)
+
+
+NOT_SERVED = """
+    import torch, torch_npu
+    torch.npu.config.allow_internal_format = True
+    x = torch.zeros(16, 16, device="npu")
+    for way in (lambda y: y.cpu(), lambda y: torch.npu.synchronize()):
+        try:
+            way(torch_npu.npu_format_cast(x, 29))
+        except RuntimeError as error:
+            assert "the aclop path" in str(error) and "operator " in str(error), str(error)
+        else:
+            raise AssertionError("the cast was served")
+        assert (x + 1).cpu().eq(1).all()
+"""
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_an_operator_that_is_not_served_is_an_error_that_names_it_and_the_next_one_works(queue):
+    run_program(NOT_SERVED, TASK_QUEUE_ENABLE=queue)
+
+
+@contextmanager
+def captured(**options):
+    """torch.npu.graph on a stream of the current device; its own default is one stream for all devices."""
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph, stream=torch.npu.Stream(), **options):
+        yield graph
+
+
+class TestGraphs:
+    """torch.npu.NPUGraph."""
+
+    def test_a_replay_computes_on_what_its_inputs_hold_then(self, device):
+        x = torch.zeros(8, device=device)
+        with captured() as graph:
+            y = x * 2
+            y += 1
+        for value in (1.0, 5.0):
+            x.fill_(value)
+            graph.replay()
+            assert y.cpu().eq(2 * value + 1).all()
+
+    def test_side_streams_join_the_graph(self, device):
+        x, side = torch.ones(8, device=device), torch.npu.Stream()
+        with captured() as graph:
+            main = torch.npu.current_stream()
+            side.wait_stream(main)
+            with torch.npu.stream(side):
+                y = x + 10
+            z = x + 100
+            main.wait_stream(side)
+            z = z + y
+        x.fill_(2)
+        graph.replay()
+        assert z.cpu().eq(114).all()
+
+    def test_graphs_share_a_pool_and_release_it(self, device):
+        before = torch.npu.mem_get_info()
+        x = torch.zeros(MIB, device=device)
+        with captured() as first:
+            y = x + 1
+        with captured(pool=first.pool()) as second:
+            z = y + 1
+        first.replay()
+        second.replay()
+        assert z.cpu().eq(2).all()
+        del y, z, x, first, second
+        gc.collect()
+        torch.npu.synchronize()
+        torch.npu.empty_cache()
+        assert torch.npu.mem_get_info() == before
+
+    def test_an_illegal_call_is_an_exception_and_the_next_capture_works(self, device):
+        x = torch.zeros(8, device=device)
+        with pytest.raises(RuntimeError, match="the capture was invalidated: the host asked for the state"), captured():
+            x.add_(1)
+            torch.npu.current_stream().synchronize()
+        with captured() as graph:
+            x.add_(1)
+        graph.replay()
+        assert x.cpu().eq(1).all()
+
+
+PROGRAMS = {
+    "an exception ends the program as it ends any": ("torch.ones(3).npu(); raise SystemExit(7)", 7),
+    "work is underway at the end": ("x = torch.ones(1000, 1000).npu()\nfor _ in range(50): y = x @ x", 0),
+    "a graph is alive at the end": (
+        """
+        x, graph = torch.zeros(8, device="npu"), torch.npu.NPUGraph()
+        with torch.npu.graph(graph):
+            x.add_(1)
+        graph.replay()
+        """,
+        0,
+    ),
+    "a forked DataLoader stays on the CPU": (
+        """
+        from torch.utils.data import DataLoader
+        torch.ones(3).npu()
+        loader = DataLoader(list(range(10)), batch_size=2, num_workers=2, multiprocessing_context="fork")
+        assert sum(batch.npu().sum().item() for batch in loader) == 45
+        """,
+        0,
+    ),
+    "a forked child that only ends": (
+        """
+        import os, sys
+        torch.ones(3).npu().cpu()
+        if os.fork() == 0:
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+        """,
+        0,
+    ),
+    "expandable segments": (
+        """
+        x = [torch.full((n * 100_000,), n, device="npu") for n in range(1, 30)]
+        assert all(t.cpu().eq(n + 1).all() for n, t in enumerate(x))
+        used = torch.npu.mem_get_info()
+        del x[::2]
+        torch.npu.empty_cache()
+        assert torch.npu.mem_get_info()[0] >= used[0]
+        try:
+            torch.empty(used[1] + 1, dtype=torch.uint8, device="npu")
+        except torch.OutOfMemoryError:
+            print("out of memory")
+        assert all(t.cpu().eq(2 * n + 2).all() for n, t in enumerate(x))
+        """,
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("program, code", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_a_program_ends_as_it_should(program, code):
+    variables = {"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"} if "used = " in program else {}
+    run_program("import torch\n" + textwrap.dedent(program), code, **variables)
+
+
+def test_a_spawned_process_uses_the_other_device(tmp_path):
+    script = tmp_path / "spawn.py"
+    script.write_text(
+        textwrap.dedent("""
+        import torch
+        import torch.multiprocessing as multiprocessing
+
+        def work(queue):
+            torch.npu.set_device(1)
+            queue.put((torch.ones(4, device="npu") * 2).sum().item())
+
+        if __name__ == "__main__":
+            torch.ones(3).npu()
+            context = multiprocessing.get_context("spawn")
+            queue = context.Queue()
+            process = context.Process(target=work, args=(queue,))
+            process.start()
+            assert queue.get(timeout=60) == 8
+            process.join()
+            assert process.exitcode == 0
+    """)
+    )
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
