@@ -8,7 +8,11 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "cpu/simd.h"
 #include "cpu/top_k.h"
@@ -269,12 +273,13 @@ void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::ve
 }
 
 template <class Element, class Operand>
-void run(const LightningIndexerPto& call, const Tiling& tiling) {
+void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads) {
   std::vector<std::vector<std::pair<Piece, Rows>>> cut(tiling.parts.size());
-  at::parallel_for(0, static_cast<int64_t>(tiling.parts.size()), 1, [&](int64_t begin, int64_t end) {
+  std::atomic<size_t> next = 0;
+  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
     TileScores<Element, Operand> scores(call, tiling);
     Rows rows(tiling.tile_queries);
-    for (int64_t part = begin; part < end; ++part) {
+    for (size_t part = next++; part < tiling.parts.size(); part = next++) {
       for (const Piece& piece : tiling.parts[part]) {
         select_piece(call, tiling, piece, scores, rows);
         if (is_whole(tiling, piece)) {
@@ -310,22 +315,23 @@ bool has_brgemm() {
 }
 
 template <class Element>
-void run(const LightningIndexerPto& call, const Tiling& tiling) {
+void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads) {
   if (has_brgemm<Element>() && call.query.size(-1) % 2 == 0) {
-    run<Element, Element>(call, tiling);
+    run<Element, Element>(call, tiling, threads);
   } else {
-    run<Element, float>(call, tiling);
+    run<Element, float>(call, tiling, threads);
   }
 }
 
 }  // namespace
 
 void lightning_indexer_pto(const LightningIndexerPto& call) {
-  const Tiling tiling = tile(call, at::get_num_threads());
+  const int64_t threads = at::get_num_threads();
+  const Tiling tiling = tile(call, threads);
   if (call.query.scalar_type() == at::kHalf) {
-    run<at::Half>(call, tiling);
+    run<at::Half>(call, tiling, threads);
   } else {
-    run<at::BFloat16>(call, tiling);
+    run<at::BFloat16>(call, tiling, threads);
   }
 }
 

@@ -14,6 +14,10 @@ constexpr int64_t kTileColumns = 256;
 constexpr int64_t kTileQueries = 16;
 // What a tile costs beside its blocks (packing the query, sorting the result), measured in blocks.
 constexpr int64_t kTileOverhead = 2;
+// A tile is not cut in pieces of fewer blocks: each piece packs the query again, and its candidates have to be merged.
+constexpr int64_t kLeastPiece = 16;
+// More parts than threads, so that a thread that is slowed down leaves work to the others.
+constexpr int64_t kPartsOfThread = 4;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -86,10 +90,10 @@ void add_tiles(Tiling& tiling, int64_t sequence, int64_t key_head, int64_t first
 }
 
 // Cuts the row of all tiles, laid one after the other, in parts of about equal cost.
-void divide(Tiling& tiling, int64_t threads) {
+void divide(Tiling& tiling, int64_t parts) {
   int64_t total = 0;
   for (const Tile& tile : tiling.tiles) total += (tiling.blocks(tile) + kTileOverhead) * tile.queries;
-  tiling.parts.resize(threads);
+  tiling.parts.resize(parts);
   int64_t part = 0;
   int64_t used = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(tiling.tiles.size()); ++i) {
@@ -97,10 +101,11 @@ void divide(Tiling& tiling, int64_t threads) {
     const int64_t blocks = tiling.blocks(tile);
     int64_t first = 0;
     do {
-      while (part + 1 < threads && used >= total * (part + 1) / threads) ++part;
+      const auto room = [&] { return total * (part + 1) / parts - used; };
+      while (part + 1 < parts && room() <= 0) ++part;
       int64_t take = blocks - first;
-      if (part + 1 < threads) {
-        take = std::min(take, divide_up(total * (part + 1) / threads - used, tile.queries));
+      if (part + 1 < parts && take >= 2 * kLeastPiece) {
+        take = std::clamp(divide_up(room(), tile.queries), kLeastPiece, take - kLeastPiece);
       }
       tiling.parts[part].push_back({i, first, first + take});
       first += take;
@@ -143,7 +148,7 @@ Tiling tile(const LightningIndexerPto& call, int64_t threads) {
       add_tiles(tiling, static_cast<int64_t>(i), head, sequence.queries, sequence.rows);
     }
   }
-  divide(tiling, threads);
+  divide(tiling, threads == 1 ? 1 : threads * kPartsOfThread);
   return tiling;
 }
 
