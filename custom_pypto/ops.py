@@ -55,19 +55,20 @@ def npu_lightning_indexer_pto(
     with products and sums in float32 and no scale factor. Of the key tokens that ``i`` sees, the best are given in
     descending order of score.
 
-    B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1 and
-    N2 query and key heads, D the head dimension.
+    B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1
+    and N2 query and key heads, D the head dimension.
 
     Args:
         query: ``[B, S1, N1, D]`` or ``[T, N1, D]``, float16 or bfloat16.
-        key: ``[blocks, block_size, N2, D]``, ``[B, S2, N2, D]`` or ``[T2, N2, D]``, of the dtype of ``query``. N2 divides N1.
+        key: ``[blocks, block_size, N2, D]``, ``[B, S2, N2, D]`` or ``[T2, N2, D]``, of the dtype of ``query``; N2
+            divides N1.
         weights: ``[B, S1, N1]`` or ``[T, N1]``, of the dtype of ``query`` or float32.
         actual_seq_lengths_query: ``[B]``, int32. With layout_query "BSND" the number of query tokens of each sequence
             (default: S1); with "TND" its running total, the last one T (mandatory).
         actual_seq_lengths_key: ``[B]``, int32. With layout_key "PA_BSND" the number of key tokens of each sequence, the
             new ones included (mandatory); with "BSND" the same (default: S2); with "TND" its running total (mandatory).
-        block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past them.
-            Mandatory with layout_key "PA_BSND", refused otherwise.
+        block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past
+            them. Mandatory with layout_key "PA_BSND", refused otherwise.
         layout_query: "BSND" (padded) or "TND" (packed).
         layout_key: "PA_BSND" (paged), or the same as layout_query.
         sparse_count: how many tokens to select, 1 or more. CANN's own indexer takes up to 2048.
@@ -85,7 +86,7 @@ def npu_lightning_indexer_pto(
             at the next synchronisation for negative or too long lengths, a block table too short for its sequence and
             block numbers out of range.
 
-    Formula: the lightning indexer of DeepSeek-V3.2 (DeepSeek Sparse Attention), as in npu_lightning_indexer of torch_npu.
+    Formula: the lightning indexer of DeepSeek-V3.2 (DeepSeek Sparse Attention), as torch_npu's npu_lightning_indexer.
     """
     return torch.ops.custom_pypto.npu_lightning_indexer_pto(
         query,

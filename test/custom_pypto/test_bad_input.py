@@ -1,4 +1,4 @@
-"""Bad input: refused with operator, argument, expectation and finding, by eager and Meta alike, and the process goes on."""
+"""Bad input: refused with operator, argument, expectation and finding, by eager and Meta alike; the process goes on."""
 
 import pytest
 import torch
@@ -19,23 +19,25 @@ def ones(*shape, dtype=torch.float32):
 
 
 # What is changed in a good call, and the message it earns, after "argument ".
+ADDED_DTYPES = "float16 or bfloat16 or float32 or float64 or int8 or uint8 or int16 or int32 or int64 or bool"
 ADD_CUSTOM = {
     "sizes": ((ones(3), ones(4)), "'other' must broadcast with 'self' of shape [3], but its shape is [4]"),
     "inner sizes": (
         (ones(2, 3, 4), ones(2, 1)),
         "'other' must broadcast with 'self' of shape [2, 3, 4], but its shape is [2, 1]",
     ),
-    "shorter first": ((ones(2), ones(5, 3)), "'other' must broadcast with 'self' of shape [2], but its shape is [5, 3]"),
+    "shorter first": (
+        (ones(2), ones(5, 3)),
+        "'other' must broadcast with 'self' of shape [2], but its shape is [5, 3]",
+    ),
     "empty": ((ones(0), ones(2)), "'other' must broadcast with 'self' of shape [0], but its shape is [2]"),
     "complex self": (
         (ones(3, dtype=torch.complex64), ones(3)),
-        "'self' must be of dtype float16 or bfloat16 or float32 or float64 or int8 or uint8 or int16 or int32 or int64 "
-        "or bool, but is complex64",
+        f"'self' must be of dtype {ADDED_DTYPES}, but is complex64",
     ),
     "complex other": (
         (ones(3), ones(3, dtype=torch.complex128)),
-        "'other' must be of dtype float16 or bfloat16 or float32 or float64 or int8 or uint8 or int16 or int32 or int64 "
-        "or bool, but is complex128",
+        f"'other' must be of dtype {ADDED_DTYPES}, but is complex128",
     ),
 }
 
@@ -180,8 +182,8 @@ INDEXER = {
     "packed lengths differ": (
         PACKED,
         {"actual_seq_lengths_key": int32(20)},
-        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, as 'actual_seq_lengths_query' has), but its shape is "
-        "[1]",
+        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, as 'actual_seq_lengths_query' has), but its shape "
+        "is [1]",
     ),
     "no block table": (
         PADDED,
@@ -296,7 +298,8 @@ def test_a_tensor_whose_memory_was_given_back_is_refused():
     x.untyped_storage().resize_(0)
     message = message_of(lambda: ops.add_custom(x, torch.ones(4).npu()))
     assert message == (
-        "aclnnAddCustom: a tensor of shape [4] reaches 16 bytes into its storage, which has 0 (its data is null or was freed)"
+        "aclnnAddCustom: a tensor of shape [4] reaches 16 bytes into its storage, which has 0 "
+        "(its data is null or was freed)"
     )
     assert_process_goes_on()
 

@@ -56,7 +56,9 @@ FAILURES = {
     ],
     "undefined": ["aclnnProbeNothing: a tensor is undefined (null)"],
     "emptied storage": ["aclnnProbeNothing: a tensor of shape [4] reaches 16 bytes into its storage, which has 0"],
-    "two devices": ["aclnnProbeNothing: all tensors must be on one NPU, but the first is on npu:0 and another on npu:1"],
+    "two devices": [
+        "aclnnProbeNothing: all tensors must be on one NPU, but the first is on npu:0 and another on npu:1"
+    ],
     "on the CPU": ["aclnnProbeNothing: all tensors must be on an NPU, but one is on cpu"],
 }
 

@@ -52,7 +52,8 @@ def test_without_torch_loading_its_backends(tmp_path):
 
 def test_where_there_is_no_torchair(tmp_path):
     """torchair's import fails, as it does without protobuf: eager works all the same."""
-    imports = "sys.modules['torchair'] = sys.modules['torch_npu.dynamo.torchair'] = None\nimport torch\nimport custom_pypto"
+    blocked = "sys.modules['torchair'] = sys.modules['torch_npu.dynamo.torchair'] = None"
+    imports = f"{blocked}\nimport torch\nimport custom_pypto"
     result = run(PROGRAM.format(imports=imports, torchair_imported=False), tmp_path)
     assert result.stdout.endswith("fine\n"), result.stderr
 

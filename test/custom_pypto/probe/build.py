@@ -1,4 +1,4 @@
-"""Builds the probe, an operator package and its extension, into build/probe; a second time compiles only what changed."""
+"""Builds the probe, an operator package and its extension, into build/probe; only what changed is compiled."""
 
 import importlib.util
 import subprocess
@@ -38,7 +38,7 @@ def _libraries(folder: Path, *names: str) -> str:
 
 
 def build() -> tuple[Path, Path]:
-    """Returns the operator package, an entry for ASCEND_CUSTOM_OPP_PATH, and the extension for torch.ops.load_library."""
+    """Returns the operator package, for ASCEND_CUSTOM_OPP_PATH, and the extension, for torch.ops.load_library."""
     torch, torch_npu, cann = _folder("torch"), _folder("torch_npu"), _folder("cann_cpu")
     csrc = ROOT / "custom_pypto" / "csrc"
     torch_includes = [torch / "include", torch / "include/torch/csrc/api/include"]
@@ -50,8 +50,8 @@ def build() -> tuple[Path, Path]:
         csrc=csrc,
         package_includes=" ".join(f"-isystem {path}" for path in [*torch_includes, cann / "include"]),
         package_libraries=f"{torch_libraries} {_libraries(cann / 'lib64', 'nnopbase', 'ascendcl')}",
-        extension_includes=f"-I{csrc} -I{sysconfig.get_path('include')} -DCURRENT_VERSION=V2R13 -DAT_PER_OPERATOR_HEADERS"
-        + "".join(f" -isystem {path}" for path in [*torch_includes, *npu_includes]),
+        extension_includes=f"-I{csrc} -DCURRENT_VERSION=V2R13 -DAT_PER_OPERATOR_HEADERS "
+        + " ".join(f"-isystem {path}" for path in [*torch_includes, *npu_includes, sysconfig.get_path("include")]),
         extension_libraries=f"{torch_libraries} {_libraries(torch_npu / 'lib', 'torch_npu')}",
     )
     BUILD.mkdir(parents=True, exist_ok=True)
