@@ -182,8 +182,8 @@ INDEXER = {
     "packed lengths differ": (
         PACKED,
         {"actual_seq_lengths_key": int32(20)},
-        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, as 'actual_seq_lengths_query' has), but its shape "
-        "is [1]",
+        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, as 'actual_seq_lengths_query' has), but its "
+        "shape is [1]",
     ),
     "no block table": (
         PADDED,
