@@ -13,6 +13,8 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/max_pool2d_with_indices_backward.h>
+#include <ATen/ops/max_pool3d_with_indices.h>
+#include <ATen/ops/max_pool3d_with_indices_backward.h>
 
 #include "table.h"
 
@@ -85,6 +87,17 @@ ACLNN(MaxPool2dWithIndices,
 ACLNN(MaxPool2dWithIndicesBackward,
       [](In grad, In self, In indices, Ints kernel, Ints stride, Ints padding, Ints dilation, bool ceil_mode, Out out) {
         at::max_pool2d_with_indices_backward_out(out, grad, self, kernel, stride, padding, dilation, ceil_mode,
+                                                 indices.to(at::kLong));
+      });
+ACLNN(MaxPool3dWithArgmax,
+      [](In self, Ints kernel, Ints stride, Ints padding, Ints dilation, bool ceil_mode, Out out, Out indices) {
+        auto [value, index] = at::max_pool3d_with_indices(self, kernel, stride, padding, dilation, ceil_mode);
+        assign(out, value);
+        assign(indices, index);
+      });
+ACLNN(MaxPool3dWithArgmaxBackward,
+      [](In grad, In self, In indices, Ints kernel, Ints stride, Ints padding, Ints dilation, bool ceil_mode, Out out) {
+        at::max_pool3d_with_indices_backward_out(out, grad, self, kernel, stride, padding, dilation, ceil_mode,
                                                  indices.to(at::kLong));
       });
 ACLNN(AdaptiveAvgPool2d, [](In self, Ints size, Out out) { assign(out, at::_adaptive_avg_pool2d(self, size)); });

@@ -20,13 +20,24 @@ using namespace cann_cpu;
 
 namespace {
 
-// An absent index comes as an empty tensor. An empty index that is meant as one comes with an empty result.
-c10::List<std::optional<at::Tensor>> optional_indices(Tensors indices) {
+// An absent index comes as an empty tensor of self's dtype.
+c10::List<std::optional<at::Tensor>> optional_indices(In self, Tensors indices) {
   c10::List<std::optional<at::Tensor>> list;
   for (const auto& index : indices) {
-    list.push_back(index.numel() == 0 ? std::nullopt : std::optional<at::Tensor>(index));
+    const bool absent = index.numel() == 0 && index.scalar_type() == self.scalar_type();
+    list.push_back(absent ? std::nullopt : std::optional<at::Tensor>(index));
   }
   return list;
+}
+
+// Among indices into int64 an empty one cannot be told from an absent one; a call has at least one index.
+bool select_nothing(const c10::List<std::optional<at::Tensor>>& indices) {
+  bool all_absent = true;
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (index.has_value() && index->numel() == 0) return true;
+    all_absent &= !index.has_value();
+  }
+  return all_absent;
 }
 
 // out as a copy of self to write into; self and out may be the same memory.
@@ -69,11 +80,11 @@ void scatter_reduce(Out out, int64_t dim, In index, In source, int64_t reduction
 }  // namespace
 
 ACLNN(Index, [](In self, Tensors indices, Out out) {
-  if (out.numel() == 0) return;
-  at::index_out(out, self, optional_indices(indices));
+  if (out.numel() > 0) at::index_out(out, self, optional_indices(self, indices));
 });
 ACLNN(IndexPutImpl, [](Out self, Tensors indices, In values, bool accumulate, bool unsafe) {
-  at::_index_put_impl_(self, optional_indices(indices), values, accumulate, unsafe);
+  const auto list = optional_indices(self, indices);
+  if (!select_nothing(list)) at::_index_put_impl_(self, list, values, accumulate, unsafe);
 });
 ACLNN(IndexSelect, [](In self, int64_t dim, In index, Out out) { at::index_select_out(out, self, dim, index); });
 ACLNN(IndexAdd, [](In self, int64_t dim, In index, In source, Scalar alpha, Out out) {

@@ -1,6 +1,8 @@
 // Losses and their gradients.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
+#include <ATen/ops/_ctc_loss.h>
+#include <ATen/ops/_ctc_loss_backward.h>
 #include <ATen/ops/binary_cross_entropy.h>
 #include <ATen/ops/binary_cross_entropy_backward.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
@@ -8,6 +10,7 @@
 #include <ATen/ops/l1_loss.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/mse_loss_backward.h>
+#include <ATen/ops/multilabel_margin_loss_forward.h>
 #include <ATen/ops/nll_loss2d_backward.h>
 #include <ATen/ops/nll_loss2d_forward.h>
 #include <ATen/ops/nll_loss_backward.h>
@@ -77,19 +80,19 @@ ACLNN(BinaryCrossEntropyWithLogits,
         assign(out, at::binary_cross_entropy_with_logits(self, target, weight, pos_weight, reduction));
       });
 // (sigmoid(x) * (1 + (pos_weight - 1) * t) - pos_weight * t) * grad, rounded as autograd rounds it on the CPU.
-ACLNN(BinaryCrossEntropyWithLogitsBackward, [](In grad, In self, In target, OptionalIn weight, OptionalIn pos_weight,
-                                               int64_t reduction, Out out) {
-  const auto sigmoid = self.sigmoid();
-  at::Tensor value;
-  if (pos_weight.has_value()) {
-    const auto positive = *pos_weight * target;
-    value = ((positive + at::Scalar(1) - target) * sigmoid - positive) * grad;
-  } else {
-    value = (sigmoid - target) * grad;
-  }
-  if (weight.has_value()) value = value * *weight;
-  assign(out, reduction == at::Reduction::Mean ? value / at::Scalar(self.numel()) : value);
-});
+ACLNN(BinaryCrossEntropyWithLogitsBackward,
+      [](In grad, In self, In target, OptionalIn weight, OptionalIn pos_weight, int64_t reduction, Out out) {
+        const auto sigmoid = self.sigmoid();
+        at::Tensor value;
+        if (pos_weight.has_value()) {
+          const auto positive = *pos_weight * target;
+          value = ((positive + at::Scalar(1) - target) * sigmoid - positive) * grad;
+        } else {
+          value = (sigmoid - target) * grad;
+        }
+        if (weight.has_value()) value = value * *weight;
+        assign(out, reduction == at::Reduction::Mean ? value / at::Scalar(self.numel()) : value);
+      });
 ACLNN(NLLLoss,
       [](In self, In target, OptionalIn weight, int64_t reduction, int64_t ignore_index, Out out, Out total_weight) {
         auto [value, total] = at::nll_loss_forward(self, target.to(at::kLong), weight, reduction, ignore_index);
@@ -109,4 +112,21 @@ ACLNN(NLLLoss2d,
 ACLNN(NLLLoss2dBackward, [](In grad, In self, In target, OptionalIn weight, int64_t reduction, int64_t ignore_index,
                             In total_weight, Out out) {
   at::nll_loss2d_backward_out(out, grad, self, target.to(at::kLong), weight, reduction, ignore_index, total_weight);
+});
+ACLNN(MultilabelMarginLoss, [](In self, In target, int64_t reduction, Out out, Out is_target) {
+  auto [value, mask] = at::multilabel_margin_loss_forward(self, target.to(at::kLong), reduction);
+  assign(out, value);
+  assign(is_target, mask);
+});
+ACLNN(CtcLoss, [](In log_probs, In targets, Ints input_lengths, Ints target_lengths, int64_t blank, bool zero_infinity,
+                  Out out, Out log_alpha) {
+  auto [value, alpha] = at::_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
+  assign(out, value);
+  // torch_npu allocates for the longest target that fits; ATen for the longest there is.
+  log_alpha.narrow(2, 0, alpha.size(2)).copy_(alpha);
+});
+ACLNN(CtcLossBackward, [](In grad, In log_probs, In targets, Ints input_lengths, Ints target_lengths, In loss,
+                          In log_alpha, int64_t blank, bool zero_infinity, Out out) {
+  assign(out, at::_ctc_loss_backward(grad, log_probs, targets, input_lengths, target_lengths, loss, log_alpha, blank,
+                                     zero_infinity));
 });
