@@ -4,9 +4,15 @@ Importing it loads torch and torch_npu, registers the operators, and registers t
 graph is compiled; torchair itself is not needed.
 """
 
-# ---- activation: the one line that loads a CANN when none is found goes here, before torch
+import importlib.util
 
 import torch_npu  # noqa: F401
+
+if importlib.util.find_spec(f"{__name__}.custom_pypto_lib") is None:
+    raise ImportError(
+        f"{__path__[0]} is custom_pypto's source folder, which has no compiled library, and hides the installed "
+        "package: run from another folder, or with python -P"
+    )
 
 from . import converter, custom_pypto_lib  # noqa: F401  (loading the library registers the operators)
 from .ops import add_custom, npu_lightning_indexer_pto

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,13 @@ def test_without_torch_loading_its_backends(tmp_path):
     program = PROGRAM.format(imports="import torch\nimport custom_pypto", torchair_imported=False)
     result = run(program, tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert result.stdout.endswith("fine\n"), result.stderr
+
+
+def test_in_the_source_folder_it_says_what_to_do():
+    source = Path(__file__).parents[2]
+    result = run("import custom_pypto", source)
+    assert result.returncode != 0
+    assert "is custom_pypto's source folder" in result.stderr and "python -P" in result.stderr
 
 
 def test_where_there_is_no_torchair(tmp_path):
