@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "dtypes.h"
 #include "json.h"
 #include "model.h"
 
@@ -321,7 +322,8 @@ int64_t evaluate_expression(const std::string& expression, const std::map<std::s
     }
     return result.numerator;
   } catch (const GraphError& error) {
-    throw GraphError("expression '" + expression + "': " + error.what());
+    const std::string shown = expression.size() > 100 ? expression.substr(0, 100) + "..." : expression;
+    throw GraphError("expression '" + shown + "': " + error.what());
   }
 }
 
@@ -347,7 +349,9 @@ std::vector<InferredOutput> apply_inference_rule(const std::string& rule, const 
   }
   std::vector<InferredOutput> outputs(shapes.size());
   for (size_t i = 0; i < shapes.size(); ++i) {
-    outputs[i].dtype = static_cast<ge::DataType>(static_cast<int>(dtypes[i].number()));
+    const double number = dtypes[i].number();
+    outputs[i].dtype =
+        number >= 0 && number < int{ge::DT_MAX} ? dtype_of_number(static_cast<int64_t>(number)) : ge::DT_UNDEFINED;
     for (const Json& dimension : shapes[i].array()) {
       outputs[i].shape.push_back(evaluate_expression(dimension.text(), symbols));
       if (outputs[i].shape.back() < 0) {

@@ -154,7 +154,7 @@ Attribute read_list(std::string_view message) {
   if (kind == kDataType || !dtypes.empty()) {
     std::vector<ge::DataType> result;
     for (const int64_t dtype : dtypes) {
-      result.push_back(static_cast<ge::DataType>(dtype));
+      result.push_back(dtype_of_number(dtype));
     }
     return result;
   }
@@ -205,7 +205,7 @@ Attribute read_attribute(std::string_view message) {
         value = read_list_of_lists<int64_t>(field.message(), integers);
         break;
       case 15:
-        value = static_cast<ge::DataType>(field.integer());
+        value = dtype_of_number(field.integer());
         break;
       case 16:
         value = read_list_of_lists<float>(field.message(), reals);

@@ -111,7 +111,7 @@ at::ScalarType NodeCall::dtype(const std::string& name, at::ScalarType fallback)
     return scalar_type(*value);
   }
   const auto* number = find_attribute<int64_t>(node().attributes, name);
-  return number == nullptr ? fallback : scalar_type(static_cast<ge::DataType>(*number));
+  return number == nullptr ? fallback : scalar_type(dtype_of_number(*number));
 }
 
 int64_t NodeCall::integer(const std::string& name) const {

@@ -96,10 +96,14 @@ Outputs split_by_sizes(NodeCall& n) {
   return at::split_with_sizes(n.in(0), sizes, axis);
 }
 
-// torchair joins the inputs before the last, which is the dimension.
+// Joins the inputs before the last, which is the dimension; a scalar joins as one element.
 Outputs concatenate(NodeCall& n) {
   const size_t count = n.input_count() - 1;
-  return at::cat(n.in_range(0, count), n.integer(count));
+  auto tensors = n.in_range(0, count);
+  for (at::Tensor& tensor : tensors) {
+    tensor = tensor.dim() == 0 ? tensor.reshape({1}) : tensor;
+  }
+  return at::cat(tensors, n.integer(count));
 }
 
 // Always a copy: an operator that works in place may write to it.

@@ -1,14 +1,17 @@
 """Builds what these tests run against: an operator package, and harnesses on the engine's sources and library."""
 
+import ctypes
 import os
 import pathlib
 import platform
 import subprocess
+import sys
 import sysconfig
 
 import pytest
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))  # for models.py
 CANN_CPU = HERE.parents[2] / "cann_cpu"
 SITE_PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 TORCH = SITE_PACKAGES / "torch"
@@ -16,9 +19,23 @@ LIBRARIES = SITE_PACKAGES / "cann_cpu" / "lib64"
 
 
 def compile_cpp(output, sources, *flags):
-    command = ["g++", "-std=c++20", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{CANN_CPU / 'headers'}",
-               f"-I{CANN_CPU / 'graph_engine'}", "-isystem", str(TORCH / "include"), *map(str, sources), "-o",
-               str(output), *flags]
+    command = [
+        "g++",
+        "-std=c++20",
+        "-O1",
+        "-fPIC",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{CANN_CPU / 'headers'}",
+        f"-I{CANN_CPU / 'graph_engine'}",
+        "-isystem",
+        str(TORCH / "include"),
+        *map(str, sources),
+        "-o",
+        str(output),
+        *flags,
+    ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr[-4000:]
     return output
@@ -33,8 +50,17 @@ def operator_package(tmp_path_factory):
     for folder in (prototypes, functions):
         folder.mkdir(parents=True)
     compile_cpp(prototypes / "libcust_opsproto_rt2.0.so", [HERE / "package" / "op_proto.cpp"], "-shared")
-    compile_cpp(functions / "libcust_opapi.so", [HERE / "package" / "op_api.cpp"], "-shared", f"-L{TORCH / 'lib'}",
-                f"-L{LIBRARIES}", "-ltorch_cpu", "-lc10", "-lnnopbase", "-lascendcl")
+    compile_cpp(
+        functions / "libcust_opapi.so",
+        [HERE / "package" / "op_api.cpp"],
+        "-shared",
+        f"-L{TORCH / 'lib'}",
+        f"-L{LIBRARIES}",
+        "-ltorch_cpu",
+        "-lc10",
+        "-lnnopbase",
+        "-lascendcl",
+    )
     return root
 
 
@@ -42,3 +68,45 @@ def operator_package(tmp_path_factory):
 def package_environment(operator_package):
     """The environment of a process that finds the operator package."""
     return {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(operator_package)}
+
+
+@pytest.fixture(scope="session")
+def rule_library(tmp_path_factory):
+    """The evaluator of inference rules with a C interface."""
+    sources = [CANN_CPU / "graph_engine" / f"{name}.cpp" for name in ("inference_rule", "json")]
+    output = tmp_path_factory.mktemp("rule") / "librule.so"
+    return ctypes.CDLL(str(compile_cpp(output, [HERE / "harness" / "rule.cpp", *sources], "-shared")))
+
+
+@pytest.fixture(scope="session")
+def model_fuzzer(tmp_path_factory):
+    """A program that reads mutations of a model under the address and undefined-behaviour sanitizers."""
+    sources = [CANN_CPU / "graph_engine" / f"{name}.cpp" for name in ("model", "dtypes")]
+    return compile_cpp(
+        tmp_path_factory.mktemp("fuzz") / "fuzz",
+        [HERE / "harness" / "fuzz_model.cpp", *sources],
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+        f"-L{TORCH / 'lib'}",
+        "-lc10",
+        f"-Wl,-rpath,{TORCH / 'lib'}",
+    )
+
+
+@pytest.fixture(scope="session")
+def session_library(tmp_path_factory):
+    """ge::Session with a C interface, compiled with the string ABI that torchair's compatibility library has."""
+    import torch_npu  # noqa: F401  it has loaded libge_runner when the harness is
+
+    output = tmp_path_factory.mktemp("session") / "libsession.so"
+    compile_cpp(
+        output,
+        [HERE / "harness" / "session.cpp"],
+        "-shared",
+        "-D_GLIBCXX_USE_CXX11_ABI=0",
+        f"-L{LIBRARIES}",
+        "-lge_runner",
+        "-lascendcl",
+        "-Wl,--allow-shlib-undefined",
+    )
+    return ctypes.CDLL(str(output))

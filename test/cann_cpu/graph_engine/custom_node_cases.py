@@ -83,12 +83,15 @@ def mixed(x, bias, rest, scale=1.0, shift=0, negate=False, mode="plain", weights
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("count", [0, 1, 3])
-@pytest.mark.parametrize("attributes", [
-    {},
-    {"scale": 0.1, "shift": -3},
-    {"negate": True, "mode": "double", "scale": 2.5},
-    {"weights": True},
-])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"scale": 0.1, "shift": -3},
+        {"negate": True, "mode": "double", "scale": 2.5},
+        {"weights": True},
+    ],
+)
 def test_inputs_and_attributes_reach_the_kernel(dynamic, with_bias, count, attributes):
     x = torch.randn(3, 5)
     bias = torch.randn(5) if with_bias else None
@@ -137,16 +140,16 @@ def test_in_place_writes_the_callers_tensor(dynamic):
 
 def test_in_place_reads_all_before_it_writes():
     def function(x):
-        before = x.reshape(3, 2).t()
+        before = x.reshape(3, 2).t() * 1
         torch.ops.probe.increment(x, x * 10)
-        return before, x.reshape(2, 3).t() + 0
+        return before, x.reshape(2, 3).t() * 1
 
     x = torch.arange(6.0)
     on_npu = x.npu()
     before, after = compiled(function)(on_npu)
     torch.testing.assert_close(on_npu.cpu(), x * 11)
     torch.testing.assert_close(after.cpu(), (x * 11).reshape(2, 3).t())
-    del before  # a view of the caller's tensor: it sees the write
+    torch.testing.assert_close(before.cpu(), x.reshape(3, 2).t())
 
 
 def test_in_place_on_a_slice_leaves_the_rest_alone():
@@ -200,3 +203,38 @@ def test_a_failing_kernel_is_an_error_and_the_next_call_works(dynamic):
     assert "of type ProbeFail" in str(raised.value)
     assert "x has a negative element" in str(raised.value)
     assert graph(good.npu()).cpu().tolist() == [2, 2, 2]
+
+
+def test_registered_prototypes_are_read_back_in_declaration_order():
+    from torchair.core import _torchair
+
+    compiled(lambda x: x + 1)(torch.zeros(1).npu())  # initialises torchair
+    status, inputs, outputs, attributes = _torchair.get_registered_ir_def("ProbeKinds")
+    assert status == "SUCCESS"
+    assert inputs == [("x", "required"), ("bias", "optional"), ("rest", "dynamic")]
+    assert outputs == [("y", "required"), ("ys", "dynamic")]
+    assert attributes == [
+        ("an_int", "VT_INT"),
+        ("a_float", "VT_FLOAT"),
+        ("a_bool", "VT_BOOL"),
+        ("a_string", "VT_STRING"),
+        ("a_type", "VT_DATA_TYPE"),
+        ("ints", "VT_LIST_INT"),
+        ("floats", "VT_LIST_FLOAT"),
+        ("bools", "VT_LIST_BOOL"),
+        ("strings", "VT_LIST_STRING"),
+        ("types", "VT_LIST_DATA_TYPE"),
+        ("nested", "VT_LIST_LIST_INT"),
+        ("needed_int", "VT_INT"),
+        ("needed_floats", "VT_LIST_FLOAT"),
+    ]
+    assert _torchair.get_registered_ir_def("NoSuchOperator")[0] == "ERROR"
+
+
+def test_the_ir_check_knows_prototypes_and_built_in_types():
+    from torchair.core import _torchair
+
+    assert _torchair.check_cann_compat("ProbeKinds", ("bias",), ("an_int",)) == ""
+    assert "nothing" in _torchair.check_cann_compat("ProbeKinds", ("nothing",), ())
+    assert _torchair.check_cann_compat("Bitcast", (), ("keep_dim",)) == ""
+    assert "NoSuchOperator" in _torchair.check_cann_compat("NoSuchOperator", (), ())

@@ -4,19 +4,18 @@
 
 #include "cann_cpu/op.h"
 
-ACLNN(ProbeMix,
-      [](const at::Tensor& x, const std::optional<at::Tensor>& bias, const std::vector<at::Tensor>& rest, double scale,
-         int64_t shift, bool negate, const std::string& mode, at::ArrayRef<float> weights, at::Tensor& y,
-         at::Tensor& total) {
-        at::Tensor result = (bias ? x + *bias : x) * scale + shift;
-        for (size_t i = 0; i < rest.size(); ++i) {
-          result = result + rest[i] * (weights.empty() ? 1.0 : static_cast<double>(weights[i]));
-        }
-        TORCH_CHECK(mode == "plain" || mode == "double", "mode is ", mode);
-        result = mode == "double" ? result * 2 : result;
-        y.copy_(negate ? -result : result);
-        total.copy_(result.sum());
-      });
+ACLNN(ProbeMix, [](const at::Tensor& x, const std::optional<at::Tensor>& bias, const std::vector<at::Tensor>& rest,
+                   double scale, int64_t shift, bool negate, const std::string& mode, at::ArrayRef<float> weights,
+                   at::Tensor& y, at::Tensor& total) {
+  at::Tensor result = (bias ? x + *bias : x) * scale + shift;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    result = result + rest[i] * (weights.empty() ? 1.0 : static_cast<double>(weights[i]));
+  }
+  TORCH_CHECK(mode == "plain" || mode == "double", "mode is ", mode);
+  result = mode == "double" ? result * 2 : result;
+  y.copy_(negate ? -result : result);
+  total.copy_(result.sum());
+});
 
 ACLNN(ProbeIncrement, [](cann_cpu::InOut self, const at::Tensor& other) { self.add_(other); });
 

@@ -25,8 +25,8 @@ REG_OP(ProbeKinds)
     .REQUIRED_ATTR(needed_floats, ListFloat)
     .OP_END_FACTORY_REG(ProbeKinds)
 
-// y = (x + bias) * scale + shift, then the sum of rest is added; text says which way.
-REG_OP(ProbeMix)
+    // y = (x + bias) * scale + shift, then the sum of rest is added; text says which way.
+    REG_OP(ProbeMix)
     .INPUT(x, TensorType({DT_FLOAT}))
     .OPTIONAL_INPUT(bias, TensorType({DT_FLOAT}))
     .DYNAMIC_INPUT(rest, TensorType({DT_FLOAT}))
@@ -39,21 +39,21 @@ REG_OP(ProbeMix)
     .ATTR(weights, ListFloat, {})
     .OP_END_FACTORY_REG(ProbeMix)
 
-// self += other
-REG_OP(ProbeIncrement)
+    // self += other
+    REG_OP(ProbeIncrement)
     .INPUT(self, TensorType({DT_FLOAT}))
     .INPUT(other, TensorType({DT_FLOAT}))
     .OUTPUT(self, TensorType({DT_FLOAT}))
     .OP_END_FACTORY_REG(ProbeIncrement)
 
-// Its kernel fails where x is negative.
-REG_OP(ProbeFail)
+    // Its kernel fails where x is negative.
+    REG_OP(ProbeFail)
     .INPUT(x, TensorType({DT_FLOAT}))
     .OUTPUT(y, TensorType({DT_FLOAT}))
     .OP_END_FACTORY_REG(ProbeFail)
 
-// It has no aclnn functions.
-REG_OP(ProbeMissing)
+    // It has no aclnn functions.
+    REG_OP(ProbeMissing)
     .INPUT(x, TensorType({DT_FLOAT}))
     .OUTPUT(y, TensorType({DT_FLOAT}))
     .OP_END_FACTORY_REG(ProbeMissing)
