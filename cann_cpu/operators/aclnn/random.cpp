@@ -9,7 +9,23 @@
 #include <ATen/ops/rrelu_with_noise.h>
 #include <ATen/ops/where.h>
 
+#include "dropout_mask.h"
 #include "table.h"
+
+namespace cann_cpu {
+
+at::Tensor unpack_dropout_mask(const at::Tensor& mask, at::IntArrayRef shape) {
+  const int64_t count = c10::multiply_integers(shape);
+  TORCH_CHECK(mask.numel() * 8 >= count, "the mask has ", mask.numel(), " bytes, ", count, " bits are needed");
+  const auto packed = mask.contiguous();
+  const auto keep = at::empty({count}, at::kBool);
+  const auto* bytes = static_cast<const uint8_t*>(packed.const_data_ptr());
+  bool* kept = keep.mutable_data_ptr<bool>();
+  for (int64_t i = 0; i < count; ++i) kept[i] = (bytes[i / 8] >> (i % 8)) & 1;
+  return keep.reshape(shape);
+}
+
+}  // namespace cann_cpu
 
 using namespace cann_cpu;
 
@@ -28,7 +44,6 @@ at::Generator generator(const at::Tensor& seed, const at::Tensor& offset, uint64
   return generator(seed.item<int64_t>(), offset.item<int64_t>() + offset_in_graph);
 }
 
-// Dropout keeps an element where its bit is set; bit i is bit i % 8 of byte i / 8.
 void draw_dropout_mask(double drop_probability, const at::Generator& random, at::IntArrayRef shape, at::Tensor& mask) {
   const int64_t count = c10::multiply_integers(shape);
   TORCH_CHECK(mask.numel() * 8 >= count, "the mask has ", mask.numel(), " bytes, ", count, " bits are needed");
@@ -38,17 +53,6 @@ void draw_dropout_mask(double drop_probability, const at::Generator& random, at:
   auto* bytes = packed.mutable_data_ptr<uint8_t>();
   for (int64_t i = 0; i < count; ++i) bytes[i / 8] |= static_cast<uint8_t>(kept[i]) << (i % 8);
   mask.copy_(packed);
-}
-
-at::Tensor unpack_dropout_mask(const at::Tensor& mask, at::IntArrayRef shape) {
-  const int64_t count = c10::multiply_integers(shape);
-  TORCH_CHECK(mask.numel() * 8 >= count, "the mask has ", mask.numel(), " bytes, ", count, " bits are needed");
-  const auto packed = mask.contiguous();
-  const auto keep = at::empty({count}, at::kBool);
-  const auto* bytes = static_cast<const uint8_t*>(packed.const_data_ptr());
-  bool* kept = keep.mutable_data_ptr<bool>();
-  for (int64_t i = 0; i < count; ++i) kept[i] = (bytes[i / 8] >> (i % 8)) & 1;
-  return keep.reshape(shape);
 }
 
 void apply_dropout(const at::Tensor& self, const at::Tensor& mask, double drop_probability, at::Tensor& out) {

@@ -65,6 +65,54 @@ def test_attention_trains_like_the_cpu():
         torch.testing.assert_close(got.grad.cpu(), expected.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("key_heads", [4, 2], ids=["each head its key", "two heads share a key"])
+@pytest.mark.parametrize("masking", ["none", "causal", "mask"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_attention_and_its_gradient_follow_the_definition(dtype, masking, key_heads):
+    """Against the definition in double precision: the CPU's flash kernel rounds in another order."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, heads, n, 16) for heads, n in ((4, 7), (key_heads, 9), (key_heads, 9)))
+    mask = {
+        "none": None,
+        "causal": torch.ones(7, 9, dtype=torch.bool).tril(),
+        "mask": (torch.rand(2, 1, 7, 9) < 0.6) | (torch.arange(9) == 0),
+    }[masking]
+    device = [t.to("npu", dtype).requires_grad_() for t in (query, key, value)]
+    result = F.scaled_dot_product_attention(
+        *device,
+        attn_mask=mask.npu() if masking == "mask" else None,
+        is_causal=masking == "causal",
+        enable_gqa=key_heads != 4,
+    )
+    result.float().square().sum().backward()
+
+    exact = [t.to(dtype).double().requires_grad_() for t in (query, key, value)]
+    q, k, v = exact[0], *(t.repeat_interleave(4 // key_heads, 1) for t in exact[1:])
+    scores = q @ k.mT / 4
+    expected = (scores if mask is None else scores.masked_fill(~mask, float("-inf"))).softmax(-1) @ v
+    expected.square().sum().backward()
+    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 5e-2}
+    torch.testing.assert_close(result.cpu().double(), expected, **tolerance)
+    for got, wanted in zip(device, exact, strict=True):
+        torch.testing.assert_close(got.grad.cpu().double(), wanted.grad, **tolerance)
+
+
+def test_attention_dropout_keeps_the_mean_and_repeats_with_the_seed():
+    ones = torch.ones(1, 2, 64, 64, device="npu")
+    torch.manual_seed(3)
+    first = F.scaled_dot_product_attention(ones, ones, ones, dropout_p=0.5)
+    assert abs(first.mean().item() - 1) < 0.1 and first.std().item() > 0.05
+    torch.manual_seed(3)
+    assert torch.equal(first, F.scaled_dot_product_attention(ones, ones, ones, dropout_p=0.5))
+
+
+def test_transformer_layer_gives_what_it_gives_on_the_cpu():
+    torch.manual_seed(0)
+    host = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    x = torch.randn(2, 5, 32)
+    torch.testing.assert_close(copy.deepcopy(host).npu()(x.npu()).cpu(), host(x), rtol=1e-5, atol=1e-5)
+
+
 def test_printing_shows_the_values():
     x = torch.arange(6, device="npu").reshape(2, 3)
     assert repr(x) == "tensor([[0, 1, 2],\n        [3, 4, 5]], device='npu:0')"
