@@ -1,6 +1,7 @@
 // Tasks for the tests of streams, launched through the C++ interface that operators use.
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -9,6 +10,20 @@
 #include "cann_cpu/runtime.h"
 
 using cann_cpu::launch;
+
+namespace {
+
+std::atomic<bool> statics_alive{true};
+
+// Stands for the static objects of the libraries that tasks use; takes its time to go.
+struct Static {
+  ~Static() {
+    statics_alive = false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+} static_object;
+
+}  // namespace
 
 extern "C" {
 
@@ -48,6 +63,15 @@ CANN_EXPORT int launch_rendezvous(void* stream, std::atomic<int64_t>* arrived, i
       if (std::chrono::steady_clock::now() > deadline) return cann_cpu::error(-1, "the others did not come");
       std::this_thread::yield();
     }
+    return ACL_SUCCESS;
+  });
+}
+
+// Ends the process with 9 when it runs while static objects are destroyed.
+CANN_EXPORT int launch_user_of_statics(void* stream) {
+  return launch(stream, "UserOfStatics", [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!statics_alive) std::_Exit(9);
     return ACL_SUCCESS;
   });
 }

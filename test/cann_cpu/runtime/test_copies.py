@@ -62,6 +62,15 @@ def test_pageable_memory_may_change_as_soon_as_the_copy_returns(acl, tasks, size
         assert acl.read(device, size) == b"a" * size
 
 
+def test_a_small_copy_from_pageable_memory_does_not_wait_for_the_stream(acl, tasks, counter):
+    with acl.stream() as stream, acl.device_memory(8) as device:
+        acl.check(acl.status(tasks.launch_rendezvous, stream, ctypes.byref(counter), 2))
+        acl.call("aclrtMemcpyAsync", device, 8, b"pageable", 8, acl.HOST_TO_DEVICE, stream)
+        counter.value = 2
+        acl.call("aclrtSynchronizeStream", stream)
+        assert acl.read(device, 8) == b"pageable"
+
+
 def test_a_copy_to_pageable_memory_is_there_when_it_returns(acl):
     with acl.stream() as stream, acl.device_memory(50) as device:
         acl.call("aclrtMemsetAsync", device, 50, ord("x"), 50, stream)

@@ -194,6 +194,17 @@ def test_a_process_ends_though_streams_wait_for_ever(end):
     assert run(textwrap.dedent(STUCK) + end, timeout=20).returncode == 0
 
 
+def test_at_the_end_no_task_meets_destroyed_static_objects(tasks):
+    program = f"""
+        tasks = ctypes.CDLL({tasks._name!r})
+        acl.call("aclrtSetDevice", 0)
+        stream = acl.make("aclrtCreateStream")
+        for _ in range(1000):
+            acl.status(tasks.launch_user_of_statics, stream)
+    """
+    assert run(program, timeout=20).returncode == 0
+
+
 def test_a_process_ends_while_a_capture_is_underway():
     program = """
         acl.call("aclInit", None)
