@@ -172,3 +172,10 @@ def test_half_precision_conversions_agree_with_numpy(acl):
     found = np.array([to_half(ctypes.c_float(float(f))) for f in floats], dtype=np.uint16)
     np.testing.assert_array_equal(found, expected)
     assert np.isnan(np.array([to_half(ctypes.c_float(float("nan")))], dtype=np.uint16).view(np.float16)[0])
+
+
+def test_the_collective_library_keeps_its_only_option(acl, cann_cpu_lib):
+    hccl = ctypes.CDLL(str(cann_cpu_lib / "libhccl.so"))
+    assert [hccl.HcclSetConfig(0, level) for level in (0, 1, 2)] == [0, 0, 0]
+    assert hccl.HcclSetConfig(0, 3) != 0 and hccl.HcclSetConfig(5, 0) != 0
+    assert acl.library.aclGetRecentErrMsg() == b"HcclSetConfig: config 5 with value 0 is unknown"
