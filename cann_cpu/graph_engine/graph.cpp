@@ -12,6 +12,7 @@
 
 #include "attributes.h"
 #include "dtypes.h"
+#include "fusion.h"
 
 namespace cann_cpu::graph {
 namespace {
@@ -270,6 +271,8 @@ CompiledGraph::CompiledGraph(std::shared_ptr<const Model> model, const Options& 
       case Role::compute:
         resolve_type(node, unknown);
         break;
+      case Role::fused:  // later
+        break;
       case Role::output:
         for (size_t k = 0; k < node.inputs.size(); ++k) {
           GraphOutput output{node.inputs[k], ge::DT_UNDEFINED, {-2}, -1};
@@ -298,6 +301,7 @@ CompiledGraph::CompiledGraph(std::shared_ptr<const Model> model, const Options& 
       throw GraphError("graph '" + name() + "': an output has no source, or reuses an input that does not exist");
     }
   }
+  fuse_addmm(nodes_, outputs_);
   find_last_uses(nodes_, outputs_);
 }
 

@@ -22,7 +22,7 @@ struct Edge {
   bool absent() const { return node == kAbsent; }
 };
 
-enum class Role { input, constant, compute, output };
+enum class Role { input, constant, compute, output, fused /* into a later node */ };
 
 struct Node {
   const ModelNode* model = nullptr;

@@ -117,6 +117,8 @@ CASES = [
     ("matmul_batched", lambda x, y: x @ y, [(2, 3, 5, 7), (7, 3)], FLOATS),
     ("matmul_vector", lambda x, y: x @ y, [(5, 7), (7,)], (torch.float32,)),
     ("linear", F.linear, [(5, 7), (3, 7)], FLOATS),
+    ("linear_with_bias", F.linear, [(33, 257), (65, 257), (65,)], FLOATS),
+    ("addmm", lambda x, w, b: torch.addmm(b, x, w, beta=0.5, alpha=2.0), [(33, 257), (257, 65), (65,)], FLOATS),
     ("softmax", lambda x: (x.softmax(-1), x.log_softmax(0)), [M], FLOATS),
     ("layer_norm", lambda x, w, b: F.layer_norm(x, (7,), w, b), [(3, 5, 7), (7,), (7,)], FLOATS),
     ("layer_norm_plain", lambda x: F.layer_norm(x, (7,), eps=1e-3), [M], (torch.float32,)),
