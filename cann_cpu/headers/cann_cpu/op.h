@@ -384,7 +384,8 @@ class ArgumentReader {
   int position_ = 0;
 };
 
-// An out= function of ATen resizes an output of another shape than its result, which then lies beside the caller's view.
+// An out= function of ATen resizes an output of another shape than its result, which then lies beside the caller's
+// view.
 template <class Param, class Stored, class Bound>
 void check_not_resized(size_t position, const Stored& given, const Bound& output) {
   if constexpr (std::is_same_v<Param, at::Tensor&>) {

@@ -42,6 +42,9 @@ def _is_real_cann(home: str | None) -> bool:
 def _linker_finds_cann() -> bool:
     import ctypes
 
+    with open("/proc/self/maps") as maps:
+        if os.path.join(LIBRARIES, "libascendcl.so") in maps.read():
+            return False  # the linker would answer with this one
     try:
         ctypes.CDLL("libascendcl.so")
     except OSError:
@@ -56,16 +59,14 @@ def operator_packages() -> dict[str, str]:
     `ascend.operator_packages`.
     """
     from importlib.metadata import entry_points
-    from importlib.util import find_spec
 
     packages = {}
     for entry in entry_points(group=OPERATOR_PACKAGES):
-        top, *rest = entry.value.split(".")
-        spec = find_spec(top)
-        for location in spec.submodule_search_locations if spec else ():
-            vendor = os.path.join(location, *rest, "vendors", entry.name)
-            if os.path.isdir(vendor):
-                packages[entry.name] = vendor
+        # Where the wheel is installed, not where `import` would find its name: that may be a source folder.
+        package = entry.dist.locate_file(os.path.join(*entry.value.split(".")))
+        vendor = os.path.join(package, "vendors", entry.name)
+        if os.path.isdir(vendor):
+            packages[entry.name] = vendor
     return packages
 
 
