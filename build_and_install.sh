@@ -24,12 +24,17 @@ install_torch() {
   quiet_pip install torch==2.13.0+cpu --index-url https://download.pytorch.org/whl/cpu
 }
 
-# wheel DIRECTORY OPTIONS...: builds the wheel of a project into dist/ and installs it.
+# wheel DIRECTORY OPTIONS...: builds the wheel of a project into dist/ and installs it. Shows what is being compiled; the
+# whole log is kept, and shown where the build fails.
 wheel() {
-  local project=$1 out
+  local project=$1 out log
   shift
-  out=$(mktemp -d build/wheel.XXXX)
-  quiet_pip wheel --no-build-isolation --no-deps --wheel-dir "$out" "$@" "$project"
+  out=$(mktemp -d build/wheel.XXXX) log=build/$(basename "$(realpath "$project")").log
+  if ! python -m pip --disable-pip-version-check wheel -v --no-build-isolation --no-deps --wheel-dir "$out" "$@" "$project" \
+    2>&1 | tee "$log" | sed -u -n 's/^ *\(\[[0-9]*\/[0-9]*\]\).*[ /]\([^ /]*\.c[cp]*\) *.*/  \1 \2/p'; then
+    cat "$log" >&2
+    return 1
+  fi
   quiet_pip install --force-reinstall --no-deps "$out"/*.whl
   mv "$out"/*.whl dist/ && rmdir "$out"
 }
