@@ -58,15 +58,16 @@ def operator_packages() -> dict[str, str]:
     A wheel names the Python package whose folder `vendors/<name>` holds its libraries in an entry point of the group
     `ascend.operator_packages`.
     """
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
     packages = {}
-    for entry in entry_points(group=OPERATOR_PACKAGES):
-        # Where the wheel is installed, not where `import` would find its name: that may be a source folder.
-        package = entry.dist.locate_file(os.path.join(*entry.value.split(".")))
-        vendor = os.path.join(package, "vendors", entry.name)
-        if os.path.isdir(vendor):
-            packages[entry.name] = vendor
+    for wheel in distributions():
+        for entry in wheel.entry_points.select(group=OPERATOR_PACKAGES):
+            # Where the wheel is installed, not where `import` would find its name: that may be a source folder.
+            package = wheel.locate_file(os.path.join(*entry.value.split(".")))
+            vendor = os.path.join(package, "vendors", entry.name)
+            if os.path.isdir(vendor):
+                packages.setdefault(entry.name, vendor)
     return packages
 
 
