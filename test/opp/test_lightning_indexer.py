@@ -294,7 +294,8 @@ def print_digest():
 
 
 def test_the_result_does_not_depend_on_the_number_of_threads():
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     program = "import torch, custom_pypto, test_lightning_indexer as t; t.print_digest()"
     digests = {
         subprocess.run(

@@ -55,7 +55,10 @@ def acl_tensor(base, array, dtype=ACL_FLOAT, data=None):
     storage = (ctypes.c_int64 * 1)(array.size)
     address = ctypes.c_void_p(array.ctypes.data if data is None else data)
     return ctypes.c_void_p(
-        base.aclCreateTensor(dims, array.ndim, dtype, strides, ctypes.c_int64(0), ACL_FORMAT_ND, storage, 1, address)
+        # A plain int goes on the stack as 32 bits: the parameters past the sixth are wider.
+        base.aclCreateTensor(
+            dims, array.ndim, dtype, strides, ctypes.c_int64(0), ACL_FORMAT_ND, storage, ctypes.c_uint64(1), address
+        )
     )
 
 

@@ -123,6 +123,8 @@ def test_a_stream_waits_for_an_event_of_another_device():
         for _ in range(50):
             values[0].add_(1)
         event = streams[0].record_event()
+    # torch_npu has a task queue for each device: the record must have left one before the wait leaves the other.
+    _ = streams[0].npu_stream
     streams[1].wait_event(event)
     with torch.npu.stream(streams[1]):
         values[1].copy_(values[0])
