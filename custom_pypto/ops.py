@@ -100,3 +100,87 @@ def npu_lightning_indexer_pto(
         sparse_count=sparse_count,
         sparse_mode=sparse_mode,
     )
+
+
+def npu_sparse_flash_attention_pto(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sparse_indices: Tensor,
+    scale_value: float,
+    *,
+    block_table: Tensor | None = None,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_kv: Tensor | None = None,
+    query_rope: Tensor | None = None,
+    key_rope: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_kv: str = "PA_BSND",
+    sparse_mode: int = 3,
+) -> Tensor:
+    """Attends from every query token to the key tokens that its indices name.
+
+    With ``g = N1 / N2`` query heads to each key head ``n``, the result for query token ``i`` and head ``h`` of ``n`` is ::
+
+        score(j) = scale_value * (query[i, h] . key[j, n] + query_rope[i, h] . key_rope[j, n])
+        out[i, h] = sum over j:  softmax(score)(j) * value[j, n]
+
+    where ``j`` goes over the tokens in ``sparse_indices[i, n]`` up to the first -1. Scores, softmax and sums are in
+    float32, the softmax weights enter the product with the values in 16 significant bits or more, and the result is
+    rounded once, to the dtype of ``query``. It is the same to the bit for any number of threads.
+
+    B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1 and
+    N2 query and key heads, D, Dr and Dv the head dimensions of query and key, of their rotary parts and of the values.
+
+    Args:
+        query: ``[B, S1, N1, D]`` or ``[T, N1, D]``, float16 or bfloat16.
+        key: ``[blocks, block_size, N2, D]``, ``[B, S2, N2, D]`` or ``[T2, N2, D]``, of the dtype of ``query``. N2 divides N1.
+        value: of the shape of ``key``, with Dv in place of D, and its dtype. It may be ``key`` itself, as in MLA with
+            absorbed weights.
+        sparse_indices: ``[B, S1, N2, k]`` or ``[T, N2, k]``, int32: positions in the sequence from 0 (not slots of the
+            cache), as npu_lightning_indexer_pto gives them. A row ends at its first -1. Positions that the query token
+            does not see (sparse_mode, or past the length of the sequence) are left out, and so are those on a page that
+            the block table gives as -1. A position that is named twice counts twice.
+        scale_value: what the products are multiplied by; used as float32.
+        block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past them.
+            Mandatory with layout_kv "PA_BSND", refused otherwise.
+        actual_seq_lengths_query: ``[B]``, int32. With layout_query "BSND" the number of query tokens of each sequence
+            (default: S1); with "TND" its running total, the last one T (mandatory).
+        actual_seq_lengths_kv: ``[B]``, int32. With layout_kv "PA_BSND" the number of key tokens of each sequence, the
+            new ones included (mandatory); with "BSND" the same (default: S2); with "TND" its running total (mandatory).
+        query_rope: ``[B, S1, N1, Dr]`` or ``[T, N1, Dr]``, of the dtype of ``query``; given with ``key_rope`` or not at all.
+        key_rope: of the shape of ``key``, with Dr in place of D, and its dtype.
+        layout_query: "BSND" (padded) or "TND" (packed).
+        layout_kv: "PA_BSND" (paged), or the same as layout_query.
+        sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
+            query token sees all, the one before it all but the last, and so on.
+
+    Returns:
+        A new contiguous tensor ``[B, S1, N1, Dv]`` or ``[T, N1, Dv]`` of the dtype of ``query``. Where no token is left,
+        and for padded query tokens, it is zero.
+
+    All tensors may have any strides. Nothing is mutated. There is no gradient.
+
+    Raises:
+        RuntimeError: at the call for shapes, dtypes, devices, layouts, sparse_mode and missing arguments; at the next
+            synchronisation for negative or too long lengths, a block table too short for its sequence, block numbers
+            out of range and indices below -1. Nothing is written then.
+
+    Formula: the sparse attention of DeepSeek-V3.2 (DeepSeek Sparse Attention), as in npu_sparse_flash_attention of
+    torch_npu with sparse_block_size 1.
+    """
+    return torch.ops.custom_pypto.npu_sparse_flash_attention_pto(
+        query,
+        key,
+        value,
+        sparse_indices,
+        scale_value,
+        block_table=block_table,
+        actual_seq_lengths_query=actual_seq_lengths_query,
+        actual_seq_lengths_kv=actual_seq_lengths_kv,
+        query_rope=query_rope,
+        key_rope=key_rope,
+        layout_query=layout_query,
+        layout_kv=layout_kv,
+        sparse_mode=sparse_mode,
+    )

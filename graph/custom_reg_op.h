@@ -49,4 +49,29 @@ REG_OP(LightningIndexerPto)
     .DATATYPE(T, TensorType({DT_FLOAT16, DT_BF16}))
     .OP_END_FACTORY_REG(LightningIndexerPto);
 
+// Sparse flash attention: each query attends to the key tokens whose positions sparse_indices names, up to its first
+// -1. The scores are scale_value * (query . key + query_rope . key_rope); without a token the result is zero.
+//
+// query is [B, S1, N1, D] (BSND) or [T, N1, D] (TND), query_rope and attention_out the same with a last dimension of
+// their own, sparse_indices [B, S1, N2, k] or [T, N2, k]. key, value and key_rope are [blocks, block_size, N2, .]
+// (PA_BSND), [B, S2, N2, .] (BSND) or [T2, N2, .] (TND); value may be key. Lengths, block_table and sparse_mode are
+// those of LightningIndexerPto: positions that a query does not see are left out.
+REG_OP(SparseFlashAttentionPto)
+    .INPUT(query, "T")
+    .INPUT(key, "T")
+    .INPUT(value, "T")
+    .INPUT(sparse_indices, TensorType({DT_INT32}))
+    .OPTIONAL_INPUT(block_table, TensorType({DT_INT32}))
+    .OPTIONAL_INPUT(actual_seq_lengths_query, TensorType({DT_INT32}))
+    .OPTIONAL_INPUT(actual_seq_lengths_kv, TensorType({DT_INT32}))
+    .OPTIONAL_INPUT(query_rope, "T")
+    .OPTIONAL_INPUT(key_rope, "T")
+    .OUTPUT(attention_out, "T")
+    .REQUIRED_ATTR(scale_value, Float)
+    .ATTR(layout_query, String, "BSND")
+    .ATTR(layout_kv, String, "PA_BSND")
+    .ATTR(sparse_mode, Int, 3)
+    .DATATYPE(T, TensorType({DT_FLOAT16, DT_BF16}))
+    .OP_END_FACTORY_REG(SparseFlashAttentionPto);
+
 }  // namespace ge

@@ -14,6 +14,11 @@ TORCH_LIBRARY(custom_pypto, m) {
       "npu_lightning_indexer_pto(Tensor query, Tensor key, Tensor weights, *, Tensor? actual_seq_lengths_query=None, "
       "Tensor? actual_seq_lengths_key=None, Tensor? block_table=None, str layout_query='BSND', "
       "str layout_key='PA_BSND', int sparse_count=2048, int sparse_mode=3) -> Tensor");
+  m.def(
+      "npu_sparse_flash_attention_pto(Tensor query, Tensor key, Tensor value, Tensor sparse_indices, "
+      "float scale_value, *, Tensor? block_table=None, Tensor? actual_seq_lengths_query=None, "
+      "Tensor? actual_seq_lengths_kv=None, Tensor? query_rope=None, Tensor? key_rope=None, str layout_query='BSND', "
+      "str layout_kv='PA_BSND', int sparse_mode=3) -> Tensor");
 }
 
 // The kernel of every operator for tensors on the CPU: it names the argument that should be on an NPU.
@@ -32,7 +37,8 @@ void refuse_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 TORCH_LIBRARY_IMPL(custom_pypto, CPU, m) {
-  for (const char* name : {"add_custom", "add_custom_backward", "npu_lightning_indexer_pto"}) {
+  for (const char* name :
+       {"add_custom", "add_custom_backward", "npu_lightning_indexer_pto", "npu_sparse_flash_attention_pto"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_cpu>());
   }
 }

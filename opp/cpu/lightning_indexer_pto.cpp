@@ -3,9 +3,6 @@
 #include "cpu/lightning_indexer_pto.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/native/CPUBlas.h>
-#include <c10/core/CPUAllocator.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,47 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/matmul.h"
 #include "cpu/simd.h"
+#include "cpu/tokens.h"
 #include "cpu/top_k.h"
 
 namespace opp {
 namespace {
-
-namespace cpublas = at::native::cpublas;
-
-// B of the matrix product lies in panels of this many columns, the widest that oneDNN takes in packed form.
-constexpr int64_t kPanel = 64;
-// Keys are multiplied in multiples of this, so that oneDNN generates few kernels.
-constexpr int64_t kRowStep = 16;
-
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
-
-// Strides in elements of a tensor whose tokens lie BSND, PA_BSND (a page for a batch entry) or TND.
-struct TokenStrides {
-  int64_t batch;
-  int64_t token;
-  int64_t head;
-  int64_t element;
-
-  TokenStrides(at::IntArrayRef strides)
-      : batch(strides.size() == 4 ? strides[0] : 0),
-        token(strides[strides.size() - 3]),
-        head(strides[strides.size() - 2]),
-        element(strides.back()) {}
-
-  int64_t offset(int64_t b, int64_t t, int64_t h) const { return b * batch + t * token + h * head; }
-};
-
-// Memory for `count` elements, aligned for vectors.
-template <class T>
-class Buffer {
- public:
-  explicit Buffer(int64_t count) : memory_(c10::GetCPUAllocator()->allocate(count * sizeof(T))) {}
-  T* data() { return static_cast<T*>(memory_.get()); }
-
- private:
-  at::DataPtr memory_;
-};
 
 // Keys [first, first + count) of a sequence, which lie in one page from token `offset` on. A page of -1 has none.
 struct Block {
@@ -65,20 +28,11 @@ struct Block {
 };
 
 Block block_at(const LightningIndexerPto& call, const Tiling& tiling, const Tile& tile, int64_t index) {
-  Block block;
-  block.page = index / tiling.blocks_of_page();
-  block.offset = index % tiling.blocks_of_page() * tiling.block_size;
-  block.first = block.page * tiling.page_size + block.offset;
-  block.count = std::min({tiling.block_size, tiling.page_size - block.offset, tile.keys - block.first});
-  const Sequence& sequence = tiling.sequences[tile.sequence];
-  if (call.block_table) {
-    const auto& table = *call.block_table;
-    block.page = table.const_data_ptr<int>()[sequence.batch * table.stride(0) + block.page * table.stride(1)];
-  } else {
-    block.page = sequence.batch;
-    block.offset = sequence.first_key + block.first;
-  }
-  return block;
+  const int64_t offset = index % tiling.blocks_of_page() * tiling.block_size;
+  const int64_t first = index / tiling.blocks_of_page() * tiling.page_size + offset;
+  const KeyPlace place = place_of_key(call, tiling.sequences[tile.sequence], first);
+  const int64_t count = std::min({tiling.block_size, tiling.page_size - offset, tile.keys - first});
+  return {first, count, place.page, place.token};
 }
 
 // The scores of one tile. Its keys and queries are of type Element; they are multiplied as Operand, Element itself
@@ -97,8 +51,6 @@ class TileScores {
         keys_(kRowStep + round_up(tiling.block_size, kRowStep) * depth_),
         products_(round_up(tiling.block_size, kRowStep) * round_up(tiling.tile_queries * heads_, kLanes) + kLanes),
         weights_(tiling.tile_queries * padded_heads_) {}
-
-  ~TileScores() { cpublas::brgemm_release(kPacked); }
 
   // Packs the tile's query tokens and converts its weights.
   void load(const Tile& tile) {
@@ -133,10 +85,6 @@ class TileScores {
   }
 
  private:
-  // Operands narrower than float lie in pairs of rows (VNNI).
-  static constexpr bool kPacked = !std::is_same_v<Operand, float>;
-  static constexpr int64_t kPair = kPacked ? 2 : 1;
-
   TokenStrides strides_of_tile(at::IntArrayRef strides, int64_t& offset) const {
     const Sequence& sequence = tiling_.sequences[tile_.sequence];
     const TokenStrides of(strides);
@@ -152,11 +100,9 @@ class TileScores {
     std::fill_n(query_.data(), columns_ * depth_, Operand(0));
     for (int64_t column = 0; column < tile_.queries * heads_; ++column) {
       const auto* from = query + strides.offset(0, column / heads_, column % heads_);
-      const int64_t panel = column / kPanel * kPanel;
-      const int64_t width = std::min(kPanel, columns_ - panel);
-      Operand* to = query_.data() + panel * depth_ + (column - panel) * kPair;
       for (int64_t d = 0; d < depth_; ++d) {
-        to[d / kPair * kPair * width + d % kPair] = static_cast<Operand>(from[d * strides.element]);
+        query_.data()[Products<Operand>::place(d, column, depth_, columns_)] =
+            static_cast<Operand>(from[d * strides.element]);
       }
     }
   }
@@ -180,25 +126,13 @@ class TileScores {
 
   void copy_keys(const Element* keys, int64_t count, int64_t rows) {
     for (int64_t row = 0; row < count; ++row) {
-      const Element* from = keys + row * key_strides_.token;
-      Operand* to = keys_.data() + row * depth_;
-      if constexpr (!kPacked) {
-        if (key_strides_.element == 1) {
-          to_float(from, depth_, to);
-          continue;
-        }
-      }
-      for (int64_t d = 0; d < depth_; ++d) to[d] = static_cast<Operand>(from[d * key_strides_.element]);
+      copy_row(keys + row * key_strides_.token, key_strides_.element, depth_, keys_.data() + row * depth_);
     }
     std::fill(keys_.data() + count * depth_, keys_.data() + rows * depth_, Operand(0));
   }
 
   void multiply(const Operand* keys, int64_t stride, int64_t rows) {
-    for (int64_t panel = 0; panel < columns_; panel += kPanel) {
-      const int64_t width = std::min(kPanel, columns_ - panel);
-      cpublas::brgemm(rows, width, depth_, stride, width, columns_, false, keys, query_.data() + panel * depth_,
-                      products_.data() + panel, kPacked);
-    }
+    products_of_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
   }
 
   const LightningIndexerPto& call_;
@@ -207,6 +141,7 @@ class TileScores {
   const int64_t depth_;
   const int64_t heads_;  // of the query that share a key head
   const int64_t padded_heads_;
+  const Products<Operand> products_of_;
   Tile tile_{};
   int64_t columns_ = 0;
   Buffer<Operand> query_;
@@ -296,27 +231,9 @@ void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads)
   merge_pieces(call, tiling, in_order);
 }
 
-// Whether brgemm multiplies this type on this machine. Only oneDNN knows, and ATen tells by throwing.
-template <class Element>
-bool has_brgemm() {
-  static const bool has = [] {
-    Element a[kRowStep * 2]{};
-    Element b[kRowStep * 2]{};
-    float c[kRowStep * kRowStep];
-    try {
-      cpublas::brgemm(kRowStep, kRowStep, 2, 2, kRowStep, kRowStep, false, a, b, c, true);
-      cpublas::brgemm_release(true);
-      return true;
-    } catch (const c10::Error&) {
-      return false;
-    }
-  }();
-  return has;
-}
-
 template <class Element>
 void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads) {
-  if (has_brgemm<Element>() && call.query.size(-1) % 2 == 0) {
+  if (has_products<Element>() && call.query.size(-1) % 2 == 0) {
     run<Element, Element>(call, tiling, threads);
   } else {
     run<Element, float>(call, tiling, threads);

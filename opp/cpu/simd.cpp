@@ -1,11 +1,17 @@
 // Loops that are compiled once for each vector extension; the machine's best is chosen at run time.
 #include "cpu/simd.h"
 
+#include <cmath>
+#include <limits>
+
 #if defined(__x86_64__)
 #define OPP_SIMD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define OPP_SIMD_CLONES
 #endif
+
+// Functions that take or return vectors are inlined everywhere, so how they would pass them does not matter.
+#pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace opp {
 namespace {
@@ -13,10 +19,82 @@ namespace {
 // The compiler maps these to as many registers of the target as they take.
 typedef float Floats __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t Words __attribute__((vector_size(4 * kLanes), aligned(2), may_alias));
+typedef uint16_t Shorts __attribute__((vector_size(2 * kLanes), aligned(2), may_alias));
 
 template <class T>
 [[gnu::always_inline]] inline void convert(const T* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
+}
+
+// Not a template: their arguments lose the alignment.
+[[gnu::always_inline]] inline Floats load(const float* from) { return *reinterpret_cast<const Floats*>(from); }
+[[gnu::always_inline]] inline Words load(const uint32_t* from) { return *reinterpret_cast<const Words*>(from); }
+[[gnu::always_inline]] inline Shorts load(const uint16_t* from) { return *reinterpret_cast<const Shorts*>(from); }
+
+[[gnu::always_inline]] inline float sum_of(Floats x) {
+  const auto eight = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                     __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+  const auto four =
+      __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  const auto two = __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
+  return two[0] + two[1];
+}
+
+// exp(x) for x <= 0 to float's precision: 2^n * exp(r) with |r| <= ln(2) / 2, by its Taylor series. NaN stays NaN.
+[[gnu::always_inline]] inline Floats exp_of_negative(Floats x) {
+  const float shift = 12582912.0F;  // 1.5 * 2^23: rounds to an integer, which its lowest bits then are
+  const Floats shifted = x * 1.44269504F + shift;
+  const Floats n = shifted - shift;
+  const Floats r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
+  Floats sum = r * (1.0F / 5040) + 1.0F / 720;
+  sum = sum * r + 1.0F / 120;
+  sum = sum * r + 1.0F / 24;
+  sum = sum * r + 1.0F / 6;
+  sum = sum * r + 0.5F;
+  sum = sum * r + 1.0F;
+  sum = sum * r + 1.0F;
+  const Floats power = reinterpret_cast<Floats>(reinterpret_cast<Ints>(sum) + (reinterpret_cast<Ints>(shifted) << 23));
+  const Floats result = x < -87.0F ? Floats{} : power;
+  return x != x ? x : result;
+}
+
+// The bits of the nearest bfloat16, ties to even, in the upper half of each word.
+[[gnu::always_inline]] inline Words to_bfloat16(Floats x) {
+  const Words bits = reinterpret_cast<Words>(x);
+  const Words rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000U;
+  return x != x ? Words{} + 0x7FC00000U : rounded;
+}
+
+[[gnu::always_inline]] inline void store_upper_halves(Words words, void* to) {
+  *static_cast<Shorts*>(to) = __builtin_convertvector(words >> 16, Shorts);
+}
+
+// The lanes of a and b by turns: those of their first half, or of their second.
+[[gnu::always_inline]] inline Words zip_first(Words a, Words b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+[[gnu::always_inline]] inline Words zip_second(Words a, Words b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+// Transposes 16 x 16 words in four rounds, each of which zips row r with row r + 8.
+[[gnu::always_inline]] inline void transpose_square(const uint32_t* from, int64_t from_stride, uint32_t* to,
+                                                    int64_t to_stride) {
+  Words a[kLanes];
+  Words b[kLanes];
+  for (int64_t r = 0; r < kLanes; ++r) a[r] = load(from + r * from_stride);
+  const auto zip_rows = [](const Words* x, Words* y) __attribute__((always_inline)) {
+    for (int64_t r = 0; r < kLanes / 2; ++r) {
+      y[2 * r] = zip_first(x[r], x[r + kLanes / 2]);
+      y[2 * r + 1] = zip_second(x[r], x[r + kLanes / 2]);
+    }
+  };
+  zip_rows(a, b);
+  zip_rows(b, a);
+  zip_rows(a, b);
+  zip_rows(b, a);
+  for (int64_t r = 0; r < kLanes; ++r) *reinterpret_cast<Words*>(to + r * to_stride) = a[r];
 }
 
 }  // namespace
@@ -40,12 +118,7 @@ void weighted_relu_sums(const float* products, int64_t stride, int64_t rows, con
       const Floats relu = x < 0.0F ? Floats{} : x;
       sum += *reinterpret_cast<const Floats*>(weights + whole) * (in_tail ? relu : Floats{});
     }
-    const auto eight = __builtin_shufflevector(sum, sum, 0, 1, 2, 3, 4, 5, 6, 7) +
-                       __builtin_shufflevector(sum, sum, 8, 9, 10, 11, 12, 13, 14, 15);
-    const auto four =
-        __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-    const auto two = __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
-    scores[r] = two[0] + two[1];
+    scores[r] = sum_of(sum);
   }
 }
 
@@ -54,5 +127,84 @@ void to_float(const at::Half* from, int64_t count, float* to) { convert(from, co
 
 OPP_SIMD_CLONES
 void to_float(const at::BFloat16* from, int64_t count, float* to) { convert(from, count, to); }
+
+OPP_SIMD_CLONES
+void transpose_words(const void* from, int64_t row_stride, int64_t words, void* to, int64_t to_stride) {
+  const auto* rows = static_cast<const uint32_t*>(from);
+  auto* columns = static_cast<uint32_t*>(to);
+  int64_t word = 0;
+  for (; word + kLanes <= words; word += kLanes) {
+    transpose_square(rows + word, row_stride, columns + word * to_stride, to_stride);
+  }
+  for (; word < words; ++word) {
+    for (int64_t r = 0; r < kLanes; ++r) columns[word * to_stride + r] = rows[r * row_stride + word];
+  }
+}
+
+OPP_SIMD_CLONES
+void interleave(const void* even, const void* odd, int64_t count, void* to) {
+  const auto* low = static_cast<const uint16_t*>(even);
+  const auto* high = static_cast<const uint16_t*>(odd);
+  auto* words = static_cast<uint32_t*>(to);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    *reinterpret_cast<Words*>(words + i) = __builtin_convertvector(load(low + i), Words) |
+                                           __builtin_convertvector(load(high + i), Words) << 16;
+  }
+}
+
+OPP_SIMD_CLONES
+float softmax_step(float* row, int64_t count, float scale, float* maximum, float* sum) {
+  Floats* vectors = reinterpret_cast<Floats*>(row);
+  const int64_t size = (count + kLanes - 1) / kLanes;
+  for (int64_t i = 0; i < size; ++i) vectors[i] *= scale;
+  for (int64_t i = count; i < size * kLanes; ++i) row[i] = -std::numeric_limits<float>::infinity();
+
+  Floats largest = Floats{} + *maximum;
+  for (int64_t i = 0; i < size; ++i) largest = vectors[i] > largest ? vectors[i] : largest;
+  float top = largest[0];
+  for (int64_t lane = 1; lane < kLanes; ++lane) top = largest[lane] > top ? largest[lane] : top;
+
+  Floats total{};
+  for (int64_t i = 0; i < size; ++i) {
+    vectors[i] = exp_of_negative(vectors[i] - top);
+    total += vectors[i];
+  }
+  const float factor = std::exp(*maximum - top);
+  *sum = *sum * factor + sum_of(total);
+  *maximum = top;
+  return factor;
+}
+
+OPP_SIMD_CLONES
+void multiply(float* row, int64_t count, float factor) {
+  for (int64_t i = 0; i < count; i += kLanes) *reinterpret_cast<Floats*>(row + i) *= factor;
+}
+
+void split(const float* row, int64_t count, at::Half* high, at::Half* low) {
+  for (int64_t i = 0; i < count; ++i) {
+    high[i] = row[i];
+    low[i] = row[i] - static_cast<float>(high[i]);
+  }
+}
+
+OPP_SIMD_CLONES
+void split(const float* row, int64_t count, at::BFloat16* high, at::BFloat16* low) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Floats x = load(row + i);
+    const Words nearest = to_bfloat16(x);
+    store_upper_halves(nearest, high + i);
+    store_upper_halves(to_bfloat16(x - reinterpret_cast<Floats>(nearest)), low + i);
+  }
+}
+
+OPP_SIMD_CLONES
+void divide(const float* row, int64_t count, float divisor, at::Half* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = row[i] / divisor;
+}
+
+OPP_SIMD_CLONES
+void divide(const float* row, int64_t count, float divisor, at::BFloat16* to) {
+  for (int64_t i = 0; i < count; i += kLanes) store_upper_halves(to_bfloat16(load(row + i) / divisor), to + i);
+}
 
 }  // namespace opp

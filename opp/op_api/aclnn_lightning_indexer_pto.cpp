@@ -13,8 +13,11 @@ void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Te
                     const std::optional<at::Tensor>& block_table, const std::string& layout_query,
                     const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
                     at::Tensor& sparse_indices) {
-  function({query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query,
-            layout_key, sparse_count, sparse_mode, sparse_indices});
+  function({{query, key, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key,
+             sparse_mode},
+            weights,
+            sparse_count,
+            sparse_indices});
 }
 
 }  // namespace

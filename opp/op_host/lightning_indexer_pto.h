@@ -1,46 +1,22 @@
 // What the lightning indexer checks and decides before its kernel runs: arguments, sequences, division of the work.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
+
+#include "op_host/sequences.h"
 
 namespace opp {
 
 // The arguments of one call; aclnn_lightning_indexer_pto.h describes them.
-struct LightningIndexerPto {
-  const at::Tensor& query;
-  const at::Tensor& key;
+struct LightningIndexerPto : SequenceArguments {
   const at::Tensor& weights;
-  const std::optional<at::Tensor>& actual_seq_lengths_query;
-  const std::optional<at::Tensor>& actual_seq_lengths_key;
-  const std::optional<at::Tensor>& block_table;
-  const std::string& layout_query;
-  const std::string& layout_key;
   int64_t sparse_count;
-  int64_t sparse_mode;
   const at::Tensor& sparse_indices;
 };
 
 // Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.
 void check(const LightningIndexerPto& call);
-
-// One batch entry: `queries` query tokens and `keys` key tokens. Rows of the output past the queries stay without keys.
-struct Sequence {
-  int64_t batch;
-  int64_t first_query;  // token in its batch entry (BSND) or in the whole tensor (TND)
-  int64_t first_key;
-  int64_t queries;
-  int64_t rows;
-  int64_t keys;
-  bool causal;
-
-  // How many keys query token `query` sees.
-  int64_t visible(int64_t query) const;
-};
 
 // Query tokens [first_query, first_query + queries) of a sequence, which share the heads of one key head.
 struct Tile {

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch_npu  # noqa: F401
+from attention_calls import CALLS as ATTENTION_CALLS
 from indexer_calls import CALLS, int32
 
 import custom_pypto  # noqa: F401
@@ -213,6 +214,164 @@ INDEXER = {
 }
 
 
+ATTENTION_PADDED = ATTENTION_CALLS["BSND on PA_BSND"]
+ATTENTION_PACKED = ATTENTION_CALLS["TND on TND"]
+
+# What the attention checks beside what it has in common with the indexer; of that, where arguments are called otherwise.
+ATTENTION = {
+    "value dtype": (
+        ATTENTION_PADDED,
+        {"value": half(5, 8, 2, 12)},
+        "'value' must be of dtype bfloat16, but is float16; 'query' and 'value' have the same dtype",
+    ),
+    "value rank": (
+        ATTENTION_PADDED,
+        {"value": half(40, 2, 12).bfloat16()},
+        "'value' must have 4 dimensions, as 'key' has, the last of them Dv, but its shape is [40, 2, 12]",
+    ),
+    "value heads": (
+        ATTENTION_PADDED,
+        {"value": half(5, 8, 1, 12).bfloat16()},
+        "'value' must have size 2 in dimension 2 (the same as of 'key'), but its shape is [5, 8, 1, 12]",
+    ),
+    "value blocks": (
+        ATTENTION_PADDED,
+        {"value": half(4, 8, 2, 12).bfloat16()},
+        "'value' must have size 5 in dimension 0 (the same as of 'key'), but its shape is [4, 8, 2, 12]",
+    ),
+    "no Dv": (
+        ATTENTION_PADDED,
+        {"value": half(5, 8, 2, 0).bfloat16()},
+        "'value' must have a last dimension (Dv) of 1 or more, but that is 0",
+    ),
+    "indices' dtype": (
+        ATTENTION_PADDED,
+        {"sparse_indices": torch.zeros(2, 3, 2, 7, dtype=torch.int64)},
+        "'sparse_indices' must be of dtype int32, but is int64; convert it with .int()",
+    ),
+    "indices' rank": (
+        ATTENTION_PADDED,
+        {"sparse_indices": int32(0).expand(2, 3, 7)},
+        "'sparse_indices' must have 4 dimensions, [B, S1, N2, k], but its shape is [2, 3, 7]",
+    ),
+    "packed indices' rank": (
+        ATTENTION_PACKED,
+        {"sparse_indices": int32(0).expand(1, 4, 2, 7)},
+        "'sparse_indices' must have 3 dimensions, [T, N2, k], but its shape is [1, 4, 2, 7]",
+    ),
+    "indices' tokens": (
+        ATTENTION_PADDED,
+        {"sparse_indices": int32(0).expand(2, 4, 2, 7)},
+        "'sparse_indices' must have size 3 in dimension 1 (the same as of 'query'), but its shape is [2, 4, 2, 7]",
+    ),
+    "indices' heads": (
+        ATTENTION_PADDED,
+        {"sparse_indices": int32(0).expand(2, 3, 6, 7)},
+        "'sparse_indices' must have size 2 in dimension 2 (N2, the heads of 'key'), but its shape is [2, 3, 6, 7]",
+    ),
+    "no k": (
+        ATTENTION_PADDED,
+        {"sparse_indices": int32(0).expand(2, 3, 2, 1)[..., :0]},
+        "'sparse_indices' must have a last dimension (k) of 1 or more, but that is 0",
+    ),
+    "no key_rope": (
+        ATTENTION_PADDED,
+        {"key_rope": None},
+        "'key_rope' must be given with 'query_rope', but is None",
+    ),
+    "no query_rope": (
+        ATTENTION_PADDED,
+        {"query_rope": None},
+        "'query_rope' must be given with 'key_rope', but is None",
+    ),
+    "query_rope dtype": (
+        ATTENTION_PADDED,
+        {"query_rope": half(2, 3, 6, 4)},
+        "'query_rope' must be of dtype bfloat16, but is float16; 'query' and 'query_rope' have the same dtype",
+    ),
+    "key_rope dtype": (
+        ATTENTION_PADDED,
+        {"key_rope": ones(5, 8, 2, 4)},
+        "'key_rope' must be of dtype bfloat16, but is float32; 'query' and 'key_rope' have the same dtype",
+    ),
+    "query_rope size": (
+        ATTENTION_PADDED,
+        {"query_rope": half(2, 3, 2, 4).bfloat16()},
+        "'query_rope' must have size 6 in dimension 2 (the same as of 'query'), but its shape is [2, 3, 2, 4]",
+    ),
+    "key_rope size": (
+        ATTENTION_PADDED,
+        {"key_rope": half(5, 7, 2, 4).bfloat16()},
+        "'key_rope' must have size 8 in dimension 1 (the same as of 'key'), but its shape is [5, 7, 2, 4]",
+    ),
+    "two Dr": (
+        ATTENTION_PADDED,
+        {"key_rope": half(5, 8, 2, 6).bfloat16()},
+        "'key_rope' must have size 4 in dimension 3 (Dr, the last of 'query_rope'), but its shape is [5, 8, 2, 6]",
+    ),
+    "no Dr": (
+        ATTENTION_PADDED,
+        {"query_rope": half(2, 3, 6, 0).bfloat16(), "key_rope": half(5, 8, 2, 0).bfloat16()},
+        "'query_rope' must have a last dimension (Dr) of 1 or more, but that is 0",
+    ),
+    "key dtype": (
+        ATTENTION_PADDED,
+        {"key": half(5, 8, 2, 16)},
+        "'key' must be of dtype bfloat16, but is float16; 'query' and 'key' have the same dtype",
+    ),
+    "key size": (
+        ATTENTION_PADDED,
+        {"key": half(5, 8, 2, 32).bfloat16()},
+        "'key' must have size 16 in dimension 3 (D, the last of 'query'), but its shape is [5, 8, 2, 32]",
+    ),
+    "sparse_mode": (
+        ATTENTION_PADDED,
+        {"sparse_mode": 2},
+        "'sparse_mode' must be 0 (no mask) or 3 (causal, aligned to the last key), but is 2",
+    ),
+    "layout_kv": (
+        ATTENTION_PADDED,
+        {"layout_kv": "PA_NZ"},
+        "'layout_kv' must be 'PA_BSND' or 'BSND' or 'TND', but is 'PA_NZ'",
+    ),
+    "two layouts": (
+        ATTENTION_PACKED,
+        {"layout_kv": "BSND"},
+        "'layout_kv' must be 'PA_BSND' or the same as layout_query ('TND'), but is 'BSND'",
+    ),
+    "no query lengths": (
+        ATTENTION_PACKED,
+        {"actual_seq_lengths_query": None},
+        "'actual_seq_lengths_query' must be given with layout_query 'TND', but is None",
+    ),
+    "no key lengths on pages": (
+        ATTENTION_PADDED,
+        {"actual_seq_lengths_kv": None},
+        "'actual_seq_lengths_kv' must be given with layout_kv 'PA_BSND', but is None",
+    ),
+    "no packed key lengths": (
+        ATTENTION_PACKED,
+        {"actual_seq_lengths_kv": None},
+        "'actual_seq_lengths_kv' must be given with layout_kv 'TND', but is None",
+    ),
+    "lengths' size": (
+        ATTENTION_PADDED,
+        {"actual_seq_lengths_kv": int32(20, 9, 1)},
+        "'actual_seq_lengths_kv' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [3]",
+    ),
+    "no block table": (
+        ATTENTION_PADDED,
+        {"block_table": None},
+        "'block_table' must be given with layout_kv 'PA_BSND', but is None",
+    ),
+    "a block table without pages": (
+        ATTENTION_PACKED,
+        {"block_table": int32(1, 2).view(2, 1)},
+        "'block_table' must be None with layout_kv 'TND', whose keys are not paged, but is a tensor",
+    ),
+}
+
+
 def to(device, value):
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
@@ -247,6 +406,16 @@ def test_the_indexer_refuses(case, device):
     assert_process_goes_on()
 
 
+@pytest.mark.parametrize("device", ["npu", "meta"])
+@pytest.mark.parametrize("case", ATTENTION)
+def test_the_attention_refuses(case, device):
+    good, changes, expected = ATTENTION[case]
+    arguments = {name: to(device, value) for name, value in (good() | changes).items()}
+    message = message_of(lambda: ops.npu_sparse_flash_attention_pto(**arguments))
+    assert message == f"custom_pypto::npu_sparse_flash_attention_pto: argument {expected}"
+    assert_process_goes_on()
+
+
 def test_backward_refuses_complex_gradients():
     for device in ("npu", "meta"):
         message = message_of(lambda: ops.add_custom_backward(torch.ones(3, dtype=torch.complex64, device=device)))  # noqa: B023
@@ -263,6 +432,8 @@ def test_tensors_on_the_cpu_are_refused():
     assert message == expected.replace("add_custom:", "add_custom_backward:")
     message = message_of(lambda: ops.npu_lightning_indexer_pto(**PADDED()))
     assert message == expected.replace("add_custom", "npu_lightning_indexer_pto").replace("self", "query")
+    message = message_of(lambda: ops.npu_sparse_flash_attention_pto(**ATTENTION_PADDED()))
+    assert message == expected.replace("add_custom", "npu_sparse_flash_attention_pto").replace("self", "query")
 
 
 @pytest.mark.parametrize("left", ["cpu", "npu:0", "npu:1", "meta"])
@@ -278,13 +449,16 @@ def test_add_custom_refuses_tensors_on_different_devices(left, right):
 
 @pytest.mark.parametrize("device", ["cpu", "npu:1", "meta"])
 @pytest.mark.parametrize("call", ["BSND on PA_BSND", "TND on TND"])
-def test_the_indexer_names_the_argument_on_another_device(call, device):
-    good = {name: to("npu:0", value) for name, value in CALLS[call]().items()}
+@pytest.mark.parametrize(
+    ("operator", "calls"), [("npu_lightning_indexer_pto", CALLS), ("npu_sparse_flash_attention_pto", ATTENTION_CALLS)]
+)
+def test_the_argument_on_another_device_is_named(operator, calls, call, device):
+    good = {name: to("npu:0", value) for name, value in calls[call]().items()}
     for name, value in good.items():
         if isinstance(value, torch.Tensor) and name != "query":
-            message = message_of(lambda: ops.npu_lightning_indexer_pto(**good | {name: value.to(device)}))  # noqa: B023
+            message = message_of(lambda: getattr(ops, operator)(**good | {name: value.to(device)}))  # noqa: B023
             assert message == (
-                f"custom_pypto::npu_lightning_indexer_pto: argument '{name}' must be on npu:0 as 'query' is, "
+                f"custom_pypto::{operator}: argument '{name}' must be on npu:0 as 'query' is, "
                 f"but is on {device}; move it there with .to()"
             )
     assert_process_goes_on()
@@ -314,6 +488,10 @@ def test_none_is_refused_where_a_tensor_is_needed(device):
     for name in ("key", "weights"):
         message = message_of(lambda: ops.npu_lightning_indexer_pto(**good | {name: None}))  # noqa: B023
         assert message == f"custom_pypto::npu_lightning_indexer_pto: argument '{name}' {undefined}"
+    good = {name: to(device, value) for name, value in ATTENTION_PADDED().items()}
+    for name in ("key", "value", "sparse_indices"):
+        message = message_of(lambda: ops.npu_sparse_flash_attention_pto(**good | {name: None}))  # noqa: B023
+        assert message == f"custom_pypto::npu_sparse_flash_attention_pto: argument '{name}' {undefined}"
     assert_process_goes_on()
 
 

@@ -1,9 +1,10 @@
 """Meta and fake tensors: the shapes, dtypes and strides of eager, with symbolic sizes too."""
 
+import attention_calls
+import indexer_calls
 import pytest
 import torch
 import torch_npu  # noqa: F401
-from indexer_calls import CALLS
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -46,11 +47,16 @@ def test_add_custom_backward_on_meta_gives_what_eager_gives():
         assert kind(meta) == kind(eager)
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_the_indexer_on_meta_gives_what_eager_gives(call):
-    arguments = CALLS[call]()
-    meta = ops.npu_lightning_indexer_pto(**{name: to("meta", value) for name, value in arguments.items()})
-    eager = ops.npu_lightning_indexer_pto(
+CALLS = [(ops.npu_lightning_indexer_pto, make) for make in indexer_calls.CALLS.values()]
+CALLS += [(ops.npu_sparse_flash_attention_pto, make) for make in attention_calls.CALLS.values()]
+NAMES = [f"indexer {call}" for call in indexer_calls.CALLS] + [f"attention {call}" for call in attention_calls.CALLS]
+
+
+@pytest.mark.parametrize(("operator", "make"), CALLS, ids=NAMES)
+def test_operators_on_paged_keys_on_meta_give_what_eager_gives(operator, make):
+    arguments = make()
+    meta = operator(**{name: to("meta", value) for name, value in arguments.items()})
+    eager = operator(
         **{name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
     )
     assert kind(meta) == kind(eager)
@@ -62,25 +68,29 @@ def test_gradients_flow_on_meta():
     assert kind(x.grad) == kind(x)
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_fake_tensors_on_an_npu_stay_there(call):
+@pytest.mark.parametrize(("operator", "make"), CALLS, ids=NAMES)
+def test_fake_tensors_on_an_npu_stay_there(operator, make):
     with FakeTensorMode() as mode:
         x = torch.empty(3, 1, device="npu:1")
         assert ops.add_custom(x, torch.empty(4, device="npu:1")).device == torch.device("npu:1")
     arguments = {
         name: mode.from_tensor(value.npu()) if isinstance(value, torch.Tensor) else value
-        for name, value in CALLS[call]().items()
+        for name, value in make().items()
     }
-    assert ops.npu_lightning_indexer_pto(**arguments).device == torch.device("npu:0")
+    assert operator(**arguments).device == torch.device("npu:0")
 
 
 def test_a_trace_with_symbolic_sizes_serves_other_sizes():
-    """The sizes of the indexer's result are expressions of its inputs' sizes, none is a constant of the trace."""
+    """The sizes of the results are expressions of the inputs' sizes, none is a constant of the trace."""
 
-    def indexer(query, key, weights, lengths, table):
-        return ops.npu_lightning_indexer_pto(
+    def layer(query, key, weights, lengths, table):
+        selected = ops.npu_lightning_indexer_pto(
             query, key, weights, actual_seq_lengths_key=lengths, block_table=table, sparse_count=5
         )
+        attended = ops.npu_sparse_flash_attention_pto(
+            query, key, key[..., :9], selected, 0.1, block_table=table, actual_seq_lengths_kv=lengths
+        )
+        return selected, attended
 
     def inputs(batch, tokens, heads, pages):
         return (
@@ -91,9 +101,10 @@ def test_a_trace_with_symbolic_sizes_serves_other_sizes():
             torch.zeros(batch, pages, dtype=torch.int32),
         )
 
-    graph = make_fx(indexer, tracing_mode="symbolic")(*(value.to("meta") for value in inputs(3, 4, 6, 5)))
-    result = graph(*(value.to("meta") for value in inputs(7, 11, 8, 9)))
-    assert result.shape == (7, 11, 2, 5)
+    graph = make_fx(layer, tracing_mode="symbolic")(*(value.to("meta") for value in inputs(3, 4, 6, 5)))
+    selected, attended = graph(*(value.to("meta") for value in inputs(7, 11, 8, 9)))
+    assert selected.shape == (7, 11, 2, 5)
+    assert attended.shape == (7, 11, 8, 9)
 
 
 def test_sizes_that_only_the_data_decides_are_traced_without_a_guard():
@@ -105,9 +116,10 @@ def test_sizes_that_only_the_data_decides_are_traced_without_a_guard():
         assert out.shape[0] is rows or out.shape[0] == rows
         query = torch.empty(rows, 6, 16, dtype=torch.float16, device="npu")
         lengths = torch.empty(3, dtype=torch.int32, device="npu")
+        key = torch.empty(20, 2, 16, dtype=torch.float16, device="npu")
         selected = ops.npu_lightning_indexer_pto(
             query,
-            torch.empty(20, 2, 16, dtype=torch.float16, device="npu"),
+            key,
             torch.empty(rows, 6, device="npu"),
             actual_seq_lengths_query=lengths,
             actual_seq_lengths_key=lengths,
@@ -117,3 +129,16 @@ def test_sizes_that_only_the_data_decides_are_traced_without_a_guard():
         )
         assert selected.shape[1:] == (2, 5)
         assert selected.shape[0] == rows
+        attended = ops.npu_sparse_flash_attention_pto(
+            query,
+            key,
+            key,
+            selected,
+            0.1,
+            actual_seq_lengths_query=lengths,
+            actual_seq_lengths_kv=lengths,
+            layout_query="TND",
+            layout_kv="TND",
+        )
+        assert attended.shape[1:] == (6, 16)
+        assert attended.shape[0] == rows

@@ -1,9 +1,10 @@
 """The modes: each compiles with what it says, and gives what eager gives."""
 
+import attention_calls
+import indexer_calls
 import pytest
 import torch
 import torch_npu  # noqa: F401
-from indexer_calls import CALLS
 
 import custom_pypto
 from custom_pypto.modes import MODES
@@ -35,13 +36,20 @@ def test_add_custom_in_every_mode_equals_eager(mode):
         assert torch.equal(in_mode(x, y).cpu(), function(x, y).cpu())
 
 
+OPERATORS = [
+    ("npu_lightning_indexer_pto", indexer_calls.CALLS),
+    ("npu_sparse_flash_attention_pto", attention_calls.CALLS),
+]
+
+
 @pytest.mark.parametrize("call", ["BSND on PA_BSND", "TND on TND"])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_indexer_in_every_mode_equals_eager(mode, call):
-    arguments = {k: v.npu() if isinstance(v, torch.Tensor) else v for k, v in CALLS[call]().items()}
+@pytest.mark.parametrize(("operator", "calls"), OPERATORS)
+def test_operators_on_paged_keys_in_every_mode_equal_eager(operator, calls, mode, call):
+    arguments = {k: v.npu() if isinstance(v, torch.Tensor) else v for k, v in calls[call]().items()}
 
     def function(query, key):
-        return custom_pypto.npu_lightning_indexer_pto(**arguments | {"query": query, "key": key})
+        return getattr(custom_pypto, operator)(**arguments | {"query": query, "key": key})
 
     in_mode = MODES[mode](function)
     for _ in range(2):

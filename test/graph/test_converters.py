@@ -247,15 +247,105 @@ def test_one_dynamic_indexer_graph_serves_every_batch(compiled, tmp_path):
     assert len(nodes(tmp_path, "LightningIndexerPto")) == 1
 
 
-def test_both_operators_among_others(compiled):
+# ---- npu_sparse_flash_attention_pto
+
+ATTENTION_DEFAULTS = {"scale_value": None, "layout_query": "BSND", "layout_kv": "PA_BSND", "sparse_mode": 3}
+RENAMED = {"layout_key": "layout_kv", "actual_seq_lengths_key": "actual_seq_lengths_kv"}
+
+
+def attention_call(indexer_call, rope):
+    """A call on the same queries, keys and sequences; every row names all positions, some past its end."""
+    arguments = {RENAMED.get(name, name): value for name, value in INDEXER_CALLS[indexer_call]().items()}
+    arguments.pop("sparse_count", None)
+    tokens = arguments.pop("weights").shape[:-1]
+    indices = torch.stack([torch.randperm(90) for _ in range(tokens.numel())]).view(*tokens, 1, 90)
+    arguments |= {"value": arguments["key"][..., :24], "sparse_indices": int32(indices.tolist()), "scale_value": 0.0625}
+    if rope:
+        for name in ("query", "key"):
+            arguments[f"{name}_rope"] = random((*arguments[name].shape[:-1], 16), torch.bfloat16)
+    return arguments
+
+
+ATTENTION_CALLS = {
+    "defaults": lambda: attention_call("defaults", rope=False),
+    "rope": lambda: attention_call("defaults", rope=True),
+    "fewer queries": lambda: attention_call("fewer queries", rope=False),
+    "every attribute": lambda: attention_call("every attribute", rope=True),
+    "no optional input": lambda: attention_call("no optional input", rope=False),
+    "lengths without pages": lambda: attention_call("lengths without pages", rope=True),
+    "token queries on pages": lambda: attention_call("token queries on pages", rope=True) | {"sparse_mode": 0},
+}
+
+
+def attention(arguments):
+    return ops.npu_sparse_flash_attention_pto(**arguments)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("call", ATTENTION_CALLS)
+def test_attention_graph_equals_eager(call, dynamic, compiled, tmp_path):
+    arguments = ATTENTION_CALLS[call]()
+    assert_equal(compiled(attention, dynamic)(arguments), attention(arguments))
+    tensors = [name for name, value in arguments.items() if isinstance(value, torch.Tensor)]
+    (node,) = nodes(tmp_path, "SparseFlashAttentionPto")
+    assert sorted(node.pop("inputs")) == sorted(tensors)
+    given = {
+        name: value
+        for name, value in arguments.items()
+        if name in ATTENTION_DEFAULTS and value != ATTENTION_DEFAULTS[name]
+    }
+    kinds = {str: 's: "{}"\\n', int: "i: {}\\n", float: "f: {}\\n"}
+    assert node == {name: kinds[type(value)].format(value) for name, value in given.items()}
+
+
+@pytest.mark.parametrize("call", ATTENTION_CALLS)
+def test_an_attention_converter_that_dropped_an_argument_would_be_noticed(call):
+    arguments = ATTENTION_CALLS[call]()
+    expected = attention(arguments)
+    ropes = [("query_rope", "key_rope")] if "query_rope" in arguments else []
+    needed = {"query", "key", "value", "sparse_indices", "scale_value", "query_rope", "key_rope"}
+    for names in [*ropes, *((name,) for name in arguments.keys() - needed)]:
+        try:
+            result = attention({other: value for other, value in arguments.items() if other not in names})
+        except RuntimeError:
+            continue
+        assert result.shape != expected.shape or not torch.equal(result.cpu(), expected.cpu()), names
+
+
+def test_one_dynamic_attention_graph_serves_every_batch(compiled, tmp_path):
+    in_graph = compiled(attention, dynamic=True)
+    for batch, queries, pages in [(2, 3, 6), (3, 2, 5), (5, 4, 9)]:
+        key = random((batch * pages, BLOCK, 1, DIM), torch.bfloat16)
+        lengths = torch.randint(queries, pages * BLOCK + 1, (batch,)).tolist()
+        arguments = {
+            "query": random((batch, queries, HEADS, DIM), torch.bfloat16),
+            "key": key,
+            "value": key,
+            "sparse_indices": int32(torch.randint(0, pages * BLOCK, (batch, queries, 1, 20 + pages)).tolist()),
+            "scale_value": 0.09,
+            "actual_seq_lengths_kv": int32(lengths),
+            "block_table": int32(torch.randperm(batch * pages).view(batch, pages).tolist()),
+        }
+        assert_equal(in_graph(arguments), attention(arguments))
+    assert len(nodes(tmp_path, "SparseFlashAttentionPto")) == 1
+
+
+# ---- all of them
+
+
+def test_operators_among_others(compiled):
     """The operators between matrix products, slices, views and reductions, in one graph."""
     arguments = query() | paged() | {"sparse_count": 16}
+    sequences = {"actual_seq_lengths_kv": arguments["actual_seq_lengths_key"], "block_table": arguments["block_table"]}
     projection = random((DIM, DIM), torch.bfloat16)
 
     def layer(x, weights):
         projected = ops.add_custom(x @ projection, x.mean(dim=-1, keepdim=True))
         picked = indexer(arguments | {"query": projected, "weights": weights})
-        return picked[:, -1].view(BATCH, -1).sum(dim=-1), ops.add_custom(picked, 1 - picked[:1])
+        key = arguments["key"]
+        attended = ops.npu_sparse_flash_attention_pto(projected, key, key, picked, 0.01, **sequences)
+        total = attended.transpose(1, 2).sum(dim=-1)
+        return picked[:, -1].view(BATCH, -1).sum(dim=-1), ops.add_custom(picked, 1 - picked[:1]), total
 
     x, weights = arguments["query"], arguments["weights"]
     for actual, expected in zip(compiled(layer)(x, weights), layer(x, weights), strict=True):

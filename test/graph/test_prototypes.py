@@ -12,6 +12,7 @@ OPERATORS = {
     "add_custom": ("AddCustom", {}),
     "add_custom_backward": ("AddCustomGrad", {"grad": "self"}),
     "npu_lightning_indexer_pto": ("LightningIndexerPto", {}),
+    "npu_sparse_flash_attention_pto": ("SparseFlashAttentionPto", {}),
 }
 GE_TYPES = [ge_type for ge_type, _ in OPERATORS.values()]
 

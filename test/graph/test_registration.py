@@ -14,7 +14,8 @@ def run(program: str) -> str:
 
 HAVE_CONVERTERS = """
 ops = torch.ops.custom_pypto
-assert all(hasattr(op.default, "_ge_converter") for op in (ops.add_custom, ops.npu_lightning_indexer_pto))
+names = ("add_custom", "npu_lightning_indexer_pto", "npu_sparse_flash_attention_pto")
+assert all(hasattr(getattr(ops, name).default, "_ge_converter") for name in names)
 """
 
 

@@ -62,7 +62,9 @@ def acl_tensor(tensor):
 def convert(argument):
     if argument is None or isinstance(argument, torch.Tensor):
         return acl_tensor(argument)
-    return ctypes.c_char_p(argument.encode()) if isinstance(argument, str) else ctypes.c_int64(argument)
+    if isinstance(argument, str):
+        return ctypes.c_char_p(argument.encode())
+    return ctypes.c_double(argument) if isinstance(argument, float) else ctypes.c_int64(argument)
 
 
 def phase_one(name, *arguments):
@@ -255,7 +257,89 @@ def test_the_indexer_writes_nothing_when_it_refuses_a_value():
     assert (out.cpu() == 7).all()
 
 
-@pytest.mark.parametrize("name", ["add_custom", "add_custom_grad", "lightning_indexer_pto"])
+def attention_arguments(**changes):
+    """Arguments that fit together, in the order of the C function, but for the changes."""
+    arguments = {
+        "query": npu(2, 3, 4, 8, dtype=torch.bfloat16),
+        "key": npu(5, 16, 2, 8, dtype=torch.bfloat16),
+        "value": npu(5, 16, 2, 6, dtype=torch.bfloat16),
+        "sparse_indices": npu(2, 3, 2, 7, dtype=torch.int32),
+        "block_table": npu(2, 3, dtype=torch.int32),
+        "actual_seq_lengths_query": npu(2, dtype=torch.int32),
+        "actual_seq_lengths_kv": npu(2, dtype=torch.int32),
+        "query_rope": npu(2, 3, 4, 2, dtype=torch.bfloat16),
+        "key_rope": npu(5, 16, 2, 2, dtype=torch.bfloat16),
+        "scale_value": 0.5,
+        "layout_query": "BSND",
+        "layout_kv": "PA_BSND",
+        "sparse_mode": 3,
+        "out": npu(2, 3, 4, 6, dtype=torch.bfloat16),
+    }
+    return list({**arguments, **changes}.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (lambda: {"layout_kv": "NZ"}, "layout_kv must be PA_BSND, BSND or TND, but is 'NZ'"),
+        (lambda: {"layout_kv": "TND"}, "layout_kv must be PA_BSND or that of the query, BSND, but is TND"),
+        (lambda: {"sparse_mode": 4}, "sparse_mode must be 0 .* or 3 .*, but is 4"),
+        (lambda: {"query": npu(2, 3, 4, 8)}, "query must be bfloat16 or float16, but is Float"),
+        (lambda: {"key": npu(5, 16, 2, 7, **BF16)}, r"key must have query's head size D = 8, .* \[5, 16, 2, 7\]"),
+        (lambda: {"value": npu(5, 16, 2, 6)}, "value must have query's dtype, BFloat16, but is Float"),
+        (lambda: {"value": npu(5, 16, 6, **BF16)}, r"value must be 4-dimensional, .* \[5, 16, 6\]"),
+        (lambda: {"value": npu(5, 8, 2, 6, **BF16)}, r"value must have shape .* \[5, 16, 2, 6\], but has \[5, 8, 2, 6\]"),
+        (lambda: {"value": npu(5, 16, 2, 0, **BF16)}, "value must have a last dimension of at least 1"),
+        (lambda: {"sparse_indices": npu(2, 3, 2, 7)}, "sparse_indices must be int32, but is Float"),
+        (lambda: {"sparse_indices": npu(2, 3, 1, 7, **INT32)}, r"sparse_indices must have shape \(B, S1, N2, k\)"),
+        (lambda: {"query_rope": None}, "must be given together, but only key_rope is"),
+        (lambda: {"key_rope": None}, "must be given together, but only query_rope is"),
+        (lambda: {"query_rope": npu(2, 3, 4, 2)}, "query_rope must have query's dtype"),
+        (lambda: {"query_rope": npu(2, 3, 5, 2, **BF16)}, r"query_rope must have shape .* \[2, 3, 4, 2\]"),
+        (lambda: {"key_rope": npu(5, 16, 2, 3, **BF16)}, "key_rope must have query_rope's last size Dr = 2"),
+        (lambda: {"key_rope": npu(5, 16, 1, 2, **BF16)}, "key_rope must have shape"),
+        (lambda: {"out": npu(2, 3, 4, 8, **BF16)}, r"attention_out must have shape .* \[2, 3, 4, 6\], but has"),
+        (lambda: {"out": npu(2, 3, 4, 6)}, "attention_out must have query's dtype"),
+        (lambda: {"actual_seq_lengths_kv": None}, "actual_seq_lengths_kv is required with layout PA_BSND of the key"),
+        (lambda: {"actual_seq_lengths_kv": npu(3, **INT32)}, "actual_seq_lengths_kv must have an entry for each of the 2"),
+        (lambda: {"block_table": None}, "block_table is required with layout_kv PA_BSND"),
+    ],
+)
+def test_the_attention_refuses_what_does_not_fit(changes, message):
+    expect_refusal("aclnnSparseFlashAttentionPto", attention_arguments(**changes()), INVALID, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "position"), [("query", 1), ("key", 2), ("value", 3), ("sparse_indices", 4), ("out", 14)]
+)
+def test_the_attention_refuses_a_null_pointer(name, position):
+    message = f"argument {position} is a null pointer"
+    expect_refusal("aclnnSparseFlashAttentionPto", attention_arguments(**{name: None}), NULL_POINTER, message)
+
+
+def attention_on_npu(inputs, out):
+    moved = {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    return attention_arguments(**{"actual_seq_lengths_query": None, **moved, "out": out})
+
+
+def test_the_attention_writes_through_strides():
+    inputs = goldens.sparse_flash_attention_inputs([100, 5], queries=2, heads=4, depth=8, rope_depth=2, count=50)
+    out = torch.full((2, 2, 4, 16), 7.0).bfloat16().npu()
+    call("aclnnSparseFlashAttentionPto", *attention_on_npu(inputs, out[..., ::2]))
+    goldens.check_attention(out[..., ::2].cpu(), goldens.sparse_flash_attention(**inputs))
+    assert (out[..., 1::2].cpu() == 7).all()
+
+
+def test_the_attention_writes_nothing_when_it_refuses_a_value():
+    inputs = goldens.sparse_flash_attention_inputs([300] * 8, heads=4, depth=8, rope_depth=2, count=50)
+    inputs["sparse_indices"][7, 0, 0, 49] = -3
+    out = torch.full((8, 1, 4, 8), 7.0).bfloat16().npu()
+    with pytest.raises(RuntimeError, match=r"aclnnSparseFlashAttentionPto: sparse_indices\[7\]\[0\]\[0\]\[49\] is -3"):
+        call("aclnnSparseFlashAttentionPto", *attention_on_npu(inputs, out))
+    assert (out.cpu() == 7).all()
+
+
+@pytest.mark.parametrize("name", ["add_custom", "add_custom_grad", "lightning_indexer_pto", "sparse_flash_attention_pto"])
 def test_the_package_has_a_header_for_each_function(name):
     (package,) = (path for path in packages() if path.name == "custom_pypto")
     function = "aclnn" + "".join(word.capitalize() for word in name.split("_"))

@@ -1,0 +1,262 @@
+// Sparse flash attention on the CPU: gathers the selected tokens block by block, multiplies with ATen (oneDNN), and
+// keeps a running softmax and a running weighted sum of the values for each head.
+#include "cpu/sparse_flash_attention_pto.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/matmul.h"
+#include "cpu/simd.h"
+#include "cpu/tokens.h"
+
+namespace opp {
+namespace {
+
+// Selected tokens that are attended to at once: what is made of them, packed, stays in a core's L2 cache.
+constexpr int64_t kBlock = 128;
+
+// Where the tokens lie that a row names and its query sees, in the order of its indices. Those that the block table has
+// no page for are left out.
+void find_tokens(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, const AttentionRow& row,
+                 std::vector<KeyPlace>& tokens) {
+  const Sequence& sequence = tiling.sequences[row.sequence];
+  const TokenStrides strides(call.sparse_indices.strides());
+  const int* indices = call.sparse_indices.const_data_ptr<int>() +
+                       strides.offset(sequence.batch, sequence.first_query + row.query, row.key_head);
+  const int64_t visible = sequence.visible(row.query);
+  tokens.clear();
+  for (int64_t i = 0; i < row.named; ++i) {
+    const int64_t index = indices[i * strides.element];
+    if (index >= visible) continue;
+    const KeyPlace place = place_of_key(call, sequence, index);
+    if (place.page >= 0) tokens.push_back(place);
+  }
+}
+
+// The attention of one tile. Its tensors are of type Element; they are multiplied as Operand, Element itself where
+// oneDNN takes it on this machine, float elsewhere. Softmax weights are as precise as float only in part: as Operand
+// they would be off by up to 2^-9 in bfloat16, more than the result may be, so each is the sum of two of them.
+template <class Element, class Operand>
+class TileAttention {
+ public:
+  TileAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling)
+      : call_(call),
+        tiling_(tiling),
+        heads_(call.heads_of_key_head()),
+        depth_(round_up(call.depth(), Products<Operand>::kPair)),
+        columns_(round_up(call.value.size(-1), kLanes)),
+        values_are_keys_(call.value.const_data_ptr() == call.key.const_data_ptr() &&
+                         call.value.strides() == call.key.strides() && columns_ <= call.key.size(-1)),
+        query_(tiling.tile_heads * depth_),
+        keys_(kBlock * depth_),
+        values_(values_are_keys_ ? 0 : kBlock * columns_),
+        packed_keys_(kBlock * depth_),
+        packed_values_(kBlock * columns_),
+        weights_(tiling.tile_heads * kBlock),
+        high_(kSplit ? tiling.tile_heads * kBlock : 0),
+        low_(kSplit ? tiling.tile_heads * kBlock : 0),
+        sums_(tiling.tile_heads * columns_),
+        softmax_(tiling.tile_heads),
+        row_(columns_) {
+    // What pads the rows stays zero.
+    std::fill_n(query_.data(), tiling.tile_heads * depth_, Operand(0));
+    std::fill_n(keys_.data(), kBlock * depth_, Operand(0));
+    if (!values_are_keys_) std::fill_n(values_.data(), kBlock * columns_, Operand(0));
+  }
+
+  void run(const AttentionTile& tile) {
+    tile_ = tile;
+    find_tokens(call_, tiling_, tiling_.rows[tile.row], tokens_);
+    if (tokens_.empty()) return write_zeros();
+    load_query();
+    std::fill(softmax_.begin(), softmax_.end(), Softmax{});
+    const auto size = static_cast<int64_t>(tokens_.size());
+    for (int64_t first = 0; first < size; first += kBlock) add_block(first, std::min(kBlock, size - first));
+    write();
+  }
+
+ private:
+  static constexpr bool kSplit = !std::is_same_v<Operand, float>;
+
+  struct Softmax {
+    float maximum = -std::numeric_limits<float>::infinity();
+    float sum = 0;
+  };
+
+  const AttentionRow& row() const { return tiling_.rows[tile_.row]; }
+  const Sequence& sequence() const { return tiling_.sequences[row().sequence]; }
+
+  // The offset of a head of the tile in query, query_rope or attention_out.
+  int64_t offset(const TokenStrides& strides, int64_t head) const {
+    return strides.offset(sequence().batch, sequence().first_query + row().query,
+                          row().key_head * heads_ + tile_.first_head + head);
+  }
+
+  void load_query() {
+    const auto load = [&](const at::Tensor& tensor, int64_t column) {
+      const TokenStrides strides(tensor.strides());
+      for (int64_t head = 0; head < tile_.heads; ++head) {
+        copy_row(tensor.const_data_ptr<Element>() + offset(strides, head), strides.element, tensor.size(-1),
+                 query_.data() + head * depth_ + column);
+      }
+    };
+    load(call_.query, 0);
+    if (call_.query_rope) load(*call_.query_rope, call_.query.size(-1));
+  }
+
+  void add_block(int64_t first, int64_t count) {
+    const int64_t padded = round_up(count, kRowStep);
+    load_keys(first, count, padded);
+    products_.multiply(query_.data(), depth_, packed_keys_.data(), weights_.data(), kBlock, tile_.heads, padded,
+                       depth_);
+    for (int64_t head = 0; head < tile_.heads; ++head) weigh(head, count, padded, first > 0);
+    load_values(first, count, padded);
+    add_values(padded, first > 0);
+  }
+
+  // Copies the part of the block's tokens that lies in `tensor` to columns of the rows of `to`.
+  void gather(const at::Tensor& tensor, int64_t first, int64_t count, Operand* to, int64_t stride) {
+    const TokenStrides strides(tensor.strides());
+    const auto* data = tensor.const_data_ptr<Element>();
+    for (int64_t i = 0; i < count; ++i) {
+      const KeyPlace token = tokens_[first + i];
+      copy_row(data + strides.offset(token.page, token.token, row().key_head), strides.element, tensor.size(-1),
+               to + i * stride);
+    }
+  }
+
+  // Transposes the block's keys to the columns of B; what pads them is zero.
+  void load_keys(int64_t first, int64_t count, int64_t padded) {
+    gather(call_.key, first, count, keys_.data(), depth_);
+    if (call_.key_rope) gather(*call_.key_rope, first, count, keys_.data() + call_.key.size(-1), depth_);
+    std::fill(keys_.data() + count * depth_, keys_.data() + padded * depth_, Operand(0));
+    const int64_t words = depth_ / Products<Operand>::kPair;
+    for (int64_t column = 0; column < padded; column += kLanes) {
+      transpose_words(keys_.data() + column * depth_, words, words,
+                      packed_keys_.data() + Products<Operand>::place(0, column, depth_, padded),
+                      std::min(kPanel, padded - column / kPanel * kPanel));
+    }
+  }
+
+  // The block's values as B.
+  void load_values(int64_t first, int64_t count, int64_t padded) {
+    Operand* rows = values_are_keys_ ? keys_.data() : values_.data();
+    const int64_t stride = values_are_keys_ ? depth_ : columns_;
+    if (!values_are_keys_) {
+      gather(call_.value, first, count, rows, stride);
+      std::fill(rows + count * stride, rows + padded * stride, Operand(0));
+    }
+    constexpr int64_t kPair = Products<Operand>::kPair;
+    for (int64_t row = 0; row < padded; row += kPair) {
+      for (int64_t column = 0; column < columns_; column += kPanel) {
+        const Operand* from = rows + row * stride + column;
+        const int64_t width = std::min(kPanel, columns_ - column);
+        Operand* to = packed_values_.data() + Products<Operand>::place(row, column, padded, columns_);
+        if constexpr (kPair == 2) {
+          interleave(from, from + stride, width, to);
+        } else {
+          std::copy_n(from, width, to);
+        }
+      }
+    }
+  }
+
+  // Turns a head's products with the block's keys into softmax weights, relative to its largest product so far.
+  void weigh(int64_t head, int64_t count, int64_t padded, bool add) {
+    float* weights = weights_.data() + head * kBlock;
+    Softmax& softmax = softmax_[head];
+    const float factor =
+        softmax_step(weights, count, static_cast<float>(call_.scale_value), &softmax.maximum, &softmax.sum);
+    if (add && factor != 1) multiply(sums_.data() + head * columns_, columns_, factor);
+    if constexpr (kSplit) split(weights, padded, high_.data() + head * kBlock, low_.data() + head * kBlock);
+  }
+
+  void add_values(int64_t padded, bool add) {
+    const auto add_product = [&](const Operand* weights, bool to_sums) {
+      products_.multiply(weights, kBlock, packed_values_.data(), sums_.data(), columns_, tile_.heads, columns_, padded,
+                         to_sums);
+    };
+    if constexpr (kSplit) {
+      add_product(high_.data(), add);
+      add_product(low_.data(), true);
+    } else {
+      add_product(weights_.data(), add);
+    }
+  }
+
+  void write() {
+    for (int64_t head = 0; head < tile_.heads; ++head) {
+      divide(sums_.data() + head * columns_, columns_, softmax_[head].sum, row_.data());
+      write_row(head);
+    }
+  }
+
+  void write_zeros() {
+    std::fill_n(row_.data(), columns_, Element(0));
+    for (int64_t head = 0; head < tile_.heads; ++head) write_row(head);
+  }
+
+  void write_row(int64_t head) {
+    const TokenStrides strides(call_.attention_out.strides());
+    Element* to = call_.attention_out.mutable_data_ptr<Element>() + offset(strides, head);
+    for (int64_t i = 0; i < call_.value.size(-1); ++i) to[i * strides.element] = row_.data()[i];
+  }
+
+  const SparseFlashAttentionPto& call_;
+  const AttentionTiling& tiling_;
+  const int64_t heads_;  // of the query that share a key head
+  const int64_t depth_;
+  const int64_t columns_;
+  const bool values_are_keys_;
+  const Products<Operand> products_;
+  AttentionTile tile_{};
+  std::vector<KeyPlace> tokens_;
+  Buffer<Operand> query_;
+  Buffer<Operand> keys_;
+  Buffer<Operand> values_;
+  Buffer<Operand> packed_keys_;
+  Buffer<Operand> packed_values_;
+  Buffer<float> weights_;
+  Buffer<Operand> high_;
+  Buffer<Operand> low_;
+  Buffer<float> sums_;
+  std::vector<Softmax> softmax_;
+  Buffer<Element> row_;
+};
+
+template <class Element, class Operand>
+void run(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, int64_t threads) {
+  std::atomic<size_t> next = 0;
+  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    TileAttention<Element, Operand> attention(call, tiling);
+    for (size_t i = next++; i < tiling.tiles.size(); i = next++) attention.run(tiling.tiles[i]);
+  });
+}
+
+template <class Element>
+void run(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, int64_t threads) {
+  if (has_products<Element>()) {
+    run<Element, Element>(call, tiling, threads);
+  } else {
+    run<Element, float>(call, tiling, threads);
+  }
+}
+
+}  // namespace
+
+void sparse_flash_attention_pto(const SparseFlashAttentionPto& call) {
+  const int64_t threads = at::get_num_threads();
+  const AttentionTiling tiling = tile(call, threads);
+  if (call.query.scalar_type() == at::kHalf) {
+    run<at::Half>(call, tiling, threads);
+  } else {
+    run<at::BFloat16>(call, tiling, threads);
+  }
+}
+
+}  // namespace opp

@@ -1,0 +1,28 @@
+// aclnnSparseFlashAttentionPto: binds the C function to the checks and the kernel.
+#include "aclnn_sparse_flash_attention_pto.h"
+
+#include "cann_cpu/op.h"
+#include "cpu/sparse_flash_attention_pto.h"
+
+namespace {
+
+template <void (*function)(const opp::SparseFlashAttentionPto&)>
+void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                    const at::Tensor& sparse_indices, const std::optional<at::Tensor>& block_table,
+                    const std::optional<at::Tensor>& actual_seq_lengths_query,
+                    const std::optional<at::Tensor>& actual_seq_lengths_kv, const std::optional<at::Tensor>& query_rope,
+                    const std::optional<at::Tensor>& key_rope, double scale_value, const std::string& layout_query,
+                    const std::string& layout_kv, int64_t sparse_mode, at::Tensor& attention_out) {
+  function({{query, key, actual_seq_lengths_query, actual_seq_lengths_kv, block_table, layout_query, layout_kv,
+             sparse_mode, "actual_seq_lengths_kv", "layout_kv"},
+            value,
+            sparse_indices,
+            query_rope,
+            key_rope,
+            scale_value,
+            attention_out});
+}
+
+}  // namespace
+
+ACLNN_CHECKED(SparseFlashAttentionPto, with_arguments<opp::check>, with_arguments<opp::sparse_flash_attention_pto>);

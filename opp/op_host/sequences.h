@@ -1,0 +1,73 @@
+// The sequences of a call whose query and key tokens lie padded (BSND), packed (TND) or in pages (PA_BSND): what the
+// operators that take them have in common.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace opp {
+
+// The arguments that say where the tokens are. Operators call those of the key differently.
+struct SequenceArguments {
+  const at::Tensor& query;
+  const at::Tensor& key;
+  const std::optional<at::Tensor>& actual_seq_lengths_query;
+  const std::optional<at::Tensor>& actual_seq_lengths_key;
+  const std::optional<at::Tensor>& block_table;
+  const std::string& layout_query;
+  const std::string& layout_key;
+  int64_t sparse_mode;
+  const char* key_lengths_name = "actual_seq_lengths_key";
+  const char* layout_key_name = "layout_key";
+
+  bool packed() const { return layout_query == "TND"; }
+  bool paged() const { return layout_key == "PA_BSND"; }
+};
+
+void check_rank(const char* name, const at::Tensor& tensor, int64_t rank, const char* dimensions);
+void check_sizes(const char* name, const at::Tensor& tensor, at::IntArrayRef expected, const char* dimensions);
+
+// Throw c10::Error unless layouts, sparse_mode, dtypes and sizes of query and key, lengths and block table fit
+// together; read no tensor's data.
+void check_layouts(const SequenceArguments& call);
+void check_query_and_key(const SequenceArguments& call);
+void check_sequences(const SequenceArguments& call);
+
+// One batch entry: `queries` query tokens and `keys` key tokens. Rows of the output past the queries stay without keys.
+struct Sequence {
+  int64_t batch;
+  int64_t first_query;  // token in its batch entry (BSND) or in the whole tensor (TND)
+  int64_t first_key;
+  int64_t queries;
+  int64_t rows;
+  int64_t keys;
+  bool causal;
+
+  // How many keys query token `query` sees.
+  int64_t visible(int64_t query) const;
+};
+
+// Reads the lengths, and checks them and the block table. Throws c10::Error for a length or a block number out of
+// range.
+std::vector<Sequence> read_sequences(const SequenceArguments& call);
+
+// Where a key token lies: in a page and from its start on; without pages, in a batch entry (BSND) or in the tensor
+// (TND).
+struct KeyPlace {
+  int64_t page;  // -1: the block table names none
+  int64_t token;
+};
+
+inline KeyPlace place_of_key(const SequenceArguments& call, const Sequence& sequence, int64_t key) {
+  if (!call.block_table) return {sequence.batch, sequence.first_key + key};
+  const auto& table = *call.block_table;
+  const int64_t page_size = call.key.size(1);
+  return {table.const_data_ptr<int>()[sequence.batch * table.stride(0) + key / page_size * table.stride(1)],
+          key % page_size};
+}
+
+}  // namespace opp

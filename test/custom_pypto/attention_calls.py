@@ -1,0 +1,47 @@
+"""Calls of npu_sparse_flash_attention_pto, one of each layout, small; on the CPU, to be moved to where they are wanted."""
+
+import indexer_calls
+import torch
+from indexer_calls import KEY_HEADS
+
+COUNT, VALUE_DIM, ROPE_DIM = 7, 12, 4
+RENAMED = {"layout_key": "layout_kv", "actual_seq_lengths_key": "actual_seq_lengths_kv"}
+
+
+def attention(call):
+    """A call of the indexer as one of the attention: the same queries, keys and sequences."""
+    arguments = {RENAMED.get(name, name): value for name, value in indexer_calls.CALLS[call]().items()}
+    del arguments["sparse_count"]
+    tokens = arguments.pop("weights").shape[:-1]
+    key = arguments["key"]
+    indices = torch.randint(0, 9, (*tokens, KEY_HEADS, COUNT), dtype=torch.int32)
+    indices[..., 5:] = -1
+    return arguments | {
+        "value": torch.randn(*key.shape[:-1], VALUE_DIM).to(key.dtype),
+        "sparse_indices": indices,
+        "scale_value": 0.3,
+    }
+
+
+def rope(arguments):
+    query, key = arguments["query"], arguments["key"]
+    return {
+        "query_rope": torch.randn(*query.shape[:-1], ROPE_DIM).to(query.dtype),
+        "key_rope": torch.randn(*key.shape[:-1], ROPE_DIM).to(key.dtype),
+    }
+
+
+def with_rope(call):
+    arguments = attention(call)
+    return arguments | rope(arguments)
+
+
+CALLS = {
+    "BSND on PA_BSND": lambda: with_rope("BSND on PA_BSND"),
+    "TND on PA_BSND": lambda: attention("TND on PA_BSND"),
+    "BSND on BSND": lambda: attention("BSND on BSND"),
+    "BSND on BSND with lengths": lambda: with_rope("BSND on BSND with lengths"),
+    "TND on TND": lambda: with_rope("TND on TND"),
+    "no query tokens": lambda: with_rope("no query tokens"),
+    "no batch": lambda: attention("no batch"),
+}

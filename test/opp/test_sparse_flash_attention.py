@@ -1,0 +1,404 @@
+"""Sparse flash attention's kernel, through torch.ops on npu tensors, against its golden."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import goldens
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import custom_pypto  # noqa: F401  (registers the operators)
+
+LAYOUTS = [("BSND", "PA_BSND"), ("BSND", "BSND"), ("TND", "PA_BSND"), ("TND", "TND")]
+LENGTHS = [0, 1, 2, 127, 128, 129, 2047, 2048, 2049, 8192]  # with 3 queries 2 is one too few
+DTYPES = [torch.bfloat16, torch.float16]
+TENSORS = ("query", "key", "value", "query_rope", "key_rope")
+
+
+def to_npu(inputs):
+    moved = {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    return moved | {"value": moved["key"]} if inputs["value"] is inputs["key"] else moved
+
+
+def run(inputs, **options):
+    return torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**to_npu(inputs), **options).cpu()
+
+
+def check(inputs, **options):
+    out = run(inputs, **options)
+    assert out.dtype == inputs["query"].dtype
+    goldens.check_attention(out, goldens.sparse_flash_attention(**inputs, **options))
+    return out
+
+
+def refused(inputs, message):
+    """Runs a call that the kernel refuses: the next synchronisation raises its message."""
+    with pytest.raises(RuntimeError, match=f"aclnnSparseFlashAttentionPto: {message}"):
+        torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**to_npu(inputs))
+        torch.npu.synchronize()
+
+
+@pytest.mark.parametrize("count", [1, 64, 2048])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse_mode", [0, 3])
+@pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
+def test_attends_to_what_the_indices_name(layout_query, layout_kv, sparse_mode, dtype, count):
+    inputs = goldens.sparse_flash_attention_inputs(
+        LENGTHS,
+        queries=3,
+        heads=5,
+        depth=32,
+        rope_depth=8,
+        count=count,
+        layout_query=layout_query,
+        layout_key=layout_kv,
+        dtype=dtype,
+    )
+    check(inputs, sparse_mode=sparse_mode)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("heads", [1, 16, 128])
+def test_at_the_models_size(heads, dtype):
+    check(goldens.sparse_flash_attention_inputs([65536, 3000, 1], queries=2, heads=heads, dtype=dtype))
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.05, 0.3])
+def test_any_scale(scale):
+    """With 0 the result is the mean of the values, with 0.3 one token has nearly all of the weight."""
+    check(goldens.sparse_flash_attention_inputs([500], heads=16, count=300) | {"scale_value": scale})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("heads", "depth", "rope_depth", "value_depth"),
+    [(1, 1, 0, 1), (3, 7, 0, None), (2, 6, 3, 5), (17, 31, 1, 33), (65, 130, 2, 17), (300, 4, 0, 64), (129, 16, 16, None)],
+)
+def test_any_number_of_heads_and_depth(heads, depth, rope_depth, value_depth, dtype):
+    inputs = goldens.sparse_flash_attention_inputs(
+        [1, 150],
+        queries=2,
+        heads=heads,
+        depth=depth,
+        rope_depth=rope_depth,
+        value_depth=value_depth,
+        count=140,
+        dtype=dtype,
+    )
+    check(inputs)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 257])
+def test_any_number_of_tokens(count):
+    check(goldens.sparse_flash_attention_inputs([count], heads=16, depth=48, rope_depth=0, count=count), sparse_mode=0)
+
+
+@pytest.mark.parametrize("key_heads", [2, 4, 24])
+@pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
+def test_several_key_heads(layout_query, layout_kv, key_heads):
+    inputs = goldens.sparse_flash_attention_inputs(
+        [0, 130, 1000],
+        queries=2,
+        heads=24,
+        key_heads=key_heads,
+        depth=24,
+        rope_depth=6,
+        value_depth=20,
+        count=200,
+        layout_query=layout_query,
+        layout_key=layout_kv,
+    )
+    check(inputs)
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 100, 1024])
+def test_any_block_size(block_size):
+    lengths = [0, 1, 99, 100, 1025]
+    check(goldens.sparse_flash_attention_inputs(lengths, heads=4, depth=16, count=150, block_size=block_size))
+
+
+@pytest.mark.parametrize("batch", [1, 7, 33])
+def test_any_batch_size(batch):
+    lengths = torch.randint(0, 700, (batch,)).tolist()
+    check(goldens.sparse_flash_attention_inputs(lengths, queries=4, heads=4, depth=16, count=100))
+
+
+@pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
+def test_an_empty_batch(layout_query, layout_kv):
+    inputs = goldens.sparse_flash_attention_inputs(
+        [5], heads=2, depth=4, rope_depth=0, count=3, layout_query=layout_query, layout_key=layout_kv
+    )
+    batched = {"query", "sparse_indices", "actual_seq_lengths_query", "actual_seq_lengths_kv", "block_table"}
+    for name in batched & set(inputs):
+        inputs[name] = inputs[name][:0]
+    if layout_kv == "BSND":
+        inputs["key"] = inputs["value"] = inputs["key"][:0]
+    assert run(inputs).shape == inputs["query"].shape
+
+
+@pytest.mark.parametrize("sparse_mode", [0, 3])
+@pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
+def test_entries_with_queries_of_unequal_number(layout_query, layout_kv, sparse_mode):
+    inputs = goldens.sparse_flash_attention_inputs(
+        [300, 5, 40, 0, 200],
+        queries=40,
+        query_lengths=[40, 0, 3, 7, 1],
+        heads=4,
+        depth=8,
+        count=32,
+        layout_query=layout_query,
+        layout_key=layout_kv,
+    )
+    check(inputs, sparse_mode=sparse_mode)
+
+
+def test_query_tokens_past_the_last_sequence_give_zeros_and_their_indices_are_not_read():
+    inputs = goldens.sparse_flash_attention_inputs(
+        [30, 40], queries=2, heads=2, depth=4, rope_depth=0, count=20, layout_query="TND"
+    )
+    used = run(inputs)
+    inputs["query"] = torch.cat([inputs["query"]] * 10)
+    inputs["sparse_indices"] = torch.cat([inputs["sparse_indices"]] * 10)
+    inputs["sparse_indices"][4:] = -77
+    out = run(inputs)
+    assert torch.equal(out[:4], used)
+    assert (out[4:] == 0).all()
+
+
+# ---- what a row of indices means
+
+
+def row_inputs(*indices, length=20, **options):
+    inputs = goldens.sparse_flash_attention_inputs([length], heads=3, depth=8, count=len(indices), **options)
+    inputs["sparse_indices"][:] = torch.tensor(indices, dtype=torch.int32)
+    return inputs
+
+
+def test_the_first_minus_one_ends_a_row():
+    short = row_inputs(3, 7, -1, -1)
+    expected = check(short)
+    assert torch.equal(run(short | {"sparse_indices": row_inputs(3, 7, -1, 5)["sparse_indices"]}), expected)
+    assert torch.equal(run(short | {"sparse_indices": row_inputs(3, 7)["sparse_indices"]}), expected)
+
+
+@pytest.mark.parametrize("indices", [(-1, 3), (20, 1000, 2**31 - 1), (20, -1, 4)])
+def test_a_row_without_tokens_gives_zeros(indices):
+    assert (run(row_inputs(*indices)) == 0).all()
+
+
+def test_tokens_that_a_query_does_not_see_are_left_out():
+    """Of 3 queries and 20 tokens the first sees 18; without the mask it sees all 20, and nothing past them."""
+    inputs = row_inputs(17, 18, 19, 20, 0, queries=3)
+    causal, full = check(inputs), check(inputs, sparse_mode=0)
+    assert not torch.equal(causal[:, :2], full[:, :2])
+    assert torch.equal(causal[:, 2], full[:, 2])
+
+
+def test_a_token_that_is_named_twice_counts_twice():
+    check(row_inputs(4, 4, 9))
+    assert not torch.equal(run(row := row_inputs(4, 4, 9)), run(row | {"sparse_indices": row["sparse_indices"][..., 1:]}))
+
+
+def test_one_token_gives_its_value():
+    inputs = row_inputs(5, queries=1, layout_key="BSND")
+    assert torch.equal(run(inputs)[0, 0], inputs["value"][0, 5].expand(3, 8))
+
+
+def test_a_page_numbered_minus_one_has_no_tokens():
+    inputs = goldens.sparse_flash_attention_inputs([300, 256], heads=4, depth=8, count=300)
+    inputs["block_table"][0, 1] = -1
+    inputs["block_table"][1, :] = -1
+    assert (check(inputs)[1] == 0).all()
+
+
+def test_a_query_that_is_not_finite_leaves_the_others_alone():
+    inputs = goldens.sparse_flash_attention_inputs([40], queries=3, heads=5, depth=4, count=30)
+    expected = run(inputs)
+    inputs["query"][0, 1, 2] = float("inf")
+    out = run(inputs)
+    assert out[0, 1, 2].isnan().all()
+    out[0, 1, 2] = expected[0, 1, 2]
+    assert torch.equal(out, expected)
+
+
+def test_large_scores_do_not_overflow():
+    """Scores up to thousands, in several blocks: the maximum moves along."""
+    inputs = goldens.sparse_flash_attention_inputs([600], heads=20, depth=64, rope_depth=0, count=600)
+    inputs["query"] *= 100
+    check(inputs | {"scale_value": 1.0})
+
+
+# ---- memory
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout_kv", ["PA_BSND", "BSND"])
+def test_strides_are_honoured(layout_kv, dtype):
+    inputs = goldens.sparse_flash_attention_inputs(
+        [128, 300, 50],
+        queries=2,
+        heads=16,
+        key_heads=2,
+        depth=32,
+        rope_depth=6,
+        value_depth=30,
+        count=150,
+        layout_key=layout_kv,
+        dtype=dtype,
+    )
+    expected = check(inputs)
+    npu = to_npu(inputs)
+
+    def columns_of_a_wider(tensor):
+        return torch.stack([tensor, tensor + 1], -1)[..., 0]
+
+    def rows_of_a_wider(tensor):
+        return torch.cat([tensor + 1, tensor], -1)[..., tensor.shape[-1] :]
+
+    def heads_before_tokens(tensor):
+        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+
+    for view in (columns_of_a_wider, rows_of_a_wider, heads_before_tokens):
+        views = npu | {name: view(npu[name]) for name in (*TENSORS, "sparse_indices")}
+        views["actual_seq_lengths_kv"] = columns_of_a_wider(npu["actual_seq_lengths_kv"])
+        if "block_table" in npu:
+            views["block_table"] = npu["block_table"].t().contiguous().t()
+        out = torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**views)
+        assert torch.equal(out.cpu(), expected), view.__name__
+
+
+def test_keys_values_and_rope_parts_may_be_views_of_one_cache():
+    """The cache of MLA: each token a row of 64 + 16 numbers, of which the first 64 are key and value."""
+    inputs = goldens.sparse_flash_attention_inputs([300, 77], heads=8, depth=64, rope_depth=16, count=200)
+    expected = check(inputs)
+    cache = torch.cat([inputs["key"], inputs["key_rope"]], -1).npu()
+    query = torch.cat([inputs["query"], inputs["query_rope"]], -1).npu()
+    views = {
+        "key": cache[..., :64],
+        "value": cache[..., :64],
+        "key_rope": cache[..., 64:],
+        "query": query[..., :64],
+        "query_rope": query[..., 64:],
+    }
+    out = torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**to_npu(inputs) | views)
+    assert torch.equal(out.cpu(), expected)
+    whole = to_npu(inputs) | {"query": query, "key": cache, "value": cache[..., :64], "query_rope": None, "key_rope": None}
+    assert torch.equal(torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**whole).cpu(), expected)
+
+
+def test_a_value_equal_to_the_key_in_other_memory_changes_nothing():
+    inputs = goldens.sparse_flash_attention_inputs([300], heads=20, depth=48, count=200)
+    assert torch.equal(run(inputs | {"value": inputs["key"].clone()}), run(inputs))
+
+
+@settings(deadline=None, max_examples=60)  # the machine may be busy
+@given(data=st.data())
+def test_any_shape(data):
+    draw = data.draw
+    torch.manual_seed(draw(st.integers(0, 2**32)))
+    layout_query, layout_kv = draw(st.sampled_from(LAYOUTS))
+    key_heads = draw(st.integers(1, 3))
+    batch = draw(st.integers(1, 4))
+    queries = draw(st.integers(1, 4))
+    inputs = goldens.sparse_flash_attention_inputs(
+        draw(st.lists(st.integers(0, 300), min_size=batch, max_size=batch)),
+        queries=queries,
+        query_lengths=draw(st.lists(st.integers(0, queries), min_size=batch, max_size=batch)),
+        heads=key_heads * draw(st.integers(1, 20)),
+        key_heads=key_heads,
+        depth=draw(st.integers(1, 40)),
+        rope_depth=draw(st.integers(0, 9)),
+        value_depth=draw(st.none() | st.integers(1, 40)),
+        count=draw(st.integers(1, 320)),
+        layout_query=layout_query,
+        layout_key=layout_kv,
+        block_size=draw(st.sampled_from([1, 16, 128, 144])),
+        dtype=draw(st.sampled_from(DTYPES)),
+    )
+    check(inputs, sparse_mode=draw(st.sampled_from([0, 3])))
+
+
+# ---- values that only the kernel sees
+
+
+@pytest.mark.parametrize(
+    ("layout_query", "layout_kv", "name", "index", "value", "message"),
+    [
+        ("BSND", "PA_BSND", "actual_seq_lengths_kv", 1, -1, r"\[1\] is -1.* 0 and 384"),
+        ("BSND", "BSND", "actual_seq_lengths_kv", 0, 203, r"\[0\] is 203.* 0 and 202"),
+        ("TND", "TND", "actual_seq_lengths_kv", 1, 199, r"\[1\] is 199.* 200 .* 332"),
+        ("TND", "PA_BSND", "actual_seq_lengths_query", 1, 7, r"\[1\] is 7.* 3 .* 6"),
+        ("BSND", "PA_BSND", "actual_seq_lengths_query", 1, 4, r"\[1\] is 4.* 0 and 3"),
+        ("BSND", "PA_BSND", "block_table", (0, 1), 6, r"\[0\]\[1\] is 6.* 0 and 5"),
+        ("BSND", "PA_BSND", "sparse_indices", (1, 2, 0, 3), -2, r"\[1\]\[2\]\[0\]\[3\] is -2, but must be the position"),
+        ("TND", "TND", "sparse_indices", (4, 0, 0), -(2**31), r"\[4\]\[0\]\[0\] is -2147483648"),
+    ],
+)
+def test_values_out_of_range_are_refused_and_the_next_call_works(layout_query, layout_kv, name, index, value, message):
+    inputs = goldens.sparse_flash_attention_inputs(
+        [200, 130],
+        queries=3,
+        query_lengths=[3, 3],
+        heads=2,
+        depth=4,
+        count=16,
+        layout_query=layout_query,
+        layout_key=layout_kv,
+    )
+    bad = inputs | {name: inputs[name].clone()}
+    bad[name][index] = value
+    refused(bad, name + message)
+    check(inputs)
+
+
+def test_what_follows_the_first_minus_one_is_not_read():
+    inputs = row_inputs(3, 7, -1, -99)
+    assert torch.equal(run(inputs), run(inputs | {"sparse_indices": row_inputs(3, 7)["sparse_indices"]}))
+
+
+# ---- other machines
+
+
+def in_a_process(function, **environment):
+    """The last line that a function of this file prints in a process of its own."""
+    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    program = f"import torch, custom_pypto, test_sparse_flash_attention as t; t.{function}()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def print_digest():
+    """Of results that few threads compute by rows and many by parts of their heads."""
+    torch.manual_seed(1)
+    many = goldens.sparse_flash_attention_inputs([5000, 1, 0, 300], queries=3, heads=48, depth=40, count=600)
+    one = goldens.sparse_flash_attention_inputs([3000], heads=128, depth=96, count=1000)
+    print(hashlib.sha256(b"".join(run(inputs).view(torch.int16).numpy().tobytes() for inputs in (many, one))).hexdigest())
+
+
+def test_the_result_does_not_depend_on_the_number_of_threads():
+    assert len({in_a_process("print_digest", OMP_NUM_THREADS=threads) for threads in "1237"}) == 1
+
+
+def check_small_cases():
+    for dtype in DTYPES:
+        check(goldens.sparse_flash_attention_inputs([300, 7], queries=2, heads=20, depth=40, count=200, dtype=dtype))
+        check(goldens.sparse_flash_attention_inputs([9], heads=3, depth=5, rope_depth=0, count=9, dtype=dtype))
+    print("fine")
+
+
+@pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
+def test_a_machine_whose_matrix_product_takes_no_bfloat16(isa):
+    """oneDNN then multiplies in float32 at most, and with SSE4.1 ATen has to."""
+    assert in_a_process("check_small_cases", ONEDNN_MAX_CPU_ISA=isa) == "fine"
