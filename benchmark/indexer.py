@@ -8,13 +8,12 @@ queries and keys to bfloat16, as ATen's matrix product does; the indexer keeps t
 """
 
 import argparse
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from measure import compare, conclude, machine, ways
 from torch import Tensor
 
 import custom_pypto  # noqa: F401
@@ -75,31 +74,14 @@ def peers(inputs: dict, lengths: list[int]) -> dict[str, Callable[[], list[Tenso
         full = table[:, : len(pages[0])]
         return lambda: list(function(query, key, weights, full))
 
-    ways = {"entry by entry, matmul": (entries, entry_matmul), "entry by entry, sum": (entries, entry_sum)}
+    written = {"entry by entry, matmul": entry_matmul, "entry by entry, sum": entry_sum}
+    found = ways(written, entries, dynamic=not equal)
     if equal and query.shape[1] == 1:
-        ways |= {"batched, matmul": (batch, batch_matmul), "batched, sum": (batch, batch_sum)}
-    return {f"ATen eager, {name}": run(function) for name, (run, function) in ways.items()} | {
-        f"inductor, {name}": run(torch.compile(function, dynamic=not equal)) for name, (run, function) in ways.items()
-    }
+        found |= ways({"batched, matmul": batch_matmul, "batched, sum": batch_sum}, batch, dynamic=not equal)
+    return found
 
 
-def seconds(function: Callable) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
-def machine(rounds: int) -> tuple[float, float]:
-    """The most floating point operations a second of large bf16 matrix products, and bytes a second read, seen here."""
-    flops = []
-    for size in (1024, 2048, 3072):
-        a, b = torch.randn(2, size, size).bfloat16()
-        flops.append(2 * size**3 / min(seconds(lambda a=a, b=b: a @ b) for _ in range(rounds)))
-    memory = torch.ones(1 << 26)
-    return max(flops), memory.nbytes / min(seconds(memory.sum) for _ in range(rounds))
-
-
-def compare(title: str, inputs: dict, lengths: list[int], flops: float, bandwidth: float, rounds: int) -> bool:
+def case(title: str, inputs: dict, lengths: list[int], flops: float, bandwidth: float, rounds: int) -> bool:
     queries, heads, depth = inputs["query"].shape[1:]
     work = 2 * sum(lengths) * queries * heads * depth
     limit = max(work / flops, sum(lengths) * depth * 2 / bandwidth)
@@ -108,29 +90,19 @@ def compare(title: str, inputs: dict, lengths: list[int], flops: float, bandwidt
     def indexer():
         out = torch.ops.custom_pypto.npu_lightning_indexer_pto(**on_npu, sparse_count=TOP)
         torch.npu.synchronize()
-        return out
+        return out[:, :, 0]
+
+    def last_rows(rows):
+        return [set((row if row.dim() == 1 else row[-1]).tolist()) - {-1} for row in rows]
+
+    chosen = last_rows(indexer().cpu())
+
+    def same_keys(rows):
+        shared = sum(len(a & b) for a, b in zip(chosen, last_rows(rows), strict=True))
+        return f"{shared / sum(map(len, chosen)):.2%}"
 
     candidates = {"npu_lightning_indexer_pto": indexer, **peers(inputs, lengths)}
-    chosen = [set(row.tolist()) - {-1} for row in indexer().cpu()[:, -1, 0]]
-    agreement = {}
-    for name, run in candidates.items():  # the first call also compiles
-        rows = run()
-        if name != "npu_lightning_indexer_pto":
-            found = [set((row if row.dim() == 1 else row[-1]).tolist()) for row in rows]
-            agreement[name] = sum(len(a & b) for a, b in zip(chosen, found, strict=True)) / sum(map(len, chosen))
-    times = {name: [] for name in candidates}
-    for _ in range(rounds):
-        for name, run in candidates.items():
-            times[name].append(seconds(run))
-
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    ours = medians["npu_lightning_indexer_pto"]
-    print(f"\n{title}: {work / 1e9:.1f} GFLOP, at least {limit * 1e3:.2f} ms on this machine")
-    print(f"{'':42}{'ms':>9}{'of the limit':>14}{'to ours':>9}{'same keys':>11}")
-    for name, median in medians.items():
-        same = f"{agreement[name]:.2%}" if name in agreement else ""
-        print(f"{name:42}{median * 1e3:9.2f}{limit / median:14.0%}{median / ours:8.1f}x{same:>11}")
-    return ours == min(medians.values())
+    return compare(title, candidates, same_keys, "same keys", work, limit, rounds)
 
 
 def main() -> int:
@@ -140,7 +112,6 @@ def main() -> int:
     torch.manual_seed(0)
     torch._dynamo.config.recompile_limit = 64
     flops, bandwidth = machine(rounds)
-    print(f"{torch.get_num_threads()} threads: {flops / 1e9:.0f} GFLOP/s in bf16, {bandwidth / 1e9:.0f} GB/s read")
     mixed = torch.randint(1, 8193, (32,)).tolist()
     cases = {
         "B 4, S1 1, 8K keys": ([8192] * 4, 1),
@@ -148,13 +119,10 @@ def main() -> int:
         "B 32, S1 3, 1 to 8192 keys": (mixed, 3),
     }
     fastest = [
-        compare(title, goldens.lightning_indexer_inputs(lengths, queries=queries), lengths, flops, bandwidth, rounds)
+        case(title, goldens.lightning_indexer_inputs(lengths, queries=queries), lengths, flops, bandwidth, rounds)
         for title, (lengths, queries) in cases.items()
     ]
-    print(
-        "\nThe indexer is the fastest everywhere." if all(fastest) else "\nThe indexer is NOT the fastest everywhere."
-    )
-    return 0 if all(fastest) else 1
+    return conclude("indexer", fastest)
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def npu_sparse_flash_attention_pto(
 ) -> Tensor:
     """Attends from every query token to the key tokens that its indices name.
 
-    With ``g = N1 / N2`` query heads to each key head ``n``, the result for query token ``i`` and head ``h`` of ``n`` is ::
+    With ``N1 / N2`` query heads to each key head ``n``, the result for query token ``i`` and head ``h`` of ``n`` is ::
 
         score(j) = scale_value * (query[i, h] . key[j, n] + query_rope[i, h] . key_rope[j, n])
         out[i, h] = sum over j:  softmax(score)(j) * value[j, n]
@@ -129,12 +129,13 @@ def npu_sparse_flash_attention_pto(
     float32, the softmax weights enter the product with the values in 16 significant bits or more, and the result is
     rounded once, to the dtype of ``query``. It is the same to the bit for any number of threads.
 
-    B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1 and
-    N2 query and key heads, D, Dr and Dv the head dimensions of query and key, of their rotary parts and of the values.
+    B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1
+    and N2 query and key heads, D, Dr and Dv the head dimensions of query and key, of their rotary parts and of values.
 
     Args:
         query: ``[B, S1, N1, D]`` or ``[T, N1, D]``, float16 or bfloat16.
-        key: ``[blocks, block_size, N2, D]``, ``[B, S2, N2, D]`` or ``[T2, N2, D]``, of the dtype of ``query``. N2 divides N1.
+        key: ``[blocks, block_size, N2, D]``, ``[B, S2, N2, D]`` or ``[T2, N2, D]``, of the dtype of ``query``. N2
+            divides N1.
         value: of the shape of ``key``, with Dv in place of D, and its dtype. It may be ``key`` itself, as in MLA with
             absorbed weights.
         sparse_indices: ``[B, S1, N2, k]`` or ``[T, N2, k]``, int32: positions in the sequence from 0 (not slots of the
@@ -142,13 +143,14 @@ def npu_sparse_flash_attention_pto(
             does not see (sparse_mode, or past the length of the sequence) are left out, and so are those on a page that
             the block table gives as -1. A position that is named twice counts twice.
         scale_value: what the products are multiplied by; used as float32.
-        block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past them.
-            Mandatory with layout_kv "PA_BSND", refused otherwise.
+        block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past
+            them. Mandatory with layout_kv "PA_BSND", refused otherwise.
         actual_seq_lengths_query: ``[B]``, int32. With layout_query "BSND" the number of query tokens of each sequence
             (default: S1); with "TND" its running total, the last one T (mandatory).
         actual_seq_lengths_kv: ``[B]``, int32. With layout_kv "PA_BSND" the number of key tokens of each sequence, the
             new ones included (mandatory); with "BSND" the same (default: S2); with "TND" its running total (mandatory).
-        query_rope: ``[B, S1, N1, Dr]`` or ``[T, N1, Dr]``, of the dtype of ``query``; given with ``key_rope`` or not at all.
+        query_rope: ``[B, S1, N1, Dr]`` or ``[T, N1, Dr]``, of the dtype of ``query``; given with ``key_rope`` or not
+            at all.
         key_rope: of the shape of ``key``, with Dr in place of D, and its dtype.
         layout_query: "BSND" (padded) or "TND" (packed).
         layout_kv: "PA_BSND" (paged), or the same as layout_query.
@@ -156,8 +158,8 @@ def npu_sparse_flash_attention_pto(
             query token sees all, the one before it all but the last, and so on.
 
     Returns:
-        A new contiguous tensor ``[B, S1, N1, Dv]`` or ``[T, N1, Dv]`` of the dtype of ``query``. Where no token is left,
-        and for padded query tokens, it is zero.
+        A new contiguous tensor ``[B, S1, N1, Dv]`` or ``[T, N1, Dv]`` of the dtype of ``query``. Where no token is
+        left, and for padded query tokens, it is zero.
 
     All tensors may have any strides. Nothing is mutated. There is no gradient.
 

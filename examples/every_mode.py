@@ -10,7 +10,7 @@ import torch
 import custom_pypto
 from custom_pypto.modes import MODES
 
-COLUMNS = "{:<26} {:<16} {:<58} {:>22} {:>10}  {}"
+COLUMNS = "{:<30} {:<16} {:<66} {:>22} {:>10}  {}"
 
 
 @dataclass
@@ -103,21 +103,81 @@ def indexer_mismatches(scores: list[torch.Tensor], count: int) -> Callable[[torc
     return judge
 
 
+def paged_block_table(lengths: torch.Tensor, page: int) -> tuple[torch.Tensor, int]:
+    """A block table with the pages in random order, -1 past each sequence's, and how many pages there are."""
+    pages = (lengths + page - 1) // page
+    pool = torch.randperm(int(pages.sum()), dtype=torch.int32)
+    return torch.nn.utils.rnn.pad_sequence(pool.split(pages.tolist()), batch_first=True, padding_value=-1), len(pool)
+
+
 def indexer_case(
     batch: int, tokens: int, longest: int = 8192, heads: int = 64, dim: int = 128, page: int = 128
 ) -> Case:
     count = 2048
     lengths = torch.randint(1, longest + 1, (batch,), dtype=torch.int32)
-    pages = (lengths + page - 1) // page
-    pool = torch.randperm(int(pages.sum()), dtype=torch.int32)
-    block_table = torch.nn.utils.rnn.pad_sequence(pool.split(pages.tolist()), batch_first=True, padding_value=-1)
+    block_table, blocks = paged_block_table(lengths, page)
     query = torch.randn(batch, tokens, heads, dim).bfloat16()
-    key = torch.randn(len(pool), page, 1, dim).bfloat16()
+    key = torch.randn(blocks, page, 1, dim).bfloat16()
     weights = torch.randn(batch, tokens, heads).bfloat16()
     sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D {dim}, S2 <= {longest}, top {count}, bf16"
     arguments = {"query": query, "key": key, "weights": weights, "actual_seq_lengths_key": lengths}
     judge = indexer_mismatches(indexer_scores(query, key, weights, lengths, block_table), count)
     return Case(sizes, arguments | {"block_table": block_table}, judge, f"{{}} of {count} mismatch")
+
+
+# ---- npu_sparse_flash_attention_pto: what DeepSeek-V3.2 then computes of the selected tokens
+
+
+def npu_sparse_flash_attention_pto(**arguments):
+    key = arguments["key"]  # of MLA with absorbed weights: the value is the key
+    return custom_pypto.npu_sparse_flash_attention_pto(**arguments, value=key, scale_value=576**-0.5)
+
+
+def attention_golden(query, query_rope, key, key_rope, sparse_indices, lengths, block_table) -> torch.Tensor:
+    """[batch, tokens, heads, dim] in float32; each query token by itself."""
+    out, page, tokens = torch.zeros(query.shape), key.shape[1], query.shape[1]
+    for b, length in enumerate(lengths.tolist()):
+        for s in range(tokens):
+            named = sparse_indices[b, s, 0].long()
+            named = named[(named >= 0) & (named <= length - tokens + s)]
+            place = (block_table[b, named // page].long(), named % page, 0)
+            scores = query[b, s].float() @ key[place].float().T + query_rope[b, s].float() @ key_rope[place].float().T
+            out[b, s] = (576**-0.5 * scores).softmax(-1) @ key[place].float()
+    return out
+
+
+def close_to(golden: torch.Tensor) -> Callable[[torch.Tensor], float]:
+    def judge(result):
+        assert result.shape == golden.shape, f"the result is of shape {tuple(result.shape)}"
+        error = (result.float() - golden).abs()
+        close = (error <= 1e-4 + 5e-3 * golden.abs()).float().mean().item()
+        assert close >= 0.99, f"only {close:.2%} are within rtol 5e-3 and atol 1e-4"
+        assert error.max() <= 3e-2, f"off by {error.max():.3g}"
+        return error.max().item()
+
+    return judge
+
+
+def attention_case(batch: int, tokens: int, longest: int = 8192, heads: int = 128, page: int = 128) -> Case:
+    count = 2048
+    lengths = torch.randint(tokens, longest + 1, (batch,), dtype=torch.int32)
+    lengths[0] = longest
+    block_table, blocks = paged_block_table(lengths, page)
+    arguments = {
+        "query": torch.randn(batch, tokens, heads, 512).bfloat16(),
+        "query_rope": torch.randn(batch, tokens, heads, 64).bfloat16(),
+        "key": torch.randn(blocks, page, 1, 512).bfloat16(),
+        "key_rope": torch.randn(blocks, page, 1, 64).bfloat16(),
+        "sparse_indices": torch.full((batch, tokens, 1, count), -1, dtype=torch.int32),
+    }
+    for b, length in enumerate(lengths.tolist()):
+        for s in range(tokens):
+            selected = torch.randperm(length - tokens + s + 1)[:count]
+            arguments["sparse_indices"][b, s, 0, : len(selected)] = selected
+    sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D 512 + 64, S2 <= {longest}, top {count}, bf16"
+    judge = close_to(attention_golden(**arguments, lengths=lengths, block_table=block_table))
+    arguments |= {"actual_seq_lengths_kv": lengths, "block_table": block_table}
+    return Case(sizes, arguments, judge, "error {:.1e}")
 
 
 # ---- the table
@@ -156,6 +216,11 @@ def lines():
             "npu_lightning_indexer_pto",
             npu_lightning_indexer_pto,
             [indexer_case(*size) for size in ((3, 1, 300), (8, 4, 2048), (32, 3, 8192))],
+        ),
+        (
+            "npu_sparse_flash_attention_pto",
+            npu_sparse_flash_attention_pto,
+            [attention_case(*size) for size in ((2, 3, 300, 16), (3, 1, 5000, 32), (4, 2, 8192))],
         ),
     ]
     for operator, function, cases in operators:

@@ -49,8 +49,8 @@ REG_OP(LightningIndexerPto)
     .DATATYPE(T, TensorType({DT_FLOAT16, DT_BF16}))
     .OP_END_FACTORY_REG(LightningIndexerPto);
 
-// Sparse flash attention: each query attends to the key tokens whose positions sparse_indices names, up to its first
-// -1. The scores are scale_value * (query . key + query_rope . key_rope); without a token the result is zero.
+// Sparse flash attention: each query attends to the key tokens whose positions sparse_indices names up to its first
+// -1, with scores of scale_value * (query . key + query_rope . key_rope). Without a token the result is zero.
 //
 // query is [B, S1, N1, D] (BSND) or [T, N1, D] (TND), query_rope and attention_out the same with a last dimension of
 // their own, sparse_indices [B, S1, N2, k] or [T, N2, k]. key, value and key_rope are [blocks, block_size, N2, .]

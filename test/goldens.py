@@ -278,6 +278,8 @@ def check_attention(actual: Tensor, expected: Tensor) -> float:
     error = (actual.double() - expected).abs()
     close = (error <= 1e-4 + 5e-3 * expected.abs()).double().mean().item()
     worst = error.max().item()
-    assert close >= 0.99, f"only {close:.2%} of the elements are within rtol 5e-3 and atol 1e-4, the worst is off by {worst}"
+    assert close >= 0.99, (
+        f"only {close:.2%} of the elements are within rtol 5e-3 and atol 1e-4, the worst is off by {worst}"
+    )
     assert worst <= 3e-2, f"an element is off by {worst}"
     return worst

@@ -197,10 +197,22 @@ std::string flags(const std::vector<Input>& inputs, Presence presence) {
   return "[" + text + "]";
 }
 
+std::string decorator(const Prototype& prototype) {
+  const std::string dynamic = flags(prototype.inputs, Presence::kDynamic);
+  const std::string optional = flags(prototype.inputs, Presence::kOptional);
+  std::string line = "@auto_convert_to_tensor(" + dynamic + ", " + optional + ")\n";
+  if (line.size() <= kLineWidth + 1) {
+    return line;
+  }
+  line = "    " + dynamic + ", " + optional + "\n";
+  if (line.size() > kLineWidth + 1) {
+    line = "    " + dynamic + ",\n    " + optional + ",\n";
+  }
+  return "@auto_convert_to_tensor(\n" + line + ")\n";
+}
+
 std::string function(const Prototype& prototype) {
-  return "@auto_convert_to_tensor(" + flags(prototype.inputs, Presence::kDynamic) + ", " +
-         flags(prototype.inputs, Presence::kOptional) + ")\n" + signature(prototype) + docstring(prototype) +
-         body(prototype);
+  return decorator(prototype) + signature(prototype) + docstring(prototype) + body(prototype);
 }
 
 // A call in the chain that makes an IrDef, on as many lines as it needs.

@@ -1,4 +1,4 @@
-"""Calls of npu_sparse_flash_attention_pto, one of each layout, small; on the CPU, to be moved to where they are wanted."""
+"""Calls of npu_sparse_flash_attention_pto, one of each layout, small; on the CPU, to be moved as wanted."""
 
 import indexer_calls
 import torch

@@ -1,4 +1,4 @@
-"""npu_sparse_flash_attention_pto as an operator: its result's form, opcheck, and that every way to it gives the same."""
+"""npu_sparse_flash_attention_pto as an operator: its result's form, opcheck, and every way to it gives the same."""
 
 import pytest
 import torch

@@ -288,7 +288,10 @@ def attention_arguments(**changes):
         (lambda: {"key": npu(5, 16, 2, 7, **BF16)}, r"key must have query's head size D = 8, .* \[5, 16, 2, 7\]"),
         (lambda: {"value": npu(5, 16, 2, 6)}, "value must have query's dtype, BFloat16, but is Float"),
         (lambda: {"value": npu(5, 16, 6, **BF16)}, r"value must be 4-dimensional, .* \[5, 16, 6\]"),
-        (lambda: {"value": npu(5, 8, 2, 6, **BF16)}, r"value must have shape .* \[5, 16, 2, 6\], but has \[5, 8, 2, 6\]"),
+        (
+            lambda: {"value": npu(5, 8, 2, 6, **BF16)},
+            r"value must have shape .* \[5, 16, 2, 6\], but has \[5, 8, 2, 6\]",
+        ),
         (lambda: {"value": npu(5, 16, 2, 0, **BF16)}, "value must have a last dimension of at least 1"),
         (lambda: {"sparse_indices": npu(2, 3, 2, 7)}, "sparse_indices must be int32, but is Float"),
         (lambda: {"sparse_indices": npu(2, 3, 1, 7, **INT32)}, r"sparse_indices must have shape \(B, S1, N2, k\)"),
@@ -301,7 +304,10 @@ def attention_arguments(**changes):
         (lambda: {"out": npu(2, 3, 4, 8, **BF16)}, r"attention_out must have shape .* \[2, 3, 4, 6\], but has"),
         (lambda: {"out": npu(2, 3, 4, 6)}, "attention_out must have query's dtype"),
         (lambda: {"actual_seq_lengths_kv": None}, "actual_seq_lengths_kv is required with layout PA_BSND of the key"),
-        (lambda: {"actual_seq_lengths_kv": npu(3, **INT32)}, "actual_seq_lengths_kv must have an entry for each of the 2"),
+        (
+            lambda: {"actual_seq_lengths_kv": npu(3, **INT32)},
+            "actual_seq_lengths_kv must have an entry for each of the 2",
+        ),
         (lambda: {"block_table": None}, "block_table is required with layout_kv PA_BSND"),
     ],
 )
@@ -339,7 +345,9 @@ def test_the_attention_writes_nothing_when_it_refuses_a_value():
     assert (out.cpu() == 7).all()
 
 
-@pytest.mark.parametrize("name", ["add_custom", "add_custom_grad", "lightning_indexer_pto", "sparse_flash_attention_pto"])
+@pytest.mark.parametrize(
+    "name", ["add_custom", "add_custom_grad", "lightning_indexer_pto", "sparse_flash_attention_pto"]
+)
 def test_the_package_has_a_header_for_each_function(name):
     (package,) = (path for path in packages() if path.name == "custom_pypto")
     function = "aclnn" + "".join(word.capitalize() for word in name.split("_"))

@@ -77,7 +77,15 @@ def test_any_scale(scale):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("heads", "depth", "rope_depth", "value_depth"),
-    [(1, 1, 0, 1), (3, 7, 0, None), (2, 6, 3, 5), (17, 31, 1, 33), (65, 130, 2, 17), (300, 4, 0, 64), (129, 16, 16, None)],
+    [
+        (1, 1, 0, 1),
+        (3, 7, 0, None),
+        (2, 6, 3, 5),
+        (17, 31, 1, 33),
+        (65, 130, 2, 17),
+        (300, 4, 0, 64),
+        (129, 16, 16, None),
+    ],
 )
 def test_any_number_of_heads_and_depth(heads, depth, rope_depth, value_depth, dtype):
     inputs = goldens.sparse_flash_attention_inputs(
@@ -201,7 +209,9 @@ def test_tokens_that_a_query_does_not_see_are_left_out():
 
 def test_a_token_that_is_named_twice_counts_twice():
     check(row_inputs(4, 4, 9))
-    assert not torch.equal(run(row := row_inputs(4, 4, 9)), run(row | {"sparse_indices": row["sparse_indices"][..., 1:]}))
+    assert not torch.equal(
+        run(row := row_inputs(4, 4, 9)), run(row | {"sparse_indices": row["sparse_indices"][..., 1:]})
+    )
 
 
 def test_one_token_gives_its_value():
@@ -287,7 +297,13 @@ def test_keys_values_and_rope_parts_may_be_views_of_one_cache():
     }
     out = torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**to_npu(inputs) | views)
     assert torch.equal(out.cpu(), expected)
-    whole = to_npu(inputs) | {"query": query, "key": cache, "value": cache[..., :64], "query_rope": None, "key_rope": None}
+    whole = to_npu(inputs) | {
+        "query": query,
+        "key": cache,
+        "value": cache[..., :64],
+        "query_rope": None,
+        "key_rope": None,
+    }
     assert torch.equal(torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**whole).cpu(), expected)
 
 
@@ -335,7 +351,14 @@ def test_any_shape(data):
         ("TND", "PA_BSND", "actual_seq_lengths_query", 1, 7, r"\[1\] is 7.* 3 .* 6"),
         ("BSND", "PA_BSND", "actual_seq_lengths_query", 1, 4, r"\[1\] is 4.* 0 and 3"),
         ("BSND", "PA_BSND", "block_table", (0, 1), 6, r"\[0\]\[1\] is 6.* 0 and 5"),
-        ("BSND", "PA_BSND", "sparse_indices", (1, 2, 0, 3), -2, r"\[1\]\[2\]\[0\]\[3\] is -2, but must be the position"),
+        (
+            "BSND",
+            "PA_BSND",
+            "sparse_indices",
+            (1, 2, 0, 3),
+            -2,
+            r"\[1\]\[2\]\[0\]\[3\] is -2, but must be the position",
+        ),
         ("TND", "TND", "sparse_indices", (4, 0, 0), -(2**31), r"\[4\]\[0\]\[0\] is -2147483648"),
     ],
 )
@@ -384,7 +407,9 @@ def print_digest():
     torch.manual_seed(1)
     many = goldens.sparse_flash_attention_inputs([5000, 1, 0, 300], queries=3, heads=48, depth=40, count=600)
     one = goldens.sparse_flash_attention_inputs([3000], heads=128, depth=96, count=1000)
-    print(hashlib.sha256(b"".join(run(inputs).view(torch.int16).numpy().tobytes() for inputs in (many, one))).hexdigest())
+    print(
+        hashlib.sha256(b"".join(run(inputs).view(torch.int16).numpy().tobytes() for inputs in (many, one))).hexdigest()
+    )
 
 
 def test_the_result_does_not_depend_on_the_number_of_threads():
