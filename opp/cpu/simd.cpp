@@ -147,8 +147,8 @@ void interleave(const void* even, const void* odd, int64_t count, void* to) {
   const auto* high = static_cast<const uint16_t*>(odd);
   auto* words = static_cast<uint32_t*>(to);
   for (int64_t i = 0; i < count; i += kLanes) {
-    *reinterpret_cast<Words*>(words + i) = __builtin_convertvector(load(low + i), Words) |
-                                           __builtin_convertvector(load(high + i), Words) << 16;
+    *reinterpret_cast<Words*>(words + i) =
+        __builtin_convertvector(load(low + i), Words) | __builtin_convertvector(load(high + i), Words) << 16;
   }
 }
 

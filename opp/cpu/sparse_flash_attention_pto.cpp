@@ -39,8 +39,9 @@ void find_tokens(const SparseFlashAttentionPto& call, const AttentionTiling& til
 }
 
 // The attention of one tile. Its tensors are of type Element; they are multiplied as Operand, Element itself where
-// oneDNN takes it on this machine, float elsewhere. Softmax weights are as precise as float only in part: as Operand
-// they would be off by up to 2^-9 in bfloat16, more than the result may be, so each is the sum of two of them.
+// oneDNN takes it on this machine, float elsewhere. As one bfloat16 a softmax weight would be off by up to 2^-9, and up
+// to a tenth of the result by more than rtol 5e-3 and atol 1e-4; so each is the sum of two of them, and multiplied
+// twice.
 template <class Element, class Operand>
 class TileAttention {
  public:

@@ -217,7 +217,7 @@ INDEXER = {
 ATTENTION_PADDED = ATTENTION_CALLS["BSND on PA_BSND"]
 ATTENTION_PACKED = ATTENTION_CALLS["TND on TND"]
 
-# What the attention checks beside what it has in common with the indexer; of that, where arguments are called otherwise.
+# What the attention checks beside what it shares with the indexer; of that, where arguments are called otherwise.
 ATTENTION = {
     "value dtype": (
         ATTENTION_PADDED,

@@ -45,8 +45,7 @@ __attribute__((visibility("default"))) aclnnStatus aclnnSparseFlashAttentionPtoG
 
 // Phase two: enqueues the call on the stream. Lengths, block numbers and indices are checked when it runs: one out of
 // range (an index below -1) becomes an error of the stream, and attentionOut stays as it was.
-__attribute__((visibility("default"))) aclnnStatus aclnnSparseFlashAttentionPto(void* workspace,
-                                                                                uint64_t workspaceSize,
+__attribute__((visibility("default"))) aclnnStatus aclnnSparseFlashAttentionPto(void* workspace, uint64_t workspaceSize,
                                                                                 aclOpExecutor* executor,
                                                                                 aclrtStream stream);
 
