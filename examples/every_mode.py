@@ -10,7 +10,7 @@ import torch
 import custom_pypto
 from custom_pypto.modes import MODES
 
-COLUMNS = "{:<30} {:<16} {:<66} {:>22} {:>10}  {}"
+COLUMNS = "{:<30} {:<16} {:<79} {:>22} {:>10}  {}"
 
 
 @dataclass

@@ -389,7 +389,8 @@ def test_what_follows_the_first_minus_one_is_not_read():
 
 def in_a_process(function, **environment):
     """The last line that a function of this file prints in a process of its own."""
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     program = f"import torch, custom_pypto, test_sparse_flash_attention as t; t.{function}()"
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
