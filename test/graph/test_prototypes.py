@@ -37,10 +37,11 @@ def attribute_type_and_default(rest):
 
 
 def registered_ir_def(ge_type):
+    import torchair
     from torchair.core import _torchair
-    from torchair.core._backend import initialize_graph_engine
 
-    initialize_graph_engine()
+    # The first graph starts the engine, with the options that later graphs have to share.
+    torch.compile(torch.neg, backend=torchair.get_npu_backend())(torch.ones(1).npu())
     return _torchair.get_registered_ir_def(ge_type)
 
 
