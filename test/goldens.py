@@ -283,3 +283,275 @@ def check_attention(actual: Tensor, expected: Tensor) -> float:
     )
     assert worst <= 3e-2, f"an element is off by {worst}"
     return worst
+
+
+def rope(x: Tensor, cos: Tensor, sin: Tensor, mode: str = "interleave") -> Tensor:
+    """Rotates pairs of the last dimension, in float64: neighbours with "interleave", whose results lie a half apart
+    (interleaved in, half out); elements a half apart with "half"."""
+    if mode == "interleave":
+        x = torch.cat([x[..., 0::2], x[..., 1::2]], -1)
+    first, second = x.double().chunk(2, -1)
+    return torch.cat([first, second], -1) * cos.double() + torch.cat([-second, first], -1) * sin.double()
+
+
+def rms_norm(x: Tensor, gamma: Tensor, eps: float) -> Tensor:
+    x = x.double()
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gamma.double()
+
+
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return torch.layer_norm(x.double(), x.shape[-1:], gamma.double(), beta.double(), eps)
+
+
+def write_by_slot(cache: Tensor, slots: Tensor, rows: Tensor) -> Tensor:
+    """A copy of a cache [blocks, block_size, ...] with one row for each slot; -1 is none, of equal ones the last wins."""
+    tokens = cache.clone().flatten(0, 1)
+    for slot, row in zip(slots.flatten().tolist(), rows.flatten(0, slots.dim() - 1), strict=True):
+        if slot >= 0:
+            tokens[slot] = row.reshape(tokens.shape[1:])
+    return tokens.view_as(cache)
+
+
+def slots_of(block_table: Tensor, lengths: Tensor, queries: int, block_size: int) -> Tensor:
+    """Where the last `queries` tokens of each sequence lie, [B, queries]; -1 for those before its start."""
+    positions = lengths[:, None].long() - queries + torch.arange(queries)
+    pages = block_table.long().gather(1, positions.clamp(min=0) // block_size)
+    return torch.where(positions < 0, -1, pages * block_size + positions % block_size)
+
+
+def sparse_attention_inputs(
+    key_lengths: list[int],
+    *,
+    queries: int = 1,
+    hidden: int = 7168,
+    q_lora: int = 1536,
+    heads: int = 128,
+    depth: int = 128,
+    rope_depth: int = 64,
+    kv_lora: int = 512,
+    index_heads: int = 64,
+    index_depth: int = 128,
+    count: int = 2048,
+    block_size: int = 128,
+    dtype: torch.dtype = torch.bfloat16,
+    slot_dtype: torch.dtype = torch.int32,
+) -> dict:
+    """Arguments for a batch whose sequences have these lengths, the `queries` new tokens of each included.
+
+    Sizes are DeepSeek-V3.2's by default. As in a trained model, what comes out of a layer is about as large as what
+    goes in: weights are normal with deviation fan_in ** -0.5, so that activations, caches and the scaled scores of the
+    attention have a deviation of about 1. (Were they uniform in (-1, 1), scores would be in the thousands, and the
+    softmax would pick one token.) The pages of the caches are dealt out in random order; two belong to nobody, and the
+    block table ends each row with -1.
+    """
+
+    def weight(fan_in, *sizes):
+        return torch.randn(*sizes).mul_(fan_in**-0.5).to(dtype)
+
+    def vector(size, mean):
+        return torch.randn(size).mul_(0.1).add_(mean).to(dtype)
+
+    tokens = (len(key_lengths), queries)
+    angles = torch.rand(*tokens, rope_depth) * 6.3
+    pages = [-(-length // block_size) for length in key_lengths]
+    blocks = sum(pages) + 2
+    numbers = iter(torch.randperm(blocks).tolist())
+    table = [[next(numbers) for _ in range(n)] + [-1] * (max(pages, default=0) + 1 - n) for n in pages]
+    block_table = torch.tensor(table, dtype=torch.int32).view(len(key_lengths), -1)
+    act_seqs = torch.tensor(key_lengths, dtype=torch.int32)
+    return dict(
+        x=torch.randn(*tokens, hidden).to(dtype),
+        w_dq=weight(hidden, hidden, q_lora),
+        w_uq_qr=weight(q_lora, q_lora, heads * (depth + rope_depth)),
+        w_uk=weight(depth, heads, depth, kv_lora),
+        w_dkv_kr=weight(hidden, hidden, kv_lora + rope_depth),
+        gamma_cq=vector(q_lora, 1),
+        gamma_ckv=vector(kv_lora, 1),
+        sin=angles.sin().to(dtype),
+        cos=angles.cos().to(dtype),
+        cache_index=slots_of(block_table, act_seqs, queries, block_size).to(slot_dtype),
+        kv_cache=torch.randn(blocks, block_size, 1, kv_lora).to(dtype),
+        kr_cache=torch.randn(blocks, block_size, 1, rope_depth).to(dtype),
+        block_table=block_table,
+        act_seqs=act_seqs,
+        w_idx_qb=weight(q_lora, q_lora, index_heads * index_depth),
+        w_idx_k=weight(hidden, hidden, index_depth),
+        w_idx_proj=weight(hidden, hidden, index_heads),
+        in_gamma_k=vector(index_depth, 1),
+        in_beta_k=vector(index_depth, 0),
+        index_k_cache=torch.randn(blocks, block_size, 1, index_depth).to(dtype),
+        sparse_count=count,
+    )
+
+
+@dataclass
+class _SparseAttention:
+    """What the stages of npu_sparse_attention_pto hand on: queries of the indexer and of the attention, and caches."""
+
+    indexer: dict
+    attention: dict
+
+    @property
+    def caches(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.attention["key"], self.attention["key_rope"], self.indexer["key"]
+
+
+def _sparse_attention_prologs(
+    x: Tensor,
+    w_dq: Tensor,
+    w_uq_qr: Tensor,
+    w_uk: Tensor,
+    w_dkv_kr: Tensor,
+    gamma_cq: Tensor,
+    gamma_ckv: Tensor,
+    sin: Tensor,
+    cos: Tensor,
+    cache_index: Tensor,
+    kv_cache: Tensor,
+    kr_cache: Tensor,
+    block_table: Tensor,
+    act_seqs: Tensor,
+    w_idx_qb: Tensor,
+    w_idx_k: Tensor,
+    w_idx_proj: Tensor,
+    in_gamma_k: Tensor,
+    in_beta_k: Tensor,
+    index_k_cache: Tensor,
+    *,
+    softmax_scale: float | None = None,
+    rms_norm_eps: float = 1e-5,
+    layer_norm_eps: float = 1e-6,
+    rope_mode: str = "interleave",
+    indexer_rope_mode: str = "interleave",
+) -> _SparseAttention:
+    """Products are exact and rounded to x's dtype where the operator rounds them."""
+    dtype = x.dtype
+    heads, depth, kv_lora = w_uk.shape
+    rope_depth, index_depth = cos.shape[-1], w_idx_k.shape[1]
+
+    def linear(a, weight):
+        return (a.double() @ weight.double()).to(dtype)
+
+    def rotated(a, heads, mode):
+        shared = (cos[..., None, :], sin[..., None, :]) if heads else (cos, sin)
+        return rope(a, *shared, mode).to(dtype)
+
+    cq = rms_norm(linear(x, w_dq), gamma_cq, rms_norm_eps).to(dtype)
+    q = linear(cq, w_uq_qr).unflatten(-1, (heads, depth + rope_depth))
+    kv = linear(x, w_dkv_kr)
+    index_q = linear(cq, w_idx_qb).unflatten(-1, (-1, index_depth))
+    index_k = layer_norm(x.double() @ w_idx_k.double(), in_gamma_k, in_beta_k, layer_norm_eps).to(dtype)
+
+    def first_rotated(a, heads):
+        head = rotated(a[..., :rope_depth], heads, indexer_rope_mode)
+        return torch.cat([head, a[..., rope_depth:]], -1)
+
+    new_kv = rms_norm(kv[..., :kv_lora], gamma_ckv, rms_norm_eps).to(dtype)
+    kv_cache = write_by_slot(kv_cache, cache_index, new_kv)
+    paged = dict(block_table=block_table, layout_query="BSND")
+    return _SparseAttention(
+        indexer=dict(
+            query=first_rotated(index_q, True),
+            key=write_by_slot(index_k_cache, cache_index, first_rotated(index_k, False)),
+            weights=linear(x, w_idx_proj),
+            actual_seq_lengths_key=act_seqs,
+            layout_key="PA_BSND",
+            **paged,
+        ),
+        attention=dict(
+            query=torch.einsum("bsnd,ndc->bsnc", q[..., :depth].double(), w_uk.double()).to(dtype),
+            query_rope=rotated(q[..., depth:], True, rope_mode),
+            key=kv_cache,
+            value=kv_cache,
+            key_rope=write_by_slot(kr_cache, cache_index, rotated(kv[..., kv_lora:], False, rope_mode)),
+            scale_value=(kv_lora + rope_depth) ** -0.5 if softmax_scale is None else softmax_scale,
+            actual_seq_lengths_kv=act_seqs,
+            layout_kv="PA_BSND",
+            **paged,
+        ),
+    )
+
+
+def sparse_attention(*args, sparse_count: int = 2048, **kwargs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """npu_sparse_attention_pto: the result in float64, and copies of the three caches with the new tokens written."""
+    stages = _sparse_attention_prologs(*args, **kwargs)
+    indices = lightning_indexer(**stages.indexer, sparse_count=sparse_count)
+    return sparse_flash_attention(sparse_indices=indices, **stages.attention), *stages.caches
+
+
+def check_cache(actual: Tensor, expected: Tensor, before: Tensor) -> None:
+    """Asserts that rows that the golden leaves alone are as before, to the bit, and the others what it writes: within a
+    rounding step in 99 % of the elements, and nowhere off by more than two of the largest of their row.
+
+    (An element of a row's product that is rounded otherwise moves those that are made of it by such a step.)
+    """
+    actual, expected, before = (cache.flatten(0, 1).flatten(1) for cache in (actual, expected, before))
+    written = (expected != before).any(-1)
+    assert torch.equal(actual[~written], before[~written]), "rows of no token of the call have changed"
+    if not written.any():
+        return
+    step = torch.finfo(expected.dtype).eps
+    values = expected[written].double()
+    error = (actual[written].double() - values).abs()
+    close = (error <= step * values.abs()).double().mean().item()
+    assert close >= 0.99, f"only {close:.2%} of the elements written are within a rounding step"
+    excess = (error / (2 * step * values.abs().amax(-1, keepdim=True))).max().item()
+    assert excess <= 1, f"an element written is off by {excess} times two rounding steps of the largest of its row"
+
+
+# How far a score of the indexer may lie from the golden's, relative to its terms: query and weights are rounded, and a
+# sum in float32 is now and then rounded to the neighbour. Seen at DeepSeek's sizes: 1.5e-4.
+_SCORE_ERROR = 5e-4
+
+
+def _selection(row: IndexerRow, count: int, attention: dict, actual: Tensor) -> Tensor:
+    """The positions that a row of the result attends to, as far as the scores leave open which those are.
+
+    Keys whose scores lie within _SCORE_ERROR of the count-th may or may not be among the best. A softmax over the
+    selected keys fulfils, for every head, sum over j of exp(score(j)) * (value(j) - result) = 0: linear equations in
+    whether each open key is selected. Their least squares solution is largest for those that are.
+    """
+    if len(row.keys) <= count:
+        return row.keys
+    distance = row.scores - row.scores.topk(count).values[-1]
+    margin = _SCORE_ERROR * row.magnitude
+    sure, open_keys = row.keys[distance > margin], row.keys[distance.abs() <= margin]
+    room = count - len(sure)
+    if room == len(open_keys):
+        return torch.cat([sure, open_keys])
+    b, s, _ = row.place
+    positions = torch.cat([sure, open_keys])
+    page_size = attention["key"].shape[1]
+    at = (attention["block_table"][b].long()[positions // page_size], positions % page_size, 0)
+    value = attention["key"][at].double()
+    scores = attention["query"][b, s].double() @ value.t()
+    scores += attention["query_rope"][b, s].double() @ attention["key_rope"][at].double().t()
+    weights = (attention["scale_value"] * scores).softmax(-1)
+    result = actual[b, s].double()
+    known = weights[:, : len(sure)] @ value[: len(sure)] - weights[:, : len(sure)].sum(-1, keepdim=True) * result
+    terms = weights[:, len(sure) :, None] * (value[len(sure) :] - result[:, None])  # [N, open, Dv]
+    equations = terms.transpose(1, 2).flatten(0, 1)
+    selected = torch.linalg.lstsq(equations, -known.flatten()[:, None], driver="gelsd").solution[:, 0]
+    return torch.cat([sure, open_keys[selected.topk(room).indices]])
+
+
+def check_sparse_attention(
+    attn_out: Tensor, caches: tuple[Tensor, Tensor, Tensor], *, sparse_count: int = 2048, **inputs
+) -> float:
+    """Asserts that the result and the caches (kv, kr, index_k) are what npu_sparse_attention_pto makes of `inputs`;
+    returns the largest error of the result.
+
+    The indexer's scores are of rounded numbers, so which keys near the last place are selected is open, and each weighs
+    about as much as the tolerance. So the result is compared with the attention over a selection of sparse_count keys
+    in which every key that scores clearly better than the last place is, and none that scores clearly worse: of these
+    selections the one that explains the result best, the same for all heads of a token.
+    """
+    stages = _sparse_attention_prologs(**inputs)
+    before = (inputs["kv_cache"], inputs["kr_cache"], inputs["index_k_cache"])
+    for cache, expected, old in zip(caches, stages.caches, before, strict=True):
+        check_cache(cache, expected, old)
+    indices = torch.full((*attn_out.shape[:2], 1, sparse_count), -1, dtype=torch.int32)
+    for row in lightning_indexer_rows(**stages.indexer):
+        selected = _selection(row, sparse_count, stages.attention, attn_out)
+        indices[row.place][: len(selected)] = selected
+    return check_attention(attn_out, sparse_flash_attention(sparse_indices=indices, **stages.attention))
