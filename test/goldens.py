@@ -304,7 +304,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
 
 
 def write_by_slot(cache: Tensor, slots: Tensor, rows: Tensor) -> Tensor:
-    """A copy of a cache [blocks, block_size, ...] with one row for each slot; -1 is none, of equal ones the last wins."""
+    """A copy of a cache [blocks, block_size, ...] with a row for each slot; -1 is none, of equal ones the last wins."""
     tokens = cache.clone().flatten(0, 1)
     for slot, row in zip(slots.flatten().tolist(), rows.flatten(0, slots.dim() - 1), strict=True):
         if slot >= 0:
