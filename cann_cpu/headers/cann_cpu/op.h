@@ -7,11 +7,14 @@
 // exports aclnnAddGetWorkspaceSize and aclnnAdd. The kernel's parameters are those of the C function, in its order:
 //
 //   kernel parameter                      C parameter
-//   const at::Tensor&                     const aclTensor*       a view of the device memory
+//   const at::Tensor&                     const aclTensor*       a view of the device memory; FRACTAL_NZ: a copy in ND
+//   const StoredTensor&                   const aclTensor*       for kernels that read FRACTAL_NZ themselves
 //   at::Tensor&                           const aclTensor*       an output: written through the view, never resized
 //   InOut                                 aclTensor*             the same, for an argument with suffix Ref
-//   const std::optional<at::Tensor>&      const aclTensor*       may be null
-//   const std::vector<at::Tensor>&        const aclTensorList*   inputs or outputs
+//   const std::optional<at::Tensor>&      const aclTensor*       an input that may be null
+//   std::optional<at::Tensor>&            const aclTensor*       an output that may be null
+//   const std::vector<at::Tensor>&        const aclTensorList*   inputs
+//   std::vector<at::Tensor>&              const aclTensorList*   outputs
 //   DataDependentOut&                     aclTensor*             an output whose shape the kernel decides
 //   const at::Scalar&                     const aclScalar*
 //   const std::optional<at::Scalar>&      const aclScalar*       may be null
@@ -23,6 +26,8 @@
 //   at::ScalarType                        aclDataType
 //   int64_t, double, bool, ...            the same
 //
+// Outputs in FRACTAL_NZ, and all other formats that do not store a tensor by its strides, are refused.
+//
 // Phase one copies the arguments and calls check, if there is one: check sees the tensors' shapes and dtypes, must not
 // read their data, and throws to refuse the call. Phase two enqueues the kernel. What either throws becomes CANN's
 // status and the text of aclGetRecentErrMsg.
@@ -30,6 +35,7 @@
 
 #include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/Scalar.h>
@@ -46,12 +52,20 @@
 
 #include "cann_cpu/acl_objects.h"
 #include "cann_cpu/executor.h"
+#include "cann_cpu/fractal_nz.h"
 #include "cann_cpu/runtime.h"
 
 namespace cann_cpu {
 
 struct NullArgument : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// A tensor as it lies in memory, with its format, for kernels that read FRACTAL_NZ themselves.
+struct StoredTensor {
+  at::Tensor tensor;           // ND: the strided view; FRACTAL_NZ: the contiguous blocks [..., N / c0, K / 16, 16, c0]
+  aclFormat format;            // ACL_FORMAT_ND or ACL_FORMAT_FRACTAL_NZ
+  std::vector<int64_t> shape;  // the logical one, [..., K, N]
 };
 
 inline at::ScalarType scalar_type(aclDataType dtype) {
@@ -137,15 +151,58 @@ inline at::Scalar scalar_of(const aclScalar& scalar) {
   }
 }
 
+// A tensor in FRACTAL_NZ that is no view of a part of its storage, nor a transposed one.
+inline bool is_whole(const aclTensor& tensor) {
+  int64_t stride = 1;
+  for (size_t i = tensor.shape.size(); i-- > 0; stride *= tensor.shape[i]) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != stride) return false;
+  }
+  return tensor.offset == 0 && tensor.storage_shape.size() == tensor.shape.size() + 2;
+}
+
+// The matrices in the storage of a tensor in FRACTAL_NZ: its strides and offset count in their elements, row by row.
+inline FractalNz stored_matrices(const aclTensor& tensor) {
+  const auto& storage = tensor.storage_shape;
+  const size_t itemsize = dtype_size(tensor.dtype);
+  if (is_whole(tensor)) return {tensor.shape, storage, itemsize};
+  const size_t rank = tensor.shape.size();
+  if (rank < 2 || storage.size() != rank + 2) {
+    throw std::invalid_argument("is a view of FRACTAL_NZ that has another rank; cast the viewed tensor to ND first");
+  }
+  const auto& strides = tensor.strides;
+  const int64_t columns = std::max(strides[rank - 1], strides[rank - 2]);
+  std::vector<int64_t> shape(storage.begin(), storage.end() - 2);
+  shape[rank - 1] = columns;
+  shape[rank - 2] = rank == 2 || columns == 0 ? storage[rank - 1] * storage[rank] : strides[rank - 3] / columns;
+  return {shape, storage, itemsize};
+}
+
+inline at::Tensor nd_copy_of(const aclTensor& tensor, const void* blocks) {
+  const FractalNz matrices = stored_matrices(tensor);
+  const auto rows = at::empty({matrices.numel()}, at::TensorOptions().dtype(scalar_type(tensor.dtype)));
+  matrices.to_rows(blocks, rows.mutable_data_ptr());
+  return rows.as_strided(tensor.shape, tensor.strides, tensor.offset);
+}
+
 // The addresses of a call's tensors, taken one after the other in the order of the arguments.
 class AddressCursor {
  public:
-  explicit AddressCursor(const std::vector<void*>& addresses) : next_(addresses.begin()) {}
+  AddressCursor(const std::vector<void*>& addresses, bool readable) : next_(addresses.begin()), readable_(readable) {}
   void* take() { return *next_++; }
+
+  // False for a check in phase one, when the work that writes the tensors may still wait in a stream.
+  bool readable() const { return readable_; }
 
  private:
   std::vector<void*>::const_iterator next_;
+  bool readable_;
 };
+
+inline at::Tensor input_of(const aclTensor& tensor, AddressCursor& addresses) {
+  void* data = addresses.take();
+  const bool copied = tensor.format == ACL_FORMAT_FRACTAL_NZ && addresses.readable();
+  return copied ? nd_copy_of(tensor, data) : view_of(tensor, data);
+}
 
 // An argument given with suffix Ref: read and written.
 struct InOut : at::Tensor {
@@ -183,23 +240,87 @@ const T& not_null(const T* argument) {
   return *argument;
 }
 
-inline aclTensor store_tensor(const aclTensor& tensor, std::vector<void*>& addresses) {
+enum class Direction { Input, Output };
+
+inline void check_format(const aclTensor& tensor, Direction direction) {
+  switch (tensor.format) {
+    case ACL_FORMAT_UNDEFINED:
+    case ACL_FORMAT_ND:
+    case ACL_FORMAT_NC:
+    case ACL_FORMAT_NCL:
+    case ACL_FORMAT_NCHW:
+    case ACL_FORMAT_NHWC:
+    case ACL_FORMAT_HWCN:
+    case ACL_FORMAT_NCDHW:
+    case ACL_FORMAT_NDHWC:
+      return;
+    case ACL_FORMAT_FRACTAL_NZ:
+      if (direction == Direction::Output) {
+        throw std::invalid_argument("is written, so it must be in format ND, but is in FRACTAL_NZ");
+      }
+      (void)stored_matrices(tensor);
+      return;
+    default:
+      throw std::invalid_argument("is in format " + std::to_string(tensor.format) + ", which the CPU does not have");
+  }
+}
+
+template <Direction direction>
+aclTensor store_tensor(const aclTensor& tensor, std::vector<void*>& addresses) {
   bool empty = false;
   for (int64_t size : tensor.shape) empty |= size == 0;
   if (tensor.data == nullptr && !empty) throw NullArgument("has no data");
+  check_format(tensor, direction);
   addresses.push_back(tensor.data);
   return tensor;
 }
 
-template <class C, class View>
+template <Direction direction>
+at::Tensor bind_tensor(const aclTensor& tensor, AddressCursor& addresses) {
+  return direction == Direction::Input ? input_of(tensor, addresses) : view_of(tensor, addresses.take());
+}
+
+template <Direction direction, class C, class View>
 struct TensorArgument {
   using CType = C*;
   using Stored = aclTensor;
   using Bound = View;
   static Stored store(CType argument, std::vector<void*>& addresses) {
-    return store_tensor(not_null(argument), addresses);
+    return store_tensor<direction>(not_null(argument), addresses);
   }
-  static Bound bind(const Stored& stored, AddressCursor& addresses) { return Bound(view_of(stored, addresses.take())); }
+  static Bound bind(const Stored& stored, AddressCursor& addresses) {
+    return Bound(bind_tensor<direction>(stored, addresses));
+  }
+};
+
+template <Direction direction>
+struct OptionalTensorArgument {
+  using CType = const aclTensor*;
+  using Stored = std::optional<aclTensor>;
+  using Bound = std::optional<at::Tensor>;
+  static Stored store(CType argument, std::vector<void*>& addresses) {
+    return argument ? Stored(store_tensor<direction>(*argument, addresses)) : std::nullopt;
+  }
+  static Bound bind(const Stored& stored, AddressCursor& addresses) {
+    return stored ? Bound(bind_tensor<direction>(*stored, addresses)) : std::nullopt;
+  }
+};
+
+template <Direction direction>
+struct TensorListArgument {
+  using CType = const aclTensorList*;
+  using Stored = aclTensorList;
+  using Bound = std::vector<at::Tensor>;
+  static Stored store(CType argument, std::vector<void*>& addresses) {
+    for (const aclTensor& tensor : not_null(argument).tensors) store_tensor<direction>(tensor, addresses);
+    return *argument;
+  }
+  static Bound bind(const Stored& stored, AddressCursor& addresses) {
+    Bound bound;
+    bound.reserve(stored.tensors.size());
+    for (const aclTensor& tensor : stored.tensors) bound.push_back(bind_tensor<direction>(tensor, addresses));
+    return bound;
+  }
 };
 
 template <class T>
@@ -226,39 +347,36 @@ struct ArrayArgument {
 }  // namespace detail
 
 template <>
-struct Argument<const at::Tensor&> : detail::TensorArgument<const aclTensor, at::Tensor> {};
+struct Argument<const at::Tensor&> : detail::TensorArgument<detail::Direction::Input, const aclTensor, at::Tensor> {};
 template <>
-struct Argument<at::Tensor&> : detail::TensorArgument<const aclTensor, at::Tensor> {};
+struct Argument<at::Tensor&> : detail::TensorArgument<detail::Direction::Output, const aclTensor, at::Tensor> {};
 template <>
-struct Argument<InOut> : detail::TensorArgument<aclTensor, InOut> {};
+struct Argument<InOut> : detail::TensorArgument<detail::Direction::Output, aclTensor, InOut> {};
 
 template <>
-struct Argument<const std::optional<at::Tensor>&> {
+struct Argument<const std::optional<at::Tensor>&> : detail::OptionalTensorArgument<detail::Direction::Input> {};
+template <>
+struct Argument<std::optional<at::Tensor>&> : detail::OptionalTensorArgument<detail::Direction::Output> {};
+
+template <>
+struct Argument<const std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Input> {};
+template <>
+struct Argument<std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Output> {};
+
+template <>
+struct Argument<const StoredTensor&> {
   using CType = const aclTensor*;
-  using Stored = std::optional<aclTensor>;
-  using Bound = std::optional<at::Tensor>;
+  using Stored = aclTensor;
+  using Bound = StoredTensor;
   static Stored store(CType argument, std::vector<void*>& addresses) {
-    return argument ? Stored(detail::store_tensor(*argument, addresses)) : std::nullopt;
+    return detail::store_tensor<detail::Direction::Input>(detail::not_null(argument), addresses);
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
-    return stored ? Bound(view_of(*stored, addresses.take())) : std::nullopt;
-  }
-};
-
-template <>
-struct Argument<const std::vector<at::Tensor>&> {
-  using CType = const aclTensorList*;
-  using Stored = aclTensorList;
-  using Bound = std::vector<at::Tensor>;
-  static Stored store(CType argument, std::vector<void*>& addresses) {
-    for (const aclTensor& tensor : detail::not_null(argument).tensors) detail::store_tensor(tensor, addresses);
-    return *argument;
-  }
-  static Bound bind(const Stored& stored, AddressCursor& addresses) {
-    Bound bound;
-    bound.reserve(stored.tensors.size());
-    for (const aclTensor& tensor : stored.tensors) bound.push_back(view_of(tensor, addresses.take()));
-    return bound;
+    if (stored.format != ACL_FORMAT_FRACTAL_NZ || !is_whole(stored)) {
+      return {input_of(stored, addresses), ACL_FORMAT_ND, stored.shape};
+    }
+    const auto options = at::TensorOptions().dtype(scalar_type(stored.dtype));
+    return {at::from_blob(addresses.take(), stored.storage_shape, options), stored.format, stored.shape};
   }
 };
 
@@ -268,7 +386,7 @@ struct Argument<DataDependentOut&> {
   using Stored = std::pair<aclTensor, aclTensor*>;
   using Bound = DataDependentOut;
   static Stored store(CType argument, std::vector<void*>& addresses) {
-    return {detail::store_tensor(detail::not_null(argument), addresses), argument};
+    return {detail::store_tensor<detail::Direction::Output>(detail::not_null(argument), addresses), argument};
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
     return Bound(view_of(stored.first, addresses.take()), stored.second);
@@ -374,13 +492,17 @@ class ArgumentReader {
     try {
       return Argument<T>::store(argument, addresses);
     } catch (const NullArgument& e) {
-      throw NullArgument("argument " + std::to_string(position_) + " " + e.what());
+      throw NullArgument(position() + e.what());
+    } catch (const std::invalid_argument& e) {
+      throw std::invalid_argument(position() + e.what());
     }
   }
 
   std::vector<void*> addresses;
 
  private:
+  std::string position() const { return "argument " + std::to_string(position_) + " "; }
+
   int position_ = 0;
 };
 
@@ -404,16 +526,17 @@ class TypedCall final : public Call {
       : Call(name, std::move(addresses)), kernel_(kernel), stored_(std::move(stored)) {}
 
   aclError run(const std::vector<void*>& addresses) const override {
-    return guarded(name, ACL_ERROR_RT_AICPU_EXCEPTION, [&] { apply(kernel_, addresses); });
+    return guarded(name, ACL_ERROR_RT_AICPU_EXCEPTION, [&] { apply(kernel_, AddressCursor(addresses, true)); });
   }
 
-  void apply(Kernel function, const std::vector<void*>& addresses) const {
+  void check(Kernel check) const { apply(check, AddressCursor(addresses, false)); }
+
+ private:
+  void apply(Kernel function, AddressCursor cursor) const {
     c10::InferenceMode no_autograd;
-    AddressCursor cursor(addresses);
     apply(function, cursor, std::index_sequence_for<Params...>());
   }
 
- private:
   template <size_t... I>
   void apply(Kernel function, [[maybe_unused]] AddressCursor& cursor, std::index_sequence<I...>) const {
     // Braces, because they bind the arguments from left to right, as the addresses lie.
@@ -434,7 +557,7 @@ aclnnStatus phase_one(const char* name, void (*check)(Params...), void (*kernel)
     ArgumentReader reader;
     typename TypedCall<Params...>::Stored stored{reader.template read<Params>(arguments)...};
     auto call = std::make_shared<TypedCall<Params...>>(name, kernel, std::move(reader.addresses), std::move(stored));
-    if (check != nullptr) call->apply(check, call->addresses);
+    if (check != nullptr) call->check(check);
     finish_phase_one(std::move(call), workspace_size, executor);
   });
 }

@@ -9,7 +9,7 @@ namespace {
 
 // compute(i, out) for the tensors of out.
 template <class Compute>
-void each(Tensors out, const Compute& compute) {
+void each(OutTensors out, const Compute& compute) {
   for (size_t i = 0; i < out.size(); ++i) {
     at::Tensor result = out[i];
     compute(i, result);
@@ -21,7 +21,7 @@ void each(Tensors out, const Compute& compute) {
 }  // namespace
 
 #define FOREACH_UNARY(Op, function)                                                \
-  ACLNN(Foreach##Op, [](Tensors self, Tensors out) {                               \
+  ACLNN(Foreach##Op, [](Tensors self, OutTensors out) {                            \
     each(out, [&](size_t i, Out result) { at::function##_out(result, self[i]); }); \
   })
 
@@ -49,13 +49,13 @@ FOREACH_UNARY(Sqrt, sqrt);
 FOREACH_UNARY(Tan, tan);
 FOREACH_UNARY(Tanh, tanh);
 ACLNN(ForeachCopy,
-      [](Tensors source, Tensors out) { each(out, [&](size_t i, Out result) { result.copy_(source[i]); }); });
-ACLNN(ForeachZeroInplace, [](Tensors self) { each(self, [](size_t, Out result) { result.zero_(); }); });
-ACLNN(ForeachNorm, [](Tensors self, Scalar order, Tensors out) {
+      [](Tensors source, OutTensors out) { each(out, [&](size_t i, Out result) { result.copy_(source[i]); }); });
+ACLNN(ForeachZeroInplace, [](OutTensors self) { each(self, [](size_t, Out result) { result.zero_(); }); });
+ACLNN(ForeachNorm, [](Tensors self, Scalar order, OutTensors out) {
   each(out,
        [&](size_t i, Out result) { assign(result, at::linalg_vector_norm(self[i], order).reshape(result.sizes())); });
 });
-ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, Tensors out) {
+ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) {
   each(out, [&](size_t i, Out result) {
     switch (mode.toLong()) {
       case 1:
@@ -76,13 +76,13 @@ ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, Tensors out) {
 
 // aclnnForeachOpList(self, other, out), aclnnForeachOpScalarV2(self, number, out), aclnnForeachOpScalarList(...).
 #define FOREACH_BINARY(Op, function)                                                                     \
-  ACLNN(Foreach##Op##List, [](Tensors self, Tensors other, Tensors out) {                                \
+  ACLNN(Foreach##Op##List, [](Tensors self, Tensors other, OutTensors out) {                             \
     each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], other[i]); });             \
   });                                                                                                    \
-  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, Tensors out) {                             \
+  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                          \
     each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); });       \
   });                                                                                                    \
-  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, Tensors out) {                          \
+  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, OutTensors out) {                       \
     each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other.at(i))); }); \
   })
 
@@ -92,44 +92,44 @@ FOREACH_BINARY(Maximum, maximum);
 FOREACH_BINARY(Minimum, minimum);
 
 #define FOREACH_WITH_ALPHA(Op, function)                                                                 \
-  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, Tensors out) {                \
+  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, OutTensors out) {             \
     each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], other[i], alpha); });      \
   });                                                                                                    \
-  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, Tensors out) {                             \
+  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                          \
     each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); });       \
   });                                                                                                    \
-  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, Tensors out) {                          \
+  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, OutTensors out) {                       \
     each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other.at(i))); }); \
   })
 
 FOREACH_WITH_ALPHA(Add, add);
 FOREACH_WITH_ALPHA(Sub, sub);
 
-ACLNN(ForeachPowList, [](Tensors self, Tensors exponent, Tensors out) {
+ACLNN(ForeachPowList, [](Tensors self, Tensors exponent, OutTensors out) {
   each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent[i]); });
 });
-ACLNN(ForeachPowScalarV2, [](Tensors self, Scalar exponent, Tensors out) {
+ACLNN(ForeachPowScalarV2, [](Tensors self, Scalar exponent, OutTensors out) {
   each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent); });
 });
-ACLNN(ForeachPowScalarList, [](Tensors self, Scalars exponent, Tensors out) {
+ACLNN(ForeachPowScalarList, [](Tensors self, Scalars exponent, OutTensors out) {
   each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent.at(i)); });
 });
-ACLNN(ForeachPowScalarAndTensor, [](Scalar self, Tensors exponent, Tensors out) {
+ACLNN(ForeachPowScalarAndTensor, [](Scalar self, Tensors exponent, OutTensors out) {
   each(out, [&](size_t i, Out result) { at::pow_out(result, self, exponent[i]); });
 });
-ACLNN(ForeachLerpScalar, [](Tensors self, Tensors end, Scalar weight, Tensors out) {
+ACLNN(ForeachLerpScalar, [](Tensors self, Tensors end, Scalar weight, OutTensors out) {
   each(out, [&](size_t i, Out result) { at::lerp_out(result, self[i], end[i], weight); });
 });
-ACLNN(ForeachLerpList, [](Tensors self, Tensors end, Tensors weight, Tensors out) {
+ACLNN(ForeachLerpList, [](Tensors self, Tensors end, Tensors weight, OutTensors out) {
   each(out, [&](size_t i, Out result) { at::lerp_out(result, self[i], end[i], weight[i]); });
 });
 
 // aclnnForeachOpScalarV2(self, tensor1, tensor2, value, out); ScalarList has its values in a tensor.
 #define FOREACH_TERNARY(Op, function)                                                                             \
-  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Tensors tensor1, Tensors tensor2, Scalar value, Tensors out) {    \
+  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Tensors tensor1, Tensors tensor2, Scalar value, OutTensors out) { \
     each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], tensor1[i], tensor2[i], value); }); \
   });                                                                                                             \
-  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Tensors tensor1, Tensors tensor2, In values, Tensors out) {     \
+  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Tensors tensor1, Tensors tensor2, In values, OutTensors out) {  \
     each(out, [&](size_t i, Out result) {                                                                         \
       at::function##_out(result, self[i], tensor1[i], tensor2[i], values.select(0, i).item());                    \
     });                                                                                                           \
@@ -146,15 +146,15 @@ ACLNN(ApplyAdamWV2, [](Out parameter, Out exp_avg, Out exp_avg_sq, OptionalOut m
   at::_fused_adamw_({parameter}, {grad}, {exp_avg}, {exp_avg_sq}, largest, {step.add(1).reshape({})}, lr, beta1, beta2,
                     weight_decay, eps, amsgrad, maximize);
 });
-ACLNN(FusedSgd,
-      [](Tensors parameters, Tensors grads, Tensors momentum_buffers, OptionalIn grad_scale, float weight_decay,
-         float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step) {
-        at::_fused_sgd_(parameters, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize,
-                        is_first_step, grad_scale);
-      });
+ACLNN(FusedSgd, [](OutTensors parameters, OutTensors grads, OutTensors momentum_buffers, OptionalIn grad_scale,
+                   float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize,
+                   bool is_first_step) {
+  at::_fused_sgd_(parameters, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize,
+                  is_first_step, grad_scale);
+});
 
 // torch.amp's GradScaler: divides the gradients by the scale and notes whether one was not finite.
-ACLNN(ForeachNonFiniteCheckAndUnscale, [](Tensors grads, Out found_inf, In inverse_scale) {
+ACLNN(ForeachNonFiniteCheckAndUnscale, [](OutTensors grads, Out found_inf, In inverse_scale) {
   at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf, inverse_scale);
 });
 ACLNN(AmpUpdateScale, [](In, In, In found_inf, double growth_factor, double backoff_factor, int64_t growth_interval,

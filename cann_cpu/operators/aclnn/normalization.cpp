@@ -74,7 +74,7 @@ ACLNN(GroupNormBackward, [](In grad, In input, In mean, In rstd, OptionalIn weig
 });
 
 ACLNN(BatchNorm,
-      [](In input, OptionalIn weight, OptionalIn bias, OptionalIn running_mean, OptionalIn running_var, bool training,
+      [](In input, OptionalIn weight, OptionalIn bias, OptionalOut running_mean, OptionalOut running_var, bool training,
          double momentum, double eps, Out out, OptionalOut save_mean, OptionalOut save_invstd) {
         auto [value, mean_value, invstd_value] =
             at::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps);

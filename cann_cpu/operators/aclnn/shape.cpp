@@ -28,7 +28,7 @@ using namespace cann_cpu;
 
 ACLNN(Cat, [](Tensors tensors, int64_t dim, Out out) { at::cat_out(out, tensors, dim); });
 ACLNN(Stack, [](Tensors tensors, int64_t dim, Out out) { at::stack_out(out, tensors, dim); });
-ACLNN(SplitWithSize, [](In self, Ints sizes, int64_t dim, Tensors out) {
+ACLNN(SplitWithSize, [](In self, Ints sizes, int64_t dim, OutTensors out) {
   const auto parts = self.split_with_sizes(sizes, dim);
   TORCH_CHECK(parts.size() == out.size(), "splits into ", parts.size(), " parts, ", out.size(), " outputs are given");
   for (size_t i = 0; i < parts.size(); ++i) assign(out[i], parts[i]);

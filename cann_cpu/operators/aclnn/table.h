@@ -10,8 +10,9 @@ namespace cann_cpu {
 using In = const at::Tensor&;
 using Out = at::Tensor&;
 using OptionalIn = const std::optional<at::Tensor>&;
-using OptionalOut = const std::optional<at::Tensor>&;
+using OptionalOut = std::optional<at::Tensor>&;
 using Tensors = const std::vector<at::Tensor>&;
+using OutTensors = std::vector<at::Tensor>&;
 using Scalar = const at::Scalar&;
 using OptionalScalar = const std::optional<at::Scalar>&;
 using Scalars = const std::vector<at::Scalar>&;
