@@ -1,6 +1,7 @@
 // Device memory with its account and limit, pinned host memory, and the map of known ranges.
 #include "memory.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr size_t kDeviceAlignment = 512;
 constexpr size_t kHostAlignment = 4096;
+constexpr size_t kHugePage = 2 << 20;
 
 enum class Kind { kDevice, kHost, kRegisteredHost, kMapping };
 
@@ -74,6 +76,15 @@ void* allocate(size_t alignment, size_t size) {
   return rounded < size ? nullptr : std::aligned_alloc(alignment, rounded);
 }
 
+// Device memory, in huge pages if it fills one, as CANN's is: kernels that gather the rows of a cache from everywhere
+// in it would else wait for the page tables.
+void* allocate_device(size_t size) {
+  if (size < kHugePage) return allocate(kDeviceAlignment, size);
+  void* memory = allocate(kHugePage, size);
+  if (memory != nullptr) madvise(memory, size, MADV_HUGEPAGE);  // a wish: without huge pages all works, too
+  return memory;
+}
+
 void malloc_device(void** address, size_t size) {
   require_pointer(address, "devPtr");
   *address = nullptr;
@@ -81,7 +92,7 @@ void malloc_device(void** address, size_t size) {
   Device& device = find_device(current_context()->device);
   size_t rounded = (size + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
   charge(device, std::max(rounded, size));
-  void* memory = allocate(kDeviceAlignment, rounded);
+  void* memory = allocate_device(rounded);
   if (memory == nullptr) {
     refund(device, rounded);
     fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes: the machine has no memory left", size);

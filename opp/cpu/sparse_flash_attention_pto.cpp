@@ -117,7 +117,7 @@ class TileAttention {
                        depth_);
     for (int64_t head = 0; head < tile_.heads; ++head) weigh(head, count, padded, first > 0);
     load_values(first, count, padded);
-    add_values(padded, first > 0);
+    add_values(padded, first > 0, first + count);
   }
 
   // Copies the part of the block's tokens that lies in `tensor` to columns of the rows of `to`.
@@ -128,6 +128,18 @@ class TileAttention {
       const KeyPlace token = tokens_[first + i];
       copy_row(data + strides.offset(token.page, token.token, row().key_head), strides.element, tensor.size(-1),
                to + i * stride);
+    }
+  }
+
+  // Starts to bring the keys of some tokens to the cache.
+  void prefetch(int64_t first, int64_t count) const {
+    const TokenStrides strides(call_.key.strides());
+    const int64_t last = std::min(first + count, static_cast<int64_t>(tokens_.size()));
+    for (int64_t i = first; i < last; ++i) {
+      const auto* key =
+          call_.key.const_data_ptr<Element>() + strides.offset(tokens_[i].page, tokens_[i].token, row().key_head);
+      constexpr int64_t kLine = 64 / sizeof(Element);
+      for (int64_t d = 0; d < call_.key.size(-1); d += kLine) __builtin_prefetch(key + d, 0, 2);
     }
   }
 
@@ -177,16 +189,22 @@ class TileAttention {
     if constexpr (kSplit) split(weights, padded, high_.data() + head * kBlock, low_.data() + head * kBlock);
   }
 
-  void add_values(int64_t padded, bool add) {
-    const auto add_product = [&](const Operand* weights, bool to_sums) {
-      products_.multiply(weights, kBlock, packed_values_.data(), sums_.data(), columns_, tile_.heads, columns_, padded,
-                         to_sums);
+  // Adds the weighted values to the sums, panel by panel; meanwhile the keys from token `next` on come from memory.
+  void add_values(int64_t padded, bool add, int64_t next) {
+    const auto add_product = [&](const Operand* weights, int64_t panel, bool to_sums) {
+      products_.multiply(weights, kBlock, packed_values_.data() + panel * padded, sums_.data() + panel, columns_,
+                         tile_.heads, std::min(kPanel, columns_ - panel), padded, to_sums);
     };
-    if constexpr (kSplit) {
-      add_product(high_.data(), add);
-      add_product(low_.data(), true);
-    } else {
-      add_product(weights_.data(), add);
+    const int64_t panels = (columns_ + kPanel - 1) / kPanel;
+    const int64_t tokens = (std::min(kBlock, static_cast<int64_t>(tokens_.size()) - next) + panels - 1) / panels;
+    for (int64_t panel = 0; panel < columns_; panel += kPanel, next += tokens) {
+      prefetch(next, tokens);
+      if constexpr (kSplit) {
+        add_product(high_.data(), panel, add);
+        add_product(low_.data(), panel, true);
+      } else {
+        add_product(weights_.data(), panel, add);
+      }
     }
   }
 

@@ -48,6 +48,22 @@ def test_memory_is_aligned_counted_and_given_back(acl, size):
     assert acl.memory_info() == (free, total)
 
 
+@pytest.mark.skipif(not os.path.exists("/sys/kernel/mm/transparent_hugepage"), reason="the kernel has no huge pages")
+@pytest.mark.parametrize("size", [4096, 2 * MIB, 5 * MIB + 512])
+def test_memory_that_fills_huge_pages_asks_for_them(acl, size):
+    with acl.device_memory(size) as address, open("/proc/self/smaps") as maps:
+        flags = []
+        for line in maps:
+            first, _, last = line.partition(" ")[0].partition("-")
+            if last:
+                inside = int(first, 16) <= address < int(last, 16)
+            elif inside and line.startswith("VmFlags:"):
+                flags = line.split()[1:]
+    if size >= 2 * MIB:
+        assert address % (2 * MIB) == 0
+    assert ("hg" in flags) == (size >= 2 * MIB)
+
+
 def test_devices_have_accounts_of_their_own(acl):
     acl.call("aclrtSetDevice", 1)
     before = acl.memory_info()
