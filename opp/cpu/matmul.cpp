@@ -5,25 +5,35 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 namespace opp {
 namespace {
 
 namespace cpublas = at::native::cpublas;
 
-// Whether brgemm multiplies this type on this machine. Only oneDNN knows, and ATen tells by throwing.
+// Whether brgemm multiplies this type on this machine. Only oneDNN knows, and ATen tells by throwing; the largest bytes
+// show whether their sums saturate.
 template <class Operand>
 bool probe_brgemm() {
-  constexpr bool packed = Products<Operand>::kPacked;
-  Operand a[kRowStep * 2]{};
-  Operand b[kRowStep * 2]{};
-  float c[kRowStep * kRowStep];
+  using Of = Products<Operand>;
+  using Left = typename Of::Left;
+  using Sum = typename Of::Sum;
+  constexpr int64_t depth = 4;
+  const bool bytes = sizeof(Operand) == 1;
+  Left a[kRowStep * depth];
+  Operand b[kRowStep * depth];
+  Sum c[kRowStep * kRowStep];
+  std::ranges::fill(a, static_cast<Left>(bytes ? 255 : 1));
+  std::ranges::fill(b, static_cast<Operand>(bytes ? -128 : 1));
   try {
-    cpublas::brgemm(kRowStep, kRowStep, 2, 2, kRowStep, kRowStep, false, a, b, c, packed);
-    cpublas::brgemm_release(packed);
-    return true;
+    cpublas::brgemm(kRowStep, kRowStep, depth, depth, kRowStep, kRowStep, false, a, b, c, Of::kPacked);
+    cpublas::brgemm_release(Of::kPacked);
   } catch (const c10::Error&) {
     return false;
   }
+  const Sum expected = static_cast<Sum>(depth) * static_cast<Sum>(a[0]) * static_cast<Sum>(b[0]);
+  return std::ranges::all_of(c, [=](Sum sum) { return sum == expected; });
 }
 
 template <class Operand>
@@ -60,7 +70,7 @@ Products<Operand>::~Products() {
 }
 
 template <class Operand>
-void Products<Operand>::multiply(const Operand* a, int64_t a_stride, const Operand* b, float* c, int64_t c_stride,
+void Products<Operand>::multiply(const Left* a, int64_t a_stride, const Operand* b, Sum* c, int64_t c_stride,
                                  int64_t rows, int64_t columns, int64_t depth, bool add) const {
   for (int64_t panel = 0; panel < columns; panel += kPanel) {
     const int64_t width = std::min(kPanel, columns - panel);
@@ -75,8 +85,10 @@ void Products<Operand>::multiply(const Operand* a, int64_t a_stride, const Opera
 
 template bool has_products<at::Half>();
 template bool has_products<at::BFloat16>();
+template bool has_products<int8_t>();
 template class Products<at::Half>;
 template class Products<at::BFloat16>;
+template class Products<int8_t>;
 template class Products<float>;
 
 }  // namespace opp

@@ -33,14 +33,18 @@ template <class Operand>
 bool has_products();
 extern template bool has_products<at::Half>();
 extern template bool has_products<at::BFloat16>();
+extern template bool has_products<int8_t>();
 
-// Products of matrices of Operand, summed in float, in one thread: a kernel makes one for each of its threads.
+// Products of matrices of Operand, summed in float, in one thread: a kernel makes one for each of its threads. Those of
+// int8 are summed exactly in int32, and have no signs on the left, as machines multiply bytes.
 template <class Operand>
 class Products {
  public:
-  // Operands narrower than float lie in pairs of rows of B (VNNI).
+  using Left = std::conditional_t<std::is_same_v<Operand, int8_t>, uint8_t, Operand>;
+  using Sum = std::conditional_t<std::is_same_v<Operand, int8_t>, int32_t, float>;
+  // Operands narrower than float lie in pairs of rows of B, or fours (VNNI).
   static constexpr bool kPacked = !std::is_same_v<Operand, float>;
-  static constexpr int64_t kPair = kPacked ? 2 : 1;
+  static constexpr int64_t kPair = sizeof(float) / sizeof(Operand);
 
   Products() = default;
   Products(const Products&) = delete;
@@ -55,12 +59,13 @@ class Products {
 
   // c = a b, or c += a b: a is rows x depth with rows `a_stride` apart, b is depth x columns in panels, c has rows
   // `c_stride` apart. depth is a multiple of kPair, columns of kRowStep.
-  void multiply(const Operand* a, int64_t a_stride, const Operand* b, float* c, int64_t c_stride, int64_t rows,
+  void multiply(const Left* a, int64_t a_stride, const Operand* b, Sum* c, int64_t c_stride, int64_t rows,
                 int64_t columns, int64_t depth, bool add = false) const;
 };
 
 extern template class Products<at::Half>;
 extern template class Products<at::BFloat16>;
+extern template class Products<int8_t>;
 extern template class Products<float>;
 
 }  // namespace opp

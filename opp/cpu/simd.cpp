@@ -1,6 +1,8 @@
 // Loops that are compiled once for each vector extension; the machine's best is chosen at run time.
 #include "cpu/simd.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -21,6 +23,7 @@ typedef float Floats __attribute__((vector_size(4 * kLanes), aligned(4), may_ali
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t Words __attribute__((vector_size(4 * kLanes), aligned(2), may_alias));
 typedef uint16_t Shorts __attribute__((vector_size(2 * kLanes), aligned(2), may_alias));
+typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
 
 template <class T>
 [[gnu::always_inline]] inline void convert(const T* from, int64_t count, float* to) {
@@ -31,6 +34,7 @@ template <class T>
 [[gnu::always_inline]] inline Floats load(const float* from) { return *reinterpret_cast<const Floats*>(from); }
 [[gnu::always_inline]] inline Words load(const uint32_t* from) { return *reinterpret_cast<const Words*>(from); }
 [[gnu::always_inline]] inline Shorts load(const uint16_t* from) { return *reinterpret_cast<const Shorts*>(from); }
+[[gnu::always_inline]] inline Bytes load(const uint8_t* from) { return *reinterpret_cast<const Bytes*>(from); }
 
 [[gnu::always_inline]] inline float sum_of(Floats x) {
   const auto eight = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
@@ -129,6 +133,83 @@ OPP_SIMD_CLONES
 void to_float(const at::BFloat16* from, int64_t count, float* to) { convert(from, count, to); }
 
 OPP_SIMD_CLONES
+void to_float(const int8_t* from, int64_t count, float* to) { convert(from, count, to); }
+
+void from_float(const float* from, int64_t count, at::Half* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
+OPP_SIMD_CLONES
+void from_float(const float* from, int64_t count, at::BFloat16* to) {
+  const int64_t whole = count / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) store_upper_halves(to_bfloat16(load(from + i)), to + i);
+  for (int64_t i = whole; i < count; ++i) to[i] = from[i];
+}
+
+OPP_SIMD_CLONES
+void dequantise(const int32_t* from, int64_t count, float row_scale, const float* column_scales, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]) * row_scale * column_scales[i];
+}
+
+OPP_SIMD_CLONES
+float quantise(const float* from, int64_t count, int8_t* to) {
+  // Of numbers without sign, the bits are in the order of the values, and those of NaN come last.
+  const auto* bits = reinterpret_cast<const int32_t __attribute__((may_alias))*>(from);
+  int32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, bits[i] & 0x7FFFFFFF);
+  const float amax = std::bit_cast<float>(largest);
+  const float divisor = largest == 0 ? 1.0F : amax;
+  for (int64_t i = 0; i < count; ++i) {
+    // 127 times a number of up to 17 bits is exact, and the division does not reach or leave a tie.
+    const float quotient = from[i] * 127.0F / divisor;
+    const float shifted = quotient + 12582912.0F;  // 1.5 * 2^23: rounds to an integer
+    const float rounded = shifted - 12582912.0F;
+    to[i] = static_cast<int8_t>(static_cast<int32_t>(rounded == rounded ? rounded : 0.0F));
+  }
+  return amax;
+}
+
+OPP_SIMD_CLONES
+void rotate(const float* from, int64_t half, bool interleaved, const float* cos, const float* sin, float* to) {
+  const auto turn = [=](int64_t i, float x, float y) __attribute__((always_inline)) {
+    to[i] = x * cos[i] - y * sin[i];
+    to[half + i] = y * cos[half + i] + x * sin[half + i];
+  };
+  if (interleaved) {
+    for (int64_t i = 0; i < half; ++i) turn(i, from[2 * i], from[2 * i + 1]);
+  } else {
+    for (int64_t i = 0; i < half; ++i) turn(i, from[i], from[half + i]);
+  }
+}
+
+OPP_SIMD_CLONES
+float sum(const float* from, int64_t count) {
+  Floats total{};
+  const int64_t whole = count / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) total += load(from + i);
+  for (int64_t i = whole; i < count; ++i) total[i - whole] += from[i];
+  return sum_of(total);
+}
+
+OPP_SIMD_CLONES
+float sum_of_squares(const float* from, int64_t count, float mean) {
+  Floats total{};
+  const int64_t whole = count / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Floats difference = load(from + i) - mean;
+    total += difference * difference;
+  }
+  for (int64_t i = whole; i < count; ++i) total[i - whole] += (from[i] - mean) * (from[i] - mean);
+  return sum_of(total);
+}
+
+OPP_SIMD_CLONES
+void scale_and_shift(const float* from, int64_t count, float mean, float factor, const float* gamma, const float* beta,
+                     float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = (from[i] - mean) * factor * gamma[i] + (beta ? beta[i] : 0.0F);
+}
+
+OPP_SIMD_CLONES
 void transpose_words(const void* from, int64_t row_stride, int64_t words, void* to, int64_t to_stride) {
   const auto* rows = static_cast<const uint32_t*>(from);
   auto* columns = static_cast<uint32_t*>(to);
@@ -149,6 +230,32 @@ void interleave(const void* even, const void* odd, int64_t count, void* to) {
   for (int64_t i = 0; i < count; i += kLanes) {
     *reinterpret_cast<Words*>(words + i) =
         __builtin_convertvector(load(low + i), Words) | __builtin_convertvector(load(high + i), Words) << 16;
+  }
+}
+
+OPP_SIMD_CLONES
+void pack(const uint16_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint16_t* to, int64_t to_stride) {
+  for (int64_t row = 0; row < rows; row += 2) {
+    const uint16_t* of = from + row * row_stride;
+    auto* words = reinterpret_cast<uint32_t*>(to + row / 2 * to_stride);
+    for (int64_t c = 0; c < columns; c += kLanes) {
+      *reinterpret_cast<Words*>(words + c) = __builtin_convertvector(load(of + c), Words) |
+                                             __builtin_convertvector(load(of + row_stride + c), Words) << 16;
+    }
+  }
+}
+
+OPP_SIMD_CLONES
+void pack(const uint8_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint8_t* to, int64_t to_stride) {
+  for (int64_t row = 0; row < rows; row += 4) {
+    const uint8_t* of = from + row * row_stride;
+    auto* words = reinterpret_cast<uint32_t*>(to + row / 4 * to_stride);
+    for (int64_t c = 0; c < columns; c += kLanes) {
+      const auto widened = [&](int64_t r) __attribute__((always_inline)) {
+        return __builtin_convertvector(load(of + r * row_stride + c), Words);
+      };
+      *reinterpret_cast<Words*>(words + c) = widened(0) | widened(1) << 8 | widened(2) << 16 | widened(3) << 24;
+    }
   }
 }
 

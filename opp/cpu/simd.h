@@ -17,12 +17,40 @@ void weighted_relu_sums(const float* products, int64_t stride, int64_t rows, con
 
 void to_float(const at::Half* from, int64_t count, float* to);
 void to_float(const at::BFloat16* from, int64_t count, float* to);
+void to_float(const int8_t* from, int64_t count, float* to);
+void from_float(const float* from, int64_t count, at::Half* to);
+void from_float(const float* from, int64_t count, at::BFloat16* to);
+
+// to[i] = from[i] * row_scale * column_scales[i].
+void dequantise(const int32_t* from, int64_t count, float row_scale, const float* column_scales, float* to);
+
+// to[i] = the nearest integer to from[i] * 127 / amax, ties to even, 0 for NaN, where amax, which is returned, is the
+// largest |from[i]|, NaN if one is NaN. If it is 0, so is all of `to`.
+float quantise(const float* from, int64_t count, int8_t* to);
+
+// Rotates `half` pairs of numbers (x, y), interleaved or in halves: to[i] = x cos[i] - y sin[i], and with j = half + i,
+// to[j] = y cos[j] + x sin[j].
+void rotate(const float* from, int64_t half, bool interleaved, const float* cos, const float* sin, float* to);
+
+// Sums over i of from[i] and of (from[i] - mean)^2. The order of the additions depends on nothing but count.
+float sum(const float* from, int64_t count);
+float sum_of_squares(const float* from, int64_t count, float mean);
+
+// to[i] = (from[i] - mean) * factor * gamma[i] + (beta ? beta[i] : 0).
+void scale_and_shift(const float* from, int64_t count, float mean, float factor, const float* gamma, const float* beta,
+                     float* to);
 
 // Transposes 16 rows of 32-bit words, `row_stride` words apart: to[w * to_stride + r] = from[r * row_stride + w].
 void transpose_words(const void* from, int64_t row_stride, int64_t words, void* to, int64_t to_stride);
 
 // to[2 * i] = even[i], to[2 * i + 1] = odd[i], for 16-bit elements; count is a multiple of kLanes.
 void interleave(const void* even, const void* odd, int64_t count, void* to);
+
+// Packs rows of 16-bit or 8-bit elements, `row_stride` apart, by twos or fours, as many as make a 32-bit word:
+// to[r / n * to_stride + n * c + r % n] = from[r * row_stride + c]. rows is a multiple of n, columns of kLanes; strides
+// count elements.
+void pack(const uint16_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint16_t* to, int64_t to_stride);
+void pack(const uint8_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint8_t* to, int64_t to_stride);
 
 // One step of an online softmax over a row of products, in place: x becomes exp(scale * x - maximum), where the maximum
 // so far is updated first, and what follows the count, up to the next multiple of kLanes, zero. Adds up the results in

@@ -1,0 +1,275 @@
+// Products of rows with weight matrices: blocks of a weight are packed for the matrix product of ATen (oneDNN) while
+// they lie in a core's cache, so that few rows cost little more than reading the weight.
+#include "cpu/linear.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "cpu/matmul.h"
+#include "cpu/simd.h"
+#include "cpu/tokens.h"
+
+namespace opp {
+namespace {
+
+// Rows of a weight that are packed at once. In float they sum products of int8 exactly.
+constexpr int64_t kDepth = 512;
+// Columns that are packed at once: the longer the pieces of memory, the faster they are read.
+constexpr int64_t kColumns = 4 * kPanel;
+// Rows of x that share a packed block, and those of them that oneDNN multiplies at once.
+constexpr int64_t kRows = 256;
+constexpr int64_t kStep = 64;
+// Rows of a weight that are read for all columns before the next.
+constexpr int64_t kPackedRows = 16;
+// More tasks than threads, so that a thread that is slowed down leaves work to the others.
+constexpr int64_t kTasksOfThread = 8;
+
+// Rows and columns of a product that one thread computes.
+struct Task {
+  const Linear* product;
+  int64_t first_row;
+  int64_t rows;
+  int64_t first_column;
+  int64_t columns;
+};
+
+void write(const float* sums, int64_t count, at::ScalarType dtype, void* out, int64_t offset) {
+  if (dtype == at::kFloat) {
+    std::copy_n(sums, count, static_cast<float*>(out) + offset);
+  } else if (dtype == at::kHalf) {
+    from_float(sums, count, static_cast<at::Half*>(out) + offset);
+  } else {
+    from_float(sums, count, static_cast<at::BFloat16*>(out) + offset);
+  }
+}
+
+// What a thread computes its tasks of one dtype with.
+struct Worker {
+  virtual ~Worker() = default;
+  virtual void run(const Task& task) = 0;
+};
+
+// x and weight are of type Element; they are multiplied as Operand, Element itself where oneDNN takes it on this
+// machine, float elsewhere.
+template <class Element, class Operand>
+class TypedWorker final : public Worker {
+ public:
+  TypedWorker()
+      : packed_(kDepth * kColumns),
+        x_((kRows + kShifted) * kDepth),
+        sums_((kRows + kShifted) * kColumns),
+        whole_sums_(kWhole ? kRows * kColumns : 0),
+        row_(kColumns) {}
+
+  void run(const Task& task) override {
+    task_ = task;
+    columns_ = round_up(task.columns, kRowStep);
+    const int64_t depth = task.product->weight.depth;
+    for (int64_t first = 0; first < depth; first += kDepth) {
+      const int64_t last = std::min(first + kDepth, depth);
+      depth_ = round_up(last - first, kPair);
+      load_x(first, last);
+      pack(first, last);
+      multiply(first > 0);
+    }
+    for (int64_t row = 0; row < task.rows; ++row) write_row(row);
+  }
+
+ private:
+  using Multiply = Products<Operand>;
+  using Left = typename Multiply::Left;
+  using Sum = typename Products<Element>::Sum;
+  static constexpr int64_t kPair = Multiply::kPair;
+  // Bytes of x get their sign bit flipped, which adds 128 to each; a row of zeros shows what that adds to the sums.
+  static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
+  // Sums of integers in float are whole only over one block.
+  static constexpr bool kWhole = !std::is_same_v<Sum, typename Multiply::Sum>;
+
+  // Columns [first, last) of x's rows; what pads them is zero.
+  void load_x(int64_t first, int64_t last) {
+    const Linear& product = *task_.product;
+    const auto* x = static_cast<const Element*>(product.x) + task_.first_row * product.x_stride;
+    for (int64_t row = 0; row < task_.rows; ++row) {
+      Left* to = x_.data() + row * depth_;
+      copy_left(x + row * product.x_stride + first, last - first, to);
+      std::fill(to + (last - first), to + depth_, Left(0));
+    }
+    if (kShifted) std::fill_n(x_.data() + task_.rows * depth_, depth_, Left(128));
+  }
+
+  static void copy_left(const Element* from, int64_t count, Left* to) {
+    if constexpr (kShifted) {
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<Left>(from[i] ^ 0x80);
+    } else {
+      copy_row(from, 1, count, to);
+    }
+  }
+
+  void multiply(bool add) {
+    const int64_t total = task_.rows + kShifted;
+    for (int64_t row = 0; row < total;) {
+      const int64_t left = total - row;
+      const int64_t rows = left >= kStep ? kStep : left >= kRowStep ? left / kRowStep * kRowStep : left;
+      multiply_.multiply(x_.data() + row * depth_, depth_, packed_.data(), sums_.data() + row * columns_, columns_,
+                         rows, columns_, depth_, add && !kWhole);
+      row += rows;
+    }
+    if constexpr (kWhole) {
+      for (int64_t i = 0; i < total * columns_; ++i) {
+        whole_sums_.data()[i] = (add ? whole_sums_.data()[i] : 0) + static_cast<Sum>(sums_.data()[i]);
+      }
+    }
+  }
+
+  // The weight's rows [first, last) as B, in the columns of the task; what pads them is zero.
+  void pack(int64_t first, int64_t last) {
+    for (int64_t row = first; row < last; row += kPackedRows) {
+      const int64_t rows = std::min(kPackedRows, last - row);
+      for (int64_t column = 0; column < columns_;) {
+        const int64_t width = std::min(kPanel, columns_ - column / kPanel * kPanel);
+        column += pack_piece(row, rows, column, width - column % kPanel,
+                             packed_.data() + Multiply::place(row - first, column, depth_, columns_), width * kPair);
+      }
+    }
+  }
+
+  // Packs as many of these rows' and columns' elements as lie alike, and returns of how many columns. The column's
+  // address in B is `to`, the next pair of rows lies `to_stride` from it.
+  int64_t pack_piece(int64_t row, int64_t rows, int64_t column, int64_t columns, Operand* to, int64_t to_stride) {
+    const Weight& weight = task_.product->weight;
+    column += task_.first_column;
+    const auto* data = static_cast<const Element*>(weight.data);
+    const Element* from = data + weight.offset(row, column);
+    columns = std::min(columns, weight.block_columns - column % weight.block_columns);
+    const int64_t whole = std::min(columns, weight.columns - column) / kRowStep * kRowStep;
+    if (weight.column_stride == 1 && whole > 0 && rows % kPair == 0) {
+      if constexpr (kPair == 1) {
+        for (int64_t r = 0; r < rows; ++r) copy_row(from + r * weight.row_stride, 1, whole, to + r * to_stride);
+      } else {
+        using Bits = std::conditional_t<sizeof(Operand) == 2, uint16_t, uint8_t>;
+        opp::pack(reinterpret_cast<const Bits*>(from), weight.row_stride, rows, whole, reinterpret_cast<Bits*>(to),
+                  to_stride);
+      }
+      return whole;
+    }
+    columns = std::min(columns, kRowStep);
+    for (int64_t r = 0; r < round_up(rows, kPair); ++r) {
+      for (int64_t c = 0; c < columns; ++c) {
+        const bool inside = r < rows && column + c < weight.columns;
+        to[r / kPair * to_stride + c * kPair + r % kPair] =
+            inside ? static_cast<Operand>(data[weight.offset(row + r, column + c)]) : Operand(0);
+      }
+    }
+    return columns;
+  }
+
+  void write_row(int64_t row) {
+    const Linear& product = *task_.product;
+    Sum* sums = sums_of_row(row);
+    if constexpr (kShifted) {
+      const Sum* shift = sums_of_row(task_.rows);
+      for (int64_t column = 0; column < columns_; ++column) sums[column] -= shift[column];
+    }
+    const int64_t offset = (task_.first_row + row) * product.out_stride + task_.first_column;
+    if constexpr (std::is_same_v<Sum, float>) {
+      write(sums, task_.columns, product.out_dtype, product.out, offset);
+    } else if (product.row_scales == nullptr) {
+      std::copy_n(sums, task_.columns, static_cast<Sum*>(product.out) + offset);
+    } else {
+      dequantise(sums, task_.columns, product.row_scales[task_.first_row + row],
+                 product.column_scales + task_.first_column, row_.data());
+      write(row_.data(), task_.columns, product.out_dtype, product.out, offset);
+    }
+  }
+
+  Sum* sums_of_row(int64_t row) {
+    if constexpr (kWhole) {
+      return whole_sums_.data() + row * columns_;
+    } else {
+      return sums_.data() + row * columns_;
+    }
+  }
+
+  const Multiply multiply_;
+  Task task_{};
+  int64_t columns_ = 0;  // of the task, padded
+  int64_t depth_ = 0;    // of the block, padded
+  Buffer<Operand> packed_;
+  Buffer<Left> x_;
+  Buffer<typename Multiply::Sum> sums_;
+  Buffer<Sum> whole_sums_;
+  Buffer<float> row_;
+};
+
+template <class Element>
+std::unique_ptr<Worker> make_worker() {
+  if (has_products<Element>()) return std::make_unique<TypedWorker<Element, Element>>();
+  return std::make_unique<TypedWorker<Element, float>>();
+}
+
+// The workers of one thread, made when they are needed.
+class Workers {
+ public:
+  void run(const Task& task) {
+    const auto dtype = task.product->weight.dtype;
+    auto& worker = dtype == at::kHalf ? half_ : dtype == at::kBFloat16 ? bfloat16_ : int8_;
+    if (!worker) {
+      worker = dtype == at::kHalf       ? make_worker<at::Half>()
+               : dtype == at::kBFloat16 ? make_worker<at::BFloat16>()
+                                        : make_worker<int8_t>();
+    }
+    worker->run(task);
+  }
+
+ private:
+  std::unique_ptr<Worker> half_;
+  std::unique_ptr<Worker> bfloat16_;
+  std::unique_ptr<Worker> int8_;
+};
+
+std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t threads) {
+  int64_t panels = 0;
+  for (const Linear& product : products) panels += (product.weight.columns + kPanel - 1) / kPanel;
+  panels *= (rows + kRows - 1) / kRows;
+  const int64_t columns = std::clamp(panels / (threads * kTasksOfThread) * kPanel, kPanel, kColumns);
+
+  std::vector<Task> tasks;
+  for (const Linear& product : products) {
+    for (int64_t row = 0; row < rows; row += kRows) {
+      for (int64_t column = 0; column < product.weight.columns; column += columns) {
+        tasks.push_back(
+            {&product, row, std::min(kRows, rows - row), column, std::min(columns, product.weight.columns - column)});
+      }
+    }
+  }
+  return tasks;
+}
+
+}  // namespace
+
+Weight::Weight(const at::Tensor& nd)
+    : data(nd.const_data_ptr()),
+      dtype(nd.scalar_type()),
+      depth(nd.size(0)),
+      columns(nd.size(1)),
+      row_stride(nd.stride(0)),
+      column_stride(nd.stride(1)),
+      block_columns(columns),
+      block_stride(0) {}
+
+void linear(int64_t rows, c10::ArrayRef<Linear> products) {
+  const int64_t threads = at::get_num_threads();
+  const std::vector<Task> tasks = divide(rows, products, threads);
+  std::atomic<size_t> next = 0;
+  at::parallel_for(0, std::min<int64_t>(threads, tasks.size()), 1, [&](int64_t, int64_t) {
+    Workers workers;
+    for (size_t i = next++; i < tasks.size(); i = next++) workers.run(tasks[i]);
+  });
+}
+
+}  // namespace opp

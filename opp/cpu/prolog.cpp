@@ -1,0 +1,82 @@
+// What attention does to each token before it attends: rotary embedding, norms, quantisation. All work on one row.
+#include "cpu/prolog.h"
+
+#include <cmath>
+
+namespace opp {
+namespace {
+
+template <class Element>
+Buffer<float> floats_of(const at::Tensor& vector) {
+  Buffer<float> floats(vector.numel());
+  copy_row(vector.const_data_ptr<Element>(), vector.stride(0), vector.numel(), floats.data());
+  return floats;
+}
+
+}  // namespace
+
+template <class Element>
+Rope<Element>::Rope(const at::Tensor& cos, const at::Tensor& sin, bool interleaved)
+    : cos_(cos), sin_(sin), interleaved_(interleaved), elements_(width()), angles_(2 * width()), row_(2 * width()) {}
+
+template <class Element>
+void Rope<Element>::load(int64_t token) {
+  cos_.read(token, elements_.data());
+  to_float(elements_.data(), width(), angles_.data());
+  sin_.read(token, elements_.data());
+  to_float(elements_.data(), width(), angles_.data() + width());
+}
+
+template <class Element>
+void Rope<Element>::apply(const Element* x, Element* out) {
+  float* rotated = row_.data() + width();
+  to_float(x, width(), row_.data());
+  rotate(row_.data(), width() / 2, interleaved_, angles_.data(), angles_.data() + width(), rotated);
+  from_float(rotated, width(), out);
+}
+
+template <class Element>
+LayerNorm<Element>::LayerNorm(const at::Tensor& gamma, const at::Tensor& beta, float epsilon)
+    : width_(gamma.numel()),
+      epsilon_(epsilon),
+      gamma_(floats_of<Element>(gamma)),
+      beta_(floats_of<Element>(beta)),
+      row_(width_) {}
+
+template <class Element>
+void LayerNorm<Element>::apply(const float* x, Element* out) {
+  const auto count = static_cast<float>(width_);
+  const float mean = sum(x, width_) / count;
+  const float deviation = std::sqrt(sum_of_squares(x, width_, mean) / count + epsilon_);
+  scale_and_shift(x, width_, mean, 1 / deviation, gamma_.data(), beta_.data(), row_.data());
+  from_float(row_.data(), width_, out);
+}
+
+template <class Element>
+RmsNorm<Element>::RmsNorm(const at::Tensor& gamma, float epsilon)
+    : width_(gamma.numel()), epsilon_(epsilon), gamma_(floats_of<Element>(gamma)), row_(width_) {}
+
+template <class Element>
+void RmsNorm<Element>::apply(const Element* x, Element* out) {
+  to_float(x, width_, row_.data());
+  const float mean_square = sum_of_squares(row_.data(), width_, 0) / static_cast<float>(width_);
+  scale_and_shift(row_.data(), width_, 0, 1 / std::sqrt(mean_square + epsilon_), gamma_.data(), nullptr, row_.data());
+  from_float(row_.data(), width_, out);
+}
+
+template <class Element>
+float Quantiser<Element>::apply(const Element* x, int8_t* out) {
+  to_float(x, width_, row_.data());
+  return quantise(row_.data(), width_, out) / 127;
+}
+
+template class Rope<at::Half>;
+template class Rope<at::BFloat16>;
+template class LayerNorm<at::Half>;
+template class LayerNorm<at::BFloat16>;
+template class RmsNorm<at::Half>;
+template class RmsNorm<at::BFloat16>;
+template class Quantiser<at::Half>;
+template class Quantiser<at::BFloat16>;
+
+}  // namespace opp
