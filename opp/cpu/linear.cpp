@@ -3,6 +3,7 @@
 #include "cpu/linear.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <atomic>
@@ -252,15 +253,27 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
 
 }  // namespace
 
-Weight::Weight(const at::Tensor& nd)
-    : data(nd.const_data_ptr()),
-      dtype(nd.scalar_type()),
-      depth(nd.size(0)),
-      columns(nd.size(1)),
-      row_stride(nd.stride(0)),
-      column_stride(nd.stride(1)),
+Weight::Weight(const at::Tensor& matrix)
+    : data(matrix.const_data_ptr()),
+      dtype(matrix.scalar_type()),
+      depth(matrix.size(0)),
+      columns(matrix.size(1)),
+      row_stride(matrix.stride(0)),
+      column_stride(matrix.stride(1)),
       block_columns(columns),
       block_stride(0) {}
+
+Weight::Weight(const char* name, const cann_cpu::StoredTensor& stored)
+    : data(stored.tensor.const_data_ptr()), dtype(stored.tensor.scalar_type()) {
+  TORCH_CHECK(stored.shape.size() == 2, name, " must be 2-dimensional, but has shape ", at::IntArrayRef(stored.shape));
+  depth = stored.shape[0];
+  columns = stored.shape[1];
+  const bool blocks = stored.format == ACL_FORMAT_FRACTAL_NZ;
+  row_stride = stored.tensor.stride(blocks ? 2 : 0);
+  column_stride = stored.tensor.stride(-1);
+  block_columns = blocks ? stored.tensor.size(-1) : columns;
+  block_stride = blocks ? stored.tensor.stride(0) : 0;
+}
 
 void linear(int64_t rows, c10::ArrayRef<Linear> products) {
   const int64_t threads = at::get_num_threads();

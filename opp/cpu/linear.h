@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "cann_cpu/op.h"
+
 namespace opp {
 
 // A matrix of weights, [depth, columns], as it lies in memory: in blocks of columns, which in FRACTAL_NZ are apart and
@@ -20,7 +22,9 @@ struct Weight {
   int64_t block_columns;
   int64_t block_stride;
 
-  explicit Weight(const at::Tensor& nd);
+  explicit Weight(const at::Tensor& matrix);
+  // Of an argument in either format. Throws c10::Error, which names it, unless it has two dimensions.
+  Weight(const char* name, const cann_cpu::StoredTensor& stored);
 
   int64_t offset(int64_t row, int64_t column) const {
     return row * row_stride + column / block_columns * block_stride + column % block_columns * column_stride;
