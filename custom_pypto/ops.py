@@ -3,7 +3,7 @@
 All work eagerly, under autograd where a gradient is named, and inside torch.compile with torchair. They run
 asynchronously on the current NPU stream. Arguments of a wrong shape, dtype, device or value raise RuntimeError at the
 call, with the operator, the argument, what was expected and what came; values that only the device knows (sequence
-lengths, block tables) are checked there, and raise at the next synchronisation.
+lengths, block tables, slots) are checked there, and raise at the next synchronisation.
 """
 
 import torch
@@ -99,6 +99,233 @@ def npu_lightning_indexer_pto(
         layout_key=layout_key,
         sparse_count=sparse_count,
         sparse_mode=sparse_mode,
+    )
+
+
+def npu_lightning_indexer_prolog_pto(
+    token_x: Tensor,
+    q_norm: Tensor,
+    q_norm_scale: Tensor,
+    wq_b: Tensor,
+    wq_b_scale: Tensor,
+    wk: Tensor,
+    weights_proj: Tensor,
+    ln_gamma_k: Tensor,
+    ln_beta_k: Tensor,
+    cos_idx_rope: Tensor,
+    sin_idx_rope: Tensor,
+    hadamard_q: Tensor,
+    hadamard_k: Tensor,
+    idx_k_cache: Tensor,
+    idx_k_scale_cache: Tensor,
+    idx_k_cache_index: Tensor,
+    layernorm_epsilon_k: float,
+    *,
+    layout_query: str | None = "TND",
+    layout_key: str | None = "PA_BSND",
+    rope_mode: str = "interleave",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Makes what the quantised lightning indexer works on: int8 queries, int8 keys in their cache, and head weights.
+
+    For every token, with ``round`` to the dtype of ``token_x`` and sums in float32 (exact int32 for int8) ::
+
+        q = round((q_norm @ wq_b) * q_norm_scale * wq_b_scale)        as N heads of D
+        query, query_scale = quantise(round(round(rope(q)) @ hadamard_q))          for each head
+        k = round(layer_norm(token_x @ wk, ln_gamma_k, ln_beta_k, layernorm_epsilon_k))
+        key, key_scale = quantise(round(round(rope(k)) @ hadamard_k))
+        weights = float16(float32(round(token_x @ weights_proj)) * N ** -0.5 * D ** -0.5)
+
+    ``quantise`` gives ``round_half_even(x * 127 / amax)`` and the scale ``amax / 127``, amax being the greatest ``|x|``
+    of the row; where amax is 0 both are 0. ``layer_norm`` uses the biased variance. ``rope`` turns the first R numbers
+    ``x`` of a head to ``x' * cos + rotate_half(x') * sin``, with ``rotate_half([a, b]) = [-b, a]`` for the halves a and
+    b; with rope_mode "half" x' is x, with "interleave" it is first the numbers of x in even places, then those in odd
+    ones. Key and key_scale are written to the caches at the token's slot.
+
+    T is the number of tokens, or B sequences of S1 tokens each; h is the hidden size, q_lora the width of the latent
+    query, N the number of heads, D the head dimension, R the width of the rotary embedding.
+
+    Args:
+        token_x: ``[T, h]`` (layout_query "TND") or ``[B, S1, h]`` ("BSND"): the hidden states; bfloat16 or float16.
+        q_norm: ``[T, q_lora]`` or ``[B, S1, q_lora]``, int8: the normalised latent query, quantised for each token.
+        q_norm_scale: ``[T, 1]`` or ``[B, S1, 1]``, float32: its scales.
+        wq_b: ``[q_lora, N * D]``, int8; ND or FRACTAL_NZ.
+        wq_b_scale: ``[N * D, 1]``, float32: a scale for each column of ``wq_b``.
+        wk: ``[h, D]``, of the dtype of ``token_x``; ND or FRACTAL_NZ.
+        weights_proj: ``[h, N]``, of the dtype of ``token_x``; ND or FRACTAL_NZ.
+        ln_gamma_k, ln_beta_k: ``[D]``, of the dtype of ``token_x``.
+        cos_idx_rope, sin_idx_rope: ``[T, R]`` or ``[B, S1, R]``, of the dtype of ``token_x``; R is even, at most D.
+        hadamard_q, hadamard_k: ``[D, D]``, of the dtype of ``token_x``.
+        idx_k_cache: ``[blocks, block_size, 1, D]`` (layout_key "PA_BSND"), ``[B, S2, 1, D]`` ("BSND") or ``[T2, 1, D]``
+            ("TND"), int8; **mutated**: a row for each token.
+        idx_k_scale_cache: of the shape of ``idx_k_cache`` without D, float16; **mutated**: a scale for each token.
+        idx_k_cache_index: ``[T]`` or ``[B, S1]``, int64 or int32: the slot of each token, which counts tokens over the
+            flattened leading dimensions of the cache (``block * block_size + offset``). -1 writes nothing. Of tokens
+            with the same slot the last one is written.
+        layernorm_epsilon_k: what is added to the variance, 0 or more; used as float32.
+        layout_query: "TND" (packed) or "BSND" (padded); None is "TND".
+        layout_key: "PA_BSND" (paged), "BSND" or "TND"; None is "PA_BSND".
+        rope_mode: "interleave" or "half".
+
+    Returns:
+        New contiguous tensors: query ``[T, N, D]`` or ``[B, S1, N, D]``, int8; query_scale ``[T, N, 1]`` or
+        ``[B, S1, N, 1]``, float16; weights ``[T, N]`` or ``[B, S1, N]``, float16.
+
+    The caches are written in place and share no memory with another argument. All tensors in ND may have any strides.
+    Results are the same to the bit for weights in ND and FRACTAL_NZ. There is no gradient.
+
+    Raises:
+        RuntimeError: at the call for shapes, dtypes, devices, formats, layouts, rope_mode, epsilon and shared memory;
+            at the next synchronisation for slots below -1 or past the end of the cache. Nothing is written then.
+
+    Formula: the indexer of DeepSeek-V3.2 (W8A8 query path, int8 key cache), as npu_lightning_indexer_prolog of CANN's
+    recipes for it. DeepSeek's own indexer rotates with "half".
+    """
+    return torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(
+        token_x,
+        q_norm,
+        q_norm_scale,
+        wq_b,
+        wq_b_scale,
+        wk,
+        weights_proj,
+        ln_gamma_k,
+        ln_beta_k,
+        cos_idx_rope,
+        sin_idx_rope,
+        hadamard_q,
+        hadamard_k,
+        idx_k_cache,
+        idx_k_scale_cache,
+        idx_k_cache_index,
+        layernorm_epsilon_k,
+        layout_query=layout_query,
+        layout_key=layout_key,
+        rope_mode=rope_mode,
+    )
+
+
+def npu_sparse_attention_pto(
+    x: Tensor,
+    w_dq: Tensor,
+    w_uq_qr: Tensor,
+    w_uk: Tensor,
+    w_dkv_kr: Tensor,
+    gamma_cq: Tensor,
+    gamma_ckv: Tensor,
+    sin: Tensor,
+    cos: Tensor,
+    cache_index: Tensor,
+    kv_cache: Tensor,
+    kr_cache: Tensor,
+    block_table: Tensor,
+    act_seqs: Tensor,
+    w_idx_qb: Tensor,
+    w_idx_k: Tensor,
+    w_idx_proj: Tensor,
+    in_gamma_k: Tensor,
+    in_beta_k: Tensor,
+    index_k_cache: Tensor,
+    *,
+    sparse_count: int = 2048,
+    softmax_scale: float | None = None,
+    rms_norm_eps: float = 1e-5,
+    layer_norm_eps: float = 1e-6,
+    rope_mode: str = "interleave",
+    indexer_rope_mode: str = "interleave",
+) -> Tensor:
+    """DeepSeek's sparse attention in decode, from hidden states to the latent outputs of the heads, in one operator.
+
+    For every token, with every matrix product summed in float32 and rounded to the dtype of ``x``, and so all that is
+    normalised or rotated ::
+
+        cq = rms_norm(x @ w_dq, gamma_cq, rms_norm_eps)
+        q = cq @ w_uq_qr                                           as N heads of [Dn, R]
+        q_nope, q_rope = q[:Dn] @ w_uk, rope(q[Dn:])
+        ckv, kr = x @ w_dkv_kr                                     split as [Dkv, R]
+        kv_cache[slot], kr_cache[slot] = rms_norm(ckv, gamma_ckv, rms_norm_eps), rope(kr)
+        q_index = rope(cq @ w_idx_qb)                              as Ni heads of Di
+        index_k_cache[slot] = rope(layer_norm(x @ w_idx_k, in_gamma_k, in_beta_k, layer_norm_eps))
+
+    ``x @ w_idx_k`` stays in float32 up to the norm. Once all tokens are in the caches, npu_lightning_indexer_pto
+    selects sparse_count tokens by ``q_index``, ``index_k_cache`` and the weights ``x @ w_idx_proj``, and
+    npu_sparse_flash_attention_pto attends to them with ``q_nope`` and ``q_rope`` on ``kv_cache`` (keys and values) and
+    ``kr_cache``; both are causal. ``rope`` is that of npu_lightning_indexer_prolog_pto; in the indexer it turns the
+    first R of the Di numbers of a head.
+
+    B is the batch size, S1 the number of new tokens per sequence, h the hidden size, q_lora and Dkv the widths of the
+    latent query and key, N and Ni the heads of attention and indexer, Dn, R and Di the head dimensions without rotary
+    embedding, of its part, and of the indexer.
+
+    Args:
+        x: ``[B, S1, h]``: the hidden states; bfloat16 or float16. All tensors without a dtype below are of this one.
+        w_dq: ``[h, q_lora]``; ND or FRACTAL_NZ.
+        w_uq_qr: ``[q_lora, N * (Dn + R)]``; ND or FRACTAL_NZ.
+        w_uk: ``[N, Dn, Dkv]``.
+        w_dkv_kr: ``[h, Dkv + R]``; ND or FRACTAL_NZ.
+        gamma_cq: ``[q_lora]``.
+        gamma_ckv: ``[Dkv]``.
+        sin, cos: ``[B, S1, R]``; R is even, at most Di.
+        cache_index: ``[B, S1]``, int32 or int64: the slot of each token, ``block * block_size + offset``. -1 writes
+            nothing. Of tokens with the same slot the last one is written.
+        kv_cache: ``[blocks, block_size, 1, Dkv]``; **mutated**: a row for each token.
+        kr_cache: ``[blocks, block_size, 1, R]``; **mutated** likewise.
+        block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's tokens, in order; -1 past
+            them. All three caches use it.
+        act_seqs: ``[B]``, int32: the number of tokens of each sequence, the S1 new ones included.
+        w_idx_qb: ``[q_lora, Ni * Di]``; ND or FRACTAL_NZ.
+        w_idx_k: ``[h, Di]``; ND or FRACTAL_NZ.
+        w_idx_proj: ``[h, Ni]``; ND or FRACTAL_NZ.
+        in_gamma_k, in_beta_k: ``[Di]``.
+        index_k_cache: ``[blocks, block_size, 1, Di]``; **mutated** likewise.
+        sparse_count: how many tokens each token attends to at most, 1 or more.
+        softmax_scale: what the scores are multiplied by, greater than 0; used as float32. None is
+            ``(Dkv + R) ** -0.5``.
+        rms_norm_eps, layer_norm_eps: what is added to mean square and variance, 0 or more; used as float32.
+        rope_mode: "interleave" or "half", for the attention.
+        indexer_rope_mode: the same, for the indexer.
+
+    Returns:
+        A new contiguous tensor ``[B, S1, N, Dkv]`` of the dtype of ``x``. Where no token is attended to it is zero.
+
+    The caches are written in place and share no memory with another argument. All tensors in ND may have any strides.
+    Results are the same to the bit for weights in ND and FRACTAL_NZ. There is no gradient.
+
+    Raises:
+        RuntimeError: at the call for shapes, dtypes, devices, formats, rope modes, sparse_count, scale, epsilons and
+            shared memory; at the next synchronisation for slots below -1 or past the end of the caches, negative or too
+            long lengths, a block table too short for its sequence and block numbers out of range. Nothing is written
+            then.
+
+    Formula: the attention of DeepSeek-V3.2 (DeepSeek Sparse Attention) with absorbed weights, as
+    npu_deepseek_indexer_attention of CANN's recipes for it.
+    """
+    return torch.ops.custom_pypto.npu_sparse_attention_pto(
+        x,
+        w_dq,
+        w_uq_qr,
+        w_uk,
+        w_dkv_kr,
+        gamma_cq,
+        gamma_ckv,
+        sin,
+        cos,
+        cache_index,
+        kv_cache,
+        kr_cache,
+        block_table,
+        act_seqs,
+        w_idx_qb,
+        w_idx_k,
+        w_idx_proj,
+        in_gamma_k,
+        in_beta_k,
+        index_k_cache,
+        sparse_count=sparse_count,
+        softmax_scale=softmax_scale,
+        rms_norm_eps=rms_norm_eps,
+        layer_norm_eps=layer_norm_eps,
+        rope_mode=rope_mode,
+        indexer_rope_mode=indexer_rope_mode,
     )
 
 

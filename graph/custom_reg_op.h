@@ -74,4 +74,86 @@ REG_OP(SparseFlashAttentionPto)
     .DATATYPE(T, TensorType({DT_FLOAT16, DT_BF16}))
     .OP_END_FACTORY_REG(SparseFlashAttentionPto);
 
+// The prolog of DeepSeek's quantised lightning indexer: from hidden states to int8 queries, int8 keys in the paged
+// cache, and the weights of the query heads, with a scale for each quantised row. RoPE, Hadamard and quantisation are
+// those of custom_pypto.ops.npu_lightning_indexer_prolog_pto.
+//
+// token_x is [T, h] (TND) or [B, S1, h] (BSND), and so are the leading dimensions of q_norm [., q_lora], q_norm_scale
+// [., 1], cos_idx_rope and sin_idx_rope [., R], idx_k_cache_index [.], query [., N, D], query_scale [., N, 1] and
+// weights
+// [., N]. wq_b is [q_lora, N D], wq_b_scale [N D, 1], wk [h, D], weights_proj [h, N]; these three matrices may lie in
+// FRACTAL_NZ. idx_k_cache is [blocks, block_size, 1, D] (PA_BSND), [B, S2, 1, D] (BSND) or [T2, 1, D] (TND), its scales
+// the same without D; both are written at the slots of idx_k_cache_index, of which -1 is skipped.
+REG_OP(LightningIndexerPrologPto)
+    .INPUT(token_x, "T")
+    .INPUT(q_norm, TensorType({DT_INT8}))
+    .INPUT(q_norm_scale, TensorType({DT_FLOAT}))
+    .INPUT(wq_b, TensorType({DT_INT8}))
+    .INPUT(wq_b_scale, TensorType({DT_FLOAT}))
+    .INPUT(wk, "T")
+    .INPUT(weights_proj, "T")
+    .INPUT(ln_gamma_k, "T")
+    .INPUT(ln_beta_k, "T")
+    .INPUT(cos_idx_rope, "T")
+    .INPUT(sin_idx_rope, "T")
+    .INPUT(hadamard_q, "T")
+    .INPUT(hadamard_k, "T")
+    .INPUT(idx_k_cache, TensorType({DT_INT8}))
+    .INPUT(idx_k_scale_cache, TensorType({DT_FLOAT16}))
+    .INPUT(idx_k_cache_index, TensorType({DT_INT64, DT_INT32}))
+    .OUTPUT(query, TensorType({DT_INT8}))
+    .OUTPUT(query_scale, TensorType({DT_FLOAT16}))
+    .OUTPUT(weights, TensorType({DT_FLOAT16}))
+    .OUTPUT(idx_k_cache, TensorType({DT_INT8}))
+    .OUTPUT(idx_k_scale_cache, TensorType({DT_FLOAT16}))
+    .REQUIRED_ATTR(layernorm_epsilon_k, Float)
+    .ATTR(layout_query, String, "TND")
+    .ATTR(layout_key, String, "PA_BSND")
+    .ATTR(rope_mode, String, "interleave")
+    .DATATYPE(T, TensorType({DT_BF16, DT_FLOAT16}))
+    .OP_END_FACTORY_REG(LightningIndexerPrologPto);
+
+// DeepSeek's sparse attention layer in decode, from hidden states to what the heads read: the MLA prolog, the lightning
+// indexer and the attention over the tokens that it selects, with three paged caches written on the way.
+//
+// x is [B, S1, h], w_dq [h, q_lora], w_uq_qr [q_lora, N (Dn + R)], w_uk [N, Dn, Dkv], w_dkv_kr [h, Dkv + R], gamma_cq
+// [q_lora], gamma_ckv [Dkv], sin and cos [B, S1, R], w_idx_qb [q_lora, Ni Di], w_idx_k [h, Di], w_idx_proj [h, Ni],
+// in_gamma_k and in_beta_k [Di]; the matrices, but for w_uk, may lie in FRACTAL_NZ. kv_cache is [blocks, block_size, 1,
+// Dkv], kr_cache and index_k_cache the same with R and Di; they are written at the slots of cache_index [B, S1], of
+// which -1 is skipped. block_table [B, blocks a sequence] and act_seqs [B], which counts the new tokens too, say where
+// a sequence's keys are. attn_out is [B, S1, N, Dkv]. A softmax_scale of 0 stands for 1 / sqrt(Dkv + R).
+REG_OP(SparseAttentionPto)
+    .INPUT(x, "T")
+    .INPUT(w_dq, "T")
+    .INPUT(w_uq_qr, "T")
+    .INPUT(w_uk, "T")
+    .INPUT(w_dkv_kr, "T")
+    .INPUT(gamma_cq, "T")
+    .INPUT(gamma_ckv, "T")
+    .INPUT(sin, "T")
+    .INPUT(cos, "T")
+    .INPUT(cache_index, TensorType({DT_INT64, DT_INT32}))
+    .INPUT(kv_cache, "T")
+    .INPUT(kr_cache, "T")
+    .INPUT(block_table, TensorType({DT_INT32}))
+    .INPUT(act_seqs, TensorType({DT_INT32}))
+    .INPUT(w_idx_qb, "T")
+    .INPUT(w_idx_k, "T")
+    .INPUT(w_idx_proj, "T")
+    .INPUT(in_gamma_k, "T")
+    .INPUT(in_beta_k, "T")
+    .INPUT(index_k_cache, "T")
+    .OUTPUT(attn_out, "T")
+    .OUTPUT(kv_cache, "T")
+    .OUTPUT(kr_cache, "T")
+    .OUTPUT(index_k_cache, "T")
+    .ATTR(sparse_count, Int, 2048)
+    .ATTR(softmax_scale, Float, 0)
+    .ATTR(rms_norm_eps, Float, 1e-5)
+    .ATTR(layer_norm_eps, Float, 1e-6)
+    .ATTR(rope_mode, String, "interleave")
+    .ATTR(indexer_rope_mode, String, "interleave")
+    .DATATYPE(T, TensorType({DT_BF16, DT_FLOAT16}))
+    .OP_END_FACTORY_REG(SparseAttentionPto);
+
 }  // namespace ge

@@ -6,7 +6,13 @@ import importlib.machinery
 import sys
 import types
 
-_CONVERTERS = ("add_custom", "npu_lightning_indexer_pto", "npu_sparse_flash_attention_pto")
+_CONVERTERS = (
+    "add_custom",
+    "npu_lightning_indexer_pto",
+    "npu_lightning_indexer_prolog_pto",
+    "npu_sparse_attention_pto",
+    "npu_sparse_flash_attention_pto",
+)
 # torchair comes inside torch_npu, which makes it known as "torchair" too, or as a package of its own.
 _TORCHAIR = ("torch_npu.dynamo.torchair", "torchair")
 

@@ -5,6 +5,8 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include <cmath>
+
 namespace custom_pypto {
 namespace {
 
@@ -80,6 +82,12 @@ void Checks::at_least(const char* name, const c10::SymInt& value, int64_t least,
   if (!value.sym_ge(least).expect_true(__FILE__, __LINE__)) {
     refuse(name, c10::str(what.empty() ? "" : "have ", what, what.empty() ? "be " : " of ", least, " or more"),
            c10::str(what.empty() ? "is " : "that is ", value));
+  }
+}
+
+void Checks::epsilon(const char* name, double value) const {
+  if (!std::isfinite(value) || value < 0) {
+    refuse(name, "be a finite number of 0 or more", c10::str("is ", value));
   }
 }
 

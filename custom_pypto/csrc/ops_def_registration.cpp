@@ -15,6 +15,19 @@ TORCH_LIBRARY(custom_pypto, m) {
       "Tensor? actual_seq_lengths_key=None, Tensor? block_table=None, str layout_query='BSND', "
       "str layout_key='PA_BSND', int sparse_count=2048, int sparse_mode=3) -> Tensor");
   m.def(
+      "npu_lightning_indexer_prolog_pto(Tensor token_x, Tensor q_norm, Tensor q_norm_scale, Tensor wq_b, "
+      "Tensor wq_b_scale, Tensor wk, Tensor weights_proj, Tensor ln_gamma_k, Tensor ln_beta_k, Tensor cos_idx_rope, "
+      "Tensor sin_idx_rope, Tensor hadamard_q, Tensor hadamard_k, Tensor(a!) idx_k_cache, "
+      "Tensor(b!) idx_k_scale_cache, Tensor idx_k_cache_index, float layernorm_epsilon_k, *, str? layout_query='TND', "
+      "str? layout_key='PA_BSND', str rope_mode='interleave') -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "npu_sparse_attention_pto(Tensor x, Tensor w_dq, Tensor w_uq_qr, Tensor w_uk, Tensor w_dkv_kr, Tensor gamma_cq, "
+      "Tensor gamma_ckv, Tensor sin, Tensor cos, Tensor cache_index, Tensor(a!) kv_cache, Tensor(b!) kr_cache, "
+      "Tensor block_table, Tensor act_seqs, Tensor w_idx_qb, Tensor w_idx_k, Tensor w_idx_proj, Tensor in_gamma_k, "
+      "Tensor in_beta_k, Tensor(c!) index_k_cache, *, int sparse_count=2048, float? softmax_scale=None, "
+      "float rms_norm_eps=1e-5, float layer_norm_eps=1e-6, str rope_mode='interleave', "
+      "str indexer_rope_mode='interleave') -> Tensor");
+  m.def(
       "npu_sparse_flash_attention_pto(Tensor query, Tensor key, Tensor value, Tensor sparse_indices, "
       "float scale_value, *, Tensor? block_table=None, Tensor? actual_seq_lengths_query=None, "
       "Tensor? actual_seq_lengths_kv=None, Tensor? query_rope=None, Tensor? key_rope=None, str layout_query='BSND', "
@@ -38,7 +51,8 @@ void refuse_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 TORCH_LIBRARY_IMPL(custom_pypto, CPU, m) {
   for (const char* name :
-       {"add_custom", "add_custom_backward", "npu_lightning_indexer_pto", "npu_sparse_flash_attention_pto"}) {
+       {"add_custom", "add_custom_backward", "npu_lightning_indexer_pto", "npu_lightning_indexer_prolog_pto",
+        "npu_sparse_attention_pto", "npu_sparse_flash_attention_pto"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_cpu>());
   }
 }

@@ -11,7 +11,9 @@ import custom_pypto  # noqa: F401
 OPERATORS = {
     "add_custom": ("AddCustom", {}),
     "add_custom_backward": ("AddCustomGrad", {"grad": "self"}),
+    "npu_lightning_indexer_prolog_pto": ("LightningIndexerPrologPto", {}),
     "npu_lightning_indexer_pto": ("LightningIndexerPto", {}),
+    "npu_sparse_attention_pto": ("SparseAttentionPto", {}),
     "npu_sparse_flash_attention_pto": ("SparseFlashAttentionPto", {}),
 }
 GE_TYPES = [ge_type for ge_type, _ in OPERATORS.values()]
@@ -30,10 +32,14 @@ ATTRIBUTE_TYPES = {
 }
 
 
+# attribute type: how its default in the header is read
+DEFAULTS = {"Int": int, "Float": lambda text: float(text.removesuffix("f")), "Bool": lambda text: text == "true"}
+
+
 def attribute_type_and_default(rest):
-    """The type and the default of `ATTR(name, rest)` or `REQUIRED_ATTR(name, rest)`."""
-    kind, _, default = rest.partition(",")
-    return kind.strip(), default.strip().removesuffix("f") if kind == "Float" else default.strip()
+    """The type and the default of `ATTR(name, rest)` or `REQUIRED_ATTR(name, rest)`, which has none."""
+    kind, _, default = (part.strip() for part in rest.partition(","))
+    return kind, DEFAULTS.get(kind, lambda text: text.strip('"'))(default) if default else None
 
 
 def registered_ir_def(ge_type):
@@ -85,7 +91,7 @@ def test_generated_python_says_what_the_header_says(ge_type, prototypes):
         )
         assert value.cls == ATTRIBUTE_TYPES[header_type][0]
         if kind == IrElement.OptionalAttr:
-            assert str(value.value) == default.strip('"')
+            assert value.value == default
 
 
 @pytest.mark.parametrize("ge_type", GE_TYPES)
@@ -111,7 +117,17 @@ def test_tensor_arguments_of_the_schema_are_the_inputs_of_the_header(operator, p
     assert [("optional" if "Optional" in str(tensor.type) else "", tensor.name) for tensor in tensors] == [
         (kind, renamed.get(name, name)) for kind, name, _ in prototypes[ge_type].inputs
     ]
-    assert len(schema_of(operator).returns) == len(prototypes[ge_type].outputs)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_mutated_arguments_of_the_schema_are_the_outputs_of_the_header_that_bear_an_input_s_name(operator, prototypes):
+    schema, prototype = schema_of(operator), prototypes[OPERATORS[operator][0]]
+    inputs, outputs = ({name for _, name, _ in entries} for entries in (prototype.inputs, prototype.outputs))
+    mutated = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    assert mutated == [name for _, name, _ in prototype.outputs if name in inputs]
+    assert len(schema.returns) == len(outputs - inputs)
+    # torchair numbers an operator's results before the tensors that it mutates.
+    assert mutated == [name for _, name, _ in prototype.outputs][len(schema.returns) :]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -123,5 +139,5 @@ def test_other_arguments_of_the_schema_are_the_attributes_of_the_header(operator
         header_type, default = attribute_type_and_default(rest)
         assert ATTRIBUTE_TYPES[header_type][2] == re.sub(r"Optional\[(.*)\]", r"\1", str(argument.type))
         assert (kind == "") == argument.has_default_value()
-        if kind == "":
-            assert str(argument.default_value) == default.strip('"')
+        if argument.default_value is not None:
+            assert argument.default_value == default

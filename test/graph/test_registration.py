@@ -14,8 +14,7 @@ def run(program: str) -> str:
 
 HAVE_CONVERTERS = """
 ops = torch.ops.custom_pypto
-names = ("add_custom", "npu_lightning_indexer_pto", "npu_sparse_flash_attention_pto")
-assert all(hasattr(getattr(ops, name).default, "_ge_converter") for name in names)
+assert all(hasattr(getattr(ops, name).default, "_ge_converter") for name in custom_pypto.__all__)
 """
 
 
