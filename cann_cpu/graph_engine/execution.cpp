@@ -42,6 +42,11 @@ Bytes extent(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
 }
 
+// A node has written the result to the caller's memory already.
+bool is_in_place(const at::Tensor& result, const at::Tensor& target) {
+  return result.const_data_ptr() == target.const_data_ptr() && result.strides() == target.strides();
+}
+
 void check_target(size_t output, const at::Tensor& result, const at::Tensor& target) {
   if (result.sizes() != target.sizes() || result.scalar_type() != target.scalar_type()) {
     std::ostringstream text;
@@ -81,6 +86,9 @@ void write_outputs(const std::vector<at::Tensor>& results, const std::vector<at:
       continue;
     }
     check_target(i, results[i], targets[i]);
+    if (is_in_place(results[i], targets[i])) {
+      continue;
+    }
     sources[i] = results[i];
     for (size_t k = 0; k < targets.size(); ++k) {
       if (targets[k].defined() && extent(results[i]).overlaps(extent(targets[k]))) {
@@ -90,7 +98,7 @@ void write_outputs(const std::vector<at::Tensor>& results, const std::vector<at:
     }
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    if (targets[i].defined()) {
+    if (sources[i].defined()) {
       targets[i].copy_(sources[i]);
     }
   }

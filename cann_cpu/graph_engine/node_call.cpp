@@ -14,7 +14,8 @@ Values::Values(const CompiledGraph& graph, const std::vector<at::Tensor>& inputs
     if (node.role == Role::input || node.role == Role::constant) {
       const at::Tensor& tensor = node.role == Role::input ? inputs[node.input_index] : node.constant;
       outputs_[i] = {tensor};
-      external_storages_.push_back(tensor.storage().unsafeGetStorageImpl());
+      auto& storages = node.role == Role::input ? input_storages_ : constant_storages_;
+      storages.push_back(tensor.storage().unsafeGetStorageImpl());
     }
   }
 }
@@ -27,10 +28,19 @@ at::Tensor& Values::at(const Edge& edge) {
   return outputs[edge.output];
 }
 
-bool Values::is_external(const at::Tensor& tensor) const {
-  return std::find(external_storages_.begin(), external_storages_.end(), tensor.storage().unsafeGetStorageImpl()) !=
-         external_storages_.end();
+namespace {
+
+bool lies_in(const at::Tensor& tensor, const std::vector<const void*>& storages) {
+  return std::find(storages.begin(), storages.end(), tensor.storage().unsafeGetStorageImpl()) != storages.end();
 }
+
+}  // namespace
+
+bool Values::is_external(const at::Tensor& tensor) const {
+  return is_input(tensor) || lies_in(tensor, constant_storages_);
+}
+
+bool Values::is_input(const at::Tensor& tensor) const { return lies_in(tensor, input_storages_); }
 
 const at::Tensor& NodeCall::in(size_t i) const {
   if (!has(i)) {
@@ -74,6 +84,12 @@ at::Tensor& NodeCall::writable(size_t i) {
     tensor = tensor.contiguous();
   }
   return tensor;
+}
+
+at::Tensor& NodeCall::referenced(size_t i) {
+  in(i);
+  at::Tensor& tensor = values_.at(node_.inputs[i]);
+  return values_.is_input(tensor) && tensor.is_contiguous() ? tensor : writable(i);
 }
 
 namespace {

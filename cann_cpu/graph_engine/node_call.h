@@ -22,13 +22,15 @@ class Values {
   at::Tensor& at(const Edge& edge);
   void set(int node, std::vector<at::Tensor> outputs) { outputs_[node] = std::move(outputs); }
   void release(int node) { outputs_[node].clear(); }
-  // Whether the tensor lies in memory that is not the execution's own: an input or a constant.
+  // Whether the tensor lies in memory that is not the execution's own: an input's or a constant's, an input's.
   bool is_external(const at::Tensor& tensor) const;
+  bool is_input(const at::Tensor& tensor) const;
 
  private:
   const CompiledGraph& graph_;
   std::vector<std::vector<at::Tensor>> outputs_;
-  std::vector<const void*> external_storages_;
+  std::vector<const void*> input_storages_;
+  std::vector<const void*> constant_storages_;
 };
 
 class NodeCall {
@@ -49,6 +51,9 @@ class NodeCall {
   int64_t integer(size_t i) const;
   // Input i to write to: row-major memory of the execution's own, which other readers of the same value see too.
   at::Tensor& writable(size_t i);
+  // The same, but a graph's input is written through to the caller's memory: for the built-in operators that torchair
+  // lets write to an input without a copy (npu_scatter_nd_update_ on a view of a cache, for one).
+  at::Tensor& referenced(size_t i);
 
   // An attribute, or `fallback` when it is absent.
   int64_t integer(const std::string& name, int64_t fallback) const;

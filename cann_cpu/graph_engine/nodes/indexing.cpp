@@ -66,7 +66,7 @@ Outputs scatter_rows(NodeCall& n) {
   for (int64_t d = 0; d < all.size(-1); ++d) {
     indices.push_back(all.select(-1, d));
   }
-  at::Tensor& x = n.writable(0);
+  at::Tensor& x = n.referenced(0);
   x.index_put_(indices, n.in(2));
   return x;
 }

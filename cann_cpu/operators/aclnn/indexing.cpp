@@ -138,6 +138,12 @@ ACLNN(ScatterReduce, [](In self, int64_t dim, In index, In source, int64_t reduc
 ACLNN(InplaceScatterReduce, [](Out self, int64_t dim, In index, In source, int64_t reduction, bool include_self) {
   scatter_reduce(self, dim, index, source, reduction, include_self);
 });
+// The last dimension of the indices addresses the first dimensions of self.
+ACLNN(ScatterNdUpdate, [](Out self, In indices, In updates) {
+  c10::List<std::optional<at::Tensor>> list;
+  for (const at::Tensor& index : indices.to(at::kLong).unbind(-1)) list.push_back(index);
+  self.index_put_(list, updates);
+});
 
 ACLNN(InplaceMaskedFillScalar, [](Out self, In mask, Scalar value) { self.masked_fill_(mask, value); });
 ACLNN(InplaceMaskedFillTensor, [](Out self, In mask, In value) { self.masked_fill_(mask, value.reshape({})); });

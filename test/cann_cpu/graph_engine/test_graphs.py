@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
+import torch_npu
 import torchair
 
 
@@ -81,6 +82,22 @@ def test_in_place_on_an_input(dynamic):
         for got, want in zip(graph(x, y), function(reference, y), strict=True):
             assert torch.equal(got.cpu(), want.cpu())
         assert torch.equal(x.cpu(), reference.cpu())
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rows_of_a_cache_are_written_through_a_view(dynamic):
+    def function(cache, rows, slots):
+        torch_npu.npu_scatter_nd_update_(cache.view(-1, 3), slots, rows * 2)
+        return cache.sum(-1)
+
+    graph = compiled(function, dynamic=dynamic)
+    for blocks in (2, 5) if dynamic else (2, 2):
+        cache, rows = torch.randn(blocks, 4, 1, 3).npu(), torch.randn(3, 3).npu()
+        slots = torch.tensor([[6], [0], [3]]).npu()
+        expected = cache.cpu()
+        expected.view(-1, 3)[slots.cpu().flatten()] = rows.cpu() * 2
+        assert torch.equal(graph(cache, rows, slots).cpu(), expected.sum(-1))
+        assert torch.equal(cache.cpu(), expected)
 
 
 def test_two_inputs_that_swap_their_values():

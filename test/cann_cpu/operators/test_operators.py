@@ -450,6 +450,13 @@ def into(method, *arguments):
     return lambda x, *rest: getattr(x.clone(), method)(*arguments, *rest)
 
 
+def scatter_nd_update(x, i, v):
+    """torch_npu's own operator: the last dimension of the indices addresses the first dimensions of x."""
+    if x.device.type == "npu":
+        return torch.ops.npu.npu_scatter_nd_update(x, i, v), torch.ops.npu.npu_scatter_nd_update_(x.clone(), i, v)
+    return (x.index_put(i.unbind(-1), v),) * 2
+
+
 INDEXING = (
     Operator("element", lambda x: x[1, 2], one(), ANY, ((3, 5),)),
     Operator("slice", lambda x: x[..., 1::2] + 1, one(), NUMBERS, NONEMPTY, gradient=True),
@@ -574,6 +581,13 @@ INDEXING = (
         lambda x, i, v: torch.scatter_reduce(x, -1, i, v, "sum"),
         lambda s, d: [values(s, d), index(s, s[-1]).abs() % s[-1], values(s, d, 2)],
         (torch.float32,),
+        NONEMPTY,
+    ),
+    Operator(
+        "scatter_nd_update",
+        scatter_nd_update,
+        lambda s, d: [values(s, d), rows(1, s[0])[:, None], values((1, *s[1:]), d, 2)],
+        NUMBERS,
         NONEMPTY,
     ),
     Operator(
