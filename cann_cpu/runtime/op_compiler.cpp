@@ -1,4 +1,5 @@
-// libacl_op_compiler.so: compile options, and the aclop path, which answers that it is not served.
+// libacl_op_compiler.so: compile options, and the aclop path, which serves format casts and answers for all else that
+// it is not served.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,6 +9,7 @@
 
 #include "acl/acl_op_compiler.h"
 #include "call.h"
+#include "format_cast.h"
 
 using Attribute = std::variant<bool, int64_t, float, std::string, aclDataType, std::vector<bool>, std::vector<int64_t>,
                                std::vector<float>, std::vector<std::vector<int64_t>>>;
@@ -163,10 +165,19 @@ aclError aclopCompile(const char* opType, int, const aclTensorDesc* const[], int
 
 // An error that this returns would end torch_npu's task queue, whose thread calls it: all later work would be dropped
 // in silence. As an error of the stream it reaches the caller with the next synchronisation, and the process goes on.
-aclError aclopCompileAndExecute(const char* opType, int, const aclTensorDesc* const[], const aclDataBuffer* const[],
-                                int, const aclTensorDesc* const[], aclDataBuffer* const[], const aclopAttr*,
-                                aclopEngineType, aclopCompileType, const char*, aclrtStream stream) {
-  return launch(stream, "aclopCompileAndExecute", [name = name_of(opType)] { return not_served(name); });
+aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
+                                const aclDataBuffer* const inputs[], int numOutputs,
+                                const aclTensorDesc* const outputDesc[], aclDataBuffer* const outputs[],
+                                const aclopAttr*, aclopEngineType, aclopCompileType, const char*, aclrtStream stream) {
+  const std::string name = name_of(opType);
+  if (name == "Identity" && numInputs == 1 && numOutputs == 1) {
+    const Operand from{*inputDesc[0], *inputs[0]};
+    const Operand to{*outputDesc[0], *outputs[0]};
+    if (is_format_cast(from, to)) {
+      return launch(stream, "Identity", [from, to] { return host_call("Identity", [&] { cast_format(from, to); }); });
+    }
+  }
+  return launch(stream, "aclopCompileAndExecute", [name] { return not_served(name); });
 }
 
 aclError aclopCompileAndExecuteV2(const char* opType, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[],

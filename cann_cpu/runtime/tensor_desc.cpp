@@ -1,25 +1,10 @@
 // Data buffers and tensor descriptions, the arguments of operators on the aclop path.
+#include "tensor_desc.h"
+
 #include <algorithm>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "call.h"
-
-struct aclDataBuffer {
-  void* data;
-  size_t size;
-};
-
-struct aclTensorDesc {
-  aclDataType type;
-  aclFormat format;
-  std::vector<int64_t> dims;
-  std::string name;
-  aclFormat storage_format = ACL_FORMAT_UNDEFINED;
-  std::vector<int64_t> storage_dims;
-  aclMemType placement = ACL_MEMTYPE_DEVICE;
-};
 
 using namespace cann_cpu;
 

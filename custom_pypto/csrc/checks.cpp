@@ -1,9 +1,11 @@
 // The checks of arguments and their one wording.
 #include "checks.h"
 
+#include <acl/acl_base.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
+#include <torch_npu/csrc/core/npu/NPUFormat.h>
 
 #include <cmath>
 
@@ -12,6 +14,21 @@ namespace {
 
 // As Python spells it: "bfloat16".
 std::string name_of(at::ScalarType dtype) { return std::string(c10::getDtypeNames(dtype).first); }
+
+// A format that lays a tensor out by its strides: ND and those that only name the dimensions.
+bool is_strided(int64_t format) {
+  switch (format) {
+    case ACL_FORMAT_ND:
+    case ACL_FORMAT_NCL:
+    case ACL_FORMAT_NCHW:
+    case ACL_FORMAT_NHWC:
+    case ACL_FORMAT_NCDHW:
+    case ACL_FORMAT_NDHWC:
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
@@ -22,8 +39,8 @@ void Checks::refuse(const char* name, std::string_view expected, std::string_vie
 
 void Checks::defined(c10::ArrayRef<Named> tensors) const {
   for (const Named& named : tensors) {
-    if (named.second != nullptr && !named.second->defined()) {
-      refuse(named.first, "be a tensor", "is undefined (null)");
+    if (named.tensor != nullptr && !named.tensor->defined()) {
+      refuse(named.name, "be a tensor", "is undefined (null)");
     }
   }
 }
@@ -32,22 +49,38 @@ void Checks::one_device(c10::ArrayRef<Named> tensors) const {
   defined(tensors);
   const Named* reference = nullptr;
   for (const Named& named : tensors) {
-    if (named.second == nullptr) {
+    if (named.tensor == nullptr) {
       continue;
     }
-    if (named.second->layout() != at::kStrided) {
-      refuse(named.first, "be a dense tensor", c10::str("its layout is ", named.second->layout()),
+    if (named.tensor->layout() != at::kStrided) {
+      refuse(named.name, "be a dense tensor", c10::str("its layout is ", named.tensor->layout()),
              "convert it with .to_dense()");
     }
-    if (reference == nullptr || (named.second->is_privateuseone() && !reference->second->is_privateuseone())) {
+    if (reference == nullptr || (named.tensor->is_privateuseone() && !reference->tensor->is_privateuseone())) {
       reference = &named;
     }
   }
   for (const Named& named : tensors) {
-    if (named.second != nullptr && named.second->device() != reference->second->device()) {
-      refuse(named.first, c10::str("be on ", reference->second->device(), " as '", reference->first, "' is"),
-             c10::str("is on ", named.second->device()), "move it there with .to()");
+    if (named.tensor != nullptr && named.tensor->device() != reference->tensor->device()) {
+      refuse(named.name, c10::str("be on ", reference->tensor->device(), " as '", reference->name, "' is"),
+             c10::str("is on ", named.tensor->device()), "move it there with .to()");
     }
+    format(named);
+  }
+}
+
+// On Meta a tensor has no format.
+void Checks::format(const Named& named) const {
+  if (named.tensor == nullptr || !named.tensor->is_privateuseone()) {
+    return;
+  }
+  const int64_t format = at_npu::native::get_npu_format(*named.tensor);
+  const bool fractal_nz = format == ACL_FORMAT_FRACTAL_NZ;
+  const bool may_be_nz = named.format == Format::NdOrFractalNz && named.tensor->dim() == 2;
+  if (!is_strided(format) && !(fractal_nz && may_be_nz)) {
+    refuse(named.name, may_be_nz ? "be in format ND or FRACTAL_NZ" : "be in format ND",
+           fractal_nz ? "is in FRACTAL_NZ" : c10::str("is in format ", format),
+           c10::str("cast it with torch_npu.npu_format_cast(", named.name, ", 2)"));
   }
 }
 

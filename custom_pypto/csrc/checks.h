@@ -7,7 +7,6 @@
 
 #include <optional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace custom_pypto {
@@ -18,11 +17,19 @@ class Checks {
  public:
   explicit Checks(const char* op) : op_(op) {}
 
-  using Named = std::pair<const char*, const at::Tensor*>;  // null: an optional argument that was not given
+  // The NPU formats that an argument may lie in; only a matrix lies in FRACTAL_NZ.
+  enum class Format { Nd, NdOrFractalNz };
+
+  struct Named {
+    const char* name;
+    const at::Tensor* tensor;  // null: an optional argument that was not given
+    Format format = Format::Nd;
+  };
 
   // All tensors are defined: None comes as an undefined tensor where a tensor is needed.
   void defined(c10::ArrayRef<Named> tensors) const;
-  // All tensors are defined, strided and on one device: that of the first, and an NPU if any of them is on one.
+  // All tensors are defined, strided, on one device (that of the first, and an NPU if any of them is on one), and in a
+  // format that they may lie in.
   void one_device(c10::ArrayRef<Named> tensors) const;
   void dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at::ScalarType> allowed,
              std::string_view hint = "") const;
@@ -39,6 +46,8 @@ class Checks {
                            std::string_view hint = "") const;
 
  private:
+  void format(const Named& named) const;
+
   const char* op_;
 };
 

@@ -1,9 +1,11 @@
 """FRACTAL_NZ: a matrix [K, N] in blocks [N / c0, K / 16, 16, c0] with c0 = 32 bytes, padded by zeros."""
 
+import copy
 import ctypes
 
 import pytest
 import torch
+import torch_npu
 
 INVALID = 161002
 ND, FRACTAL_NZ = 2, 29
@@ -11,6 +13,14 @@ ACL_DTYPES = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16:
 
 SIZES = [(16, 32), (32, 64), (1, 1), (17, 33), (5, 100), (50, 3)]
 DTYPES = [torch.int8, torch.float16, torch.bfloat16]
+
+
+@pytest.fixture(autouse=True)
+def internal_formats():
+    """torch_npu makes tensors in FRACTAL_NZ only where the program has allowed it."""
+    torch.npu.config.allow_internal_format = True
+    yield
+    torch.npu.config.allow_internal_format = False
 
 
 def random(*shape, dtype=torch.bfloat16):
@@ -161,3 +171,98 @@ def test_what_is_in_no_known_layout_is_refused(argument, message):
     given = argument(x)
     out = torch.empty(given.memory.shape)
     assert call("aclnnNeg", given, nd(out)) == (INVALID, f"aclnnNeg: argument 1 {message}")
+
+
+def cast(tensor):
+    result = torch_npu.npu_format_cast(tensor, FRACTAL_NZ)
+    assert torch_npu.get_npu_format(result) == FRACTAL_NZ
+    return result
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_weight_is_cast_to_blocks_and_back(size, dtype):
+    matrix = random(*size, dtype=dtype)
+    weight = cast(matrix.npu())
+    assert weight.shape == matrix.shape and weight.stride() == matrix.stride()
+    assert weight.untyped_storage().nbytes() == blocks_of(matrix).nbytes
+    assert weight.cpu().equal(matrix)
+    back = torch_npu.npu_format_cast(weight, ND)
+    assert torch_npu.get_npu_format(back) == ND and back.cpu().equal(matrix)
+
+
+def test_blocks_lie_as_upstream_describes_them():
+    matrix = random(20, 40, dtype=torch.int8)
+    weight = cast(matrix.npu())
+    torch.npu.synchronize()
+    stored = (ctypes.c_int8 * blocks_of(matrix).numel()).from_address(weight.data_ptr())
+    assert torch.frombuffer(stored, dtype=torch.int8).equal(blocks_of(matrix).flatten())
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.t(), lambda x: x[3:17], lambda x: x[:, 5:30], lambda x: x[::2], lambda x: x[2]]
+)
+def test_a_view_is_cast(view):
+    matrix = random(23, 41)
+    weight = torch_npu.npu_format_cast(view(matrix.npu()), FRACTAL_NZ)
+    assert weight.cpu().equal(view(matrix))
+    assert view(cast(matrix.npu())).cpu().equal(view(matrix))
+
+
+@pytest.mark.parametrize("shape", [(3, 20, 33), (2, 3, 5, 17)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int32])
+def test_stacks_of_matrices_and_wider_elements_are_cast(shape, dtype):
+    stack = random(*shape, dtype=dtype)
+    assert cast(stack.npu()).cpu().equal(stack)
+
+
+@pytest.mark.parametrize("shape", [(0, 33), (20, 0)])
+def test_an_empty_matrix_is_cast(shape):
+    empty = torch.empty(shape, dtype=torch.int8, device="npu")
+    assert torch_npu.npu_format_cast(empty, FRACTAL_NZ).cpu().shape == shape
+
+
+USES = {
+    "clone": lambda weight, _: weight.clone(),
+    "deepcopy": lambda weight, _: copy.deepcopy(weight),
+    "contiguous": lambda weight, _: weight.contiguous(),
+    "detach": lambda weight, _: torch.nn.Parameter(weight, requires_grad=False).detach(),
+    "cast to a tensor's format": lambda weight, matrix: torch_npu.npu_format_cast(matrix.npu(), weight),
+    "cast in place": lambda _, matrix: torch_npu.npu_format_cast_(matrix.npu(), FRACTAL_NZ),
+    "blocks to blocks": lambda weight, _: torch.empty_like(weight).copy_(weight),
+    "rows to blocks": lambda weight, matrix: torch.empty_like(weight).copy_(matrix.npu()),
+    "host to blocks": lambda weight, matrix: torch.empty_like(weight).copy_(matrix),
+    "blocks to rows": lambda weight, matrix: torch.empty_like(matrix, device="npu").copy_(weight),
+    "blocks to host": lambda weight, matrix: torch.empty_like(matrix).copy_(weight),
+    "empty_with_format": lambda _, matrix: torch_npu.empty_with_format(
+        matrix.shape, dtype=matrix.dtype, device="npu", acl_format=FRACTAL_NZ
+    ).copy_(matrix.npu()),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_torch_npus_own_functions_keep_the_values(use):
+    matrix = random(23, 41)
+    assert use(cast(matrix.npu()), matrix).cpu().equal(matrix)
+
+
+def test_a_weight_in_blocks_is_printed_and_saved(tmp_path):
+    matrix = random(23, 41)
+    weight = cast(matrix.npu())
+    assert repr(weight).startswith("tensor(") and f"{matrix[0, 0].item():.0f}." in repr(weight)
+    torch.save(weight, tmp_path / "weight.pt")
+    assert torch.load(tmp_path / "weight.pt").cpu().equal(matrix)
+
+
+def test_without_permission_torch_npu_leaves_a_tensor_in_nd():
+    torch.npu.config.allow_internal_format = False
+    matrix = random(23, 41)
+    weight = torch_npu.npu_format_cast(matrix.npu(), FRACTAL_NZ)
+    assert torch_npu.get_npu_format(weight) == ND and weight.cpu().equal(matrix)
+
+
+def test_other_formats_are_refused_by_name_and_the_next_call_works():
+    with pytest.raises(RuntimeError, match="operator Identity is asked for by the aclop path"):
+        torch_npu.npu_format_cast(torch.ones(1, 4, 4, 4, device="npu"), 3)
+        torch.npu.synchronize()
+    assert cast(torch.ones(5, 7).npu()).cpu().equal(torch.ones(5, 7))

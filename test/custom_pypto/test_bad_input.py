@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-import torch_npu  # noqa: F401
+import torch_npu
 from attention_calls import CALLS as ATTENTION_CALLS
 from indexer_calls import CALLS, int32
 
@@ -460,6 +460,38 @@ def test_the_argument_on_another_device_is_named(operator, calls, call, device):
             assert message == (
                 f"custom_pypto::{operator}: argument '{name}' must be on npu:0 as 'query' is, "
                 f"but is on {device}; move it there with .to()"
+            )
+    assert_process_goes_on()
+
+
+# ---- formats
+
+
+@pytest.fixture
+def internal_formats():
+    torch.npu.config.allow_internal_format = True
+    yield
+    torch.npu.config.allow_internal_format = False
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        ("add_custom", {"self": ones(20, 40), "other": ones(20, 40)}),
+        ("add_custom_backward", {"self": ones(20, 40)}),
+        ("npu_lightning_indexer_pto", CALLS["BSND on PA_BSND"]()),
+        ("npu_sparse_flash_attention_pto", ATTENTION_CALLS["BSND on PA_BSND"]()),
+    ],
+)
+def test_blocks_are_refused_where_the_kernel_reads_rows(operator, arguments, internal_formats):
+    good = {name: to("npu", value) for name, value in arguments.items()}
+    for name, value in good.items():
+        if isinstance(value, torch.Tensor) and value.dim() > 1:
+            blocks = torch_npu.npu_format_cast(value, 29)
+            message = message_of(lambda: getattr(ops, operator)(**good | {name: blocks}))  # noqa: B023
+            assert message == (
+                f"custom_pypto::{operator}: argument '{name}' must be in format ND, but is in FRACTAL_NZ; "
+                f"cast it with torch_npu.npu_format_cast({name}, 2)"
             )
     assert_process_goes_on()
 
