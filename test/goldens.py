@@ -319,6 +319,111 @@ def slots_of(block_table: Tensor, lengths: Tensor, queries: int, block_size: int
     return torch.where(positions < 0, -1, pages * block_size + positions % block_size)
 
 
+def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The last dimension as int8, and what its numbers are to be multiplied by, (..., 1) in float64: amax / 127."""
+    x = x.double()
+    amax = x.abs().amax(-1, keepdim=True)
+    return torch.where(amax > 0, x * 127 / amax, 0.0).round().to(torch.int8), amax / 127  # round: ties to even
+
+
+def lightning_indexer_prolog_inputs(
+    tokens: int | tuple[int, int],
+    *,
+    hidden: int = 7168,
+    q_lora: int = 1536,
+    heads: int = 64,
+    depth: int = 128,
+    rope_depth: int = 64,
+    cache: tuple[int, ...] = (64, 128),
+    dtype: torch.dtype = torch.bfloat16,
+    slot_dtype: torch.dtype = torch.int64,
+) -> dict:
+    """Arguments for T tokens, or B x S1 tokens with layout BSND, each with a slot of its own in a cache that holds
+    random numbers: (block_num, block_size), or (T2,) with layout TND. Sizes are DeepSeek-V3.2's by default, scales may
+    be negative, and cos and sin are of independent angles."""
+    leading = (tokens,) if isinstance(tokens, int) else tokens
+    count = torch.Size(leading).numel()
+
+    def uniform(*sizes):
+        return torch.rand(*sizes).mul_(2).sub_(1)
+
+    def bytes_(*sizes):
+        return torch.randint(-128, 128, sizes, dtype=torch.int8)
+
+    angles = torch.rand(*leading, rope_depth) * 6.3
+    return dict(
+        token_x=uniform(*leading, hidden).to(dtype),
+        q_norm=bytes_(*leading, q_lora),
+        q_norm_scale=uniform(*leading, 1),
+        wq_b=bytes_(q_lora, heads * depth),
+        wq_b_scale=uniform(heads * depth, 1) / (128 * q_lora**0.5),
+        wk=uniform(hidden, depth).to(dtype),
+        weights_proj=uniform(hidden, heads).to(dtype),
+        ln_gamma_k=uniform(depth).add_(1.5).to(dtype),
+        ln_beta_k=uniform(depth).to(dtype),
+        cos_idx_rope=angles.cos().to(dtype),
+        sin_idx_rope=angles.sin().to(dtype),
+        hadamard_q=uniform(depth, depth).to(dtype),
+        hadamard_k=uniform(depth, depth).to(dtype),
+        idx_k_cache=bytes_(*cache, 1, depth),
+        idx_k_scale_cache=uniform(*cache, 1).half(),
+        idx_k_cache_index=torch.randperm(torch.Size(cache).numel())[:count].view(leading).to(slot_dtype),
+        layernorm_epsilon_k=1e-6,
+        layout_query="TND" if isinstance(tokens, int) else "BSND",
+        layout_key="TND" if len(cache) == 1 else "PA_BSND",
+    )
+
+
+def lightning_indexer_prolog(
+    token_x: Tensor,
+    q_norm: Tensor,
+    q_norm_scale: Tensor,
+    wq_b: Tensor,
+    wq_b_scale: Tensor,
+    wk: Tensor,
+    weights_proj: Tensor,
+    ln_gamma_k: Tensor,
+    ln_beta_k: Tensor,
+    cos_idx_rope: Tensor,
+    sin_idx_rope: Tensor,
+    hadamard_q: Tensor,
+    hadamard_k: Tensor,
+    idx_k_cache: Tensor,
+    idx_k_scale_cache: Tensor,
+    idx_k_cache_index: Tensor,
+    layernorm_epsilon_k: float,
+    *,
+    layout_query: str = "TND",
+    layout_key: str = "PA_BSND",
+    rope_mode: str = "interleave",
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """npu_lightning_indexer_prolog_pto: query, query_scale, weights, and copies of both caches with the new keys.
+
+    In float64 and exact integers, rounded to token_x's dtype where the operator rounds.
+    """
+    dtype = token_x.dtype
+    heads, depth, rope_depth = weights_proj.shape[1], wk.shape[1], cos_idx_rope.shape[-1]
+
+    def rotated_and_quantised(x, cos, sin, hadamard):
+        rotated = rope(x[..., :rope_depth], cos, sin, rope_mode).to(dtype)
+        x = torch.cat([rotated, x[..., rope_depth:]], -1)
+        x, scale = quantise((x.double() @ hadamard.double()).to(dtype))
+        return x, scale.half()
+
+    sums = q_norm.double() @ wq_b.double()  # exact, below 2^53
+    q = (sums * q_norm_scale.double() * wq_b_scale.double()[:, 0]).to(dtype).unflatten(-1, (heads, depth))
+    query, query_scale = rotated_and_quantised(q, cos_idx_rope[..., None, :], sin_idx_rope[..., None, :], hadamard_q)
+    k = layer_norm(token_x.double() @ wk.double(), ln_gamma_k, ln_beta_k, layernorm_epsilon_k).to(dtype)
+    key, key_scale = rotated_and_quantised(k, cos_idx_rope, sin_idx_rope, hadamard_k)
+    weights = (token_x.double() @ weights_proj.double()).to(dtype).double() / (heads * depth) ** 0.5
+    paged = layout_key != "TND"
+    caches = [
+        write_by_slot(cache if paged else cache[None], idx_k_cache_index, rows).view_as(cache)
+        for cache, rows in ((idx_k_cache, key), (idx_k_scale_cache, key_scale))
+    ]
+    return query, query_scale, weights.half(), *caches
+
+
 def sparse_attention_inputs(
     key_lengths: list[int],
     *,
