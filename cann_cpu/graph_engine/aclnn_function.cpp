@@ -51,10 +51,13 @@ struct AclnnLibraries {
   }
 };
 
-aclTensor* create_tensor(const at::Tensor& tensor) {
+aclTensor* create_tensor(const StoredTensor& stored) {
+  const at::Tensor& tensor = stored.tensor;
   const auto sizes = tensor.sizes();
-  return aclCreateTensor(sizes.data(), sizes.size(), static_cast<aclDataType>(ge_dtype(tensor.scalar_type())),
-                         tensor.strides().data(), 0, ACL_FORMAT_ND, sizes.data(), sizes.size(), tensor.data_ptr());
+  const int64_t* strides = stored.format == ACL_FORMAT_ND ? tensor.strides().data() : nullptr;  // null: contiguous
+  return aclCreateTensor(stored.shape.data(), stored.shape.size(),
+                         static_cast<aclDataType>(ge_dtype(tensor.scalar_type())), strides, 0, stored.format,
+                         sizes.data(), sizes.size(), tensor.data_ptr());
 }
 
 // Both calling conventions (System V x86-64, AAPCS64) give integers and doubles registers of their own, eight doubles
@@ -120,15 +123,19 @@ AclnnArguments& AclnnArguments::tensor(const at::Tensor& tensor) {
   if (!tensor.defined()) {
     return integer(0);
   }
-  tensors_.push_back(tensor);
-  return keep(create_tensor(tensor), aclDestroyTensor);
+  return this->tensor(in_rows(tensor));
 }
 
-AclnnArguments& AclnnArguments::list(const std::vector<at::Tensor>& tensors) {
+AclnnArguments& AclnnArguments::tensor(const StoredTensor& stored) {
+  tensors_.push_back(stored.tensor);
+  return keep(create_tensor(stored), aclDestroyTensor);
+}
+
+AclnnArguments& AclnnArguments::list(const std::vector<StoredTensor>& tensors) {
   std::vector<const aclTensor*> elements;  // the list destroys them
-  for (const auto& tensor : tensors) {
-    tensors_.push_back(tensor);
-    elements.push_back(create_tensor(tensor));
+  for (const auto& stored : tensors) {
+    tensors_.push_back(stored.tensor);
+    elements.push_back(create_tensor(stored));
   }
   return keep(aclCreateTensorList(elements.data(), elements.size()), aclDestroyTensorList);
 }

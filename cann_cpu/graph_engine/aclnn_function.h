@@ -10,6 +10,7 @@
 
 #include "acl/acl_base.h"
 #include "aclnn/acl_meta.h"
+#include "cann_cpu/stored_tensor.h"
 
 namespace cann_cpu::graph {
 
@@ -32,7 +33,8 @@ class AclnnArguments {
   ~AclnnArguments();
 
   AclnnArguments& tensor(const at::Tensor& tensor);  // an undefined tensor is a null pointer
-  AclnnArguments& list(const std::vector<at::Tensor>& tensors);
+  AclnnArguments& tensor(const StoredTensor& stored);
+  AclnnArguments& list(const std::vector<StoredTensor>& tensors);
   AclnnArguments& array(const std::vector<int64_t>& values);
   AclnnArguments& array(const std::vector<float>& values);
   AclnnArguments& array(const std::vector<bool>& values);

@@ -19,22 +19,34 @@ std::vector<int64_t> dims_of(const gert::Shape& shape) {
   return {shape.dims, shape.dims + std::min(shape.dim_num, gert::Shape::kMaxDimNum)};
 }
 
-std::vector<int64_t> dims_of(const gert::Tensor& tensor) {
-  const auto dims = dims_of(tensor.storage_shape.origin_shape);
-  if (dims != dims_of(tensor.storage_shape.storage_shape)) {
-    throw GraphError(std::string("tensors of format ") + ge::GetFormatName(tensor.storage_format.storage_format) +
-                     " are not supported: only those that are stored row by row");
-  }
-  return dims;
-}
-
 at::Tensor view(void* memory, const std::vector<int64_t>& dims, ge::DataType dtype) {
   return at::from_blob(memory, dims, at::TensorOptions().dtype(scalar_type(dtype)));
 }
 
-at::Tensor bind_input(void* memory, const std::vector<int64_t>& dims, ge::DataType dtype, bool on_host) {
-  const at::Tensor tensor = view(memory, dims, dtype);
-  return on_host ? tensor.clone() : tensor;
+StoredTensor stored_at(void* memory, const gert::Tensor& tensor) {
+  return stored_tensor(memory, tensor.data_type, dims_of(tensor.storage_shape.origin_shape),
+                       tensor.storage_format.storage_format, dims_of(tensor.storage_shape.storage_shape));
+}
+
+// Of a tensor stored row by row, torchair gives no origin shape where the memory is the host's.
+StoredTensor stored_at(void* memory, const ge::Tensor& tensor) {
+  const ge::TensorDesc description = tensor.GetTensorDesc();
+  const auto storage_shape = description.GetShape().GetDims();
+  const bool in_blocks = description.GetFormat() == ge::FORMAT_FRACTAL_NZ;
+  return stored_tensor(memory, tensor.GetDataType(), in_blocks ? description.GetOriginShape().GetDims() : storage_shape,
+                       description.GetFormat(), storage_shape);
+}
+
+StoredTensor owned(StoredTensor host) {
+  host.tensor = host.tensor.clone();
+  return host;
+}
+
+at::Tensor output_of(const StoredTensor& stored) {
+  if (stored.format != ACL_FORMAT_ND) {
+    throw GraphError("an output is to be written to memory in FRACTAL_NZ; outputs are in ND");
+  }
+  return stored.tensor;
 }
 
 ge::MemBlock* allocate(const at::Tensor& result, ge::Allocator& allocator) {
@@ -90,28 +102,41 @@ void describe_output(const at::Tensor& result, ge::Placement placement, ge::Tens
 
 }  // namespace
 
-at::Tensor bind_input(const gert::Tensor& tensor) {
+StoredTensor stored_tensor(void* memory, ge::DataType dtype, const std::vector<int64_t>& shape, ge::Format format,
+                           const std::vector<int64_t>& storage_shape) {
+  if (format == ge::FORMAT_FRACTAL_NZ) {
+    FractalNz(shape, storage_shape, c10::elementSize(scalar_type(dtype)));
+    return {view(memory, storage_shape, dtype), ACL_FORMAT_FRACTAL_NZ, shape};
+  }
+  if (shape != storage_shape) {
+    throw GraphError(std::string("tensors of format ") + ge::GetFormatName(format) +
+                     " are not supported: only those that are stored row by row, and FRACTAL_NZ");
+  }
+  return {view(memory, shape, dtype), ACL_FORMAT_ND, shape};
+}
+
+StoredTensor bind_input(const gert::Tensor& tensor) {
   const bool on_host =
       tensor.tensor_data.placement == gert::kOnHost || tensor.tensor_data.placement == gert::kFollowing;
   void* memory = tensor.tensor_data.placement == gert::kFollowing ? const_cast<gert::Tensor*>(&tensor + 1)
                                                                   : tensor.tensor_data.pointer();
-  return bind_input(memory, dims_of(tensor), tensor.data_type, on_host);
+  const StoredTensor stored = stored_at(memory, tensor);
+  return on_host ? owned(stored) : stored;
 }
 
-at::Tensor bind_input(const ge::Tensor& tensor) {
-  return bind_input(const_cast<uint8_t*>(tensor.GetData()), tensor.GetTensorDesc().GetShape().GetDims(),
-                    tensor.GetDataType(), tensor.GetPlacement() == ge::kPlacementHost);
+StoredTensor bind_input(const ge::Tensor& tensor) {
+  const StoredTensor stored = stored_at(const_cast<uint8_t*>(tensor.GetData()), tensor);
+  return tensor.GetPlacement() == ge::kPlacementHost ? owned(stored) : stored;
 }
 
 at::Tensor bind_output(const gert::Tensor& tensor) {
   void* memory = tensor.tensor_data.pointer();
-  return memory == nullptr ? at::Tensor() : view(memory, dims_of(tensor), tensor.data_type);
+  return memory == nullptr ? at::Tensor() : output_of(stored_at(memory, tensor));
 }
 
 at::Tensor bind_output(const ge::Tensor& tensor) {
   void* memory = const_cast<uint8_t*>(tensor.GetData());
-  return memory == nullptr ? at::Tensor()
-                           : view(memory, tensor.GetTensorDesc().GetShape().GetDims(), tensor.GetDataType());
+  return memory == nullptr ? at::Tensor() : output_of(stored_at(memory, tensor));
 }
 
 void allocate_output(const at::Tensor& result, ge::Allocator& allocator, gert::Tensor& output) {

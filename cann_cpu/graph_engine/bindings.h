@@ -5,17 +5,23 @@
 
 #include <vector>
 
+#include "cann_cpu/stored_tensor.h"
 #include "ge/ge_allocator.h"
 #include "gert_tensor.h"
 #include "graph/tensor.h"
 
 namespace cann_cpu::graph {
 
-// An input: a view of device memory, or a copy of host memory, which the caller may free when the call returns.
-at::Tensor bind_input(const gert::Tensor& tensor);
-at::Tensor bind_input(const ge::Tensor& tensor);
+// A tensor of element type dtype at the address. Throws GraphError when it is stored neither row by row nor in
+// FRACTAL_NZ.
+StoredTensor stored_tensor(void* memory, ge::DataType dtype, const std::vector<int64_t>& shape, ge::Format format,
+                           const std::vector<int64_t>& storage_shape);
 
-// An output's memory, or an undefined tensor when the engine has to allocate it.
+// An input: a view of device memory, or a copy of host memory, which the caller may free when the call returns.
+StoredTensor bind_input(const gert::Tensor& tensor);
+StoredTensor bind_input(const ge::Tensor& tensor);
+
+// An output's memory, or an undefined tensor when the engine has to allocate it. Outputs are in ND.
 at::Tensor bind_output(const gert::Tensor& tensor);
 at::Tensor bind_output(const ge::Tensor& tensor);
 

@@ -104,7 +104,7 @@ std::vector<InferredOutput> infer_outputs(NodeCall& call) {
     return described_outputs(call.node());
   }
   RuleInputs inputs;
-  inputs.shape = [&](size_t i) { return call.has(i) ? std::optional(call.in(i).sizes().vec()) : std::nullopt; };
+  inputs.shape = [&](size_t i) { return call.has(i) ? std::optional(call.shape(i)) : std::nullopt; };
   inputs.values = [&](size_t i) { return call.has(i) ? std::optional(call.integers(i)) : std::nullopt; };
   return apply_inference_rule(rule, inputs);
 }
@@ -139,13 +139,13 @@ void pass_inputs(const NodeCall& call, const Prototype& prototype, const std::ve
   for (size_t i = 0; i < prototype.inputs.size(); ++i) {
     const auto& declared = prototype.inputs[i];
     if (declared.arity == Arity::dynamic) {
-      std::vector<at::Tensor> tensors;
+      std::vector<StoredTensor> tensors;
       for (const size_t input : groups[i]) {
-        tensors.push_back(call.in(input).contiguous());
+        tensors.push_back(call.stored(input));
       }
       arguments.list(tensors);
     } else if (!groups[i].empty() && call.has(groups[i][0])) {
-      arguments.tensor(call.in(groups[i][0]).contiguous());
+      arguments.tensor(call.stored(groups[i][0]));
     } else if (declared.arity == Arity::optional) {
       arguments.tensor(at::Tensor());
     } else {
@@ -159,9 +159,9 @@ void pass_outputs(const NodeCall& call, const Prototype& prototype, const Output
   size_t next = 0;
   for (const auto& declared : prototype.outputs) {
     if (declared.arity == Arity::dynamic) {
-      std::vector<at::Tensor> tensors;
+      std::vector<StoredTensor> tensors;
       while (next < outputs.size() && descriptions[next].name == declared.name + std::to_string(tensors.size())) {
-        tensors.push_back(outputs[next++]);
+        tensors.push_back(in_rows(outputs[next++]));
       }
       arguments.list(tensors);
       continue;

@@ -58,7 +58,7 @@ void check_target(size_t output, const at::Tensor& result, const at::Tensor& tar
 
 }  // namespace
 
-std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<at::Tensor>& inputs,
+std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<StoredTensor>& inputs,
                                   aclrtStream stream) {
   const c10::InferenceMode no_autograd;
   Values values(graph, inputs);

@@ -12,7 +12,7 @@ namespace cann_cpu::graph {
 
 // The graph's outputs for these inputs, not yet in anybody's memory: they may be views of the inputs. Called from a
 // task of the stream. Throws GraphError, which names the node.
-std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<at::Tensor>& inputs,
+std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<StoredTensor>& inputs,
                                   aclrtStream stream);
 
 // Writes each result to its target, whatever memory they share: all reads are done before the first write. A target

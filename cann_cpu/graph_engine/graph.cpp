@@ -2,7 +2,6 @@
 #include "graph.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,6 +10,7 @@
 #include <set>
 
 #include "attributes.h"
+#include "bindings.h"
 #include "dtypes.h"
 #include "fusion.h"
 
@@ -103,7 +103,7 @@ std::vector<int> execution_order(const std::vector<ModelNode>& nodes, const std:
   return order;
 }
 
-at::Tensor constant_tensor(const ModelNode& node) {
+StoredTensor constant_tensor(const ModelNode& node) {
   const auto* value = find_attribute<std::shared_ptr<const ConstTensor>>(node.attributes, "value");
   if (value == nullptr || *value == nullptr) {
     throw GraphError(describe(node) + " has no tensor in its attribute 'value'");
@@ -129,18 +129,21 @@ at::Tensor constant_tensor(const ModelNode& node) {
   if (!constant.bytes.empty()) {
     std::memcpy(tensor.data_ptr(), constant.bytes.data(), constant.bytes.size());
   }
-  return tensor;
+  return in_rows(tensor);
 }
 
 // A frozen parameter: the address of device memory that stays the same.
-at::Tensor placeholder_tensor(const ModelNode& node) {
+StoredTensor placeholder_tensor(const ModelNode& node) {
   const auto* address = find_attribute<int64_t>(node.attributes, "addr");
   const auto* dtype = find_attribute<ge::DataType>(node.attributes, "dtype");
   if (address == nullptr || dtype == nullptr) {
     throw GraphError(describe(node) + " lacks the attribute 'addr' or 'dtype'");
   }
   const auto shape = integers_or(node.attributes, "origin_shape", {});
-  return at::from_blob(reinterpret_cast<void*>(*address), shape, at::TensorOptions().dtype(scalar_type(*dtype)));
+  const auto* format = find_attribute<int64_t>(node.attributes, "storage_format");
+  return stored_tensor(reinterpret_cast<void*>(*address), *dtype, shape,
+                       format == nullptr ? ge::FORMAT_ND : static_cast<ge::Format>(*format),
+                       integers_or(node.attributes, "storage_shape", shape));
 }
 
 Role role_of(const ModelNode& node) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cann_cpu/stored_tensor.h"
 #include "custom_node.h"
 #include "model.h"
 #include "node_types.h"
@@ -30,7 +31,7 @@ struct Node {
   std::vector<Edge> inputs;                  // without control edges
   const NodeType* type = nullptr;            // of a built-in node
   std::shared_ptr<const CustomNode> custom;  // of an operator package's node
-  at::Tensor constant;
+  StoredTensor constant;
   int64_t input_index = 0;
   std::vector<int> last_uses;  // nodes whose outputs nobody needs after this one
 };

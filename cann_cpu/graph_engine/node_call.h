@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -17,9 +18,13 @@ namespace cann_cpu::graph {
 // The values of a graph's nodes while it runs.
 class Values {
  public:
-  Values(const CompiledGraph& graph, const std::vector<at::Tensor>& inputs);
+  Values(const CompiledGraph& graph, const std::vector<StoredTensor>& inputs);
 
-  at::Tensor& at(const Edge& edge);
+  at::Tensor& at(const Edge& edge);  // in ND
+  // The value as it lies in memory, contiguous: an input or a constant may be in FRACTAL_NZ.
+  StoredTensor stored(const Edge& edge);
+  bool is_in_blocks(const Edge& edge) const { return in_blocks_.count(edge.node) != 0; }
+  std::vector<int64_t> shape(const Edge& edge);
   void set(int node, std::vector<at::Tensor> outputs) { outputs_[node] = std::move(outputs); }
   void release(int node) { outputs_[node].clear(); }
   // Whether the tensor lies in memory that is not the execution's own: an input's or a constant's, an input's.
@@ -29,6 +34,7 @@ class Values {
  private:
   const CompiledGraph& graph_;
   std::vector<std::vector<at::Tensor>> outputs_;
+  std::map<int, StoredTensor> in_blocks_;  // by node; its output is copied to ND where a reader needs that
   std::vector<const void*> input_storages_;
   std::vector<const void*> constant_storages_;
 };
@@ -42,7 +48,9 @@ class NodeCall {
 
   size_t input_count() const { return node_.inputs.size(); }
   bool has(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].absent(); }
-  const at::Tensor& in(size_t i) const;
+  const at::Tensor& in(size_t i) const;  // in ND
+  StoredTensor stored(size_t i) const;   // as it lies in memory, contiguous
+  std::vector<int64_t> shape(size_t i) const;
   // Inputs i, i+1, ..., count of them, or up to the last one.
   std::vector<at::Tensor> in_from(size_t i) const;
   std::vector<at::Tensor> in_range(size_t i, size_t count) const;
@@ -67,6 +75,9 @@ class NodeCall {
   at::ScalarType dtype(const std::string& name) const;
 
  private:
+  const Edge& source(size_t i) const;
+  at::Tensor& written(size_t i);
+
   const Node& node_;
   Values& values_;
   aclrtStream stream_;

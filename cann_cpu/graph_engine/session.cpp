@@ -89,7 +89,7 @@ constexpr const char* kTaskName = "graph";
 // One execution: what its task needs, and nothing of the caller's that may go away.
 struct Execution {
   std::shared_ptr<const CompiledGraph> graph;
-  std::vector<at::Tensor> inputs;
+  std::vector<StoredTensor> inputs;
   std::vector<at::Tensor> targets;  // undefined: the engine allocates the output
   aclrtStream stream = nullptr;
 
@@ -159,12 +159,24 @@ std::shared_ptr<Execution> prepare(SessionState& session, uint32_t id, aclrtStre
                      std::to_string(inputs.size()) + " and " + std::to_string(outputs.size()));
   }
   for (const T& input : inputs) {
-    execution->inputs.push_back(bind_input(input));
+    try {
+      execution->inputs.push_back(bind_input(input));
+    } catch (const std::invalid_argument& e) {
+      throw GraphError("graph '" + graph.name() + "': input " + std::to_string(execution->inputs.size()) + " " +
+                       e.what() + "; torchair keeps the formats of a graph's first call");
+    }
   }
   for (const T& output : outputs) {
     execution->targets.push_back(bind_output(output));
   }
   return execution;
+}
+
+at::Tensor in_place_target(const StoredTensor& input) {
+  if (input.format != ACL_FORMAT_ND) {
+    throw GraphError("an input in FRACTAL_NZ is written in place; cast it to ND with torch_npu.npu_format_cast(x, 2)");
+  }
+  return input.tensor;
 }
 
 // An output without memory that reuses an input's gets that; one of no elements needs none. Returns whether any is left
@@ -178,7 +190,7 @@ bool complete_targets(Execution& execution, std::vector<T>& outputs) {
       continue;
     }
     if (output.reused_input >= 0) {
-      execution.targets[i] = execution.inputs[output.reused_input];
+      execution.targets[i] = in_place_target(execution.inputs[output.reused_input]);
       share_output(execution.targets[i], outputs[i]);
       continue;
     }

@@ -43,6 +43,7 @@ Shape TensorDesc::GetShape() const { return Shape(impl->dims); }
 void TensorDesc::SetShape(const Shape& shape) { impl->dims = shape.GetDims(); }
 Format TensorDesc::GetFormat() const { return impl->format; }
 void TensorDesc::SetFormat(Format format) { impl->format = format; }
+Shape TensorDesc::GetOriginShape() const { return Shape(impl->origin_dims); }
 void TensorDesc::SetOriginShape(const Shape& shape) { impl->origin_dims = shape.GetDims(); }
 void TensorDesc::SetOriginFormat(Format format) { impl->origin_format = format; }
 DataType TensorDesc::GetDataType() const { return impl->dtype; }

@@ -6,6 +6,7 @@ import ctypes
 import pytest
 import torch
 import torch_npu
+import torchair
 
 INVALID = 161002
 ND, FRACTAL_NZ = 2, 29
@@ -266,3 +267,27 @@ def test_other_formats_are_refused_by_name_and_the_next_call_works():
         torch_npu.npu_format_cast(torch.ones(1, 4, 4, 4, device="npu"), 3)
         torch.npu.synchronize()
     assert cast(torch.ones(5, 7).npu()).cpu().equal(torch.ones(5, 7))
+
+
+NODES = {
+    "mm": lambda x, weight: x @ weight,
+    "linear": lambda x, weight: torch.nn.functional.linear(x, weight.t()),
+    "add": lambda x, weight: weight + 1,
+    "slice": lambda x, weight: weight[3:7, 2:9] * 2,
+    "shape": lambda x, weight: weight.reshape(-1)[5:] + 1,
+    "read twice": lambda x, weight: (x @ weight, weight.t() * 2),
+    "returned": lambda x, weight: weight + 0,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", NODES.values(), ids=NODES)
+def test_nodes_of_a_graph_read_blocks(function, dynamic):
+    x, matrix = random(5, 23), random(23, 41)
+
+    def results(weight):
+        torch._dynamo.reset()  # torchair keeps the formats of a graph's first call
+        graph = torch.compile(function, backend=torchair.get_npu_backend(), dynamic=dynamic, fullgraph=True)
+        return [graph(x.npu(), weight) for _ in range(2)]
+
+    torch.testing.assert_close(results(cast(matrix.npu())), results(matrix.npu()), rtol=0, atol=0)

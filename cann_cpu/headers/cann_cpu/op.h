@@ -35,7 +35,6 @@
 
 #include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/Scalar.h>
@@ -52,20 +51,13 @@
 
 #include "cann_cpu/acl_objects.h"
 #include "cann_cpu/executor.h"
-#include "cann_cpu/fractal_nz.h"
 #include "cann_cpu/runtime.h"
+#include "cann_cpu/stored_tensor.h"
 
 namespace cann_cpu {
 
 struct NullArgument : std::runtime_error {
   using std::runtime_error::runtime_error;
-};
-
-// A tensor as it lies in memory, with its format, for kernels that read FRACTAL_NZ themselves.
-struct StoredTensor {
-  at::Tensor tensor;           // ND: the strided view; FRACTAL_NZ: the contiguous blocks [..., N / c0, K / 16, 16, c0]
-  aclFormat format;            // ACL_FORMAT_ND or ACL_FORMAT_FRACTAL_NZ
-  std::vector<int64_t> shape;  // the logical one, [..., K, N]
 };
 
 inline at::ScalarType scalar_type(aclDataType dtype) {
@@ -178,9 +170,7 @@ inline FractalNz stored_matrices(const aclTensor& tensor) {
 }
 
 inline at::Tensor nd_copy_of(const aclTensor& tensor, const void* blocks) {
-  const FractalNz matrices = stored_matrices(tensor);
-  const auto rows = at::empty({matrices.numel()}, at::TensorOptions().dtype(scalar_type(tensor.dtype)));
-  matrices.to_rows(blocks, rows.mutable_data_ptr());
+  const at::Tensor rows = copy_rows(stored_matrices(tensor), blocks, scalar_type(tensor.dtype));
   return rows.as_strided(tensor.shape, tensor.strides, tensor.offset);
 }
 

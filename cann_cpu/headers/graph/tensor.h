@@ -43,6 +43,7 @@ class CANN_EXPORT TensorDesc {
   void SetShape(const Shape& shape);
   Format GetFormat() const;
   void SetFormat(Format format);
+  Shape GetOriginShape() const;
   void SetOriginShape(const Shape& shape);
   void SetOriginFormat(Format format);
   DataType GetDataType() const;

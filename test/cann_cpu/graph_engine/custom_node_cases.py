@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+import torch_npu
 import torchair
 from torchair.ge import attr
 from torchair.ge import custom_op as ge_custom_op
@@ -14,6 +15,7 @@ library.define(
     " float[] weights=[]) -> (Tensor, Tensor)"
 )
 library.define("increment(Tensor(a!) self, Tensor other) -> ()")
+library.define("stored(Tensor x) -> (Tensor, Tensor)")
 library.define("fail(Tensor x) -> Tensor")
 library.define("missing(Tensor x) -> Tensor")
 library.define("unknown(Tensor x) -> Tensor")
@@ -25,6 +27,7 @@ def mix_meta(x, bias, rest, *, scale=1.0, shift=0, negate=False, mode="plain", w
 
 
 torch.library.impl(library, "increment", "Meta")(lambda self, other: None)
+torch.library.impl(library, "stored", "Meta")(lambda x: (torch.empty_like(x), x.new_empty(1, dtype=torch.int32)))
 for name in ("fail", "missing", "unknown"):
     torch.library.impl(library, name, "Meta")(torch.empty_like)
 
@@ -48,6 +51,11 @@ def convert_mix(x, bias, rest, *, scale=1.0, shift=0, negate=False, mode="plain"
 @torchair.register_fx_node_ge_converter(torch.ops.probe.increment.default)
 def convert_increment(self, other, meta_outputs=None):
     return ge_custom_op("ProbeIncrement", inputs={"self": self, "other": other}, outputs=["self"])
+
+
+@torchair.register_fx_node_ge_converter(torch.ops.probe.stored.default)
+def convert_stored(x, meta_outputs=None):
+    return ge_custom_op("ProbeStored", inputs={"x": x}, outputs=["y", "format"])
 
 
 def register_plain(name, op_type):
@@ -176,6 +184,56 @@ def test_in_place_on_a_temporary():
     temporary, other = compiled(function)(x.npu(), y.npu())
     torch.testing.assert_close(temporary.cpu(), x * 2 + y)
     torch.testing.assert_close(other.cpu(), x + 1)
+
+
+@pytest.fixture
+def in_blocks():
+    """Casts to FRACTAL_NZ."""
+    torch.npu.config.allow_internal_format = True
+    yield lambda matrix: torch_npu.npu_format_cast(matrix.npu(), 29)
+    torch.npu.config.allow_internal_format = False
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(32, 64), (17, 33)])
+def test_a_matrix_in_blocks_reaches_the_kernel_as_it_lies(in_blocks, shape, dtype, dynamic):
+    matrix = torch.randint(-100, 100, shape).to(dtype)
+    for value, format in [(matrix.npu(), 2), (in_blocks(matrix), 29)]:
+        y, found = compiled(torch.ops.probe.stored, dynamic)(value)
+        assert y.cpu().equal(matrix) and found.cpu().item() == format
+
+
+def test_a_frozen_parameter_in_blocks_reaches_the_kernel_as_it_lies(in_blocks):
+    matrix = torch.randn(17, 33).half()
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(in_blocks(matrix), requires_grad=False)
+    module.forward = lambda x: (x + 1, *torch.ops.probe.stored(module.weight))
+    config = torchair.CompilerConfig()
+    config.experimental_config.frozen_parameter = True
+    torch._dynamo.reset()
+    graph = torch.compile(module, backend=torchair.get_npu_backend(compiler_config=config), fullgraph=True)
+    for _ in range(2):
+        _, y, found = graph(torch.zeros(2).npu())
+        assert y.cpu().equal(matrix) and found.cpu().item() == 29
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_kernel_that_reads_rows_gets_a_copy_of_blocks(in_blocks, dynamic):
+    x, bias, other = torch.randn(3, 17, 33)
+    graph = compiled(torch.ops.probe.mix, dynamic)
+    y, _ = graph(in_blocks(x), in_blocks(bias), [in_blocks(other), other.npu()])
+    torch.testing.assert_close(y.cpu(), x + bias + other + other)
+
+
+def test_blocks_are_not_written_in_place(in_blocks):
+    def function(x, y):
+        torch.ops.probe.increment(x, y)
+        return x * 2
+
+    with pytest.raises(RuntimeError, match="FRACTAL_NZ"):
+        compiled(function)(in_blocks(torch.ones(17, 33)), torch.ones(17, 33).npu())
+        torch.npu.synchronize()
 
 
 def test_an_unknown_node_type_is_refused_when_the_graph_is_compiled():

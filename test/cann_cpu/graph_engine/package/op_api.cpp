@@ -19,6 +19,12 @@ ACLNN(ProbeMix, [](const at::Tensor& x, const std::optional<at::Tensor>& bias, c
 
 ACLNN(ProbeIncrement, [](cann_cpu::InOut self, const at::Tensor& other) { self.add_(other); });
 
+// The matrix, and the format that it came in.
+ACLNN(ProbeStored, [](const cann_cpu::StoredTensor& x, at::Tensor& y, at::Tensor& format) {
+  y.copy_(cann_cpu::in_nd(x));
+  format.fill_(x.format);
+});
+
 ACLNN(ProbeFail, [](const at::Tensor& x, at::Tensor& y) {
   TORCH_CHECK((x >= 0).all().item<bool>(), "x has a negative element");
   y.copy_(x);

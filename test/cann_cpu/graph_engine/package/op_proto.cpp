@@ -46,6 +46,13 @@ REG_OP(ProbeKinds)
     .OUTPUT(self, TensorType({DT_FLOAT}))
     .OP_END_FACTORY_REG(ProbeIncrement)
 
+    // y = x, and the number of the format that x lies in.
+    REG_OP(ProbeStored)
+    .INPUT(x, TensorType({DT_FLOAT16, DT_BF16, DT_INT8}))
+    .OUTPUT(y, TensorType({DT_FLOAT16, DT_BF16, DT_INT8}))
+    .OUTPUT(format, TensorType({DT_INT32}))
+    .OP_END_FACTORY_REG(ProbeStored)
+
     // Its kernel fails where x is negative.
     REG_OP(ProbeFail)
     .INPUT(x, TensorType({DT_FLOAT}))
