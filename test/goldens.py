@@ -461,8 +461,9 @@ def sparse_attention_inputs(
     pages = [-(-length // block_size) for length in key_lengths]
     blocks = sum(pages) + 2
     numbers = iter(torch.randperm(blocks).tolist())
-    table = [[next(numbers) for _ in range(n)] + [-1] * (max(pages, default=0) + 1 - n) for n in pages]
-    block_table = torch.tensor(table, dtype=torch.int32).view(len(key_lengths), -1)
+    block_table = torch.full((len(pages), max(pages, default=0) + 1), -1, dtype=torch.int32)
+    for row, count_of_pages in zip(block_table, pages, strict=True):
+        row[:count_of_pages] = torch.tensor([next(numbers) for _ in range(count_of_pages)])
     act_seqs = torch.tensor(key_lengths, dtype=torch.int32)
     return dict(
         x=torch.randn(*tokens, hidden).to(dtype),
@@ -586,7 +587,7 @@ def sparse_attention(*args, sparse_count: int = 2048, **kwargs) -> tuple[Tensor,
 
 def check_cache(actual: Tensor, expected: Tensor, before: Tensor) -> None:
     """Asserts that rows that the golden leaves alone are as before, to the bit, and the others what it writes: within a
-    rounding step in 99 % of the elements, and nowhere off by more than two of the largest of their row.
+    rounding step in all elements but four and 1 %, and nowhere off by more than two of the largest of their row.
 
     (An element of a row's product that is rounded otherwise moves those that are made of it by such a step.)
     """
@@ -598,45 +599,51 @@ def check_cache(actual: Tensor, expected: Tensor, before: Tensor) -> None:
     step = torch.finfo(expected.dtype).eps
     values = expected[written].double()
     error = (actual[written].double() - values).abs()
-    close = (error <= step * values.abs()).double().mean().item()
-    assert close >= 0.99, f"only {close:.2%} of the elements written are within a rounding step"
+    far = (error > step * values.abs()).sum().item()
+    assert far <= 4 + 0.01 * error.numel(), f"{far} of {error.numel()} elements written are not within a rounding step"
     excess = (error / (2 * step * values.abs().amax(-1, keepdim=True))).max().item()
     assert excess <= 1, f"an element written is off by {excess} times two rounding steps of the largest of its row"
 
 
-# How far a score of the indexer may lie from the golden's, relative to its terms: query and weights are rounded, and a
-# sum in float32 is now and then rounded to the neighbour. Seen at DeepSeek's sizes: 1.5e-4.
-_SCORE_ERROR = 5e-4
+def score_error(indexer: dict) -> float:
+    """How far the operator's score may lie from the golden's, relative to its terms: query and weights are rounded, and
+    a sum in float32 is now and then rounded to the neighbour, which matters less the more products a score has.
+
+    At DeepSeek's sizes this is 5.5e-4; seen are 1.5e-4.
+    """
+    return 0.05 / (indexer["query"].shape[-2] * indexer["query"].shape[-1]) ** 0.5
 
 
-def _selection(row: IndexerRow, count: int, attention: dict, actual: Tensor) -> Tensor:
+def _selection(row: IndexerRow, count: int, error: float, attention: dict, actual: Tensor) -> Tensor:
     """The positions that a row of the result attends to, as far as the scores leave open which those are.
 
-    Keys whose scores lie within _SCORE_ERROR of the count-th may or may not be among the best. A softmax over the
+    Keys whose scores lie within the error of the count-th may or may not be among the best. A softmax over the
     selected keys fulfils, for every head, sum over j of exp(score(j)) * (value(j) - result) = 0: linear equations in
-    whether each open key is selected. Their least squares solution is largest for those that are.
+    whether each open key is selected. What solves them up to rounding is sought near the golden's own selection.
     """
     if len(row.keys) <= count:
         return row.keys
-    distance = row.scores - row.scores.topk(count).values[-1]
-    margin = _SCORE_ERROR * row.magnitude
-    sure, open_keys = row.keys[distance > margin], row.keys[distance.abs() <= margin]
+    scores, ranks = row.scores.sort(descending=True, stable=True)
+    distance = scores - scores[count - 1]
+    margin = error * row.magnitude
+    sure, open_keys = row.keys[ranks[distance > margin]], row.keys[ranks[distance.abs() <= margin]]
     room = count - len(sure)
-    if room == len(open_keys):
-        return torch.cat([sure, open_keys])
     b, s, _ = row.place
     positions = torch.cat([sure, open_keys])
     page_size = attention["key"].shape[1]
     at = (attention["block_table"][b].long()[positions // page_size], positions % page_size, 0)
     value = attention["key"][at].double()
-    scores = attention["query"][b, s].double() @ value.t()
-    scores += attention["query_rope"][b, s].double() @ attention["key_rope"][at].double().t()
-    weights = (attention["scale_value"] * scores).softmax(-1)
+    products = attention["query"][b, s].double() @ value.t()
+    products += attention["query_rope"][b, s].double() @ attention["key_rope"][at].double().t()
+    weights = (attention["scale_value"] * products).softmax(-1)  # [N, positions]
     result = actual[b, s].double()
-    known = weights[:, : len(sure)] @ value[: len(sure)] - weights[:, : len(sure)].sum(-1, keepdim=True) * result
-    terms = weights[:, len(sure) :, None] * (value[len(sure) :] - result[:, None])  # [N, open, Dv]
-    equations = terms.transpose(1, 2).flatten(0, 1)
-    selected = torch.linalg.lstsq(equations, -known.flatten()[:, None], driver="gelsd").solution[:, 0]
+    of_golden = weights[:, :count] @ value[:count] - weights[:, :count].sum(-1, keepdim=True) * result
+    terms = weights[:, len(sure) :, None] * (value[len(sure) :] - result[:, None])  # [N, open keys, Dv]
+    no_change = 4 * torch.finfo(actual.dtype).eps * result.square().mean().sqrt() * torch.eye(len(open_keys))
+    equations = torch.cat([terms.transpose(1, 2).flatten(0, 1), no_change])
+    right = torch.cat([-of_golden.flatten(), torch.zeros(len(open_keys))])
+    change = torch.linalg.lstsq(equations, right[:, None]).solution[:, 0]
+    selected = (torch.arange(len(open_keys)) < room) + change
     return torch.cat([sure, open_keys[selected.topk(room).indices]])
 
 
@@ -655,8 +662,9 @@ def check_sparse_attention(
     before = (inputs["kv_cache"], inputs["kr_cache"], inputs["index_k_cache"])
     for cache, expected, old in zip(caches, stages.caches, before, strict=True):
         check_cache(cache, expected, old)
-    indices = torch.full((*attn_out.shape[:2], 1, sparse_count), -1, dtype=torch.int32)
+    width = min(sparse_count, max(inputs["act_seqs"].tolist(), default=0))
+    indices = torch.full((*attn_out.shape[:2], 1, width), -1, dtype=torch.int32)
     for row in lightning_indexer_rows(**stages.indexer):
-        selected = _selection(row, sparse_count, stages.attention, attn_out)
+        selected = _selection(row, sparse_count, score_error(stages.indexer), stages.attention, attn_out)
         indices[row.place][: len(selected)] = selected
     return check_attention(attn_out, sparse_flash_attention(sparse_indices=indices, **stages.attention))

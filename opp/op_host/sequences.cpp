@@ -42,12 +42,16 @@ struct Lengths {
   }
 };
 
-void check_block_table(const at::Tensor& table, const Sequence& sequence, int64_t block_size, int64_t block_num) {
+void check_block_table(const SequenceArguments& call, const Sequence& sequence) {
+  const at::Tensor& table = *call.block_table;
+  const int64_t block_num = call.key.size(0);
+  const int64_t block_size = call.key.size(1);
   const int* row = table.const_data_ptr<int>() + sequence.batch * table.stride(0);
   for (int64_t page = 0; page * block_size < sequence.keys; ++page) {
     const int64_t block = row[page * table.stride(1)];
     TORCH_CHECK(-1 <= block && block < block_num, "block_table[", sequence.batch, "][", page, "] is ", block,
-                ", but must lie between 0 and ", block_num - 1, " (the blocks of key), or be -1 for no block");
+                ", but must lie between 0 and ", block_num - 1, " (the blocks of ", call.key_name,
+                "), or be -1 for no block");
   }
 }
 
@@ -143,7 +147,7 @@ std::vector<Sequence> read_sequences(const SequenceArguments& call) {
     const int64_t count = queries.count(b);
     sequences.push_back({b, queries.start(b), keys.start(b), count, packed ? count : call.query.size(1), keys.count(b),
                          call.sparse_mode == 3});
-    if (paged) check_block_table(*call.block_table, sequences.back(), call.key.size(1), call.key.size(0));
+    if (paged) check_block_table(call, sequences.back());
   }
   if (packed) {  // the tokens past the last sequence
     const int64_t total = queries.start(batch);

@@ -23,6 +23,7 @@ struct SequenceArguments {
   int64_t sparse_mode;
   const char* key_lengths_name = "actual_seq_lengths_key";
   const char* layout_key_name = "layout_key";
+  const char* key_name = "key";
 
   bool packed() const { return layout_query == "TND"; }
   bool paged() const { return layout_key == "PA_BSND"; }
