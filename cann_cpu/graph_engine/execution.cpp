@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "dtypes.h"
@@ -23,30 +24,6 @@ Outputs run_node(const Node& node, Values& values, aclrtStream stream) {
   }
 }
 
-struct Bytes {
-  const char* begin;
-  const char* end;
-  bool overlaps(const Bytes& other) const { return begin < other.end && other.begin < end; }
-};
-
-// The addresses that a tensor's elements lie in, whatever its strides.
-Bytes extent(const at::Tensor& tensor) {
-  const char* begin = static_cast<const char*>(tensor.const_data_ptr());
-  if (tensor.numel() == 0) {
-    return {begin, begin};
-  }
-  int64_t last = 0;
-  for (int64_t d = 0; d < tensor.dim(); ++d) {
-    last += (tensor.size(d) - 1) * tensor.stride(d);
-  }
-  return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
-}
-
-// A node has written the result to the caller's memory already.
-bool is_in_place(const at::Tensor& result, const at::Tensor& target) {
-  return result.const_data_ptr() == target.const_data_ptr() && result.strides() == target.strides();
-}
-
 void check_target(size_t output, const at::Tensor& result, const at::Tensor& target) {
   if (result.sizes() != target.sizes() || result.scalar_type() != target.scalar_type()) {
     std::ostringstream text;
@@ -59,9 +36,9 @@ void check_target(size_t output, const at::Tensor& result, const at::Tensor& tar
 }  // namespace
 
 std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<StoredTensor>& inputs,
-                                  aclrtStream stream) {
+                                  const std::vector<at::Tensor>& targets, aclrtStream stream) {
   const c10::InferenceMode no_autograd;
-  Values values(graph, inputs);
+  Values values(graph, inputs, targets);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (node.role == Role::compute) {
@@ -80,27 +57,23 @@ std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<
 
 void write_outputs(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& targets) {
   const c10::InferenceMode no_autograd;
-  std::vector<at::Tensor> sources(results.size());
+  std::vector<size_t> writes;
   for (size_t i = 0; i < results.size(); ++i) {
-    if (!targets[i].defined()) {
-      continue;
-    }
-    check_target(i, results[i], targets[i]);
-    if (is_in_place(results[i], targets[i])) {
-      continue;
-    }
-    sources[i] = results[i];
-    for (size_t k = 0; k < targets.size(); ++k) {
-      if (targets[k].defined() && extent(results[i]).overlaps(extent(targets[k]))) {
-        sources[i] = results[i].clone();
-        break;
+    if (targets[i].defined()) {
+      check_target(i, results[i], targets[i]);
+      if (!is_same_memory(results[i], targets[i])) {
+        writes.push_back(i);
       }
     }
   }
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (sources[i].defined()) {
-      targets[i].copy_(sources[i]);
-    }
+  std::vector<at::Tensor> sources;
+  for (const size_t i : writes) {
+    const bool overwritten =
+        std::any_of(writes.begin(), writes.end(), [&](size_t k) { return overlap(results[i], targets[k]); });
+    sources.push_back(overwritten ? results[i].clone() : results[i]);
+  }
+  for (size_t i = 0; i < writes.size(); ++i) {
+    targets[writes[i]].copy_(sources[i]);
   }
 }
 

@@ -199,22 +199,24 @@ bool is_known(const std::vector<int64_t>& shape) {
 }
 
 void find_last_uses(std::vector<Node>& nodes, const std::vector<GraphOutput>& outputs) {
-  std::vector<int> last(nodes.size());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    last[i] = static_cast<int>(i);
+  const auto count = static_cast<int>(nodes.size());
+  for (int i = 0; i < count; ++i) {
     for (const Edge& edge : nodes[i].inputs) {
       if (!edge.absent()) {
-        last[edge.node] = static_cast<int>(i);
+        nodes[edge.node].last_reads[edge.output] = i;
       }
     }
   }
-  std::set<int> kept;
   for (const auto& output : outputs) {
-    kept.insert(output.source.node);
+    nodes[output.source.node].last_reads[output.source.output] = count;
   }
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].role == Role::compute && kept.count(static_cast<int>(i)) == 0) {
-      nodes[last[i]].last_uses.push_back(static_cast<int>(i));
+  for (int i = 0; i < count; ++i) {
+    int last = i;
+    for (const auto& [output, reader] : nodes[i].last_reads) {
+      last = std::max(last, reader);
+    }
+    if (nodes[i].role == Role::compute && last < count) {
+      nodes[last].last_uses.push_back(i);
     }
   }
 }

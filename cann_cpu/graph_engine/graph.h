@@ -33,7 +33,8 @@ struct Node {
   std::shared_ptr<const CustomNode> custom;  // of an operator package's node
   StoredTensor constant;
   int64_t input_index = 0;
-  std::vector<int> last_uses;  // nodes whose outputs nobody needs after this one
+  std::map<int, int> last_reads;  // the place of the last reader of each output; behind the last node for a graph's
+  std::vector<int> last_uses;     // nodes whose outputs nobody needs after this one
 };
 
 struct GraphOutput {

@@ -1,64 +1,9 @@
 // Reads a node's inputs and attributes.
 #include "node_call.h"
 
-#include <algorithm>
-
 #include "dtypes.h"
 
 namespace cann_cpu::graph {
-
-Values::Values(const CompiledGraph& graph, const std::vector<StoredTensor>& inputs)
-    : graph_(graph), outputs_(graph.nodes().size()) {
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    const Node& node = graph.nodes()[i];
-    if (node.role == Role::input || node.role == Role::constant) {
-      const StoredTensor& stored = node.role == Role::input ? inputs[node.input_index] : node.constant;
-      if (stored.format != ACL_FORMAT_ND) {
-        in_blocks_.emplace(i, stored);
-        continue;
-      }
-      outputs_[i] = {stored.tensor};
-      auto& storages = node.role == Role::input ? input_storages_ : constant_storages_;
-      storages.push_back(stored.tensor.storage().unsafeGetStorageImpl());
-    }
-  }
-}
-
-at::Tensor& Values::at(const Edge& edge) {
-  auto& outputs = outputs_[edge.node];
-  if (is_in_blocks(edge) && outputs.empty()) {
-    outputs = {in_nd(in_blocks_.at(edge.node))};
-  }
-  if (edge.output >= static_cast<int>(outputs.size())) {
-    throw GraphError(describe(*graph_.nodes()[edge.node].model) + " has no output " + std::to_string(edge.output));
-  }
-  return outputs[edge.output];
-}
-
-StoredTensor Values::stored(const Edge& edge) {
-  if (is_in_blocks(edge)) {
-    return in_blocks_.at(edge.node);
-  }
-  return in_rows(at(edge).contiguous());
-}
-
-std::vector<int64_t> Values::shape(const Edge& edge) {
-  return is_in_blocks(edge) ? in_blocks_.at(edge.node).shape : at(edge).sizes().vec();
-}
-
-namespace {
-
-bool lies_in(const at::Tensor& tensor, const std::vector<const void*>& storages) {
-  return std::find(storages.begin(), storages.end(), tensor.storage().unsafeGetStorageImpl()) != storages.end();
-}
-
-}  // namespace
-
-bool Values::is_external(const at::Tensor& tensor) const {
-  return is_input(tensor) || lies_in(tensor, constant_storages_);
-}
-
-bool Values::is_input(const at::Tensor& tensor) const { return lies_in(tensor, input_storages_); }
 
 const Edge& NodeCall::source(size_t i) const {
   if (!has(i)) {
@@ -99,26 +44,10 @@ int64_t NodeCall::integer(size_t i) const {
   return values[0];
 }
 
-at::Tensor& NodeCall::written(size_t i) {
-  if (values_.is_in_blocks(source(i))) {
-    throw GraphError("input " + std::to_string(i) + " is written, so it must be in format ND, but is in FRACTAL_NZ");
-  }
-  return values_.at(source(i));
-}
-
-at::Tensor& NodeCall::writable(size_t i) {
-  at::Tensor& tensor = written(i);
-  if (values_.is_external(tensor)) {
-    tensor = tensor.clone(at::MemoryFormat::Contiguous);
-  } else {
-    tensor = tensor.contiguous();
-  }
-  return tensor;
-}
-
 at::Tensor& NodeCall::referenced(size_t i) {
-  at::Tensor& tensor = written(i);
-  return values_.is_input(tensor) && tensor.is_contiguous() ? tensor : writable(i);
+  const at::Tensor& tensor = in(i);
+  const bool through = tensor.is_contiguous() && values_.owner_of(tensor) == Owner::caller;
+  return through ? values_.at(source(i)) : writable(i);
 }
 
 namespace {

@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -12,32 +11,9 @@
 #include "acl/acl_base.h"
 #include "attributes.h"
 #include "graph.h"
+#include "values.h"
 
 namespace cann_cpu::graph {
-
-// The values of a graph's nodes while it runs.
-class Values {
- public:
-  Values(const CompiledGraph& graph, const std::vector<StoredTensor>& inputs);
-
-  at::Tensor& at(const Edge& edge);  // in ND
-  // The value as it lies in memory, contiguous: an input or a constant may be in FRACTAL_NZ.
-  StoredTensor stored(const Edge& edge);
-  bool is_in_blocks(const Edge& edge) const { return in_blocks_.count(edge.node) != 0; }
-  std::vector<int64_t> shape(const Edge& edge);
-  void set(int node, std::vector<at::Tensor> outputs) { outputs_[node] = std::move(outputs); }
-  void release(int node) { outputs_[node].clear(); }
-  // Whether the tensor lies in memory that is not the execution's own: an input's or a constant's, an input's.
-  bool is_external(const at::Tensor& tensor) const;
-  bool is_input(const at::Tensor& tensor) const;
-
- private:
-  const CompiledGraph& graph_;
-  std::vector<std::vector<at::Tensor>> outputs_;
-  std::map<int, StoredTensor> in_blocks_;  // by node; its output is copied to ND where a reader needs that
-  std::vector<const void*> input_storages_;
-  std::vector<const void*> constant_storages_;
-};
 
 class NodeCall {
  public:
@@ -57,8 +33,10 @@ class NodeCall {
   // The elements of an integer input.
   std::vector<int64_t> integers(size_t i) const;
   int64_t integer(size_t i) const;
-  // Input i to write to: row-major memory of the execution's own, which other readers of the same value see too.
-  at::Tensor& writable(size_t i);
+  // Input i as a value of its own, row-major.
+  at::Tensor moved(size_t i) { return values_.moved(in(i)); }
+  // Input i to write to: row-major, and later readers of the same value see what was written.
+  at::Tensor& writable(size_t i) { return values_.writable(source(i), node_); }
   // The same, but a graph's input is written through to the caller's memory: for the built-in operators that torchair
   // lets write to an input without a copy (npu_scatter_nd_update_ on a view of a cache, for one).
   at::Tensor& referenced(size_t i);
@@ -76,7 +54,6 @@ class NodeCall {
 
  private:
   const Edge& source(size_t i) const;
-  at::Tensor& written(size_t i);
 
   const Node& node_;
   Values& values_;

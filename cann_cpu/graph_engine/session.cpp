@@ -95,7 +95,7 @@ struct Execution {
 
   std::vector<at::Tensor> run() const {
     try {
-      auto results = run_nodes(*graph, inputs, stream);
+      auto results = run_nodes(*graph, inputs, targets, stream);
       write_outputs(results, targets);
       return results;
     } catch (const GraphError& error) {

@@ -96,6 +96,17 @@ Outputs split_by_sizes(NodeCall& n) {
   return at::split_with_sizes(n.in(0), sizes, axis);
 }
 
+// Sizes come as scalars from constants and as one element each from graph inputs, even to the same node.
+Outputs pack(NodeCall& n) {
+  auto tensors = n.in_from(0);
+  if (std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return tensor.dim() == 0; })) {
+    for (at::Tensor& tensor : tensors) {
+      tensor = tensor.numel() == 1 ? tensor.reshape({}) : tensor;
+    }
+  }
+  return at::stack(tensors, n.integer("axis", 0));
+}
+
 // Joins the inputs before the last, which is the dimension; a scalar joins as one element.
 Outputs concatenate(NodeCall& n) {
   const size_t count = n.input_count() - 1;
@@ -167,7 +178,7 @@ const NodeTable kViewNodes = {
     {"Unpack", [](NodeCall& n) -> Outputs { return at::unbind(n.in(0), n.integer("axis", 0)); }},
     {"ConcatV2", concatenate},
     {"ConcatD", [](NodeCall& n) -> Outputs { return at::cat(n.in_from(0), n.integer("concat_dim")); }},
-    {"Pack", [](NodeCall& n) -> Outputs { return at::stack(n.in_from(0), n.integer("axis", 0)); }},
+    {"Pack", pack},
     {"ReverseV2", [](NodeCall& n) -> Outputs { return at::flip(n.in(0), n.integers(1)); }},
     {"Roll",
      [](NodeCall& n) -> Outputs { return at::roll(n.in(0), n.integers("shifts", {}), n.integers("dims", {})); }},
@@ -175,7 +186,7 @@ const NodeTable kViewNodes = {
     {"Triu", [](NodeCall& n) -> Outputs { return at::triu(n.in(0), n.integer("diagonal", 0)); }},
     {"Bitcast", [](NodeCall& n) -> Outputs { return n.in(0).contiguous().view(n.dtype("type")); }, "", "type keep_dim"},
     {"Identity", [](NodeCall& n) -> Outputs { return n.in(0); }},
-    {"TensorMove", [](NodeCall& n) -> Outputs { return n.in(0).clone(at::MemoryFormat::Contiguous); }},
+    {"TensorMove", [](NodeCall& n) -> Outputs { return n.moved(0); }},
     {"AsStrided", as_strided},
     {"ViewCopy", view_copy},
     {"Assign", assign},

@@ -9,6 +9,8 @@ import torchair
 from torchair.ge import attr
 from torchair.ge import custom_op as ge_custom_op
 
+from custom_pypto.modes import MODES
+
 library = torch.library.Library("probe", "DEF")
 library.define(
     "mix(Tensor x, Tensor? bias, Tensor[] rest, *, float scale=1.0, int shift=0, bool negate=False, str mode='plain',"
@@ -16,6 +18,7 @@ library.define(
 )
 library.define("increment(Tensor(a!) self, Tensor other) -> ()")
 library.define("stored(Tensor x) -> (Tensor, Tensor)")
+library.define("append(Tensor x, Tensor(a!) cache, Tensor slots) -> (Tensor, Tensor)")
 library.define("fail(Tensor x) -> Tensor")
 library.define("missing(Tensor x) -> Tensor")
 library.define("unknown(Tensor x) -> Tensor")
@@ -56,6 +59,24 @@ def convert_increment(self, other, meta_outputs=None):
 @torchair.register_fx_node_ge_converter(torch.ops.probe.stored.default)
 def convert_stored(x, meta_outputs=None):
     return ge_custom_op("ProbeStored", inputs={"x": x}, outputs=["y", "format"])
+
+
+@torch.library.impl(library, "append", "Meta")
+def append_meta(x, cache, slots):
+    return x.new_empty(x.shape), x.new_empty(1, dtype=torch.int64)
+
+
+@torch.library.impl(library, "append", "PrivateUse1")
+def append_eager(x, cache, slots):
+    cache.index_copy_(0, slots, x)
+    return x * 2, torch.full((1,), cache.data_ptr(), device=x.device)
+
+
+@torchair.register_fx_node_ge_converter(torch.ops.probe.append.default)
+def convert_append(x, cache, slots, meta_outputs=None):
+    inputs = {"x": x, "cache": cache, "slots": slots}
+    doubled, address, _ = ge_custom_op("ProbeAppend", inputs=inputs, outputs=["doubled", "address", "cache"])
+    return doubled, address
 
 
 def register_plain(name, op_type):
@@ -160,6 +181,20 @@ def test_in_place_reads_all_before_it_writes():
     torch.testing.assert_close(before.cpu(), x.reshape(3, 2).t())
 
 
+def test_a_value_that_the_node_reads_itself_is_kept():
+    """The row that is added is that of before, though it lies in the tensor that is written."""
+
+    def function(x):
+        torch.ops.probe.increment(x, x[0])
+        return x + 0
+
+    x = torch.randn(3, 4)
+    on_npu = x.npu()
+    result = compiled(function)(on_npu)
+    torch.testing.assert_close(on_npu.cpu(), x + x[0])
+    torch.testing.assert_close(result.cpu(), x + x[0])
+
+
 def test_in_place_on_a_slice_leaves_the_rest_alone():
     def function(x, y):
         torch.ops.probe.increment(x[1:3, 1:], y)
@@ -234,6 +269,100 @@ def test_blocks_are_not_written_in_place(in_blocks):
     with pytest.raises(RuntimeError, match="FRACTAL_NZ"):
         compiled(function)(in_blocks(torch.ones(17, 33)), torch.ones(17, 33).npu())
         torch.npu.synchronize()
+
+
+# ---- a cache that is written in place, in every mode
+
+
+def step(x, cache, slots):
+    """Writes to the cache, then reads it."""
+    doubled, address = torch.ops.probe.append(x, cache, slots)
+    return doubled, cache.sum(dim=0), address
+
+
+def two_steps(x, cache, slots):
+    doubled, after_one, _ = step(x, cache, slots)
+    more, after_two, address = step(doubled, cache, slots + 1)
+    return more, after_one, after_two, address
+
+
+def in_a_layer(x, caches, slots):
+    """A contiguous part of the tensor that the graph is given."""
+    doubled, address = torch.ops.probe.append(x, caches[1], slots)
+    return doubled, caches.sum(dim=1), address
+
+
+def interleaved(x, cache, slots):
+    """The columns of one buffer."""
+    first, _ = torch.ops.probe.append(x[:, :2], cache[:, :2], slots)
+    second, address = torch.ops.probe.append(x[:, 2:] * 3, cache[:, 2:], slots)
+    return first, second, cache * 1, address
+
+
+def before_and_after(x, cache, slots):
+    before = cache.view(-1)
+    doubled, address = torch.ops.probe.append(x, cache, slots)
+    return before * 1, doubled, cache * 1, address
+
+
+def read_before(x, cache, slots):
+    """What is written comes from the cache, which is read while it is written."""
+    rows = cache[:2]
+    doubled, address = torch.ops.probe.append(rows * 1 + x, cache, slots)
+    return doubled, cache[:2] + rows, address
+
+
+def returned(x, cache, slots):
+    doubled, address = torch.ops.probe.append(x, cache, slots)
+    return doubled, cache, address
+
+
+STEPS = [step, two_steps, in_a_layer, interleaved, before_and_after, read_before, returned]
+COPIED_IN_GE = [in_a_layer, interleaved]
+"""Where torchair makes GE copy a part of a tensor before and after it is written."""
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "eager"])
+@pytest.mark.parametrize("function", STEPS)
+def test_a_cache_is_written_in_the_memory_of_the_caller(function, mode):
+    torch._dynamo.reset()
+    graph = MODES[mode](function)
+    for seed in range(3):  # each time another cache
+        torch.manual_seed(seed)
+        shape = (3, 9, 4) if function is in_a_layer else (9, 4)
+        x, cache, slots = torch.randn(2, 4).npu(), torch.randn(shape).npu(), torch.randperm(8)[:2].npu()
+        reference = cache.clone()
+        *expected, _ = function(x, reference, slots)
+        *results, address = graph(x, cache, slots)
+        for got, want in zip(results, expected, strict=True):
+            assert torch.equal(got.cpu(), want.cpu())
+        assert torch.equal(cache.cpu(), reference.cpu())
+        lies_in_cache = 0 <= address.item() - cache.data_ptr() < cache.nbytes
+        assert lies_in_cache == (not mode.startswith("GE") or function not in COPIED_IN_GE)
+
+
+VIEWS = {
+    "a layer": lambda caches: caches[1],
+    "columns": lambda caches: caches[0, :, 2:6],
+    "every other row": lambda caches: caches[2, ::2],
+    "transposed": lambda caches: caches[0, :4].t(),
+}
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "eager"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_cache_that_is_a_view_of_the_callers_tensor_is_written_and_nothing_beside_it(view, mode):
+    torch._dynamo.reset()
+    graph = MODES[mode](step)
+    for _ in range(2):
+        caches, slots = torch.randn(3, 8, 8).npu(), torch.tensor([2, 0]).npu()
+        reference = caches.clone()
+        x = torch.randn(2, VIEWS[view](caches).shape[1]).npu()
+        *expected, _ = step(x, VIEWS[view](reference), slots)
+        *results, _ = graph(x, VIEWS[view](caches), slots)
+        for got, want in zip(results, expected, strict=True):
+            assert torch.equal(got.cpu(), want.cpu())
+        assert torch.equal(caches.cpu(), reference.cpu())
 
 
 def test_an_unknown_node_type_is_refused_when_the_graph_is_compiled():

@@ -25,6 +25,15 @@ ACLNN(ProbeStored, [](const cann_cpu::StoredTensor& x, at::Tensor& y, at::Tensor
   format.fill_(x.format);
 });
 
+ACLNN(ProbeAppend, [](const at::Tensor& x, cann_cpu::InOut cache, const at::Tensor& slots, at::Tensor& doubled,
+                      at::Tensor& address) {
+  for (int64_t i = 0; i < slots.numel(); ++i) {
+    cache[slots[i].item<int64_t>()].copy_(x[i]);
+  }
+  doubled.copy_(x * 2);
+  address.fill_(reinterpret_cast<int64_t>(cache.data_ptr()));
+});
+
 ACLNN(ProbeFail, [](const at::Tensor& x, at::Tensor& y) {
   TORCH_CHECK((x >= 0).all().item<bool>(), "x has a negative element");
   y.copy_(x);

@@ -53,6 +53,16 @@ REG_OP(ProbeKinds)
     .OUTPUT(format, TensorType({DT_INT32}))
     .OP_END_FACTORY_REG(ProbeStored)
 
+    // The rows of x are written to the slots of cache; doubled = 2 x, address is where the kernel found the cache.
+    REG_OP(ProbeAppend)
+    .INPUT(x, TensorType({DT_FLOAT}))
+    .INPUT(cache, TensorType({DT_FLOAT}))
+    .INPUT(slots, TensorType({DT_INT64}))
+    .OUTPUT(doubled, TensorType({DT_FLOAT}))
+    .OUTPUT(address, TensorType({DT_INT64}))
+    .OUTPUT(cache, TensorType({DT_FLOAT}))
+    .OP_END_FACTORY_REG(ProbeAppend)
+
     // Its kernel fails where x is negative.
     REG_OP(ProbeFail)
     .INPUT(x, TensorType({DT_FLOAT}))
