@@ -345,8 +345,123 @@ def test_the_attention_writes_nothing_when_it_refuses_a_value():
     assert (out.cpu() == 7).all()
 
 
+def layer_arguments(**changes):
+    """Arguments that fit together, in the order of the C function, but for the changes."""
+    inputs = goldens.sparse_attention_inputs(
+        [20, 40],
+        queries=3,
+        hidden=10,
+        q_lora=6,
+        heads=2,
+        depth=4,
+        rope_depth=2,
+        kv_lora=8,
+        index_heads=3,
+        index_depth=5,
+        count=7,
+        block_size=16,
+    )
+    attributes = {
+        "sparse_count": inputs.pop("sparse_count"),
+        "softmax_scale": 0.0,
+        "rms_norm_eps": 1e-5,
+        "layer_norm_eps": 1e-6,
+        "rope_mode": "interleave",
+        "indexer_rope_mode": "half",
+    }
+    arguments = {name: value.npu() for name, value in inputs.items()} | attributes
+    return {**arguments, "attn_out": npu(2, 3, 2, 8, dtype=torch.bfloat16), **changes}
+
+
 @pytest.mark.parametrize(
-    "name", ["add_custom", "add_custom_grad", "lightning_indexer_pto", "sparse_flash_attention_pto"]
+    ("changes", "message"),
+    [
+        (lambda: {"sparse_count": 0}, "sparse_count must be at least 1, but is 0"),
+        (lambda: {"softmax_scale": -1.0}, "softmax_scale must be a finite number of at least 0, but is -1"),
+        (lambda: {"softmax_scale": float("inf")}, "softmax_scale must be a finite number .*, but is inf"),
+        (lambda: {"rms_norm_eps": float("nan")}, "rms_norm_eps must be a finite number of at least 0, but is nan"),
+        (lambda: {"layer_norm_eps": -1e-9}, "layer_norm_eps must be a finite number of at least 0"),
+        (lambda: {"rope_mode": "neox"}, "rope_mode must be interleave or half, but is 'neox'"),
+        (lambda: {"indexer_rope_mode": ""}, "indexer_rope_mode must be interleave or half, but is ''"),
+        (lambda: {"x": npu(2, 3, 10)}, "x must be bfloat16 or float16, but is Float"),
+        (lambda: {"x": npu(6, 10, **BF16)}, r"x must be 3-dimensional, \(B, S1, hidden\), but has shape \[6, 10\]"),
+        (lambda: {"x": npu(2, 3, 0, **BF16)}, "x must have a size hidden of at least 1, but it is 0"),
+        (lambda: {"x": npu(1, 3, 10, **BF16)}, r"sin must have shape \(B, S1, R\) = \[1, 3, 2\], but has \[2, 3, 2\]"),
+        (lambda: {"w_dq": npu(10, 6, 1, **BF16)}, r"w_dq must be 2-dimensional, .* \[10, 6, 1\]"),
+        (lambda: {"w_dq": npu(9, 6, **BF16)}, r"w_dq must have shape \(hidden, q_lora\) = \[10, 6\], but has \[9, 6\]"),
+        (lambda: {"w_uq_qr": npu(6, 13, **BF16)}, r"w_uq_qr must have shape \(q_lora, N \* \(Dn \+ R\)\) = \[6, 12\]"),
+        (lambda: {"w_uk": npu(8, 8, **BF16)}, r"w_uk must be 3-dimensional, \(N, Dn, Dkv\), .* \[8, 8\]"),
+        (lambda: {"w_uk": npu(2, 0, 8, **BF16)}, "w_uk must have a size Dn of at least 1, but it is 0"),
+        (lambda: {"w_dkv_kr": npu(10, 8, **BF16)}, r"w_dkv_kr must have shape \(hidden, Dkv \+ R\) = \[10, 10\]"),
+        (lambda: {"gamma_cq": npu(1, **BF16)}, r"gamma_cq must have shape \(q_lora\) = \[6\], but has \[1\]"),
+        (lambda: {"gamma_ckv": npu(8, 1, **BF16)}, r"gamma_ckv must have shape \(Dkv\) = \[8\], but has \[8, 1\]"),
+        (lambda: {"sin": npu(2, 1, 2, **BF16)}, r"sin must have shape .* \[2, 3, 2\], but has \[2, 1, 2\]"),
+        (lambda: {"cos": npu(2, 3, 3, **BF16)}, r"cos must have an even last size R from 2 to D = 5, .* \[2, 3, 3\]"),
+        (lambda: {"cos": npu(2, 3, 6, **BF16)}, r"cos must have an even last size R from 2 to D = 5, .* \[2, 3, 6\]"),
+        (lambda: {"cache_index": npu(2, 3)}, "cache_index must be int64 or int32, but is Float"),
+        (lambda: {"cache_index": npu(6, **INT32)}, r"cache_index must have shape \(B, S1\) = \[2, 3\], but has \[6\]"),
+        (lambda: {"kv_cache": npu(7, 16, 8, **BF16)}, r"kv_cache must be 4-dimensional, .* \[7, 16, 8\]"),
+        (lambda: {"kv_cache": npu(7, 16, 2, 8, **BF16)}, r"kv_cache must have shape .* \[7, 16, 1, 8\], but has"),
+        (lambda: {"kv_cache": npu(7, 0, 1, 8, **BF16)}, "kv_cache must have a size block_size of at least 1"),
+        (lambda: {"kr_cache": npu(7, 16, 1, 2)}, "kr_cache must have x's dtype, BFloat16, but is Float"),
+        (lambda: {"kr_cache": npu(6, 16, 1, 2, **BF16)}, r"kr_cache must have shape .* \[7, 16, 1, 2\], but has"),
+        (lambda: {"block_table": npu(2, 3)}, "block_table must be Int, but is Float"),
+        (lambda: {"block_table": npu(6, **INT32)}, r"block_table must be 2-dimensional, \(B, max_blocks\)"),
+        (lambda: {"block_table": npu(3, 4, **INT32)}, r"block_table must have shape .* \[2, 4\], but has \[3, 4\]"),
+        (lambda: {"act_seqs": npu(2, dtype=torch.int64)}, "act_seqs must be Int, but is Long"),
+        (lambda: {"act_seqs": npu(3, **INT32)}, r"act_seqs must have shape \(B\) = \[2\], but has \[3\]"),
+        (lambda: {"w_idx_qb": npu(6, 14, **BF16)}, r"w_idx_qb must have shape \(q_lora, Ni \* D\) = \[6, 15\]"),
+        (lambda: {"w_idx_k": npu(10, 5)}, "w_idx_k must have x's dtype, BFloat16, but is Float"),
+        (lambda: {"w_idx_proj": npu(9, 3, **BF16)}, r"w_idx_proj must have shape \(hidden, Ni\) = \[10, 3\]"),
+        (lambda: {"in_gamma_k": npu(4, **BF16)}, r"in_gamma_k must have shape \(D\) = \[5\], but has \[4\]"),
+        (lambda: {"in_beta_k": npu(5, dtype=torch.half)}, "in_beta_k must have x's dtype, BFloat16, but is Half"),
+        (lambda: {"index_k_cache": npu(7, 8, 1, 5, **BF16)}, r"index_k_cache must have shape .* \[7, 16, 1, 5\]"),
+        (lambda: {"attn_out": npu(2, 3, 2, 7, **BF16)}, r"attn_out must have shape .* \[2, 3, 2, 8\], but has"),
+    ],
+)
+def test_the_layer_refuses_what_does_not_fit(changes, message):
+    expect_refusal("aclnnSparseAttentionPto", layer_arguments(**changes()).values(), INVALID, message)
+
+
+def test_the_layer_refuses_null_pointers():
+    for position, name in enumerate(layer_arguments(), 1):
+        if name not in (
+            "sparse_count",
+            "softmax_scale",
+            "rms_norm_eps",
+            "layer_norm_eps",
+            "rope_mode",
+            "indexer_rope_mode",
+        ):
+            message = f"argument {position} is a null pointer"
+            expect_refusal("aclnnSparseAttentionPto", layer_arguments(**{name: None}).values(), NULL_POINTER, message)
+
+
+def test_the_layer_writes_through_strides():
+    arguments = layer_arguments()
+    call("aclnnSparseAttentionPto", *arguments.values())
+    for view in (lambda wide: wide[..., ::2], lambda wide: wide[:, :3, :, :8]):
+        wide = torch.full((2, 4, 2, 16), 7.0).bfloat16().npu()
+        out = view(wide)[:, :3]
+        call("aclnnSparseAttentionPto", *(arguments | {"attn_out": out}).values())
+        assert torch.equal(out.cpu(), arguments["attn_out"].cpu())
+        out.fill_(7)
+        assert (wide.cpu() == 7).all()
+
+
+def test_the_layer_writes_nothing_when_it_refuses_a_value():
+    for name, index, value in (("cache_index", (1, 2), 112), ("act_seqs", 1, 65), ("block_table", (1, 2), 7)):
+        arguments = layer_arguments()
+        arguments[name][index] = value
+        before = {name: x.cpu() for name, x in arguments.items() if isinstance(x, torch.Tensor)}
+        with pytest.raises(RuntimeError, match=rf"aclnnSparseAttentionPto: {name}\[1\].* is {value}"):
+            call("aclnnSparseAttentionPto", *arguments.values())
+        assert all(torch.equal(arguments[name].cpu(), x) for name, x in before.items())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["add_custom", "add_custom_grad", "lightning_indexer_pto", "sparse_attention_pto", "sparse_flash_attention_pto"],
 )
 def test_the_package_has_a_header_for_each_function(name):
     (package,) = (path for path in packages() if path.name == "custom_pypto")
