@@ -424,6 +424,38 @@ def lightning_indexer_prolog(
     return query, query_scale, weights.half(), *caches
 
 
+def check_lightning_indexer_prolog(actual: tuple[Tensor, ...], **inputs) -> None:
+    """Asserts that query, query_scale, weights and both caches are what npu_lightning_indexer_prolog_pto makes of
+    `inputs`: int8 within 1 and equal in 99.5 %, float16 within 2.5e-5 or a rounding step in 99.5 %, and what is cached
+    of no token as before, to the bit.
+
+    (A product that is rounded otherwise may move a whole head of a token; as many may differ at any size.)
+    """
+    expected = lightning_indexer_prolog(**inputs)
+    depth = inputs["wk"].shape[1]
+    slots = inputs["idx_k_cache_index"].flatten()
+    names = ("query", "query_scale", "weights", "idx_k_cache", "idx_k_scale_cache")
+    for name, result, golden in zip(names, actual, expected, strict=True):
+        assert (result.shape, result.dtype) == (golden.shape, golden.dtype), f"{name}: {result.shape}, {result.dtype}"
+        if name in inputs:
+            before = inputs[name]
+            written = torch.zeros(before.numel() // (depth if name == "idx_k_cache" else 1), dtype=torch.bool)
+            written[slots[slots >= 0].long()] = True
+            result, golden, before = (
+                cache.flatten().unflatten(0, (len(written), -1)) for cache in (result, golden, before)
+            )
+            assert torch.equal(result[~written], before[~written]), f"{name}: slots of no token have changed"
+            result, golden = result[written], golden[written]
+        error = (result.double() - golden.double()).abs()
+        if result.dtype == torch.int8:
+            assert (error <= 1).all(), f"{name}: an element is off by {int(error.max())}"
+            differ, most = (error > 0).sum().item(), max(0.005 * error.numel(), depth)
+        else:
+            step = golden.double().abs().clamp(min=2.0**-14).log2().floor().exp2() * torch.finfo(torch.half).eps
+            differ, most = (error > step.clamp(min=2.5e-5)).sum().item(), max(0.005 * error.numel(), 1)
+        assert differ <= most, f"{name}: {differ} of {error.numel()} elements differ"
+
+
 def sparse_attention_inputs(
     key_lengths: list[int],
     *,

@@ -19,16 +19,18 @@ namespace opp {
 namespace {
 
 // Rows of a weight that are packed at once. In float they sum products of int8 exactly.
-constexpr int64_t kDepth = 512;
+constexpr int64_t kDepth = 384;
 // Columns that are packed at once: the longer the pieces of memory, the faster they are read.
-constexpr int64_t kColumns = 4 * kPanel;
+constexpr int64_t kColumns = 8 * kPanel;
 // Rows of x that share a packed block, and those of them that oneDNN multiplies at once.
 constexpr int64_t kRows = 256;
 constexpr int64_t kStep = 64;
 // Rows of a weight that are read for all columns before the next.
 constexpr int64_t kPackedRows = 16;
+// How many rows before they are packed they are fetched.
+constexpr int64_t kAhead = 32;
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
-constexpr int64_t kTasksOfThread = 8;
+constexpr int64_t kTasksOfThread = 4;
 
 // Rows and columns of a product that one thread computes.
 struct Task {
@@ -49,6 +51,13 @@ void write(const float* sums, int64_t count, at::ScalarType dtype, void* out, in
   }
 }
 
+// Memory that the processor would not see coming: pieces of rows that lie far apart.
+template <class Element>
+void prefetch(const Element* from, int64_t count) {
+  constexpr int64_t line = 64 / sizeof(Element);
+  for (int64_t i = 0; i < count; i += line) __builtin_prefetch(from + i, 0, 2);
+}
+
 // What a thread computes its tasks of one dtype with.
 struct Worker {
   virtual ~Worker() = default;
@@ -62,7 +71,7 @@ class TypedWorker final : public Worker {
  public:
   TypedWorker()
       : packed_(kDepth * kColumns),
-        x_((kRows + kShifted) * kDepth),
+        x_(kStep * kDepth),
         sums_((kRows + kShifted) * kColumns),
         whole_sums_(kWhole ? kRows * kColumns : 0),
         row_(kColumns) {}
@@ -74,9 +83,15 @@ class TypedWorker final : public Worker {
     for (int64_t first = 0; first < depth; first += kDepth) {
       const int64_t last = std::min(first + kDepth, depth);
       depth_ = round_up(last - first, kPair);
-      load_x(first, last);
       pack(first, last);
-      multiply(first > 0);
+      const int64_t total = task.rows + kShifted;
+      for (int64_t row = 0; row < total;) {
+        const int64_t left = total - row;
+        const int64_t rows = left >= kStep ? kStep : left >= kRowStep ? left / kRowStep * kRowStep : left;
+        load_x(row, rows, first, last);
+        multiply(row, rows, first > 0);
+        row += rows;
+      }
     }
     for (int64_t row = 0; row < task.rows; ++row) write_row(row);
   }
@@ -91,16 +106,19 @@ class TypedWorker final : public Worker {
   // Sums of integers in float are whole only over one block.
   static constexpr bool kWhole = !std::is_same_v<Sum, typename Multiply::Sum>;
 
-  // Columns [first, last) of x's rows; what pads them is zero.
-  void load_x(int64_t first, int64_t last) {
+  // Columns [first, last) of rows of x; what pads them is zero.
+  void load_x(int64_t row, int64_t rows, int64_t first, int64_t last) {
     const Linear& product = *task_.product;
-    const auto* x = static_cast<const Element*>(product.x) + task_.first_row * product.x_stride;
-    for (int64_t row = 0; row < task_.rows; ++row) {
-      Left* to = x_.data() + row * depth_;
-      copy_left(x + row * product.x_stride + first, last - first, to);
-      std::fill(to + (last - first), to + depth_, Left(0));
+    const auto* x = static_cast<const Element*>(product.x) + first;
+    for (int64_t i = 0; i < rows; ++i) {
+      Left* to = x_.data() + i * depth_;
+      if (row + i == task_.rows) {
+        std::fill_n(to, depth_, Left(128));
+      } else {
+        copy_left(x + (task_.first_row + row + i) * product.x_stride, last - first, to);
+        std::fill(to + (last - first), to + depth_, Left(0));
+      }
     }
-    if (kShifted) std::fill_n(x_.data() + task_.rows * depth_, depth_, Left(128));
   }
 
   static void copy_left(const Element* from, int64_t count, Left* to) {
@@ -111,19 +129,12 @@ class TypedWorker final : public Worker {
     }
   }
 
-  void multiply(bool add) {
-    const int64_t total = task_.rows + kShifted;
-    for (int64_t row = 0; row < total;) {
-      const int64_t left = total - row;
-      const int64_t rows = left >= kStep ? kStep : left >= kRowStep ? left / kRowStep * kRowStep : left;
-      multiply_.multiply(x_.data() + row * depth_, depth_, packed_.data(), sums_.data() + row * columns_, columns_,
-                         rows, columns_, depth_, add && !kWhole);
-      row += rows;
-    }
+  void multiply(int64_t row, int64_t rows, bool add) {
+    auto* sums = sums_.data() + row * columns_;
+    multiply_.multiply(x_.data(), depth_, packed_.data(), sums, columns_, rows, columns_, depth_, add && !kWhole);
     if constexpr (kWhole) {
-      for (int64_t i = 0; i < total * columns_; ++i) {
-        whole_sums_.data()[i] = (add ? whole_sums_.data()[i] : 0) + static_cast<Sum>(sums_.data()[i]);
-      }
+      Sum* whole = whole_sums_.data() + row * columns_;
+      for (int64_t i = 0; i < rows * columns_; ++i) whole[i] = (add ? whole[i] : 0) + static_cast<Sum>(sums[i]);
     }
   }
 
@@ -152,6 +163,7 @@ class TypedWorker final : public Worker {
       if constexpr (kPair == 1) {
         for (int64_t r = 0; r < rows; ++r) copy_row(from + r * weight.row_stride, 1, whole, to + r * to_stride);
       } else {
+        for (int64_t r = 0; r < rows; ++r) prefetch(from + (r + kAhead) * weight.row_stride, whole);
         using Bits = std::conditional_t<sizeof(Operand) == 2, uint16_t, uint8_t>;
         opp::pack(reinterpret_cast<const Bits*>(from), weight.row_stride, rows, whole, reinterpret_cast<Bits*>(to),
                   to_stride);

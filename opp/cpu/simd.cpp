@@ -82,6 +82,13 @@ template <class T>
   return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
+[[gnu::always_inline]] inline Bytes zip_first(Bytes a, Bytes b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+[[gnu::always_inline]] inline Bytes zip_second(Bytes a, Bytes b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
 // Transposes 16 x 16 words in four rounds, each of which zips row r with row r + 8.
 [[gnu::always_inline]] inline void transpose_square(const uint32_t* from, int64_t from_stride, uint32_t* to,
                                                     int64_t to_stride) {
@@ -249,12 +256,18 @@ OPP_SIMD_CLONES
 void pack(const uint8_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint8_t* to, int64_t to_stride) {
   for (int64_t row = 0; row < rows; row += 4) {
     const uint8_t* of = from + row * row_stride;
-    auto* words = reinterpret_cast<uint32_t*>(to + row / 4 * to_stride);
+    auto* rows_of_four = reinterpret_cast<Bytes*>(to + row / 4 * to_stride);
     for (int64_t c = 0; c < columns; c += kLanes) {
-      const auto widened = [&](int64_t r) __attribute__((always_inline)) {
-        return __builtin_convertvector(load(of + r * row_stride + c), Words);
-      };
-      *reinterpret_cast<Words*>(words + c) = widened(0) | widened(1) << 8 | widened(2) << 16 | widened(3) << 24;
+      const Bytes x[] = {load(of + c), load(of + row_stride + c), load(of + 2 * row_stride + c),
+                         load(of + 3 * row_stride + c)};
+      const Bytes even_first = zip_first(x[0], x[2]);
+      const Bytes even_second = zip_second(x[0], x[2]);
+      const Bytes odd_first = zip_first(x[1], x[3]);
+      const Bytes odd_second = zip_second(x[1], x[3]);
+      *rows_of_four++ = zip_first(even_first, odd_first);
+      *rows_of_four++ = zip_second(even_first, odd_first);
+      *rows_of_four++ = zip_first(even_second, odd_second);
+      *rows_of_four++ = zip_second(even_second, odd_second);
     }
   }
 }

@@ -1,0 +1,345 @@
+"""The kernel of the indexer's prolog, through torch.ops on npu tensors, against its golden."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import goldens
+import pytest
+import torch
+import torch_npu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import custom_pypto  # noqa: F401  (registers the operators)
+
+DTYPES = [torch.bfloat16, torch.float16]
+ROPE_MODES = ["interleave", "half"]
+WEIGHTS = ("wq_b", "wk", "weights_proj")
+CACHES = ("idx_k_cache", "idx_k_scale_cache")
+FRACTAL_NZ = 29
+SMALL = dict(hidden=48, q_lora=32, heads=3, depth=16, rope_depth=8, cache=(4, 16))
+
+
+def small(tokens, **sizes):
+    return goldens.lightning_indexer_prolog_inputs(tokens, **(SMALL | sizes))
+
+
+def to_npu(inputs):
+    return {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+
+
+def run_on(npu):
+    """The three results and both caches afterwards."""
+    out = torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**npu)
+    return [tensor.cpu() for tensor in (*out, *(npu[name] for name in CACHES))]
+
+
+def run(inputs):
+    return run_on(to_npu(inputs))
+
+
+def check(inputs):
+    out = run(inputs)
+    goldens.check_lightning_indexer_prolog(out, **inputs)
+    return out
+
+
+def assert_equal(actual, expected):
+    for a, b in zip(actual, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("slot_dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("rope_mode", ROPE_MODES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cache", [(4, 16), (64,)])
+@pytest.mark.parametrize("tokens", [7, (3, 4)])
+def test_computes_queries_keys_and_weights(tokens, cache, dtype, rope_mode, slot_dtype):
+    inputs = small(tokens, cache=cache, dtype=dtype, slot_dtype=slot_dtype)
+    check(inputs | {"rope_mode": rope_mode})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tokens", [8, 2, (4, 4)])
+def test_at_the_models_size(tokens, dtype):
+    check(goldens.lightning_indexer_prolog_inputs(tokens, dtype=dtype))
+
+
+def test_a_prefill_at_the_models_size():
+    """More tokens than go through together."""
+    check(goldens.lightning_indexer_prolog_inputs(513) | {"rope_mode": "half"})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("hidden", "q_lora", "heads", "depth", "rope_depth"),
+    [(1, 1, 1, 2, 2), (3, 5, 7, 6, 4), (513, 511, 1, 130, 2), (515, 1026, 65, 31, 30), (64, 2050, 3, 64, 64)],
+)
+def test_any_size(hidden, q_lora, heads, depth, rope_depth, dtype):
+    sizes = dict(hidden=hidden, q_lora=q_lora, heads=heads, depth=depth, rope_depth=rope_depth, dtype=dtype)
+    for tokens in (1, 17):
+        check(small(tokens, **sizes))
+
+
+@settings(deadline=None, max_examples=60)  # the machine may be busy
+@given(data=st.data())
+def test_any_shape(data):
+    draw = data.draw
+    torch.manual_seed(draw(st.integers(0, 2**32)))
+    depth = draw(st.integers(2, 70))
+    cache = draw(st.sampled_from([(40,), (5, 8), (1, 40), (40, 1)]))
+    inputs = goldens.lightning_indexer_prolog_inputs(
+        draw(st.integers(0, 40) | st.tuples(st.integers(0, 5), st.integers(0, 8))),
+        hidden=draw(st.integers(1, 600)),
+        q_lora=draw(st.integers(1, 600)),
+        heads=draw(st.integers(1, 20)),
+        depth=depth,
+        rope_depth=2 * draw(st.integers(1, depth // 2)),
+        cache=cache,
+        dtype=draw(st.sampled_from(DTYPES)),
+        slot_dtype=draw(st.sampled_from([torch.int64, torch.int32])),
+    )
+    inputs["rope_mode"] = draw(st.sampled_from(ROPE_MODES))
+    inputs["layernorm_epsilon_k"] = draw(st.sampled_from([1e-6, 1e-3, 1.0]))
+    for weight in WEIGHTS:
+        if draw(st.booleans()):
+            inputs[weight] = inputs[weight].t().contiguous().t()
+    check(inputs)
+
+
+@pytest.mark.parametrize("tokens", [0, (0, 3), (3, 0)])
+def test_no_tokens(tokens):
+    inputs = small(tokens)
+    query, query_scale, weights, *caches = run(inputs)
+    leading = (tokens,) if isinstance(tokens, int) else tokens
+    assert query.shape == (*leading, 3, 16)
+    assert query_scale.shape == (*leading, 3, 1)
+    assert weights.shape == (*leading, 3)
+    assert_equal(caches, (inputs[name] for name in CACHES))
+
+
+# ---- the formula
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e-2, 100.0])
+def test_the_epsilon_is_the_arguments(epsilon):
+    """Keys whose variance is small beside some of them."""
+    inputs = small(9)
+    inputs["wk"] = inputs["wk"] * 0.02
+    check(inputs | {"layernorm_epsilon_k": epsilon})
+
+
+def test_the_two_rope_modes_differ_and_interleave_is_the_default():
+    inputs = small(5)
+    default, half = run(inputs), run(inputs | {"rope_mode": "half"})
+    assert_equal(run(inputs | {"rope_mode": "interleave"}), default)
+    assert not torch.equal(default[0], half[0])
+    assert not torch.equal(default[3], half[3])
+
+
+def test_a_query_or_key_of_zeros_has_scale_0():
+    inputs = small(4)
+    inputs["q_norm"][1] = 0
+    inputs["ln_beta_k"].zero_()
+    inputs["ln_gamma_k"].zero_()
+    query, query_scale, _, cache, scales = check(inputs)
+    slots = inputs["idx_k_cache_index"]
+    assert (query[1] == 0).all() and (query_scale[1] == 0).all()
+    assert (cache.flatten(0, 1)[slots] == 0).all() and (scales.flatten(0, 1)[slots] == 0).all()
+
+
+def test_the_largest_element_of_a_head_becomes_127():
+    query = run(small(20))[0]
+    assert (query.int().abs().amax(-1) == 127).all()
+
+
+def test_the_largest_products_do_not_overflow():
+    inputs = goldens.lightning_indexer_prolog_inputs(3, **(SMALL | dict(q_lora=4000)))
+    inputs["q_norm"][:] = torch.tensor([-128, 127, -128], dtype=torch.int8)[:, None]
+    inputs["wq_b"].fill_(-128)
+    check(inputs)
+
+
+def test_a_token_that_is_not_finite_leaves_the_others_alone():
+    inputs = small(6)
+    expected = run(inputs)
+    inputs["token_x"][2, 5] = float("nan")
+    inputs["q_norm_scale"][2] = float("inf")
+    actual = run(inputs)
+    others = [0, 1, 3, 4, 5]
+    assert_equal((tensor[others] for tensor in actual[:3]), (tensor[others] for tensor in expected[:3]))
+    slots = inputs["idx_k_cache_index"]
+    kept = [slot for slot in range(64) if slot != slots[2]]
+    assert_equal((c.flatten(0, 1)[kept] for c in actual[3:]), (c.flatten(0, 1)[kept] for c in expected[3:]))
+    assert not actual[1][2].isfinite().any() and not actual[4].flatten()[slots[2]].isfinite()
+
+
+def test_what_a_token_gives_does_not_depend_on_the_others():
+    inputs = small(600, hidden=700, q_lora=600, cache=(40, 16))
+    together = run(inputs)
+    for rows in (slice(0, 1), slice(3, 8), slice(290, 600)):
+        part = {n: v[rows] if isinstance(v, torch.Tensor) and v.shape[:1] == (600,) else v for n, v in inputs.items()}
+        part["wq_b"] = inputs["wq_b"]
+        alone = run(part)
+        assert_equal(alone[:3], (tensor[rows] for tensor in together[:3]))
+        slots = part["idx_k_cache_index"]
+        assert_equal((c.flatten(0, 1)[slots] for c in alone[3:]), (c.flatten(0, 1)[slots] for c in together[3:]))
+
+
+# ---- weights in FRACTAL_NZ
+
+
+@pytest.fixture
+def internal_formats():
+    """torch_npu makes tensors in FRACTAL_NZ only where the program has allowed it."""
+    torch.npu.config.allow_internal_format = True
+    yield
+    torch.npu.config.allow_internal_format = False
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [dict(), dict(hidden=45, q_lora=35, heads=5, depth=18, rope_depth=6)])
+@pytest.mark.parametrize("in_blocks", [("wq_b",), ("wk", "weights_proj"), WEIGHTS])
+def test_weights_in_blocks_give_the_same_to_the_bit(in_blocks, sizes, dtype, internal_formats):
+    inputs = small(20, **sizes, dtype=dtype)
+    npu = to_npu(inputs)
+    for name in in_blocks:
+        npu[name] = torch_npu.npu_format_cast(npu[name], FRACTAL_NZ)
+        assert torch_npu.get_npu_format(npu[name]) == FRACTAL_NZ
+    assert_equal(run_on(npu), run(inputs))
+
+
+def test_weights_in_blocks_at_the_models_size(internal_formats):
+    inputs = goldens.lightning_indexer_prolog_inputs(8)
+    npu = to_npu(inputs)
+    for name in WEIGHTS:
+        npu[name] = torch_npu.npu_format_cast(npu[name], FRACTAL_NZ)
+    assert_equal(run_on(npu), run(inputs))
+
+
+# ---- slots
+
+
+def test_a_token_with_slot_minus_one_is_not_cached():
+    inputs = small((2, 5))
+    inputs["idx_k_cache_index"][0, 1:4] = -1
+    inputs["idx_k_cache_index"][1, 4] = -1
+    check(inputs)
+
+
+def test_of_tokens_with_the_same_slot_the_last_is_cached():
+    inputs = small(300, cache=(20, 16))
+    inputs["idx_k_cache_index"][:] = torch.randint(-1, 20, (300,))
+    check(inputs)
+
+
+@pytest.mark.parametrize("slot_dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize(
+    ("tokens", "token", "slot", "message"),
+    [
+        (5, 4, 64, r"\[4\] is 64, but must lie between 0 and 63 \(the slots of the cache\), or be -1"),
+        (5, 0, -2, r"\[0\] is -2"),
+        ((2, 3), (1, 2), 2**31 - 1, r"\[1\]\[2\] is 2147483647"),
+    ],
+)
+def test_slots_out_of_range_are_refused_and_nothing_is_written(tokens, token, slot, message, slot_dtype):
+    inputs = small(tokens, slot_dtype=slot_dtype)
+    bad = inputs | {"idx_k_cache_index": inputs["idx_k_cache_index"].clone()}
+    bad["idx_k_cache_index"][token] = slot
+    npu = to_npu(bad)
+    with pytest.raises(RuntimeError, match="aclnnLightningIndexerPrologPto: idx_k_cache_index" + message):
+        torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**npu)
+        torch.npu.synchronize()
+    assert_equal((npu[name].cpu() for name in CACHES), (inputs[name] for name in CACHES))
+    check(inputs)
+
+
+def test_an_empty_cache_takes_no_token():
+    inputs = small(2) | {"idx_k_cache_index": torch.tensor([-1, -1])}
+    check(inputs | {name: inputs[name][:0] for name in CACHES})
+
+
+# ---- memory
+
+
+def columns_of_a_wider(tensor):
+    return torch.stack([tensor, tensor], -1)[..., 0]
+
+
+def rows_of_a_wider(tensor):
+    return torch.cat([tensor, tensor], -1)[..., tensor.shape[-1] :]
+
+
+def dimensions_swapped(tensor):
+    return tensor.transpose(0, 1).contiguous().transpose(0, 1) if tensor.dim() > 1 else tensor
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("view", [columns_of_a_wider, rows_of_a_wider, dimensions_swapped])
+@pytest.mark.parametrize("tokens", [21, (3, 7)])
+def test_strides_are_honoured(tokens, view, dtype):
+    inputs = small(tokens, dtype=dtype)
+    npu = to_npu(inputs)
+    views = {name: view(value) if isinstance(value, torch.Tensor) else value for name, value in npu.items()}
+    assert_equal(run_on(views), run(inputs))
+
+
+def test_caches_may_be_views_and_what_lies_beside_them_stays():
+    inputs = small(9)
+    npu = to_npu(inputs)
+    memory = {name: torch.stack([npu[name], npu[name], npu[name]], 2) for name in CACHES}
+    out = run_on(npu | {name: memory[name][:, :, 1] for name in CACHES})
+    assert_equal(out, run(inputs))
+    for name in CACHES:
+        assert torch.equal(memory[name][:, :, 0].cpu(), inputs[name])
+        assert torch.equal(memory[name][:, :, 2].cpu(), inputs[name])
+
+
+# ---- other machines
+
+
+def in_a_process(function, **environment):
+    """The last line that a function of this file prints in a process of its own."""
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    program = f"import torch, custom_pypto, test_lightning_indexer_prolog as t; t.{function}()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def print_digest():
+    torch.manual_seed(1)
+    many = small(530, hidden=300, heads=9, depth=40, cache=(40, 16))
+    few = small(3, hidden=2000, q_lora=1000, heads=20, depth=128)
+    results = [tensor.view(torch.int8) for inputs in (many, few) for tensor in run(inputs)]
+    print(hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in results)).hexdigest())
+
+
+def test_the_result_does_not_depend_on_the_number_of_threads():
+    assert len({in_a_process("print_digest", OMP_NUM_THREADS=threads) for threads in "1237"}) == 1
+
+
+def check_small_cases():
+    for dtype in DTYPES:
+        check(small(20, q_lora=1100, hidden=600, depth=66, dtype=dtype))
+        inputs = small(3, q_lora=1200, dtype=dtype)
+        inputs["q_norm"].fill_(-128)
+        inputs["wq_b"].fill_(-128)
+        check(inputs)
+    print("fine")
+
+
+@pytest.mark.parametrize("isa", ["AVX512_CORE", "AVX2", "SSE41"])
+def test_a_machine_whose_matrix_product_takes_fewer_types(isa):
+    """Without VNNI bytes are multiplied in float32, with AVX2 bfloat16 too, and with SSE4.1 ATen has to do it."""
+    assert in_a_process("check_small_cases", ONEDNN_MAX_CPU_ISA=isa) == "fine"
