@@ -96,6 +96,11 @@ def test_every_kind_of_argument_arrives(results):
     assert results["arguments"] == [plain, *expected, plain]
 
 
+def test_the_format_arrives_and_is_part_of_the_caches_key(results):
+    rows, blocks, view = [2, 32, 48, 0, 0], [29, 3, 2, 16, 16], [2, 48, 32, 0, 0]
+    assert results["formats"] == [rows, blocks, rows, blocks, view, True]
+
+
 def test_the_device_of_the_tensors_is_used(results):
     assert results["device"] == {"current": 0, "right": True}
 

@@ -21,6 +21,7 @@ void nothing_ext(const Tensor& self, Tensor out, int64_t times) {
 }
 
 void increment(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeIncrement, self, out); }
+void format(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeFormat, self, out); }
 void missing(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeMissing, self, out); }
 void phase_one_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbePhaseOneFails, self, out); }
 void phase_two_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbePhaseTwoFails, self, out); }
@@ -37,8 +38,8 @@ void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::
 TORCH_LIBRARY(custom_pypto_probe, m) {
   m.def("nothing(Tensor self, Tensor(a!) out, int times) -> ()");
   m.def("nothing_ext(Tensor self, Tensor(a!) out, int times) -> ()");
-  for (const char* name :
-       {"increment", "missing", "phase_one_fails", "phase_two_fails", "phase_two_fails_ext", "kernel_fails"}) {
+  for (const char* name : {"increment", "format", "missing", "phase_one_fails", "phase_two_fails",
+                           "phase_two_fails_ext", "kernel_fails"}) {
     m.def(c10::str(name, "(Tensor self, Tensor(a!) out) -> ()").c_str());
   }
   m.def("undefined(Tensor self) -> ()");
@@ -52,6 +53,7 @@ TORCH_LIBRARY_IMPL(custom_pypto_probe, CompositeExplicitAutograd, m) {
   m.impl("nothing", &nothing);
   m.impl("nothing_ext", &nothing_ext);
   m.impl("increment", &increment);
+  m.impl("format", &format);
   m.impl("missing", &missing);
   m.impl("phase_one_fails", &phase_one_fails);
   m.impl("phase_two_fails", &phase_two_fails);

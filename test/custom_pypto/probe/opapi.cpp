@@ -11,6 +11,14 @@ ACLNN(ProbeNothing, [](const at::Tensor&, at::Tensor&) {});
 
 ACLNN(ProbeIncrement, [](const at::Tensor& self, at::Tensor& out) { at::add_out(out, self, 1); });
 
+// Writes the format's number and the sizes of the storage.
+ACLNN(ProbeFormat, [](const cann_cpu::StoredTensor& self, at::Tensor& out) {
+  auto* written = out.data_ptr<float>();
+  std::fill_n(written, out.numel(), 0.0F);
+  *written = static_cast<float>(self.format);
+  std::copy(self.tensor.sizes().begin(), self.tensor.sizes().end(), written + 1);
+});
+
 void refuse(const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "phase one refuses every call"); }
 
 ACLNN_CHECKED(ProbePhaseOneFails, refuse, [](const at::Tensor&, at::Tensor&) {});

@@ -4,7 +4,7 @@ import json
 import sys
 
 import torch
-import torch_npu  # noqa: F401
+import torch_npu
 
 torch.ops.load_library(sys.argv[1])
 probe = torch.ops.custom_pypto_probe
@@ -110,6 +110,22 @@ def arguments() -> list:
     return results
 
 
+def formats() -> list:
+    """A tensor in rows and one in blocks of the same sizes, bytes and strides, by turns; then a view of the blocks."""
+    torch.npu.config.allow_internal_format = True
+    rows = numbers(32, 48).half()
+    blocks = torch_npu.npu_format_cast(rows, 29)
+    results = []
+    for tensor in (rows, blocks, rows, blocks, blocks.t()):
+        out = torch.zeros(5, device="npu:0")
+        probe.format(tensor, out)
+        results.append(out.tolist())
+    sums = torch.zeros(32, 48, dtype=torch.half, device="npu:0")
+    probe.increment(blocks, sums)
+    torch.npu.config.allow_internal_format = False
+    return [*results, torch.equal(sums.cpu(), rows.cpu() + 1)]
+
+
 def the_tensors_device_is_used() -> dict:
     """With npu:0 current, tensors on npu:1 are worked on there, and npu:0 stays current."""
     torch.npu.set_device(0)
@@ -145,6 +161,7 @@ SCENARIOS = {
     "order": runs_behind_what_was_queued_before,
     "cache": cached_executors_take_new_tensors,
     "arguments": arguments,
+    "formats": formats,
     "device": the_tensors_device_is_used,
     "stream": the_current_stream_is_used,
 }
