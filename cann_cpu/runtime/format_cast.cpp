@@ -1,6 +1,7 @@
 // Casts formats, on the stream's worker thread.
 #include "format_cast.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "call.h"
@@ -9,14 +10,9 @@
 namespace cann_cpu {
 namespace {
 
-aclFormat format_of(const aclTensorDesc& desc) {
-  return desc.storage_format == ACL_FORMAT_UNDEFINED ? desc.format : desc.storage_format;
-}
-
-bool is_fractal_nz(const aclTensorDesc& desc) { return format_of(desc) == ACL_FORMAT_FRACTAL_NZ; }
-
 bool is_stored_by_rows(const aclTensorDesc& desc) {
-  switch (format_of(desc)) {
+  switch (desc.storage_format == ACL_FORMAT_UNDEFINED ? desc.format : desc.storage_format) {
+    case ACL_FORMAT_UNDEFINED:
     case ACL_FORMAT_ND:
     case ACL_FORMAT_NCL:
     case ACL_FORMAT_NCHW:
@@ -29,7 +25,7 @@ bool is_stored_by_rows(const aclTensorDesc& desc) {
 
 size_t bytes_of(const aclTensorDesc& desc) {
   size_t bytes = aclDataTypeSize(desc.type);
-  for (int64_t size : is_fractal_nz(desc) ? desc.storage_dims : desc.dims) bytes *= size;
+  for (int64_t size : desc.is_fractal_nz() ? desc.storage_dims : desc.dims) bytes *= size;
   return bytes;
 }
 
@@ -43,23 +39,29 @@ void check_size(const Operand& operand, const char* name) {
 
 }  // namespace
 
-bool is_format_cast(const Operand& from, const Operand& to) {
-  const auto is_served = [](const aclTensorDesc& desc) {
-    return (is_fractal_nz(desc) || is_stored_by_rows(desc)) && desc.placement == ACL_MEMTYPE_DEVICE &&
-           aclDataTypeSize(desc.type) != 0;
+bool has_known_formats(const SingleOperator& op) {
+  const auto is_known = [](const Operand& operand) {
+    return operand.desc.is_fractal_nz() || is_stored_by_rows(operand.desc);
   };
-  return is_served(from.desc) && is_served(to.desc) && from.desc.type == to.desc.type &&
-         from.desc.dims == to.desc.dims &&
-         (is_fractal_nz(from.desc) != is_fractal_nz(to.desc) || from.desc.storage_dims == to.desc.storage_dims);
+  return std::all_of(op.inputs.begin(), op.inputs.end(), is_known) &&
+         std::all_of(op.outputs.begin(), op.outputs.end(), is_known);
+}
+
+bool is_format_cast(const SingleOperator& op) {
+  if (op.inputs.size() != 1 || op.outputs.size() != 1) return false;
+  const aclTensorDesc& from = op.inputs[0].desc;
+  const aclTensorDesc& to = op.outputs[0].desc;
+  return from.type == to.type && aclDataTypeSize(from.type) != 0 && from.dims == to.dims &&
+         (from.is_fractal_nz() != to.is_fractal_nz() || from.storage_dims == to.storage_dims);
 }
 
 void cast_format(const Operand& from, const Operand& to) {
   check_size(from, "input");
   check_size(to, "output");
   const size_t itemsize = aclDataTypeSize(from.desc.type);
-  if (is_fractal_nz(from.desc) == is_fractal_nz(to.desc)) {
+  if (from.desc.is_fractal_nz() == to.desc.is_fractal_nz()) {
     std::memcpy(to.buffer.data, from.buffer.data, bytes_of(from.desc));
-  } else if (is_fractal_nz(to.desc)) {
+  } else if (to.desc.is_fractal_nz()) {
     FractalNz(to.desc.dims, to.desc.storage_dims, itemsize).to_blocks(from.buffer.data, to.buffer.data);
   } else {
     FractalNz(from.desc.dims, from.desc.storage_dims, itemsize).to_rows(from.buffer.data, to.buffer.data);

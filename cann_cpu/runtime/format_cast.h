@@ -1,18 +1,15 @@
 // Casts a tensor from one format into another: what torch_npu asks the operator Identity for.
 #pragma once
 
-#include "tensor_desc.h"
+#include "cann_cpu/aclop.h"
 
 namespace cann_cpu {
 
-// A tensor of an operator on the aclop path.
-struct Operand {
-  aclTensorDesc desc;
-  aclDataBuffer buffer;
-};
+// Whether all tensors are stored row by row or in FRACTAL_NZ.
+bool has_known_formats(const SingleOperator& op);
 
-// Two tensors of one shape and dtype, each stored row by row or in FRACTAL_NZ.
-bool is_format_cast(const Operand& from, const Operand& to);
+// Identity of two tensors of one shape and dtype.
+bool is_format_cast(const SingleOperator& op);
 
 void cast_format(const Operand& from, const Operand& to);
 

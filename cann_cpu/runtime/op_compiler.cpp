@@ -1,22 +1,17 @@
-// libacl_op_compiler.so: compile options, and the aclop path, which serves format casts and answers for all else that
-// it is not served.
+// libacl_op_compiler.so: compile options, and the aclop path, on which torch_npu asks for operators without an aclnn
+// function and for those on tensors in FRACTAL_NZ. Casts of formats are served here, other operators by the graph
+// engine's node of their type; an operator without one answers that it is not served.
+#include <dlfcn.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "acl/acl_op_compiler.h"
 #include "call.h"
 #include "format_cast.h"
-
-using Attribute = std::variant<bool, int64_t, float, std::string, aclDataType, std::vector<bool>, std::vector<int64_t>,
-                               std::vector<float>, std::vector<std::vector<int64_t>>>;
-
-struct aclopAttr {
-  std::map<std::string, Attribute> values;
-};
 
 using namespace cann_cpu;
 
@@ -39,7 +34,7 @@ void check_option(aclCompileOpt option) {
   }
 }
 
-aclError set_attribute(const char* function, aclopAttr* attr, const char* name, Attribute value) {
+aclError set_attribute(const char* function, aclopAttr* attr, const char* name, aclopAttr::Value value) {
   return host_call(function, [&] {
     require_pointer(attr, "attr");
     require_pointer(name, "attrName");
@@ -60,6 +55,31 @@ aclError not_served(const std::string& op_type) {
       "operator %s is asked for by the aclop path, which cann_cpu does not serve; it has no aclnn function for "
       "what was called, or not for these arguments",
       op_type.c_str());
+}
+
+template <class Buffer>
+std::vector<Operand> operands(int count, const aclTensorDesc* const descs[], Buffer* const buffers[]) {
+  std::vector<Operand> operands;
+  for (int i = 0; i < count; ++i) operands.push_back({*descs[i], *buffers[i]});
+  return operands;
+}
+
+void keep_host_inputs(SingleOperator& op) {
+  op.host_inputs.reserve(op.inputs.size());
+  for (Operand& input : op.inputs) {
+    if (input.desc.placement == ACL_MEMTYPE_DEVICE || input.buffer.data == nullptr) continue;
+    op.host_inputs.emplace_back(static_cast<const char*>(input.buffer.data), input.buffer.size);
+    input.buffer.data = op.host_inputs.back().data();
+  }
+}
+
+// The graph engine needs torch; the runtime finds it where both are installed, and works without it.
+aclError run_by_graph_engine(const SingleOperator& op, aclrtStream stream) {
+  static auto* const run = [] {
+    void* library = dlopen("libge_runner.so", RTLD_NOW | RTLD_LOCAL);
+    return library == nullptr ? nullptr : reinterpret_cast<RunOperator*>(dlsym(library, "cann_cpu_run_operator"));
+  }();
+  return run == nullptr ? ACL_ERROR_OP_NOT_FOUND : run(op, stream);
 }
 
 std::string name_of(const char* op_type) { return op_type == nullptr ? "(null)" : op_type; }
@@ -168,16 +188,23 @@ aclError aclopCompile(const char* opType, int, const aclTensorDesc* const[], int
 aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
                                 const aclDataBuffer* const inputs[], int numOutputs,
                                 const aclTensorDesc* const outputDesc[], aclDataBuffer* const outputs[],
-                                const aclopAttr*, aclopEngineType, aclopCompileType, const char*, aclrtStream stream) {
-  const std::string name = name_of(opType);
-  if (name == "Identity" && numInputs == 1 && numOutputs == 1) {
-    const Operand from{*inputDesc[0], *inputs[0]};
-    const Operand to{*outputDesc[0], *outputs[0]};
-    if (is_format_cast(from, to)) {
-      return launch(stream, "Identity", [from, to] { return host_call("Identity", [&] { cast_format(from, to); }); });
+                                const aclopAttr* attr, aclopEngineType, aclopCompileType, const char*,
+                                aclrtStream stream) {
+  auto op = std::make_shared<SingleOperator>();
+  op->type = name_of(opType);
+  op->inputs = operands(numInputs, inputDesc, inputs);
+  op->outputs = operands(numOutputs, outputDesc, outputs);
+  if (attr != nullptr) op->attributes = *attr;
+  keep_host_inputs(*op);
+  return launch(stream, op->type.c_str(), [op, stream] {
+    if (!has_known_formats(*op)) return not_served(op->type);
+    if (op->type == "Identity") {
+      return is_format_cast(*op) ? host_call("Identity", [&] { cast_format(op->inputs[0], op->outputs[0]); })
+                                 : not_served(op->type);
     }
-  }
-  return launch(stream, "aclopCompileAndExecute", [name] { return not_served(name); });
+    const aclError status = run_by_graph_engine(*op, stream);
+    return status == ACL_ERROR_OP_NOT_FOUND ? not_served(op->type) : status;
+  });
 }
 
 aclError aclopCompileAndExecuteV2(const char* opType, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[],

@@ -1,10 +1,9 @@
 // Data buffers and tensor descriptions, the arguments of operators on the aclop path.
-#include "tensor_desc.h"
-
 #include <algorithm>
 #include <memory>
 
 #include "call.h"
+#include "cann_cpu/aclop.h"
 
 using namespace cann_cpu;
 

@@ -269,6 +269,55 @@ def test_other_formats_are_refused_by_name_and_the_next_call_works():
     assert cast(torch.ones(5, 7).npu()).cpu().equal(torch.ones(5, 7))
 
 
+def ones(*shape):
+    return torch.ones(shape, dtype=torch.bfloat16, device="npu")
+
+
+# On tensors in blocks torch_npu leaves aclnn's way for that of aclop, where the graph engine's nodes compute.
+OPERATORS = {
+    "mm": lambda x: ones(5, 23) @ x,
+    "linear": lambda x: torch.nn.functional.linear(ones(5, 41), x),
+    "addmm": lambda x: torch.addmm(ones(41), ones(5, 23), x),
+    "bmm": lambda x: torch.bmm(ones(2, 5, 23), torch.stack([x, x])),
+    "add": lambda x: x + 1,
+    "broadcast": lambda x: x * x[:, :1] + x[0],
+    "sum": lambda x: x.sum(0),
+    "largest": lambda x: x.amax(-1),
+    "cast": lambda x: x.float(),
+    "cat": lambda x: torch.cat([x, x * 2], 1),
+    "transposed": lambda x: x.t().contiguous(),
+    "slice": lambda x: x[3:17, 5:30] + 1,
+    "stepped": lambda x: x[::2] + 1,
+    "row": lambda x: x[7] * 2,
+    "flat": lambda x: x.view(-1)[3:100] * 2,
+    "reshaped": lambda x: x.reshape(41, 23) * 2,
+    "zeros_like": lambda x: torch.zeros_like(x),
+    "in place": lambda x: x.clone().add_(1),
+    "filled": lambda x: x.clone().fill_(3),
+    "zeroed": lambda x: x.clone().zero_(),
+}
+
+
+@pytest.mark.parametrize("function", OPERATORS.values(), ids=OPERATORS)
+def test_built_in_operators_read_blocks(function):
+    matrix = random(23, 41)
+    torch.testing.assert_close(function(cast(matrix.npu())).cpu(), function(matrix.npu()).cpu(), rtol=0, atol=0)
+
+
+def test_a_product_of_stacked_matrices_reads_blocks():
+    x, stack = random(3, 5, 20), random(3, 20, 33)
+    assert torch.bmm(x.npu(), cast(stack.npu())).cpu().equal(torch.bmm(x.npu(), stack.npu()).cpu())
+
+
+def test_writing_to_a_part_of_blocks_is_an_error_that_leaves_them_alone():
+    matrix = random(23, 41)
+    weight = cast(matrix.npu())
+    with pytest.raises(RuntimeError, match=r"on stream \d+ of device 0 failed"):
+        weight[2:5].zero_()
+        torch.npu.synchronize()
+    assert weight.cpu().equal(matrix)
+
+
 NODES = {
     "mm": lambda x, weight: x @ weight,
     "linear": lambda x, weight: torch.nn.functional.linear(x, weight.t()),

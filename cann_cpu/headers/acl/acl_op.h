@@ -1,4 +1,4 @@
-// Attribute objects and execution of operators by type name (the aclop path, which cann_cpu does not serve).
+// Attribute objects and execution of operators by type name (the aclop path).
 #pragma once
 
 #include "acl/acl_rt.h"
