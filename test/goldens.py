@@ -438,12 +438,10 @@ def check_lightning_indexer_prolog(actual: tuple[Tensor, ...], **inputs) -> None
     for name, result, golden in zip(names, actual, expected, strict=True):
         assert (result.shape, result.dtype) == (golden.shape, golden.dtype), f"{name}: {result.shape}, {result.dtype}"
         if name in inputs:
-            before = inputs[name]
-            written = torch.zeros(before.numel() // (depth if name == "idx_k_cache" else 1), dtype=torch.bool)
+            width = depth if name == "idx_k_cache" else 1
+            result, golden, before = (cache.reshape(-1, width) for cache in (result, golden, inputs[name]))
+            written = torch.zeros(len(before), dtype=torch.bool)
             written[slots[slots >= 0].long()] = True
-            result, golden, before = (
-                cache.flatten().unflatten(0, (len(written), -1)) for cache in (result, golden, before)
-            )
             assert torch.equal(result[~written], before[~written]), f"{name}: slots of no token have changed"
             result, golden = result[written], golden[written]
         error = (result.double() - golden.double()).abs()
