@@ -2,10 +2,10 @@
 
 All run on the CPU at the sizes of DeepSeek-V3.2, on the same paged caches, in turn, several rounds; the tables give
 medians, and how far each is from what this machine's measured matrix speed and memory bandwidth allow. The peers run
-eagerly and under inductor, in each natural form (peers.py); they round scores and softmax weights to bfloat16, as
-ATen's matrix products do. Sparse flash attention does not: it multiplies twice with the values, which alone keeps it at two
-thirds of the limit. Then come, for longer and longer caches, the operators' times and what memory they take beside
-their arguments and results, as tables and as a picture.
+eagerly and under inductor, in each natural form (peers.py). They round scores and softmax weights to bfloat16, as
+ATen's matrix products do; sparse flash attention does not: it multiplies twice with the values, which alone keeps it at
+two thirds of the limit. Then come, for longer and longer caches, the operators' times and what memory they take beside
+their arguments and results, as a table and as a picture.
 
     python benchmark/sparse_attention.py [--rounds N] [--operators NAME ...] [--rows ROW ...]
 """
