@@ -86,12 +86,22 @@ def progress(text: str) -> None:
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
+def empty_caches() -> None:
+    """Takes the operands out of the processor's caches, as a model's other layers do between two calls of one.
+
+    Then waits until the threads of what ran before have stopped spinning.
+    """
+    torch.ones(1 << 26).sum()
+    time.sleep(0.01)
+
+
 def medians(candidates: dict[str, Callable], rounds: int) -> dict[str, float]:
-    """The median time of each, run in turn."""
+    """The median time of each, run in turn, with cold caches."""
     times = {name: [] for name in candidates}
     for i in range(rounds):
         for name, run in candidates.items():
             progress(f"round {i + 1} of {rounds}: {name}")
+            empty_caches()
             times[name].append(seconds(run))
     progress("")
     return {name: statistics.median(values) for name, values in times.items()}
