@@ -28,7 +28,8 @@ case "${1:-main}" in
     python -P -m pytest "$@"  # -P: the installed custom_pypto, not the source folder of that name
     ;;
   bench)
-    for benchmark in benchmark/*.py; do python "$benchmark"; done
+    python benchmark/dispatch.py
+    python benchmark/sparse_attention.py
     ;;
   *)
     echo "run.sh: unknown job '$1'; there are: test, bench, and none for the main job" >&2
