@@ -185,8 +185,11 @@ class TypedWorker final : public Worker {
     const Linear& product = *task_.product;
     Sum* sums = sums_of_row(row);
     if constexpr (kShifted) {
+      // Both may have wrapped around, their difference has not.
       const Sum* shift = sums_of_row(task_.rows);
-      for (int64_t column = 0; column < columns_; ++column) sums[column] -= shift[column];
+      for (int64_t column = 0; column < columns_; ++column) {
+        sums[column] = static_cast<Sum>(static_cast<uint32_t>(sums[column]) - static_cast<uint32_t>(shift[column]));
+      }
     }
     const int64_t offset = (task_.first_row + row) * product.out_stride + task_.first_column;
     if constexpr (std::is_same_v<Sum, float>) {

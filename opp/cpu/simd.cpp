@@ -171,7 +171,8 @@ float quantise(const float* from, int64_t count, int8_t* to) {
     const float quotient = from[i] * 127.0F / divisor;
     const float shifted = quotient + 12582912.0F;  // 1.5 * 2^23: rounds to an integer
     const float rounded = shifted - 12582912.0F;
-    to[i] = static_cast<int8_t>(static_cast<int32_t>(rounded == rounded ? rounded : 0.0F));
+    const float number = rounded == rounded ? rounded : 0.0F;
+    to[i] = static_cast<int8_t>(static_cast<int32_t>(std::clamp(number, -127.0F, 127.0F)));
   }
   return amax;
 }

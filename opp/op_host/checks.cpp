@@ -3,6 +3,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <cmath>
+
 namespace opp {
 
 void check_dtype(const char* name, at::ScalarType dtype, at::ScalarType expected, const char* whose) {
@@ -17,6 +19,10 @@ void check_weight(const char* name, const Weight& weight, int64_t depth, int64_t
 
 void check_at_least_1(const char* name, const char* dimension, int64_t size) {
   TORCH_CHECK(size >= 1, name, " must have a size ", dimension, " of at least 1, but it is ", size);
+}
+
+void check_finite(const char* name, double value) {
+  TORCH_CHECK(std::isfinite(value) && value >= 0, name, " must be a finite number of at least 0, but is ", value);
 }
 
 void check_rope_mode(const char* name, const std::string& mode) {

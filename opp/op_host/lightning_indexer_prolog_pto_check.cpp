@@ -21,8 +21,7 @@ void check_attributes(const LightningIndexerPrologPto& call) {
   TORCH_CHECK(call.layout_key == "PA_BSND" || call.layout_key == "BSND" || call.layout_key == "TND",
               "layout_key must be PA_BSND, BSND or TND, but is '", call.layout_key, "'");
   check_rope_mode("rope_mode", call.rope_mode);
-  TORCH_CHECK(call.layernorm_epsilon_k >= 0, "layernorm_epsilon_k must be at least 0, but is ",
-              call.layernorm_epsilon_k);
+  check_finite("layernorm_epsilon_k", call.layernorm_epsilon_k);
 }
 
 void check_dtypes(const LightningIndexerPrologPto& call) {

@@ -1,8 +1,6 @@
 // Checks the arguments of the fused layer: dtypes, ranks, sizes and attributes.
 #include <c10/util/Exception.h>
 
-#include <cmath>
-
 #include "op_host/checks.h"
 #include "op_host/sequences.h"
 #include "op_host/slots.h"
@@ -10,11 +8,6 @@
 
 namespace opp {
 namespace {
-
-// That is 0 or more.
-void check_finite(const char* name, double value) {
-  TORCH_CHECK(std::isfinite(value) && value >= 0, name, " must be a finite number of at least 0, but is ", value);
-}
 
 void check_attributes(const SparseAttentionPto& call) {
   TORCH_CHECK(call.sparse_count >= 1, "sparse_count must be at least 1, but is ", call.sparse_count);

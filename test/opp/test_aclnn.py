@@ -345,6 +345,125 @@ def test_the_attention_writes_nothing_when_it_refuses_a_value():
     assert (out.cpu() == 7).all()
 
 
+def prolog_arguments(**changes):
+    """Arguments that fit together, in the order of the C function, but for the changes."""
+    inputs = goldens.lightning_indexer_prolog_inputs(
+        4, hidden=10, q_lora=6, heads=3, depth=8, rope_depth=4, cache=(2, 16)
+    )
+    arguments = {name: x.npu() if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
+    outputs = {
+        "query": npu(4, 3, 8, dtype=torch.int8),
+        "query_scale": npu(4, 3, 1, dtype=torch.half),
+        "weights": npu(4, 3, dtype=torch.half),
+    }
+    return {**arguments, "rope_mode": "half", **outputs, **changes}
+
+
+INT8 = {"dtype": torch.int8}
+HALF = {"dtype": torch.half}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (lambda: {"layout_query": "PA_BSND"}, "layout_query must be TND or BSND, but is 'PA_BSND'"),
+        (lambda: {"layout_key": ""}, "layout_key must be PA_BSND, BSND or TND, but is ''"),
+        (lambda: {"rope_mode": "neox"}, "rope_mode must be interleave or half, but is 'neox'"),
+        (lambda: {"layernorm_epsilon_k": -1e-9}, "layernorm_epsilon_k must be a finite number of at least 0"),
+        (lambda: {"layernorm_epsilon_k": float("nan")}, "layernorm_epsilon_k must be a finite number .* is nan"),
+        (lambda: {"token_x": npu(4, 10)}, "token_x must be bfloat16 or float16, but is Float"),
+        (lambda: {"token_x": npu(4, 10, **HALF)}, "wk must have token_x's dtype, Half, but is BFloat16"),
+        (lambda: {"token_x": npu(2, 2, 10, **BF16)}, r"token_x must be 2-dimensional, \(T, h\), .* \[2, 2, 10\]"),
+        (lambda: {"token_x": npu(4, 0, **BF16)}, "token_x must have a size h of at least 1, but it is 0"),
+        (lambda: {"token_x": npu(5, 10, **BF16)}, r"q_norm must have shape \(T, q_lora\) = \[5, 6\], but has \[4, 6\]"),
+        (lambda: {"layout_query": "BSND"}, r"token_x must be 3-dimensional, \(B, S1, h\), .* \[4, 10\]"),
+        (lambda: {"q_norm": npu(4, 6)}, "q_norm must be Char, but is Float"),
+        (lambda: {"q_norm": npu(4, 0, **INT8)}, "q_norm must have a size q_lora of at least 1, but it is 0"),
+        (lambda: {"q_norm": npu(4, 131072, **INT8)}, "size q_lora of at most 131071, .*, but it is 131072"),
+        (lambda: {"q_norm_scale": npu(4)}, r"q_norm_scale must have shape \(T, 1\) = \[4, 1\], but has \[4\]"),
+        (lambda: {"q_norm_scale": npu(4, 1, **HALF)}, "q_norm_scale must be Float, but is Half"),
+        (lambda: {"wq_b": npu(6, 24)}, "wq_b must be Char, but is Float"),
+        (lambda: {"wq_b": npu(6, 3, 8, **INT8)}, r"wq_b must be 2-dimensional, but has shape \[6, 3, 8\]"),
+        (
+            lambda: {"wq_b": npu(6, 25, **INT8)},
+            r"wq_b must have shape \(q_lora, N \* D\) = \[6, 24\], but has \[6, 25\]",
+        ),
+        (lambda: {"wq_b_scale": npu(24)}, r"wq_b_scale must have shape \(N \* D, 1\) = \[24, 1\], but has \[24\]"),
+        (lambda: {"wq_b_scale": npu(24, 1, **BF16)}, "wq_b_scale must be Float, but is BFloat16"),
+        (lambda: {"wk": npu(9, 8, **BF16)}, r"wk must have shape \(h, D\) = \[10, 8\], but has \[9, 8\]"),
+        (lambda: {"wk": npu(10, 0, **BF16)}, "wk must have a size D of at least 1, but it is 0"),
+        (lambda: {"weights_proj": npu(10, 3)}, "weights_proj must have token_x's dtype, BFloat16, but is Float"),
+        (lambda: {"weights_proj": npu(9, 3, **BF16)}, r"weights_proj must have shape \(h, N\) = \[10, 3\]"),
+        (lambda: {"weights_proj": npu(10, 0, **BF16)}, "weights_proj must have a size N of at least 1"),
+        (lambda: {"weights_proj": npu(10, 4, **BF16)}, r"wq_b must have shape .* \[6, 32\], but has \[6, 24\]"),
+        (lambda: {"ln_gamma_k": npu(7, **BF16)}, r"ln_gamma_k must have shape \(D\) = \[8\], but has \[7\]"),
+        (lambda: {"ln_beta_k": npu(8)}, "ln_beta_k must have token_x's dtype, BFloat16, but is Float"),
+        (lambda: {"cos_idx_rope": npu(4, 3, **BF16)}, "cos_idx_rope must have an even last size R from 2 to D = 8"),
+        (lambda: {"cos_idx_rope": npu(4, 10, **BF16)}, "cos_idx_rope must have an even last size R from 2 to D = 8"),
+        (lambda: {"cos_idx_rope": npu(3, 4, **BF16)}, r"cos_idx_rope must have shape \(T, R\) = \[4, 4\], but has"),
+        (lambda: {"sin_idx_rope": npu(4, 2, **BF16)}, r"sin_idx_rope must have shape \(T, R\) = \[4, 4\], but has"),
+        (
+            lambda: {"hadamard_q": npu(8, 7, **BF16)},
+            r"hadamard_q must have shape \(D, D\) = \[8, 8\], but has \[8, 7\]",
+        ),
+        (lambda: {"hadamard_k": npu(8, 8)}, "hadamard_k must have token_x's dtype, BFloat16, but is Float"),
+        (lambda: {"idx_k_cache": npu(2, 16, 1, 8)}, "idx_k_cache must be Char, but is Float"),
+        (
+            lambda: {"idx_k_cache": npu(32, 1, 8, **INT8)},
+            r"idx_k_cache must be 4-dimensional, \(block_num, .* \[32, 1, 8\]",
+        ),
+        (lambda: {"idx_k_cache": npu(2, 16, 2, 8, **INT8)}, r"idx_k_cache must have shape .* \[2, 16, 1, 8\], but has"),
+        (lambda: {"idx_k_cache": npu(2, 16, 1, 9, **INT8)}, r"idx_k_cache must have shape .* \[2, 16, 1, 8\], but has"),
+        (lambda: {"layout_key": "TND"}, r"idx_k_cache must be 3-dimensional, \(T2, 1, D\), .* \[2, 16, 1, 8\]"),
+        (lambda: {"idx_k_scale_cache": npu(2, 16, 1)}, "idx_k_scale_cache must be Half, but is Float"),
+        (
+            lambda: {"idx_k_scale_cache": npu(2, 16, 1, 1, **HALF)},
+            r"idx_k_scale_cache must have shape \(block_num, block_size, 1\) = \[2, 16, 1\], but has \[2, 16, 1, 1\]",
+        ),
+        (lambda: {"idx_k_cache_index": npu(4)}, "idx_k_cache_index must be int64 or int32, but is Float"),
+        (
+            lambda: {"idx_k_cache_index": npu(3, **INT32)},
+            r"idx_k_cache_index must have shape \(T\) = \[4\], but has \[3\]",
+        ),
+        (lambda: {"query": npu(4, 24, **INT8)}, r"query must have shape \(T, N, D\) = \[4, 3, 8\], but has \[4, 24\]"),
+        (lambda: {"query": npu(4, 3, 8)}, "query must be Char, but is Float"),
+        (lambda: {"query_scale": npu(4, 3, **HALF)}, r"query_scale must have shape \(T, N, 1\) = \[4, 3, 1\], but has"),
+        (lambda: {"weights": npu(4, 3)}, "weights must be Half, but is Float"),
+    ],
+)
+def test_the_prolog_refuses_what_does_not_fit(changes, message):
+    expect_refusal("aclnnLightningIndexerPrologPto", prolog_arguments(**changes()).values(), INVALID, message)
+
+
+def test_the_prolog_refuses_null_pointers():
+    for position, (name, argument) in enumerate(prolog_arguments().items(), 1):
+        if isinstance(argument, torch.Tensor):
+            arguments = prolog_arguments(**{name: None}).values()
+            expect_refusal(
+                "aclnnLightningIndexerPrologPto", arguments, NULL_POINTER, f"argument {position} is a null pointer"
+            )
+
+
+def test_the_prolog_writes_through_strides():
+    arguments = prolog_arguments()
+    call("aclnnLightningIndexerPrologPto", *arguments.values())
+    outputs = ("query", "query_scale", "weights")
+    wide = {name: torch.full((*arguments[name].shape, 2), 7, dtype=arguments[name].dtype).npu() for name in outputs}
+    call("aclnnLightningIndexerPrologPto", *(arguments | {name: wide[name][..., 0] for name in outputs}).values())
+    for name in outputs:
+        assert torch.equal(wide[name][..., 0].cpu(), arguments[name].cpu())
+        assert (wide[name][..., 1].cpu() == 7).all()
+
+
+def test_the_prolog_writes_nothing_when_it_refuses_a_slot():
+    arguments = prolog_arguments()
+    arguments["idx_k_cache_index"][3] = 32
+    before = {name: x.cpu() for name, x in arguments.items() if isinstance(x, torch.Tensor)}
+    with pytest.raises(RuntimeError, match=r"aclnnLightningIndexerPrologPto: idx_k_cache_index\[3\] is 32"):
+        call("aclnnLightningIndexerPrologPto", *arguments.values())
+    assert all(torch.equal(arguments[name].cpu(), x) for name, x in before.items())
+
+
 def layer_arguments(**changes):
     """Arguments that fit together, in the order of the C function, but for the changes."""
     inputs = goldens.sparse_attention_inputs(
@@ -461,7 +580,14 @@ def test_the_layer_writes_nothing_when_it_refuses_a_value():
 
 @pytest.mark.parametrize(
     "name",
-    ["add_custom", "add_custom_grad", "lightning_indexer_pto", "sparse_attention_pto", "sparse_flash_attention_pto"],
+    [
+        "add_custom",
+        "add_custom_grad",
+        "lightning_indexer_pto",
+        "lightning_indexer_prolog_pto",
+        "sparse_attention_pto",
+        "sparse_flash_attention_pto",
+    ],
 )
 def test_the_package_has_a_header_for_each_function(name):
     (package,) = (path for path in packages() if path.name == "custom_pypto")

@@ -157,7 +157,7 @@ def test_the_largest_element_of_a_head_becomes_127():
 
 
 def test_the_largest_products_do_not_overflow():
-    inputs = goldens.lightning_indexer_prolog_inputs(3, **(SMALL | dict(q_lora=4000)))
+    inputs = small(3, q_lora=131071, heads=1, depth=2, rope_depth=2)
     inputs["q_norm"][:] = torch.tensor([-128, 127, -128], dtype=torch.int8)[:, None]
     inputs["wq_b"].fill_(-128)
     check(inputs)
