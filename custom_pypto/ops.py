@@ -28,7 +28,7 @@ def add_custom(self: Tensor, other: Tensor) -> Tensor:
     Raises:
         RuntimeError: shapes do not broadcast, a dtype is none of the above, the tensors are not on one NPU.
 
-    Formula: torch.add with alpha 1.
+    Formula: ``torch.add`` with alpha 1.
     """
     return torch.ops.custom_pypto.add_custom(self, other)
 
@@ -86,7 +86,12 @@ def npu_lightning_indexer_pto(
             at the next synchronisation for negative or too long lengths, a block table too short for its sequence and
             block numbers out of range.
 
-    Formula: the lightning indexer of DeepSeek-V3.2 (DeepSeek Sparse Attention), as torch_npu's npu_lightning_indexer.
+    Limits: any number of heads, head dimension, block size and length. The work is N1 * D multiplications for each pair
+    of a query token and a key token that it sees. The best keys are selected block by block: the scores of a whole
+    sequence are never kept.
+
+    Formula: the index score of DeepSeek Sparse Attention, equation 1 of the DeepSeek-V3.2-Exp report; torch_npu's
+    npu_lightning_indexer computes the same.
     """
     return torch.ops.custom_pypto.npu_lightning_indexer_pto(
         query,
@@ -177,8 +182,12 @@ def npu_lightning_indexer_prolog_pto(
         RuntimeError: at the call for shapes, dtypes, devices, formats, layouts, rope_mode, epsilon and shared memory;
             at the next synchronisation for slots below -1 or past the end of the cache. Nothing is written then.
 
-    Formula: the indexer of DeepSeek-V3.2 (W8A8 query path, int8 key cache), as npu_lightning_indexer_prolog of CANN's
-    recipes for it. DeepSeek's own indexer rotates with "half".
+    Limits: any sizes. With the few tokens of a decode step the time is that of reading the weights once; many tokens go
+    through in chunks, so that what is needed beside arguments and results does not grow with them.
+
+    Formula: the indexer of the DeepSeek-V3.2-Exp report, section 2, with a W8A8 query path and int8 keys, as
+    npu_lightning_indexer_prolog_pto of cann-recipes-infer. DeepSeek's own inference code rotates with "half"; the
+    recipes' operator with "interleave".
     """
     return torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(
         token_x,
@@ -296,8 +305,14 @@ def npu_sparse_attention_pto(
             long lengths, a block table too short for its sequence and block numbers out of range. Nothing is written
             then.
 
-    Formula: the attention of DeepSeek-V3.2 (DeepSeek Sparse Attention) with absorbed weights, as
-    npu_deepseek_indexer_attention of CANN's recipes for it.
+    Limits: any sizes, batch and number of new tokens. Caches are written before any token attends, so that a new
+    token sees the new ones before it. Many tokens go through in chunks, so that what is needed beside arguments and
+    result does not grow with them.
+
+    Formula: multi-head latent attention with absorbed weights (DeepSeek-V2 report, section 2.1) on the tokens that the
+    indexer of the DeepSeek-V3.2-Exp report, section 2, selects; as npu_sparse_attention_pto of cann-recipes-infer,
+    whose scale is the default. DeepSeek-V3.2 itself scales with ``(Dn + R) ** -0.5`` times the square of YaRN's mscale,
+    and rotates with "half" in the indexer.
     """
     return torch.ops.custom_pypto.npu_sparse_attention_pto(
         x,
@@ -395,8 +410,12 @@ def npu_sparse_flash_attention_pto(
             synchronisation for negative or too long lengths, a block table too short for its sequence, block numbers
             out of range and indices below -1. Nothing is written then.
 
-    Formula: the sparse attention of DeepSeek-V3.2 (DeepSeek Sparse Attention), as in npu_sparse_flash_attention of
-    torch_npu with sparse_block_size 1.
+    Limits: any number of heads, head dimensions, block size and length. The work is N1 * (D + Dr + Dv) multiplications
+    for each token that a query token attends to, however long its sequence is. A ``value`` that is ``key`` itself is
+    read once.
+
+    Formula: the attention over selected tokens of DeepSeek Sparse Attention, equation 2 of the DeepSeek-V3.2-Exp
+    report; torch_npu's npu_sparse_flash_attention with sparse_block_size 1 computes the same.
     """
     return torch.ops.custom_pypto.npu_sparse_flash_attention_pto(
         query,

@@ -1,0 +1,104 @@
+"""Writes the operators' pages, docs/operators/*.md: schemas, the docstrings of custom_pypto/ops.py and the examples.
+
+python -P docs/pages.py
+"""
+
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import torch
+
+import custom_pypto
+
+DOCS = Path(__file__).parent
+HEADINGS = {
+    "Args:": "Arguments",
+    "Returns:": "Result",
+    "Raises:": "Errors",
+    "Limits:": "Limits and speed",
+    "Formula:": "Source of the formula",
+}
+INDENTED = ("Args:", "Returns:", "Raises:")
+
+
+def example_of(operator: str) -> Path:
+    return DOCS.parent / "examples" / f"{operator.removeprefix('npu_').removesuffix('_pto')}.py"
+
+
+def sections(docstring: str) -> list[tuple[str, list[str]]]:
+    """The lines under each heading of a docstring, in order; what is not indented under one has the heading ""."""
+    found = [("", [])]
+    for line in docstring.splitlines():
+        heading, _, rest = line.partition(" ")
+        if heading in HEADINGS:
+            found.append((heading, [rest] if rest else []))
+            continue
+        if found[-1][0] in INDENTED and line and not line.startswith(" "):
+            found.append(("", []))
+        found[-1][1].append(line)
+    return found
+
+
+def inline(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def prose(lines: list[str]) -> str:
+    """Paragraphs; what is indented after "::" is a block of code."""
+    text = textwrap.dedent("\n".join(lines)).strip("\n")
+    blocks = re.split(r"\n\n+", text[:1].upper() + text[1:])
+    return "\n\n".join(
+        f"```text\n{textwrap.dedent(block)}\n```" if block.startswith(" ") else inline(re.sub(r" ?::$", ":", block))
+        for block in blocks
+    )
+
+
+def errors(lines: list[str]) -> str:
+    """What is written as "RuntimeError: when"."""
+    return inline(re.sub(r"^(\w+):", r"`\1`:", " ".join(" ".join(lines).split())))
+
+
+def arguments(lines: list[str]) -> str:
+    """A table of what is written as "name, name: description"."""
+    entries = re.split(r"\n(?=\S)", textwrap.dedent("\n".join(lines)).strip())
+    rows = ["| argument | what it is |", "|---|---|"]
+    for entry in entries:
+        names, description = entry.split(":", 1)
+        code = ", ".join(f"`{name.strip()}`" for name in names.split(","))
+        rows.append(f"| {code} | {inline(' '.join(description.split()))} |")
+    return "\n".join(rows)
+
+
+def signature(operator: str) -> str:
+    """The schema, an argument on each line."""
+    schema = str(getattr(torch.ops.custom_pypto, operator).default._schema)
+    name, listed, result = re.fullmatch(r"(.*?)\((.*)\) -> (.*)", schema).groups()
+    listed = re.sub(r"[\d.]+e-\d+", lambda number: repr(float(number[0])), listed)
+    lines = "".join(f"    {argument},\n" for argument in listed.split(", "))
+    return f"```text\n{name}(\n{lines}) -> {result}\n```"
+
+
+WRITERS = {"Args:": arguments, "Raises:": errors}
+
+
+def page(operator: str) -> str:
+    parts = [f"# {operator}", signature(operator)]
+    for heading, lines in sections(inspect.getdoc(getattr(custom_pypto, operator))):
+        if heading:
+            parts.append(f"## {HEADINGS[heading]}")
+        parts.append(WRITERS.get(heading, prose)(lines))
+    example = example_of(operator)
+    parts.append(f"## Example\n\n[`examples/{example.name}`](../../examples/{example.name})")
+    parts.append(f"```python\n{example.read_text().strip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    for operator in custom_pypto.__all__:
+        (DOCS / "operators" / f"{operator}.md").write_text(page(operator))
+
+
+if __name__ == "__main__":
+    main()

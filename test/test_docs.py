@@ -1,0 +1,58 @@
+"""The pages say what the code does: they are up to date, and what they show runs."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import custom_pypto
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+import pages
+
+ROOT = Path(__file__).parents[1]
+
+
+def operators_of_the_library():
+    names = (name.removeprefix("custom_pypto::") for name in torch._C._dispatch_get_all_op_names())
+    names = {name.split(".")[0] for name in names if "::" not in name}
+    return {name for name in names if not name.endswith(("_backward", "_functional"))}
+
+
+def test_every_operator_has_a_function_and_a_page():
+    assert operators_of_the_library() == set(custom_pypto.__all__)
+    assert {path.stem for path in (ROOT / "docs" / "operators").glob("*.md")} == set(custom_pypto.__all__)
+
+
+@pytest.mark.parametrize("operator", custom_pypto.__all__)
+def test_a_page_is_what_schema_docstring_and_example_make_of_it(operator):
+    written = (ROOT / "docs" / "operators" / f"{operator}.md").read_text()
+    assert written == pages.page(operator), "write the pages with: python -P docs/pages.py"
+
+
+@pytest.mark.parametrize("operator", custom_pypto.__all__)
+def test_the_docstring_names_every_argument_in_order_and_marks_the_mutated_ones(operator):
+    schema = getattr(torch.ops.custom_pypto, operator).default._schema
+    table = re.findall(r"^\| (`.*?`) \| (.*) \|$", pages.page(operator), flags=re.MULTILINE)
+    documented = [(name, text) for names, text in table for name in re.findall(r"`(.*?)`", names)]
+    assert [name for name, _ in documented] == [argument.name for argument in schema.arguments]
+    mutated = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    assert [name for name, text in documented if "**mutated**" in text] == mutated
+
+
+@pytest.mark.parametrize("operator", custom_pypto.__all__)
+def test_the_example_of_a_page_runs(operator, capsys):
+    runpy.run_path(str(pages.example_of(operator)), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)
+def test_links_lead_somewhere_and_code_blocks_run(page):
+    text = page.read_text()
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert link.startswith("http") or (page.parent / link).exists(), f"{page.name} links to {link}"
+    for block in re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
+        exec(compile(block, str(page), "exec"), {})
