@@ -4,23 +4,34 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
 import custom_pypto
 from custom_pypto.modes import MODES
 
-COLUMNS = "{:<30} {:<16} {:<79} {:>22} {:>10}  {}"
+sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
+import goldens
+
+COLUMNS = "{:<32} {:<16} {:<79} {:>14} {:>10}  {}"
+TOP = 2048
 
 
 @dataclass
 class Case:
-    """One call of an operator: its arguments, how to judge the result, and its sizes in words."""
+    """One call of an operator: its sizes in words, its arguments, and how to judge it."""
 
     sizes: str
-    arguments: dict[str, torch.Tensor]
-    judge: Callable[[torch.Tensor], float]  # the error or the mismatches; raises AssertionError when that is too much
-    unit: str  # how to print them
+    arguments: dict[str, Tensor]
+    judge: Callable[..., float]  # of the result and what was written: the error; AssertionError when it is too large
+    written: tuple[str, ...] = ()  # arguments that the operator writes to
+    weights: tuple[str, ...] = ()  # arguments that are parameters of a model, whose sizes no graph takes for dynamic
+
+
+def tensors(inputs: dict, *without: str) -> dict[str, Tensor]:
+    return {name: value for name, value in inputs.items() if isinstance(value, Tensor) and name not in without}
 
 
 # ---- add_custom
@@ -33,7 +44,7 @@ def add_custom(self, other):
 def add_custom_case(rows: int, columns: int) -> Case:
     self, other = torch.randn(rows, columns).half(), torch.randn(columns)
     sizes = f"[{rows}, {columns}] float16 + [{columns}] float32"
-    return Case(sizes, {"self": self, "other": other}, largest_error(torch.add(self, other)), "error {:.1e}")
+    return Case(sizes, {"self": self, "other": other}, largest_error(torch.add(self, other)))
 
 
 def add_custom_gradients(self, other):
@@ -46,11 +57,10 @@ def add_custom_gradients(self, other):
 def add_custom_gradients_case(rows: int, columns: int) -> Case:
     self, other = torch.randn(rows, columns), torch.randn(columns)
     golden = torch.cat([2 * self.double() + other, self.double().sum(dim=0, keepdim=True)]).float()
-    sizes = f"[{rows}, {columns}] + [{columns}] float32"
-    return Case(sizes, {"self": self, "other": other}, largest_error(golden), "error {:.1e}")
+    return Case(f"[{rows}, {columns}] + [{columns}] float32", {"self": self, "other": other}, largest_error(golden))
 
 
-def largest_error(golden: torch.Tensor) -> Callable[[torch.Tensor], float]:
+def largest_error(golden: Tensor) -> Callable[[Tensor], float]:
     def judge(result):
         assert result.dtype == golden.dtype, f"the result is of {result.dtype}"
         assert result.shape == golden.shape, f"the result is of shape {tuple(result.shape)}"
@@ -61,71 +71,22 @@ def largest_error(golden: torch.Tensor) -> Callable[[torch.Tensor], float]:
     return judge
 
 
-# ---- npu_lightning_indexer_pto: DeepSeek-V3.2's decode step
+# ---- DeepSeek-V3.2's decode step: the indexer, and the attention over the tokens that it selects
+
+
+def lengths_up_to(longest: int, batch: int, tokens: int) -> list[int]:
+    return [longest, *torch.randint(tokens, longest + 1, (batch - 1,)).tolist()]
 
 
 def npu_lightning_indexer_pto(**arguments):
     return custom_pypto.npu_lightning_indexer_pto(**arguments)
 
 
-def indexer_scores(query, key, weights, lengths, block_table) -> list[torch.Tensor]:
-    """Per sequence the scores [queries, keys] in float32, -inf where a query must not look."""
-    scores, page, tokens = [], key.shape[1], query.shape[1]
-    for b, length in enumerate(lengths.tolist()):
-        keys = key[block_table[b, : -(-length // page)].long()].flatten(0, 2)[:length].float()
-        score = (torch.einsum("shd,kd->shk", query[b].float(), keys).relu() * weights[b].float()[..., None]).sum(dim=1)
-        last_visible = length - tokens + torch.arange(tokens)
-        scores.append(score.masked_fill(torch.arange(length) > last_visible[:, None], -torch.inf))
-    return scores
-
-
-def indexer_mismatches(scores: list[torch.Tensor], count: int) -> Callable[[torch.Tensor], float]:
-    """Counts selected positions that are not in the golden's top; only ties within float32's rounding may differ."""
-
-    def mismatches(score, row):
-        expected = min(count, int((score > -torch.inf).sum()))
-        selected = row[:expected].long()
-        assert (row[expected:] == -1).all(), "there is a position where -1 should be"
-        assert ((selected >= 0) & (selected < len(score))).all(), "there is a position outside the sequence"
-        assert selected.unique().numel() == expected, "there is a position twice"
-        if expected == 0:
-            return 0
-        golden = score.topk(expected)
-        lowest = golden.values[-1] - 1e-4 * golden.values.abs().max()
-        assert (score[selected] >= lowest).all(), "there is a position whose score is too low"
-        return int((~torch.isin(selected, golden.indices)).sum())
-
-    def judge(result):
-        assert result.shape == (len(scores), len(scores[0]), 1, count), f"the result is of shape {tuple(result.shape)}"
-        rows = [row for sequence in result.flatten(2) for row in sequence]
-        return max(mismatches(score, row) for score, row in zip([s for q in scores for s in q], rows, strict=True))
-
-    return judge
-
-
-def paged_block_table(lengths: torch.Tensor, page: int) -> tuple[torch.Tensor, int]:
-    """A block table with the pages in random order, -1 past each sequence's, and how many pages there are."""
-    pages = (lengths + page - 1) // page
-    pool = torch.randperm(int(pages.sum()), dtype=torch.int32)
-    return torch.nn.utils.rnn.pad_sequence(pool.split(pages.tolist()), batch_first=True, padding_value=-1), len(pool)
-
-
-def indexer_case(
-    batch: int, tokens: int, longest: int = 8192, heads: int = 64, dim: int = 128, page: int = 128
-) -> Case:
-    count = 2048
-    lengths = torch.randint(1, longest + 1, (batch,), dtype=torch.int32)
-    block_table, blocks = paged_block_table(lengths, page)
-    query = torch.randn(batch, tokens, heads, dim).bfloat16()
-    key = torch.randn(blocks, page, 1, dim).bfloat16()
-    weights = torch.randn(batch, tokens, heads).bfloat16()
-    sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D {dim}, S2 <= {longest}, top {count}, bf16"
-    arguments = {"query": query, "key": key, "weights": weights, "actual_seq_lengths_key": lengths}
-    judge = indexer_mismatches(indexer_scores(query, key, weights, lengths, block_table), count)
-    return Case(sizes, arguments | {"block_table": block_table}, judge, f"{{}} of {count} mismatch")
-
-
-# ---- npu_sparse_flash_attention_pto: what DeepSeek-V3.2 then computes of the selected tokens
+def indexer_case(batch: int, tokens: int, longest: int, heads: int = 64, dim: int = 128) -> Case:
+    lengths = lengths_up_to(longest, batch, tokens)
+    inputs = goldens.lightning_indexer_inputs(lengths, queries=tokens, heads=heads, depth=dim)
+    sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D {dim}, S2 <= {longest}, top {TOP}, bf16"
+    return Case(sizes, tensors(inputs), lambda result: goldens.check_lightning_indexer(result, **inputs))
 
 
 def npu_sparse_flash_attention_pto(**arguments):
@@ -133,65 +94,77 @@ def npu_sparse_flash_attention_pto(**arguments):
     return custom_pypto.npu_sparse_flash_attention_pto(**arguments, value=key, scale_value=576**-0.5)
 
 
-def attention_golden(query, query_rope, key, key_rope, sparse_indices, lengths, block_table) -> torch.Tensor:
-    """[batch, tokens, heads, dim] in float32; each query token by itself."""
-    out, page, tokens = torch.zeros(query.shape), key.shape[1], query.shape[1]
-    for b, length in enumerate(lengths.tolist()):
-        for s in range(tokens):
-            named = sparse_indices[b, s, 0].long()
-            named = named[(named >= 0) & (named <= length - tokens + s)]
-            place = (block_table[b, named // page].long(), named % page, 0)
-            scores = query[b, s].float() @ key[place].float().T + query_rope[b, s].float() @ key_rope[place].float().T
-            out[b, s] = (576**-0.5 * scores).softmax(-1) @ key[place].float()
-    return out
+def attention_case(batch: int, tokens: int, longest: int, heads: int = 128) -> Case:
+    lengths = lengths_up_to(longest, batch, tokens)
+    inputs = goldens.sparse_flash_attention_inputs(lengths, queries=tokens, heads=heads, count=TOP)
+    golden = goldens.sparse_flash_attention(**inputs)
+    sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D 512 + 64, S2 <= {longest}, top {TOP}, bf16"
+    return Case(sizes, tensors(inputs, "value"), lambda result: goldens.check_attention(result, golden))
 
 
-def close_to(golden: torch.Tensor) -> Callable[[torch.Tensor], float]:
-    def judge(result):
-        assert result.shape == golden.shape, f"the result is of shape {tuple(result.shape)}"
-        error = (result.float() - golden).abs()
-        close = (error <= 1e-4 + 5e-3 * golden.abs()).float().mean().item()
-        assert close >= 0.99, f"only {close:.2%} are within rtol 5e-3 and atol 1e-4"
-        assert error.max() <= 3e-2, f"off by {error.max():.3g}"
-        return error.max().item()
-
-    return judge
+# ---- what writes to caches: the prolog of the quantised indexer, and the whole layer
 
 
-def attention_case(batch: int, tokens: int, longest: int = 8192, heads: int = 128, page: int = 128) -> Case:
-    count = 2048
-    lengths = torch.randint(tokens, longest + 1, (batch,), dtype=torch.int32)
-    lengths[0] = longest
-    block_table, blocks = paged_block_table(lengths, page)
-    arguments = {
-        "query": torch.randn(batch, tokens, heads, 512).bfloat16(),
-        "query_rope": torch.randn(batch, tokens, heads, 64).bfloat16(),
-        "key": torch.randn(blocks, page, 1, 512).bfloat16(),
-        "key_rope": torch.randn(blocks, page, 1, 64).bfloat16(),
-        "sparse_indices": torch.full((batch, tokens, 1, count), -1, dtype=torch.int32),
-    }
-    for b, length in enumerate(lengths.tolist()):
-        for s in range(tokens):
-            selected = torch.randperm(length - tokens + s + 1)[:count]
-            arguments["sparse_indices"][b, s, 0, : len(selected)] = selected
-    sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D 512 + 64, S2 <= {longest}, top {count}, bf16"
-    judge = close_to(attention_golden(**arguments, lengths=lengths, block_table=block_table))
-    arguments |= {"actual_seq_lengths_kv": lengths, "block_table": block_table}
-    return Case(sizes, arguments, judge, "error {:.1e}")
+PROLOG_CACHES = ("idx_k_cache", "idx_k_scale_cache")
+PROLOG_WEIGHTS = ("wq_b", "wq_b_scale", "wk", "weights_proj", "ln_gamma_k", "ln_beta_k", "hadamard_q", "hadamard_k")
+CACHES = ("kv_cache", "kr_cache", "index_k_cache")
+WEIGHTS = (
+    *("w_dq", "w_uq_qr", "w_uk", "w_dkv_kr", "gamma_cq", "gamma_ckv"),
+    *("w_idx_qb", "w_idx_k", "w_idx_proj", "in_gamma_k", "in_beta_k"),
+)
+
+
+def npu_lightning_indexer_prolog_pto(**arguments):
+    return custom_pypto.npu_lightning_indexer_prolog_pto(**arguments, layernorm_epsilon_k=1e-6)
+
+
+def prolog_case(tokens: int) -> Case:
+    inputs = goldens.lightning_indexer_prolog_inputs(tokens)
+    golden = goldens.lightning_indexer_prolog(**inputs)
+    sizes = f"T {tokens}, h 7168, q_lora 1536, N 64, D 128, int8"
+
+    def judge(*results):
+        goldens.check_lightning_indexer_prolog(results, **inputs)
+        return (results[0].double() - golden[0].double()).abs().max().item()  # of the int8 query
+
+    return Case(sizes, tensors(inputs), judge, PROLOG_CACHES, PROLOG_WEIGHTS)
+
+
+def npu_sparse_attention_pto(**arguments):
+    return custom_pypto.npu_sparse_attention_pto(**arguments)
+
+
+def sparse_attention_case(batch: int, tokens: int, longest: int) -> Case:
+    inputs = goldens.sparse_attention_inputs(lengths_up_to(longest, batch, tokens), queries=tokens, count=TOP)
+    sizes = f"B {batch}, S1 {tokens}, h 7168, q_lora 1536, N 128, S2 <= {longest}, top {TOP}, bf16"
+
+    def judge(attn_out, *caches):
+        return goldens.check_sparse_attention(attn_out, caches, **inputs)
+
+    return Case(sizes, tensors(inputs), judge, CACHES, WEIGHTS)
 
 
 # ---- the table
 
 
-def call_time(function, arguments) -> tuple[torch.Tensor, float]:
-    """The result on the host and the milliseconds of a call, of the second one: the first one may compile."""
-    arguments = {name: value.npu() for name, value in arguments.items()}
+def call_time(function, case: Case) -> tuple[list[Tensor], float]:
+    """What the call gives and writes, on the host, and its milliseconds, of the second one: the first one may compile.
+
+    Before the second call what the first one wrote is undone, at the same address: captured graphs hold it.
+    """
+    arguments = {name: value.npu() for name, value in case.arguments.items()}
+    for name in case.weights:
+        arguments[name] = torch.nn.Parameter(arguments[name], requires_grad=False)
     function(**arguments)
+    for name in case.written:
+        arguments[name].copy_(case.arguments[name])
     torch.npu.synchronize()
     start = time.perf_counter()
     result = function(**arguments)
     torch.npu.synchronize()
-    return result.cpu(), (time.perf_counter() - start) * 1e3
+    duration = (time.perf_counter() - start) * 1e3
+    results = [result] if isinstance(result, Tensor) else list(result)
+    return [tensor.cpu() for tensor in [*results, *(arguments[name] for name in case.written)]], duration
 
 
 def run_line(operator: str, mode: str, function, cases: list[Case]) -> bool:
@@ -199,35 +172,33 @@ def run_line(operator: str, mode: str, function, cases: list[Case]) -> bool:
     sizes = f"{cases[-1].sizes}" + (f" (+ {len(cases) - 1} shapes)" if len(cases) > 1 else "")
     error, verdict, duration = "", "ok", ""
     try:
-        results = [call_time(function, case.arguments) for case in cases]
-        error = cases[-1].unit.format(max(case.judge(result) for case, (result, _) in zip(cases, results, strict=True)))
-        duration = f"{results[-1][1]:.1f} ms"
+        called = [call_time(function, case) for case in cases]
+        error = f"{max(case.judge(*results) for case, (results, _) in zip(cases, called, strict=True)):.1e}"
+        duration = f"{called[-1][1]:.1f} ms"
     except Exception as failure:
         verdict = f"FAILED: {type(failure).__name__}: {failure}"
     print(COLUMNS.format(operator, mode, sizes, error, duration, verdict), flush=True)
     return verdict == "ok"
 
 
+# An operator's function and its cases: dynamic graphs get all of them, the others the last one, of the model's sizes.
+OPERATORS = [
+    (add_custom, add_custom_case, [(1000, 30), (7, 2048), (4096, 4096)]),
+    (npu_lightning_indexer_pto, indexer_case, [(3, 1, 300), (8, 4, 2048), (32, 3, 8192)]),
+    (npu_sparse_flash_attention_pto, attention_case, [(2, 3, 300, 16), (3, 1, 5000, 32), (4, 2, 8192)]),
+    (npu_lightning_indexer_prolog_pto, prolog_case, [(3,), (50,), (8,)]),
+    (npu_sparse_attention_pto, sparse_attention_case, [(2, 3, 300), (3, 1, 5000), (4, 2, 8192)]),
+]
+
+
 def lines():
-    """Yields a line of the table each: operator, mode, function, cases. A dynamic graph gets cases of several sizes."""
-    operators = [
-        ("add_custom", add_custom, [add_custom_case(*size) for size in ((1000, 30), (7, 2048), (4096, 4096))]),
-        (
-            "npu_lightning_indexer_pto",
-            npu_lightning_indexer_pto,
-            [indexer_case(*size) for size in ((3, 1, 300), (8, 4, 2048), (32, 3, 8192))],
-        ),
-        (
-            "npu_sparse_flash_attention_pto",
-            npu_sparse_flash_attention_pto,
-            [attention_case(*size) for size in ((2, 3, 300, 16), (3, 1, 5000, 32), (4, 2, 8192))],
-        ),
-    ]
-    for operator, function, cases in operators:
+    """Yields a line of the table each: operator, mode, function, cases."""
+    for function, make_case, sizes in OPERATORS:
+        cases = [make_case(*size) for size in sizes]
         for name, mode in MODES.items():
-            yield operator, name, mode(function), cases if mode.dynamic else cases[-1:]
-            if operator == "add_custom" and name == "eager":
-                yield operator, "autograd", add_custom_gradients, [add_custom_gradients_case(4096, 4096)]
+            yield function.__name__, name, mode(function), cases if mode.dynamic else cases[-1:]
+            if function is add_custom and name == "eager":
+                yield "add_custom", "autograd", add_custom_gradients, [add_custom_gradients_case(4096, 4096)]
 
 
 def main() -> int:
