@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Does all set-up and runs the project's main job.
-#   bash run.sh           every operator in every mode: a table, non-zero exit if a line failed
+#   bash run.sh           decoding with DeepSeek-V3.2's sparse attention, then every operator in every mode: a table each,
+#                         non-zero exit if a line failed
 #   bash run.sh test      the tests
 #   bash run.sh bench     the benchmarks
 # With no virtual environment active it makes .venv here.
@@ -18,13 +19,20 @@ fi
 
 bash build_and_install.sh
 
+install() { python -m pip --quiet --disable-pip-version-check install "$@"; }
+
 case "${1:-main}" in
   main)
-    python examples/every_mode.py
+    install matplotlib tqdm
+    failed=0
+    python examples/deepseek_sparse_decode.py || failed=1
+    echo
+    python examples/every_mode.py || failed=1
+    exit $failed
     ;;
   test)
     shift
-    python -m pip --quiet --disable-pip-version-check install pytest pytest-timeout hypothesis expecttest ruff
+    install pytest pytest-timeout hypothesis expecttest ruff matplotlib tqdm
     python -P -m pytest "$@"  # -P: the installed custom_pypto, not the source folder of that name
     ;;
   bench)

@@ -1,0 +1,516 @@
+"""Decodes with DeepSeek-V3.2's sparse attention, as a server does: several sequences, a paged cache, graphs.
+
+A layer of the model's true widths on random weights, between an embedding and a small vocabulary. Every step takes the
+two newest tokens of each sequence and gives the two after them (as multi-token prediction does whose drafts are all
+accepted). The attention is computed in two ways, which write to the same caches:
+
+    stages   matrix products of torch, npu_lightning_indexer_pto, npu_sparse_flash_attention_pto
+    fused    npu_sparse_attention_pto, all of that in one operator
+
+Each runs eagerly and in graphs of every kind, from the same caches. All must give the tokens that eager gives, and the
+attention of the first step must be that of the formulas; otherwise the exit code is 1.
+
+    python examples/deepseek_sparse_decode.py [--longest 131072] [--layer fused] [--modes "GE static" npugraph_ex]
+"""
+
+import argparse
+import copy
+import logging
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import matplotlib
+import torch
+import torch_npu
+from torch import Tensor, nn
+from tqdm import tqdm
+
+import custom_pypto  # noqa: F401  (registers the operators)
+from custom_pypto.modes import MODES
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
+import goldens
+
+NEW_TOKENS = 2  # that a step decodes of each sequence
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """DeepSeek-V3.2's, but for the vocabulary."""
+
+    hidden: int = 7168
+    q_lora: int = 1536
+    kv_lora: int = 512
+    heads: int = 128
+    depth: int = 128  # of a head of queries, keys and values
+    rope_depth: int = 64  # of the rotary part beside it
+    index_heads: int = 64
+    index_depth: int = 128
+    top: int = 2048  # tokens that the indexer selects
+    page: int = 128  # tokens on a page of the caches
+    vocabulary: int = 8192
+
+
+# ---- the paged cache: which token lies where
+
+
+class Pages:
+    """The pages of the caches: a free list, and for every sequence a row of the block table that names its pages."""
+
+    def __init__(self, lengths: list[int], most: int, page: int):
+        """Sequences of these lengths, which may each grow by `most` tokens."""
+        self.page = page
+        counts = [self.count(length + most) for length in lengths]
+        self.blocks = sum(counts)
+        self.free = torch.randperm(self.blocks).tolist()  # in no particular order, as in a server that has run a while
+        self.block_table = torch.full((len(lengths), max(counts)), -1, dtype=torch.int32)  # as wide as it ever gets
+        self.lengths = torch.zeros(len(lengths), dtype=torch.int32)
+        self.extend(torch.tensor(lengths, dtype=torch.int32))
+
+    def count(self, tokens: int) -> int:
+        return -(-tokens // self.page)
+
+    def extend(self, tokens: Tensor) -> None:
+        """Makes every sequence longer by so many tokens, and takes free pages where it needs them."""
+        before, self.lengths = self.lengths.tolist(), self.lengths + tokens
+        for row, old, new in zip(self.block_table, before, self.lengths.tolist(), strict=True):
+            for block in range(self.count(old), self.count(new)):
+                row[block] = self.free.pop()
+
+    def step(self) -> dict[str, Tensor]:
+        """Makes room for the new tokens of a step; gives what the model has to know of them, on the host."""
+        positions = self.lengths[:, None] + torch.arange(NEW_TOKENS, dtype=torch.int32)
+        self.extend(torch.tensor(NEW_TOKENS))
+        blocks = self.block_table.gather(1, (positions // self.page).long())
+        return {
+            "positions": positions,
+            "cache_index": blocks * self.page + positions % self.page,  # the slot of each new token
+            "block_table": self.block_table,
+            "act_seqs": self.lengths,
+        }
+
+
+def filled_caches(blocks: int, sizes: Sizes) -> dict[str, Tensor]:
+    """Caches as a prefill leaves them: normalised rows, here random ones."""
+    depths = {"kv_cache": sizes.kv_lora, "kr_cache": sizes.rope_depth, "index_k_cache": sizes.index_depth}
+    return {name: random(blocks, sizes.page, 1, depth, deviation=1) for name, depth in depths.items()}
+
+
+# ---- the attention, stage by stage
+
+
+def rms_norm(x: Tensor, gamma: Tensor, eps: float) -> Tensor:
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * gamma.float()).to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor, mode: str) -> Tensor:
+    """Rotary embedding of neighbours ("interleave") or of elements a half apart ("half"), as its results always lie."""
+    wide = x.float()
+    first, second = wide.unflatten(-1, (-1, 2)).unbind(-1) if mode == "interleave" else wide.chunk(2, -1)
+    rotated = torch.cat([first, second], -1) * cos.float() + torch.cat([-second, first], -1) * sin.float()
+    return rotated.to(x.dtype)
+
+
+def write_rows(cache: Tensor, slots: Tensor, rows: Tensor) -> None:
+    """Writes the new tokens' rows to their slots, in place, in graphs too."""
+    torch_npu.npu_scatter_nd_update_(cache.view(-1, cache.shape[-1]), slots.view(-1, 1), rows.flatten(0, 1))
+
+
+def no_lap(stage: str) -> None:
+    """What is called after each stage when nobody measures them."""
+
+
+def sparse_attention_by_stages(
+    x: Tensor,  # [B, S1, hidden]
+    w_dq: Tensor,
+    w_uq_qr: Tensor,
+    w_uk: Tensor,
+    w_dkv_kr: Tensor,
+    gamma_cq: Tensor,
+    gamma_ckv: Tensor,
+    sin: Tensor,
+    cos: Tensor,
+    cache_index: Tensor,
+    kv_cache: Tensor,
+    kr_cache: Tensor,
+    block_table: Tensor,
+    act_seqs: Tensor,
+    w_idx_qb: Tensor,
+    w_idx_k: Tensor,
+    w_idx_proj: Tensor,
+    in_gamma_k: Tensor,
+    in_beta_k: Tensor,
+    index_k_cache: Tensor,
+    *,
+    sparse_count: int,
+    softmax_scale: float,
+    rms_norm_eps: float,
+    layer_norm_eps: float,
+    rope_mode: str,
+    indexer_rope_mode: str,
+    lap: Callable[[str], None] = no_lap,
+) -> Tensor:
+    """What npu_sparse_attention_pto computes, with its arguments: [B, S1, heads, kv_lora]."""
+    heads, depth, kv_lora = w_uk.shape
+    rope_depth = cos.shape[-1]
+    head_cos, head_sin = cos[..., None, :], sin[..., None, :]  # the same for all heads of a token
+
+    # Multi-head latent attention with absorbed weights: queries come to the keys' latent space, keys stay there.
+    latent_q = rms_norm(x @ w_dq, gamma_cq, rms_norm_eps)
+    query, query_rope = (latent_q @ w_uq_qr).unflatten(-1, (heads, -1)).split([depth, rope_depth], -1)
+    query = torch.einsum("bsnd,ndc->bsnc", query, w_uk)
+    query_rope = rotate(query_rope, head_cos, head_sin, rope_mode)
+    key, key_rope = (x @ w_dkv_kr).split([kv_lora, rope_depth], -1)
+    write_rows(kv_cache, cache_index, rms_norm(key, gamma_ckv, rms_norm_eps))
+    write_rows(kr_cache, cache_index, rotate(key_rope, cos, sin, rope_mode))
+    lap("MLA prolog")
+
+    # The lightning indexer has small queries and keys of its own.
+    index_q = (latent_q @ w_idx_qb).unflatten(-1, (-1, w_idx_k.shape[1]))
+    index_q = rotate_first(index_q, head_cos, head_sin, indexer_rope_mode)
+    index_k = x.float() @ w_idx_k.float()
+    index_k = nn.functional.layer_norm(
+        index_k, index_k.shape[-1:], in_gamma_k.float(), in_beta_k.float(), layer_norm_eps
+    )
+    write_rows(index_k_cache, cache_index, rotate_first(index_k.to(x.dtype), cos, sin, indexer_rope_mode))
+    weights = x @ w_idx_proj
+    lap("indexer prolog")
+
+    selected = torch.ops.custom_pypto.npu_lightning_indexer_pto(
+        index_q,
+        index_k_cache,
+        weights,
+        actual_seq_lengths_key=act_seqs,
+        block_table=block_table,
+        sparse_count=sparse_count,
+    )
+    lap("lightning indexer")
+
+    attention = torch.ops.custom_pypto.npu_sparse_flash_attention_pto(
+        query,
+        kv_cache,
+        kv_cache,
+        selected,
+        softmax_scale,
+        block_table=block_table,
+        actual_seq_lengths_kv=act_seqs,
+        query_rope=query_rope,
+        key_rope=kr_cache,
+    )
+    lap("sparse flash attention")
+    return attention
+
+
+def rotate_first(x: Tensor, cos: Tensor, sin: Tensor, mode: str) -> Tensor:
+    """The indexer rotates the first elements of a head and leaves the rest."""
+    first, rest = x.split([cos.shape[-1], x.shape[-1] - cos.shape[-1]], -1)
+    return torch.cat([rotate(first, cos, sin, mode), rest], -1)
+
+
+def fused_sparse_attention(lap: Callable[[str], None] = no_lap, **arguments) -> Tensor:
+    attention = torch.ops.custom_pypto.npu_sparse_attention_pto(**arguments)
+    lap("sparse attention, fused")
+    return attention
+
+
+LAYERS = {"stages": sparse_attention_by_stages, "fused": fused_sparse_attention}
+
+
+# ---- a small model around it
+
+
+def random(*shape: int, deviation: float) -> Tensor:
+    return torch.empty(*shape, dtype=torch.bfloat16).normal_(std=deviation)
+
+
+def weight(*shape: int, fan_in: int = -2) -> nn.Parameter:
+    """Of a product over the dimension `fan_in` whose results are as large as what goes in."""
+    return nn.Parameter(random(*shape, deviation=shape[fan_in] ** -0.5), requires_grad=False)
+
+
+def ones(size: int) -> nn.Parameter:
+    return nn.Parameter(torch.ones(size, dtype=torch.bfloat16), requires_grad=False)
+
+
+class Decoder(nn.Module):
+    """Embedding, one layer of attention, output head. All weights are random."""
+
+    def __init__(self, sizes: Sizes, longest: int):
+        super().__init__()
+        self.sizes = sizes
+        heads, depth, kv_lora = sizes.heads, sizes.depth, sizes.kv_lora
+        self.embedding = nn.Parameter(random(sizes.vocabulary, sizes.hidden, deviation=0.02), requires_grad=False)
+        self.gamma_in = ones(sizes.hidden)
+        self.attention = nn.ParameterDict(
+            {
+                "w_dq": weight(sizes.hidden, sizes.q_lora),
+                "w_uq_qr": weight(sizes.q_lora, heads * (depth + sizes.rope_depth)),
+                "w_uk": weight(
+                    heads, depth, kv_lora, fan_in=-1
+                ),  # made to give keys of latents; absorbed, it is transposed
+                "w_dkv_kr": weight(sizes.hidden, kv_lora + sizes.rope_depth),
+                "gamma_cq": ones(sizes.q_lora),
+                "gamma_ckv": ones(kv_lora),
+                "w_idx_qb": weight(sizes.q_lora, sizes.index_heads * sizes.index_depth),
+                "w_idx_k": weight(sizes.hidden, sizes.index_depth),
+                "w_idx_proj": weight(sizes.hidden, sizes.index_heads),
+                "in_gamma_k": ones(sizes.index_depth),
+                "in_beta_k": nn.Parameter(torch.zeros(sizes.index_depth).bfloat16(), requires_grad=False),
+            }
+        )
+        self.w_uv = weight(heads, kv_lora, depth)
+        self.w_o = weight(heads * depth, sizes.hidden)
+        self.gamma_out = ones(sizes.hidden)
+        self.head = weight(sizes.hidden, sizes.vocabulary)
+        angles = torch.arange(longest)[:, None] * 10000 ** -torch.linspace(0, 1, sizes.rope_depth // 2 + 1)[:-1]
+        self.register_buffer("cos", angles.cos().repeat(1, 2).bfloat16())
+        self.register_buffer("sin", angles.sin().repeat(1, 2).bfloat16())
+
+    def attention_arguments(self, tokens: Tensor, positions: Tensor, **paging: Tensor) -> dict:
+        """The arguments of npu_sparse_attention_pto; `paging` are slots, block table, lengths and caches."""
+        hidden = nn.functional.embedding(tokens, self.embedding)
+        return {
+            "x": rms_norm(hidden, self.gamma_in, 1e-6),
+            "cos": nn.functional.embedding(positions, self.cos),
+            "sin": nn.functional.embedding(positions, self.sin),
+            **dict(self.attention.items()),
+            **paging,
+            "sparse_count": self.sizes.top,
+            # The model itself multiplies this with the square of YaRN's mscale.
+            "softmax_scale": (self.sizes.depth + self.sizes.rope_depth) ** -0.5,
+            "rms_norm_eps": 1e-6,
+            "layer_norm_eps": 1e-6,
+            "rope_mode": "interleave",
+            "indexer_rope_mode": "half",
+        }
+
+    def forward(self, layer: str, tokens: Tensor, lap: Callable[[str], None] = no_lap, **inputs: Tensor):
+        """Gives the next two tokens of every sequence, and the attention for whoever wants to judge it."""
+        arguments = self.attention_arguments(tokens, **inputs)
+        lap("embedding")
+        attention = LAYERS[layer](**arguments, lap=lap)
+        values = torch.einsum("bsnc,ncd->bsnd", attention, self.w_uv)
+        hidden = nn.functional.embedding(tokens, self.embedding) + values.flatten(2) @ self.w_o
+        lap("value and output projections")
+        logits = rms_norm(hidden, self.gamma_out, 1e-6) @ self.head
+        next_tokens = logits.float().argmax(-1)
+        lap("output head")
+        return next_tokens, attention
+
+
+# ---- the decode loop
+
+
+class Server:
+    """The model and its caches on the NPU, with sequences that have been prefilled."""
+
+    def __init__(self, sizes: Sizes, lengths: list[int], steps: int):
+        self.pages = Pages(lengths, steps * NEW_TOKENS, sizes.page)
+        self.prompt = torch.randint(sizes.vocabulary, (len(lengths), NEW_TOKENS))  # not in the caches yet
+        self.model = Decoder(sizes, max(lengths) + steps * NEW_TOKENS).npu()
+        self.filled = filled_caches(self.pages.blocks, sizes)
+        self.caches = {name: cache.npu() for name, cache in self.filled.items()}
+
+    def decode(self, run: "Run", steps: int, lap: Callable[[str], None] = no_lap) -> Iterator[None]:
+        """Decodes from the prompt on, a step at a time, and writes down in `run` what happens.
+
+        What the model takes keeps its size and its address from step to step: one graph serves them all.
+        """
+        for name, cache in self.filled.items():
+            self.caches[name].copy_(cache)
+        pages, tokens = copy.deepcopy(self.pages), self.prompt.npu()
+        inputs = {name: torch.empty_like(value, device="npu") for name, value in copy.deepcopy(pages).step().items()}
+        model = MODES[run.mode](self.model)
+        for _ in range(steps):
+            start = time.perf_counter()
+            for name, value in pages.step().items():
+                inputs[name].copy_(value)
+            next_tokens, attention = model(run.layer, tokens, lap, **inputs, **self.caches)
+            tokens.copy_(next_tokens)
+            run.tokens.append(next_tokens.cpu())  # waits for the step
+            run.seconds.append(time.perf_counter() - start)
+            if run.attention is None:
+                run.attention, run.caches = attention.cpu(), {name: c.cpu() for name, c in self.caches.items()}
+            yield
+
+    def first_arguments(self) -> dict:
+        """The arguments of the attention in the first step, on the host."""
+        inputs = {name: value.npu() for name, value in copy.deepcopy(self.pages).step().items()}
+        arguments = self.model.attention_arguments(self.prompt.npu(), **inputs)
+        on_host = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in arguments.items()}
+        return on_host | self.filled
+
+
+@dataclass
+class Run:
+    """What the model did in one layer and mode."""
+
+    layer: str
+    mode: str
+    seconds: list[float] = field(default_factory=list)  # of each step; the first one compiles
+    tokens: list[Tensor] = field(default_factory=list)
+    attention: Tensor | None = None  # of the first step, and the caches after it
+    caches: dict[str, Tensor] = field(default_factory=dict)
+    error: float | None = None
+    verdict: str = "ok"
+
+    @property
+    def step(self) -> float:
+        return statistics.median(self.seconds[1:])
+
+    def began_like(self, other: "Run") -> bool:
+        """Whether attention and caches of the first step are the same, to the bit."""
+        return equal(*([run.attention, *run.caches.values()] for run in (self, other)))
+
+
+def equal(ours: list[Tensor], theirs: list[Tensor]) -> bool:
+    return len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
+
+
+class Stopwatch:
+    """How long each stage takes: waits for the NPU after each."""
+
+    def __init__(self):
+        self.seconds: dict[str, list[float]] = {}
+        self.last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        torch.npu.synchronize()
+        now = time.perf_counter()
+        self.seconds.setdefault(stage, []).append(now - self.last)
+        self.last = now
+
+    def medians(self) -> dict[str, float]:
+        return {stage: statistics.median(seconds[1:]) for stage, seconds in self.seconds.items()}
+
+
+def judge(run: Run, eager: Run, arguments: dict) -> None:
+    """Compares attention and caches of the first step with the golden, and all tokens with eager's."""
+    if eager.verdict != "ok":
+        run.verdict = "FAILED: eager has failed"
+        return
+    try:
+        if run is not eager and run.began_like(eager):
+            run.error = eager.error
+        else:
+            run.error = goldens.check_sparse_attention(run.attention, tuple(run.caches.values()), **arguments)
+    except AssertionError as failure:
+        run.verdict = f"FAILED: {failure}"
+    if run.verdict == "ok" and not equal(run.tokens, eager.tokens):
+        run.verdict = "FAILED: other tokens than eager"
+
+
+def decode_in_every_way(server: Server, layers: list[str], modes: list[str], steps: int):
+    """Gives the runs, eager first for each layer, and by layer the seconds of the stages of an eager step."""
+    arguments = server.first_arguments()
+    runs, stages = [], {}
+    with tqdm(total=len(layers) * (len(modes) + 1) * steps, unit="step") as bar:
+        for layer in layers:
+            eager = None
+            for mode in modes:
+                bar.set_description(f"{layer}, {mode}")
+                torch._dynamo.reset()
+                run = Run(layer, mode)
+                eager = eager or run
+                runs.append(run)
+                try:
+                    for _ in server.decode(run, steps):
+                        bar.update()
+                except Exception as failure:
+                    run.verdict = f"FAILED: {type(failure).__name__}: {failure}"
+                    continue
+                judge(run, eager, arguments)
+                if run is not eager:
+                    run.caches.clear()  # they are large
+            eager.caches.clear()
+            bar.set_description(f"{layer}, stages of a step")
+            stopwatch = Stopwatch()
+            for _ in server.decode(Run(layer, "eager"), steps, stopwatch.lap):
+                bar.update()
+            stages[layer] = stopwatch.medians()
+    return runs, stages
+
+
+# ---- what it comes to
+
+
+def print_table(runs: list[Run]) -> None:
+    columns = "{:<8} {:<16} {:>12} {:>10} {:>9} {:>13}  {}"
+    print(columns.format("layer", "mode", "first step", "a step", "to eager", "error", "tokens"))
+    eager = {run.layer: run.step for run in runs if run.mode == "eager" and run.verdict == "ok"}
+    for run in runs:
+        if run.verdict != "ok":
+            print(columns.format(run.layer, run.mode, "", "", "", "", run.verdict))
+            continue
+        times = f"{run.seconds[0]:.2f} s", f"{run.step * 1e3:.1f} ms", f"{eager[run.layer] / run.step:.2f} x"
+        print(columns.format(run.layer, run.mode, *times, f"{run.error:.1e}", "the same"))
+
+
+def draw(runs: list[Run], stages: dict[str, dict[str, float]], path: Path) -> None:
+    """A picture of the stages of an eager step in each layer, and of the time of a step in each mode."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(15, 4.5), layout="constrained")
+    names = list(dict.fromkeys(stage for seconds in stages.values() for stage in seconds))
+    for layer, seconds in stages.items():
+        start = 0.0
+        for stage, duration in seconds.items():
+            color = plt.get_cmap("tab10")(names.index(stage))
+            bar = left.barh(layer, duration * 1e3, left=start, color=color, label=stage)
+            if duration > 0.03 * sum(seconds.values()):
+                left.bar_label(bar, fmt="%.0f", label_type="center")
+            start += duration * 1e3
+    handles, labels = left.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    left.legend(unique.values(), unique.keys(), loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3)
+    left.set(title="stages of an eager step, one after the other", xlabel="ms")
+    good = [run for run in runs if run.verdict == "ok"]
+    bars = right.barh([f"{run.layer}, {run.mode}" for run in good], [run.step * 1e3 for run in good], color="tab:gray")
+    right.bar_label(bars, fmt="%.0f", padding=3)
+    right.margins(x=0.1)
+    right.set(title="a step in each mode", xlabel="ms")
+    for axes in (left, right):
+        axes.invert_yaxis()
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def serve(sizes: Sizes, lengths: list[int], layers: list[str], modes: list[str], steps: int, picture: Path) -> int:
+    logging.captureWarnings(True)  # torchair's are of parts of its own, and break the progress bar
+    torch.manual_seed(0)
+    print(f"Sequences of {lengths} tokens, {steps} steps of {NEW_TOKENS} tokens each; making the weights and caches")
+    server = Server(sizes, lengths, steps)
+    with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
+        runs, stages = decode_in_every_way(server, layers, modes, steps)
+    print_table(runs)
+    draw(runs, stages, picture)
+    print(f"Where the time of a step goes: {picture}")
+    return 0 if all(run.verdict == "ok" for run in runs) else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--longest", type=int, default=65536, help="tokens of the longest sequence")
+    parser.add_argument("--sequences", type=int, default=4, help="how many; the shortest has 300 tokens")
+    parser.add_argument("--steps", type=int, default=12, help="2 or more: the first one compiles")
+    parser.add_argument("--layer", nargs="+", choices=LAYERS, default=list(LAYERS))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="eager is always among them")
+    options = parser.parse_args()
+    if options.steps < 2 or options.sequences < 1 or options.longest < 1:
+        parser.error("at least 2 steps, 1 sequence and 1 token are needed")
+    # Of very different lengths: as far from each other on a logarithmic scale.
+    ends = torch.tensor([options.longest, 300.0]).log2()
+    lengths = torch.logspace(*ends.tolist(), options.sequences, base=2).round().int().tolist()
+    modes = list(dict.fromkeys(["eager", *options.modes]))
+    picture = Path(__file__).parents[1] / "build" / "deepseek_sparse_decode.png"
+    return serve(Sizes(), lengths, options.layer, modes, options.steps, picture)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The decode example at small sizes: pages are dealt out as they must be, and its verdict is to be trusted."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import custom_pypto  # noqa: F401
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import deepseek_sparse_decode as decode
+
+SMALL = decode.Sizes(
+    hidden=96,
+    q_lora=64,
+    kv_lora=64,
+    heads=4,
+    depth=32,
+    rope_depth=16,
+    index_heads=4,
+    index_depth=32,
+    top=32,
+    page=16,
+    vocabulary=64,
+)
+LENGTHS = [64, 100, 33, 5]
+
+
+def test_each_token_has_a_slot_of_its_own_and_the_table_names_its_page():
+    pages = decode.Pages([32, 47, 1], most=20, page=16)
+    slots = {}
+    for _ in range(10):
+        step = pages.step()
+        for b, (positions, indices) in enumerate(zip(step["positions"], step["cache_index"], strict=True)):
+            for position, slot in zip(positions.tolist(), indices.tolist(), strict=True):
+                assert slot // 16 == step["block_table"][b, position // 16]
+                assert slot % 16 == position % 16
+                assert slots.setdefault(slot, (b, position)) == (b, position)
+    assert len(slots) == 3 * 20
+    assert step["act_seqs"].tolist() == [52, 67, 21]
+    named = pages.block_table[pages.block_table >= 0]
+    assert len(named.unique()) == len(named) == 4 + 5 + 2
+
+
+@pytest.mark.parametrize("layer", decode.LAYERS)
+def test_all_modes_decode_the_same_tokens(layer, tmp_path, capsys):
+    picture = tmp_path / "build" / "picture.png"
+    assert decode.serve(SMALL, LENGTHS, [layer], list(decode.MODES), 3, picture) == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(layer)]
+    assert [line[-2:] for line in table] == [["the", "same"]] * len(decode.MODES)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture(scope="module")
+def decoded():
+    torch.manual_seed(0)
+    server = decode.Server(SMALL, LENGTHS, 2)
+    run = decode.Run("stages", "eager")
+    for _ in server.decode(run, 2):
+        pass
+    return run, server.first_arguments()
+
+
+@pytest.mark.parametrize("wrong", ["tokens", "attention", "caches"])
+def test_what_differs_is_a_failure(decoded, wrong):
+    eager, arguments = decoded
+    other = replace(eager, mode="GE static", tokens=list(eager.tokens), caches=dict(eager.caches))
+    if wrong == "tokens":
+        other.tokens[-1] = other.tokens[-1] + 1
+    elif wrong == "attention":
+        other.attention = other.attention + 1
+    else:
+        other.caches["kr_cache"] = other.caches["kr_cache"] + 1
+    same = replace(eager, mode="GE dynamic")
+    for run in (eager, other, same):
+        decode.judge(run, eager, arguments)
+    assert eager.verdict == same.verdict == "ok"
+    assert other.verdict.startswith("FAILED")
