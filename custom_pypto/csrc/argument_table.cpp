@@ -20,17 +20,17 @@ std::string bracketed(const SizeNames& names) {
 
 // The bytes of its storage that a tensor's elements lie in.
 struct Extent {
-  int64_t begin;
-  int64_t end;
+  c10::SymInt begin;
+  c10::SymInt end;
 };
 
 Extent extent(const at::Tensor& tensor) {
-  int64_t last = tensor.storage_offset();
+  c10::SymInt last = tensor.sym_storage_offset();
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
-    last += (tensor.size(dim) - 1) * tensor.stride(dim);
+    last += (tensor.sym_size(dim) - 1) * tensor.sym_stride(dim);
   }
-  const int64_t bytes = static_cast<int64_t>(tensor.element_size());
-  return {tensor.storage_offset() * bytes, (last + 1) * bytes};
+  const auto bytes = static_cast<int64_t>(tensor.element_size());
+  return {tensor.sym_storage_offset() * bytes, (last + 1) * bytes};
 }
 
 // Whether the tensors share memory for certain. Two that interleave, such as the parts of the rows of one buffer, are
@@ -39,17 +39,18 @@ bool share_memory(const at::Tensor& left, const at::Tensor& right) {
   if (left.is_same(right)) {
     return true;
   }
-  const bool symbolic = left.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
-                        right.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-  if (!left.has_storage() || !right.has_storage() || !left.is_alias_of(right) || symbolic) {
+  if (!left.has_storage() || !right.has_storage() || !left.is_alias_of(right)) {
     return false;
   }
-  if (left.numel() == 0 || right.numel() == 0 || !left.is_non_overlapping_and_dense() ||
-      !right.is_non_overlapping_and_dense()) {
-    return false;
+  for (const at::Tensor* tensor : {&left, &right}) {
+    if (!tensor->sym_numel().sym_gt(0).guard_or_false(__FILE__, __LINE__) ||
+        !tensor->unsafeGetTensorImpl()->is_non_overlapping_and_dense_or_false()) {
+      return false;
+    }
   }
   const Extent a = extent(left), b = extent(right);
-  return a.begin < b.end && b.begin < a.end;
+  return a.begin.sym_lt(b.end).guard_or_false(__FILE__, __LINE__) &&
+         b.begin.sym_lt(a.end).guard_or_false(__FILE__, __LINE__);
 }
 
 }  // namespace
@@ -66,7 +67,8 @@ Sizes::Sizes(const Checks& checks, std::vector<ArgumentRow> rows) : checks_(chec
 void Sizes::check_devices() const {
   std::vector<Checks::Named> named;
   for (const ArgumentRow& row : rows_) {
-    named.emplace_back(row.name, &row.tensor);
+    named.push_back(
+        {row.name, &row.tensor, row.use == Use::kMatrix ? Checks::Format::NdOrFractalNz : Checks::Format::Nd});
   }
   checks_.one_device(named);
 }
@@ -124,9 +126,14 @@ void Sizes::check_positive(std::initializer_list<std::string_view> names) const 
   }
 }
 
+// Not one equation: a tracer would put the expression in the size's place, and torchair then looks for the sizes in it
+// where they cannot be read off.
 void Sizes::check_equal(std::string_view name, const c10::SymInt& expected, std::string_view meaning) const {
   const Size& size = *find(name);
-  checks_.size(size.decided_by.name, size.decided_by.tensor, size.dimension, expected, meaning);
+  if (!size.value.sym_le(expected).expect_true(__FILE__, __LINE__) ||
+      !size.value.sym_ge(expected).expect_true(__FILE__, __LINE__)) {
+    checks_.size(size.decided_by.name, size.decided_by.tensor, size.dimension, expected, meaning);
+  }
 }
 
 void Sizes::check_rope(std::string_view width, std::string_view head) const {

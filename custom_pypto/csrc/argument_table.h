@@ -15,7 +15,11 @@ namespace custom_pypto {
 // The sizes of a tensor by their names: {"B", "S1", "h"}. "1" is the size 1.
 using SizeNames = c10::SmallVector<std::string_view, 4>;
 
-enum class Use { kRead, kWritten };
+enum class Use {
+  kRead,
+  kMatrix,  // read, and it may lie in FRACTAL_NZ
+  kWritten,
+};
 
 struct ArgumentRow {
   const char* name;
@@ -28,8 +32,8 @@ struct ArgumentRow {
 // The sizes that the rows of a table name.
 class Sizes {
  public:
-  // Checks the rows: all are on one device and of their dtypes, the first to name a size decides it and the others
-  // agree, and what is written shares no memory with another argument.
+  // Checks the rows: all are on one device, in their formats and of their dtypes, the first to name a size decides it
+  // and the others agree, and what is written shares no memory with another argument.
   Sizes(const Checks& checks, std::vector<ArgumentRow> rows);
 
   const c10::SymInt& operator[](std::string_view name) const { return find(name)->value; }

@@ -37,10 +37,10 @@ Tensor layer_meta(const Tensor& x, const Tensor& w_dq, const Tensor& w_uq_qr, co
   checks.one_of("rope_mode", rope_mode, {"interleave", "half"});
   checks.one_of("indexer_rope_mode", indexer_rope_mode, {"interleave", "half"});
   const Sizes sizes(checks, {{"x", x, {at::kBFloat16, at::kHalf}, {"B", "S1", "h"}},
-                             {"w_dq", w_dq, {}, {"h", "q_lora"}},
-                             {"w_uq_qr", w_uq_qr, {}, {"q_lora", "N*(Dn+R)"}},
+                             {"w_dq", w_dq, {}, {"h", "q_lora"}, Use::kMatrix},
+                             {"w_uq_qr", w_uq_qr, {}, {"q_lora", "N*(Dn+R)"}, Use::kMatrix},
                              {"w_uk", w_uk, {}, {"N", "Dn", "Dkv"}},
-                             {"w_dkv_kr", w_dkv_kr, {}, {"h", "Dkv+R"}},
+                             {"w_dkv_kr", w_dkv_kr, {}, {"h", "Dkv+R"}, Use::kMatrix},
                              {"gamma_cq", gamma_cq, {}, {"q_lora"}},
                              {"gamma_ckv", gamma_ckv, {}, {"Dkv"}},
                              {"sin", sin, {}, {"B", "S1", "R"}},
@@ -50,9 +50,9 @@ Tensor layer_meta(const Tensor& x, const Tensor& w_dq, const Tensor& w_uq_qr, co
                              {"kr_cache", kr_cache, {}, {"blocks", "block_size", "1", "R"}, Use::kWritten},
                              {"block_table", block_table, {at::kInt}, {"B", "blocks a sequence"}},
                              {"act_seqs", act_seqs, {at::kInt}, {"B"}},
-                             {"w_idx_qb", w_idx_qb, {}, {"q_lora", "Ni*Di"}},
-                             {"w_idx_k", w_idx_k, {}, {"h", "Di"}},
-                             {"w_idx_proj", w_idx_proj, {}, {"h", "Ni"}},
+                             {"w_idx_qb", w_idx_qb, {}, {"q_lora", "Ni*Di"}, Use::kMatrix},
+                             {"w_idx_k", w_idx_k, {}, {"h", "Di"}, Use::kMatrix},
+                             {"w_idx_proj", w_idx_proj, {}, {"h", "Ni"}, Use::kMatrix},
                              {"in_gamma_k", in_gamma_k, {}, {"Di"}},
                              {"in_beta_k", in_beta_k, {}, {"Di"}},
                              {"index_k_cache", index_k_cache, {}, {"blocks", "block_size", "1", "Di"}, Use::kWritten}});

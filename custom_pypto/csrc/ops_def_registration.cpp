@@ -57,6 +57,28 @@ TORCH_LIBRARY_IMPL(custom_pypto, CPU, m) {
   }
 }
 
+// Operators that write to arguments, under autograd: a backward that saved such an argument before finds out.
+void count_writes(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  const auto values = torch::jit::last(*stack, arguments.size());
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite() && values[i].isTensor()) {
+      written.push_back(values[i].toTensor());
+    }
+  }
+  op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+  for (const at::Tensor& tensor : written) {
+    tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+TORCH_LIBRARY_IMPL(custom_pypto, ADInplaceOrView, m) {
+  for (const char* name : {"npu_lightning_indexer_prolog_pto", "npu_sparse_attention_pto"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&count_writes>());
+  }
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {

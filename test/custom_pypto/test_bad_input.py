@@ -1,10 +1,13 @@
 """Bad input: refused with operator, argument, expectation and finding, by eager and Meta alike; the process goes on."""
 
+import re
+
 import pytest
 import torch
 import torch_npu
-from attention_calls import CALLS as ATTENTION_CALLS
-from indexer_calls import CALLS, int32
+from calls import CALLS as EVERY_OPERATORS_CALLS
+from calls import WRITERS, caches_of, copied, on, overload, results, tensors_of
+from indexer_calls import int32
 
 import custom_pypto  # noqa: F401
 
@@ -42,9 +45,11 @@ ADD_CUSTOM = {
     ),
 }
 
-PADDED = CALLS["BSND on PA_BSND"]
-PACKED = CALLS["TND on TND"]
-UNPAGED = CALLS["BSND on BSND"]
+INDEXER_CALLS, PROLOG_CALLS, LAYER_CALLS, ATTENTION_CALLS = EVERY_OPERATORS_CALLS.values()
+
+PADDED = INDEXER_CALLS["BSND on PA_BSND"]
+PACKED = INDEXER_CALLS["TND on TND"]
+UNPAGED = INDEXER_CALLS["BSND on BSND"]
 
 INDEXER = {
     "query dtype": (
@@ -372,6 +377,222 @@ ATTENTION = {
 }
 
 
+PROLOG_PAGED = PROLOG_CALLS["TND on PA_BSND"]  # T 4, h 56, q_lora 40, N 5, D 16, R 6, caches of 7 blocks of 8
+PROLOG_PADDED = PROLOG_CALLS["BSND on PA_BSND"]
+PROLOG_UNPAGED = PROLOG_CALLS["TND on TND"]
+
+
+def bf16(*shape):
+    return torch.zeros(shape, dtype=torch.bfloat16)
+
+
+def int8(*shape):
+    return torch.zeros(shape, dtype=torch.int8)
+
+
+EPSILON = "must be a finite number of 0 or more, but is"
+PROLOG = {
+    "token_x dtype": (
+        PROLOG_PAGED,
+        {"token_x": ones(4, 56)},
+        "'token_x' must be of dtype bfloat16 or float16, but is float32",
+    ),
+    "wk dtype": (
+        PROLOG_PAGED,
+        {"wk": half(56, 16)},
+        "'wk' must be of dtype bfloat16, but is float16; 'token_x' and 'wk' have the same dtype",
+    ),
+    "key cache dtype": (
+        PROLOG_PAGED,
+        {"idx_k_cache": bf16(7, 8, 1, 16)},
+        "'idx_k_cache' must be of dtype int8, but is bfloat16",
+    ),
+    "scale cache dtype": (
+        PROLOG_PAGED,
+        {"idx_k_scale_cache": ones(7, 8, 1)},
+        "'idx_k_scale_cache' must be of dtype float16, but is float32",
+    ),
+    "slots' dtype": (
+        PROLOG_PAGED,
+        {"idx_k_cache_index": ones(4, dtype=torch.int16)},
+        "'idx_k_cache_index' must be of dtype int64 or int32, but is int16",
+    ),
+    "packed token_x rank": (
+        PROLOG_PAGED,
+        {"token_x": bf16(1, 4, 56)},
+        "'token_x' must have 2 dimensions, [T, h], but its shape is [1, 4, 56]",
+    ),
+    "padded token_x rank": (
+        PROLOG_PADDED,
+        {"token_x": bf16(6, 56)},
+        "'token_x' must have 3 dimensions, [B, S1, h], but its shape is [6, 56]",
+    ),
+    "padded slots' rank": (
+        PROLOG_PADDED,
+        {"idx_k_cache_index": int32(1, 2, 3, 4, 5, 6)},
+        "'idx_k_cache_index' must have 2 dimensions, [B, S1], but its shape is [6]",
+    ),
+    "paged cache rank": (
+        PROLOG_PAGED,
+        {"idx_k_cache": int8(56, 1, 16)},
+        "'idx_k_cache' must have 4 dimensions, [blocks, block_size, 1, D], but its shape is [56, 1, 16]",
+    ),
+    "packed cache rank": (
+        PROLOG_UNPAGED,
+        {"idx_k_cache": int8(2, 10, 1, 16)},
+        "'idx_k_cache' must have 3 dimensions, [T2, 1, D], but its shape is [2, 10, 1, 16]",
+    ),
+    "scale cache rank": (
+        PROLOG_PAGED,
+        {"idx_k_scale_cache": half(7, 8, 1, 1)},
+        "'idx_k_scale_cache' must have 3 dimensions, [blocks, block_size, 1], but its shape is [7, 8, 1, 1]",
+    ),
+    "q_norm tokens": (
+        PROLOG_PAGED,
+        {"q_norm": int8(3, 40)},
+        "'q_norm' must have size 4 in dimension 0 (T, as of 'token_x'), but its shape is [3, 40]",
+    ),
+    "wq_b depth": (
+        PROLOG_PAGED,
+        {"wq_b": int8(41, 80)},
+        "'wq_b' must have size 40 in dimension 0 (q_lora, as of 'q_norm'), but its shape is [41, 80]",
+    ),
+    "wq_b and its scale": (
+        PROLOG_PAGED,
+        {"wq_b": int8(40, 79), "wq_b_scale": ones(79, 1)},
+        "'wq_b' must have size 80 in dimension 1 (N of 'weights_proj' times D of 'wk'), but its shape is [40, 79]",
+    ),
+    "two key heads": (
+        PROLOG_PAGED,
+        {"idx_k_cache": int8(7, 8, 2, 16)},
+        "'idx_k_cache' must have size 1 in dimension 2 ([blocks, block_size, 1, D]), but its shape is [7, 8, 2, 16]",
+    ),
+    "blocks of the scale cache": (
+        PROLOG_PAGED,
+        {"idx_k_scale_cache": half(6, 8, 1)},
+        "'idx_k_scale_cache' must have size 7 in dimension 0 (blocks, as of 'idx_k_cache'), but its shape is [6, 8, 1]",
+    ),
+    "odd R": (
+        PROLOG_PAGED,
+        {"cos_idx_rope": bf16(4, 7), "sin_idx_rope": bf16(4, 7)},
+        "'cos_idx_rope' must have a size R that is even and at most D (16), but its shape is [4, 7]",
+    ),
+    "R beyond D": (
+        PROLOG_PAGED,
+        {"cos_idx_rope": bf16(4, 18), "sin_idx_rope": bf16(4, 18)},
+        "'cos_idx_rope' must have a size R that is even and at most D (16), but its shape is [4, 18]",
+    ),
+    "no R": (
+        PROLOG_PAGED,
+        {"cos_idx_rope": bf16(4, 0), "sin_idx_rope": bf16(4, 0)},
+        "'cos_idx_rope' must have a size R of 1 or more, but that is 0",
+    ),
+    "no heads": (
+        PROLOG_PAGED,
+        {"weights_proj": bf16(56, 0), "wq_b": int8(40, 0), "wq_b_scale": ones(0, 1)},
+        "'weights_proj' must have a size N of 1 or more, but that is 0",
+    ),
+    "negative epsilon": (PROLOG_PAGED, {"layernorm_epsilon_k": -1e-6}, f"'layernorm_epsilon_k' {EPSILON} -1e-06"),
+    "epsilon nan": (PROLOG_PAGED, {"layernorm_epsilon_k": float("nan")}, f"'layernorm_epsilon_k' {EPSILON} nan"),
+    "layout_query": (
+        PROLOG_PAGED,
+        {"layout_query": "PA_BSND"},
+        "'layout_query' must be 'TND' or 'BSND', but is 'PA_BSND'",
+    ),
+    "layout_key": (
+        PROLOG_PAGED,
+        {"layout_key": "PA_NZ"},
+        "'layout_key' must be 'PA_BSND' or 'BSND' or 'TND', but is 'PA_NZ'",
+    ),
+    "rope_mode": (PROLOG_PAGED, {"rope_mode": "neox"}, "'rope_mode' must be 'interleave' or 'half', but is 'neox'"),
+}
+
+# B 2, S1 3, h 56, q_lora 40, N 5, Dn 12, R 10, Dkv 24, Ni 7, Di 16, caches of 6 blocks of 8
+LAYER_CALL = LAYER_CALLS["three tokens"]
+LAYER = {
+    "x dtype": (LAYER_CALL, {"x": ones(2, 3, 56)}, "'x' must be of dtype bfloat16 or float16, but is float32"),
+    "cache dtype": (
+        LAYER_CALL,
+        {"kr_cache": half(6, 8, 1, 10)},
+        "'kr_cache' must be of dtype bfloat16, but is float16; 'x' and 'kr_cache' have the same dtype",
+    ),
+    "slots' dtype": (
+        LAYER_CALL,
+        {"cache_index": ones(2, 3)},
+        "'cache_index' must be of dtype int32 or int64, but is float32",
+    ),
+    "lengths' dtype": (
+        LAYER_CALL,
+        {"act_seqs": int32(20, 3).long()},
+        "'act_seqs' must be of dtype int32, but is int64",
+    ),
+    "x rank": (LAYER_CALL, {"x": bf16(6, 56)}, "'x' must have 3 dimensions, [B, S1, h], but its shape is [6, 56]"),
+    "columns of w_uq_qr": (
+        LAYER_CALL,
+        {"w_uq_qr": bf16(40, 109)},
+        "'w_uq_qr' must have size 110 in dimension 1 (N and Dn of 'w_uk', R of 'sin'), but its shape is [40, 109]",
+    ),
+    "columns of w_dkv_kr": (
+        LAYER_CALL,
+        {"w_dkv_kr": bf16(56, 35)},
+        "'w_dkv_kr' must have size 34 in dimension 1 (Dkv of 'w_uk', R of 'sin'), but its shape is [56, 35]",
+    ),
+    "columns of w_idx_qb": (
+        LAYER_CALL,
+        {"w_idx_qb": bf16(40, 48)},
+        "'w_idx_qb' must have size 112 in dimension 1 (Ni of 'w_idx_proj', Di of 'w_idx_k'), but its shape is [40, 48]",
+    ),
+    "slots of another batch": (
+        LAYER_CALL,
+        {"cache_index": int32(1, 2, 3).view(1, 3)},
+        "'cache_index' must have size 2 in dimension 0 (B, as of 'x'), but its shape is [1, 3]",
+    ),
+    "blocks of another cache": (
+        LAYER_CALL,
+        {"index_k_cache": bf16(7, 8, 1, 16)},
+        "'index_k_cache' must have size 6 in dimension 0 (blocks, as of 'kv_cache'), but its shape is [7, 8, 1, 16]",
+    ),
+    "R beyond Di": (
+        LAYER_CALL,
+        {"w_idx_k": bf16(56, 4), "w_idx_qb": bf16(40, 28), "in_gamma_k": bf16(4), "in_beta_k": bf16(4)}
+        | {"index_k_cache": bf16(6, 8, 1, 4)},
+        "'sin' must have a size R that is even and at most Di (4), but its shape is [2, 3, 10]",
+    ),
+    "no block size": (
+        LAYER_CALL,
+        {"kv_cache": bf16(6, 0, 1, 24), "kr_cache": bf16(6, 0, 1, 10), "index_k_cache": bf16(6, 0, 1, 16)},
+        "'kv_cache' must have a size block_size of 1 or more, but that is 0",
+    ),
+    "sparse_count": (LAYER_CALL, {"sparse_count": 0}, "'sparse_count' must be 1 or more, but is 0"),
+    "scale 0": (
+        LAYER_CALL,
+        {"softmax_scale": 0.0},
+        "'softmax_scale' must be None or a finite number greater than 0, but is 0",
+    ),
+    "negative scale": (
+        LAYER_CALL,
+        {"softmax_scale": -0.5},
+        "'softmax_scale' must be None or a finite number greater than 0, but is -0.5",
+    ),
+    "rms_norm_eps": (LAYER_CALL, {"rms_norm_eps": -1.0}, f"'rms_norm_eps' {EPSILON} -1"),
+    "layer_norm_eps": (LAYER_CALL, {"layer_norm_eps": float("inf")}, f"'layer_norm_eps' {EPSILON} inf"),
+    "rope_mode": (LAYER_CALL, {"rope_mode": ""}, "'rope_mode' must be 'interleave' or 'half', but is ''"),
+    "indexer_rope_mode": (
+        LAYER_CALL,
+        {"indexer_rope_mode": "Half"},
+        "'indexer_rope_mode' must be 'interleave' or 'half', but is 'Half'",
+    ),
+}
+
+CASES = {
+    "npu_lightning_indexer_pto": INDEXER,
+    "npu_lightning_indexer_prolog_pto": PROLOG,
+    "npu_sparse_attention_pto": LAYER,
+    "npu_sparse_flash_attention_pto": ATTENTION,
+}
+EVERY_CASE = [(operator, case) for operator, cases in CASES.items() for case in cases]
+
+
 def to(device, value):
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
@@ -397,23 +618,106 @@ def test_add_custom_refuses(case, device):
 
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
-@pytest.mark.parametrize("case", INDEXER)
-def test_the_indexer_refuses(case, device):
-    good, changes, expected = INDEXER[case]
-    arguments = {name: to(device, value) for name, value in (good() | changes).items()}
-    message = message_of(lambda: ops.npu_lightning_indexer_pto(**arguments))
-    assert message == f"custom_pypto::npu_lightning_indexer_pto: argument {expected}"
+@pytest.mark.parametrize(("operator", "case"), EVERY_CASE)
+def test_operators_on_caches_refuse(operator, case, device):
+    good, changes, expected = CASES[operator][case]
+    arguments = on(device, good() | changes)
+    assert message_of(lambda: overload(operator)(**arguments)) == f"custom_pypto::{operator}: argument {expected}"
     assert_process_goes_on()
+
+
+GOOD = dict(zip(WRITERS, (PROLOG_PADDED, LAYER_CALL), strict=True))
+FREE = {("block_table", 1)}
+"""Dimensions that no other tensor shares."""
 
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
-@pytest.mark.parametrize("case", ATTENTION)
-def test_the_attention_refuses(case, device):
-    good, changes, expected = ATTENTION[case]
-    arguments = {name: to(device, value) for name, value in (good() | changes).items()}
-    message = message_of(lambda: ops.npu_sparse_flash_attention_pto(**arguments))
-    assert message == f"custom_pypto::npu_sparse_flash_attention_pto: argument {expected}"
+@pytest.mark.parametrize("operator", WRITERS)
+def test_every_size_that_two_tensors_share_must_agree(operator, device):
+    good = on(device, GOOD[operator]())
+    for name in tensors_of(operator):
+        for dim in range(good[name].dim()):
+            if (name, dim) not in FREE:
+                larger = torch.cat([good[name], good[name].narrow(dim, 0, 1)], dim)
+                message = message_of(lambda: overload(operator)(**good | {name: larger}))  # noqa: B023
+                assert re.search(r"argument '\w+' must have size \d+ in dimension \d", message), (name, dim)
+        message = message_of(lambda: overload(operator)(**good | {name: good[name][None]}))  # noqa: B023
+        assert f"argument '{name}' must have {good[name].dim()} dimensions, [" in message
+
+
+@pytest.mark.parametrize("device", ["npu", "meta"])
+@pytest.mark.parametrize("operator", WRITERS)
+def test_every_tensor_has_its_dtype(operator, device):
+    good = on(device, GOOD[operator]())
+    for name in tensors_of(operator):
+        message = message_of(lambda: overload(operator)(**good | {name: good[name].bool()}))  # noqa: B023
+        assert message.startswith(f"custom_pypto::{operator}: argument '{name}' must be of dtype "), name
+        assert message.split(";")[0].endswith(", but is bool")
+
+
+@pytest.mark.parametrize("device", ["npu", "meta"])
+@pytest.mark.parametrize("operator", WRITERS)
+def test_a_cache_that_shares_memory_with_another_argument_is_refused(operator, device):
+    """The first elements of the cache as another argument."""
+    good = on(device, GOOD[operator]())
+    for cache in caches_of(operator):
+        for name in tensors_of(operator):
+            if name != cache and good[name].dtype == good[cache].dtype and good[name].numel() <= good[cache].numel():
+                alias = good[cache].flatten()[: good[name].numel()].view(good[name].shape)
+                message = message_of(lambda: overload(operator)(**good | {name: alias}))  # noqa: B023
+                both = [n for n in tensors_of(operator) if n in (name, cache)]
+                written, other = both if both[0] in caches_of(operator) else reversed(both)
+                assert message == (
+                    f"custom_pypto::{operator}: argument '{written}' must share no memory with '{other}', as it is "
+                    "written to, but does; pass a tensor of its own"
+                )
     assert_process_goes_on()
+
+
+@pytest.mark.parametrize("operator", WRITERS)
+def test_parts_of_one_buffer_that_do_not_overlap_are_taken(operator):
+    """Caches that interleave row by row, as vLLM lays out the latent and the rotary part of a key."""
+    good = on("npu", GOOD[operator]())
+    if operator == "npu_sparse_attention_pto":
+        both = torch.cat([good["kv_cache"], good["kr_cache"]], -1)
+        latent = good["kv_cache"].shape[-1]
+        parts = {"kv_cache": both[..., :latent], "kr_cache": both[..., latent:]}
+    else:
+        whole = torch.cat([good["idx_k_cache"], torch.zeros_like(good["idx_k_cache"])])
+        parts = {"idx_k_cache": whole[: len(good["idx_k_cache"])]}
+    expected = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in good.items()}
+    overload(operator)(**expected)
+    overload(operator)(**good | parts)
+    for name, part in parts.items():
+        assert torch.equal(part.cpu(), expected[name].cpu())
+
+
+MATRICES = {
+    "npu_lightning_indexer_prolog_pto": {"wq_b", "wk", "weights_proj"},
+    "npu_sparse_attention_pto": {"w_dq", "w_uq_qr", "w_dkv_kr", "w_idx_qb", "w_idx_k", "w_idx_proj"},
+}
+
+
+@pytest.mark.parametrize("operator", WRITERS)
+def test_only_the_matrices_are_taken_in_fractal_nz(operator):
+    good = on("npu", GOOD[operator]())
+    expected = results(overload(operator)(**copied(good)))
+    torch.npu.config.allow_internal_format = True
+    try:
+        for name in tensors_of(operator):
+            if good[name].dim() > 1 and good[name].dtype in (torch.int8, torch.float16, torch.bfloat16):
+                in_blocks = copied(good) | {name: torch_npu.npu_format_cast(good[name].clone(), 29)}
+                assert torch_npu.get_npu_format(in_blocks[name]) == 29
+                if name in MATRICES[operator]:
+                    for got, want in zip(results(overload(operator)(**in_blocks)), expected, strict=True):
+                        assert torch.equal(got.cpu(), want.cpu()), name
+                else:
+                    assert message_of(lambda: overload(operator)(**in_blocks)) == (  # noqa: B023
+                        f"custom_pypto::{operator}: argument '{name}' must be in format ND, but is in FRACTAL_NZ; "
+                        f"cast it with torch_npu.npu_format_cast({name}, 2)"
+                    )
+    finally:
+        torch.npu.config.allow_internal_format = False
 
 
 def test_backward_refuses_complex_gradients():
@@ -430,10 +734,9 @@ def test_tensors_on_the_cpu_are_refused():
     assert message_of(lambda: ops.add_custom(torch.ones(3), torch.ones(3))) == expected
     message = message_of(lambda: ops.add_custom_backward(torch.ones(3)))
     assert message == expected.replace("add_custom:", "add_custom_backward:")
-    message = message_of(lambda: ops.npu_lightning_indexer_pto(**PADDED()))
-    assert message == expected.replace("add_custom", "npu_lightning_indexer_pto").replace("self", "query")
-    message = message_of(lambda: ops.npu_sparse_flash_attention_pto(**ATTENTION_PADDED()))
-    assert message == expected.replace("add_custom", "npu_sparse_flash_attention_pto").replace("self", "query")
+    for operator, calls in EVERY_OPERATORS_CALLS.items():
+        message = message_of(lambda: overload(operator)(**next(iter(calls.values()))()))  # noqa: B023
+        assert message == expected.replace("add_custom", operator).replace("self", tensors_of(operator)[0])
 
 
 @pytest.mark.parametrize("left", ["cpu", "npu:0", "npu:1", "meta"])
@@ -448,50 +751,19 @@ def test_add_custom_refuses_tensors_on_different_devices(left, right):
 
 
 @pytest.mark.parametrize("device", ["cpu", "npu:1", "meta"])
-@pytest.mark.parametrize("call", ["BSND on PA_BSND", "TND on TND"])
 @pytest.mark.parametrize(
-    ("operator", "calls"), [("npu_lightning_indexer_pto", CALLS), ("npu_sparse_flash_attention_pto", ATTENTION_CALLS)]
+    ("operator", "call"),
+    [(operator, call) for operator, calls in EVERY_OPERATORS_CALLS.items() for call in list(calls)[:2]],
 )
-def test_the_argument_on_another_device_is_named(operator, calls, call, device):
-    good = {name: to("npu:0", value) for name, value in calls[call]().items()}
+def test_the_argument_on_another_device_is_named(operator, call, device):
+    good = on("npu:0", EVERY_OPERATORS_CALLS[operator][call]())
+    first, *_ = tensors_of(operator)
     for name, value in good.items():
-        if isinstance(value, torch.Tensor) and name != "query":
-            message = message_of(lambda: getattr(ops, operator)(**good | {name: value.to(device)}))  # noqa: B023
+        if isinstance(value, torch.Tensor) and name != first:
+            message = message_of(lambda: overload(operator)(**good | {name: value.to(device)}))  # noqa: B023
             assert message == (
-                f"custom_pypto::{operator}: argument '{name}' must be on npu:0 as 'query' is, "
+                f"custom_pypto::{operator}: argument '{name}' must be on npu:0 as '{first}' is, "
                 f"but is on {device}; move it there with .to()"
-            )
-    assert_process_goes_on()
-
-
-# ---- formats
-
-
-@pytest.fixture
-def internal_formats():
-    torch.npu.config.allow_internal_format = True
-    yield
-    torch.npu.config.allow_internal_format = False
-
-
-@pytest.mark.parametrize(
-    ("operator", "arguments"),
-    [
-        ("add_custom", {"self": ones(20, 40), "other": ones(20, 40)}),
-        ("add_custom_backward", {"self": ones(20, 40)}),
-        ("npu_lightning_indexer_pto", CALLS["BSND on PA_BSND"]()),
-        ("npu_sparse_flash_attention_pto", ATTENTION_CALLS["BSND on PA_BSND"]()),
-    ],
-)
-def test_blocks_are_refused_where_the_kernel_reads_rows(operator, arguments, internal_formats):
-    good = {name: to("npu", value) for name, value in arguments.items()}
-    for name, value in good.items():
-        if isinstance(value, torch.Tensor) and value.dim() > 1:
-            blocks = torch_npu.npu_format_cast(value, 29)
-            message = message_of(lambda: getattr(ops, operator)(**good | {name: blocks}))  # noqa: B023
-            assert message == (
-                f"custom_pypto::{operator}: argument '{name}' must be in format ND, but is in FRACTAL_NZ; "
-                f"cast it with torch_npu.npu_format_cast({name}, 2)"
             )
     assert_process_goes_on()
 
@@ -516,14 +788,11 @@ def test_none_is_refused_where_a_tensor_is_needed(device):
     undefined = "must be a tensor, but is undefined (null)"
     assert message_of(lambda: ops.add_custom(x, None)) == f"custom_pypto::add_custom: argument 'other' {undefined}"
     assert message_of(lambda: ops.add_custom(None, x)) == f"custom_pypto::add_custom: argument 'self' {undefined}"
-    good = {name: to(device, value) for name, value in PADDED().items()}
-    for name in ("key", "weights"):
-        message = message_of(lambda: ops.npu_lightning_indexer_pto(**good | {name: None}))  # noqa: B023
-        assert message == f"custom_pypto::npu_lightning_indexer_pto: argument '{name}' {undefined}"
-    good = {name: to(device, value) for name, value in ATTENTION_PADDED().items()}
-    for name in ("key", "value", "sparse_indices"):
-        message = message_of(lambda: ops.npu_sparse_flash_attention_pto(**good | {name: None}))  # noqa: B023
-        assert message == f"custom_pypto::npu_sparse_flash_attention_pto: argument '{name}' {undefined}"
+    for operator, calls in EVERY_OPERATORS_CALLS.items():
+        good = on(device, next(iter(calls.values()))())
+        for name in tensors_of(operator)[1:]:
+            message = message_of(lambda: overload(operator)(**good | {name: None}))  # noqa: B023
+            assert message == f"custom_pypto::{operator}: argument '{name}' {undefined}"
     assert_process_goes_on()
 
 

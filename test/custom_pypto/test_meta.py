@@ -1,10 +1,10 @@
 """Meta and fake tensors: the shapes, dtypes and strides of eager, with symbolic sizes too."""
 
-import attention_calls
-import indexer_calls
+import prolog_calls
 import pytest
 import torch
 import torch_npu  # noqa: F401
+from calls import EVERY_CALL, arguments_of, caches_of, overload, results
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -47,19 +47,17 @@ def test_add_custom_backward_on_meta_gives_what_eager_gives():
         assert kind(meta) == kind(eager)
 
 
-CALLS = [(ops.npu_lightning_indexer_pto, make) for make in indexer_calls.CALLS.values()]
-CALLS += [(ops.npu_sparse_flash_attention_pto, make) for make in attention_calls.CALLS.values()]
-NAMES = [f"indexer {call}" for call in indexer_calls.CALLS] + [f"attention {call}" for call in attention_calls.CALLS]
+every_call = pytest.mark.parametrize(("operator", "call"), EVERY_CALL)
 
 
-@pytest.mark.parametrize(("operator", "make"), CALLS, ids=NAMES)
-def test_operators_on_paged_keys_on_meta_give_what_eager_gives(operator, make):
-    arguments = make()
-    meta = operator(**{name: to("meta", value) for name, value in arguments.items()})
-    eager = operator(
-        **{name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
-    )
-    assert kind(meta) == kind(eager)
+def kinds(value):
+    return [kind(tensor) for tensor in results(value)]
+
+
+@every_call
+def test_operators_on_caches_on_meta_give_what_eager_gives(operator, call):
+    meta, eager = (overload(operator)(**arguments_of(operator, call, device)) for device in ("meta", "npu"))
+    assert kinds(meta) == kinds(eager)
 
 
 def test_gradients_flow_on_meta():
@@ -68,16 +66,18 @@ def test_gradients_flow_on_meta():
     assert kind(x.grad) == kind(x)
 
 
-@pytest.mark.parametrize(("operator", "make"), CALLS, ids=NAMES)
-def test_fake_tensors_on_an_npu_stay_there(operator, make):
+@every_call
+def test_fake_tensors_on_an_npu_stay_there(operator, call):
+    arguments = arguments_of(operator, call)
     with FakeTensorMode() as mode:
+        fake = {k: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+        assert {result.device for result in results(overload(operator)(**fake))} == {torch.device("npu:0")}
+
+
+def test_fake_tensors_on_another_npu_stay_there():
+    with FakeTensorMode():
         x = torch.empty(3, 1, device="npu:1")
         assert ops.add_custom(x, torch.empty(4, device="npu:1")).device == torch.device("npu:1")
-    arguments = {
-        name: mode.from_tensor(value.npu()) if isinstance(value, torch.Tensor) else value
-        for name, value in make().items()
-    }
-    assert operator(**arguments).device == torch.device("npu:0")
 
 
 def test_a_trace_with_symbolic_sizes_serves_other_sizes():
@@ -105,6 +105,25 @@ def test_a_trace_with_symbolic_sizes_serves_other_sizes():
     selected, attended = graph(*(value.to("meta") for value in inputs(7, 11, 8, 9)))
     assert selected.shape == (7, 11, 2, 5)
     assert attended.shape == (7, 11, 8, 9)
+
+
+def test_a_trace_of_operators_that_write_caches_serves_other_sizes():
+    def step(prolog, layer):
+        query, scale, weights = ops.npu_lightning_indexer_prolog_pto(*prolog, 1e-6)
+        return query, scale, weights, ops.npu_sparse_attention_pto(*layer, sparse_count=5)
+
+    def inputs(tokens, batch, queries, pages, width):
+        prolog, layer = prolog_calls.prolog(tokens, cache=(pages, 8)), prolog_calls.layer([9] * batch, queries=queries)
+        caches = {name: layer[name][:1].expand(pages, -1, -1, -1) for name in caches_of("npu_sparse_attention_pto")}
+        layer |= caches | {"block_table": torch.zeros(batch, width, dtype=torch.int32)}
+        return [[v.to("meta") for v in a.values() if isinstance(v, torch.Tensor)] for a in (prolog, layer)]
+
+    graph = make_fx(step, tracing_mode="symbolic")(*inputs(3, 2, 4, 11, 9))
+    query, scale, weights, attended = graph(*inputs(7, 5, 2, 13, 6))
+    assert query.shape == (7, 5, 16)
+    assert scale.shape == (7, 5, 1)
+    assert weights.shape == (7, 5)
+    assert attended.shape == (5, 2, 5, 24)
 
 
 def test_sizes_that_only_the_data_decides_are_traced_without_a_guard():

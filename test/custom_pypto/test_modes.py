@@ -1,10 +1,22 @@
 """The modes: each compiles with what it says, and gives what eager gives."""
 
-import attention_calls
-import indexer_calls
+from functools import partial
+
+import prolog_calls
 import pytest
 import torch
 import torch_npu  # noqa: F401
+from calls import (
+    WRITERS,
+    arguments_of,
+    assert_caches_same,
+    assert_same,
+    caches_of,
+    copied,
+    on,
+    overload,
+    tensors_of,
+)
 
 import custom_pypto
 from custom_pypto.modes import MODES
@@ -36,25 +48,148 @@ def test_add_custom_in_every_mode_equals_eager(mode):
         assert torch.equal(in_mode(x, y).cpu(), function(x, y).cpu())
 
 
-OPERATORS = [
-    ("npu_lightning_indexer_pto", indexer_calls.CALLS),
-    ("npu_sparse_flash_attention_pto", attention_calls.CALLS),
+every_mode = pytest.mark.parametrize("mode", MODES)
+compiling_mode = pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "eager"])
+
+CALLS = [
+    ("npu_lightning_indexer_pto", "BSND on PA_BSND"),
+    ("npu_lightning_indexer_pto", "TND on TND"),
+    ("npu_lightning_indexer_prolog_pto", "BSND on PA_BSND"),
+    ("npu_lightning_indexer_prolog_pto", "TND on TND"),
+    ("npu_sparse_attention_pto", "three tokens"),
+    ("npu_sparse_attention_pto", "every attribute"),
+    ("npu_sparse_flash_attention_pto", "BSND on PA_BSND"),
+    ("npu_sparse_flash_attention_pto", "TND on TND"),
 ]
 
 
-@pytest.mark.parametrize("call", ["BSND on PA_BSND", "TND on TND"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("operator", "calls"), OPERATORS)
-def test_operators_on_paged_keys_in_every_mode_equal_eager(operator, calls, mode, call):
-    arguments = {k: v.npu() if isinstance(v, torch.Tensor) else v for k, v in calls[call]().items()}
-
-    def function(query, key):
-        return getattr(custom_pypto, operator)(**arguments | {"query": query, "key": key})
-
-    in_mode = MODES[mode](function)
+@every_mode
+@pytest.mark.parametrize(("operator", "call"), CALLS)
+def test_operators_on_caches_in_every_mode_equal_eager(operator, call, mode):
+    """The results and the caches, each time other ones."""
+    in_mode = MODES[mode](partial(overload(operator)))
     for _ in range(2):
-        result = in_mode(arguments["query"], arguments["key"])
-        assert torch.equal(result.cpu(), function(arguments["query"], arguments["key"]).cpu())
+        arguments = arguments_of(operator, call)
+        eagerly = copied(arguments)
+        assert_same(in_mode(**arguments), overload(operator)(**eagerly))
+        assert_caches_same(operator, arguments, eagerly)
+
+
+def decode(prolog, layer, keys):
+    """What a step of decoding does with caches: each is written, and read behind that in the same graph."""
+    query, scale, weights = custom_pypto.npu_lightning_indexer_prolog_pto(**prolog)
+    scores = prolog["idx_k_cache"].half().sum(dim=-1) * prolog["idx_k_scale_cache"]
+    attended = custom_pypto.npu_sparse_attention_pto(**layer)
+    lengths = {"actual_seq_lengths_key": layer["act_seqs"], "block_table": layer["block_table"]}
+    selected = custom_pypto.npu_lightning_indexer_pto(
+        keys, layer["index_k_cache"], keys[..., 0], sparse_count=5, **lengths
+    )
+    return query, scale * 2, weights, scores, attended, selected
+
+
+def decode_arguments():
+    layer = on("npu", prolog_calls.layer([20, 3], queries=2))
+    keys = torch.randn(2, 2, 4, layer["index_k_cache"].shape[-1]).bfloat16().npu()
+    return on("npu", prolog_calls.prolog((2, 3))), layer, keys
+
+
+@every_mode
+def test_a_cache_that_is_written_is_read_by_what_follows_in_the_graph(mode):
+    in_mode = MODES[mode](decode)
+    for _ in range(2):
+        arguments = decode_arguments()
+        eagerly = *map(copied, arguments[:2]), arguments[2]
+        assert_same(in_mode(*arguments), decode(*eagerly))
+        for operator, ours, theirs in zip(WRITERS, arguments, eagerly, strict=False):
+            assert_caches_same(operator, ours, theirs)
+
+
+@compiling_mode
+@pytest.mark.parametrize("operator", WRITERS)
+def test_caches_that_are_views_are_written_and_nothing_beside_them(operator, mode):
+    """A layer of the caches of all layers, and every other column of a buffer."""
+    call = dict(CALLS[2:5:2])[operator]
+    in_mode = MODES[mode](partial(overload(operator)))
+    for part in (lambda whole: whole[1, ..., : whole.shape[-1] // 2].contiguous(), lambda whole: whole[1, ..., ::2]):
+        arguments = arguments_of(operator, call)
+        eagerly, wholes, before = copied(arguments), {}, {}
+        for name in caches_of(operator):
+            old = arguments[name]
+            wholes[name] = torch.full((2, *old.shape[:-1], 2 * old.shape[-1]), 3, device=old.device).to(old.dtype)
+            arguments[name] = part(wholes[name])
+            arguments[name].copy_(old)
+            before[name] = wholes[name][1, ..., 1::2].clone()
+        assert_same(in_mode(**arguments), overload(operator)(**eagerly))
+        assert_caches_same(operator, arguments, eagerly)
+        for name, whole in wholes.items():
+            assert (whole[0] == 3).all()
+            assert torch.equal(whole[1, ..., 1::2].cpu(), before[name].cpu())
+
+
+GROWING = {
+    "npu_lightning_indexer_prolog_pto": [
+        lambda: prolog_calls.prolog((2, 3)),
+        lambda: prolog_calls.prolog((3, 2), cache=(4, 12)),
+        lambda: prolog_calls.prolog((9, 4), cache=(6, 8)),
+    ],
+    "npu_sparse_attention_pto": [
+        lambda: prolog_calls.layer([20, 3], queries=3),
+        lambda: prolog_calls.layer([40, 17, 5], queries=2),
+        lambda: prolog_calls.layer([9, 33, 70, 6, 8], queries=4),
+    ],
+}
+
+
+@pytest.mark.parametrize("operator", GROWING)
+def test_one_dynamic_graph_takes_changing_batches_queries_and_tables(operator):
+    compilations, calls = [], []
+
+    def backend(module, inputs):
+        compilations.append(module)
+        return MODES["GE dynamic"].backend()(module, inputs)
+
+    in_graph = torch.compile(partial(overload(operator)), backend=backend, dynamic=True, fullgraph=True)
+    for make in GROWING[operator]:
+        arguments = on("npu", make())
+        eagerly = copied(arguments)
+        assert_same(in_graph(**arguments), overload(operator)(**eagerly))
+        assert_caches_same(operator, arguments, eagerly)
+        calls.append(len(compilations))
+    assert calls[0] > 0
+    assert set(calls) == {calls[0]}  # the first call may trace twice, where a number is an argument
+
+
+@compiling_mode
+def test_a_slot_out_of_range_is_refused_in_a_graph_and_writes_nothing(mode):
+    operator, call = CALLS[2]
+    in_mode = MODES[mode](partial(overload(operator)))
+    good = arguments_of(operator, call)
+    in_mode(**copied(good))
+    bad = copied(good)
+    bad["idx_k_cache_index"][1, 2] = 56
+    with pytest.raises(RuntimeError, match="idx_k_cache_index"):
+        in_mode(**bad)
+        torch.npu.synchronize()
+    assert_caches_same(operator, bad, good)
+    assert_same(in_mode(**copied(good)), overload(operator)(**good))
+
+
+@compiling_mode
+@pytest.mark.parametrize("operator", WRITERS)
+def test_one_tensor_for_two_caches_is_refused_in_every_mode(operator, mode):
+    arguments = arguments_of(operator, dict(CALLS[2:5:2])[operator])
+    name, *_ = caches_of(operator)
+    other = next(
+        n
+        for n in tensors_of(operator)
+        if n not in (name, "block_table")
+        and arguments[n].dim() > 1
+        and arguments[n].dtype == arguments[name].dtype
+        and arguments[n].numel() <= arguments[name].numel()
+    )
+    arguments[other] = arguments[name].flatten()[: arguments[other].numel()].view(arguments[other].shape)
+    with pytest.raises(Exception, match=f"argument '{name}' must share no memory with '{other}'"):
+        MODES[mode](partial(overload(operator)))(**arguments)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch_npu  # noqa: F401
+from calls import CALLS, WRITERS, arguments_of, assert_caches_same, assert_same, copied, overload, tensors_of
 
 import custom_pypto  # noqa: F401
 
@@ -68,5 +69,24 @@ def test_gradients_in_threads():
             ops.add_custom(x, y).sum().backward()
             assert torch.equal(x.grad.cpu(), torch.ones(4, number + 1))
             assert torch.equal(y.grad.cpu(), torch.full((number + 1,), 4.0))
+
+    in_threads(work)
+
+
+@pytest.mark.parametrize("operator", WRITERS)
+def test_threads_write_rows_of_caches_of_their_own(operator):
+    """Together on one device, each as often as there is work for it, with a call that is refused among them."""
+    call = list(CALLS[operator])[1]
+    arguments = [arguments_of(operator, call) for _ in range(THREADS)]
+    expected = [copied(each) for each in arguments]
+    alone = [overload(operator)(**each) for each in expected]
+
+    def work(number):
+        for _ in range(5):
+            ours = copied(arguments[number])
+            assert_same(overload(operator)(**ours), alone[number])
+            assert_caches_same(operator, ours, expected[number])
+            with pytest.raises(RuntimeError, match="must have"):
+                overload(operator)(**ours | {tensors_of(operator)[0]: torch.ones(number + 1).bfloat16().npu()})
 
     in_threads(work)

@@ -4,6 +4,7 @@ import itertools
 import re
 from pathlib import Path
 
+import goldens
 import pytest
 import torch
 import torch_npu  # noqa: F401
@@ -328,6 +329,104 @@ def test_one_dynamic_attention_graph_serves_every_batch(compiled, tmp_path):
         }
         assert_equal(in_graph(arguments), attention(arguments))
     assert len(nodes(tmp_path, "SparseFlashAttentionPto")) == 1
+
+
+# ---- operators that write caches
+
+
+def prolog_call(tokens, cache=(7, 8)):
+    small = {"hidden": 56, "q_lora": 40, "heads": 5, "depth": 16, "rope_depth": 6}
+    return goldens.lightning_indexer_prolog_inputs(tokens, cache=cache, **small) | {"layernorm_epsilon_k": 0.25}
+
+
+def layer_call():
+    small = {"hidden": 56, "q_lora": 40, "heads": 5, "depth": 12, "rope_depth": 10, "kv_lora": 24, "index_heads": 7}
+    return goldens.sparse_attention_inputs([20, 13], queries=3, index_depth=16, block_size=8, **small)
+
+
+WRITERS = {
+    "npu_lightning_indexer_prolog_pto": {
+        "layernorm_epsilon_k": None,
+        "layout_query": "TND",
+        "layout_key": "PA_BSND",
+        "rope_mode": "interleave",
+    },
+    "npu_sparse_attention_pto": {
+        "sparse_count": 2048,
+        "softmax_scale": None,
+        "rms_norm_eps": 1e-5,
+        "layer_norm_eps": 1e-6,
+        "rope_mode": "interleave",
+        "indexer_rope_mode": "interleave",
+    },
+}
+"""Operators, and the defaults of their attributes."""
+WRITER_CALLS = {
+    "prolog": ("npu_lightning_indexer_prolog_pto", lambda: prolog_call(4)),
+    "prolog of sequences": ("npu_lightning_indexer_prolog_pto", lambda: prolog_call((2, 3))),
+    "prolog with every attribute": (
+        "npu_lightning_indexer_prolog_pto",
+        lambda: prolog_call((2, 3), cache=(20,)) | {"rope_mode": "half"},
+    ),
+    "prolog with layouts of None": (
+        "npu_lightning_indexer_prolog_pto",
+        lambda: prolog_call(4) | {"layout_query": None, "layout_key": None},
+    ),
+    "layer": ("npu_sparse_attention_pto", layer_call),
+    "layer with every attribute": (
+        "npu_sparse_attention_pto",
+        lambda: (
+            layer_call()
+            | {"sparse_count": 3, "softmax_scale": 0.5, "rms_norm_eps": 0.25, "layer_norm_eps": 0.125}
+            | {"rope_mode": "half", "indexer_rope_mode": "half"}
+        ),
+    ),
+}
+
+
+def on_npu(arguments):
+    return {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
+
+
+def results_and_caches(function, operator, arguments):
+    """What the operator gives and what it leaves in its caches, which are copies of those in `arguments`."""
+    mutated = [a.name for a in getattr(ops, operator).default._schema.arguments if a.alias_info]
+    caches = {name: arguments[name].clone() for name in mutated}
+    results = function(**arguments | caches)
+    return (*(results if isinstance(results, tuple) else (results,)), *caches.values())
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("call", WRITER_CALLS)
+def test_graph_of_an_operator_that_writes_caches_equals_eager(call, dynamic, compiled, tmp_path):
+    operator, make = WRITER_CALLS[call]
+    arguments, eager = on_npu(make()), getattr(ops, operator)
+    in_graph = compiled(lambda **arguments: eager(**arguments), dynamic)
+    expected = results_and_caches(eager, operator, arguments)
+    for actual, value in zip(results_and_caches(in_graph, operator, arguments), expected, strict=True):
+        assert_equal(actual, value)
+    (node,) = nodes(tmp_path, operator.removeprefix("npu_").title().replace("_", ""))
+    assert sorted(node.pop("inputs")) == sorted(k for k, value in arguments.items() if isinstance(value, torch.Tensor))
+    kinds = {str: 's: "{}"\\n', int: "i: {}\\n", float: "f: {}\\n"}
+    assert node == {
+        name: kinds[type(arguments[name])].format(arguments[name])
+        for name, default in WRITERS[operator].items()
+        if arguments.get(name) is not None and arguments[name] != default
+    }
+
+
+@pytest.mark.parametrize("call", ["prolog with every attribute", "layer with every attribute"])
+def test_a_converter_of_an_operator_that_writes_caches_that_dropped_an_argument_would_be_noticed(call):
+    operator, make = WRITER_CALLS[call]
+    arguments, eager = on_npu(make()), getattr(ops, operator)
+    expected = results_and_caches(eager, operator, arguments)
+    for name in arguments.keys() & WRITERS[operator].keys() - {"layernorm_epsilon_k"}:
+        try:
+            others = {other: value for other, value in arguments.items() if other != name}
+            actual = results_and_caches(eager, operator, others)
+        except RuntimeError:
+            continue
+        assert any(not torch.equal(a.cpu(), b.cpu()) for a, b in zip(actual, expected, strict=True)), name
 
 
 # ---- all of them

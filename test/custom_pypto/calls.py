@@ -1,0 +1,59 @@
+"""The operators on queries and caches, and calls of each: {operator: {call: a function that makes its arguments}}."""
+
+import attention_calls
+import indexer_calls
+import prolog_calls
+import torch
+
+CALLS = {
+    "npu_lightning_indexer_pto": indexer_calls.CALLS,
+    "npu_lightning_indexer_prolog_pto": prolog_calls.PROLOG_CALLS,
+    "npu_sparse_attention_pto": prolog_calls.LAYER_CALLS,
+    "npu_sparse_flash_attention_pto": attention_calls.CALLS,
+}
+WRITERS = ["npu_lightning_indexer_prolog_pto", "npu_sparse_attention_pto"]
+
+EVERY_CALL = [(operator, call) for operator, calls in CALLS.items() for call in calls]
+
+
+def arguments_of(operator, call, device="npu"):
+    return on(device, CALLS[operator][call]())
+
+
+def on(device, arguments):
+    return {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
+
+
+def copied(arguments):
+    return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
+
+
+def overload(operator):
+    return getattr(torch.ops.custom_pypto, operator).default
+
+
+def tensors_of(operator):
+    """The names of the tensors that the operator cannot do without."""
+    return [a.name for a in overload(operator)._schema.arguments if str(a.type) == "Tensor"]
+
+
+def caches_of(operator):
+    """The names of the arguments that it writes."""
+    schema = overload(operator)._schema
+    return [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+
+
+def results(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+def assert_same(actual, expected):
+    """The same to the bit, whatever the dtype."""
+    for got, want in zip(results(actual), results(expected), strict=True):
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        assert torch.equal(got.cpu(), want.cpu())
+
+
+def assert_caches_same(operator, arguments, expected):
+    for name in caches_of(operator):
+        assert torch.equal(arguments[name].cpu(), expected[name].cpu()), name
