@@ -75,15 +75,15 @@ REG_OP(SparseFlashAttentionPto)
     .OP_END_FACTORY_REG(SparseFlashAttentionPto);
 
 // The prolog of DeepSeek's quantised lightning indexer: from hidden states to int8 queries, int8 keys in the paged
-// cache, and the weights of the query heads, with a scale for each quantised row. RoPE, Hadamard and quantisation are
-// those of custom_pypto.ops.npu_lightning_indexer_prolog_pto.
+// cache, and the weights of the query heads, with a scale for each quantised row. RoPE, Hadamard and quantisation
+// are those of custom_pypto.ops.npu_lightning_indexer_prolog_pto.
 //
-// token_x is [T, h] (TND) or [B, S1, h] (BSND), and so are the leading dimensions of q_norm [., q_lora], q_norm_scale
-// [., 1], cos_idx_rope and sin_idx_rope [., R], idx_k_cache_index [.], query [., N, D], query_scale [., N, 1] and
-// weights
-// [., N]. wq_b is [q_lora, N D], wq_b_scale [N D, 1], wk [h, D], weights_proj [h, N]; these three matrices may lie in
-// FRACTAL_NZ. idx_k_cache is [blocks, block_size, 1, D] (PA_BSND), [B, S2, 1, D] (BSND) or [T2, 1, D] (TND), its scales
-// the same without D; both are written at the slots of idx_k_cache_index, of which -1 is skipped.
+// token_x is [T, h] (TND) or [B, S1, h] (BSND), and so are the leading dimensions of q_norm [., q_lora],
+// q_norm_scale [., 1], cos_idx_rope and sin_idx_rope [., R], idx_k_cache_index [.], query [., N, D], query_scale
+// [., N, 1] and weights [., N]. wq_b is [q_lora, N D], wq_b_scale [N D, 1], wk [h, D], weights_proj [h, N]; these
+// three matrices may lie in FRACTAL_NZ. idx_k_cache is [blocks, block_size, 1, D] (PA_BSND), [B, S2, 1, D] (BSND)
+// or [T2, 1, D] (TND), its scales the same without D; both are written at the slots of idx_k_cache_index, of which
+// -1 is skipped.
 REG_OP(LightningIndexerPrologPto)
     .INPUT(token_x, "T")
     .INPUT(q_norm, TensorType({DT_INT8}))
@@ -113,15 +113,16 @@ REG_OP(LightningIndexerPrologPto)
     .DATATYPE(T, TensorType({DT_BF16, DT_FLOAT16}))
     .OP_END_FACTORY_REG(LightningIndexerPrologPto);
 
-// DeepSeek's sparse attention layer in decode, from hidden states to what the heads read: the MLA prolog, the lightning
-// indexer and the attention over the tokens that it selects, with three paged caches written on the way.
+// DeepSeek's sparse attention layer in decode, from hidden states to what the heads read: the MLA prolog, the
+// lightning indexer and the attention over the tokens that it selects, with three paged caches written on the way.
 //
-// x is [B, S1, h], w_dq [h, q_lora], w_uq_qr [q_lora, N (Dn + R)], w_uk [N, Dn, Dkv], w_dkv_kr [h, Dkv + R], gamma_cq
-// [q_lora], gamma_ckv [Dkv], sin and cos [B, S1, R], w_idx_qb [q_lora, Ni Di], w_idx_k [h, Di], w_idx_proj [h, Ni],
-// in_gamma_k and in_beta_k [Di]; the matrices, but for w_uk, may lie in FRACTAL_NZ. kv_cache is [blocks, block_size, 1,
-// Dkv], kr_cache and index_k_cache the same with R and Di; they are written at the slots of cache_index [B, S1], of
-// which -1 is skipped. block_table [B, blocks a sequence] and act_seqs [B], which counts the new tokens too, say where
-// a sequence's keys are. attn_out is [B, S1, N, Dkv]. A softmax_scale of 0 stands for 1 / sqrt(Dkv + R).
+// x is [B, S1, h], w_dq [h, q_lora], w_uq_qr [q_lora, N (Dn + R)], w_uk [N, Dn, Dkv], w_dkv_kr [h, Dkv + R],
+// gamma_cq [q_lora], gamma_ckv [Dkv], sin and cos [B, S1, R], w_idx_qb [q_lora, Ni Di], w_idx_k [h, Di], w_idx_proj
+// [h, Ni], in_gamma_k and in_beta_k [Di]; the matrices, but for w_uk, may lie in FRACTAL_NZ. kv_cache is [blocks,
+// block_size, 1, Dkv], kr_cache and index_k_cache the same with R and Di; they are written at the slots of
+// cache_index [B, S1], of which -1 is skipped. block_table [B, blocks a sequence] and act_seqs [B], which counts
+// the new tokens too, say where a sequence's keys are. attn_out is [B, S1, N, Dkv]. A softmax_scale of 0 stands for
+// 1 / sqrt(Dkv + R).
 REG_OP(SparseAttentionPto)
     .INPUT(x, "T")
     .INPUT(w_dq, "T")

@@ -206,7 +206,7 @@ std::string decorator(const Prototype& prototype) {
   }
   line = "    " + dynamic + ", " + optional + "\n";
   if (line.size() > kLineWidth + 1) {
-    line = "    " + dynamic + ",\n    " + optional + ",\n";
+    line = wrap(dynamic + ",", "    ") + wrap(optional + ",", "    ");
   }
   return "@auto_convert_to_tensor(\n" + line + ")\n";
 }
