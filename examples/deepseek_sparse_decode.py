@@ -116,6 +116,12 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, mode: str) -> Tensor:
     return rotated.to(x.dtype)
 
 
+def rotate_first(x: Tensor, cos: Tensor, sin: Tensor, mode: str) -> Tensor:
+    """The indexer rotates the first elements of a head and leaves the rest."""
+    first, rest = x.split([cos.shape[-1], x.shape[-1] - cos.shape[-1]], -1)
+    return torch.cat([rotate(first, cos, sin, mode), rest], -1)
+
+
 def write_rows(cache: Tensor, slots: Tensor, rows: Tensor) -> None:
     """Writes the new tokens' rows to their slots, in place, in graphs too."""
     torch_npu.npu_scatter_nd_update_(cache.view(-1, cache.shape[-1]), slots.view(-1, 1), rows.flatten(0, 1))
@@ -204,12 +210,6 @@ def sparse_attention_by_stages(
     )
     lap("sparse flash attention")
     return attention
-
-
-def rotate_first(x: Tensor, cos: Tensor, sin: Tensor, mode: str) -> Tensor:
-    """The indexer rotates the first elements of a head and leaves the rest."""
-    first, rest = x.split([cos.shape[-1], x.shape[-1] - cos.shape[-1]], -1)
-    return torch.cat([rotate(first, cos, sin, mode), rest], -1)
 
 
 def fused_sparse_attention(lap: Callable[[str], None] = no_lap, **arguments) -> Tensor:
