@@ -1,12 +1,9 @@
 // Evaluates the attribute _inference_rule.
 #include "inference_rule.h"
 
-#include <algorithm>
 #include <cctype>
 #include <limits>
 #include <numeric>
-#include <optional>
-#include <set>
 
 #include "dtypes.h"
 #include "json.h"
@@ -288,14 +285,9 @@ class Evaluator {
   int depth_ = 0;
 };
 
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_of_name(char c) { return is_letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; }
-
 bool is_symbol(const std::string& text) {
-  return !text.empty() && is_letter(text[0]) && std::all_of(text.begin(), text.end(), is_of_name);
+  return !text.empty() && (std::isalpha(static_cast<unsigned char>(text[0])) != 0 || text[0] == '_');
 }
-
-using Symbols = std::map<std::string, int64_t>;
 
 // torchair writes an input's dimensions as symbols s0, u1, ... and a list of integers as symbols v0, v1, ...
 bool stands_for_values(const Json::Array& entries) {
@@ -307,14 +299,8 @@ bool stands_for_values(const Json::Array& entries) {
   return false;
 }
 
-// A dimension that is given as an expression.
-struct Equation {
-  std::string expression;
-  int64_t value;
-};
-
-void bind_symbols(const Json::Array& entries, const std::vector<int64_t>& numbers, size_t input, Symbols& symbols,
-                  std::vector<Equation>& equations) {
+void bind_symbols(const Json::Array& entries, const std::vector<int64_t>& numbers, size_t input,
+                  std::map<std::string, int64_t>& symbols) {
   if (entries.size() != numbers.size()) {
     throw GraphError("_inference_rule expects " + std::to_string(entries.size()) + " dimensions or values of input " +
                      std::to_string(input) + ", got " + std::to_string(numbers.size()));
@@ -322,61 +308,6 @@ void bind_symbols(const Json::Array& entries, const std::vector<int64_t>& number
   for (size_t i = 0; i < entries.size(); ++i) {
     if (is_symbol(entries[i].text())) {
       symbols[entries[i].text()] = numbers[i];
-    } else {
-      equations.push_back({entries[i].text(), numbers[i]});
-    }
-  }
-}
-
-// The symbols of a polynomial (sums and products) without a value; nothing of another expression, which has no inverse.
-std::set<std::string> unknown_symbols(const std::string& expression, const Symbols& symbols) {
-  std::set<std::string> unknown;
-  for (auto at = expression.begin(); at != expression.end();) {
-    const auto begin = std::find_if(at, expression.end(), is_of_name);
-    at = std::find_if_not(begin, expression.end(), is_of_name);
-    const std::string name(begin, at);
-    const bool is_function = is_symbol(name) && at != expression.end() && *at == '(';
-    if (is_function || expression.find_first_of("/%") != std::string::npos) {
-      return {};
-    }
-    if (is_symbol(name) && symbols.count(name) == 0) {
-      unknown.insert(name);
-    }
-  }
-  return unknown;
-}
-
-// The value of the one unknown symbol, if the expression is linear in it.
-std::optional<int64_t> solve(const Equation& equation, const std::string& unknown, Symbols symbols) {
-  const auto at = [&](int64_t value) {
-    symbols[unknown] = value;
-    return evaluate_expression(equation.expression, symbols);
-  };
-  try {
-    const int64_t base = at(0);
-    const Wide step = Wide(at(1)) - base;
-    if (step == 0) {
-      return std::nullopt;
-    }
-    const int64_t value = rational((Wide(equation.value) - base) / step).numerator;
-    return at(value) == equation.value ? std::optional(value) : std::nullopt;
-  } catch (const GraphError&) {
-    return std::nullopt;
-  }
-}
-
-// torchair gives the first input that has a symbol, even where that is only in a product of symbols (s1*s2, or
-// s1*s2 + s2*s3): finds such a symbol from the others, and with it the next.
-void solve_equations(const std::vector<Equation>& equations, Symbols& symbols) {
-  for (bool found = true; found;) {
-    found = false;
-    for (const Equation& equation : equations) {
-      const auto unknown = unknown_symbols(equation.expression, symbols);
-      const auto value = unknown.size() == 1 ? solve(equation, *unknown.begin(), symbols) : std::nullopt;
-      if (value) {
-        symbols[*unknown.begin()] = *value;
-        found = true;
-      }
     }
   }
 }
@@ -398,8 +329,7 @@ int64_t evaluate_expression(const std::string& expression, const std::map<std::s
 
 std::vector<InferredOutput> apply_inference_rule(const std::string& rule, const RuleInputs& inputs) {
   const Json json = parse_json(rule);
-  Symbols symbols;
-  std::vector<Equation> equations;
+  std::map<std::string, int64_t> symbols;
   const auto& entries = json.member("shape").member("inputs").array();
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].is_null()) {
@@ -409,9 +339,8 @@ std::vector<InferredOutput> apply_inference_rule(const std::string& rule, const 
     if (!numbers) {
       throw GraphError("_inference_rule needs input " + std::to_string(i) + ", which is absent");
     }
-    bind_symbols(entries[i].array(), *numbers, i, symbols, equations);
+    bind_symbols(entries[i].array(), *numbers, i, symbols);
   }
-  solve_equations(equations, symbols);
   const auto& shapes = json.member("shape").member("outputs").array();
   const auto& dtypes = json.member("dtype").array();
   if (shapes.size() != dtypes.size()) {

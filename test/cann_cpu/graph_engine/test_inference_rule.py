@@ -156,29 +156,6 @@ def test_a_rule_binds_dimensions_and_values(apply):
 
 
 @pytest.mark.parametrize(
-    "dimensions, numbers, outputs, expected",
-    [
-        (["s0", "s0*s1"], [5, 15], ["s1"], [3]),
-        (["s0*s1", "s0"], [15, 5], ["s1", "s0"], [3, 5]),
-        (["s0", "s0*s1 + s1*s2", "2*s2 - 1"], [5, 21, 3], ["s1"], [3]),
-        (["s0*(s1 + s2)", "s1*3", "s2"], [20, 9, 2], ["s0"], [4]),
-        (["s0**2*s1", "s0"], [36, 3], ["s1"], [4]),
-    ],
-)
-def test_a_symbol_that_is_only_in_a_product_is_found(apply, dimensions, numbers, outputs, expected):
-    assert apply(rule([dimensions], [outputs]), numbers) == (0, expected)
-
-
-@pytest.mark.parametrize(
-    "dimension, number",
-    [("s0*s1", 6), ("Mod(s0, 8)", 3), ("s0 % 8", 3), ("Floor(Div(s0, 2))", 3), ("2*s0", 3), ("0*s0", 0)],
-)
-def test_a_symbol_that_does_not_follow_is_not_invented(apply, dimension, number):
-    with pytest.raises(ValueError, match="symbol 's0' is not among the inputs' dimensions"):
-        apply(rule([[dimension]], [["s0"]]), [number])
-
-
-@pytest.mark.parametrize(
     "bad, message",
     [
         (rule([["s0"]], [["s0"]]), "expects 1 dimensions or values of input 0, got 2"),
