@@ -16,6 +16,7 @@ THREADS, ROUNDS = 6, 60
 
 def in_threads(work):
     """Runs work(thread number) in THREADS threads that start together, and raises what any of them raised."""
+    torch.npu.synchronize()  # what the threads read may come from another stream than theirs
     barrier = threading.Barrier(THREADS)
 
     def start(number):
