@@ -269,19 +269,19 @@ def sparse_flash_attention(
     return out
 
 
-def check_attention(actual: Tensor, expected: Tensor) -> float:
-    """Asserts rtol 5e-3 and atol 1e-4 in 99 % of the elements, and 3e-2 in all; returns the largest error."""
+def check_attention(actual: Tensor, expected: Tensor, atol: float | Tensor = 1e-4, most: float = 3e-2) -> float:
+    """Asserts rtol 5e-3 and `atol` in 99 % of the elements, and `most` in all; returns the largest error."""
     assert actual.shape == expected.shape, f"the shape is {tuple(actual.shape)} instead of {tuple(expected.shape)}"
     assert torch.isfinite(actual).all(), "not all of the result is finite"
     if actual.numel() == 0:
         return 0.0
     error = (actual.double() - expected).abs()
-    close = (error <= 1e-4 + 5e-3 * expected.abs()).double().mean().item()
+    close = (error <= atol + 5e-3 * expected.abs()).double().mean().item()
     worst = error.max().item()
     assert close >= 0.99, (
-        f"only {close:.2%} of the elements are within rtol 5e-3 and atol 1e-4, the worst is off by {worst}"
+        f"only {close:.2%} of the elements are within rtol 5e-3 and the absolute tolerance, the worst is off by {worst}"
     )
-    assert worst <= 3e-2, f"an element is off by {worst}"
+    assert worst <= most, f"an element is off by {worst}"
     return worst
 
 
@@ -697,4 +697,9 @@ def check_sparse_attention(
     for row in lightning_indexer_rows(**stages.indexer):
         selected = _selection(row, sparse_count, score_error(stages.indexer), stages.attention, attn_out)
         indices[row.place][: len(selected)] = selected
-    return check_attention(attn_out, sparse_flash_attention(sparse_indices=indices, **stages.attention))
+    # Errors of the attention's scores matter more the fewer numbers they are made of, and the fewer keys share them:
+    # less than 576 numbers or 768 keys.
+    of_depth = max(1, (576 / (attn_out.shape[-1] + inputs["cos"].shape[-1])) ** 0.5)
+    of_keys = (768 / (indices >= 0).sum(-1, keepdim=True).clamp(1, 768)).sqrt()
+    expected = sparse_flash_attention(sparse_indices=indices, **stages.attention)
+    return check_attention(attn_out, expected, atol=1e-4 * of_depth * of_keys, most=3e-2 * of_depth)
