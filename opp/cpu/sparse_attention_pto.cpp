@@ -22,12 +22,24 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// What a chunk of tokens asks with: of the attention, and of the indexer.
+// What becomes of a chunk of tokens on its way to the attention.
 struct Queries {
-  at::Tensor absorbed;       // (tokens, N, Dkv): the part without position, multiplied with w_uk
-  at::Tensor rope;           // (tokens, N, R)
+  at::Tensor latent;         // (tokens, q_lora)
+  at::Tensor heads;          // (tokens, N, Dn + R)
+  at::Tensor absorbed;       // (tokens, N, Dkv): the first Dn of each head, multiplied with w_uk
   at::Tensor index;          // (tokens, Ni, D)
   at::Tensor index_weights;  // (tokens, Ni)
+  at::Tensor selected;       // (tokens, 1, sparse_count)
+
+  Queries(const SparseAttentionPto& call, int64_t tokens) {
+    const auto make = [&](at::IntArrayRef sizes) { return at::empty(sizes, call.x.scalar_type()); };
+    latent = make({tokens, call.q_lora()});
+    heads = make({tokens, call.heads(), call.depth() + call.rope_depth()});
+    absorbed = make({tokens, call.heads(), call.kv_lora()});
+    index = make({tokens, call.index_heads(), call.index_depth()});
+    index_weights = make({tokens, call.index_heads()});
+    selected = at::empty({tokens, 1, call.sparse_count}, at::kInt);
+  }
 };
 
 // The sequences of a chunk as the stages take them: packed query tokens, paged keys.
@@ -64,14 +76,17 @@ class SparseAttention {
 
   void run() {
     for (const TokenChunk& chunk : tiling_.chunks) write_keys(chunk);
-    for (const TokenChunk& chunk : tiling_.chunks) attend(chunk, queries_of(chunk));
+    const Queries queries(call_, tiling_.chunk_tokens);
+    for (const TokenChunk& chunk : tiling_.chunks) {
+      make_queries(chunk, queries);
+      attend(chunk, queries);
+    }
     if (!out_.is_alias_of(call_.attn_out)) call_.attn_out.copy_(out_.view(call_.attn_out.sizes()));
   }
 
  private:
   using XRows = typename TokenRows<Element>::Chunk;
 
-  at::Tensor empty(at::IntArrayRef sizes) const { return at::empty(sizes, call_.x.scalar_type()); }
   RmsNorm<Element> rms_norm(const at::Tensor& gamma) const { return {gamma, static_cast<float>(call_.rms_norm_eps)}; }
   Rope<Element> rope(const std::string& mode) const { return {call_.cos, call_.sin, mode == "interleave"}; }
 
@@ -87,7 +102,7 @@ class SparseAttention {
   }
 
   void write_keys(const TokenChunk& chunk) {
-    const at::Tensor kv = empty({chunk.count, call_.kv_lora() + call_.rope_depth()});
+    const at::Tensor kv = at::empty({chunk.count, call_.kv_lora() + call_.rope_depth()}, call_.x.scalar_type());
     const at::Tensor index_k = at::empty({chunk.count, call_.index_depth()}, at::kFloat);
     const XRows x = x_.chunk(chunk.first, chunk.count);
     linear(chunk.count, {product(x, call_.w_dkv_kr, kv), product(x, call_.w_idx_k, index_k)});
@@ -130,26 +145,30 @@ class SparseAttention {
     }
   }
 
-  Queries queries_of(const TokenChunk& chunk) const {
-    const at::Tensor latent = empty({chunk.count, call_.q_lora()});
-    const at::Tensor index_weights = empty({chunk.count, call_.index_heads()});
+  void make_queries(const TokenChunk& chunk, const Queries& queries) const {
     const XRows x = x_.chunk(chunk.first, chunk.count);
-    linear(chunk.count, {product(x, call_.w_dq, latent), product(x, call_.w_idx_proj, index_weights)});
+    linear(chunk.count, {product(x, call_.w_dq, queries.latent), product(x, call_.w_idx_proj, queries.index_weights)});
+    normalise(queries.latent, chunk.count);
+    linear(chunk.count, {product(queries.latent, call_.w_uq_qr, queries.heads),
+                         product(queries.latent, call_.w_idx_qb, queries.index)});
+    absorb(queries, chunk.count);
     at::parallel_for(0, chunk.count, 1, [&](int64_t begin, int64_t end) {
+      rotate(chunk, call_.rope_mode, rope_of(queries), begin, end);
+      rotate(chunk, call_.indexer_rope_mode, queries.index, begin, end);
+    });
+  }
+
+  void normalise(const at::Tensor& latent, int64_t tokens) const {
+    at::parallel_for(0, tokens, 1, [&](int64_t begin, int64_t end) {
       RmsNorm<Element> norm = rms_norm(call_.gamma_cq);
       Element* rows = latent.mutable_data_ptr<Element>();
       for (int64_t i = begin; i < end; ++i) norm.apply(rows + i * latent.stride(0), rows + i * latent.stride(0));
     });
+  }
 
-    const at::Tensor query = empty({chunk.count, call_.heads(), call_.depth() + call_.rope_depth()});
-    const at::Tensor index = empty({chunk.count, call_.index_heads(), call_.index_depth()});
-    linear(chunk.count, {product(latent, call_.w_uq_qr, query), product(latent, call_.w_idx_qb, index)});
-    const at::Tensor query_rope = query.narrow(2, call_.depth(), call_.rope_depth());
-    at::parallel_for(0, chunk.count, 1, [&](int64_t begin, int64_t end) {
-      rotate(chunk, call_.rope_mode, query_rope, begin, end);
-      rotate(chunk, call_.indexer_rope_mode, index, begin, end);
-    });
-    return {absorb(query), query_rope, index, index_weights};
+  // The last R numbers of each head.
+  at::Tensor rope_of(const Queries& queries) const {
+    return queries.heads.narrow(2, call_.depth(), call_.rope_depth());
   }
 
   // Rotates the first R numbers of every head of the tokens [begin, end).
@@ -165,26 +184,27 @@ class SparseAttention {
     }
   }
 
-  // Multiplies each head's part without position with its matrix of w_uk.
-  at::Tensor absorb(const at::Tensor& query) const {
-    at::Tensor absorbed = empty({query.size(0), call_.heads(), call_.kv_lora()});
+  void absorb(const Queries& queries, int64_t tokens) const {
     std::vector<Linear> products;
     for (int64_t head = 0; head < call_.heads(); ++head) {
-      products.push_back(product(query.select(1, head), Weight(call_.w_uk[head]), absorbed.select(1, head)));
+      products.push_back(
+          product(queries.heads.select(1, head), Weight(call_.w_uk[head]), queries.absorbed.select(1, head)));
     }
-    linear(query.size(0), products);
-    return absorbed;
+    linear(tokens, products);
   }
 
   void attend(const TokenChunk& chunk, const Queries& queries) const {
     const ChunkSequences sequences(call_, chunk);
-    const at::Tensor indices = at::empty({chunk.count, 1, call_.sparse_count}, at::kInt);
-    lightning_indexer_pto(
-        {sequences.arguments(queries.index, call_.index_k_cache), queries.index_weights, call_.sparse_count, indices});
-    const OptionalTensor query_rope = queries.rope;
+    const auto of_chunk = [&](const at::Tensor& tensor) { return tensor.narrow(0, 0, chunk.count); };
+    const at::Tensor index = of_chunk(queries.index);
+    const at::Tensor selected = of_chunk(queries.selected);
+    lightning_indexer_pto({sequences.arguments(index, call_.index_k_cache), of_chunk(queries.index_weights),
+                           call_.sparse_count, selected});
+    const at::Tensor query = of_chunk(queries.absorbed);
+    const OptionalTensor query_rope = of_chunk(rope_of(queries));
     const OptionalTensor key_rope = call_.kr_cache;
-    sparse_flash_attention_pto({sequences.arguments(queries.absorbed, call_.kv_cache), call_.kv_cache, indices,
-                                query_rope, key_rope, scale(), out_.narrow(0, chunk.first, chunk.count)});
+    sparse_flash_attention_pto({sequences.arguments(query, call_.kv_cache), call_.kv_cache, selected, query_rope,
+                                key_rope, scale(), out_.narrow(0, chunk.first, chunk.count)});
   }
 
   double scale() const {

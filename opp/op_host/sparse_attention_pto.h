@@ -66,6 +66,7 @@ struct TokenChunk {
 
 struct SparseAttentionTiling {
   std::vector<int64_t> slots;  // of all tokens
+  int64_t chunk_tokens;        // the most that a chunk has
   std::vector<TokenChunk> chunks;
 };
 
