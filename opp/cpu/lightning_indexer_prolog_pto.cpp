@@ -21,8 +21,9 @@ namespace {
 constexpr int64_t kTokens = 256;
 // What they may take.
 constexpr int64_t kScratch = 32 << 20;
-// Rows of one head that a thread takes at once.
-constexpr int64_t kGrain = 16;
+// Heads of tokens that a thread takes at once, at the most, and what their number is a multiple of.
+constexpr int64_t kRows = 256;
+constexpr int64_t kRowsStep = 16;
 
 // A call whose tokens, weights and Hadamard matrices are of type Element.
 template <class Element>
@@ -39,10 +40,7 @@ class Prolog {
         q_norm_scale_(call.q_norm_scale.contiguous()),
         wq_b_scale_(call.wq_b_scale.contiguous()),
         queries_(most_tokens_ * heads_ * depth_),
-        rotated_queries_(most_tokens_ * heads_ * depth_),
-        products_(most_tokens_ * depth_),
         keys_(most_tokens_ * depth_),
-        rotated_keys_(most_tokens_ * depth_),
         weights_(most_tokens_ * heads_) {}
 
   void run() {
@@ -50,89 +48,87 @@ class Prolog {
       first_ = first;
       count_ = std::min(most_tokens_, call_.tokens() - first);
       project();
-      rotate();
-      multiply(queries_, call_.hadamard_q, count_ * heads_, rotated_queries_);
-      multiply(keys_, call_.hadamard_k, count_, rotated_keys_);
-      write();
+      finish();
     }
   }
 
  private:
   int64_t bytes_of_token() const {
-    return depth_ * (2 * (heads_ + 1) * sizeof(Element) + sizeof(float)) + (call_.hidden() + heads_) * sizeof(Element) +
-           call_.q_lora();
+    return (heads_ * (depth_ + 1) + call_.hidden()) * sizeof(Element) + depth_ * sizeof(float) + call_.q_lora();
   }
 
-  // Queries, products with wk and weights of the chunk's tokens.
+  // The products of the chunk's tokens with the weights, those with wk not rounded.
   void project() {
     const auto dtype = call_.token_x.scalar_type();
     const auto x = x_.chunk(first_, count_);
     const auto q_norm = q_norm_.chunk(first_, count_);
     linear(count_, {{q_norm.data, q_norm.stride, call_.wq_b, queries_.data(), dtype, heads_ * depth_,
                      q_norm_scale_.const_data_ptr<float>() + first_, wq_b_scale_.const_data_ptr<float>()},
-                    {x.data, x.stride, call_.wk, products_.data(), at::kFloat, depth_},
+                    {x.data, x.stride, call_.wk, keys_.data(), at::kFloat, depth_},
                     {x.data, x.stride, call_.weights_proj, weights_.data(), dtype, heads_}});
   }
 
-  // Rotates the queries; normalises and rotates the keys.
-  void rotate() {
-    at::parallel_for(0, count_ * heads_, kGrain, [&](int64_t begin, int64_t end) {
-      Rope<Element> rope = make_rope();
-      for (int64_t row = begin; row < end; ++row) {
-        if (row == begin || row % heads_ == 0) rope.load(first_ + row / heads_);
-        Element* query = queries_.data() + row * depth_;
-        rope.apply(query, query);
+  // Makes the results of them: first of blocks of queries, then of blocks of tokens.
+  void finish() {
+    const int64_t queries = count_ * heads_;
+    const int64_t most = std::clamp(round_up(queries / (2 * at::get_num_threads()), kRowsStep), kRowsStep, kRows);
+    const int64_t blocks = (queries + most - 1) / most;
+    at::parallel_for(0, blocks + (count_ + most - 1) / most, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t first = (block < blocks ? block : block - blocks) * most;
+        if (block < blocks) {
+          write_queries(first, std::min(first + most, queries));
+        } else {
+          write_keys(first, std::min(first + most, count_));
+          write_weights(first, std::min(first + most, count_));
+        }
       }
-    });
-    at::parallel_for(0, count_, kGrain, [&](int64_t begin, int64_t end) {
-      Rope<Element> rope = make_rope();
-      LayerNorm<Element> norm(call_.ln_gamma_k, call_.ln_beta_k, static_cast<float>(call_.layernorm_epsilon_k));
-      for (int64_t token = begin; token < end; ++token) {
-        Element* key = keys_.data() + token * depth_;
-        norm.apply(products_.data() + token * depth_, key);
-        rope.load(first_ + token);
-        rope.apply(key, key);
-      }
-    });
-  }
-
-  Rope<Element> make_rope() const { return {call_.cos_idx_rope, call_.sin_idx_rope, call_.rope_mode == "interleave"}; }
-
-  void multiply(Buffer<Element>& rows, const at::Tensor& matrix, int64_t count, Buffer<Element>& out) {
-    linear(count, {{rows.data(), depth_, Weight(matrix), out.data(), call_.token_x.scalar_type(), depth_}});
-  }
-
-  void write() {
-    at::parallel_for(0, count_ * heads_, kGrain, [&](int64_t begin, int64_t end) { write_queries(begin, end); });
-    at::parallel_for(0, count_, kGrain, [&](int64_t begin, int64_t end) {
-      write_keys(begin, end);
-      write_weights(begin, end);
     });
   }
 
   void write_queries(int64_t begin, int64_t end) {
     const TokenRows<int8_t> queries(call_.query, true);
     const TokenRows<at::Half> scales(call_.query_scale, true);
-    Quantiser<Element> quantiser(depth_);
-    Buffer<int8_t> quantised(depth_);
-    for (int64_t row = begin; row < end; ++row) {
-      const at::Half scale = quantiser.apply(rotated_queries_.data() + row * depth_, quantised.data());
-      queries.write(first_ + row / heads_, quantised.data(), row % heads_);
+    Element* rows = queries_.data() + begin * depth_;
+    quantise(rows, begin, end, heads_, call_.hadamard_q, [&](int64_t row, const int8_t* query, at::Half scale) {
+      queries.write(first_ + row / heads_, query, row % heads_);
       scales.write(first_ + row / heads_, &scale, row % heads_);
-    }
+    });
   }
 
   void write_keys(int64_t begin, int64_t end) {
     const TokenRows<int8_t> cache(call_.idx_k_cache, true);
     const TokenRows<at::Half> scales(call_.idx_k_scale_cache);
+    LayerNorm<Element> norm(call_.ln_gamma_k, call_.ln_beta_k, static_cast<float>(call_.layernorm_epsilon_k));
+    Buffer<Element> keys((end - begin) * depth_);
+    for (int64_t row = begin; row < end; ++row) {
+      norm.apply(keys_.data() + row * depth_, keys.data() + (row - begin) * depth_);
+    }
+    quantise(keys.data(), begin, end, 1, call_.hadamard_k, [&](int64_t row, const int8_t* key, at::Half scale) {
+      const int64_t slot = slots_[first_ + row];
+      if (slot < 0) return;
+      cache.write(slot, key);
+      scales.write(slot, &scale);
+    });
+  }
+
+  // Rotates rows [begin, end), of which each token has `heads`, multiplies them with a matrix and quantises them.
+  template <class Write>
+  void quantise(Element* rows, int64_t begin, int64_t end, int64_t heads, const at::Tensor& matrix,
+                const Write& write) {
+    Rope<Element> rope(call_.cos_idx_rope, call_.sin_idx_rope, call_.rope_mode == "interleave");
+    for (int64_t row = begin; row < end; ++row) {
+      if (row == begin || row % heads == 0) rope.load(first_ + row / heads);
+      Element* x = rows + (row - begin) * depth_;
+      rope.apply(x, x);
+    }
+    Buffer<Element> products((end - begin) * depth_);
+    linear(end - begin, {{rows, depth_, Weight(matrix), products.data(), call_.token_x.scalar_type(), depth_}});
     Quantiser<Element> quantiser(depth_);
     Buffer<int8_t> quantised(depth_);
-    for (int64_t token = begin; token < end; ++token) {
-      const int64_t slot = slots_[first_ + token];
-      if (slot < 0) continue;
-      const at::Half scale = quantiser.apply(rotated_keys_.data() + token * depth_, quantised.data());
-      cache.write(slot, quantised.data());
-      scales.write(slot, &scale);
+    for (int64_t row = begin; row < end; ++row) {
+      const float scale = quantiser.apply(products.data() + (row - begin) * depth_, quantised.data());
+      write(row, quantised.data(), at::Half(scale));
     }
   }
 
@@ -159,10 +155,7 @@ class Prolog {
   int64_t first_ = 0;  // token of the chunk
   int64_t count_ = 0;  // of the chunk's tokens
   Buffer<Element> queries_;
-  Buffer<Element> rotated_queries_;
-  Buffer<float> products_;
-  Buffer<Element> keys_;
-  Buffer<Element> rotated_keys_;
+  Buffer<float> keys_;
   Buffer<Element> weights_;
 };
 

@@ -71,7 +71,7 @@ class TypedWorker final : public Worker {
  public:
   TypedWorker()
       : packed_(kDepth * kColumns),
-        x_(kStep * kDepth),
+        x_((kStep + kShifted) * kDepth),
         sums_((kRows + kShifted) * kColumns),
         whole_sums_(kWhole ? kRows * kColumns : 0),
         row_(kColumns) {}
@@ -84,10 +84,8 @@ class TypedWorker final : public Worker {
       const int64_t last = std::min(first + kDepth, depth);
       depth_ = round_up(last - first, kPair);
       pack(first, last);
-      const int64_t total = task.rows + kShifted;
-      for (int64_t row = 0; row < total;) {
-        const int64_t left = total - row;
-        const int64_t rows = left >= kStep ? kStep : left >= kRowStep ? left / kRowStep * kRowStep : left;
+      for (int64_t row = 0; row < task.rows + kShifted;) {
+        const int64_t rows = next_rows(task.rows - row);
         load_x(row, rows, first, last);
         multiply(row, rows, first > 0);
         row += rows;
@@ -105,6 +103,12 @@ class TypedWorker final : public Worker {
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
   // Sums of integers in float are whole only over one block.
   static constexpr bool kWhole = !std::is_same_v<Sum, typename Multiply::Sum>;
+
+  // How many rows to multiply at once, of few different numbers. The row of zeros goes with the last.
+  static int64_t next_rows(int64_t left) {
+    if (left > kStep) return kStep;
+    return left < kRowStep || left % kRowStep == 0 ? left + kShifted : left / kRowStep * kRowStep;
+  }
 
   // Columns [first, last) of rows of x; what pads them is zero.
   void load_x(int64_t row, int64_t rows, int64_t first, int64_t last) {
