@@ -77,6 +77,7 @@ class TileAttention {
     load_query();
     std::fill(softmax_.begin(), softmax_.end(), Softmax{});
     const auto size = static_cast<int64_t>(tokens_.size());
+    prefetch(0, kBlock);
     for (int64_t first = 0; first < size; first += kBlock) add_block(first, std::min(kBlock, size - first));
     write();
   }
@@ -133,14 +134,18 @@ class TileAttention {
 
   // Starts to bring the keys of some tokens to the cache.
   void prefetch(int64_t first, int64_t count) const {
-    const TokenStrides strides(call_.key.strides());
     const int64_t last = std::min(first + count, static_cast<int64_t>(tokens_.size()));
-    for (int64_t i = first; i < last; ++i) {
-      const auto* key =
-          call_.key.const_data_ptr<Element>() + strides.offset(tokens_[i].page, tokens_[i].token, row().key_head);
+    const auto bring = [&](const at::Tensor& tensor) {
       constexpr int64_t kLine = 64 / sizeof(Element);
-      for (int64_t d = 0; d < call_.key.size(-1); d += kLine) __builtin_prefetch(key + d, 0, 2);
-    }
+      const TokenStrides strides(tensor.strides());
+      for (int64_t i = first; i < last; ++i) {
+        const auto* key =
+            tensor.const_data_ptr<Element>() + strides.offset(tokens_[i].page, tokens_[i].token, row().key_head);
+        for (int64_t d = 0; d < tensor.size(-1); d += kLine) __builtin_prefetch(key + d, 0, 2);
+      }
+    };
+    bring(call_.key);
+    if (call_.key_rope) bring(*call_.key_rope);
   }
 
   // Transposes the block's keys to the columns of B; what pads them is zero.
