@@ -15,3 +15,12 @@ def errors_show_in_their_own_test():
             # Not the others: a device that was synchronised but never used makes torch_npu abort in the next backward.
             if torch_npu._C._npu_hasPrimaryContext(device):
                 torch.npu.synchronize(device)
+
+
+@pytest.fixture
+def internal_formats():
+    """torch_npu makes tensors in FRACTAL_NZ only where the program has allowed it."""
+    config = sys.modules["torch"].npu.config
+    config.allow_internal_format = True
+    yield
+    config.allow_internal_format = False

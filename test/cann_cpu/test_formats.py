@@ -8,20 +8,14 @@ import torch
 import torch_npu
 import torchair
 
+pytestmark = pytest.mark.usefixtures("internal_formats")
+
 INVALID = 161002
 ND, FRACTAL_NZ = 2, 29
 ACL_DTYPES = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 27}
 
 SIZES = [(16, 32), (32, 64), (1, 1), (17, 33), (5, 100), (50, 3)]
 DTYPES = [torch.int8, torch.float16, torch.bfloat16]
-
-
-@pytest.fixture(autouse=True)
-def internal_formats():
-    """torch_npu makes tensors in FRACTAL_NZ only where the program has allowed it."""
-    torch.npu.config.allow_internal_format = True
-    yield
-    torch.npu.config.allow_internal_format = False
 
 
 def random(*shape, dtype=torch.bfloat16):

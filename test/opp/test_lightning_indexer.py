@@ -1,37 +1,31 @@
 """The lightning indexer's kernel, through torch.ops on npu tensors, against its golden."""
 
-import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import goldens
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels import (
+    BAD_SEQUENCES,
+    DTYPES,
+    LAYOUTS,
+    LENGTHS,
+    TWO_SEQUENCES,
+    VIEWS,
+    Operator,
+    any_sequences,
+    is_the_same_on_any_number_of_threads,
+    print_digest,
+    to_npu,
+    viewed,
+    with_value,
+)
 
-import custom_pypto  # noqa: F401  (registers the operators)
-
-LAYOUTS = [("BSND", "PA_BSND"), ("BSND", "BSND"), ("TND", "PA_BSND"), ("TND", "TND")]
-LENGTHS = [0, 1, 2, 127, 128, 129, 2047, 2048, 2049, 8192]  # with 3 queries 2 is one too few
-DTYPES = [torch.bfloat16, torch.float16]
-
-
-def to_npu(inputs):
-    return {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+indexer = Operator("npu_lightning_indexer_pto")
 
 
 def run(inputs, **options):
-    return torch.ops.custom_pypto.npu_lightning_indexer_pto(**to_npu(inputs), **options).cpu()
-
-
-def refused(inputs, message, **options):
-    """Runs a call that the kernel refuses: the next synchronisation raises its message."""
-    with pytest.raises(RuntimeError, match=f"aclnnLightningIndexerPto: {message}"):
-        torch.ops.custom_pypto.npu_lightning_indexer_pto(**to_npu(inputs), **options)
-        torch.npu.synchronize()
+    return indexer(to_npu(inputs), **options).cpu()
 
 
 def check(inputs, *, sparse_count=2048, **options):
@@ -160,52 +154,16 @@ def test_strides_are_honoured(layout_key, dtype):
     inputs["weights"] = inputs["weights"][:, :, :1].expand_as(inputs["weights"])
     expected = check(inputs, sparse_count=64)
     npu = to_npu(inputs)
-
-    def columns_of_a_wider(tensor):
-        return torch.stack([tensor, tensor + 1], -1)[..., 0]
-
-    def rows_of_a_wider(tensor):
-        return torch.cat([tensor + 1, tensor], -1)[..., tensor.shape[-1] :]
-
-    def heads_before_tokens(tensor):
-        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
-
-    for key_view in (columns_of_a_wider, rows_of_a_wider, heads_before_tokens):
-        views = {
-            **npu,
-            "query": columns_of_a_wider(heads_before_tokens(npu["query"])),
-            "key": key_view(npu["key"]),
-            "weights": npu["weights"][:, :, :1].expand_as(npu["weights"]),
-            "actual_seq_lengths_key": columns_of_a_wider(npu["actual_seq_lengths_key"]),
-        }
-        if "block_table" in npu:
-            views["block_table"] = npu["block_table"].t().contiguous().t()
-        out = torch.ops.custom_pypto.npu_lightning_indexer_pto(**views, sparse_count=64)
-        assert torch.equal(out.cpu(), expected), key_view.__name__
+    for view in VIEWS:
+        views = viewed(npu, view) | {"weights": npu["weights"][:, :, :1].expand_as(npu["weights"])}
+        assert torch.equal(indexer(views, sparse_count=64).cpu(), expected), view.__name__
 
 
 @settings(deadline=None)  # the machine may be busy
 @given(data=st.data())
 def test_equal_scores_go_to_the_lower_position(data):
     draw = data.draw
-    torch.manual_seed(draw(st.integers(0, 2**32)))
-    layout_query, layout_key = draw(st.sampled_from(LAYOUTS))
-    key_heads = draw(st.integers(1, 3))
-    batch = draw(st.integers(1, 5))
-    queries = draw(st.integers(1, 5))
-    inputs = goldens.lightning_indexer_inputs(
-        draw(st.lists(st.integers(0, 300), min_size=batch, max_size=batch)),
-        queries=queries,
-        query_lengths=draw(st.lists(st.integers(0, queries), min_size=batch, max_size=batch)),
-        heads=key_heads * draw(st.integers(1, 20)),
-        key_heads=key_heads,
-        depth=draw(st.integers(1, 9)),
-        layout_query=layout_query,
-        layout_key=layout_key,
-        block_size=draw(st.sampled_from([1, 16, 32, 128, 144])),
-        dtype=draw(st.sampled_from(DTYPES)),
-        values=integers,
-    )
+    inputs = goldens.lightning_indexer_inputs(**any_sequences(draw), depth=draw(st.integers(1, 9)), values=integers)
     options = {"sparse_mode": draw(st.sampled_from([0, 3])), "sparse_count": draw(st.integers(1, 320))}
     assert torch.equal(run(inputs, **options), goldens.lightning_indexer(**inputs, **options))
 
@@ -248,34 +206,10 @@ def test_a_query_that_is_not_finite_leaves_the_others_alone():
     assert torch.equal(out[0, ::2], expected[0, ::2])
 
 
-@pytest.mark.parametrize(
-    ("layout_query", "layout_key", "name", "index", "value", "message"),
-    [
-        ("BSND", "PA_BSND", "actual_seq_lengths_key", 1, -1, r"\[1\] is -1.* 0 and 384"),
-        ("BSND", "PA_BSND", "actual_seq_lengths_key", 0, 385, r"\[0\] is 385.* 0 and 384"),
-        ("BSND", "BSND", "actual_seq_lengths_key", 0, 203, r"\[0\] is 203.* 0 and 202"),
-        ("TND", "TND", "actual_seq_lengths_key", 1, 333, r"\[1\] is 333.* 200 .* 332"),
-        ("TND", "TND", "actual_seq_lengths_key", 1, 199, r"\[1\] is 199.* 200 .* 332"),
-        ("TND", "PA_BSND", "actual_seq_lengths_query", 1, 7, r"\[1\] is 7.* 3 .* 6"),
-        ("TND", "PA_BSND", "actual_seq_lengths_query", 0, -3, r"\[0\] is -3.* 6"),
-        ("BSND", "PA_BSND", "actual_seq_lengths_query", 1, 4, r"\[1\] is 4.* 0 and 3"),
-        ("BSND", "PA_BSND", "block_table", (0, 1), 6, r"\[0\]\[1\] is 6.* 0 and 5"),
-        ("BSND", "PA_BSND", "block_table", (1, 0), -2, r"\[1\]\[0\] is -2.* 0 and 5"),
-    ],
-)
+@pytest.mark.parametrize(("layout_query", "layout_key", "name", "index", "value", "message"), BAD_SEQUENCES)
 def test_values_out_of_range_are_refused_and_the_next_call_works(layout_query, layout_key, name, index, value, message):
-    inputs = goldens.lightning_indexer_inputs(
-        [200, 130],
-        queries=3,
-        query_lengths=[3, 3],
-        heads=2,
-        depth=4,
-        layout_query=layout_query,
-        layout_key=layout_key,
-    )
-    bad = {**inputs, name: inputs[name].clone()}
-    bad[name][index] = value
-    refused(bad, name + message, sparse_count=16)
+    inputs = goldens.lightning_indexer_inputs(**TWO_SEQUENCES, layout_query=layout_query, layout_key=layout_key)
+    indexer.refuses(with_value(inputs, name, index, value), name + message, sparse_count=16)
     check(inputs, sparse_count=16)
 
 
@@ -286,26 +220,10 @@ def test_a_block_number_past_the_keys_is_not_read():
     assert torch.equal(run(inputs, sparse_count=16), expected)
 
 
-def print_digest():
-    """What test_the_result_does_not_depend_on_the_number_of_threads runs in processes of their own."""
+def print_results():
     torch.manual_seed(1)
-    inputs = goldens.lightning_indexer_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16)
-    print(hashlib.sha256(run(inputs).numpy().tobytes()).hexdigest())
+    print_digest([run(goldens.lightning_indexer_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16))])
 
 
 def test_the_result_does_not_depend_on_the_number_of_threads():
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    program = "import torch, custom_pypto, test_lightning_indexer as t; t.print_digest()"
-    digests = {
-        subprocess.run(
-            [sys.executable, "-P", "-c", program],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": str(threads)},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        ).stdout.splitlines()[-1]
-        for threads in (1, 5)
-    }
-    assert len(digests) == 1
+    assert is_the_same_on_any_number_of_threads(print_results)

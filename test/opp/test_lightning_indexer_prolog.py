@@ -1,55 +1,45 @@
 """The kernel of the indexer's prolog, through torch.ops on npu tensors, against its golden."""
 
-import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import goldens
 import pytest
 import torch
-import torch_npu
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels import (
+    DTYPES,
+    VIEWS,
+    Operator,
+    in_a_process,
+    in_blocks,
+    is_the_same_on_any_number_of_threads,
+    print_digest,
+    same,
+    to_npu,
+    viewed,
+    with_value,
+)
 
-import custom_pypto  # noqa: F401  (registers the operators)
-
-DTYPES = [torch.bfloat16, torch.float16]
 ROPE_MODES = ["interleave", "half"]
 WEIGHTS = ("wq_b", "wk", "weights_proj")
 CACHES = ("idx_k_cache", "idx_k_scale_cache")
-FRACTAL_NZ = 29
 SMALL = dict(hidden=48, q_lora=32, heads=3, depth=16, rope_depth=8, cache=(4, 16))
+
+prolog = Operator("npu_lightning_indexer_prolog_pto", CACHES)
 
 
 def small(tokens, **sizes):
     return goldens.lightning_indexer_prolog_inputs(tokens, **(SMALL | sizes))
 
 
-def to_npu(inputs):
-    return {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
-
-
-def run_on(npu):
-    """The three results and both caches afterwards."""
-    out = torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**npu)
-    return [tensor.cpu() for tensor in (*out, *(npu[name] for name in CACHES))]
-
-
 def run(inputs):
-    return run_on(to_npu(inputs))
+    """The three results, and both caches after the call."""
+    return prolog.with_caches(to_npu(inputs))
 
 
 def check(inputs):
     out = run(inputs)
     goldens.check_lightning_indexer_prolog(out, **inputs)
     return out
-
-
-def assert_equal(actual, expected):
-    for a, b in zip(actual, expected, strict=True):
-        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("slot_dtype", [torch.int64, torch.int32])
@@ -118,7 +108,7 @@ def test_no_tokens(tokens):
     assert query.shape == (*leading, 3, 16)
     assert query_scale.shape == (*leading, 3, 1)
     assert weights.shape == (*leading, 3)
-    assert_equal(caches, (inputs[name] for name in CACHES))
+    assert same(caches, (inputs[name] for name in CACHES))
 
 
 # ---- the formula
@@ -135,7 +125,7 @@ def test_the_epsilon_is_the_arguments(epsilon):
 def test_the_two_rope_modes_differ_and_interleave_is_the_default():
     inputs = small(5)
     default, half = run(inputs), run(inputs | {"rope_mode": "half"})
-    assert_equal(run(inputs | {"rope_mode": "interleave"}), default)
+    assert same(run(inputs | {"rope_mode": "interleave"}), default)
     assert not torch.equal(default[0], half[0])
     assert not torch.equal(default[3], half[3])
 
@@ -170,10 +160,10 @@ def test_a_token_that_is_not_finite_leaves_the_others_alone():
     inputs["q_norm_scale"][2] = float("inf")
     actual = run(inputs)
     others = [0, 1, 3, 4, 5]
-    assert_equal((tensor[others] for tensor in actual[:3]), (tensor[others] for tensor in expected[:3]))
+    assert same((tensor[others] for tensor in actual[:3]), (tensor[others] for tensor in expected[:3]))
     slots = inputs["idx_k_cache_index"]
     kept = [slot for slot in range(64) if slot != slots[2]]
-    assert_equal((c.flatten(0, 1)[kept] for c in actual[3:]), (c.flatten(0, 1)[kept] for c in expected[3:]))
+    assert same((c.flatten(0, 1)[kept] for c in actual[3:]), (c.flatten(0, 1)[kept] for c in expected[3:]))
     assert not actual[1][2].isfinite().any() and not actual[4].flatten()[slots[2]].isfinite()
 
 
@@ -184,40 +174,25 @@ def test_what_a_token_gives_does_not_depend_on_the_others():
         part = {n: v[rows] if isinstance(v, torch.Tensor) and v.shape[:1] == (600,) else v for n, v in inputs.items()}
         part["wq_b"] = inputs["wq_b"]
         alone = run(part)
-        assert_equal(alone[:3], (tensor[rows] for tensor in together[:3]))
+        assert same(alone[:3], (tensor[rows] for tensor in together[:3]))
         slots = part["idx_k_cache_index"]
-        assert_equal((c.flatten(0, 1)[slots] for c in alone[3:]), (c.flatten(0, 1)[slots] for c in together[3:]))
+        assert same((c.flatten(0, 1)[slots] for c in alone[3:]), (c.flatten(0, 1)[slots] for c in together[3:]))
 
 
 # ---- weights in FRACTAL_NZ
 
 
-@pytest.fixture
-def internal_formats():
-    """torch_npu makes tensors in FRACTAL_NZ only where the program has allowed it."""
-    torch.npu.config.allow_internal_format = True
-    yield
-    torch.npu.config.allow_internal_format = False
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", [dict(), dict(hidden=45, q_lora=35, heads=5, depth=18, rope_depth=6)])
-@pytest.mark.parametrize("in_blocks", [("wq_b",), ("wk", "weights_proj"), WEIGHTS])
-def test_weights_in_blocks_give_the_same_to_the_bit(in_blocks, sizes, dtype, internal_formats):
+@pytest.mark.parametrize("names", [("wq_b",), ("wk", "weights_proj"), WEIGHTS])
+def test_weights_in_blocks_give_the_same_to_the_bit(names, sizes, dtype, internal_formats):
     inputs = small(20, **sizes, dtype=dtype)
-    npu = to_npu(inputs)
-    for name in in_blocks:
-        npu[name] = torch_npu.npu_format_cast(npu[name], FRACTAL_NZ)
-        assert torch_npu.get_npu_format(npu[name]) == FRACTAL_NZ
-    assert_equal(run_on(npu), run(inputs))
+    assert same(prolog.with_caches(in_blocks(to_npu(inputs), names)), run(inputs))
 
 
 def test_weights_in_blocks_at_the_models_size(internal_formats):
     inputs = goldens.lightning_indexer_prolog_inputs(8)
-    npu = to_npu(inputs)
-    for name in WEIGHTS:
-        npu[name] = torch_npu.npu_format_cast(npu[name], FRACTAL_NZ)
-    assert_equal(run_on(npu), run(inputs))
+    assert same(prolog.with_caches(in_blocks(to_npu(inputs), WEIGHTS)), run(inputs))
 
 
 # ---- slots
@@ -247,13 +222,7 @@ def test_of_tokens_with_the_same_slot_the_last_is_cached():
 )
 def test_slots_out_of_range_are_refused_and_nothing_is_written(tokens, token, slot, message, slot_dtype):
     inputs = small(tokens, slot_dtype=slot_dtype)
-    bad = inputs | {"idx_k_cache_index": inputs["idx_k_cache_index"].clone()}
-    bad["idx_k_cache_index"][token] = slot
-    npu = to_npu(bad)
-    with pytest.raises(RuntimeError, match="aclnnLightningIndexerPrologPto: idx_k_cache_index" + message):
-        torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**npu)
-        torch.npu.synchronize()
-    assert_equal((npu[name].cpu() for name in CACHES), (inputs[name] for name in CACHES))
+    prolog.refuses(with_value(inputs, "idx_k_cache_index", token, slot), "idx_k_cache_index" + message)
     check(inputs)
 
 
@@ -265,34 +234,20 @@ def test_an_empty_cache_takes_no_token():
 # ---- memory
 
 
-def columns_of_a_wider(tensor):
-    return torch.stack([tensor, tensor], -1)[..., 0]
-
-
-def rows_of_a_wider(tensor):
-    return torch.cat([tensor, tensor], -1)[..., tensor.shape[-1] :]
-
-
-def dimensions_swapped(tensor):
-    return tensor.transpose(0, 1).contiguous().transpose(0, 1) if tensor.dim() > 1 else tensor
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("view", [columns_of_a_wider, rows_of_a_wider, dimensions_swapped])
+@pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("tokens", [21, (3, 7)])
 def test_strides_are_honoured(tokens, view, dtype):
     inputs = small(tokens, dtype=dtype)
-    npu = to_npu(inputs)
-    views = {name: view(value) if isinstance(value, torch.Tensor) else value for name, value in npu.items()}
-    assert_equal(run_on(views), run(inputs))
+    assert same(prolog.with_caches(viewed(to_npu(inputs), view)), run(inputs))
 
 
 def test_caches_may_be_views_and_what_lies_beside_them_stays():
     inputs = small(9)
     npu = to_npu(inputs)
     memory = {name: torch.stack([npu[name], npu[name], npu[name]], 2) for name in CACHES}
-    out = run_on(npu | {name: memory[name][:, :, 1] for name in CACHES})
-    assert_equal(out, run(inputs))
+    out = prolog.with_caches(npu | {name: memory[name][:, :, 1] for name in CACHES})
+    assert same(out, run(inputs))
     for name in CACHES:
         assert torch.equal(memory[name][:, :, 0].cpu(), inputs[name])
         assert torch.equal(memory[name][:, :, 2].cpu(), inputs[name])
@@ -301,32 +256,15 @@ def test_caches_may_be_views_and_what_lies_beside_them_stays():
 # ---- other machines
 
 
-def in_a_process(function, **environment):
-    """The last line that a function of this file prints in a process of its own."""
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    program = f"import torch, custom_pypto, test_lightning_indexer_prolog as t; t.{function}()"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
-
-
-def print_digest():
+def print_results():
     torch.manual_seed(1)
     many = small(530, hidden=300, heads=9, depth=40, cache=(40, 16))
     few = small(3, hidden=2000, q_lora=1000, heads=20, depth=128)
-    results = [tensor.view(torch.int8) for inputs in (many, few) for tensor in run(inputs)]
-    print(hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in results)).hexdigest())
+    print_digest([*run(many), *run(few)])
 
 
 def test_the_result_does_not_depend_on_the_number_of_threads():
-    assert len({in_a_process("print_digest", OMP_NUM_THREADS=threads) for threads in "1237"}) == 1
+    assert is_the_same_on_any_number_of_threads(print_results)
 
 
 def check_small_cases():
@@ -342,4 +280,4 @@ def check_small_cases():
 @pytest.mark.parametrize("isa", ["AVX512_CORE", "AVX2", "SSE41"])
 def test_a_machine_whose_matrix_product_takes_fewer_types(isa):
     """Without VNNI bytes are multiplied in float32, with AVX2 bfloat16 too, and with SSE4.1 ATen has to do it."""
-    assert in_a_process("check_small_cases", ONEDNN_MAX_CPU_ISA=isa) == "fine"
+    assert in_a_process(check_small_cases, ONEDNN_MAX_CPU_ISA=isa) == "fine"

@@ -1,64 +1,47 @@
 """The fused sparse attention layer's kernel, through torch.ops on npu tensors, against its golden."""
 
 import ctypes
-import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import goldens
 import pytest
 import torch
-import torch_npu
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels import (
+    DTYPES,
+    VIEWS,
+    Operator,
+    in_a_process,
+    in_blocks,
+    is_the_same_on_any_number_of_threads,
+    print_digest,
+    same,
+    to_npu,
+    viewed,
+    with_value,
+)
 
-import custom_pypto  # noqa: F401  (registers the operators)
-
-DTYPES = [torch.bfloat16, torch.float16]
 CACHES = ("kv_cache", "kr_cache", "index_k_cache")
 WEIGHTS = ("w_dq", "w_uq_qr", "w_dkv_kr", "w_idx_qb", "w_idx_k", "w_idx_proj")
 PER_SEQUENCE = ("x", "sin", "cos", "cache_index", "block_table", "act_seqs")
-FRACTAL_NZ = 29
 SMALL = dict(
     hidden=96, q_lora=48, heads=6, depth=16, rope_depth=8, kv_lora=40, index_heads=8, index_depth=24, count=100
 )
 
-
-def to_npu(inputs):
-    return {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
-
-
-def run_on(npu, **options):
-    """The result, and the caches after the call."""
-    out = torch.ops.custom_pypto.npu_sparse_attention_pto(**npu, **options).cpu()
-    return out, [npu[name].cpu() for name in CACHES]
+layer = Operator("npu_sparse_attention_pto", CACHES)
 
 
 def run(inputs, **options):
-    return run_on(to_npu(inputs), **options)
+    """The result, and the caches after the call."""
+    return layer.with_caches(to_npu(inputs), **options)
 
 
 def check(inputs, **options):
-    out, caches = run(inputs, **options)
+    out, *caches = run(inputs, **options)
     assert out.dtype == inputs["x"].dtype
     goldens.check_sparse_attention(out, caches, **inputs, **options)
-    return out, caches
-
-
-def same(first, second):
-    return torch.equal(first[0], second[0]) and all(map(torch.equal, first[1], second[1]))
-
-
-def refused(inputs, message):
-    """Runs a call that the kernel refuses: the next synchronisation raises its message, and nothing is written."""
-    npu = to_npu(inputs)
-    with pytest.raises(RuntimeError, match=f"aclnnSparseAttentionPto: {message}"):
-        torch.ops.custom_pypto.npu_sparse_attention_pto(**npu)
-        torch.npu.synchronize()
-    for name in CACHES:
-        assert torch.equal(npu[name].cpu(), inputs[name])
+    return out, *caches
 
 
 # ---- sizes
@@ -79,7 +62,7 @@ def test_at_the_models_widths_with_many_sequences(batch):
 def test_any_batch_and_number_of_queries(lengths, queries, dtype):
     """A query token before the start of its sequence has no slot, sees no key, and gives zeros."""
     inputs = goldens.sparse_attention_inputs(lengths, queries=queries, dtype=dtype, **SMALL)
-    out, _ = check(inputs)
+    out, *_ = check(inputs)
     for b, length in enumerate(lengths):
         assert (out[b, : max(queries - length, 0)] == 0).all()
 
@@ -93,7 +76,7 @@ def test_a_prefill_in_several_chunks():
 @pytest.mark.parametrize(("batch", "queries"), [(0, 3), (3, 0)])
 def test_no_tokens(batch, queries):
     inputs = goldens.sparse_attention_inputs([50] * batch, queries=queries, **SMALL)
-    out, caches = run(inputs)
+    out, *caches = run(inputs)
     assert out.shape == (batch, queries, 6, 40)
     assert all(torch.equal(cache, inputs[name]) for name, cache in zip(CACHES, caches, strict=True))
 
@@ -186,7 +169,7 @@ def test_a_token_without_a_slot_is_not_cached():
     inputs["cache_index"][1, 1] = -1
     check(inputs)
     inputs["cache_index"][:] = -1
-    _, caches = check(inputs)
+    _, *caches = check(inputs)
     assert all(torch.equal(cache, inputs[name]) for name, cache in zip(CACHES, caches, strict=True))
 
 
@@ -194,7 +177,7 @@ def test_a_page_numbered_minus_one_has_no_tokens():
     inputs = goldens.sparse_attention_inputs([400, 256], queries=2, **SMALL)
     inputs["block_table"][0, 1] = -1
     inputs["block_table"][1, :] = -1
-    out, _ = check(inputs)
+    out, *_ = check(inputs)
     assert (out[1] == 0).all()
 
 
@@ -221,9 +204,7 @@ def test_what_a_length_does_not_need_of_the_block_table_is_not_read():
 )
 def test_values_out_of_range_are_refused_before_anything_is_written(name, index, value, message):
     inputs = goldens.sparse_attention_inputs([300, 256], queries=3, **SMALL)
-    bad = inputs | {name: inputs[name].clone()}
-    bad[name][index] = value
-    refused(bad, name + message)
+    layer.refuses(with_value(inputs, name, index, value), name + message)
     check(inputs)
 
 
@@ -232,7 +213,7 @@ def test_wide_slots_out_of_range_are_refused(value):
     inputs = goldens.sparse_attention_inputs([300, 256], queries=3, slot_dtype=torch.int64, **SMALL)
     check(inputs)
     inputs["cache_index"][1, 2] = value
-    refused(inputs, rf"cache_index\[1\]\[2\] is {value}")
+    layer.refuses(inputs, rf"cache_index\[1\]\[2\] is {value}")
 
 
 # ---- the same bits
@@ -240,10 +221,10 @@ def test_wide_slots_out_of_range_are_refused(value):
 
 def test_a_batch_gives_what_its_sequences_give_one_by_one():
     inputs = goldens.sparse_attention_inputs([700, 2, 0, 300, 129], queries=3, **SMALL)
-    out, caches = check(inputs)
+    out, *caches = check(inputs)
     for b in range(5):
         entry = inputs | {name: inputs[name][b : b + 1] for name in PER_SEQUENCE}
-        entry_out, entry_caches = run(entry)
+        entry_out, *entry_caches = run(entry)
         assert torch.equal(entry_out, out[b : b + 1])
         slots = inputs["cache_index"][b][inputs["cache_index"][b] >= 0].long()
         for mine, whole in zip(entry_caches, caches, strict=True):
@@ -254,29 +235,18 @@ def test_a_prefill_gives_what_its_tokens_give_one_by_one():
     """Twice as many tokens as the linear layers take at once."""
     widths = SMALL | dict(hidden=520)
     inputs = goldens.sparse_attention_inputs([520], queries=520, **widths)
-    out, caches = run(inputs)
+    out, *caches = run(inputs)
     inputs |= dict(zip(CACHES, caches, strict=True))
     for s in (0, 1, 255, 256, 511, 519):
         one = inputs | {name: inputs[name][:, s : s + 1] for name in ("x", "sin", "cos", "cache_index")}
         assert torch.equal(run(one | {"act_seqs": torch.tensor([s + 1]).int()})[0][0, 0], out[0, s])
 
 
-@pytest.fixture
-def internal_formats():
-    """torch_npu makes tensors in FRACTAL_NZ only where the program has allowed it."""
-    torch.npu.config.allow_internal_format = True
-    yield
-    torch.npu.config.allow_internal_format = False
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("names", [("w_dq", "w_idx_qb"), ("w_uq_qr", "w_dkv_kr"), ("w_idx_k", "w_idx_proj"), WEIGHTS])
 def test_weights_in_fractal_nz_give_the_same(names, dtype, internal_formats):
     inputs = goldens.sparse_attention_inputs([300, 40], queries=2, dtype=dtype, **SMALL | dict(hidden=93, q_lora=47))
-    npu = to_npu(inputs)
-    npu |= {name: torch_npu.npu_format_cast(npu[name], FRACTAL_NZ) for name in names}
-    assert all(torch_npu.get_npu_format(npu[name]) == FRACTAL_NZ for name in names)
-    assert same(run_on(npu), check(inputs))
+    assert same(layer.with_caches(in_blocks(to_npu(inputs), names)), check(inputs))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -284,18 +254,8 @@ def test_strides_are_honoured(dtype):
     inputs = goldens.sparse_attention_inputs([128, 300, 5], queries=2, dtype=dtype, **SMALL)
     expected = check(inputs)
 
-    def columns_of_a_wider(tensor):
-        return torch.stack([tensor, tensor + 1], -1)[..., 0]
-
-    def rows_of_a_wider(tensor):
-        return torch.cat([tensor + 1, tensor], -1)[..., tensor.shape[-1] :]
-
-    def first_dimensions_swapped(tensor):
-        return tensor if tensor.dim() == 1 else tensor.transpose(0, 1).contiguous().transpose(0, 1)
-
-    for view in (columns_of_a_wider, rows_of_a_wider, first_dimensions_swapped):
-        views = {name: view(x) if isinstance(x, torch.Tensor) else x for name, x in to_npu(inputs).items()}
-        assert same(run_on(views), expected), view.__name__
+    for view in VIEWS:
+        assert same(layer.with_caches(viewed(to_npu(inputs), view)), expected), view.__name__
 
 
 def test_the_caches_may_be_views_of_one():
@@ -304,7 +264,7 @@ def test_the_caches_may_be_views_of_one():
     expected = check(inputs)
     whole = torch.cat([inputs[name] for name in CACHES], -1).npu()
     views = dict(zip(CACHES, whole.split([40, 8, 24], -1), strict=True))
-    assert same(run_on(to_npu(inputs) | views), expected)
+    assert same(layer.with_caches(to_npu(inputs) | views), expected)
 
 
 # ---- the judge
@@ -334,35 +294,18 @@ def test_the_judge_sees_one_wrong_key():
 # ---- other machines, and memory
 
 
-def in_a_process(function, **environment):
-    """The last line that a function of this file prints in a process of its own."""
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    program = f"import torch, custom_pypto, test_sparse_attention as t; t.{function}()"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
-
-
-def print_digest():
+def print_results():
     torch.manual_seed(1)
-    results = [
-        run(goldens.sparse_attention_inputs([2000, 1, 0, 300], queries=3, **SMALL)),
-        run(goldens.sparse_attention_inputs([3000], hidden=1000, q_lora=600, heads=20, index_heads=10)),
-        run(goldens.sparse_attention_inputs([300], queries=300, hidden=70, q_lora=40, heads=64, index_heads=3)),
+    calls = [
+        goldens.sparse_attention_inputs([2000, 1, 0, 300], queries=3, **SMALL),
+        goldens.sparse_attention_inputs([3000], hidden=1000, q_lora=600, heads=20, index_heads=10),
+        goldens.sparse_attention_inputs([300], queries=300, hidden=70, q_lora=40, heads=64, index_heads=3),
     ]
-    tensors = [tensor for out, caches in results for tensor in (out, *caches)]
-    print(hashlib.sha256(b"".join(tensor.view(torch.int16).numpy().tobytes() for tensor in tensors)).hexdigest())
+    print_digest([tensor for inputs in calls for tensor in run(inputs)])
 
 
 def test_the_result_does_not_depend_on_the_number_of_threads():
-    assert len({in_a_process("print_digest", OMP_NUM_THREADS=threads) for threads in "1237"}) == 1
+    assert is_the_same_on_any_number_of_threads(print_results)
 
 
 def check_small_cases():
@@ -374,7 +317,7 @@ def check_small_cases():
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
 def test_a_machine_whose_matrix_product_takes_no_bfloat16(isa):
     """oneDNN then multiplies in float32 at most, and with SSE4.1 ATen has to."""
-    assert in_a_process("check_small_cases", ONEDNN_MAX_CPU_ISA=isa) == "fine"
+    assert in_a_process(check_small_cases, ONEDNN_MAX_CPU_ISA=isa) == "fine"
 
 
 def resident(kind):
@@ -385,12 +328,12 @@ def resident(kind):
 def print_scratch_memory():
     """How far a call with 900 tokens at the model's widths takes memory above its arguments and its result."""
     inputs = to_npu(goldens.sparse_attention_inputs([900], queries=900, count=128))
-    torch.ops.custom_pypto.npu_sparse_attention_pto(**{**inputs, "x": inputs["x"][:, :1], **first_token(inputs)})
+    layer({**inputs, "x": inputs["x"][:, :1], **first_token(inputs)})
     torch.npu.synchronize()
     ctypes.CDLL(None).malloc_trim(0)  # give back what is free, so that taking it again shows
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     before = resident("VmRSS")
-    out = torch.ops.custom_pypto.npu_sparse_attention_pto(**inputs)
+    out = layer(inputs)
     torch.npu.synchronize()
     print(resident("VmHWM") - before - out.nbytes)
 
@@ -400,4 +343,4 @@ def first_token(inputs):
 
 
 def test_memory_beside_arguments_and_result_is_bounded():
-    assert int(in_a_process("print_scratch_memory", OMP_NUM_THREADS="2")) < 2 * 64 << 20
+    assert int(in_a_process(print_scratch_memory, OMP_NUM_THREADS="2")) < 2 * 64 << 20

@@ -1,32 +1,32 @@
 """Sparse flash attention's kernel, through torch.ops on npu tensors, against its golden."""
 
-import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import goldens
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels import (
+    BAD_SEQUENCES,
+    DTYPES,
+    LAYOUTS,
+    LENGTHS,
+    TWO_SEQUENCES,
+    VIEWS,
+    Operator,
+    any_sequences,
+    in_a_process,
+    is_the_same_on_any_number_of_threads,
+    print_digest,
+    to_npu,
+    viewed,
+    with_value,
+)
 
-import custom_pypto  # noqa: F401  (registers the operators)
-
-LAYOUTS = [("BSND", "PA_BSND"), ("BSND", "BSND"), ("TND", "PA_BSND"), ("TND", "TND")]
-LENGTHS = [0, 1, 2, 127, 128, 129, 2047, 2048, 2049, 8192]  # with 3 queries 2 is one too few
-DTYPES = [torch.bfloat16, torch.float16]
-TENSORS = ("query", "key", "value", "query_rope", "key_rope")
-
-
-def to_npu(inputs):
-    moved = {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
-    return moved | {"value": moved["key"]} if inputs["value"] is inputs["key"] else moved
+attention = Operator("npu_sparse_flash_attention_pto")
 
 
 def run(inputs, **options):
-    return torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**to_npu(inputs), **options).cpu()
+    return attention(to_npu(inputs), **options).cpu()
 
 
 def check(inputs, **options):
@@ -34,13 +34,6 @@ def check(inputs, **options):
     assert out.dtype == inputs["query"].dtype
     goldens.check_attention(out, goldens.sparse_flash_attention(**inputs, **options))
     return out
-
-
-def refused(inputs, message):
-    """Runs a call that the kernel refuses: the next synchronisation raises its message."""
-    with pytest.raises(RuntimeError, match=f"aclnnSparseFlashAttentionPto: {message}"):
-        torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**to_npu(inputs))
-        torch.npu.synchronize()
 
 
 @pytest.mark.parametrize("count", [1, 64, 2048])
@@ -263,23 +256,8 @@ def test_strides_are_honoured(layout_kv, dtype):
     )
     expected = check(inputs)
     npu = to_npu(inputs)
-
-    def columns_of_a_wider(tensor):
-        return torch.stack([tensor, tensor + 1], -1)[..., 0]
-
-    def rows_of_a_wider(tensor):
-        return torch.cat([tensor + 1, tensor], -1)[..., tensor.shape[-1] :]
-
-    def heads_before_tokens(tensor):
-        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
-
-    for view in (columns_of_a_wider, rows_of_a_wider, heads_before_tokens):
-        views = npu | {name: view(npu[name]) for name in (*TENSORS, "sparse_indices")}
-        views["actual_seq_lengths_kv"] = columns_of_a_wider(npu["actual_seq_lengths_kv"])
-        if "block_table" in npu:
-            views["block_table"] = npu["block_table"].t().contiguous().t()
-        out = torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**views)
-        assert torch.equal(out.cpu(), expected), view.__name__
+    for view in VIEWS:
+        assert torch.equal(attention(viewed(npu, view)).cpu(), expected), view.__name__
 
 
 def test_keys_values_and_rope_parts_may_be_views_of_one_cache():
@@ -295,7 +273,7 @@ def test_keys_values_and_rope_parts_may_be_views_of_one_cache():
         "query": query[..., :64],
         "query_rope": query[..., 64:],
     }
-    out = torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**to_npu(inputs) | views)
+    out = attention(to_npu(inputs) | views)
     assert torch.equal(out.cpu(), expected)
     whole = to_npu(inputs) | {
         "query": query,
@@ -304,7 +282,7 @@ def test_keys_values_and_rope_parts_may_be_views_of_one_cache():
         "query_rope": None,
         "key_rope": None,
     }
-    assert torch.equal(torch.ops.custom_pypto.npu_sparse_flash_attention_pto(**whole).cpu(), expected)
+    assert torch.equal(attention(whole).cpu(), expected)
 
 
 def test_a_value_equal_to_the_key_in_other_memory_changes_nothing():
@@ -316,25 +294,12 @@ def test_a_value_equal_to_the_key_in_other_memory_changes_nothing():
 @given(data=st.data())
 def test_any_shape(data):
     draw = data.draw
-    torch.manual_seed(draw(st.integers(0, 2**32)))
-    layout_query, layout_kv = draw(st.sampled_from(LAYOUTS))
-    key_heads = draw(st.integers(1, 3))
-    batch = draw(st.integers(1, 4))
-    queries = draw(st.integers(1, 4))
     inputs = goldens.sparse_flash_attention_inputs(
-        draw(st.lists(st.integers(0, 300), min_size=batch, max_size=batch)),
-        queries=queries,
-        query_lengths=draw(st.lists(st.integers(0, queries), min_size=batch, max_size=batch)),
-        heads=key_heads * draw(st.integers(1, 20)),
-        key_heads=key_heads,
+        **any_sequences(draw),
         depth=draw(st.integers(1, 40)),
         rope_depth=draw(st.integers(0, 9)),
         value_depth=draw(st.none() | st.integers(1, 40)),
         count=draw(st.integers(1, 320)),
-        layout_query=layout_query,
-        layout_key=layout_kv,
-        block_size=draw(st.sampled_from([1, 16, 128, 144])),
-        dtype=draw(st.sampled_from(DTYPES)),
     )
     check(inputs, sparse_mode=draw(st.sampled_from([0, 3])))
 
@@ -342,40 +307,21 @@ def test_any_shape(data):
 # ---- values that only the kernel sees
 
 
+BAD_INDICES = [
+    ("BSND", "PA_BSND", "sparse_indices", (1, 2, 0, 3), -2, r"\[1\]\[2\]\[0\]\[3\] is -2, but must be the position"),
+    ("TND", "TND", "sparse_indices", (4, 0, 0), -(2**31), r"\[4\]\[0\]\[0\] is -2147483648"),
+]
+
+
 @pytest.mark.parametrize(
-    ("layout_query", "layout_kv", "name", "index", "value", "message"),
-    [
-        ("BSND", "PA_BSND", "actual_seq_lengths_kv", 1, -1, r"\[1\] is -1.* 0 and 384"),
-        ("BSND", "BSND", "actual_seq_lengths_kv", 0, 203, r"\[0\] is 203.* 0 and 202"),
-        ("TND", "TND", "actual_seq_lengths_kv", 1, 199, r"\[1\] is 199.* 200 .* 332"),
-        ("TND", "PA_BSND", "actual_seq_lengths_query", 1, 7, r"\[1\] is 7.* 3 .* 6"),
-        ("BSND", "PA_BSND", "actual_seq_lengths_query", 1, 4, r"\[1\] is 4.* 0 and 3"),
-        ("BSND", "PA_BSND", "block_table", (0, 1), 6, r"\[0\]\[1\] is 6.* 0 and 5"),
-        (
-            "BSND",
-            "PA_BSND",
-            "sparse_indices",
-            (1, 2, 0, 3),
-            -2,
-            r"\[1\]\[2\]\[0\]\[3\] is -2, but must be the position",
-        ),
-        ("TND", "TND", "sparse_indices", (4, 0, 0), -(2**31), r"\[4\]\[0\]\[0\] is -2147483648"),
-    ],
+    ("layout_query", "layout_kv", "name", "index", "value", "message"), BAD_SEQUENCES + BAD_INDICES
 )
 def test_values_out_of_range_are_refused_and_the_next_call_works(layout_query, layout_kv, name, index, value, message):
+    name = name.replace("lengths_key", "lengths_kv")
     inputs = goldens.sparse_flash_attention_inputs(
-        [200, 130],
-        queries=3,
-        query_lengths=[3, 3],
-        heads=2,
-        depth=4,
-        count=16,
-        layout_query=layout_query,
-        layout_key=layout_kv,
+        **TWO_SEQUENCES, count=16, layout_query=layout_query, layout_key=layout_kv
     )
-    bad = inputs | {name: inputs[name].clone()}
-    bad[name][index] = value
-    refused(bad, name + message)
+    attention.refuses(with_value(inputs, name, index, value), name + message)
     check(inputs)
 
 
@@ -387,34 +333,16 @@ def test_what_follows_the_first_minus_one_is_not_read():
 # ---- other machines
 
 
-def in_a_process(function, **environment):
-    """The last line that a function of this file prints in a process of its own."""
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    program = f"import torch, custom_pypto, test_sparse_flash_attention as t; t.{function}()"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
-
-
-def print_digest():
-    """Of results that few threads compute by rows and many by parts of their heads."""
+def print_results():
+    """Of calls that few threads compute by rows and many by parts of their heads."""
     torch.manual_seed(1)
     many = goldens.sparse_flash_attention_inputs([5000, 1, 0, 300], queries=3, heads=48, depth=40, count=600)
     one = goldens.sparse_flash_attention_inputs([3000], heads=128, depth=96, count=1000)
-    print(
-        hashlib.sha256(b"".join(run(inputs).view(torch.int16).numpy().tobytes() for inputs in (many, one))).hexdigest()
-    )
+    print_digest([run(many), run(one)])
 
 
 def test_the_result_does_not_depend_on_the_number_of_threads():
-    assert len({in_a_process("print_digest", OMP_NUM_THREADS=threads) for threads in "1237"}) == 1
+    assert is_the_same_on_any_number_of_threads(print_results)
 
 
 def check_small_cases():
@@ -427,4 +355,4 @@ def check_small_cases():
 @pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
 def test_a_machine_whose_matrix_product_takes_no_bfloat16(isa):
     """oneDNN then multiplies in float32 at most, and with SSE4.1 ATen has to."""
-    assert in_a_process("check_small_cases", ONEDNN_MAX_CPU_ISA=isa) == "fine"
+    assert in_a_process(check_small_cases, ONEDNN_MAX_CPU_ISA=isa) == "fine"

@@ -222,11 +222,9 @@ def test_in_place_on_a_temporary():
 
 
 @pytest.fixture
-def in_blocks():
+def in_blocks(internal_formats):
     """Casts to FRACTAL_NZ."""
-    torch.npu.config.allow_internal_format = True
-    yield lambda matrix: torch_npu.npu_format_cast(matrix.npu(), 29)
-    torch.npu.config.allow_internal_format = False
+    return lambda matrix: torch_npu.npu_format_cast(matrix.npu(), 29)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -1,0 +1,160 @@
+"""What the tests of the kernels share: calls through torch.ops on npu tensors, views, and processes of their own."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+import torch_npu
+from hypothesis import strategies as st
+
+import custom_pypto  # noqa: F401  (registers the operators)
+
+DTYPES = [torch.bfloat16, torch.float16]
+LAYOUTS = [("BSND", "PA_BSND"), ("BSND", "BSND"), ("TND", "PA_BSND"), ("TND", "TND")]
+LENGTHS = [0, 1, 2, 127, 128, 129, 2047, 2048, 2049, 8192]  # with 3 queries 2 is one too few
+FRACTAL_NZ = 29
+
+
+def to_npu(inputs):
+    """The inputs on the device, where one tensor under two names stays one."""
+    moved = {id(value): value.npu() for value in inputs.values() if isinstance(value, torch.Tensor)}
+    return {name: moved.get(id(value), value) for name, value in inputs.items()}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator by its name, and the arguments that it writes to."""
+
+    name: str
+    caches: tuple = ()
+
+    def __call__(self, npu, **options):
+        """The operator on arguments that lie on the device."""
+        return getattr(torch.ops.custom_pypto, self.name)(**npu, **options)
+
+    def with_caches(self, npu, **options):
+        """Its results, and the caches after the call, on the host."""
+        out = self(npu, **options)
+        results = (out,) if isinstance(out, torch.Tensor) else out
+        return [tensor.cpu() for tensor in (*results, *(npu[name] for name in self.caches))]
+
+    def refuses(self, inputs, message, **options):
+        """Makes a call that the kernel refuses: the next synchronisation raises, and nothing is written."""
+        npu = to_npu(inputs)
+        function = "aclnn" + "".join(word.capitalize() for word in self.name.removeprefix("npu_").split("_"))
+        with pytest.raises(RuntimeError, match=f"{function}: {message}"):
+            self(npu, **options)
+            torch.npu.synchronize()
+        for name in self.caches:
+            assert torch.equal(npu[name].cpu(), inputs[name])
+
+
+def any_sequences(draw):
+    """Queries and keys of any layout, for the inputs of a golden."""
+    torch.manual_seed(draw(st.integers(0, 2**32)))
+    layout_query, layout_key = draw(st.sampled_from(LAYOUTS))
+    key_heads, batch, queries = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    return dict(
+        key_lengths=draw(st.lists(st.integers(0, 300), min_size=batch, max_size=batch)),
+        queries=queries,
+        query_lengths=draw(st.lists(st.integers(0, queries), min_size=batch, max_size=batch)),
+        heads=key_heads * draw(st.integers(1, 20)),
+        key_heads=key_heads,
+        layout_query=layout_query,
+        layout_key=layout_key,
+        block_size=draw(st.sampled_from([1, 16, 32, 128, 144])),
+        dtype=draw(st.sampled_from(DTYPES)),
+    )
+
+
+# Lengths and block tables out of range, for a batch of these two sequences: layouts, argument, index, value, message.
+TWO_SEQUENCES = dict(key_lengths=[200, 130], queries=3, query_lengths=[3, 3], heads=2, depth=4)
+BAD_SEQUENCES = [
+    ("BSND", "PA_BSND", "actual_seq_lengths_key", 1, -1, r"\[1\] is -1.* 0 and 384"),
+    ("BSND", "PA_BSND", "actual_seq_lengths_key", 0, 385, r"\[0\] is 385.* 0 and 384"),
+    ("BSND", "BSND", "actual_seq_lengths_key", 0, 203, r"\[0\] is 203.* 0 and 202"),
+    ("TND", "TND", "actual_seq_lengths_key", 1, 333, r"\[1\] is 333.* 200 .* 332"),
+    ("TND", "TND", "actual_seq_lengths_key", 1, 199, r"\[1\] is 199.* 200 .* 332"),
+    ("TND", "PA_BSND", "actual_seq_lengths_query", 1, 7, r"\[1\] is 7.* 3 .* 6"),
+    ("TND", "PA_BSND", "actual_seq_lengths_query", 0, -3, r"\[0\] is -3.* 6"),
+    ("BSND", "PA_BSND", "actual_seq_lengths_query", 1, 4, r"\[1\] is 4.* 0 and 3"),
+    ("BSND", "PA_BSND", "block_table", (0, 1), 6, r"\[0\]\[1\] is 6.* 0 and 5"),
+    ("BSND", "PA_BSND", "block_table", (1, 0), -2, r"\[1\]\[0\] is -2.* 0 and 5"),
+]
+
+
+def with_value(inputs, name, index, value):
+    changed = inputs[name].clone()
+    changed[index] = value
+    return inputs | {name: changed}
+
+
+def same(first, second):
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def in_blocks(npu, names):
+    """The arguments with those of these names in FRACTAL_NZ."""
+    cast = {name: torch_npu.npu_format_cast(npu[name], FRACTAL_NZ) for name in names}
+    assert all(torch_npu.get_npu_format(tensor) == FRACTAL_NZ for tensor in cast.values())
+    return npu | cast
+
+
+# ---- views with other strides, equal to the tensor
+
+
+def columns_of_a_wider(tensor):
+    return torch.stack([tensor, tensor + 1], -1)[..., 0]
+
+
+def rows_of_a_wider(tensor):
+    return torch.cat([tensor + 1, tensor], -1)[..., tensor.shape[-1] :]
+
+
+def dimensions_swapped(tensor):
+    return tensor.transpose(0, 1).contiguous().transpose(0, 1) if tensor.dim() > 1 else tensor
+
+
+def heads_before_tokens(tensor):
+    return tensor.transpose(1, 2).contiguous().transpose(1, 2) if tensor.dim() > 2 else tensor
+
+
+VIEWS = [columns_of_a_wider, rows_of_a_wider, dimensions_swapped, heads_before_tokens]
+
+
+def viewed(npu, view):
+    """The arguments, each tensor as this view of other memory."""
+    return {name: view(value) if isinstance(value, torch.Tensor) else value for name, value in npu.items()}
+
+
+# ---- processes of their own
+
+
+def in_a_process(function, **environment):
+    """The last line that a function of a test's file prints in a process of its own."""
+    file = Path(function.__code__.co_filename)
+    paths = [str(file.parent), str(file.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    program = f"import torch, custom_pypto, {file.stem} as t; t.{function.__name__}()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def print_digest(tensors):
+    data = b"".join(tensor.contiguous().view(torch.uint8).numpy().tobytes() for tensor in tensors)
+    print(hashlib.sha256(data).hexdigest())
+
+
+def is_the_same_on_any_number_of_threads(function):
+    return len({in_a_process(function, OMP_NUM_THREADS=threads) for threads in "1237"}) == 1
