@@ -698,26 +698,29 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("operator", WRITERS)
-def test_only_the_matrices_are_taken_in_fractal_nz(operator):
-    good = on("npu", GOOD[operator]())
+READERS = {
+    "add_custom": lambda: {"self": half(20, 40), "other": half(20, 40)},
+    "npu_lightning_indexer_pto": EVERY_OPERATORS_CALLS["npu_lightning_indexer_pto"]["BSND on PA_BSND"],
+    "npu_sparse_flash_attention_pto": EVERY_OPERATORS_CALLS["npu_sparse_flash_attention_pto"]["BSND on PA_BSND"],
+}
+
+
+@pytest.mark.parametrize("operator", [*READERS, *WRITERS])
+def test_only_the_matrices_are_taken_in_fractal_nz(operator, internal_formats):
+    good = on("npu", (GOOD | READERS)[operator]())
     expected = results(overload(operator)(**copied(good)))
-    torch.npu.config.allow_internal_format = True
-    try:
-        for name in tensors_of(operator):
-            if good[name].dim() > 1 and good[name].dtype in (torch.int8, torch.float16, torch.bfloat16):
-                in_blocks = copied(good) | {name: torch_npu.npu_format_cast(good[name].clone(), 29)}
-                assert torch_npu.get_npu_format(in_blocks[name]) == 29
-                if name in MATRICES[operator]:
-                    for got, want in zip(results(overload(operator)(**in_blocks)), expected, strict=True):
-                        assert torch.equal(got.cpu(), want.cpu()), name
-                else:
-                    assert message_of(lambda: overload(operator)(**in_blocks)) == (  # noqa: B023
-                        f"custom_pypto::{operator}: argument '{name}' must be in format ND, but is in FRACTAL_NZ; "
-                        f"cast it with torch_npu.npu_format_cast({name}, 2)"
-                    )
-    finally:
-        torch.npu.config.allow_internal_format = False
+    for name in tensors_of(operator):
+        if good[name].dim() > 1 and good[name].dtype in (torch.int8, torch.float16, torch.bfloat16):
+            in_blocks = copied(good) | {name: torch_npu.npu_format_cast(good[name].clone(), 29)}
+            assert torch_npu.get_npu_format(in_blocks[name]) == 29
+            if name in MATRICES.get(operator, ()):
+                for got, want in zip(results(overload(operator)(**in_blocks)), expected, strict=True):
+                    assert torch.equal(got.cpu(), want.cpu()), name
+            else:
+                assert message_of(lambda: overload(operator)(**in_blocks)) == (  # noqa: B023
+                    f"custom_pypto::{operator}: argument '{name}' must be in format ND, but is in FRACTAL_NZ; "
+                    f"cast it with torch_npu.npu_format_cast({name}, 2)"
+                )
 
 
 def test_backward_refuses_complex_gradients():
