@@ -55,7 +55,7 @@ std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<
   return results;
 }
 
-void write_outputs(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& targets) {
+void write_outputs(std::vector<at::Tensor>& results, const std::vector<at::Tensor>& targets) {
   const c10::InferenceMode no_autograd;
   std::vector<size_t> writes;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -66,14 +66,13 @@ void write_outputs(const std::vector<at::Tensor>& results, const std::vector<at:
       }
     }
   }
-  std::vector<at::Tensor> sources;
-  for (const size_t i : writes) {
-    const bool overwritten =
-        std::any_of(writes.begin(), writes.end(), [&](size_t k) { return overlap(results[i], targets[k]); });
-    sources.push_back(overwritten ? results[i].clone() : results[i]);
+  for (at::Tensor& result : results) {
+    if (std::any_of(writes.begin(), writes.end(), [&](size_t k) { return overlap(result, targets[k]); })) {
+      result = result.clone();
+    }
   }
-  for (size_t i = 0; i < writes.size(); ++i) {
-    targets[writes[i]].copy_(sources[i]);
+  for (const size_t i : writes) {
+    targets[i].copy_(results[i]);
   }
 }
 

@@ -17,8 +17,8 @@ std::vector<at::Tensor> run_nodes(const CompiledGraph& graph, const std::vector<
                                   const std::vector<at::Tensor>& targets, aclrtStream stream);
 
 // Writes each result to its target, whatever memory they share: all reads are done before the first write. A target
-// that is not defined takes nothing, one that holds its result already is left alone. Throws GraphError when shapes or
-// dtypes differ.
-void write_outputs(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& targets);
+// that is not defined takes nothing, and its result stays what it is; one that holds its result already is left alone.
+// Throws GraphError when shapes or dtypes differ.
+void write_outputs(std::vector<at::Tensor>& results, const std::vector<at::Tensor>& targets);
 
 }  // namespace cann_cpu::graph

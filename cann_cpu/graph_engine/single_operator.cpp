@@ -94,7 +94,8 @@ void run(const SingleOperator& op, aclrtStream stream) {
     outputs.push_back(stored(output));
     targets.push_back(target_of(outputs.back()));
   }
-  write_outputs(run_nodes(CompiledGraph(model_of(op), {}), inputs, targets, stream), targets);
+  std::vector<at::Tensor> results = run_nodes(CompiledGraph(model_of(op), {}), inputs, targets, stream);
+  write_outputs(results, targets);
   for (size_t i = 0; i < outputs.size(); ++i) {
     lay_out(targets[i], outputs[i]);
   }

@@ -185,14 +185,14 @@ def test_a_value_that_the_node_reads_itself_is_kept():
     """The row that is added is that of before, though it lies in the tensor that is written."""
 
     def function(x):
-        torch.ops.probe.increment(x, x[0])
+        torch.ops.probe.increment(x, x[1:2])
         return x + 0
 
     x = torch.randn(3, 4)
     on_npu = x.npu()
     result = compiled(function)(on_npu)
-    torch.testing.assert_close(on_npu.cpu(), x + x[0])
-    torch.testing.assert_close(result.cpu(), x + x[0])
+    torch.testing.assert_close(on_npu.cpu(), x + x[1])
+    torch.testing.assert_close(result.cpu(), x + x[1])
 
 
 def test_in_place_on_a_slice_leaves_the_rest_alone():
@@ -212,13 +212,15 @@ def test_in_place_on_a_slice_leaves_the_rest_alone():
 def test_in_place_on_a_temporary():
     def function(x, y):
         temporary = x * 2
+        copy = temporary.clone()
         torch.ops.probe.increment(temporary, y)
-        return temporary, x + 1
+        return temporary, x + 1, copy
 
     x, y = torch.randn(4, 5), torch.randn(4, 5)
-    temporary, other = compiled(function)(x.npu(), y.npu())
+    temporary, other, copy = compiled(function)(x.npu(), y.npu())
     torch.testing.assert_close(temporary.cpu(), x * 2 + y)
     torch.testing.assert_close(other.cpu(), x + 1)
+    torch.testing.assert_close(copy.cpu(), x * 2)
 
 
 @pytest.fixture
@@ -310,14 +312,29 @@ def read_before(x, cache, slots):
     return doubled, cache[:2] + rows, address
 
 
+def kept(x, cache, slots):
+    """A copy of before is read after the cache was written."""
+    before = cache.clone()
+    doubled, address = torch.ops.probe.append(x, cache, slots)
+    return before, before.sum(dim=0), doubled, cache * 1, address
+
+
+def copy_written(x, cache, slots):
+    """Not the cache, but a copy of it."""
+    copy = cache.clone()
+    doubled, _ = torch.ops.probe.append(x, copy, slots)
+    more, address = torch.ops.probe.append(x * 3, cache, slots + 1)
+    return doubled, more, copy, cache * 1, address
+
+
 def returned(x, cache, slots):
     doubled, address = torch.ops.probe.append(x, cache, slots)
     return doubled, cache, address
 
 
-STEPS = [step, two_steps, in_a_layer, interleaved, before_and_after, read_before, returned]
-COPIED_IN_GE = [in_a_layer, interleaved]
-"""Where torchair makes GE copy a part of a tensor before and after it is written."""
+STEPS = [step, two_steps, in_a_layer, interleaved, before_and_after, read_before, kept, copy_written, returned]
+COPIED_IN_GE = [in_a_layer, interleaved, kept]
+"""Where torchair makes GE copy a part of a tensor before and after it is written, or what it was is needed still."""
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "eager"])
