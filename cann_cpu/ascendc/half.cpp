@@ -1,0 +1,76 @@
+// Rows of half and bfloat16_t to and from float, rounded to nearest even, with the CPU's conversions where it has them.
+#include "ascendc/half.h"
+
+#include "ascendc/instruction.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace AscendC::cpu {
+namespace {
+
+void widen_portable(const half* from, float* to, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
+void narrow_portable(const float* from, half* to, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx,f16c")]] void widen_f16c(const half* from, float* to, uint32_t count) {
+  uint32_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(bits));
+  }
+  widen_portable(from + i, to + i, count - i);
+}
+
+[[gnu::target("avx,f16c")]] void narrow_f16c(const float* from, half* to, uint32_t count) {
+  uint32_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), bits);
+  }
+  narrow_portable(from + i, to + i, count - i);
+}
+
+const bool has_f16c = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
+const auto widen_halves = has_f16c ? widen_f16c : widen_portable;
+const auto narrow_halves = has_f16c ? narrow_f16c : narrow_portable;
+#elif defined(__aarch64__)
+void widen_halves(const half* from, float* to, uint32_t count) {
+  const auto* numbers = reinterpret_cast<const __fp16*>(from);
+  for (uint32_t i = 0; i < count; ++i) to[i] = numbers[i];
+}
+
+void narrow_halves(const float* from, half* to, uint32_t count) {
+  auto* numbers = reinterpret_cast<__fp16*>(to);
+  for (uint32_t i = 0; i < count; ++i) numbers[i] = from[i];
+}
+#else
+const auto widen_halves = widen_portable;
+const auto narrow_halves = narrow_portable;
+#endif
+
+}  // namespace
+
+void widen(const half* from, float* to, uint32_t count) { widen_halves(from, to, count); }
+void narrow(const float* from, half* to, uint32_t count) { narrow_halves(from, to, count); }
+
+void widen(const bfloat16_t* from, float* to, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
+void narrow(const float* from, bfloat16_t* to, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(from[i]);
+    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+    to[i].bits = static_cast<uint16_t>(nan ? (bits >> 16 & 0x8000) | 0x7fc0 : rounded);
+  }
+}
+
+}  // namespace AscendC::cpu

@@ -1,0 +1,140 @@
+// The threads that run blocks of kernels.
+#include "pool.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <thread>
+
+namespace AscendC::cpu {
+namespace {
+
+// The tasks of one call, which threads take one after the other.
+class Job {
+ public:
+  Job(uint32_t count, const std::function<void(uint32_t)>& task) : count_(count), task_(task) {}
+
+  bool has_more() const { return next_.load(std::memory_order_relaxed) < count_; }
+
+  void work() {
+    for (uint32_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+      try {
+        task_(i);
+      } catch (...) {
+        keep_error(i, std::current_exception());
+      }
+    }
+  }
+
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  uint32_t helpers = 0;  // guarded by the pool's mutex
+
+ private:
+  void keep_error(uint32_t number, std::exception_ptr error) {
+    next_.store(count_, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    if (error_ && error_of_ < number) return;
+    error_ = std::move(error);
+    error_of_ = number;
+  }
+
+  const uint32_t count_;
+  const std::function<void(uint32_t)>& task_;
+  std::atomic<uint32_t> next_ = 0;
+  std::mutex mutex_;
+  std::exception_ptr error_;
+  uint32_t error_of_ = 0;
+};
+
+class Pool {
+ public:
+  Pool() {
+    const uint32_t cores = std::thread::hardware_concurrency();
+    for (uint32_t i = 1; i < cores; ++i) std::thread([this] { help(); }).detach();
+    threads_ = cores > 1 ? cores - 1 : 0;
+  }
+
+  void run(Job& job, uint32_t count) {
+    if (count > 1 && threads_ != 0) offer(job, count);
+    job.work();
+    if (count > 1 && threads_ != 0) withdraw(job);
+    job.rethrow();
+  }
+
+ private:
+  void offer(Job& job, uint32_t count) {
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push_back(&job);
+    }
+    if (count > threads_) {
+      offered_.notify_all();
+    } else {
+      for (uint32_t i = 1; i < count; ++i) offered_.notify_one();
+    }
+  }
+
+  void withdraw(Job& job) {
+    std::unique_lock lock(mutex_);
+    jobs_.remove(&job);
+    left_.wait(lock, [&] { return job.helpers == 0; });
+  }
+
+  Job* next() {
+    for (Job* job : jobs_) {
+      if (job->has_more()) return job;
+    }
+    return nullptr;
+  }
+
+  [[noreturn]] void help() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      Job* job;
+      offered_.wait(lock, [&] { return (job = next()) != nullptr; });
+      ++job->helpers;
+      lock.unlock();
+      job->work();
+      lock.lock();
+      if (--job->helpers == 0) left_.notify_all();
+    }
+  }
+
+  uint32_t threads_ = 0;
+  std::mutex mutex_;
+  std::condition_variable offered_;
+  std::condition_variable left_;
+  std::list<Job*> jobs_;
+};
+
+// Never destroyed: its threads wait in it until the process ends.
+std::atomic<Pool*> the_pool = nullptr;
+std::mutex making_the_pool;
+
+Pool& pool() {
+  if (Pool* made = the_pool.load(std::memory_order_acquire)) return *made;
+  const std::lock_guard lock(making_the_pool);
+  if (the_pool.load() == nullptr) {
+    // A forked child has none of the threads, so it makes a pool of its own.
+    [[maybe_unused]] static const int registered =
+        pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr, std::memory_order_release); });
+    the_pool.store(new Pool, std::memory_order_release);
+  }
+  return *the_pool.load();
+}
+
+}  // namespace
+
+void run_in_parallel(uint32_t count, const std::function<void(uint32_t)>& task) {
+  Job job(count, task);
+  pool().run(job, count);
+}
+
+}  // namespace AscendC::cpu

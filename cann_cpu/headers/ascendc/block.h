@@ -1,0 +1,99 @@
+// The block that runs in this thread, its unified buffer, and the checker that follows it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "ascendc/launch.h"
+#include "ascendc/types.h"
+
+namespace AscendC {
+
+class TPipe;
+
+namespace cpu {
+
+class Checker;
+
+// Ends the launch with an error that names the place in the kernel, the kernel and the block.
+[[noreturn]] ASCENDC_CPU_EXPORT void fail(Where where, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// A piece of the unified buffer that InitBuffer gave to a queue or a TBuf.
+struct Buffer {
+  enum class State : uint8_t { Free, Allocated, Queued, Dequeued };
+
+  std::byte* data = nullptr;
+  uint32_t bytes = 0;
+  uint32_t number = 0;      // of the block's buffers
+  uint32_t generation = 0;  // how often it was taken from its queue
+  State state = State::Free;
+  Buffer* next = nullptr;  // in the queue
+  Where taken = {};
+};
+
+struct Block {
+  const char* kernel;
+  uint32_t index;
+  uint32_t count;
+  uint64_t tiling_key;
+  std::byte* unified_buffer;
+  Checker* checker;  // null: the launch is not checked
+  TPipe* pipe = nullptr;
+};
+
+ASCENDC_CPU_EXPORT extern constinit thread_local Block* current_block;
+
+inline Block& block(Where where) {
+  if (current_block == nullptr) fail(where, "a kernel function was called; launch it with ICPU_RUN_KF");
+  return *current_block;
+}
+
+inline Checker* checker() { return current_block != nullptr ? current_block->checker : nullptr; }
+
+// Bytes of the unified buffer that a tensor stands for.
+struct LocalMemory {
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+  uint32_t generation = 0;
+  const Buffer* buffer = nullptr;
+};
+
+// Bytes of the device that a tensor stands for.
+struct GlobalMemory {
+  std::byte* data = nullptr;
+  int64_t bytes = INT64_MAX;  // as far as its author knows
+  uint64_t elements = 0;      // as SetGlobalBuffer was told
+};
+
+enum class Use : uint8_t { Read, Write };
+
+// Where the elements of a vector instruction's operand lie: in blocks `block_stride` bytes apart, and the repeats
+// `repeat_stride` bytes apart.
+struct Operand {
+  LocalMemory memory;
+  Use use;
+  uint32_t itemsize;
+  uint32_t block_stride = kBlockBytes;
+  uint32_t repeat_stride = kRepeatBytes;
+};
+
+struct Lanes;
+
+// What the checker is told before anything is done.
+ASCENDC_CPU_EXPORT void check_vector(const char* name, Where where, const Lanes& lanes,
+                                     std::initializer_list<Operand> operands);
+ASCENDC_CPU_EXPORT void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory,
+                                    int64_t offset, int64_t bytes);
+ASCENDC_CPU_EXPORT void check_global(const char* name, Where where, pipe_t pipe, Use use, const GlobalMemory& memory,
+                                     int64_t offset, int64_t bytes);
+
+}  // namespace cpu
+
+inline int64_t GetBlockNum(cpu::Where where = cpu::Where::current()) { return cpu::block(where).count; }
+inline int64_t GetBlockIdx(cpu::Where where = cpu::Where::current()) { return cpu::block(where).index; }
+
+}  // namespace AscendC
+
+#define ASSERT(condition) \
+  ((condition) ? void() : AscendC::cpu::fail(AscendC::cpu::Where::current(), "ASSERT(%s) does not hold", #condition))

@@ -1,0 +1,152 @@
+// Cast: between dtypes, with the rounding modes that each pair has. Integers saturate; NaN becomes 0.
+#pragma once
+
+#include <limits>
+
+#include "ascendc/vector.h"
+
+namespace AscendC {
+namespace cpu {
+
+constexpr uint32_t set_of(RoundMode mode) { return 1u << static_cast<uint32_t>(mode); }
+inline constexpr uint32_t kNone = set_of(RoundMode::CAST_NONE);
+inline constexpr uint32_t kDirections = set_of(RoundMode::CAST_RINT) | set_of(RoundMode::CAST_FLOOR) |
+                                        set_of(RoundMode::CAST_CEIL) | set_of(RoundMode::CAST_ROUND) |
+                                        set_of(RoundMode::CAST_TRUNC);
+
+// The rounding modes of a pair of dtypes; none for a pair that the vector unit does not have.
+template <class To, class From>
+inline constexpr uint32_t kCastModes = 0;
+#define ASCENDC_CPU_CAST(From, To, modes) \
+  template <>                             \
+  inline constexpr uint32_t kCastModes<To, From> = modes;
+ASCENDC_CPU_CAST(half, float, kNone)
+ASCENDC_CPU_CAST(half, int32_t, kDirections)
+ASCENDC_CPU_CAST(half, int16_t, kDirections)
+ASCENDC_CPU_CAST(half, int8_t, kDirections | kNone)
+ASCENDC_CPU_CAST(half, uint8_t, kDirections | kNone)
+ASCENDC_CPU_CAST(float, float, kDirections)
+ASCENDC_CPU_CAST(float, half, kDirections | kNone | set_of(RoundMode::CAST_ODD))
+ASCENDC_CPU_CAST(float, bfloat16_t, kDirections)
+ASCENDC_CPU_CAST(float, int64_t, kDirections)
+ASCENDC_CPU_CAST(float, int32_t, kDirections)
+ASCENDC_CPU_CAST(float, int16_t, kDirections)
+ASCENDC_CPU_CAST(bfloat16_t, float, kNone)
+ASCENDC_CPU_CAST(bfloat16_t, int32_t, kDirections)
+ASCENDC_CPU_CAST(uint8_t, half, kNone)
+ASCENDC_CPU_CAST(int8_t, half, kNone)
+ASCENDC_CPU_CAST(int16_t, half, kDirections | kNone)
+ASCENDC_CPU_CAST(int16_t, float, kNone)
+ASCENDC_CPU_CAST(int32_t, float, kDirections | kNone)
+ASCENDC_CPU_CAST(int32_t, int64_t, kNone)
+ASCENDC_CPU_CAST(int32_t, int16_t, kNone)
+ASCENDC_CPU_CAST(int64_t, int32_t, kNone)
+ASCENDC_CPU_CAST(int64_t, float, kDirections)
+#undef ASCENDC_CPU_CAST
+
+// A number rounded to an integer.
+template <class Float>
+Float rounded(Float value, RoundMode mode) {
+  switch (mode) {
+    case RoundMode::CAST_FLOOR:
+      return std::floor(value);
+    case RoundMode::CAST_CEIL:
+      return std::ceil(value);
+    case RoundMode::CAST_ROUND:
+      return std::round(value);
+    case RoundMode::CAST_TRUNC:
+      return std::trunc(value);
+    default:
+      return std::nearbyint(value);
+  }
+}
+
+template <class Integer>
+Integer saturated(double value) {
+  using Limits = std::numeric_limits<Integer>;
+  if (value != value) return 0;
+  if (value <= static_cast<double>(Limits::min())) return Limits::min();
+  if (value >= static_cast<double>(Limits::max())) return Limits::max();  // 2^63 for int64
+  return static_cast<Integer>(value);
+}
+
+template <class To, class From>
+constexpr To saturated_integer(From value) {
+  using Limits = std::numeric_limits<To>;
+  if (value < static_cast<From>(Limits::min()) && sizeof(From) > sizeof(To)) return Limits::min();
+  if (value > static_cast<From>(Limits::max()) && sizeof(From) > sizeof(To)) return Limits::max();
+  return static_cast<To>(value);
+}
+
+// An integer as a float, rounded once to the 24 bits that it has.
+constexpr float float_of(int64_t value, RoundMode mode) {
+  const bool negative = value < 0;
+  const uint64_t magnitude = negative ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
+  const int cut = std::bit_width(magnitude) - 24;
+  if (cut <= 0) return static_cast<float>(value);
+  uint64_t kept = magnitude >> cut;
+  const uint64_t rest = magnitude & ((uint64_t{1} << cut) - 1);
+  kept += rounds_up(mode, negative, kept & 1, rest, uint64_t{1} << (cut - 1));
+  const float scaled = static_cast<float>(kept) * static_cast<float>(uint64_t{1} << cut);
+  return negative ? -scaled : scaled;
+}
+
+template <class To, class From>
+To cast(From value, RoundMode mode) {
+  if constexpr (std::is_integral_v<From> && std::is_integral_v<To>) {
+    return saturated_integer<To>(value);
+  } else if constexpr (std::is_integral_v<To>) {
+    return saturated<To>(rounded(static_cast<double>(static_cast<float>(value)), mode));
+  } else if constexpr (std::is_integral_v<From> && std::is_same_v<To, float>) {
+    return float_of(value, mode);
+  } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float>) {
+    return rounded(value, mode);
+  } else if constexpr (Narrow<To>) {
+    return To(static_cast<float>(value), mode);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+// Whether the conversion as it stands in C++ is that of the mode.
+template <class To, class From>
+constexpr bool is_plain(RoundMode mode) {
+  const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT;
+  return nearest && !std::is_integral_v<To> && !(std::is_same_v<To, From>);
+}
+
+template <class To, class From>
+void cast(Where where, RoundMode mode, const Lanes& lanes, const Operand& dst, const Operand& src) {
+  if ((kCastModes<To, From> & set_of(mode)) == 0) {
+    fail(where, "Cast: this pair of dtypes has no rounding mode %d", static_cast<int>(mode));
+  }
+  using Instruction = Elementwise<To, From>;
+  if (is_plain<To, From>(mode)) {
+    Instruction::run("Cast", where, lanes, [](auto value) { return static_cast<Computed<To>>(value); }, dst, src);
+  } else {
+    Instruction::run("Cast", where, lanes, [mode](auto value) { return cast<To>(value, mode); }, dst, src);
+  }
+}
+
+}  // namespace cpu
+
+template <class To, class From>
+  requires(cpu::kCastModes<To, From> != 0)
+void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundMode& mode, uint32_t count,
+          cpu::Where where = cpu::Where::current()) {
+  constexpr uint32_t n = cpu::kLanes<To, From>;
+  cpu::cast<To, From>(where, mode, cpu::Lanes::of_count(n, count), cpu::consecutive(cpu::Use::Write, dst, n),
+                      cpu::consecutive(cpu::Use::Read, src, n));
+}
+
+template <class To, class From>
+  requires(cpu::kCastModes<To, From> != 0)
+void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundMode& mode, const MaskArgument& mask,
+          uint8_t repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) {
+  constexpr uint32_t n = cpu::kLanes<To, From>;
+  cpu::cast<To, From>(where, mode, cpu::Lanes::of_mask("Cast", where, n, mask, repeats),
+                      cpu::strided(cpu::Use::Write, dst, params.dstBlkStride, params.dstRepStride),
+                      cpu::strided(cpu::Use::Read, src, params.srcBlkStride, params.srcRepStride));
+}
+
+}  // namespace AscendC

@@ -1,0 +1,155 @@
+// DataCopy and DataCopyPad: between device memory and the unified buffer, and within it.
+#pragma once
+
+#include "ascendc/tensor.h"
+
+namespace AscendC {
+namespace cpu {
+
+// Runs of bytes that follow each other at a distance.
+struct Runs {
+  uint32_t count;
+  int64_t bytes;  // of one
+  int64_t step;   // from the start of one to the start of the next
+  int64_t end() const { return count == 0 ? 0 : (count - 1) * step + bytes; }
+};
+
+inline void copy(std::byte* to, const Runs& to_runs, const std::byte* from, const Runs& from_runs) {
+  for (uint32_t run = 0; run < from_runs.count; ++run) {
+    std::memcpy(to + run * to_runs.step, from + run * from_runs.step, static_cast<size_t>(from_runs.bytes));
+  }
+}
+
+ASCENDC_CPU_EXPORT void check_copy_in(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
+                                      const GlobalMemory& src, const Runs& src_runs);
+ASCENDC_CPU_EXPORT void check_copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
+                                       const LocalMemory& src, const Runs& src_runs);
+ASCENDC_CPU_EXPORT void check_copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
+                                          const LocalMemory& src, const Runs& src_runs);
+
+inline void copy_in(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
+                    const GlobalMemory& src, const Runs& src_runs) {
+  if (checker() != nullptr) [[unlikely]]
+    check_copy_in(name, where, dst, dst_runs, src, src_runs);
+  copy(dst.data, dst_runs, src.data, src_runs);
+}
+
+inline void copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
+                     const LocalMemory& src, const Runs& src_runs) {
+  if (checker() != nullptr) [[unlikely]]
+    check_copy_out(name, where, dst, dst_runs, src, src_runs);
+  copy(dst.data, dst_runs, src.data, src_runs);
+}
+
+inline void copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
+                        const LocalMemory& src, const Runs& src_runs) {
+  if (checker() != nullptr) [[unlikely]]
+    check_copy_within(name, where, dst, dst_runs, src, src_runs);
+  copy(dst.data, dst_runs, src.data, src_runs);
+}
+
+template <class T>
+Runs one_run(uint32_t elements) {
+  return {1, int64_t{elements} * sizeof(T), 0};
+}
+
+// Lengths and gaps in whole blocks of 32 bytes.
+inline Runs blocks(uint32_t count, uint32_t length, uint32_t gap) {
+  return {count, int64_t{length} * kBlockBytes, (int64_t{length} + gap) * kBlockBytes};
+}
+
+constexpr int64_t whole_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
+
+}  // namespace cpu
+
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t count,
+              cpu::Where where = cpu::Where::current()) {
+  cpu::copy_in("DataCopy", where, dst.memory(), cpu::one_run<T>(count), src.memory(), cpu::one_run<T>(count));
+}
+
+template <class T>
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count,
+              cpu::Where where = cpu::Where::current()) {
+  cpu::copy_out("DataCopy", where, dst.memory(), cpu::one_run<T>(count), src.memory(), cpu::one_run<T>(count));
+}
+
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count,
+              cpu::Where where = cpu::Where::current()) {
+  cpu::copy_within("DataCopy", where, dst.memory(), cpu::one_run<T>(count), src.memory(), cpu::one_run<T>(count));
+}
+
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p,
+              cpu::Where where = cpu::Where::current()) {
+  cpu::copy_in("DataCopy", where, dst.memory(), cpu::blocks(p.blockCount, p.blockLen, p.dstStride), src.memory(),
+               cpu::blocks(p.blockCount, p.blockLen, p.srcStride));
+}
+
+template <class T>
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
+              cpu::Where where = cpu::Where::current()) {
+  cpu::copy_out("DataCopy", where, dst.memory(), cpu::blocks(p.blockCount, p.blockLen, p.dstStride), src.memory(),
+                cpu::blocks(p.blockCount, p.blockLen, p.srcStride));
+}
+
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
+              cpu::Where where = cpu::Where::current()) {
+  cpu::copy_within("DataCopy", where, dst.memory(), cpu::blocks(p.blockCount, p.blockLen, p.dstStride), src.memory(),
+                   cpu::blocks(p.blockCount, p.blockLen, p.srcStride));
+}
+
+// Runs of any number of bytes. In the unified buffer every run starts on a block of 32 bytes and fills whole ones:
+// isPad puts paddingValue before it (leftPadding elements) and behind it (rightPadding); what is left of its last block
+// has no defined value on the device.
+template <class T>
+void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& p,
+                 const DataCopyPadExtParams<T>& pad, cpu::Where where = cpu::Where::current()) {
+  const int64_t left = pad.isPad ? int64_t{pad.leftPadding} * sizeof(T) : 0;
+  const int64_t right = pad.isPad ? int64_t{pad.rightPadding} * sizeof(T) : 0;
+  if (left > cpu::kBlockBytes || right > cpu::kBlockBytes) {
+    cpu::fail(where, "DataCopyPad: paddings of %lld and %lld bytes; each is at most 32", static_cast<long long>(left),
+              static_cast<long long>(right));
+  }
+  const int64_t filled = cpu::whole_blocks(left + p.blockLen + right);
+  const cpu::Runs to{p.blockCount, filled, filled + p.dstStride * cpu::kBlockBytes};
+  const cpu::Runs from{p.blockCount, p.blockLen, p.blockLen + p.srcStride};
+  if (cpu::checker() != nullptr) [[unlikely]] {
+    cpu::check_copy_in("DataCopyPad", where, dst.memory(), to, src.memory(), from);
+  }
+  cpu::copy(dst.memory().data + left, to, src.memory().data, from);
+  if (!pad.isPad) return;
+  for (uint32_t run = 0; run < p.blockCount; ++run) {
+    std::byte* start = dst.memory().data + run * to.step;
+    for (int64_t at = 0; at < left; at += sizeof(T)) cpu::store(start + at, pad.paddingValue);
+    for (int64_t at = left + p.blockLen; at < left + p.blockLen + right; at += sizeof(T)) {
+      cpu::store(start + at, pad.paddingValue);
+    }
+  }
+}
+
+template <class T>
+void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& p,
+                 cpu::Where where = cpu::Where::current()) {
+  cpu::copy_out("DataCopyPad", where, dst.memory(), {p.blockCount, p.blockLen, p.blockLen + p.dstStride}, src.memory(),
+                {p.blockCount, p.blockLen, cpu::whole_blocks(p.blockLen) + p.srcStride * cpu::kBlockBytes});
+}
+
+template <class T>
+void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p,
+                 const DataCopyPadParams& pad, cpu::Where where = cpu::Where::current()) {
+  T value;
+  std::memcpy(&value, &pad.paddingValue, sizeof(T));
+  DataCopyPad(dst, src, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride},
+              DataCopyPadExtParams<T>{pad.isPad, pad.leftPadding, pad.rightPadding, value}, where);
+}
+
+template <class T>
+void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
+                 cpu::Where where = cpu::Where::current()) {
+  DataCopyPad(dst, src, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride}, where);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,185 @@
+// What all vector instructions are made of: the lanes that take part, and a function applied to the lanes of operands.
+#pragma once
+
+#include <bit>
+#include <type_traits>
+
+#include "ascendc/tensor.h"
+
+namespace AscendC {
+
+// As a mask: an integer is the number of elements of each repeat that take part, an array of two says which.
+struct MaskArgument {
+  template <class Number>
+    requires std::is_integral_v<Number>
+  MaskArgument(Number elements) : elements(static_cast<int64_t>(elements)) {}
+  MaskArgument(const uint64_t* bits) : bits{bits[0], bits[1]} {}
+
+  int64_t elements = -1;
+  uint64_t bits[2] = {};
+};
+
+namespace cpu {
+
+template <class T, class... Types>
+concept OneOf = (std::is_same_v<T, Types> || ...);
+
+template <class T>
+concept Narrow = OneOf<T, half, bfloat16_t>;
+
+// Numbers of 16 bits are computed with in float and rounded once.
+template <class T>
+using Computed = std::conditional_t<Narrow<T>, float, T>;
+
+ASCENDC_CPU_EXPORT void widen(const half* from, float* to, uint32_t count);
+ASCENDC_CPU_EXPORT void widen(const bfloat16_t* from, float* to, uint32_t count);
+ASCENDC_CPU_EXPORT void narrow(const float* from, half* to, uint32_t count);
+ASCENDC_CPU_EXPORT void narrow(const float* from, bfloat16_t* to, uint32_t count);
+
+template <class... Types>
+inline constexpr uint32_t kLanes = [] {
+  uint32_t widest = 2;  // the vector unit has masks of 128 elements
+  ((widest = sizeof(Types) > widest ? sizeof(Types) : widest), ...);
+  return kRepeatBytes / widest;
+}();
+
+// Which elements of a repeat take part: bit i is the i-th.
+struct Mask {
+  static constexpr Mask first(uint32_t elements) {
+    const auto word = [](uint32_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; };
+    return {{word(elements), elements > 64 ? word(elements - 64) : 0}, elements};
+  }
+  static constexpr Mask of(const uint64_t bits[2]) {
+    const uint32_t elements = bits[0] == ~uint64_t{0} ? 64 + std::countr_one(bits[1]) : std::countr_one(bits[0]);
+    const Mask prefix = first(elements);
+    return {{bits[0], bits[1]}, prefix.bits[0] == bits[0] && prefix.bits[1] == bits[1] ? elements : kNotFirst};
+  }
+  constexpr bool has(uint32_t lane) const { return bits[lane / 64] >> (lane % 64) & 1; }
+  constexpr bool has_any(uint32_t lane, uint32_t count) const {  // count divides 64
+    return (bits[lane / 64] >> (lane % 64) & first(count).bits[0]) != 0;
+  }
+
+  static constexpr uint32_t kNotFirst = ~uint32_t{0};
+  uint64_t bits[2];
+  uint32_t elements;  // the first that many, if it is just these
+};
+
+// The lanes of an instruction: of every repeat those in `mask`, of the last one those in `last`.
+struct Lanes {
+  static constexpr Lanes of_count(uint32_t per_repeat, int64_t count) {
+    const auto repeats = static_cast<uint32_t>(count > 0 ? (count + per_repeat - 1) / per_repeat : 0);
+    const auto rest = static_cast<uint32_t>(count - int64_t{per_repeat} * (repeats - 1));
+    return {per_repeat, repeats, Mask::first(per_repeat), Mask::first(rest)};
+  }
+  static Lanes of_mask(const char* name, Where where, uint32_t per_repeat, const MaskArgument& argument,
+                       uint32_t repeats) {
+    if (argument.elements > int64_t{per_repeat}) {
+      fail(where, "%s: a mask of %lld elements; a repeat has %u of this dtype", name,
+           static_cast<long long>(argument.elements), per_repeat);
+    }
+    const Mask mask =
+        argument.elements >= 0 ? Mask::first(static_cast<uint32_t>(argument.elements)) : Mask::of(argument.bits);
+    return {per_repeat, repeats, mask, mask};
+  }
+  const Mask& of_repeat(uint32_t repeat) const { return repeat + 1 == repeats ? last : mask; }
+
+  uint32_t per_repeat;
+  uint32_t repeats;
+  Mask mask;
+  Mask last;
+};
+
+// The lanes of one operand in one repeat, as they are computed with.
+template <class T, uint32_t lanes>
+struct Values {
+  static constexpr uint32_t kPerBlock = kBlockBytes / sizeof(T);
+  Computed<T> of[lanes];
+
+  static Values read(const Operand& operand, uint32_t repeat, const Mask& mask) {
+    Values values;
+    if constexpr (Narrow<T>) {
+      T stored[lanes];
+      gather(operand, repeat, mask, stored);
+      widen(stored, values.of, lanes);
+    } else {
+      gather(operand, repeat, mask, values.of);
+    }
+    return values;
+  }
+
+  static void gather(const Operand& operand, uint32_t repeat, const Mask& mask, T (&stored)[lanes]) {
+    const std::byte* from = operand.memory.data + size_t{repeat} * operand.repeat_stride;
+    if (operand.block_stride == kBlockBytes) {
+      std::memcpy(stored, from, sizeof(stored));
+      return;
+    }
+    for (uint32_t lane = 0; lane < lanes; lane += kPerBlock, from += operand.block_stride) {
+      if (mask.has_any(lane, kPerBlock)) {
+        std::memcpy(stored + lane, from, kBlockBytes);
+      } else {
+        std::memset(static_cast<void*>(stored + lane), 0, kBlockBytes);
+      }
+    }
+  }
+
+  static void scatter(const T (&stored)[lanes], const Operand& operand, uint32_t repeat, const Mask& mask) {
+    std::byte* to = operand.memory.data + size_t{repeat} * operand.repeat_stride;
+    if (operand.block_stride == kBlockBytes && mask.elements <= lanes) {
+      std::memcpy(to, stored, mask.elements * sizeof(T));
+      return;
+    }
+    for (uint32_t lane = 0; lane < lanes; ++lane) {
+      std::byte* block = to + size_t{lane / kPerBlock} * operand.block_stride;
+      if (mask.has(lane)) store(block + lane % kPerBlock * sizeof(T), stored[lane]);
+    }
+  }
+};
+
+// dst[i] = function(src[i]...) of the lanes. A repeat is read before it is written, so operands may be the same.
+// The function takes and gives the types that are computed with; it may also give dst's own type, rounded as it likes.
+template <class Dst, class... Src>
+struct Elementwise {
+  static constexpr uint32_t kLanes = cpu::kLanes<Dst, Src...>;
+
+  template <class Function, class... Sources>
+  static void run(const char* name, Where where, const Lanes& lanes, Function function, const Operand& dst,
+                  const Sources&... sources) {
+    if (checker() != nullptr) [[unlikely]]
+      check_vector(name, where, lanes, {dst, sources...});
+    for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
+      const Mask& mask = lanes.of_repeat(repeat);
+      one_repeat(function, dst, repeat, mask, Values<Src, kLanes>::read(sources, repeat, mask)...);
+    }
+  }
+
+ private:
+  template <class Function>
+  static void one_repeat(Function& function, const Operand& dst, uint32_t repeat, const Mask& mask,
+                         const Values<Src, kLanes>&... values) {
+    using Result = decltype(function(values.of[0]...));
+    Dst stored[kLanes];
+    if constexpr (Narrow<Dst> && !std::is_same_v<Result, Dst>) {
+      float results[kLanes];
+      for (uint32_t i = 0; i < kLanes; ++i) results[i] = function(values.of[i]...);
+      narrow(results, stored, kLanes);
+    } else {
+      for (uint32_t i = 0; i < kLanes; ++i) stored[i] = static_cast<Dst>(function(values.of[i]...));
+    }
+    Values<Dst, kLanes>::scatter(stored, dst, repeat, mask);
+  }
+};
+
+// An operand of consecutive elements, of which an instruction takes `lanes` at a time.
+template <class T>
+Operand consecutive(Use use, const LocalTensor<T>& tensor, uint32_t lanes) {
+  return {tensor.memory(), use, sizeof(T), kBlockBytes, static_cast<uint32_t>(lanes * sizeof(T))};
+}
+
+// An operand whose strides are given in blocks.
+template <class T>
+Operand strided(Use use, const LocalTensor<T>& tensor, uint32_t block_stride, uint32_t repeat_stride) {
+  return {tensor.memory(), use, sizeof(T), block_stride * kBlockBytes, repeat_stride * kBlockBytes};
+}
+
+}  // namespace cpu
+}  // namespace AscendC

@@ -1,0 +1,62 @@
+// Launches kernels on the CPU: ICPU_RUN_KF(kernel, blocks, arguments...) runs the blocks in parallel threads.
+//
+// What a kernel does wrong ends the launch with a KernelError. A launch checks the kernel as it runs if
+// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+
+#include "ascendc/types.h"
+
+#define ASCENDC_CPU_EXPORT __attribute__((visibility("default")))
+
+namespace AscendC {
+
+// What a kernel did wrong: file, line, kernel, block, reason and what to do.
+struct ASCENDC_CPU_EXPORT KernelError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+namespace cpu {
+
+// Memory of the device that a kernel may touch, and what messages call it.
+struct DeviceBuffer {
+  const void* begin;
+  size_t bytes;
+  const char* name;
+};
+
+enum class Checks : uint8_t { AsTheEnvironmentSays, Off, On };
+
+struct Launch {
+  const char* kernel;
+  uint32_t blocks;
+  Checks checks = Checks::AsTheEnvironmentSays;
+  const DeviceBuffer* buffers = nullptr;  // the memory it may touch, besides that of GmAlloc; null: any
+  size_t buffer_count = 0;
+};
+
+// Calls body(context) once for each block, and returns or throws when all have ended.
+ASCENDC_CPU_EXPORT void run(const Launch& launch, void (*body)(const void* context), const void* context);
+
+template <class Body>
+void run(const Launch& launch, const Body& body) {
+  run(launch, [](const void* context) { (*static_cast<const Body*>(context))(); }, &body);
+}
+
+// What TILING_KEY_IS compares with, in the launches that this thread makes from now on.
+ASCENDC_CPU_EXPORT void set_tiling_key(uint64_t key);
+
+}  // namespace cpu
+
+// Device memory, aligned as on the device; nullptr if there is none left.
+ASCENDC_CPU_EXPORT void* GmAlloc(size_t bytes);
+ASCENDC_CPU_EXPORT void GmFree(void* memory);
+
+}  // namespace AscendC
+
+#define ICPU_RUN_KF(kernel, block_dim, ...) \
+  AscendC::cpu::run({#kernel, static_cast<uint32_t>(block_dim)}, [&] { kernel(__VA_ARGS__); })
+#define ICPU_SET_TILING_KEY(key) AscendC::cpu::set_tiling_key(key)

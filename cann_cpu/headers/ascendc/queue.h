@@ -1,0 +1,201 @@
+// TPipe, which divides the unified buffer; queues of buffers between two pipes; flags and barriers.
+#pragma once
+
+#include "ascendc/tensor.h"
+
+namespace AscendC {
+
+namespace cpu {
+
+// The part of a queue that does not depend on types. EnQue hands a buffer from the producing pipe to the consuming one,
+// which waits for it in DeQue; FreeTensor hands it back, and the producing pipe waits for that in AllocTensor.
+class ASCENDC_CPU_EXPORT Queue {
+ public:
+  constexpr Queue(pipe_t producer, pipe_t consumer, uint32_t depth)
+      : producer_(producer), consumer_(consumer), depth_(depth) {}
+
+  void init(uint32_t buffers, uint32_t bytes, Where where);
+  LocalMemory allocate(Where where);
+  void put(const LocalMemory& memory, Where where);
+  LocalMemory get(Where where);
+  void release(const LocalMemory& memory, Where where);
+
+  uint32_t queued() const { return queued_; }
+  bool has_free() const;
+  uint32_t depth() const { return depth_; }
+
+ private:
+  Buffer& own(const char* name, const LocalMemory& memory, Where where) const;
+
+  pipe_t producer_;
+  pipe_t consumer_;
+  uint32_t depth_;
+  Buffer* buffers_ = nullptr;
+  uint32_t buffer_count_ = 0;
+  Buffer* first_ = nullptr;  // of those that wait in the queue
+  Buffer* last_ = nullptr;
+  uint32_t queued_ = 0;
+};
+
+// Buffers next to each other, each of `bytes` rounded up to whole blocks of 32 bytes.
+ASCENDC_CPU_EXPORT Buffer* reserve(uint32_t buffers, uint32_t bytes, Where where);
+
+ASCENDC_CPU_EXPORT void set_flag(uint8_t event, int32_t id, Where where);
+ASCENDC_CPU_EXPORT void wait_flag(uint8_t event, int32_t id, Where where);
+ASCENDC_CPU_EXPORT void pipe_barrier(pipe_t pipe, Where where);
+ASCENDC_CPU_EXPORT TEventID fetch_event_id(uint8_t event, Where where);
+ASCENDC_CPU_EXPORT TEventID allocate_event_id(uint8_t event, Where where);
+ASCENDC_CPU_EXPORT void release_event_id(uint8_t event, TEventID id, Where where);
+
+constexpr bool is_local(TPosition position) { return position != TPosition::GM; }
+
+// The pipe that fills a buffer on its way from one position to another, and the one that empties it.
+constexpr pipe_t producer(TPosition from) { return from == TPosition::GM ? PIPE_MTE2 : PIPE_V; }
+constexpr pipe_t consumer(TPosition to) { return to == TPosition::GM ? PIPE_MTE3 : PIPE_V; }
+
+}  // namespace cpu
+
+// A queue of buffers that come from one position and go to another; TQueBind<VECIN, VECOUT> is filled from device
+// memory and goes to device memory without the vector unit.
+template <TPosition from, TPosition to, int32_t depth, int32_t mask = 0>
+class TQueBind {
+  static_assert(depth >= 1, "a queue holds at least one tensor");
+  static_assert(mask == 0, "queues of FRACTAL_NZ are not served by the CPU");
+
+ public:
+  template <class T>
+  LocalTensor<T> AllocTensor(cpu::Where where = cpu::Where::current()) {
+    return LocalTensor<T>(queue_.allocate(where));
+  }
+  template <class T>
+  bool EnQue(const LocalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
+    queue_.put(tensor.memory(), where);
+    return true;
+  }
+  template <class T>
+  LocalTensor<T> DeQue(cpu::Where where = cpu::Where::current()) {
+    return LocalTensor<T>(queue_.get(where));
+  }
+  template <class T>
+  void FreeTensor(LocalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
+    queue_.release(tensor.memory(), where);
+  }
+
+  bool VacantInQue() const { return queue_.queued() < queue_.depth(); }
+  bool HasTensorInQue() const { return queue_.queued() != 0; }
+  int32_t GetTensorCountInQue() const { return queue_.queued(); }
+  bool HasIdleBuffer() const { return queue_.has_free(); }
+
+ private:
+  friend class TPipe;
+
+  static constexpr bool kFromDevice = from == TPosition::VECIN;
+  static constexpr bool kToDevice = to == TPosition::VECOUT;
+  cpu::Queue queue_{kFromDevice ? PIPE_MTE2 : PIPE_V, kToDevice ? PIPE_MTE3 : PIPE_V, depth};
+};
+
+// VECIN: filled from device memory, read by the vector unit. VECOUT: the other way. VECCALC: within the vector unit.
+template <TPosition position, int32_t depth, int32_t mask = 0>
+using TQue = TQueBind<position, position, depth, mask>;
+
+// Memory for intermediate results. Nothing orders what pipes do to it but flags and barriers.
+template <TPosition position = TPosition::LCM>
+class TBuf {
+ public:
+  template <class T>
+  LocalTensor<T> Get(cpu::Where where = cpu::Where::current()) {
+    return LocalTensor<T>(memory(where));
+  }
+  template <class T>
+  LocalTensor<T> Get(uint32_t elements, cpu::Where where = cpu::Where::current()) {
+    return GetWithOffset<T>(elements, 0, where);
+  }
+  template <class T>
+  LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t byte_offset, cpu::Where where = cpu::Where::current()) {
+    cpu::LocalMemory part = memory(where);
+    const int64_t bytes = int64_t{elements} * sizeof(T);
+    if (byte_offset + bytes > part.bytes) {
+      cpu::fail(where, "TBuf: bytes %u to %lld are wanted of a buffer of %lld bytes", byte_offset,
+                static_cast<long long>(byte_offset + bytes), static_cast<long long>(part.bytes));
+    }
+    part.data += byte_offset;
+    part.bytes = bytes;
+    return LocalTensor<T>(part);
+  }
+
+ private:
+  friend class TPipe;
+
+  cpu::LocalMemory memory(cpu::Where where) const {
+    if (buffer_ == nullptr) cpu::fail(where, "TBuf: it has no memory; call TPipe::InitBuffer first");
+    return {buffer_->data, buffer_->bytes, buffer_->generation, buffer_};
+  }
+
+  cpu::Buffer* buffer_ = nullptr;
+};
+
+class TPipe {
+ public:
+  explicit TPipe(cpu::Where where = cpu::Where::current()) : block_(cpu::block(where)) { block_.pipe = this; }
+  ~TPipe() { block_.pipe = nullptr; }
+  TPipe(const TPipe&) = delete;
+  TPipe& operator=(const TPipe&) = delete;
+
+  template <class Queue>
+  bool InitBuffer(Queue& queue, uint8_t buffers, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
+    queue.queue_.init(buffers, bytes, where);
+    return true;
+  }
+  template <TPosition position>
+  bool InitBuffer(TBuf<position>& buffer, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
+    buffer.buffer_ = cpu::reserve(1, bytes, where);
+    return true;
+  }
+
+  // An id that no flag of this event is set with; it stays free for others until SetFlag.
+  TEventID FetchEventID(HardEvent event, cpu::Where where = cpu::Where::current()) {
+    return cpu::fetch_event_id(static_cast<uint8_t>(event), where);
+  }
+  template <HardEvent event>
+  TEventID FetchEventID(cpu::Where where = cpu::Where::current()) {
+    return FetchEventID(event, where);
+  }
+
+  // An id that FetchEventID and AllocEventID give to nobody else until ReleaseEventID.
+  template <HardEvent event>
+  TEventID AllocEventID(cpu::Where where = cpu::Where::current()) {
+    return cpu::allocate_event_id(static_cast<uint8_t>(event), where);
+  }
+  template <HardEvent event>
+  void ReleaseEventID(TEventID id, cpu::Where where = cpu::Where::current()) {
+    cpu::release_event_id(static_cast<uint8_t>(event), id, where);
+  }
+
+ private:
+  cpu::Block& block_;
+};
+
+inline TPipe* GetTPipePtr(cpu::Where where = cpu::Where::current()) {
+  TPipe* pipe = cpu::block(where).pipe;
+  if (pipe == nullptr) cpu::fail(where, "GetTPipePtr: the kernel has made no TPipe");
+  return pipe;
+}
+
+template <HardEvent event>
+void SetFlag(int32_t id, cpu::Where where = cpu::Where::current()) {
+  cpu::set_flag(static_cast<uint8_t>(event), id, where);
+}
+
+template <HardEvent event>
+void WaitFlag(int32_t id, cpu::Where where = cpu::Where::current()) {
+  cpu::wait_flag(static_cast<uint8_t>(event), id, where);
+}
+
+// PIPE_ALL: nothing that comes after begins before all that came before has ended. One pipe: it is in order with
+// itself.
+template <pipe_t pipe>
+void PipeBarrier(cpu::Where where = cpu::Where::current()) {
+  cpu::pipe_barrier(pipe, where);
+}
+
+}  // namespace AscendC

@@ -1,0 +1,118 @@
+// Tensors: views of device memory and of the unified buffer.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "ascendc/block.h"
+#include "ascendc/half.h"
+
+namespace AscendC {
+
+namespace cpu {
+
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+template <class T>
+void store(std::byte* to, const T& value) {
+  std::memcpy(to, &value, sizeof(T));
+}
+
+}  // namespace cpu
+
+// Elements of the unified buffer. Nothing is checked when a tensor is made or indexed, but when its elements are used.
+template <class T>
+class LocalTensor {
+ public:
+  using PrimType = T;
+
+  LocalTensor() = default;
+  explicit LocalTensor(const cpu::LocalMemory& memory) : memory_(memory) {}
+
+  T GetValue(uint32_t index, cpu::Where where = cpu::Where::current()) const {
+    check("GetValue", where, cpu::Use::Read, index);
+    return cpu::load<T>(at(index));
+  }
+
+  template <class Number>
+  void SetValue(uint32_t index, Number value, cpu::Where where = cpu::Where::current()) const {
+    check("SetValue", where, cpu::Use::Write, index);
+    cpu::store(at(index), static_cast<T>(value));
+  }
+
+  LocalTensor operator[](uint32_t offset) const {
+    const int64_t bytes = int64_t{offset} * sizeof(T);
+    return LocalTensor({memory_.data + bytes, memory_.bytes - bytes, memory_.generation, memory_.buffer});
+  }
+
+  template <class Other>
+  LocalTensor<Other> ReinterpretCast() const {
+    return LocalTensor<Other>(memory_);
+  }
+
+  uint32_t GetSize() const { return memory_.bytes / sizeof(T); }
+  __ubuf__ T* GetPhyAddr(uint32_t offset = 0) const { return reinterpret_cast<T*>(at(offset)); }
+  const cpu::LocalMemory& memory() const { return memory_; }
+
+ private:
+  std::byte* at(uint32_t index) const { return memory_.data + size_t{index} * sizeof(T); }
+
+  void check(const char* name, cpu::Where where, cpu::Use use, uint32_t index) const {
+    if (cpu::checker() == nullptr) [[likely]]
+      return;
+    cpu::check_local(name, where, PIPE_S, use, memory_, int64_t{index} * sizeof(T), sizeof(T));
+  }
+
+  cpu::LocalMemory memory_;
+};
+
+// Elements in device memory, from an address on; their number, where SetGlobalBuffer is told it, bounds every use.
+template <class T>
+class GlobalTensor {
+ public:
+  using PrimType = T;
+
+  void SetGlobalBuffer(__gm__ T* address, uint64_t elements) {
+    memory_ = {reinterpret_cast<std::byte*>(address), static_cast<int64_t>(elements * sizeof(T)), elements};
+  }
+  void SetGlobalBuffer(__gm__ T* address) { memory_ = {reinterpret_cast<std::byte*>(address), INT64_MAX, 0}; }
+
+  T GetValue(uint64_t index, cpu::Where where = cpu::Where::current()) const {
+    check("GetValue", where, cpu::Use::Read, index);
+    return cpu::load<T>(at(index));
+  }
+
+  void SetValue(uint64_t index, T value, cpu::Where where = cpu::Where::current()) const {
+    check("SetValue", where, cpu::Use::Write, index);
+    cpu::store(at(index), value);
+  }
+
+  GlobalTensor operator[](uint64_t offset) const {
+    GlobalTensor moved = *this;
+    moved.memory_.data += offset * sizeof(T);
+    if (memory_.bytes != INT64_MAX) moved.memory_.bytes -= offset * sizeof(T);
+    return moved;
+  }
+
+  uint64_t GetSize() const { return memory_.elements; }
+  const __gm__ T* GetPhyAddr(uint64_t offset = 0) const { return reinterpret_cast<T*>(at(offset)); }
+  const cpu::GlobalMemory& memory() const { return memory_; }
+
+ private:
+  std::byte* at(uint64_t index) const { return memory_.data + index * sizeof(T); }
+
+  void check(const char* name, cpu::Where where, cpu::Use use, uint64_t index) const {
+    if (cpu::checker() == nullptr) [[likely]]
+      return;
+    cpu::check_global(name, where, PIPE_S, use, memory_, index * sizeof(T), sizeof(T));
+  }
+
+  cpu::GlobalMemory memory_;
+};
+
+}  // namespace AscendC

@@ -1,0 +1,116 @@
+// The words of a kernel: qualifiers, pipes, events, positions, rounding modes.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+
+// Address spaces and kinds of functions, which only the device compiler tells apart.
+#define __aicore__
+#define __global__
+#define __gm__
+#define __ubuf__
+#define GM_ADDR __gm__ uint8_t*
+
+// The queues of a core that work beside each other; each is in order with itself.
+enum pipe_t : uint8_t { PIPE_S, PIPE_V, PIPE_M, PIPE_MTE1, PIPE_MTE2, PIPE_MTE3, PIPE_FIX, PIPE_ALL };
+
+enum event_t : uint8_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
+
+namespace AscendC {
+
+using TEventID = int8_t;
+
+namespace cpu {
+
+using Where = std::source_location;
+
+inline constexpr uint32_t kPipes = PIPE_ALL;
+inline constexpr uint32_t kEventIds = 8;
+inline constexpr uint32_t kBlockBytes = 32;    // what DataCopy moves at least, and what addresses are aligned to
+inline constexpr uint32_t kRepeatBytes = 256;  // what the vector unit works on at a time
+inline constexpr uint32_t kUnifiedBufferBytes = 192 * 1024;
+inline constexpr uint32_t kReservedBytes = 8 * 1024;  // of the unified buffer, for the compiler
+
+constexpr uint8_t event(pipe_t source, pipe_t target) { return source * kPipes + target; }
+constexpr pipe_t source(uint8_t event) { return static_cast<pipe_t>(event / kPipes); }
+constexpr pipe_t target(uint8_t event) { return static_cast<pipe_t>(event % kPipes); }
+
+}  // namespace cpu
+
+// SetFlag<HardEvent::MTE2_V> tells the vector pipe that the MTE2 pipe has come so far.
+enum class HardEvent : uint8_t {
+#define ASCENDC_CPU_EVENT(from, to) from##_##to = cpu::event(PIPE_##from, PIPE_##to)
+#define ASCENDC_CPU_EVENTS(one, two) ASCENDC_CPU_EVENT(one, two), ASCENDC_CPU_EVENT(two, one)
+  ASCENDC_CPU_EVENTS(MTE2, V),
+  ASCENDC_CPU_EVENTS(MTE3, V),
+  ASCENDC_CPU_EVENTS(MTE2, MTE3),
+  ASCENDC_CPU_EVENTS(S, V),
+  ASCENDC_CPU_EVENTS(S, MTE2),
+  ASCENDC_CPU_EVENTS(S, MTE3),
+#undef ASCENDC_CPU_EVENTS
+#undef ASCENDC_CPU_EVENT
+};
+
+enum class TPosition : uint8_t { GM, VECIN, VECOUT, VECCALC, LCM = VECCALC };
+using QuePosition = TPosition;
+
+enum class RoundMode : uint8_t { CAST_NONE, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC, CAST_ODD };
+enum class CMPMODE : uint8_t { LT, GT, EQ, LE, GE, NE };
+enum class SELMODE : uint8_t { VSEL_CMPMASK_SPR, VSEL_TENSOR_SCALAR_MODE, VSEL_TENSOR_TENSOR_MODE };
+
+// How the operands of the mask form lie: strides between blocks and between repeats, in blocks of 32 bytes.
+struct UnaryRepeatParams {
+  uint16_t dstBlkStride = 1;
+  uint16_t srcBlkStride = 1;
+  uint8_t dstRepStride = 8;
+  uint8_t srcRepStride = 8;
+};
+
+struct BinaryRepeatParams {
+  uint8_t dstBlkStride = 1;
+  uint8_t src0BlkStride = 1;
+  uint8_t src1BlkStride = 1;
+  uint8_t dstRepStride = 8;
+  uint8_t src0RepStride = 8;
+  uint8_t src1RepStride = 8;
+};
+
+struct CopyRepeatParams {
+  uint16_t dstStride = 1;
+  uint16_t srcStride = 1;
+  uint16_t dstRepeatSize = 8;
+  uint16_t srcRepeatSize = 8;
+};
+
+// DataCopy: lengths and gaps in blocks of 32 bytes. DataCopyPad: lengths and the gaps in device memory in bytes.
+struct DataCopyParams {
+  uint16_t blockCount = 1;
+  uint16_t blockLen = 0;
+  uint16_t srcStride = 0;
+  uint16_t dstStride = 0;
+};
+
+struct DataCopyExtParams {
+  uint16_t blockCount = 1;
+  uint32_t blockLen = 0;
+  int64_t srcStride = 0;
+  int64_t dstStride = 0;
+  uint32_t rsv = 0;
+};
+
+struct DataCopyPadParams {
+  bool isPad = false;
+  uint8_t leftPadding = 0;
+  uint8_t rightPadding = 0;
+  uint64_t paddingValue = 0;
+};
+
+template <class T>
+struct DataCopyPadExtParams {
+  bool isPad = false;
+  uint8_t leftPadding = 0;
+  uint8_t rightPadding = 0;
+  T paddingValue{};
+};
+
+}  // namespace AscendC

@@ -1,0 +1,13 @@
+// Ascend C on the CPU: what a kernel includes. The vector subset of the public API; what is not here does not compile.
+#pragma once
+
+#include "ascendc/block.h"
+#include "ascendc/cast.h"
+#include "ascendc/data_copy.h"
+#include "ascendc/half.h"
+#include "ascendc/launch.h"
+#include "ascendc/queue.h"
+#include "ascendc/tensor.h"
+#include "ascendc/tiling.h"
+#include "ascendc/types.h"
+#include "ascendc/vector.h"
