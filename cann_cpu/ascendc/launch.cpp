@@ -5,9 +5,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "ascendc/block.h"
+#include "checker.h"
+#include "memory.h"
 #include "pool.h"
 #include "running_block.h"
 
@@ -41,17 +46,50 @@ class Running {
   Block* outer_;
 };
 
+bool wants_checks(Checks checks) {
+  if (checks != Checks::AsTheEnvironmentSays) return checks == Checks::On;
+  const char* variable = std::getenv("ASCENDC_CPU_CHECKS");
+  return variable != nullptr && std::strcmp(variable, "1") == 0;
+}
+
+void check_all_freed(const RunningBlock& block) {
+  for (const auto& buffers : block.buffers) {
+    for (const Buffer& buffer : buffers) {
+      if (buffer.generation == 0 || buffer.state == Buffer::State::Free) continue;
+      fail(buffer.taken, "AllocTensor: the tensor was not given back when the kernel ended; call FreeTensor");
+    }
+  }
+}
+
+using Body = void (*)(const void* context);
+
+// Runs one block; the device memory that it wrote, if it is checked.
+std::vector<DeviceWrite> run_block(const Block& start, Body body, const void* context, const DeviceMemory* checked) {
+  RunningBlock block{start};
+  std::optional<Checker> checker;
+  if (checked != nullptr) block.checker = &checker.emplace(block.unified_buffer, *checked);
+  const Running running(block);
+  body(context);
+  if (!checker) return {};
+  checker->finish();
+  check_all_freed(block);
+  return checker->device_writes(block.index);
+}
+
 }  // namespace
 
-void run(const Launch& launch, void (*body)(const void* context), const void* context) {
+void run(const Launch& launch, Body body, const void* context) {
   if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
+  std::optional<DeviceMemory> checked;
+  if (wants_checks(launch.checks)) checked.emplace(launch);
+  std::vector<std::vector<DeviceWrite>> writes(checked ? launch.blocks : 0);
   const uint64_t key = tiling_key;
   run_in_parallel(launch.blocks, [&](uint32_t index) {
-    RunningBlock block;
-    static_cast<Block&>(block) = {launch.kernel, index, launch.blocks, key, unified_buffer(), nullptr};
-    const Running running(block);
-    body(context);
+    const Block block{launch.kernel, index, launch.blocks, key, unified_buffer(), nullptr};
+    auto written = run_block(block, body, context, checked ? &*checked : nullptr);
+    if (checked) writes[index] = std::move(written);
   });
+  if (checked) check_blocks_apart(launch.kernel, writes);
 }
 
 void set_tiling_key(uint64_t key) { tiling_key = key; }

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "checker.h"
 #include "running_block.h"
 
 namespace AscendC::cpu {
@@ -34,14 +35,14 @@ Buffer* reserve(uint32_t count, uint32_t bytes, Where where) {
          "bytes of it",
          count, bytes, block.bytes_used, kUsableBytes);
   }
-  auto buffers = std::make_unique<Buffer[]>(count);
+  std::vector<Buffer>& buffers = block.buffers.emplace_back(count);
   for (uint32_t i = 0; i < count; ++i) {
     buffers[i].data = block.unified_buffer + block.bytes_used + i * rounded;
     buffers[i].bytes = static_cast<uint32_t>(rounded);
     buffers[i].number = block.buffer_count++;
   }
   block.bytes_used = static_cast<uint32_t>(used);
-  return block.buffers.emplace_back(std::move(buffers)).get();
+  return buffers.data();
 }
 
 void Queue::init(uint32_t buffers, uint32_t bytes, Where where) {
@@ -64,6 +65,7 @@ LocalMemory Queue::allocate(Where where) {
     buffer.state = Buffer::State::Allocated;
     buffer.taken = where;
     ++buffer.generation;
+    if (Checker* checker = cpu::checker()) checker->allocated(buffer, producer_);
     return {buffer.data, buffer.bytes, buffer.generation, &buffer};
   }
   if (buffer_count_ == 0) fail(where, "AllocTensor: the queue has no buffers; call TPipe::InitBuffer first");
@@ -91,6 +93,7 @@ void Queue::put(const LocalMemory& memory, Where where) {
   (first_ != nullptr ? last_->next : first_) = &buffer;
   last_ = &buffer;
   ++queued_;
+  if (Checker* checker = cpu::checker()) checker->queued(buffer, producer_);
 }
 
 LocalMemory Queue::get(Where where) {
@@ -99,6 +102,7 @@ LocalMemory Queue::get(Where where) {
   first_ = buffer.next;
   --queued_;
   buffer.state = Buffer::State::Dequeued;
+  if (Checker* checker = cpu::checker()) checker->dequeued(buffer, consumer_);
   return {buffer.data, buffer.bytes, buffer.generation, &buffer};
 }
 
@@ -109,17 +113,27 @@ void Queue::release(const LocalMemory& memory, Where where) {
   }
   if (buffer.state == Buffer::State::Queued) fail(where, "FreeTensor: the tensor is in the queue; call DeQue first");
   buffer.state = Buffer::State::Free;
+  if (Checker* checker = cpu::checker()) checker->released(buffer, consumer_);
 }
 
 void set_flag(uint8_t event, int32_t id, Where where) {
-  running_block(where).flags_set[event] |= 1u << checked_id("SetFlag", id, where);
+  RunningBlock& block = running_block(where);
+  const uint32_t checked = checked_id("SetFlag", id, where);
+  if (block.checker != nullptr) block.checker->set_flag(event, checked, where);
+  block.flags_set[event] |= 1u << checked;
 }
 
 void wait_flag(uint8_t event, int32_t id, Where where) {
-  running_block(where).flags_set[event] &= ~(1u << checked_id("WaitFlag", id, where));
+  RunningBlock& block = running_block(where);
+  const uint32_t checked = checked_id("WaitFlag", id, where);
+  if (block.checker != nullptr) block.checker->wait_flag(event, checked, where);
+  block.flags_set[event] &= ~(1u << checked);
 }
 
-void pipe_barrier(pipe_t, Where) {}  // one thread runs the instructions of a block in order
+// One thread runs the instructions of a block in order, so that only the checker has to know of a barrier.
+void pipe_barrier(pipe_t pipe, Where where) {
+  if (Checker* checker = block(where).checker; checker != nullptr && pipe == PIPE_ALL) checker->barrier();
+}
 
 TEventID fetch_event_id(uint8_t event, Where where) { return free_id("FetchEventID", event, where); }
 

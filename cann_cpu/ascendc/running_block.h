@@ -2,7 +2,7 @@
 #pragma once
 
 #include <array>
-#include <memory>
+#include <deque>
 #include <vector>
 
 #include "ascendc/block.h"
@@ -10,7 +10,9 @@
 namespace AscendC::cpu {
 
 struct RunningBlock : Block {
-  std::vector<std::unique_ptr<Buffer[]>> buffers;
+  explicit RunningBlock(const Block& block) : Block(block) {}
+
+  std::deque<std::vector<Buffer>> buffers;
   uint32_t buffer_count = 0;
   uint32_t bytes_used = 0;  // of the unified buffer
 

@@ -62,6 +62,9 @@ struct LocalMemory {
 // Bytes of the device that a tensor stands for.
 struct GlobalMemory {
   std::byte* data = nullptr;
+  const std::byte* origin =
+      nullptr;  // what SetGlobalBuffer was told; everything lies in the device buffer that holds it
+
   int64_t bytes = INT64_MAX;  // as far as its author knows
   uint64_t elements = 0;      // as SetGlobalBuffer was told
 };
@@ -76,6 +79,7 @@ struct Operand {
   uint32_t itemsize;
   uint32_t block_stride = kBlockBytes;
   uint32_t repeat_stride = kRepeatBytes;
+  uint32_t alignment = kBlockBytes;
 };
 
 struct Lanes;

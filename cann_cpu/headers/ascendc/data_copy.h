@@ -48,9 +48,15 @@ inline void copy_within(const char* name, Where where, const LocalMemory& dst, c
   copy(dst.data, dst_runs, src.data, src_runs);
 }
 
+// Elements in a row, which have to be whole blocks of 32 bytes.
 template <class T>
-Runs one_run(uint32_t elements) {
-  return {1, int64_t{elements} * sizeof(T), 0};
+Runs one_run(uint32_t elements, Where where) {
+  const int64_t bytes = int64_t{elements} * sizeof(T);
+  if (checker() != nullptr && bytes % kBlockBytes != 0) [[unlikely]] {
+    fail(where, "DataCopy: %u elements are %lld bytes, no multiple of 32; use DataCopyPad, or round the count up",
+         elements, static_cast<long long>(bytes));
+  }
+  return {1, bytes, 0};
 }
 
 // Lengths and gaps in whole blocks of 32 bytes.
@@ -65,19 +71,22 @@ constexpr int64_t whole_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1)
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t count,
               cpu::Where where = cpu::Where::current()) {
-  cpu::copy_in("DataCopy", where, dst.memory(), cpu::one_run<T>(count), src.memory(), cpu::one_run<T>(count));
+  cpu::copy_in("DataCopy", where, dst.memory(), cpu::one_run<T>(count, where), src.memory(),
+               cpu::one_run<T>(count, where));
 }
 
 template <class T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count,
               cpu::Where where = cpu::Where::current()) {
-  cpu::copy_out("DataCopy", where, dst.memory(), cpu::one_run<T>(count), src.memory(), cpu::one_run<T>(count));
+  cpu::copy_out("DataCopy", where, dst.memory(), cpu::one_run<T>(count, where), src.memory(),
+                cpu::one_run<T>(count, where));
 }
 
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count,
               cpu::Where where = cpu::Where::current()) {
-  cpu::copy_within("DataCopy", where, dst.memory(), cpu::one_run<T>(count), src.memory(), cpu::one_run<T>(count));
+  cpu::copy_within("DataCopy", where, dst.memory(), cpu::one_run<T>(count, where), src.memory(),
+                   cpu::one_run<T>(count, where));
 }
 
 template <class T>

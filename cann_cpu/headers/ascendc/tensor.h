@@ -78,9 +78,9 @@ class GlobalTensor {
   using PrimType = T;
 
   void SetGlobalBuffer(__gm__ T* address, uint64_t elements) {
-    memory_ = {reinterpret_cast<std::byte*>(address), static_cast<int64_t>(elements * sizeof(T)), elements};
+    set(address, static_cast<int64_t>(elements * sizeof(T)), elements);
   }
-  void SetGlobalBuffer(__gm__ T* address) { memory_ = {reinterpret_cast<std::byte*>(address), INT64_MAX, 0}; }
+  void SetGlobalBuffer(__gm__ T* address) { set(address, INT64_MAX, 0); }
 
   T GetValue(uint64_t index, cpu::Where where = cpu::Where::current()) const {
     check("GetValue", where, cpu::Use::Read, index);
@@ -104,6 +104,11 @@ class GlobalTensor {
   const cpu::GlobalMemory& memory() const { return memory_; }
 
  private:
+  void set(T* address, int64_t bytes, uint64_t elements) {
+    auto* data = reinterpret_cast<std::byte*>(address);
+    memory_ = {data, data, bytes, elements};
+  }
+
   std::byte* at(uint64_t index) const { return memory_.data + index * sizeof(T); }
 
   void check(const char* name, cpu::Where where, cpu::Use use, uint64_t index) const {

@@ -12,7 +12,7 @@
 #define GM_ADDR __gm__ uint8_t*
 
 // The queues of a core that work beside each other; each is in order with itself.
-enum pipe_t : uint8_t { PIPE_S, PIPE_V, PIPE_M, PIPE_MTE1, PIPE_MTE2, PIPE_MTE3, PIPE_FIX, PIPE_ALL };
+enum pipe_t : uint8_t { PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_FIX, PIPE_ALL };
 
 enum event_t : uint8_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
 
@@ -24,7 +24,7 @@ namespace cpu {
 
 using Where = std::source_location;
 
-inline constexpr uint32_t kPipes = PIPE_ALL;
+inline constexpr uint32_t kPipes = PIPE_M;  // those of a vector core
 inline constexpr uint32_t kEventIds = 8;
 inline constexpr uint32_t kBlockBytes = 32;    // what DataCopy moves at least, and what addresses are aligned to
 inline constexpr uint32_t kRepeatBytes = 256;  // what the vector unit works on at a time

@@ -1,0 +1,131 @@
+// What is known of memory, byte by byte: who wrote it last, and who has read it since.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+
+#include "ascendc/types.h"
+
+namespace AscendC::cpu {
+
+// An instruction that touched a byte. An epoch is the time between two releases (SetFlag, EnQue, ...) of a pipe;
+// 0: there is none.
+struct Access {
+  const char* name = nullptr;
+  Where where = {};
+  uint32_t epoch = 0;
+
+  bool operator==(const Access& other) const {
+    return epoch == other.epoch && name == other.name && where.line() == other.where.line() &&
+           where.file_name() == other.where.file_name();
+  }
+};
+
+struct History {
+  bool defined = false;  // whether reading gives what somebody wrote
+  pipe_t writer = PIPE_S;
+  Access write;
+  std::array<Access, kPipes> reads;  // since the write, the last of each pipe
+
+  bool operator==(const History&) const = default;
+};
+
+// Histories of ranges of bytes.
+class Shadow {
+ public:
+  struct Segment {
+    uintptr_t end;
+    History history;
+  };
+  using Segments = std::map<uintptr_t, Segment>;
+
+  // Calls see(begin, end, history) for the known parts of a range, in order.
+  template <class See>
+  void for_each(uintptr_t begin, uintptr_t end, const See& see) const {
+    for (auto at = first_behind(begin); at != segments_.end() && at->first < end; ++at) {
+      see(std::max(at->first, begin), std::min(at->second.end, end), at->second.history);
+    }
+  }
+
+  // Gives a range one history.
+  void assign(uintptr_t begin, uintptr_t end, const History& history) {
+    auto at = cut(begin);
+    while (at != segments_.end() && at->first < end) {
+      if (at->second.end > end) split(at, end);
+      at = segments_.erase(at);
+    }
+    merge(segments_.emplace_hint(at, begin, Segment{end, history}));
+  }
+
+  // Calls change(history) for every part of a range, the unknown ones, too.
+  template <class Change>
+  void change(uintptr_t begin, uintptr_t end, const Change& change) {
+    auto at = cut(begin);
+    while (begin < end) {
+      if (at == segments_.end() || at->first > begin) {
+        const uintptr_t gap_end = at == segments_.end() ? end : std::min(at->first, end);
+        at = segments_.emplace_hint(at, begin, Segment{gap_end, {}});
+      } else if (at->second.end > end) {
+        split(at, end);
+      }
+      change(at->second.history);
+      at = merge(at);  // what is joined behind has been changed so before
+      begin = at->second.end;
+      ++at;
+    }
+  }
+
+  const Segments& segments() const { return segments_; }
+
+ private:
+  // The first segment that ends behind an address.
+  Segments::const_iterator first_behind(uintptr_t address) const {
+    auto at = segments_.upper_bound(address);
+    if (at != segments_.begin() && std::prev(at)->second.end > address) --at;
+    return at;
+  }
+
+  // Makes a segment begin at the address, if one spans it; the first that begins there or behind it.
+  Segments::iterator cut(uintptr_t address) {
+    auto at = segments_.lower_bound(address);
+    if (at == segments_.begin()) return at;
+    const auto before = std::prev(at);
+    return before->second.end > address ? split(before, address) : at;
+  }
+
+  Segments::iterator split(Segments::iterator at, uintptr_t address) {
+    const auto behind = segments_.emplace_hint(std::next(at), address, at->second);
+    at->second.end = address;
+    return behind;
+  }
+
+  // Joins a segment with those beside it that have the same history.
+  Segments::iterator merge(Segments::iterator at) {
+    if (at != segments_.begin()) {
+      const auto before = std::prev(at);
+      if (joins(*before, *at)) {
+        before->second.end = at->second.end;
+        segments_.erase(at);
+        at = before;
+      }
+    }
+    const auto behind = std::next(at);
+    if (behind != segments_.end() && joins(*at, *behind)) {
+      at->second.end = behind->second.end;
+      segments_.erase(behind);
+    }
+    return at;
+  }
+
+  static bool joins(const Segments::value_type& one, const Segments::value_type& next) {
+    return one.second.end == next.first && one.second.history == next.second.history;
+  }
+
+  Segments segments_;
+};
+
+}  // namespace AscendC::cpu

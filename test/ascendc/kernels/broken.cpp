@@ -1,0 +1,345 @@
+// Kernels each of which breaks one rule, in the line marked as reported. All take 64 floats in x and in y.
+#include "kernel_operator.h"
+
+using namespace AscendC;
+
+namespace {
+
+constexpr uint32_t kCount = 64;
+constexpr uint32_t kBytes = kCount * sizeof(float);
+
+// What most of the kernels begin with: a queue into the unified buffer, one out of it, and memory between them.
+struct Parts {
+  Parts(GM_ADDR x_address, GM_ADDR y_address) {
+    pipe.InitBuffer(in, 2, kBytes);
+    pipe.InitBuffer(out, 2, kBytes);
+    pipe.InitBuffer(buffer, kBytes);
+    x.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x_address), kCount);
+    y.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y_address), kCount);
+  }
+
+  LocalTensor<float> filled() {
+    LocalTensor<float> tensor = in.AllocTensor<float>();
+    DataCopy(tensor, x, kCount);
+    in.EnQue(tensor);
+    return in.DeQue<float>();
+  }
+
+  TPipe pipe;
+  TQue<QuePosition::VECIN, 1> in;
+  TQue<QuePosition::VECOUT, 1> out;
+  TBuf<TPosition::VECCALC> buffer;
+  GlobalTensor<float> x;
+  GlobalTensor<float> y;
+};
+
+}  // namespace
+
+extern "C" __global__ __aicore__ void copy_of_no_whole_blocks(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x, 13);  // reported
+}
+
+extern "C" __global__ __aicore__ void copy_to_an_unaligned_address(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor[1], p.x, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void vector_at_an_unaligned_address(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  Adds(tensor, tensor[4], 1.0f, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void unified_buffer_exceeded(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TQue<QuePosition::VECIN, 2> large;
+  p.pipe.InitBuffer(large, 2, 96 * 1024);  // reported
+}
+
+extern "C" __global__ __aicore__ void queue_deeper_than_its_depth(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> one = p.in.AllocTensor<float>();
+  LocalTensor<float> two = p.in.AllocTensor<float>();
+  p.in.EnQue(one);
+  p.in.EnQue(two);  // reported
+}
+
+extern "C" __global__ __aicore__ void more_tensors_than_buffers(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  p.in.AllocTensor<float>();
+  p.in.AllocTensor<float>();
+  p.in.AllocTensor<float>();  // reported
+}
+
+extern "C" __global__ __aicore__ void tensor_never_freed(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();  // reported
+  DataCopy(tensor, p.x, kCount);
+}
+
+extern "C" __global__ __aicore__ void dequeued_before_queued(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x, kCount);
+  tensor = p.in.DeQue<float>();  // reported
+}
+
+extern "C" __global__ __aicore__ void queued_twice(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  p.in.EnQue(tensor);  // reported
+}
+
+extern "C" __global__ __aicore__ void queued_in_another_queue(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  p.out.EnQue(tensor);  // reported
+}
+
+extern "C" __global__ __aicore__ void freed_twice(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  p.in.FreeTensor(tensor);
+  p.in.FreeTensor(tensor);  // reported
+}
+
+extern "C" __global__ __aicore__ void freed_while_queued(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x, kCount);
+  p.in.EnQue(tensor);
+  p.in.FreeTensor(tensor);  // reported
+}
+
+extern "C" __global__ __aicore__ void used_after_it_was_freed(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  p.in.FreeTensor(tensor);
+  Adds(tensor, tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void queue_without_buffers(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TQue<QuePosition::VECIN, 1> queue;
+  queue.AllocTensor<float>();  // reported
+}
+
+extern "C" __global__ __aicore__ void buffer_without_memory(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<TPosition::VECCALC> buffer;
+  buffer.Get<float>();  // reported
+}
+
+extern "C" __global__ __aicore__ void more_than_the_buffer_has(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  p.buffer.GetWithOffset<float>(32, 160);  // reported
+}
+
+extern "C" __global__ __aicore__ void tensor_without_memory(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor;
+  tensor.SetValue(0, 1.0f);  // reported
+}
+
+extern "C" __global__ __aicore__ void vector_outside_its_tensor(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  Duplicate(tensor, 1.0f, kCount + 1);  // reported
+}
+
+extern "C" __global__ __aicore__ void repeats_outside_its_tensor(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  Duplicate(tensor, 1.0f, 8, 9, 1, 1);  // reported
+}
+
+extern "C" __global__ __aicore__ void element_outside_its_tensor(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>(32);
+  tensor[16].SetValue(16, 1.0f);  // reported
+}
+
+extern "C" __global__ __aicore__ void outside_its_global_tensor(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x[8], kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void outside_the_device_buffer(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  p.x.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x));
+  p.x.GetValue(kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void in_no_device_buffer(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  float host = 1;
+  p.x.SetGlobalBuffer(&host, 1);
+  p.x.GetValue(0);  // reported
+}
+
+extern "C" __global__ __aicore__ void reads_what_was_never_written(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, 13);
+  Adds(tensor, tensor, 1.0f, 14);  // reported
+}
+
+extern "C" __global__ __aicore__ void reads_what_its_buffer_had_before(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  p.in.FreeTensor(tensor);
+  tensor = p.in.AllocTensor<float>();
+  p.in.EnQue(tensor);
+  tensor = p.in.DeQue<float>();
+  Adds(tensor, tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void vector_reads_before_the_copy_has_ended(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  DataCopy(tensor, p.x, kCount);
+  Adds(tensor, tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void copies_out_before_the_vector_unit_has_ended(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  DataCopy(p.y, tensor, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void overwrites_what_is_being_copied_out(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
+  WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+  DataCopy(p.y, tensor, kCount);
+  Duplicate(tensor, 2.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void copies_in_over_what_is_being_read(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  LocalTensor<float> other = p.filled();
+  Duplicate(tensor, 1.0f, kCount);
+  SetFlag<HardEvent::V_MTE2>(EVENT_ID0);
+  WaitFlag<HardEvent::V_MTE2>(EVENT_ID0);
+  Adds(other, tensor, 2.0f, kCount);
+  DataCopy(tensor, p.x, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_reads_what_the_vector_unit_waited_for(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  tensor.GetValue(0);  // reported
+}
+
+extern "C" __global__ __aicore__ void copies_out_what_the_scalar_unit_wrote(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  for (uint32_t i = 0; i < 8; ++i) tensor.SetValue(i, 1.0f);
+  DataCopy(p.y, tensor, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void copies_in_what_is_being_copied_out(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(p.y, tensor, kCount);
+  LocalTensor<float> other = p.in.AllocTensor<float>();
+  DataCopy(other, p.y, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void barrier_of_one_pipe_alone(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_V>();
+  DataCopy(p.y, tensor, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void flag_for_another_pipe(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  DataCopy(tensor, p.x, kCount);
+  SetFlag<HardEvent::MTE2_MTE3>(EVENT_ID0);
+  WaitFlag<HardEvent::MTE2_MTE3>(EVENT_ID0);
+  Adds(tensor, tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void flag_set_too_early(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID0);
+  DataCopy(tensor, p.x, kCount);
+  WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
+  Adds(tensor, tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void flag_never_waited_for(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID3);  // reported
+}
+
+extern "C" __global__ __aicore__ void flag_never_set(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID3);
+  WaitFlag<HardEvent::V_MTE2>(EVENT_ID3);  // reported
+}
+
+extern "C" __global__ __aicore__ void flag_set_twice(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID3);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID3);  // reported
+}
+
+extern "C" __global__ __aicore__ void event_id_that_is_none(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  SetFlag<HardEvent::MTE2_V>(8);  // reported
+}
+
+extern "C" __global__ __aicore__ void more_event_ids_than_there_are(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  for (uint32_t i = 0; i < 9; ++i) p.pipe.AllocEventID<HardEvent::V_MTE3>();  // reported
+}
+
+extern "C" __global__ __aicore__ void mask_larger_than_a_repeat(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  Duplicate(p.buffer.Get<float>(), 1.0f, 65, 1, 1, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void padding_larger_than_a_block(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  DataCopyPadExtParams<float> pad{true, 9, 0, 0.0f};
+  DataCopyPad(p.buffer.Get<float>(), p.x, DataCopyExtParams{1, 32, 0, 0, 0}, pad);  // reported
+}
+
+extern "C" __global__ __aicore__ void rounding_mode_that_the_dtypes_lack(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  Cast(p.buffer.Get<int32_t>(), p.filled(), RoundMode::CAST_ODD, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void assertion(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  ASSERT(p.x.GetSize() == 63);  // reported
+}
+
+extern "C" __global__ __aicore__ void pipe_that_was_never_made(GM_ADDR, GM_ADDR) {
+  GetTPipePtr();  // reported
+}
+
+extern "C" __global__ __aicore__ void blocks_that_write_the_same_bytes(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.out.AllocTensor<float>();
+  Duplicate(tensor, 1.0f, 16);
+  p.out.EnQue(tensor);
+  tensor = p.out.DeQue<float>();
+  DataCopy(p.y[8 * GetBlockIdx()], tensor, 16);  // reported
+  p.out.FreeTensor(tensor);
+}

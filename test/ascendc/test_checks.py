@@ -1,0 +1,205 @@
+"""What a kernel does wrong is reported with its line, and what it does right is not."""
+
+import itertools
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cann_cpu import activation
+from cann_cpu.kernel import KernelError, KernelFile
+
+BROKEN = Path(__file__).parent / "kernels/broken.cpp"
+
+# What is said of the kernels in broken.cpp, behind file, line, kernel and block.
+MESSAGES = {
+    "copy_of_no_whole_blocks": "DataCopy: 13 elements are 52 bytes, no multiple of 32; use DataCopyPad",
+    "copy_to_an_unaligned_address": "DataCopy: the tensor begins 4 bytes into its buffer; it must be a multiple of 32",
+    "vector_at_an_unaligned_address": "Adds: the tensor begins 16 bytes into its buffer",
+    "unified_buffer_exceeded": "InitBuffer: 2 buffers of 98304 bytes, .* exceed the unified buffer; .* 188416 bytes",
+    "queue_deeper_than_its_depth": "EnQue: the queue has depth 1 and holds as many tensors; call DeQue first",
+    "more_tensors_than_buffers": "AllocTensor: none of the queue's 2 buffers is free, .*; call FreeTensor",
+    "tensor_never_freed": "AllocTensor: the tensor was not given back when the kernel ended; call FreeTensor",
+    "dequeued_before_queued": "DeQue: the queue is empty; call EnQue first",
+    "queued_twice": "EnQue: the tensor is not fresh from AllocTensor",
+    "queued_in_another_queue": "EnQue: the tensor is not one that this queue's AllocTensor gave",
+    "freed_twice": "FreeTensor: the tensor is free already",
+    "freed_while_queued": "FreeTensor: the tensor is in the queue; call DeQue first",
+    "used_after_it_was_freed": "Adds: the tensor was given back by FreeTensor",
+    "queue_without_buffers": "AllocTensor: the queue has no buffers; call TPipe::InitBuffer first",
+    "buffer_without_memory": "TBuf: it has no memory; call TPipe::InitBuffer first",
+    "more_than_the_buffer_has": "TBuf: bytes 160 to 288 are wanted of a buffer of 256 bytes",
+    "tensor_without_memory": "SetValue: the tensor has no memory; take one from a queue or a TBuf",
+    "vector_outside_its_tensor": "Duplicate writes bytes 0 to 259 of a tensor of 256 bytes",
+    "repeats_outside_its_tensor": "Duplicate writes bytes 0 to 287 of a tensor of 256 bytes",
+    "element_outside_its_tensor": "SetValue writes bytes 64 to 67 of a tensor of 64 bytes",
+    "outside_its_global_tensor": "DataCopy reads bytes 0 to 255 of a GlobalTensor of 224 bytes",
+    "outside_the_device_buffer": "GetValue reads bytes 256 to 259 of x, which has 256 bytes",
+    "in_no_device_buffer": "GetValue reads 4 bytes from the address .* on, which lies in none of the launch's buffers",
+    "reads_what_was_never_written": "Adds reads byte 52 of the tensor, which nothing has written",
+    "reads_what_its_buffer_had_before": "Adds reads byte 0 of the tensor, which nothing has written",
+    "vector_reads_before_the_copy_has_ended": "hazard: Adds on pipe V reads bytes 0 to 255 of the tensor, which "
+    "DataCopy on pipe MTE2 wrote in line .*HardEvent::MTE2_V",
+    "copies_out_before_the_vector_unit_has_ended": "hazard: DataCopy on pipe MTE3 reads .*, which Duplicate on pipe V "
+    "wrote in line .*HardEvent::V_MTE3",
+    "overwrites_what_is_being_copied_out": "hazard: Duplicate on pipe V writes .*, which DataCopy on pipe MTE3 read",
+    "copies_in_over_what_is_being_read": "hazard: DataCopy on pipe MTE2 writes .*, which Adds on pipe V read in line",
+    "scalar_reads_what_the_vector_unit_waited_for": "hazard: GetValue on pipe S reads bytes 0 to 3 .*, which DataCopy "
+    "on pipe MTE2 wrote .*HardEvent::MTE2_S",
+    "copies_out_what_the_scalar_unit_wrote": "hazard: DataCopy on pipe MTE3 reads .* SetValue on pipe S wrote",
+    "copies_in_what_is_being_copied_out": "hazard: DataCopy on pipe MTE2 reads .* DataCopy on pipe MTE3 wrote",
+    "barrier_of_one_pipe_alone": "hazard: DataCopy on pipe MTE3 reads .* Duplicate on pipe V wrote",
+    "flag_for_another_pipe": "hazard: Adds on pipe V reads .* DataCopy on pipe MTE2 wrote",
+    "flag_set_too_early": "hazard: Adds on pipe V reads .* DataCopy on pipe MTE2 wrote",
+    "flag_never_waited_for": "SetFlag: nobody has waited for MTE2_V 3 when the kernel ends; call WaitFlag",
+    "flag_never_set": "WaitFlag: V_MTE2 3 is not set; call SetFlag before, or the pipe waits for ever",
+    "flag_set_twice": "SetFlag: MTE2_V 3 is set already, in line .*, and nobody has waited for it",
+    "event_id_that_is_none": "SetFlag: event id 8; there are 0 to 7",
+    "more_event_ids_than_there_are": "AllocEventID: all 8 ids of this event are in use",
+    "mask_larger_than_a_repeat": "Duplicate: a mask of 65 elements; a repeat has 64 of this dtype",
+    "padding_larger_than_a_block": "DataCopyPad: paddings of 36 and 0 bytes; each is at most 32",
+    "rounding_mode_that_the_dtypes_lack": "Cast: this pair of dtypes has no rounding mode 6",
+    "assertion": r"ASSERT\(p.x.GetSize\(\) == 63\) does not hold",
+    "pipe_that_was_never_made": "GetTPipePtr: the kernel has made no TPipe",
+    "blocks_that_write_the_same_bytes": "both write the same bytes of device memory, .* give each block bytes",
+}
+OF_SEVERAL_BLOCKS = {"blocks_that_write_the_same_bytes"}
+
+
+def reported_lines():
+    """The line marked as reported of every kernel in broken.cpp."""
+    lines, name = {}, None
+    for number, line in enumerate(BROKEN.read_text().splitlines(), 1):
+        if found := re.match(r'extern "C" .* void (\w+)\(', line):
+            name = found[1]
+        if line.endswith("// reported"):
+            lines[name] = number
+    return lines
+
+
+def test_every_broken_kernel_is_tested(kernels):
+    assert set(kernels("broken").names) == set(MESSAGES) == set(reported_lines())
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_broken_rule_is_reported_with_its_line(kernels, name):
+    x, y = np.ones(64, np.float32), np.ones(64, np.float32)
+    several = name in OF_SEVERAL_BLOCKS
+    with pytest.raises(KernelError) as error:
+        kernels("broken")[name](x, y, blocks=2 if several else 1)
+    blocks = "blocks 0 and 1" if several else "block 0"
+    start = f"{BROKEN}:{reported_lines()[name]}: {name}, {blocks}: "
+    assert str(error.value).startswith(start)
+    assert re.match(MESSAGES[name], str(error.value).removeprefix(start))
+
+
+CORRECT = ["one_buffer", "two_buffers", "four_buffers", "barriers", "scalars", "bound_queue"]
+
+
+@pytest.mark.parametrize("checks", [True, False])
+@pytest.mark.parametrize("name", CORRECT)
+@pytest.mark.parametrize(("blocks", "per_block"), [(1, 64), (1, 1), (3, 1000), (7, 65), (64, 13)])
+def test_a_correct_kernel_is_not_reported(kernels, name, blocks, per_block, checks):
+    x = np.arange(blocks * per_block, dtype=np.float32)
+    y = np.full_like(x, np.nan)
+    kernels("correct")[name](x, y, per_block, blocks=blocks, checks=checks)
+    assert np.array_equal(y, 2 * x + 1)
+
+
+def run_flags(kernels, skipped, with_its_wait, checks=True):
+    x = np.arange(3 * 200, dtype=np.float32)
+    y = np.zeros_like(x)
+    kernels("correct")["flags"](x, y, 200, skipped, with_its_wait, blocks=3, checks=checks)
+    assert np.array_equal(y, 2 * x + 1)
+
+
+def test_flags_that_are_all_there_are_not_reported(kernels):
+    run_flags(kernels, -1, False)
+
+
+@pytest.mark.parametrize(("skipped", "with_its_wait"), list(itertools.product(range(4), [False, True])))
+def test_a_missing_flag_is_reported_in_every_run(kernels, skipped, with_its_wait):
+    run_flags(kernels, skipped, with_its_wait, checks=False)
+    reported = {}
+    for _ in range(100):
+        with pytest.raises(KernelError, match="hazard" if with_its_wait else "is not set; call SetFlag") as error:
+            run_flags(kernels, skipped, with_its_wait)
+        reported[str(error.value)] = reported.get(str(error.value), 0) + 1
+    assert list(reported.values()) == [100]
+
+
+def test_the_lowest_block_of_several_is_reported(kernels):
+    x, y = np.ones(64, np.float32), np.ones(64, np.float32)
+    for _ in range(20):
+        with pytest.raises(KernelError, match="assertion, block 0: "):
+            kernels("broken")["assertion"](x, y, blocks=40)
+
+
+PROGRAM = """
+#include "kernel_operator.h"
+
+extern "C" __global__ __aicore__ void early(GM_ADDR x) {
+  AscendC::TPipe pipe;
+  AscendC::TBuf<> buffer;
+  pipe.InitBuffer(buffer, 64);
+  AscendC::GlobalTensor<float> device;
+  device.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x));
+  AscendC::DataCopy(buffer.Get<float>(), device, 16);
+  AscendC::DataCopy(device, buffer.Get<float>(), 16);
+}
+
+int main() {
+  auto* x = static_cast<uint8_t*>(AscendC::GmAlloc(60));
+  ICPU_RUN_KF(early, 1, x);
+  AscendC::GmFree(x);
+}
+"""
+
+
+def test_a_plain_program_checks_as_the_environment_says(tmp_path):
+    source, program = tmp_path / "program.cpp", tmp_path / "program"
+    source.write_text(PROGRAM)
+    libraries = [f"-L{activation.LIBRARIES}", "-lascendc_cpu", f"-Wl,-rpath,{activation.LIBRARIES}"]
+    command = [
+        "g++",
+        "-std=c++20",
+        "-Wall",
+        "-Werror",
+        f"-I{activation.HOME}/include",
+        source,
+        "-o",
+        program,
+        *libraries,
+    ]
+    subprocess.run(command, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "ASCENDC_CPU_CHECKS"}
+    assert subprocess.run(program, env=environment).returncode == 0
+    checked = subprocess.run(program, env={**environment, "ASCENDC_CPU_CHECKS": "1"}, capture_output=True, text=True)
+    assert checked.returncode != 0
+    expected = f"{source}:10: early, block 0: DataCopy reads bytes 0 to 63 of a buffer of GmAlloc, which has 60 bytes"
+    assert expected in checked.stderr
+
+
+def test_what_does_not_compile_is_an_error_that_says_why(tmp_path):
+    source = tmp_path / "wrong.cpp"
+    source.write_text('#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void wrong() { Subtract(); }\n')
+    with pytest.raises(KernelError, match=r"wrong.cpp does not compile:\n(.*\n)*.*wrong.cpp:2:.*Subtract"):
+        KernelFile(source)
+    source.write_text("int x;\n")
+    with pytest.raises(KernelError, match="no kernel; one is defined by"):
+        KernelFile(source)
+
+
+def test_arguments_that_do_not_fit_are_refused(kernels):
+    kernel = kernels("correct")["one_buffer"]
+    x = np.ones(64, np.float32)
+    with pytest.raises(KernelError, match=r"one_buffer takes 3 arguments \(x, y, per_block\), but 2 were given"):
+        kernel(x, x)
+    with pytest.raises(KernelError, match="y is an address; give a numpy array, a torch tensor or None, not list"):
+        kernel(x, [1.0], 1)
+    with pytest.raises(KernelError, match="x must be a contiguous array"):
+        kernel(x[::2], x, 1)
+    with pytest.raises(KernelError, match="no kernel two; there is"):
+        kernels("correct")["two"]
