@@ -1,6 +1,7 @@
 """What the benchmarks share: times, memory, the machine's limits, and the table of an operator beside its peers."""
 
 import ctypes
+import functools
 import statistics
 import sys
 import time
@@ -11,9 +12,12 @@ from pathlib import Path
 import torch
 
 
-def seconds(function: Callable) -> float:
+def seconds(calls: list[Callable]) -> float:
+    """What the calls take one after the other, until the NPU has done its part of them."""
     start = time.perf_counter()
-    function()
+    for call in calls:
+        call()
+    torch.npu.synchronize()
     return time.perf_counter() - start
 
 
@@ -28,7 +32,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Machine:
-    """The most operations of large matrix products and bytes read that were seen here in a second."""
+    """Operations of large matrix products and bytes read in a second."""
 
     bfloat16: float
     int8: float
@@ -38,24 +42,22 @@ class Machine:
         """The seconds that stages take at least, one after the other."""
         return sum(max(w.bfloat16 / self.bfloat16 + w.int8 / self.int8, w.read / self.read) for w in stages)
 
+    def __str__(self):
+        return f"{self.bfloat16 / 1e9:.0f} GFLOP/s, {self.int8 / 1e9:.0f} GOP/s in int8, {self.read / 1e9:.0f} GB/s"
 
-def machine(rounds: int) -> Machine:
-    def fastest(multiply: Callable, matrices: Callable) -> float:
-        speeds = []
-        for size in (1024, 2048, 3072):
-            a, b = matrices(size), matrices(size)
-            speeds.append(2 * size**3 / min(seconds(lambda a=a, b=b: multiply(a, b)) for _ in range(rounds)))
-        return max(speeds)
 
-    bfloat16 = fastest(torch.mm, lambda size: torch.randn(size, size).bfloat16())
-    int8 = fastest(torch._int_mm, lambda size: torch.randint(-128, 128, (size, size), dtype=torch.int8))
+@functools.cache
+def probes() -> dict[str, tuple[float, Callable]]:
+    """What shows the machine's speed: for each field of Machine a computation, and how much of it that is."""
+    size = 2048
+    wide = torch.randn(size, size).bfloat16()
+    narrow = torch.randint(-128, 128, (size, size), dtype=torch.int8)
     memory = torch.ones(1 << 26)
-    read = memory.nbytes / min(seconds(memory.sum) for _ in range(rounds))
-    print(
-        f"{torch.get_num_threads()} threads: {bfloat16 / 1e9:.0f} GFLOP/s in bfloat16, {int8 / 1e9:.0f} GOP/s in int8, "
-        f"{read / 1e9:.0f} GB/s read"
-    )
-    return Machine(bfloat16, int8, read)
+    return {
+        "bfloat16": (2 * size**3, lambda: torch.mm(wide, wide)),
+        "int8": (2 * size**3, lambda: torch._int_mm(narrow, narrow)),
+        "read": (memory.nbytes, memory.sum),
+    }
 
 
 def _status(field: str) -> int:
@@ -69,7 +71,7 @@ def peak_memory(function: Callable) -> int:
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # sets the peak to what is used now
     before = _status("VmRSS")
-    function()
+    seconds([function])
     return max(_status("VmHWM") - before, 0)
 
 
@@ -86,49 +88,48 @@ def progress(text: str) -> None:
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def empty_caches() -> None:
-    """Takes the operands out of the processor's caches, as a model's other layers do between two calls of one.
+def medians(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, float]:
+    """The median time of a call of each candidate, in turns.
 
-    Then waits until the threads of what ran before have stopped spinning.
+    Its calls follow each other as those of a model's layers do, each with operands of its own. The turn begins with a
+    call that is not timed: threads wake up, code comes to the caches, and what the others left there goes.
     """
-    torch.ones(1 << 26).sum()
-    time.sleep(0.01)
-
-
-def medians(candidates: dict[str, Callable], rounds: int) -> dict[str, float]:
-    """The median time of each, run in turn, with cold caches."""
     times = {name: [] for name in candidates}
     for i in range(rounds):
-        for name, run in candidates.items():
+        for name, layers in candidates.items():
             progress(f"round {i + 1} of {rounds}: {name}")
-            empty_caches()
-            times[name].append(seconds(run))
+            seconds(layers[-1:])
+            times[name].append(seconds(layers) / len(layers))
     progress("")
     return {name: statistics.median(values) for name, values in times.items()}
 
 
 def compare(
     title: str,
-    candidates: dict[str, Callable],
+    candidates: dict[str, list[Callable]],
     judge: Callable[[object], str],
     judged: str,
     stages: list[Work],
-    limits: Machine,
     rounds: int,
 ) -> bool:
     """Times the candidates and prints their table; says whether the first one, ours, is the fastest.
 
-    `judge` describes a candidate's result in a word or two, and `judged` heads their column.
+    The machine's limit is measured in the same rounds. `judge` describes a candidate's first result in a word or two,
+    and `judged` heads their column.
     """
     verdicts = {}
-    for name, run in candidates.items():
-        progress(f"first call: {name}")  # it may compile
-        verdicts[name] = judge(run())
-    found = medians(candidates, rounds)
+    for name, layers in candidates.items():
+        progress(f"first calls: {name}")  # they may compile
+        first, *others = layers
+        verdicts[name] = judge(first())
+        for layer in others:
+            layer()
+    found = medians(candidates | {name: [probe] for name, (_, probe) in probes().items()}, rounds)
+    machine = Machine(**{name: amount / found.pop(name) for name, (amount, _) in probes().items()})
     ours = next(iter(found.values()))
-    limit = limits.limit(stages)
+    limit = machine.limit(stages)
     work = sum(stage.bfloat16 + stage.int8 for stage in stages)
-    print(f"\n{title}: {work / 1e9:.1f} GFLOP, at least {limit * 1e3:.2f} ms on this machine")
+    print(f"\n{title}: {work / 1e9:.1f} GFLOP, at least {limit * 1e3:.2f} ms on this machine ({machine})")
     print(f"{'':50}{'ms':>10}{'of the limit':>14}{'to ours':>9}{judged:>17}")
     for name, median in found.items():
         print(f"{name:50}{median * 1e3:10.2f}{limit / median:14.0%}{median / ours:8.1f}x{verdicts[name]:>17}")

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -26,7 +27,7 @@ constexpr int64_t kColumns = 8 * kPanel;
 constexpr int64_t kRows = 256;
 constexpr int64_t kStep = 64;
 // Rows of a weight that are read for all columns before the next.
-constexpr int64_t kPackedRows = 16;
+constexpr int64_t kPackedRows = 4;
 // How many rows before they are packed they are fetched.
 constexpr int64_t kAhead = 32;
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
@@ -267,6 +268,10 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
       }
     }
   }
+  // The largest first, so that none of them is left when all else is done.
+  std::ranges::stable_sort(tasks, std::greater{}, [](const Task& task) {
+    return task.columns * task.product->weight.depth * c10::elementSize(task.product->weight.dtype);
+  });
   return tasks;
 }
 

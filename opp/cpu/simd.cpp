@@ -211,6 +211,32 @@ float sum_of_squares(const float* from, int64_t count, float mean) {
   return sum_of(total);
 }
 
+float mean_square(const at::Half* from, int64_t count) {
+  float total = 0;
+  for (int64_t i = 0; i < count; ++i) total += static_cast<float>(from[i]) * static_cast<float>(from[i]);
+  return total / static_cast<float>(count);
+}
+
+OPP_SIMD_CLONES
+float mean_square(const at::BFloat16* from, int64_t count) {
+  const auto* bits = reinterpret_cast<const uint16_t*>(from);
+  const auto square = [](Words words) __attribute__((always_inline)) {
+    const auto x = reinterpret_cast<Floats>(words);
+    return x * x;
+  };
+  Floats even{};
+  Floats odd{};
+  const int64_t whole = count / (2 * kLanes) * (2 * kLanes);
+  for (int64_t i = 0; i < whole; i += 2 * kLanes) {
+    const Words pairs = *reinterpret_cast<const Words*>(bits + i);
+    even += square(pairs << 16);
+    odd += square(pairs & 0xFFFF0000U);
+  }
+  float total = sum_of(even + odd);
+  for (int64_t i = whole; i < count; ++i) total += static_cast<float>(from[i]) * static_cast<float>(from[i]);
+  return total / static_cast<float>(count);
+}
+
 OPP_SIMD_CLONES
 void scale_and_shift(const float* from, int64_t count, float mean, float factor, const float* gamma, const float* beta,
                      float* to) {
@@ -274,26 +300,29 @@ void pack(const uint8_t* from, int64_t row_stride, int64_t rows, int64_t columns
 }
 
 OPP_SIMD_CLONES
-float softmax_step(float* row, int64_t count, float scale, float* maximum, float* sum) {
-  Floats* vectors = reinterpret_cast<Floats*>(row);
+float scale_and_find_largest(float* row, int64_t count, float scale, float largest) {
+  auto* vectors = reinterpret_cast<Floats*>(row);
   const int64_t size = (count + kLanes - 1) / kLanes;
+  Floats top = Floats{} + largest;
   for (int64_t i = 0; i < size; ++i) vectors[i] *= scale;
   for (int64_t i = count; i < size * kLanes; ++i) row[i] = -std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < size; ++i) top = vectors[i] > top ? vectors[i] : top;
+  for (int64_t lane = 0; lane < kLanes; ++lane) largest = top[lane] > largest ? top[lane] : largest;
+  return largest;
+}
 
-  Floats largest = Floats{} + *maximum;
-  for (int64_t i = 0; i < size; ++i) largest = vectors[i] > largest ? vectors[i] : largest;
-  float top = largest[0];
-  for (int64_t lane = 1; lane < kLanes; ++lane) top = largest[lane] > top ? largest[lane] : top;
-
+OPP_SIMD_CLONES
+void exponentials(float* row, int64_t count, float maximum, const float* factors, float* sum, float* weighted_squares) {
   Floats total{};
-  for (int64_t i = 0; i < size; ++i) {
-    vectors[i] = exp_of_negative(vectors[i] - top);
-    total += vectors[i];
+  Floats squares{};
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Floats weight = exp_of_negative(load(row + i) - maximum);
+    *reinterpret_cast<Floats*>(row + i) = weight;
+    total += weight;
+    squares += weight * weight * load(factors + i);
   }
-  const float factor = std::exp(*maximum - top);
-  *sum = *sum * factor + sum_of(total);
-  *maximum = top;
-  return factor;
+  *sum += sum_of(total);
+  *weighted_squares += sum_of(squares);
 }
 
 OPP_SIMD_CLONES
@@ -306,6 +335,11 @@ void split(const float* row, int64_t count, at::Half* high, at::Half* low) {
     high[i] = row[i];
     low[i] = row[i] - static_cast<float>(high[i]);
   }
+}
+
+OPP_SIMD_CLONES
+void add(const float* row, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; i += kLanes) *reinterpret_cast<Floats*>(to + i) += load(row + i);
 }
 
 OPP_SIMD_CLONES

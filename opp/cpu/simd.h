@@ -36,6 +36,10 @@ void rotate(const float* from, int64_t half, bool interleaved, const float* cos,
 float sum(const float* from, int64_t count);
 float sum_of_squares(const float* from, int64_t count, float mean);
 
+// The mean of from[i]^2.
+float mean_square(const at::Half* from, int64_t count);
+float mean_square(const at::BFloat16* from, int64_t count);
+
 // to[i] = (from[i] - mean) * factor * gamma[i] + (beta ? beta[i] : 0).
 void scale_and_shift(const float* from, int64_t count, float mean, float factor, const float* gamma, const float* beta,
                      float* to);
@@ -52,13 +56,17 @@ void interleave(const void* even, const void* odd, int64_t count, void* to);
 void pack(const uint16_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint16_t* to, int64_t to_stride);
 void pack(const uint8_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint8_t* to, int64_t to_stride);
 
-// One step of an online softmax over a row of products, in place: x becomes exp(scale * x - maximum), where the maximum
-// so far is updated first, and what follows the count, up to the next multiple of kLanes, zero. Adds up the results in
-// sum. Returns what the results of earlier steps are to be multiplied by; sum already is.
-float softmax_step(float* row, int64_t count, float scale, float* maximum, float* sum);
+// row *= scale, and -infinity in what follows the count up to the next multiple of kLanes. Returns the largest number
+// in it, or `largest` if that is larger. NaN is not larger than anything.
+float scale_and_find_largest(float* row, int64_t count, float scale, float largest);
 
-// row *= factor; count is a multiple of kLanes.
+// A row of softmax weights, in place: x becomes w = exp(x - maximum). Adds up w in *sum, and w^2 factors[i] in
+// *weighted_squares. Works up to the next multiple of kLanes.
+void exponentials(float* row, int64_t count, float maximum, const float* factors, float* sum, float* weighted_squares);
+
+// row *= factor, and to += row; count is a multiple of kLanes.
 void multiply(float* row, int64_t count, float factor);
+void add(const float* row, int64_t count, float* to);
 
 // Writes each x as the sum of two numbers, high its nearest; count is a multiple of kLanes.
 void split(const float* row, int64_t count, at::Half* high, at::Half* low);

@@ -1,11 +1,12 @@
 // Sparse flash attention on the CPU: gathers the selected tokens block by block, multiplies with ATen (oneDNN), and
-// keeps a running softmax and a running weighted sum of the values for each head.
+// keeps a running softmax and a running weighted sum of the values for each head, span by span.
 #include "cpu/sparse_flash_attention_pto.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -17,8 +18,10 @@
 namespace opp {
 namespace {
 
-// Selected tokens that are attended to at once: what is made of them, packed, stays in a core's L2 cache.
+// Selected tokens that are gathered, packed and multiplied at once: what is made of them stays in a core's L2 cache.
 constexpr int64_t kBlock = 128;
+// Those whose scores are all known before they become weights.
+constexpr int64_t kSpan = 2048;
 
 // Where the tokens lie that a row names and its query sees, in the order of its indices. Those that the block table has
 // no page for are left out.
@@ -38,10 +41,17 @@ void find_tokens(const SparseFlashAttentionPto& call, const AttentionTiling& til
   }
 }
 
+// The largest variance that rounded softmax weights may give an element of the result, over the square of their
+// rounding error: it keeps 99 % of the elements within atol 1e-4 (2.8 standard deviations) of exact weights' results.
+template <class Operand>
+constexpr float kLargestVariance = 0x1p-9F;
+template <>
+constexpr float kLargestVariance<at::Half> = 0x1p-3F;
+
 // The attention of one tile. Its tensors are of type Element; they are multiplied as Operand, Element itself where
-// oneDNN takes it on this machine, float elsewhere. As one bfloat16 a softmax weight would be off by up to 2^-9, and up
-// to a tenth of the result by more than rtol 5e-3 and atol 1e-4; so each is the sum of two of them, and multiplied
-// twice.
+// oneDNN takes it on this machine, float elsewhere. An Operand is a coarse softmax weight, off by up to 2^-9. Spread
+// over many tokens such errors average out; a head whose weights are not is multiplied a second time, with what the
+// first time lacked.
 template <class Element, class Operand>
 class TileAttention {
  public:
@@ -56,18 +66,22 @@ class TileAttention {
         query_(tiling.tile_heads * depth_),
         keys_(kBlock * depth_),
         values_(values_are_keys_ ? 0 : kBlock * columns_),
+        span_(std::min(kSpan, round_up(tiling.most_named(), kBlock))),
         packed_keys_(kBlock * depth_),
-        packed_values_(kBlock * columns_),
-        weights_(tiling.tile_heads * kBlock),
-        high_(kSplit ? tiling.tile_heads * kBlock : 0),
-        low_(kSplit ? tiling.tile_heads * kBlock : 0),
+        packed_values_(span_ * columns_),
+        mean_squares_(span_),
+        weights_(tiling.tile_heads * span_),
+        high_(kSplit ? tiling.tile_heads * span_ : 0),
+        low_(kSplit ? tiling.tile_heads * span_ : 0),
         sums_(tiling.tile_heads * columns_),
+        low_sums_(kSplit ? tiling.tile_heads * kPanel : 0),
         softmax_(tiling.tile_heads),
         row_(columns_) {
     // What pads the rows stays zero.
     std::fill_n(query_.data(), tiling.tile_heads * depth_, Operand(0));
     std::fill_n(keys_.data(), kBlock * depth_, Operand(0));
     if (!values_are_keys_) std::fill_n(values_.data(), kBlock * columns_, Operand(0));
+    std::fill_n(mean_squares_.data(), span_, 0.0F);
   }
 
   void run(const AttentionTile& tile) {
@@ -77,8 +91,12 @@ class TileAttention {
     load_query();
     std::fill(softmax_.begin(), softmax_.end(), Softmax{});
     const auto size = static_cast<int64_t>(tokens_.size());
-    prefetch(0, kBlock);
-    for (int64_t first = 0; first < size; first += kBlock) add_block(first, std::min(kBlock, size - first));
+    prefetch(0);
+    for (int64_t first = 0; first < size; first += span_) {
+      score(first, std::min(span_, size - first));
+      weigh(first > 0);
+      add_values(first > 0);
+    }
     write();
   }
 
@@ -87,6 +105,7 @@ class TileAttention {
 
   struct Softmax {
     float maximum = -std::numeric_limits<float>::infinity();
+    float next_maximum = maximum;
     float sum = 0;
   };
 
@@ -111,14 +130,35 @@ class TileAttention {
     if (call_.query_rope) load(*call_.query_rope, call_.query.size(-1));
   }
 
-  void add_block(int64_t first, int64_t count) {
-    const int64_t padded = round_up(count, kRowStep);
-    load_keys(first, count, padded);
-    products_.multiply(query_.data(), depth_, packed_keys_.data(), weights_.data(), kBlock, tile_.heads, padded,
-                       depth_);
-    for (int64_t head = 0; head < tile_.heads; ++head) weigh(head, count, padded, first > 0);
-    load_values(first, count, padded);
-    add_values(padded, first > 0, first + count);
+  // One block of the span: where it lies in the buffers, how many tokens it has, and how many with what pads them.
+  struct Block {
+    int64_t first;
+    int64_t count;
+    int64_t padded;
+  };
+
+  // A block's rows of weights_, high_ or low_.
+  template <class T>
+  T* rows(Buffer<T>& buffer, const Block& block) const {
+    return buffer.data() + block.first * tiling_.tile_heads;
+  }
+
+  // The products of the queries with the span's keys, and the largest for each head; packs the values, too.
+  void score(int64_t first, int64_t count) {
+    blocks_.clear();
+    for (int64_t i = 0; i < count; i += kBlock) {
+      const int64_t size = std::min(kBlock, count - i);
+      const Block& block = blocks_.emplace_back(i, size, round_up(size, kRowStep));
+      load_keys(first + i, block);
+      prefetch(first + i + kBlock);
+      float* scores = rows(weights_, block);
+      products_.multiply(query_.data(), depth_, packed_keys_.data(), scores, kBlock, tile_.heads, block.padded, depth_);
+      for (int64_t head = 0; head < tile_.heads; ++head) {
+        float& largest = softmax_[head].next_maximum;
+        largest = scale_and_find_largest(scores + head * kBlock, size, static_cast<float>(call_.scale_value), largest);
+      }
+      load_values(first + i, block);
+    }
   }
 
   // Copies the part of the block's tokens that lies in `tensor` to columns of the rows of `to`.
@@ -132,9 +172,9 @@ class TileAttention {
     }
   }
 
-  // Starts to bring the keys of some tokens to the cache.
-  void prefetch(int64_t first, int64_t count) const {
-    const int64_t last = std::min(first + count, static_cast<int64_t>(tokens_.size()));
+  // Starts to bring the keys of a block to the cache.
+  void prefetch(int64_t first) const {
+    const int64_t last = std::min(first + kBlock, static_cast<int64_t>(tokens_.size()));
     const auto bring = [&](const at::Tensor& tensor) {
       constexpr int64_t kLine = 64 / sizeof(Element);
       const TokenStrides strides(tensor.strides());
@@ -149,7 +189,8 @@ class TileAttention {
   }
 
   // Transposes the block's keys to the columns of B; what pads them is zero.
-  void load_keys(int64_t first, int64_t count, int64_t padded) {
+  void load_keys(int64_t first, const Block& block) {
+    const auto [_, count, padded] = block;
     gather(call_.key, first, count, keys_.data(), depth_);
     if (call_.key_rope) gather(*call_.key_rope, first, count, keys_.data() + call_.key.size(-1), depth_);
     std::fill(keys_.data() + count * depth_, keys_.data() + padded * depth_, Operand(0));
@@ -161,20 +202,27 @@ class TileAttention {
     }
   }
 
-  // The block's values as B.
-  void load_values(int64_t first, int64_t count, int64_t padded) {
+  // The block's values as B, and how large they are.
+  void load_values(int64_t first, const Block& block) {
+    const auto [_, count, padded] = block;
     Operand* rows = values_are_keys_ ? keys_.data() : values_.data();
     const int64_t stride = values_are_keys_ ? depth_ : columns_;
     if (!values_are_keys_) {
       gather(call_.value, first, count, rows, stride);
       std::fill(rows + count * stride, rows + padded * stride, Operand(0));
     }
+    if constexpr (kSplit) {
+      float* squares = mean_squares_.data() + block.first;
+      for (int64_t i = 0; i < count; ++i) squares[i] = mean_square(rows + i * stride, call_.value.size(-1));
+      std::fill(squares + count, squares + padded, 0.0F);
+    }
     constexpr int64_t kPair = Products<Operand>::kPair;
+    Operand* packed = packed_values_.data() + block.first * columns_;
     for (int64_t row = 0; row < padded; row += kPair) {
       for (int64_t column = 0; column < columns_; column += kPanel) {
         const Operand* from = rows + row * stride + column;
         const int64_t width = std::min(kPanel, columns_ - column);
-        Operand* to = packed_values_.data() + Products<Operand>::place(row, column, padded, columns_);
+        Operand* to = packed + Products<Operand>::place(row, column, padded, columns_);
         if constexpr (kPair == 2) {
           interleave(from, from + stride, width, to);
         } else {
@@ -184,32 +232,70 @@ class TileAttention {
     }
   }
 
-  // Turns a head's products with the block's keys into softmax weights, relative to its largest product so far.
-  void weigh(int64_t head, int64_t count, int64_t padded, bool add) {
-    float* weights = weights_.data() + head * kBlock;
-    Softmax& softmax = softmax_[head];
-    const float factor =
-        softmax_step(weights, count, static_cast<float>(call_.scale_value), &softmax.maximum, &softmax.sum);
-    if (add && factor != 1) multiply(sums_.data() + head * columns_, columns_, factor);
-    if constexpr (kSplit) split(weights, padded, high_.data() + head * kBlock, low_.data() + head * kBlock);
+  // Turns the scores into softmax weights, relative to each head's largest score so far.
+  void weigh(bool add) {
+    fine_.clear();
+    for (int64_t head = 0; head < tile_.heads; ++head) {
+      Softmax& softmax = softmax_[head];
+      const float factor = std::exp(softmax.maximum - softmax.next_maximum);
+      softmax.maximum = softmax.next_maximum;
+      softmax.sum *= factor;
+      if (add && factor != 1) multiply(sums_.data() + head * columns_, columns_, factor);
+      float variance = 0;
+      for (const Block& block : blocks_) {
+        exponentials(rows(weights_, block) + head * kBlock, block.padded, softmax.maximum,
+                     mean_squares_.data() + block.first, &softmax.sum, &variance);
+      }
+      if constexpr (kSplit) round(head, variance);
+    }
   }
 
-  // Adds the weighted values to the sums, panel by panel; meanwhile the keys from token `next` on come from memory.
-  void add_values(int64_t padded, bool add, int64_t next) {
-    const auto add_product = [&](const Operand* weights, int64_t panel, bool to_sums) {
-      products_.multiply(weights, kBlock, packed_values_.data() + panel * padded, sums_.data() + panel, columns_,
-                         tile_.heads, std::min(kPanel, columns_ - panel), padded, to_sums);
-    };
-    const int64_t panels = (columns_ + kPanel - 1) / kPanel;
-    const int64_t tokens = (std::min(kBlock, static_cast<int64_t>(tokens_.size()) - next) + panels - 1) / panels;
-    for (int64_t panel = 0; panel < columns_; panel += kPanel, next += tokens) {
-      prefetch(next, tokens);
-      if constexpr (kSplit) {
-        add_product(high_.data(), panel, add);
-        add_product(low_.data(), panel, true);
+  // Rounds a head's weights, and keeps what that takes away if it may be seen in the result.
+  void round(int64_t head, float variance) {
+    const float sum = softmax_[head].sum;
+    const bool coarse = variance <= kLargestVariance<Operand> * sum * sum;
+    if (!coarse) fine_.push_back(head);
+    for (const Block& block : blocks_) {
+      const float* weights = rows(weights_, block) + head * kBlock;
+      Operand* high = rows(high_, block) + head * kBlock;
+      if (coarse) {
+        from_float(weights, block.padded, high);
       } else {
-        add_product(weights_.data(), panel, add);
+        split(weights, block.padded, high, rows(low_, block) + (fine_.size() - 1) * kBlock);
       }
+    }
+  }
+
+  // Adds the weighted values to the sums, panel by panel.
+  void add_values(bool add) {
+    for (int64_t panel = 0; panel < columns_; panel += kPanel) {
+      if constexpr (kSplit) {
+        multiply_values(high_, tile_.heads, panel, sums_.data() + panel, columns_, add);
+        add_low(panel);
+      } else {
+        multiply_values(weights_, tile_.heads, panel, sums_.data() + panel, columns_, add);
+      }
+    }
+  }
+
+  void add_low(int64_t panel) {
+    if (fine_.empty()) return;
+    const int64_t width = std::min(kPanel, columns_ - panel);
+    // Of the rows that pad them, nobody reads the sums.
+    const int64_t heads = round_up(static_cast<int64_t>(fine_.size()), kRowStep);
+    multiply_values(low_, heads, panel, low_sums_.data(), kPanel, false);
+    for (size_t i = 0; i < fine_.size(); ++i) {
+      opp::add(low_sums_.data() + i * kPanel, width, sums_.data() + fine_[i] * columns_ + panel);
+    }
+  }
+
+  // out = weights values, or out += weights values, for `heads` rows and a panel of the values' columns.
+  template <class T>
+  void multiply_values(Buffer<T>& weights, int64_t heads, int64_t panel, float* out, int64_t stride, bool add) {
+    for (const Block& block : blocks_) {
+      const Operand* values = packed_values_.data() + block.first * columns_ + panel * block.padded;
+      products_.multiply(rows(weights, block), kBlock, values, out, stride, heads, std::min(kPanel, columns_ - panel),
+                         block.padded, add || block.first > 0);
     }
   }
 
@@ -243,12 +329,17 @@ class TileAttention {
   Buffer<Operand> query_;
   Buffer<Operand> keys_;
   Buffer<Operand> values_;
+  const int64_t span_;
+  std::vector<Block> blocks_;
   Buffer<Operand> packed_keys_;
   Buffer<Operand> packed_values_;
-  Buffer<float> weights_;
+  Buffer<float> mean_squares_;  // of the tokens' values
+  Buffer<float> weights_;       // for each block, rows of kBlock for each head, and so the next two
   Buffer<Operand> high_;
   Buffer<Operand> low_;
   Buffer<float> sums_;
+  Buffer<float> low_sums_;
+  std::vector<int64_t> fine_;  // the heads in low_
   std::vector<Softmax> softmax_;
   Buffer<Element> row_;
 };

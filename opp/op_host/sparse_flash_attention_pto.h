@@ -45,6 +45,9 @@ struct AttentionTiling {
   std::vector<Sequence> sequences;
   std::vector<AttentionRow> rows;
   std::vector<AttentionTile> tiles;
+
+  // The most indices that a row has before its first -1.
+  int64_t most_named() const;
 };
 
 // Reads lengths, block table and indices, and divides the work so that each of `threads` gets some. Throws c10::Error

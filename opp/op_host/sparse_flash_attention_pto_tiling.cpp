@@ -80,6 +80,12 @@ int64_t heads_of_tiles(int64_t heads, int64_t rows, int64_t threads) {
 
 }  // namespace
 
+int64_t AttentionTiling::most_named() const {
+  int64_t most = 0;
+  for (const AttentionRow& row : rows) most = std::max(most, row.named);
+  return most;
+}
+
 AttentionTiling tile(const SparseFlashAttentionPto& call, int64_t threads) {
   AttentionTiling tiling;
   tiling.sequences = read_sequences(call);

@@ -67,6 +67,23 @@ def test_any_scale(scale):
     check(goldens.sparse_flash_attention_inputs([500], heads=16, count=300) | {"scale_value": scale})
 
 
+@pytest.mark.parametrize("value", [0.01, 1, 30])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_heads_that_attend_to_few_tokens_beside_heads_that_attend_to_many(dtype, value):
+    """Weights that are rounded are seen where few tokens have most of the weight, or where values are large."""
+    inputs = goldens.sparse_flash_attention_inputs(
+        [6000, 700], heads=37, depth=64, value_depth=48, count=5000, dtype=dtype
+    )
+    sharpness = torch.linspace(0, 6, 37).to(dtype)
+    inputs["query"] *= sharpness[:, None]
+    inputs["value"] *= value
+    out = run(inputs)
+    goldens.check_attention(out, goldens.sparse_flash_attention(**inputs), most=3e-2 * max(value, 1))
+    some = [0, 5, 36]
+    fewer = inputs | {name: inputs[name][:, :, some] for name in ("query", "query_rope")}
+    assert torch.equal(run(fewer), out[:, :, some]), "a head's result depends on the others"
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("heads", "depth", "rope_depth", "value_depth"),

@@ -22,6 +22,20 @@ def run_program(program, code=0, **variables):
     assert result.returncode == code, result.stderr
 
 
+def test_sleeps_of_torch_npus_threads_may_stretch():
+    """Its release thread sleeps for a microsecond at a time, for ever; threads inherit how far Linux stretches that."""
+    run_program(
+        """
+        import ctypes, torch
+        PR_SET_TIMERSLACK, PR_GET_TIMERSLACK = 29, 30
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(50_000))
+        torch.ones(1).npu()
+        assert libc.prctl(PR_GET_TIMERSLACK) == 250_000
+        """
+    )
+
+
 @pytest.fixture(params=[0, 1], ids=["npu:0", "npu:1"])
 def device(request):
     with torch.npu.device(request.param):
