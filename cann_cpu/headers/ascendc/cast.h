@@ -149,4 +149,30 @@ void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundM
                       cpu::strided(cpu::Use::Read, src, params.srcBlkStride, params.srcRepStride));
 }
 
+// Name(dst, src0, src1, count) and its mask form, for functions whose result is cast to another dtype.
+#define ASCENDC_CPU_BINARY_CAST(Name, function, ...)                                                                  \
+  template <class To, class From>                                                                                     \
+    requires cpu::OneOf<void(From, To), __VA_ARGS__>                                                                  \
+  void Name(const LocalTensor<To>& dst, const LocalTensor<From>& src0, const LocalTensor<From>& src1, uint32_t count, \
+            cpu::Where where = cpu::Where::current()) {                                                               \
+    cpu::binary(                                                                                                      \
+        #Name, where, [](auto a, auto b) { return cpu::cast<To>(function(a, b), RoundMode::CAST_RINT); }, dst, src0,  \
+        src1, static_cast<int32_t>(count));                                                                           \
+  }                                                                                                                   \
+  template <class To, class From>                                                                                     \
+    requires cpu::OneOf<void(From, To), __VA_ARGS__>                                                                  \
+  void Name(const LocalTensor<To>& dst, const LocalTensor<From>& src0, const LocalTensor<From>& src1,                 \
+            const MaskArgument& mask, uint8_t repeats, const BinaryRepeatParams& params,                              \
+            cpu::Where where = cpu::Where::current()) {                                                               \
+    cpu::binary(                                                                                                      \
+        #Name, where, [](auto a, auto b) { return cpu::cast<To>(function(a, b), RoundMode::CAST_RINT); }, dst, src0,  \
+        src1, mask, repeats, params);                                                                                 \
+  }
+
+ASCENDC_CPU_BINARY_CAST(AddReluCast, cpu::positive_sum, void(half, int8_t), void(float, half), void(int16_t, int8_t))
+ASCENDC_CPU_BINARY_CAST(SubReluCast, cpu::positive_difference, void(half, int8_t), void(float, half),
+                        void(int16_t, int8_t))
+ASCENDC_CPU_BINARY_CAST(MulCast, cpu::product, void(half, int8_t), void(half, uint8_t))
+#undef ASCENDC_CPU_BINARY_CAST
+
 }  // namespace AscendC
