@@ -101,3 +101,13 @@ inline int64_t GetBlockIdx(cpu::Where where = cpu::Where::current()) { return cp
 
 #define ASSERT(condition) \
   ((condition) ? void() : AscendC::cpu::fail(AscendC::cpu::Where::current(), "ASSERT(%s) does not hold", #condition))
+
+// The same, with a message if there is one: a format literal and its arguments.
+#define ascendc_assert(condition, ...)                                                                          \
+  ((condition)                                                                                                  \
+       ? void()                                                                                                 \
+       : AscendC::cpu::fail(AscendC::cpu::Where::current(),                                                     \
+                            "ascendc_assert(%s) does not hold" __VA_OPT__(": " ASCENDC_CPU_FIRST(__VA_ARGS__)), \
+                            #condition __VA_OPT__(ASCENDC_CPU_REST(__VA_ARGS__))))
+#define ASCENDC_CPU_FIRST(format, ...) format
+#define ASCENDC_CPU_REST(format, ...) __VA_OPT__(, ) __VA_ARGS__
