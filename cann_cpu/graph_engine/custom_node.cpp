@@ -109,7 +109,8 @@ std::vector<InferredOutput> infer_outputs(NodeCall& call) {
   return apply_inference_rule(rule, inputs);
 }
 
-// The node's outputs: new memory, or for one that bears an input's name that input's.
+// The node's outputs: new memory, or for one that bears an input's name that input's; empty where the node leaves that
+// input out.
 Outputs make_outputs(NodeCall& call, const Prototype& prototype, const std::vector<std::vector<size_t>>& inputs) {
   const auto& descriptions = call.node().output_descriptions;
   std::optional<std::vector<InferredOutput>> inferred;
@@ -119,8 +120,9 @@ Outputs make_outputs(NodeCall& call, const Prototype& prototype, const std::vect
     while (shared < prototype.inputs.size() && prototype.inputs[shared].name != descriptions[k].name) {
       ++shared;
     }
-    if (shared < prototype.inputs.size() && !inputs[shared].empty() && call.has(inputs[shared][0])) {
-      outputs.push_back(call.writable(inputs[shared][0]));
+    if (shared < prototype.inputs.size()) {
+      const bool given = !inputs[shared].empty() && call.has(inputs[shared][0]);
+      outputs.push_back(given ? call.writable(inputs[shared][0]) : at::empty({0}));
       continue;
     }
     if (!inferred) {

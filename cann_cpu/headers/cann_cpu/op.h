@@ -13,6 +13,7 @@
 //   InOut                                 aclTensor*             the same, for an argument with suffix Ref
 //   const std::optional<at::Tensor>&      const aclTensor*       an input that may be null
 //   std::optional<at::Tensor>&            const aclTensor*       an output that may be null
+//   const std::optional<InOut>&           aclTensor*             an argument with suffix Ref that may be null
 //   const std::vector<at::Tensor>&        const aclTensorList*   inputs
 //   std::vector<at::Tensor>&              const aclTensorList*   outputs
 //   DataDependentOut&                     aclTensor*             an output whose shape the kernel decides
@@ -283,16 +284,16 @@ struct TensorArgument {
   }
 };
 
-template <Direction direction>
+template <Direction direction, class C, class View>
 struct OptionalTensorArgument {
-  using CType = const aclTensor*;
+  using CType = C*;
   using Stored = std::optional<aclTensor>;
-  using Bound = std::optional<at::Tensor>;
+  using Bound = std::optional<View>;
   static Stored store(CType argument, std::vector<void*>& addresses) {
     return argument ? Stored(store_tensor<direction>(*argument, addresses)) : std::nullopt;
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
-    return stored ? Bound(bind_tensor<direction>(*stored, addresses)) : std::nullopt;
+    return stored ? Bound(View(bind_tensor<direction>(*stored, addresses))) : std::nullopt;
   }
 };
 
@@ -344,9 +345,14 @@ template <>
 struct Argument<InOut> : detail::TensorArgument<detail::Direction::Output, aclTensor, InOut> {};
 
 template <>
-struct Argument<const std::optional<at::Tensor>&> : detail::OptionalTensorArgument<detail::Direction::Input> {};
+struct Argument<const std::optional<at::Tensor>&>
+    : detail::OptionalTensorArgument<detail::Direction::Input, const aclTensor, at::Tensor> {};
 template <>
-struct Argument<std::optional<at::Tensor>&> : detail::OptionalTensorArgument<detail::Direction::Output> {};
+struct Argument<std::optional<at::Tensor>&>
+    : detail::OptionalTensorArgument<detail::Direction::Output, const aclTensor, at::Tensor> {};
+template <>
+struct Argument<const std::optional<InOut>&>
+    : detail::OptionalTensorArgument<detail::Direction::Output, aclTensor, InOut> {};
 
 template <>
 struct Argument<const std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Input> {};

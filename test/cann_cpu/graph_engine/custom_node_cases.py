@@ -17,6 +17,7 @@ library.define(
     " float[] weights=[]) -> (Tensor, Tensor)"
 )
 library.define("increment(Tensor(a!) self, Tensor other) -> ()")
+library.define("increment_both(Tensor(a!) self, Tensor other, Tensor(b!) also) -> ()")
 library.define("stored(Tensor x) -> (Tensor, Tensor)")
 library.define("append(Tensor x, Tensor(a!) cache, Tensor slots) -> (Tensor, Tensor)")
 library.define("fail(Tensor x) -> Tensor")
@@ -30,6 +31,7 @@ def mix_meta(x, bias, rest, *, scale=1.0, shift=0, negate=False, mode="plain", w
 
 
 torch.library.impl(library, "increment", "Meta")(lambda self, other: None)
+torch.library.impl(library, "increment_both", "Meta")(lambda self, other, also: None)
 torch.library.impl(library, "stored", "Meta")(lambda x: (torch.empty_like(x), x.new_empty(1, dtype=torch.int32)))
 for name in ("fail", "missing", "unknown"):
     torch.library.impl(library, name, "Meta")(torch.empty_like)
@@ -51,9 +53,19 @@ def convert_mix(x, bias, rest, *, scale=1.0, shift=0, negate=False, mode="plain"
     )
 
 
+def increment_node(self, other, also):
+    inputs = {"self": self, "other": other, "also": also}
+    return ge_custom_op("ProbeIncrement", inputs=inputs, outputs=["self", "also"])
+
+
 @torchair.register_fx_node_ge_converter(torch.ops.probe.increment.default)
 def convert_increment(self, other, meta_outputs=None):
-    return ge_custom_op("ProbeIncrement", inputs={"self": self, "other": other}, outputs=["self"])
+    increment_node(self, other, None)
+
+
+@torchair.register_fx_node_ge_converter(torch.ops.probe.increment_both.default)
+def convert_increment_both(self, other, also, meta_outputs=None):
+    increment_node(self, other, also)
 
 
 @torchair.register_fx_node_ge_converter(torch.ops.probe.stored.default)
@@ -165,6 +177,16 @@ def test_in_place_writes_the_callers_tensor(dynamic):
         doubled = graph(on_npu, y.npu())
         torch.testing.assert_close(on_npu.cpu(), x + y)
         torch.testing.assert_close(doubled.cpu(), (x + y) * 2)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_in_place_writes_an_optional_input_where_it_is_given(dynamic):
+    """Where it is not, as in the tests above, the output of its name is empty."""
+    x, y, z = torch.randn(4), torch.randn(4), torch.randn(4)
+    self, also = x.npu(), z.npu()
+    compiled(torch.ops.probe.increment_both, dynamic)(self, y.npu(), also)
+    torch.testing.assert_close(self.cpu(), x + y)
+    torch.testing.assert_close(also.cpu(), z + y)
 
 
 def test_in_place_reads_all_before_it_writes():

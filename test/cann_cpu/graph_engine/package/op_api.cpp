@@ -17,7 +17,10 @@ ACLNN(ProbeMix, [](const at::Tensor& x, const std::optional<at::Tensor>& bias, c
   total.copy_(result.sum());
 });
 
-ACLNN(ProbeIncrement, [](cann_cpu::InOut self, const at::Tensor& other) { self.add_(other); });
+ACLNN(ProbeIncrement, [](cann_cpu::InOut self, const at::Tensor& other, const std::optional<cann_cpu::InOut>& also) {
+  self.add_(other);
+  if (also) also->add_(other);
+});
 
 // The matrix, and the format that it came in.
 ACLNN(ProbeStored, [](const cann_cpu::StoredTensor& x, at::Tensor& y, at::Tensor& format) {

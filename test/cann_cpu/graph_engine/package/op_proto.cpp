@@ -39,11 +39,13 @@ REG_OP(ProbeKinds)
     .ATTR(weights, ListFloat, {})
     .OP_END_FACTORY_REG(ProbeMix)
 
-    // self += other
+    // self += other, and also += other if it is given.
     REG_OP(ProbeIncrement)
     .INPUT(self, TensorType({DT_FLOAT}))
     .INPUT(other, TensorType({DT_FLOAT}))
+    .OPTIONAL_INPUT(also, TensorType({DT_FLOAT}))
     .OUTPUT(self, TensorType({DT_FLOAT}))
+    .OUTPUT(also, TensorType({DT_FLOAT}))
     .OP_END_FACTORY_REG(ProbeIncrement)
 
     // y = x, and the number of the format that x lies in.
