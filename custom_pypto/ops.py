@@ -434,3 +434,149 @@ def npu_sparse_flash_attention_pto(
         layout_kv=layout_kv,
         sparse_mode=sparse_mode,
     )
+
+
+def reshape_and_cache(
+    key: Tensor,
+    value: Tensor | None = None,
+    key_cache: Tensor | None = None,
+    value_cache: Tensor | None = None,
+    slot_mapping: Tensor | None = None,
+    cache_mode: int = 0,
+    head_num: int = 0,
+    *,
+    cache_layout: str | None = None,
+) -> None:
+    """Writes the keys of new tokens, and their values if there are any, to their slots in paged caches.
+
+    For every token ``t`` whose slot ``s = slot_mapping[t]`` is not negative ::
+
+        key_cache[s // block_size, s % block_size] = key[t]
+        value_cache[s // block_size, s % block_size] = value[t]
+
+    T is the number of tokens, or B sequences of S tokens each; N is the number of heads, D the head dimension, hidden
+    the N * D elements of a token. Those of keys and of values may differ, and so may their dtypes. c0 is the number of
+    elements in 32 bytes: 16 of float16 and bfloat16, 32 of int8, 8 of float32. ::
+
+        custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping)
+        custom_pypto.reshape_and_cache(key, key_cache=key_cache, slot_mapping=slot_mapping)                # keys only
+        custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_mode=1, head_num=16)
+        torch.ops.custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout="NZ")
+
+    The first three are the calls of ms_custom_ops, the last one is the operator itself.
+
+    Args:
+        key: ``[T, N, D]``, ``[T, hidden]``, ``[B, S, N, D]`` or ``[B, S, hidden]``; float16, bfloat16, int8 or float32.
+        value: the same with sizes and a dtype of its own, for the same tokens; given with ``value_cache`` or not at
+            all.
+        key_cache: ``[blocks, block_size, N, D]`` or ``[blocks, block_size, hidden]`` (cache_layout "ND"), or
+            ``[blocks, hidden / c0, block_size, c0]`` ("NZ"), of the dtype of ``key``; **mutated**: a row for each
+            token. It is needed.
+        value_cache: the same for ``value``; **mutated** likewise.
+        slot_mapping: ``[T]``, or ``[B, S]`` for tokens of B sequences, which may have ``[B * S]`` too; int64 or int32:
+            the slot of each token, ``block * block_size + offset``. A negative one writes nothing. Of tokens with the
+            same slot the last one is written. It is needed.
+        cache_mode: 0, or 1 for cache_layout "NZ".
+        head_num: the number of heads that ms_custom_ops needs with cache_mode 1; here it need not be given, and must
+            be N or divide hidden if it is.
+        cache_layout: "ND" or "NZ"; None is what cache_mode says. NZ is how a tensor in FRACTAL_NZ lies, but for the
+            block_size, which need not be 16: here it is an ordinary tensor of the shape above.
+
+    Returns:
+        None. The caches are written in place and share no memory with another argument.
+
+    All tensors may have any strides. Rows whose elements lie side by side are read where they lie, for example keys
+    and values in a fused projection; blocks of the caches may lie apart. There is no gradient.
+
+    Raises:
+        RuntimeError: at the call for shapes, dtypes, devices, layouts and shared memory; at the next synchronisation
+            for slots past the end of the cache. Nothing is written then.
+        ValueError: for a cache_mode or head_num that does not fit.
+
+    Limits: any sizes; offsets have 64 bits, so caches may have more than 2**32 elements. Every byte is read and written
+    once.
+
+    Formula: reshape_and_cache_flash of vLLM, for the cache layouts of ms_custom_ops and of CANN's ReshapeAndCache.
+    """
+    if cache_mode not in (0, 1):
+        raise ValueError(f"reshape_and_cache: cache_mode must be 0 (ND) or 1 (NZ), but is {cache_mode}")
+    if cache_layout is None:
+        cache_layout = "NZ" if cache_mode == 1 else "ND"
+    elif cache_mode == 1 and cache_layout != "NZ":
+        raise ValueError(f"reshape_and_cache: cache_layout must be 'NZ' with cache_mode 1, but is '{cache_layout}'")
+    if head_num and key.shape[-1] % head_num and key.shape[-2] != head_num:
+        raise ValueError(f"reshape_and_cache: head_num must be the heads of key {tuple(key.shape)}, but is {head_num}")
+    torch.ops.custom_pypto.reshape_and_cache(
+        key, value, key_cache, value_cache, slot_mapping, cache_layout=cache_layout
+    )
+
+
+def advance_step_flashattn(
+    num_seqs: int,
+    num_queries: int,
+    block_size: int,
+    input_tokens: Tensor,
+    sampled_token_ids: Tensor,
+    input_positions: Tensor,
+    seq_lens: Tensor,
+    slot_mapping: Tensor,
+    block_tables: Tensor,
+) -> None:
+    """Moves every sequence on by the token that was sampled for it: makes the inputs of the next decode step.
+
+    For each row ``i`` below num_queries ::
+
+        position = seq_lens[i]
+        block = block_tables[i, position // block_size]
+        input_tokens[i] = sampled_token_ids[i]
+        input_positions[i] = position
+        slot_mapping[i] = block * block_size + position % block_size      -1 without a block
+        seq_lens[i] = position + 1
+
+    and for the rows of padding behind them, up to num_seqs, ``input_tokens`` and ``input_positions`` become 0 and
+    ``slot_mapping`` -1; their ``seq_lens`` stay. A position has no block where the block table gives a negative number
+    or is not that wide: the token is then not cached, and whoever deals out blocks sees a slot of -1.
+
+    The call of vLLM and of vllm-mindspore ::
+
+        custom_pypto.advance_step_flashattn(
+            num_seqs=num_seqs, num_queries=num_queries, block_size=block_size, input_tokens=input_tokens,
+            sampled_token_ids=sampled_token_ids, input_positions=input_positions, seq_lens=seq_lens,
+            slot_mapping=slot_mapping, block_tables=block_tables)
+
+    Args:
+        num_seqs: the number of rows, padding included; 0 or more.
+        num_queries: the number of sequences; from 0 to num_seqs.
+        block_size: the number of tokens in a block of the caches; 1 or more.
+        input_tokens: ``[num_seqs]``, int64; **mutated**.
+        sampled_token_ids: ``[num_queries, 1]`` or ``[num_queries]``, int64.
+        input_positions: ``[num_seqs]``, int64; **mutated**.
+        seq_lens: ``[num_seqs]``, int32 or int64: the number of tokens of each sequence; **mutated**.
+        slot_mapping: ``[num_seqs]``, int32 or int64; **mutated**.
+        block_tables: ``[num_seqs, blocks a sequence]``, int32 or int64: the blocks that hold a sequence's tokens, in
+            order; -1 past them.
+
+    Returns:
+        None. What is written is written in place and shares no memory with another argument.
+
+    All tensors may have any strides. There is no gradient.
+
+    Raises:
+        RuntimeError: at the call for shapes, dtypes, devices, numbers and shared memory; at the next synchronisation
+            for lengths below 0, and nothing is written then; and for slots that an int32 ``slot_mapping`` cannot hold.
+
+    Limits: any sizes, in 64 bits; a slot beyond 2**31 - 1 needs an int64 ``slot_mapping``.
+
+    Formula: advance_step_flashattn of vLLM, which torch_npu has as npu_advance_step_flashattn.
+    """
+    torch.ops.custom_pypto.advance_step_flashattn(
+        num_seqs,
+        num_queries,
+        block_size,
+        input_tokens,
+        sampled_token_ids,
+        input_positions,
+        seq_lens,
+        slot_mapping,
+        block_tables,
+    )

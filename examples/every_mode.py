@@ -144,6 +144,45 @@ def sparse_attention_case(batch: int, tokens: int, longest: int) -> Case:
     return Case(sizes, tensors(inputs), judge, CACHES, WEIGHTS)
 
 
+# ---- the paged KV cache, and the step from token to token
+
+
+def reshape_and_cache(**arguments):
+    custom_pypto.reshape_and_cache(**arguments)
+
+
+def cache_case(tokens: int, cache_layout: str) -> Case:
+    inputs = goldens.reshape_and_cache_inputs(tokens, cache_layout=cache_layout)
+    written = ("key_cache", "value_cache")
+    sizes = f"T {tokens}, N 8, D 128, 64 blocks of 128, bf16, {cache_layout}"
+    return Case(sizes, tensors(inputs), equal_to(goldens.reshape_and_cache(**inputs)), written)
+
+
+def reshape_and_cache_nz(**arguments):
+    custom_pypto.reshape_and_cache(**arguments, cache_mode=1)
+
+
+def advance_step_flashattn(**arguments):
+    num_seqs, num_queries = arguments["input_tokens"].shape[0], arguments["sampled_token_ids"].shape[0]
+    custom_pypto.advance_step_flashattn(num_seqs, num_queries, 128, **arguments)
+
+
+def step_case(sequences: int, padding: int, longest: int) -> Case:
+    lengths = lengths_up_to(longest, sequences, 1)
+    inputs = goldens.advance_step_flashattn_inputs(lengths, padding=padding, block_size=128, dtype=torch.int32)
+    written = ("input_tokens", "input_positions", "seq_lens", "slot_mapping")
+    sizes = f"{sequences} sequences and {padding} rows of padding, S2 <= {longest}, int32"
+    return Case(sizes, tensors(inputs), equal_to(goldens.advance_step_flashattn(**inputs)), written)
+
+
+def equal_to(golden: tuple[Tensor, ...]) -> Callable[..., float]:
+    def judge(*written):
+        assert all(map(torch.equal, written, golden)), "something else is written"
+        return 0.0
+
+    return judge
+
+
 # ---- the table
 
 
@@ -163,7 +202,7 @@ def call_time(function, case: Case) -> tuple[list[Tensor], float]:
     result = function(**arguments)
     torch.npu.synchronize()
     duration = (time.perf_counter() - start) * 1e3
-    results = [result] if isinstance(result, Tensor) else list(result)
+    results = [result] if isinstance(result, Tensor) else list(result or ())
     return [tensor.cpu() for tensor in [*results, *(arguments[name] for name in case.written)]], duration
 
 
@@ -188,6 +227,9 @@ OPERATORS = [
     (npu_sparse_flash_attention_pto, attention_case, [(2, 3, 300, 16), (3, 1, 5000, 32), (4, 2, 8192)]),
     (npu_lightning_indexer_prolog_pto, prolog_case, [(3,), (50,), (8,)]),
     (npu_sparse_attention_pto, sparse_attention_case, [(2, 3, 300), (3, 1, 5000), (4, 2, 8192)]),
+    (reshape_and_cache, cache_case, [(39, "ND"), (1, "ND"), (4096, "ND")]),
+    (reshape_and_cache_nz, cache_case, [(39, "NZ"), (1, "NZ"), (4096, "NZ")]),
+    (advance_step_flashattn, step_case, [(5, 0, 300), (256, 7, 5000), (500, 12, 131072)]),
 ]
 
 

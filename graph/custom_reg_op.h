@@ -157,4 +157,45 @@ REG_OP(SparseAttentionPto)
     .DATATYPE(T, TensorType({DT_BF16, DT_FLOAT16}))
     .OP_END_FACTORY_REG(SparseAttentionPto);
 
+// Writes the keys of new tokens, and their values if there are any, to paged caches.
+//
+// key is [T, N, D], [T, hidden], [B, S, N, D] or [B, S, hidden], value the same with sizes and a type of its own.
+// key_cache and value_cache are [blocks, block_size, N, D] or [blocks, block_size, hidden] (cache_layout ND), or
+// [blocks, hidden / c0, block_size, c0] (NZ), c0 being the elements of 32 bytes; they are written at the slots of
+// slot_mapping [T] or [B, S], of which negative ones are skipped. Without value there is no value_cache, and its output
+// is empty.
+REG_OP(ReshapeAndCache)
+    .INPUT(key, "K")
+    .OPTIONAL_INPUT(value, "V")
+    .INPUT(key_cache, "K")
+    .OPTIONAL_INPUT(value_cache, "V")
+    .INPUT(slot_mapping, TensorType({DT_INT64, DT_INT32}))
+    .OUTPUT(key_cache, "K")
+    .OUTPUT(value_cache, "V")
+    .ATTR(cache_layout, String, "ND")
+    .DATATYPE(K, TensorType({DT_FLOAT16, DT_BF16, DT_INT8, DT_FLOAT}))
+    .DATATYPE(V, TensorType({DT_FLOAT16, DT_BF16, DT_INT8, DT_FLOAT}))
+    .OP_END_FACTORY_REG(ReshapeAndCache);
+
+// Moves num_queries sequences on by the token that was sampled for each, and clears the rows of padding behind them.
+//
+// input_tokens, input_positions, seq_lens and slot_mapping are [num_seqs], sampled_token_ids is [num_queries, 1] or
+// [num_queries], block_tables [num_seqs, blocks a sequence]. A sequence's new position is its length, which grows by
+// one; its slot is block * block_size + offset of that position, or -1 where the block table names no block.
+REG_OP(AdvanceStepFlashattn)
+    .INPUT(input_tokens, TensorType({DT_INT64}))
+    .INPUT(sampled_token_ids, TensorType({DT_INT64}))
+    .INPUT(input_positions, TensorType({DT_INT64}))
+    .INPUT(seq_lens, TensorType({DT_INT32, DT_INT64}))
+    .INPUT(slot_mapping, TensorType({DT_INT32, DT_INT64}))
+    .INPUT(block_tables, TensorType({DT_INT32, DT_INT64}))
+    .OUTPUT(input_tokens, TensorType({DT_INT64}))
+    .OUTPUT(input_positions, TensorType({DT_INT64}))
+    .OUTPUT(seq_lens, TensorType({DT_INT32, DT_INT64}))
+    .OUTPUT(slot_mapping, TensorType({DT_INT32, DT_INT64}))
+    .REQUIRED_ATTR(num_seqs, Int)
+    .REQUIRED_ATTR(num_queries, Int)
+    .REQUIRED_ATTR(block_size, Int)
+    .OP_END_FACTORY_REG(AdvanceStepFlashattn);
+
 }  // namespace ge

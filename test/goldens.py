@@ -706,3 +706,125 @@ def check_sparse_attention(
     share = 0.99 - 0.1 / max(2, attn_out.shape[0] * attn_out.shape[1])
     expected = sparse_flash_attention(sparse_indices=indices, **stages.attention)
     return check_attention(attn_out, expected, atol=1e-4 * of_depth * of_keys, share=share, most=3e-2 * of_depth)
+
+
+# ---- the paged KV cache, and the step from token to token
+
+
+def reshape_and_cache_inputs(
+    tokens: int | tuple[int, int],
+    *,
+    heads: int = 8,
+    depth: int = 128,
+    value_depth: int | None = None,
+    cache: tuple[int, int] = (64, 128),
+    dtype: torch.dtype = torch.bfloat16,
+    value_dtype: torch.dtype | None = None,
+    slot_dtype: torch.dtype = torch.int64,
+    cache_layout: str = "ND",
+    keys_only: bool = False,
+) -> dict:
+    """Arguments for T tokens [T, heads, depth], or B x S tokens [B, S, heads * depth], each with a slot of its own in
+    caches of (blocks, block_size) tokens that hold random numbers. Values have the keys' depth and dtype by default."""
+    leading = (tokens,) if isinstance(tokens, int) else tokens
+    count = torch.Size(leading).numel()
+    blocks, block_size = cache
+
+    def random(dtype, *sizes):
+        return torch.randint(-128, 128, sizes).to(dtype)  # exact in every dtype
+
+    def rows_and_cache(depth, dtype):
+        row = (heads, depth) if isinstance(tokens, int) else (heads * depth,)
+        c0 = 32 // dtype.itemsize
+        nz = (blocks, heads * depth // c0, block_size, c0)
+        shape = (blocks, block_size, heads, depth) if cache_layout == "ND" else nz
+        return random(dtype, *leading, *row), random(dtype, *shape)
+
+    key, key_cache = rows_and_cache(depth, dtype)
+    value, value_cache = rows_and_cache(value_depth or depth, value_dtype or dtype)
+    return dict(
+        key=key,
+        value=None if keys_only else value,
+        key_cache=key_cache,
+        value_cache=None if keys_only else value_cache,
+        slot_mapping=torch.randperm(blocks * block_size)[:count].to(slot_dtype),
+        cache_layout=cache_layout,
+    )
+
+
+def _in_tokens(cache: Tensor, cache_layout: str) -> Tensor:
+    """The view of a cache whose first two dimensions are blocks and tokens."""
+    return cache if cache_layout == "ND" else cache.transpose(1, 2)
+
+
+def reshape_and_cache(
+    key: Tensor,
+    value: Tensor | None,
+    key_cache: Tensor,
+    value_cache: Tensor | None,
+    slot_mapping: Tensor,
+    *,
+    cache_layout: str = "ND",
+) -> tuple[Tensor, Tensor | None]:
+    """reshape_and_cache: copies of the caches with the tokens written."""
+
+    def written(rows, cache):
+        if rows is None:
+            return None
+        tokens = _in_tokens(cache, cache_layout)
+        rows = rows.reshape(slot_mapping.numel(), *tokens.shape[2:])
+        return _in_tokens(write_by_slot(tokens, slot_mapping.flatten(), rows), cache_layout)
+
+    return written(key, key_cache), written(value, value_cache)
+
+
+def advance_step_flashattn_inputs(
+    lengths: list[int],
+    *,
+    padding: int = 0,
+    block_size: int = 16,
+    table_width: int | None = None,
+    dtype: torch.dtype = torch.int64,
+) -> dict:
+    """Arguments for sequences of these lengths and some rows of padding behind them, whose pages are all different. By
+    default the block table is wide enough for the next token; `dtype` is that of lengths, slots and block table."""
+    queries, sequences = len(lengths), len(lengths) + padding
+    width = max(lengths, default=0) // block_size + 1 if table_width is None else table_width
+    return dict(
+        num_seqs=sequences,
+        num_queries=queries,
+        block_size=block_size,
+        input_tokens=torch.randint(50000, (sequences,)),
+        sampled_token_ids=torch.randint(50000, (queries, 1)),
+        input_positions=torch.randint(50000, (sequences,)),
+        seq_lens=torch.tensor([*lengths, *torch.randint(1, 99, (padding,)).tolist()], dtype=dtype),
+        slot_mapping=torch.randint(50000, (sequences,), dtype=dtype),
+        block_tables=torch.randperm(sequences * width).view(sequences, width).to(dtype),
+    )
+
+
+def advance_step_flashattn(
+    num_seqs: int,
+    num_queries: int,
+    block_size: int,
+    input_tokens: Tensor,
+    sampled_token_ids: Tensor,
+    input_positions: Tensor,
+    seq_lens: Tensor,
+    slot_mapping: Tensor,
+    block_tables: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """advance_step_flashattn: tokens, positions, lengths and slots of the next step."""
+    tokens, positions, slots = [0] * num_seqs, [0] * num_seqs, [-1] * num_seqs
+    lengths, sampled, pages = seq_lens.tolist(), sampled_token_ids.flatten().tolist(), block_tables.tolist()
+    for row in range(num_queries):
+        position = lengths[row]
+        page, offset = divmod(position, block_size)
+        tokens[row], positions[row] = sampled[row], position
+        if page < len(pages[row]) and pages[row][page] >= 0:
+            slots[row] = pages[row][page] * block_size + offset
+        lengths[row] = position + 1
+    made = zip(
+        (tokens, positions, lengths, slots), (input_tokens, input_positions, seq_lens, slot_mapping), strict=True
+    )
+    return tuple(torch.tensor(values, dtype=tensor.dtype) for values, tensor in made)

@@ -12,6 +12,8 @@ _CONVERTERS = (
     "npu_lightning_indexer_prolog_pto",
     "npu_sparse_attention_pto",
     "npu_sparse_flash_attention_pto",
+    "reshape_and_cache",
+    "advance_step_flashattn",
 )
 # torchair comes inside torch_npu, which makes it known as "torchair" too, or as a package of its own.
 _TORCHAIR = ("torch_npu.dynamo.torchair", "torchair")

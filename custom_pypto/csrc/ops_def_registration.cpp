@@ -32,6 +32,17 @@ TORCH_LIBRARY(custom_pypto, m) {
       "float scale_value, *, Tensor? block_table=None, Tensor? actual_seq_lengths_query=None, "
       "Tensor? actual_seq_lengths_kv=None, Tensor? query_rope=None, Tensor? key_rope=None, str layout_query='BSND', "
       "str layout_kv='PA_BSND', int sparse_mode=3) -> Tensor");
+  m.def(
+      "reshape_and_cache(Tensor key, Tensor? value, Tensor(a!) key_cache, Tensor(b!)? value_cache, "
+      "Tensor slot_mapping, *, str cache_layout='ND') -> ()");
+  m.def(
+      "reshape_and_cache.key_value(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "
+      "Tensor slot_mapping, *, str cache_layout='ND') -> ()");
+  m.def("reshape_and_cache.key(Tensor key, Tensor(a!) key_cache, Tensor slot_mapping, *, str cache_layout='ND') -> ()");
+  m.def(
+      "advance_step_flashattn(int num_seqs, int num_queries, int block_size, Tensor(a!) input_tokens, "
+      "Tensor sampled_token_ids, Tensor(b!) input_positions, Tensor(c!) seq_lens, Tensor(d!) slot_mapping, "
+      "Tensor block_tables) -> ()");
 }
 
 // The kernel of every operator for tensors on the CPU: it names the argument that should be on an NPU.
@@ -52,7 +63,8 @@ void refuse_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 TORCH_LIBRARY_IMPL(custom_pypto, CPU, m) {
   for (const char* name :
        {"add_custom", "add_custom_backward", "npu_lightning_indexer_pto", "npu_lightning_indexer_prolog_pto",
-        "npu_sparse_attention_pto", "npu_sparse_flash_attention_pto"}) {
+        "npu_sparse_attention_pto", "npu_sparse_flash_attention_pto", "reshape_and_cache.key_value",
+        "reshape_and_cache.key", "advance_step_flashattn"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_cpu>());
   }
 }
@@ -74,7 +86,8 @@ void count_writes(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
 }
 
 TORCH_LIBRARY_IMPL(custom_pypto, ADInplaceOrView, m) {
-  for (const char* name : {"npu_lightning_indexer_prolog_pto", "npu_sparse_attention_pto"}) {
+  for (const char* name : {"npu_lightning_indexer_prolog_pto", "npu_sparse_attention_pto",
+                           "reshape_and_cache.key_value", "reshape_and_cache.key", "advance_step_flashattn"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&count_writes>());
   }
 }

@@ -1,6 +1,7 @@
 """The operators on queries and caches, and calls of each: {operator: {call: a function that makes its arguments}}."""
 
 import attention_calls
+import cache_calls
 import indexer_calls
 import prolog_calls
 import torch
@@ -10,8 +11,15 @@ CALLS = {
     "npu_lightning_indexer_prolog_pto": prolog_calls.PROLOG_CALLS,
     "npu_sparse_attention_pto": prolog_calls.LAYER_CALLS,
     "npu_sparse_flash_attention_pto": attention_calls.CALLS,
+    "reshape_and_cache": cache_calls.RESHAPE_CALLS,
+    "advance_step_flashattn": cache_calls.ADVANCE_CALLS,
 }
-WRITERS = ["npu_lightning_indexer_prolog_pto", "npu_sparse_attention_pto"]
+WRITERS = [
+    "npu_lightning_indexer_prolog_pto",
+    "npu_sparse_attention_pto",
+    "reshape_and_cache",
+    "advance_step_flashattn",
+]
 
 EVERY_CALL = [(operator, call) for operator, calls in CALLS.items() for call in calls]
 
@@ -37,13 +45,16 @@ def tensors_of(operator):
     return [a.name for a in overload(operator)._schema.arguments if str(a.type) == "Tensor"]
 
 
-def caches_of(operator):
-    """The names of the arguments that it writes."""
+def caches_of(operator, arguments=None):
+    """The names of the arguments that it writes; of those that are given, if the arguments are."""
     schema = overload(operator)._schema
-    return [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    names = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [name for name in names if arguments is None or arguments[name] is not None]
 
 
 def results(value):
+    if value is None:
+        return ()
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -55,5 +66,5 @@ def assert_same(actual, expected):
 
 
 def assert_caches_same(operator, arguments, expected):
-    for name in caches_of(operator):
+    for name in caches_of(operator, arguments):
         assert torch.equal(arguments[name].cpu(), expected[name].cpu()), name

@@ -2,6 +2,7 @@
 
 import re
 
+import cache_calls
 import pytest
 import torch
 import torch_npu
@@ -45,7 +46,7 @@ ADD_CUSTOM = {
     ),
 }
 
-INDEXER_CALLS, PROLOG_CALLS, LAYER_CALLS, ATTENTION_CALLS = EVERY_OPERATORS_CALLS.values()
+INDEXER_CALLS, PROLOG_CALLS, LAYER_CALLS, ATTENTION_CALLS, RESHAPE_CALLS, ADVANCE_CALLS = EVERY_OPERATORS_CALLS.values()
 
 PADDED = INDEXER_CALLS["BSND on PA_BSND"]
 PACKED = INDEXER_CALLS["TND on TND"]
@@ -584,11 +585,158 @@ LAYER = {
     ),
 }
 
+# T 5, N 3, D 16, Dv 20, caches of 7 blocks of 8
+WRITE = RESHAPE_CALLS["bfloat16"]
+WRITE_INT8 = RESHAPE_CALLS["int8 keys"]
+WRITE_SEQUENCES = RESHAPE_CALLS["sequences"]  # B 2, S 5, hidden 48 and 60; float16
+WRITE_NZ = RESHAPE_CALLS["NZ"]  # T 5, N 2, D 24, Dv 40
+RESHAPE = {
+    "key dtype": (
+        WRITE,
+        {"key": ones(5, 3, 16, dtype=torch.int16)},
+        "'key' must be of dtype float16 or bfloat16 or int8 or float32, but is int16",
+    ),
+    "cache dtype": (WRITE, {"key_cache": half(7, 8, 3, 16)}, "'key_cache' must be of dtype bfloat16, but is float16"),
+    "value cache dtype": (
+        WRITE_INT8,
+        {"value_cache": int8(7, 8, 3, 20)},
+        "'value_cache' must be of dtype float16, but is int8",
+    ),
+    "slots' dtype": (
+        WRITE,
+        {"slot_mapping": ones(5, dtype=torch.int16)},
+        "'slot_mapping' must be of dtype int64 or int32, but is int16",
+    ),
+    "key rank": (WRITE, {"key": bf16(48)}, "'key' must have 2 dimensions, [T, hidden], but its shape is [48]"),
+    "cache rank": (
+        WRITE,
+        {"key_cache": bf16(56, 48)},
+        "'key_cache' must have 4 dimensions, [blocks, block_size, N, D], but its shape is [56, 48]",
+    ),
+    "slots of other tokens": (
+        WRITE,
+        {"slot_mapping": int32(1, 2, 3)},
+        "'slot_mapping' must have size 5 in dimension 0 (T, as of 'key'), but its shape is [3]",
+    ),
+    "slots of other sequences": (
+        WRITE_SEQUENCES,
+        {"slot_mapping": int32(1, 2, 3)},
+        "'slot_mapping' must have size 10 in dimension 0 (B times S of 'key'), but its shape is [3]",
+    ),
+    "slots of sequences for tokens": (
+        WRITE,
+        {"slot_mapping": int32(1, 2, 3, 4, 5).view(1, 5)},
+        "'slot_mapping' must have 1 dimensions, [T], but its shape is [1, 5]",
+    ),
+    "values of other tokens": (
+        WRITE,
+        {"value": bf16(4, 3, 20)},
+        "'value' must have size 5 in dimension 0 (T, as of 'key'), but its shape is [4, 3, 20]",
+    ),
+    "heads of another cache": (
+        WRITE,
+        {"key_cache": bf16(7, 8, 2, 16)},
+        "'key_cache' must have size 3 in dimension 2 (N, as of 'key'), but its shape is [7, 8, 2, 16]",
+    ),
+    "hidden of another cache": (
+        WRITE,
+        {"key": bf16(5, 47)},
+        "'key' must have size 48 in dimension 1 (N times D of 'key_cache'), but its shape is [5, 47]",
+    ),
+    "hidden of a flat cache": (
+        WRITE,
+        {"value_cache": bf16(7, 8, 59)},
+        "'value_cache' must have size 60 in dimension 2 (N times D of 'value'), but its shape is [7, 8, 59]",
+    ),
+    "blocks of another cache": (
+        WRITE,
+        {"value_cache": bf16(6, 8, 3, 20)},
+        "'value_cache' must have size 7 in dimension 0 (blocks, as of 'key_cache'), but its shape is [6, 8, 3, 20]",
+    ),
+    "block size of another cache": (
+        WRITE_NZ,
+        {"value_cache": ones(7, 10, 16, 8)},
+        "'value_cache' must have size 8 in dimension 2 (block_size, as of 'key_cache'), but its shape is "
+        "[7, 10, 16, 8]",
+    ),
+    "c0": (
+        WRITE_NZ,
+        {"value_cache": ones(7, 5, 8, 16)},
+        "'value_cache' must have size 8 in dimension 3 (c0, the elements of 32 bytes), but its shape is [7, 5, 8, 16]",
+    ),
+    "fractals": (
+        WRITE_NZ,
+        {"key_cache": bf16(7, 4, 8, 16)},
+        "'key_cache' must have size 3 in dimension 1 (the elements of a token in 'key' / c0), but its shape is "
+        "[7, 4, 8, 16]",
+    ),
+    "no multiple of c0": (
+        WRITE_NZ,
+        {"key": bf16(5, 50)},
+        "'key' must have a multiple of c0 (16) elements a token with cache_layout 'NZ', but its shape is [5, 50]",
+    ),
+    "rank of NZ": (
+        WRITE_NZ,
+        {"key_cache": bf16(7, 8, 48)},
+        "'key_cache' must have 4 dimensions, [blocks, hidden / c0, block_size, c0], but its shape is [7, 8, 48]",
+    ),
+    "no heads": (
+        WRITE,
+        {"key": bf16(5, 0, 16), "key_cache": bf16(7, 8, 0, 16)},
+        "'key' must have a size N of 1 or more, but that is 0",
+    ),
+    "no block size": (
+        WRITE,
+        {"key_cache": bf16(7, 0, 3, 16), "value_cache": bf16(7, 0, 3, 20)},
+        "'key_cache' must have a size block_size of 1 or more, but that is 0",
+    ),
+    "layout": (WRITE, {"cache_layout": "BSND"}, "'cache_layout' must be 'ND' or 'NZ', but is 'BSND'"),
+    "no value cache": (WRITE, {"value_cache": None}, "'value_cache' must be given with 'value', but is None"),
+    "no value": (WRITE, {"value": None}, "'value' must be given with 'value_cache', but is None"),
+}
+
+STEP = ADVANCE_CALLS["int32"]  # num_seqs 5, num_queries 3, block_size 16
+ADVANCE = {
+    "negative num_seqs": (STEP, {"num_seqs": -1}, "'num_seqs' must be 0 or more, but is -1"),
+    "num_queries": (STEP, {"num_queries": 6}, "'num_queries' must lie between 0 and num_seqs (5), but is 6"),
+    "negative num_queries": (STEP, {"num_queries": -1}, "'num_queries' must lie between 0 and num_seqs (5), but is -1"),
+    "block_size": (STEP, {"block_size": 0}, "'block_size' must be 1 or more, but is 0"),
+    "num_seqs": (
+        STEP,
+        {"num_seqs": 6},
+        "'input_tokens' must have size 6 in dimension 0 (num_seqs), but its shape is [5]",
+    ),
+    "sampled tokens": (
+        STEP,
+        {"num_queries": 2},
+        "'sampled_token_ids' must have size 2 in dimension 0 (num_queries), but its shape is [3, 1]",
+    ),
+    "tokens of speculation": (
+        STEP,
+        {"sampled_token_ids": torch.zeros(3, 2, dtype=torch.int64)},
+        "'sampled_token_ids' must have size 1 in dimension 1 ([num_queries, 1]), but its shape is [3, 2]",
+    ),
+    "tokens' dtype": (STEP, {"input_tokens": int32(*range(5))}, "'input_tokens' must be of dtype int64, but is int32"),
+    "lengths' dtype": (STEP, {"seq_lens": ones(5)}, "'seq_lens' must be of dtype int32 or int64, but is float32"),
+    "block table of other rows": (
+        STEP,
+        {"block_tables": int32(1, 2, 3).view(3, 1)},
+        "'block_tables' must have size 5 in dimension 0 (num_seqs, as of 'input_tokens'), but its shape is [3, 1]",
+    ),
+    "block table's rank": (
+        STEP,
+        {"block_tables": int32(*range(5))},
+        "'block_tables' must have 2 dimensions, [num_seqs, blocks a sequence], but its shape is [5]",
+    ),
+}
+
 CASES = {
     "npu_lightning_indexer_pto": INDEXER,
     "npu_lightning_indexer_prolog_pto": PROLOG,
     "npu_sparse_attention_pto": LAYER,
     "npu_sparse_flash_attention_pto": ATTENTION,
+    "reshape_and_cache": RESHAPE,
+    "advance_step_flashattn": ADVANCE,
 }
 EVERY_CASE = [(operator, case) for operator, cases in CASES.items() for case in cases]
 
@@ -626,9 +774,11 @@ def test_operators_on_caches_refuse(operator, case, device):
     assert_process_goes_on()
 
 
-GOOD = dict(zip(WRITERS, (PROLOG_PADDED, LAYER_CALL), strict=True))
-FREE = {("block_table", 1)}
+GOOD = dict(zip(WRITERS, (PROLOG_PADDED, LAYER_CALL, WRITE_INT8, STEP), strict=True))
+FREE = {("block_table", 1), ("block_tables", 1)}
 """Dimensions that no other tensor shares."""
+RANKS = {"key": "2 to 4"}
+"""Tensors that may have other ranks."""
 
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
@@ -641,8 +791,9 @@ def test_every_size_that_two_tensors_share_must_agree(operator, device):
                 larger = torch.cat([good[name], good[name].narrow(dim, 0, 1)], dim)
                 message = message_of(lambda: overload(operator)(**good | {name: larger}))  # noqa: B023
                 assert re.search(r"argument '\w+' must have size \d+ in dimension \d", message), (name, dim)
-        message = message_of(lambda: overload(operator)(**good | {name: good[name][None]}))  # noqa: B023
-        assert f"argument '{name}' must have {good[name].dim()} dimensions, [" in message
+        if name not in RANKS:
+            message = message_of(lambda: overload(operator)(**good | {name: good[name][None]}))  # noqa: B023
+            assert f"argument '{name}' must have {good[name].dim()} dimensions, [" in message
 
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
@@ -674,11 +825,15 @@ def test_a_cache_that_shares_memory_with_another_argument_is_refused(operator, d
     assert_process_goes_on()
 
 
-@pytest.mark.parametrize("operator", WRITERS)
+@pytest.mark.parametrize("operator", WRITERS[:3])
 def test_parts_of_one_buffer_that_do_not_overlap_are_taken(operator):
-    """Caches that interleave row by row, as vLLM lays out the latent and the rotary part of a key."""
+    """Caches that interleave row by row, as vLLM lays out latent and rotary part of a key, or block by block."""
     good = on("npu", GOOD[operator]())
-    if operator == "npu_sparse_attention_pto":
+    if operator == "reshape_and_cache":
+        good = on("npu", cache_calls.write(5))
+        both = torch.stack([good["key_cache"], good["value_cache"]], 1)
+        parts = {"key_cache": both[:, 0], "value_cache": both[:, 1]}
+    elif operator == "npu_sparse_attention_pto":
         both = torch.cat([good["kv_cache"], good["kr_cache"]], -1)
         latent = good["kv_cache"].shape[-1]
         parts = {"kv_cache": both[..., :latent], "kr_cache": both[..., latent:]}

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import cache_calls
 import prolog_calls
 import pytest
 import torch
@@ -60,7 +61,18 @@ CALLS = [
     ("npu_sparse_attention_pto", "every attribute"),
     ("npu_sparse_flash_attention_pto", "BSND on PA_BSND"),
     ("npu_sparse_flash_attention_pto", "TND on TND"),
+    ("reshape_and_cache", "sequences"),
+    ("reshape_and_cache", "NZ"),
+    ("reshape_and_cache", "keys only"),
+    ("advance_step_flashattn", "int32"),
+    ("advance_step_flashattn", "int64"),
 ]
+ONE_WRITE = {
+    "npu_lightning_indexer_prolog_pto": "BSND on PA_BSND",
+    "npu_sparse_attention_pto": "three tokens",
+    "reshape_and_cache": "bfloat16",
+    "advance_step_flashattn": "int64",
+}
 
 
 @every_mode
@@ -100,17 +112,42 @@ def test_a_cache_that_is_written_is_read_by_what_follows_in_the_graph(mode):
         arguments = decode_arguments()
         eagerly = *map(copied, arguments[:2]), arguments[2]
         assert_same(in_mode(*arguments), decode(*eagerly))
-        for operator, ours, theirs in zip(WRITERS, arguments, eagerly, strict=False):
+        for operator, ours, theirs in zip(WRITERS[:2], arguments[:2], eagerly[:2], strict=True):
             assert_caches_same(operator, ours, theirs)
+
+
+def advance_and_write(step, write):
+    """What a step of decoding does before its attention: the slots that it makes are written to, and read again."""
+    custom_pypto.advance_step_flashattn(**step)
+    custom_pypto.reshape_and_cache(**write, slot_mapping=step["slot_mapping"])
+    return write["key_cache"].flatten(0, 1)[step["slot_mapping"].clamp(min=0)] + step["seq_lens"][:, None, None]
+
+
+def advance_and_write_arguments():
+    step = cache_calls.step([5, 20, 31, 8], padding=2, block_size=8)
+    write = cache_calls.write(6, cache=(step["block_tables"].numel(), 8), dtype=torch.float32)
+    del write["slot_mapping"], write["value"], write["value_cache"]
+    return on("npu", step), on("npu", write)
+
+
+@every_mode
+def test_slots_that_a_step_makes_are_written_in_the_same_graph(mode):
+    in_mode = MODES[mode](advance_and_write)
+    for _ in range(2):
+        step, write = advance_and_write_arguments()
+        eagerly = copied(step), copied(write)
+        assert_same(in_mode(step, write), advance_and_write(*eagerly))
+        assert_caches_same("advance_step_flashattn", step, eagerly[0])
+        assert torch.equal(write["key_cache"].cpu(), eagerly[1]["key_cache"].cpu())
 
 
 @compiling_mode
 @pytest.mark.parametrize("operator", WRITERS)
 def test_caches_that_are_views_are_written_and_nothing_beside_them(operator, mode):
     """A layer of the caches of all layers, and every other column of a buffer."""
-    call = dict(CALLS[2:5:2])[operator]
+    call = ONE_WRITE[operator]
     in_mode = MODES[mode](partial(overload(operator)))
-    for part in (lambda whole: whole[1, ..., : whole.shape[-1] // 2].contiguous(), lambda whole: whole[1, ..., ::2]):
+    for part in (lambda whole: whole[1, ..., : whole.shape[-1] // 2].clone(), lambda whole: whole[1, ..., ::2]):
         arguments = arguments_of(operator, call)
         eagerly, wholes, before = copied(arguments), {}, {}
         for name in caches_of(operator):
@@ -136,6 +173,11 @@ GROWING = {
         lambda: prolog_calls.layer([20, 3], queries=3),
         lambda: prolog_calls.layer([40, 17, 5], queries=2),
         lambda: prolog_calls.layer([9, 33, 70, 6, 8], queries=4),
+    ],
+    "reshape_and_cache": [
+        lambda: cache_calls.write(5, value_depth=20),
+        lambda: cache_calls.write(9, value_depth=28, cache=(4, 12)),
+        lambda: cache_calls.write(2, value_depth=12, cache=(11, 5)),
     ],
 }
 
@@ -177,7 +219,7 @@ def test_a_slot_out_of_range_is_refused_in_a_graph_and_writes_nothing(mode):
 @compiling_mode
 @pytest.mark.parametrize("operator", WRITERS)
 def test_one_tensor_for_two_caches_is_refused_in_every_mode(operator, mode):
-    arguments = arguments_of(operator, dict(CALLS[2:5:2])[operator])
+    arguments = arguments_of(operator, ONE_WRITE[operator])
     name, *_ = caches_of(operator)
     other = next(
         n

@@ -359,6 +359,8 @@ WRITERS = {
         "rope_mode": "interleave",
         "indexer_rope_mode": "interleave",
     },
+    "reshape_and_cache": {"cache_layout": "ND"},
+    "advance_step_flashattn": {"num_seqs": None, "num_queries": None, "block_size": None},
 }
 """Operators, and the defaults of their attributes."""
 WRITER_CALLS = {
@@ -384,6 +386,18 @@ WRITER_CALLS = {
 }
 
 
+WRITER_CALLS |= {
+    "keys and values": ("reshape_and_cache", lambda: goldens.reshape_and_cache_inputs(5, heads=3, cache=(7, 8))),
+    "sequences in NZ": (
+        "reshape_and_cache",
+        lambda: goldens.reshape_and_cache_inputs((2, 5), heads=3, value_depth=48, cache=(7, 8), cache_layout="NZ"),
+    ),
+    "keys alone": ("reshape_and_cache", lambda: goldens.reshape_and_cache_inputs(5, cache=(7, 9), keys_only=True)),
+    "step": ("advance_step_flashattn", lambda: goldens.advance_step_flashattn_inputs([5, 20, 31], padding=2)),
+    "step of int32": ("advance_step_flashattn", lambda: goldens.advance_step_flashattn_inputs([15], dtype=torch.int32)),
+}
+
+
 def on_npu(arguments):
     return {name: value.npu() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
 
@@ -391,9 +405,10 @@ def on_npu(arguments):
 def results_and_caches(function, operator, arguments):
     """What the operator gives and what it leaves in its caches, which are copies of those in `arguments`."""
     mutated = [a.name for a in getattr(ops, operator).default._schema.arguments if a.alias_info]
-    caches = {name: arguments[name].clone() for name in mutated}
+    caches = {name: arguments[name].clone() for name in mutated if arguments[name] is not None}
     results = function(**arguments | caches)
-    return (*(results if isinstance(results, tuple) else (results,)), *caches.values())
+    results = () if results is None else results if isinstance(results, tuple) else (results,)
+    return (*results, *caches.values())
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -13,8 +13,11 @@ def run(program: str) -> str:
 
 
 HAVE_CONVERTERS = """
-ops = torch.ops.custom_pypto
-assert all(hasattr(getattr(ops, name).default, "_ge_converter") for name in custom_pypto.__all__)
+packets = [getattr(torch.ops.custom_pypto, name) for name in custom_pypto.__all__]
+overloads = [getattr(packet, name) for packet in packets for name in packet.overloads()]
+whole = [op for op in overloads if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)]
+assert {op.overloadpacket for op in whole} == set(packets)
+assert all(hasattr(op, "_ge_converter") for op in whole)
 """
 
 

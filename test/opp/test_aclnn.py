@@ -578,6 +578,103 @@ def test_the_layer_writes_nothing_when_it_refuses_a_value():
         assert all(torch.equal(arguments[name].cpu(), x) for name, x in before.items())
 
 
+def write_arguments(**changes):
+    """Arguments of 4 tokens that fit together, in the order of the C function, but for the changes."""
+    inputs = goldens.reshape_and_cache_inputs(4, heads=2, depth=16, value_depth=32, cache=(3, 8))
+    return {name: x.npu() if isinstance(x, torch.Tensor) else x for name, x in inputs.items()} | changes
+
+
+FLOAT = {"dtype": torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (lambda: {"cache_layout": ""}, "cache_layout must be ND or NZ, but is ''"),
+        (lambda: {"value": None}, "value and value_cache must be given together, but only value_cache is"),
+        (lambda: {"value_cache": None}, "value and value_cache must be given together, but only value is"),
+        (lambda: {"key": npu(4, 32, **INT32)}, "key must be float16, bfloat16, int8 or float32, but is Int"),
+        (lambda: {"key": npu(4, 32)}, "key_cache must have key's dtype, Float, but is BFloat16"),
+        (lambda: {"value": npu(4, 64)}, "value_cache must have value's dtype, Float, but is BFloat16"),
+        (lambda: {"key": npu(32, **BF16)}, r"key must have 2 to 4 dimensions, .* but has shape \[32\]"),
+        (lambda: {"key": npu(4, 31, **BF16)}, r"key must have 32 elements a token, as key_cache has, .* \[4, 31\]"),
+        (lambda: {"key": npu(4, 4, 16, **BF16)}, r"key must have 32 elements a token, as key_cache has"),
+        (lambda: {"key": npu(5, 2, 16, **BF16)}, r"key must have 4 tokens, as slot_mapping has, .* \[5, 2, 16\]"),
+        (
+            lambda: {"key_cache": npu(24, 32, **BF16)},
+            r"key_cache must be 4-dimensional, .* \[24, 32\]",
+        ),
+        (lambda: {"key_cache": npu(3, 8, 0, **BF16)}, "key_cache must have a size hidden of at least 1"),
+        (lambda: {"key_cache": npu(3, 0, 32, **BF16)}, "key_cache must have a size block_size of at least 1"),
+        (lambda: {"cache_layout": "NZ"}, r"key_cache must .* \[3, 8, 2, 16\]|key must have 128 elements a token"),
+        (
+            lambda: {"cache_layout": "NZ", "key_cache": npu(3, 1, 8, 32, **BF16)},
+            r"key_cache must have a last size c0 of 16, the elements of 32 bytes, but has shape \[3, 1, 8, 32\]",
+        ),
+        (
+            lambda: {"value_cache": npu(3, 9, 64, **BF16)},
+            "value_cache must have 3 blocks of 8 tokens",
+        ),
+        (lambda: {"slot_mapping": npu(4)}, "slot_mapping must be int64 or int32, but is Float"),
+        (lambda: {"slot_mapping": npu(1, 1, 4, **INT32)}, "slot_mapping must be 1-dimensional, .* or 2-dimensional"),
+    ],
+)
+def test_writing_to_caches_refuses_what_does_not_fit(changes, message):
+    expect_refusal("aclnnReshapeAndCache", write_arguments(**changes()).values(), INVALID, message)
+
+
+def test_writing_to_caches_takes_keys_alone():
+    arguments = write_arguments(value=None, value_cache=None)
+    before = arguments["key_cache"].cpu()
+    call("aclnnReshapeAndCache", *arguments.values())
+    on_host = {name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in arguments.items()}
+    expected, _ = goldens.reshape_and_cache(**on_host | {"key_cache": before})
+    assert torch.equal(arguments["key_cache"].cpu(), expected)
+
+
+def test_writing_to_caches_refuses_null_pointers():
+    for position, name in ((1, "key"), (3, "key_cache"), (5, "slot_mapping")):
+        message = f"argument {position} is a null pointer"
+        expect_refusal("aclnnReshapeAndCache", write_arguments(**{name: None}).values(), NULL_POINTER, message)
+
+
+def step_arguments(**changes):
+    """Arguments of 3 sequences and a row of padding, in the order of the C function, but for the changes."""
+    inputs = goldens.advance_step_flashattn_inputs([5, 20, 31], padding=1, dtype=torch.int32)
+    numbers = {name: inputs.pop(name) for name in ("num_seqs", "num_queries", "block_size")}
+    return {name: x.npu() for name, x in inputs.items()} | numbers | changes
+
+
+INT64 = {"dtype": torch.int64}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (lambda: {"num_queries": 5}, r"num_queries must lie between 0 and num_seqs \(4\), but is 5"),
+        (lambda: {"num_queries": -1}, r"num_queries must lie between 0 and num_seqs \(4\), but is -1"),
+        (lambda: {"block_size": 0}, "block_size must be at least 1, but is 0"),
+        (lambda: {"num_seqs": 5}, r"input_tokens must have shape \(num_seqs\) = \[5\], but has \[4\]"),
+        (lambda: {"input_tokens": npu(4, **INT32)}, "input_tokens must be Long, but is Int"),
+        (lambda: {"num_queries": 2}, r"sampled_token_ids must have shape \(num_queries, 1\) = \[2, 1\], but has"),
+        (lambda: {"sampled_token_ids": npu(4, **INT64)}, r"sampled_token_ids must have shape \(num_queries\) = \[3\]"),
+        (lambda: {"input_positions": npu(4)}, "input_positions must be Long, but is Float"),
+        (lambda: {"seq_lens": npu(4)}, "seq_lens must be int32 or int64, but is Float"),
+        (lambda: {"slot_mapping": npu(3, **INT64)}, r"slot_mapping must have shape \(num_seqs\) = \[4\], but has"),
+        (lambda: {"block_tables": npu(4, **INT32)}, r"block_tables must be 2-dimensional, \(num_seqs, max_blocks\)"),
+        (lambda: {"block_tables": npu(4, 2)}, "block_tables must be int32 or int64, but is Float"),
+    ],
+)
+def test_the_step_refuses_what_does_not_fit(changes, message):
+    expect_refusal("aclnnAdvanceStepFlashattn", step_arguments(**changes()).values(), INVALID, message)
+
+
+def test_the_step_refuses_null_pointers():
+    for position, name in enumerate(list(step_arguments())[:6], 1):
+        message = f"argument {position} is a null pointer"
+        expect_refusal("aclnnAdvanceStepFlashattn", step_arguments(**{name: None}).values(), NULL_POINTER, message)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -587,6 +684,8 @@ def test_the_layer_writes_nothing_when_it_refuses_a_value():
         "lightning_indexer_prolog_pto",
         "sparse_attention_pto",
         "sparse_flash_attention_pto",
+        "reshape_and_cache",
+        "advance_step_flashattn",
     ],
 )
 def test_the_package_has_a_header_for_each_function(name):

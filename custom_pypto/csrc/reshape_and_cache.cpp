@@ -1,0 +1,187 @@
+// reshape_and_cache: writes the keys and values of new tokens to their slots in paged caches.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/StringUtil.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "argument_table.h"
+#include "ops_common.h"
+
+namespace custom_pypto {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+constexpr const char* kName = "reshape_and_cache";
+constexpr int64_t kFractalBytes = 32;  // of a row, that lie side by side in a cache in NZ
+
+// Keys or values and their cache, with the names of their sizes.
+struct Part {
+  const char* name;
+  const Tensor& rows;
+  const char* cache_name;
+  const Tensor& cache;
+  std::string_view heads, depth, hidden, fractals, fractal;
+
+  int64_t c0() const { return kFractalBytes / static_cast<int64_t>(rows.element_size()); }
+};
+
+Part key_part(const Tensor& key, const Tensor& key_cache) {
+  return {"key", key, "key_cache", key_cache, "N", "D", "hidden", "hidden / c0", "c0"};
+}
+
+Part value_part(const Tensor& value, const Tensor& value_cache) {
+  return {"value", value, "value_cache", value_cache, "Nv", "Dv", "hidden_v", "hidden_v / c0", "c0 of 'value'"};
+}
+
+// Whether a token's row has one dimension: [T, hidden] or [B, S, hidden], and not [T, N, D] or [B, S, N, D].
+bool is_flat(const Part& part, bool nz) {
+  const Tensor &rows = part.rows, &cache = part.cache;
+  if (rows.dim() != 3 || cache.dim() < 3 || cache.dim() > 4) {
+    return rows.dim() < 3;
+  }
+  const c10::SymInt hidden = cache.dim() == 3 ? cache.sym_size(2) : cache.sym_size(nz ? 1 : 2) * cache.sym_size(3);
+  return rows.sym_size(2).sym_eq(hidden).guard_or_false(__FILE__, __LINE__);
+}
+
+SizeNames sizes_of_rows(const Part& part, const SizeNames& tokens, bool nz) {
+  SizeNames sizes = tokens;
+  if (is_flat(part, nz)) {
+    sizes.push_back(part.hidden);
+  } else {
+    sizes.append({part.heads, part.depth});
+  }
+  return sizes;
+}
+
+SizeNames sizes_of_cache(const Part& part, bool nz) {
+  if (nz) {
+    return {"blocks", part.fractals, "block_size", part.fractal};
+  }
+  return part.cache.dim() == 3 ? SizeNames{"blocks", "block_size", part.hidden}
+                               : SizeNames{"blocks", "block_size", part.heads, part.depth};
+}
+
+// That rows of keys or values fit into their cache, where the names of the sizes do not say it yet.
+void check_row(const Checks& checks, const Sizes& sizes, const Part& part, bool nz) {
+  const bool flat = is_flat(part, nz);
+  if (flat) {
+    sizes.check_positive({part.hidden});
+  } else {
+    sizes.check_positive({part.heads, part.depth});
+  }
+  if (nz) {
+    const c10::SymInt width = flat ? sizes[part.hidden] : sizes[part.heads] * sizes[part.depth];
+    sizes.check_equal(part.fractal, part.c0(), c10::str("c0, the elements of 32 bytes"));
+    if (!(width % part.c0()).sym_eq(0).expect_true(__FILE__, __LINE__)) {
+      checks.refuse(part.name,
+                    c10::str("have a multiple of c0 (", part.c0(), ") elements a token with cache_layout 'NZ'"),
+                    c10::str("its shape is ", part.rows.sym_sizes()));
+    }
+    sizes.check_equal(part.fractals, width / part.c0(), c10::str("the elements of a token in '", part.name, "' / c0"));
+  } else if (flat != (part.cache.dim() == 3)) {
+    sizes.check_equal(part.hidden, sizes[part.heads] * sizes[part.depth],
+                      c10::str("N times D of '", flat ? part.cache_name : part.name, "'"));
+  }
+}
+
+// Checks the arguments, under eager and on Meta alike. The slots are on the device; the kernel checks them.
+void check(const std::optional<Part>& value, const Part& key, const Tensor& slot_mapping,
+           const std::string& cache_layout) {
+  const Checks checks(kName);
+  checks.defined({{key.name, &key.rows}, {key.cache_name, &key.cache}, {"slot_mapping", &slot_mapping}});
+  if (value.has_value()) {
+    checks.defined({{value->name, &value->rows}, {value->cache_name, &value->cache}});
+  }
+  checks.one_of("cache_layout", cache_layout, {"ND", "NZ"});
+  const bool nz = cache_layout == "NZ";
+  const bool sequences = key.rows.dim() == 4 || (key.rows.dim() == 3 && is_flat(key, nz));
+  const SizeNames tokens = sequences ? SizeNames{"B", "S"} : SizeNames{"T"};
+  const bool slots_of_sequences = sequences && slot_mapping.dim() == 2;
+  std::vector<ArgumentRow> rows;
+  const auto add = [&](const Part& part) {
+    rows.push_back(
+        {part.name, part.rows, {at::kHalf, at::kBFloat16, at::kChar, at::kFloat}, sizes_of_rows(part, tokens, nz)});
+    rows.push_back({part.cache_name, part.cache, {part.rows.scalar_type()}, sizes_of_cache(part, nz), Use::kWritten});
+  };
+  add(key);
+  if (value.has_value()) {
+    add(*value);
+  }
+  rows.push_back({"slot_mapping", slot_mapping, {at::kLong, at::kInt}, slots_of_sequences ? tokens : SizeNames{"T"}});
+  const Sizes sizes(checks, std::move(rows));
+  sizes.check_positive({"block_size"});
+  check_row(checks, sizes, key, nz);
+  if (value.has_value()) {
+    check_row(checks, sizes, *value, nz);
+  }
+  if (sequences && !slots_of_sequences) {
+    sizes.check_equal("T", sizes["B"] * sizes["S"], "B times S of 'key'");
+  }
+}
+
+void key_value_meta(const Tensor& key, const Tensor& value, const Tensor& key_cache, const Tensor& value_cache,
+                    const Tensor& slot_mapping, const std::string& cache_layout) {
+  check(value_part(value, value_cache), key_part(key, key_cache), slot_mapping, cache_layout);
+}
+
+void key_meta(const Tensor& key, const Tensor& key_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
+  check(std::nullopt, key_part(key, key_cache), slot_mapping, cache_layout);
+}
+
+void key_value_npu(const Tensor& key, const Tensor& value, const Tensor& key_cache, const Tensor& value_cache,
+                   const Tensor& slot_mapping, const std::string& cache_layout) {
+  key_value_meta(key, value, key_cache, value_cache, slot_mapping, cache_layout);
+  if (slot_mapping.numel() != 0) {
+    EXEC_NPU_CMD(aclnnReshapeAndCache, key, value, key_cache, value_cache, slot_mapping, cache_layout);
+  }
+}
+
+void key_npu(const Tensor& key, const Tensor& key_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
+  key_meta(key, key_cache, slot_mapping, cache_layout);
+  if (slot_mapping.numel() != 0) {
+    EXEC_NPU_CMD(aclnnReshapeAndCache, key, OptionalTensor(), key_cache, OptionalTensor(), slot_mapping, cache_layout);
+  }
+}
+
+// With values or without: an overload each, because torchair cannot functionalise an operator with an argument that it
+// writes to and that is not given.
+void reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Tensor& key_cache,
+                       const OptionalTensor& value_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
+  if (value.has_value() != value_cache.has_value()) {
+    const bool given = value.has_value();
+    Checks(kName).refuse(given ? "value_cache" : "value",
+                         c10::str("be given with '", given ? "value" : "value_cache", "'"), "is None");
+  }
+  const auto find = [](const char* overload) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow("custom_pypto::reshape_and_cache", overload);
+  };
+  if (value.has_value()) {
+    static const auto key_value = find("key_value").typed<decltype(key_value_meta)>();
+    key_value.call(key, *value, key_cache, *value_cache, slot_mapping, cache_layout);
+  } else {
+    static const auto key_only = find("key").typed<decltype(key_meta)>();
+    key_only.call(key, key_cache, slot_mapping, cache_layout);
+  }
+}
+
+TORCH_LIBRARY_IMPL(custom_pypto, CompositeImplicitAutograd, m) { m.impl("reshape_and_cache", &reshape_and_cache); }
+
+TORCH_LIBRARY_IMPL(custom_pypto, PrivateUse1, m) {
+  m.impl("reshape_and_cache.key_value", &key_value_npu);
+  m.impl("reshape_and_cache.key", &key_npu);
+}
+
+TORCH_LIBRARY_IMPL(custom_pypto, Meta, m) {
+  m.impl("reshape_and_cache.key_value", &key_value_meta);
+  m.impl("reshape_and_cache.key", &key_meta);
+}
+
+}  // namespace
+}  // namespace custom_pypto

@@ -1,0 +1,188 @@
+// Writes the rows of keys and values to their slots in paged caches.
+//
+// Every block reads all slots. It checks them before anything is written, and then copies the rows of those slots that
+// are its own: two tokens with the same slot meet in one block, and there the later one is written last.
+#include "kernel_operator.h"
+#include "op_host/reshape_and_cache_tiling.h"
+
+using namespace AscendC;
+
+namespace {
+
+using opp::ReshapeAndCacheTiling;
+using opp::RowCopy;
+using opp::Strided;
+
+__aicore__ inline int64_t OffsetOf(const Strided& places, int64_t i) {
+  return i / places.inner * places.outer_stride + i % places.inner * places.inner_stride;
+}
+
+// How many from the i-th on are evenly spaced.
+__aicore__ inline int64_t EvenFrom(const Strided& places, int64_t i) { return places.inner - i % places.inner; }
+
+__aicore__ inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+template <class Slot>
+class ReshapeAndCache {
+ public:
+  __aicore__ inline ReshapeAndCache(const ReshapeAndCacheTiling& tiling, GM_ADDR slot_mapping, TPipe& pipe)
+      : tiling_(tiling) {
+    slotMapping_.SetGlobalBuffer(slot_mapping, tiling.tokens * sizeof(Slot));
+    pipe.InitBuffer(slotBuffer_, ReshapeAndCacheTiling::kSlotsAtATime * sizeof(Slot));
+    pipe.InitBuffer(rows_, 2, ReshapeAndCacheTiling::kBufferBytes);
+    slots_ = slotBuffer_.template Get<Slot>();
+  }
+
+  __aicore__ inline void CheckSlots() {
+    for (int64_t first = 0; first < tiling_.tokens; first += ReshapeAndCacheTiling::kSlotsAtATime) {
+      LoadSlots(first);
+      for (int64_t i = 0; i < loaded_; ++i) {
+        const int64_t slot = slots_.GetValue(i);
+        ascendc_assert(slot < tiling_.capacity,
+                       "slot_mapping[%lld] is %lld, but must lie between 0 and %lld (the slots "
+                       "of the cache), or be negative for a token that is not cached",
+                       static_cast<long long>(first + i), static_cast<long long>(slot),
+                       static_cast<long long>(tiling_.capacity - 1));
+      }
+    }
+  }
+
+  __aicore__ inline void Copy(const RowCopy& copy, GM_ADDR from, GM_ADDR to) {
+    from_.SetGlobalBuffer(from);
+    to_.SetGlobalBuffer(to);
+    for (int64_t first = 0; first < tiling_.tokens; first += ReshapeAndCacheTiling::kSlotsAtATime) {
+      LoadSlots(first);
+      for (Cursor next{0, 0}; Seek(next);) next = CopyBuffer(copy, next);
+    }
+  }
+
+ private:
+  // The next run to copy, of those tokens whose slots are loaded.
+  struct Cursor {
+    int64_t token;
+    uint32_t run;
+  };
+
+  // Evenly spaced runs: bytes from the start of keys or values, and of the cache.
+  struct Runs {
+    int64_t from;
+    int64_t to;
+    uint32_t count;
+  };
+
+  __aicore__ inline void LoadSlots(int64_t first) {
+    if (first == first_) return;
+    first_ = first;
+    loaded_ = Smaller(tiling_.tokens - first, ReshapeAndCacheTiling::kSlotsAtATime);
+    const auto readBefore = GetTPipePtr()->FetchEventID(HardEvent::S_MTE2);
+    SetFlag<HardEvent::S_MTE2>(readBefore);
+    WaitFlag<HardEvent::S_MTE2>(readBefore);
+    const DataCopyExtParams bytes{1, static_cast<uint32_t>(loaded_ * sizeof(Slot)), 0, 0, 0};
+    DataCopyPad(slots_.template ReinterpretCast<uint8_t>(), slotMapping_[first * sizeof(Slot)], bytes,
+                DataCopyPadExtParams<uint8_t>{false, 0, 0, 0});
+    const auto loaded = GetTPipePtr()->FetchEventID(HardEvent::MTE2_S);
+    SetFlag<HardEvent::MTE2_S>(loaded);
+    WaitFlag<HardEvent::MTE2_S>(loaded);
+  }
+
+  __aicore__ inline bool IsOwn(int64_t slot) const {
+    return slot >= 0 && static_cast<uint32_t>(slot >> tiling_.slots_shift) % tiling_.blocks == GetBlockIdx();
+  }
+
+  // Goes to the first token from the cursor on whose slot is this block's.
+  __aicore__ inline bool Seek(Cursor& cursor) const {
+    while (cursor.token < loaded_ && !IsOwn(slots_.GetValue(cursor.token))) ++cursor.token;
+    return cursor.token < loaded_;
+  }
+
+  // Copies as many runs as a buffer holds; gives the cursor behind them.
+  __aicore__ inline Cursor CopyBuffer(const RowCopy& copy, Cursor first) {
+    LocalTensor<uint8_t> buffer = rows_.template AllocTensor<uint8_t>();
+    uint32_t filled = 0;
+    Cursor next = first;
+    while (filled < copy.in_buffer && Seek(next)) {
+      const Runs runs = Take(copy, next, copy.in_buffer - filled);
+      const DataCopyExtParams params{static_cast<uint16_t>(runs.count), copy.run, GapOf(copy.from_step, copy, runs), 0,
+                                     0};
+      DataCopyPad(buffer[filled * copy.pitch], from_[runs.from], params, DataCopyPadExtParams<uint8_t>{false, 0, 0, 0});
+      filled += runs.count;
+    }
+    rows_.EnQue(buffer);
+    buffer = rows_.template DeQue<uint8_t>();
+    Cursor again = first;
+    for (uint32_t written = 0; written < filled;) {
+      Seek(again);
+      const Runs runs = Take(copy, again, copy.in_buffer - written);
+      const DataCopyExtParams params{static_cast<uint16_t>(runs.count), copy.run, 0, GapOf(copy.to_step, copy, runs),
+                                     0};
+      DataCopyPad(to_[runs.to], buffer[written * copy.pitch], params);
+      written += runs.count;
+    }
+    rows_.FreeTensor(buffer);
+    return next;
+  }
+
+  __aicore__ inline static uint32_t GapOf(int64_t step, const RowCopy& copy, const Runs& runs) {
+    return runs.count == 1 ? 0 : static_cast<uint32_t>(step - copy.run);
+  }
+
+  // The runs at the cursor that one instruction copies, `most` at most; moves the cursor behind them.
+  __aicore__ inline Runs Take(const RowCopy& copy, Cursor& cursor, uint32_t most) const {
+    const int64_t token = first_ + cursor.token;
+    const int64_t slot = slots_.GetValue(cursor.token);
+    Runs runs{OffsetOf(copy.tokens, token) + int64_t{cursor.run} * copy.run,
+              OffsetOf(copy.slots, slot) + OffsetOf(copy.runs_in_cache, cursor.run), 1};
+    const int64_t limit = Smaller(most, copy.together);
+    if (copy.runs > 1) {
+      runs.count = Smaller(limit, Smaller(copy.runs - cursor.run, EvenFrom(copy.runs_in_cache, cursor.run)));
+      cursor.run += runs.count;
+      if (cursor.run == copy.runs) cursor = {cursor.token + 1, 0};
+      return runs;
+    }
+    runs.count = CountInARow(cursor.token, slot,
+                             Smaller(limit, Smaller(EvenFrom(copy.tokens, token), EvenFrom(copy.slots, slot))));
+    cursor.token += runs.count;
+    return runs;
+  }
+
+  // How many tokens from this one on have consecutive slots that are this block's.
+  __aicore__ inline uint32_t CountInARow(int64_t token, int64_t slot, int64_t most) const {
+    const int64_t group = int64_t{1} << tiling_.slots_shift;
+    const int64_t limit = Smaller(Smaller(most, loaded_ - token), tiling_.blocks == 1 ? most : group - slot % group);
+    uint32_t count = 1;
+    while (count < limit && slots_.GetValue(token + count) == static_cast<Slot>(slot + count)) ++count;
+    return count;
+  }
+
+  const ReshapeAndCacheTiling& tiling_;
+  GlobalTensor<uint8_t> slotMapping_, from_, to_;
+  TBuf<TPosition::VECCALC> slotBuffer_;
+  TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> rows_;
+  LocalTensor<Slot> slots_;
+  int64_t first_ = -1;  // token of the slots that are loaded
+  int64_t loaded_ = 0;
+};
+
+template <class Slot>
+__aicore__ inline void Run(const ReshapeAndCacheTiling& tiling, GM_ADDR key, GM_ADDR value, GM_ADDR slot_mapping,
+                           GM_ADDR key_cache, GM_ADDR value_cache) {
+  TPipe pipe;
+  ReshapeAndCache<Slot> kernel(tiling, slot_mapping, pipe);
+  kernel.CheckSlots();
+  kernel.Copy(tiling.copy[0], key, key_cache);
+  if (tiling.copies == 2) kernel.Copy(tiling.copy[1], value, value_cache);
+}
+
+}  // namespace
+
+extern "C" __global__ __aicore__ void reshape_and_cache(GM_ADDR key, GM_ADDR value, GM_ADDR, GM_ADDR,
+                                                        GM_ADDR slot_mapping, GM_ADDR key_cache, GM_ADDR value_cache,
+                                                        GM_ADDR, GM_ADDR tiling_address) {
+  REGISTER_TILING_DEFAULT(ReshapeAndCacheTiling);
+  GET_TILING_DATA(tiling, tiling_address);
+  if (tiling.slot_bytes == sizeof(int64_t)) {
+    Run<int64_t>(tiling, key, value, slot_mapping, key_cache, value_cache);
+  } else {
+    Run<int32_t>(tiling, key, value, slot_mapping, key_cache, value_cache);
+  }
+}

@@ -1,0 +1,46 @@
+"""Calls of the operators of the paged KV cache, small; on the CPU, to be moved to where wanted."""
+
+import goldens
+import torch
+
+
+# Sizes are all different: a tracer takes two that are equal to be one.
+def write(tokens, heads=3, depth=16, cache=(7, 8), **options):
+    return goldens.reshape_and_cache_inputs(tokens, heads=heads, depth=depth, cache=cache, **options)
+
+
+def without_values():
+    return write(5, keys_only=True)
+
+
+def negative_slots():
+    arguments = write((2, 5), slot_dtype=torch.int32)
+    arguments["slot_mapping"][3:6] = torch.tensor([-1, -7, -(2**31)])
+    return arguments
+
+
+RESHAPE_CALLS = {
+    "int8 keys": lambda: write(5, value_depth=20, dtype=torch.int8, value_dtype=torch.float16),
+    "bfloat16": lambda: write(5, value_depth=20),
+    "sequences": lambda: write((2, 5), value_depth=20, dtype=torch.float16),
+    "negative slots": negative_slots,
+    "NZ": lambda: write(5, heads=2, depth=24, value_depth=40, cache_layout="NZ", value_dtype=torch.float32),
+    "keys only": without_values,
+    "keys only in NZ": lambda: write((2, 3), keys_only=True, cache_layout="NZ", dtype=torch.int8, heads=6),
+    "no tokens": lambda: write(0),
+    "no batch": lambda: write((0, 3), keys_only=True),
+}
+
+
+def step(lengths, **options):
+    return goldens.advance_step_flashattn_inputs(lengths, **options)
+
+
+ADVANCE_CALLS = {
+    "int32": lambda: step([5, 20, 31], padding=2, dtype=torch.int32),
+    "int64": lambda: step([5, 20, 31], padding=2),
+    "no padding": lambda: step([15, 16, 0]),
+    "padding only": lambda: step([], padding=3, table_width=4),
+    "past the block table": lambda: step([32, 500, 31], table_width=2),
+    "no sequences": lambda: step([], table_width=2),
+}
