@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cpu/byte_products.h"
 #include "cpu/matmul.h"
 #include "cpu/simd.h"
 #include "cpu/tokens.h"
@@ -30,6 +31,9 @@ constexpr int64_t kStep = 64;
 constexpr int64_t kPackedRows = 4;
 // How many rows before they are packed they are fetched.
 constexpr int64_t kAhead = 32;
+// Up to so many rows, bytes are multiplied where they lie, and so many rows of the weight before the next columns.
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kUnpackedRows = 64;
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kTasksOfThread = 4;
 
@@ -80,17 +84,10 @@ class TypedWorker final : public Worker {
   void run(const Task& task) override {
     task_ = task;
     columns_ = round_up(task.columns, kRowStep);
-    const int64_t depth = task.product->weight.depth;
-    for (int64_t first = 0; first < depth; first += kDepth) {
-      const int64_t last = std::min(first + kDepth, depth);
-      depth_ = round_up(last - first, kPair);
-      pack(first, last);
-      for (int64_t row = 0; row < task.rows + kShifted;) {
-        const int64_t rows = next_rows(task.rows - row);
-        load_x(row, rows, first, last);
-        multiply(row, rows, first > 0);
-        row += rows;
-      }
+    if (is_unpacked()) {
+      run_unpacked();
+    } else {
+      run_packed();
     }
     for (int64_t row = 0; row < task.rows; ++row) write_row(row);
   }
@@ -104,6 +101,48 @@ class TypedWorker final : public Worker {
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
   // Sums of integers in float are whole only over one block.
   static constexpr bool kWhole = !std::is_same_v<Sum, typename Multiply::Sum>;
+
+  void run_packed() {
+    const int64_t depth = task_.product->weight.depth;
+    for (int64_t first = 0; first < depth; first += kDepth) {
+      const int64_t last = std::min(first + kDepth, depth);
+      depth_ = round_up(last - first, kPair);
+      pack(first, last);
+      for (int64_t row = 0; row < task_.rows + kShifted;) {
+        const int64_t rows = next_rows(task_.rows - row);
+        load_x(row, rows, first, last);
+        multiply(row, rows, first > 0);
+        row += rows;
+      }
+    }
+  }
+
+  // Whether packing the weight would take longer than multiplying it where it lies.
+  bool is_unpacked() const {
+    const Weight& weight = task_.product->weight;
+    return kShifted && has_byte_products() && task_.rows <= kFewRows && task_.columns % kByteColumns == 0 &&
+           weight.depth % kPair == 0 && weight.column_stride == 1 && weight.block_columns == weight.columns;
+  }
+
+  void run_unpacked() {
+    if constexpr (kShifted) {
+      const Weight& weight = task_.product->weight;
+      const int64_t rows = task_.rows + 1;
+      std::fill_n(sums_.data(), rows * columns_, 0);
+      for (int64_t first = 0; first < weight.depth; first += kDepth) {
+        depth_ = std::min(kDepth, weight.depth - first);
+        load_x(0, rows, first, first + depth_);
+        for (int64_t row = 0; row < depth_; row += kUnpackedRows) {
+          const auto* data = static_cast<const Element*>(weight.data) + weight.offset(first + row, task_.first_column);
+          for (int64_t column = 0; column < columns_; column += kByteColumns) {
+            add_byte_products(x_.data() + row, depth_, rows, data + column, weight.row_stride,
+                              std::min(kUnpackedRows, depth_ - row), sums_.data() + column, columns_);
+          }
+        }
+      }
+      for (int64_t i = 0; i < rows * columns_; i += kByteColumns) order_sums(sums_.data() + i);
+    }
+  }
 
   // How many rows to multiply at once, of few different numbers. The row of zeros goes with the last.
   static int64_t next_rows(int64_t left) {
