@@ -185,7 +185,7 @@ def npu_lightning_indexer_prolog_pto(
     Limits: any sizes. With the few tokens of a decode step the time is that of reading the weights once; many tokens go
     through in chunks, so that what is needed beside arguments and results does not grow with them.
 
-    Formula: the indexer of the DeepSeek-V3.2-Exp report, section 2, with a W8A8 query path and int8 keys, as
+    Formula: the indexer of the DeepSeek-V3.2-Exp report, section 1, with a W8A8 query path and int8 keys, as
     npu_lightning_indexer_prolog_pto of cann-recipes-infer. DeepSeek's own inference code rotates with "half"; the
     recipes' operator with "interleave".
     """
@@ -310,7 +310,7 @@ def npu_sparse_attention_pto(
     result does not grow with them.
 
     Formula: multi-head latent attention with absorbed weights (DeepSeek-V2 report, section 2.1) on the tokens that the
-    indexer of the DeepSeek-V3.2-Exp report, section 2, selects; as npu_sparse_attention_pto of cann-recipes-infer,
+    indexer of the DeepSeek-V3.2-Exp report, section 1, selects; as npu_sparse_attention_pto of cann-recipes-infer,
     whose scale is the default. DeepSeek-V3.2 itself scales with ``(Dn + R) ** -0.5`` times the square of YaRN's mscale,
     and rotates with "half" in the indexer.
     """
