@@ -38,6 +38,7 @@ case "${1:-main}" in
   bench)
     python benchmark/dispatch.py
     python benchmark/sparse_attention.py
+    python benchmark/ascendc.py
     ;;
   *)
     echo "run.sh: unknown job '$1'; there are: test, bench, and none for the main job" >&2

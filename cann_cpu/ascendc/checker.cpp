@@ -82,10 +82,17 @@ void Checker::check_ordered(const Instruction& by, Use use, pipe_t pipe, Use ear
        past(earlier_use), earlier.where.line(), kPipeNames[by.pipe], event_name(event(pipe, by.pipe)).c_str());
 }
 
+// Whether the pipe has read the whole range in its epoch already: then all that matters was checked and noted.
+bool Checker::was_read(const Shadow& shadow, pipe_t pipe, uintptr_t begin, uintptr_t end) const {
+  const Shadow::Segment* segment = shadow.find(begin);
+  return segment != nullptr && segment->end >= end && segment->history.reads[pipe].epoch == clocks_[pipe][pipe];
+}
+
 void Checker::access(Shadow& shadow, const Instruction& by, Use use, const std::byte* data, int64_t bytes,
                      uintptr_t base) {
   const uintptr_t begin = address_of(data);
   const uintptr_t end = begin + static_cast<uintptr_t>(bytes);
+  if (use == Use::Read && was_read(shadow, by.pipe, begin, end)) return;
   uintptr_t defined_until = begin;
   shadow.for_each(begin, end, [&](uintptr_t from, uintptr_t to, const History& history) {
     check_ordered(by, use, history.writer, Use::Write, history.write, from, to, base);

@@ -68,6 +68,7 @@ class Checker {
   Clock release(pipe_t pipe);
   void acquire(pipe_t pipe, const Clock& clock);
   void access(Shadow& shadow, const Instruction& by, Use use, const std::byte* begin, int64_t bytes, uintptr_t base);
+  bool was_read(const Shadow& shadow, pipe_t pipe, uintptr_t begin, uintptr_t end) const;
   void check_alive(const Instruction& by, const LocalMemory& memory) const;
   void check_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier,
                      uintptr_t begin, uintptr_t end, uintptr_t base) const;

@@ -51,6 +51,12 @@ class Shadow {
     }
   }
 
+  // The segment that holds an address, or nullptr.
+  const Segment* find(uintptr_t address) const {
+    const auto at = first_behind(address);
+    return at != segments_.end() && at->first <= address ? &at->second : nullptr;
+  }
+
   // Gives a range one history.
   void assign(uintptr_t begin, uintptr_t end, const History& history) {
     auto at = cut(begin);

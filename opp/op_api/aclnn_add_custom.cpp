@@ -1,13 +1,12 @@
 // aclnnAddCustom, over the Ascend C kernel where the vector unit has the dtype, else over ATen; aclnnAddCustomGrad.
 #include <ATen/MemoryOverlap.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 
 #include "aclnn_add_custom.h"
 #include "aclnn_add_custom_grad.h"
-#include "ascendc/launch.h"
 #include "cann_cpu/op.h"
+#include "op_api/launch.h"
 #include "op_host/add_custom.h"
 #include "op_host/add_custom_tiling.h"
 
@@ -44,11 +43,10 @@ std::optional<aclDataType> tiling_key(at::ScalarType dtype) {
 
 // All are contiguous and of one shape.
 void run_kernel(aclDataType key, const at::Tensor& self, const at::Tensor& other, const at::Tensor& out) {
-  opp::AddCustomTiling tiling = opp::tile_add_custom(out.numel(), out.element_size(), at::get_num_threads());
-  const auto address = [](const void* data) { return static_cast<GM_ADDR>(const_cast<void*>(data)); };
+  opp::AddCustomTiling tiling = opp::tile_add_custom(out.numel(), out.element_size(), opp::cores());
   ICPU_SET_TILING_KEY(key);
-  ICPU_RUN_KF(add_custom, tiling.blocks, address(self.const_data_ptr()), address(other.const_data_ptr()),
-              address(out.data_ptr()), nullptr, address(&tiling));
+  ICPU_RUN_KF(add_custom, tiling.blocks, opp::gm_address(self), opp::gm_address(other), opp::gm_address(out), nullptr,
+              reinterpret_cast<GM_ADDR>(&tiling));
 }
 
 void add(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {

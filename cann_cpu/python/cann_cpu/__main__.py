@@ -1,4 +1,4 @@
-"""`python -m cann_cpu`: says which CANN is in use, prints the path of set_env.sh, runs a command on the CPU."""
+"""`python -m cann_cpu`: says which CANN is in use, prints the path of set_env.sh, runs commands and kernels."""
 
 import argparse
 import importlib.metadata
@@ -58,6 +58,18 @@ def run(command: list[str]) -> int:
     return subprocess.run(command, env=variables).returncode
 
 
+def kernel(source: str, description: str | None, checks: bool) -> int:
+    """Compiles a file of kernels and runs the one that its description gives arguments for."""
+    from .kernel import KernelError
+    from .kernel_command import run_described
+
+    try:
+        return run_described(source, description, checks)
+    except KernelError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cann_cpu", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -65,12 +77,20 @@ def main() -> int:
     commands.add_parser("set_env", help="print the path of set_env.sh: source $(python -m cann_cpu set_env)")
     run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
     run_parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    kernel_parser = commands.add_parser(
+        "kernel", help="compile an Ascend C kernel, run it on arrays, check what it does"
+    )
+    kernel_parser.add_argument("source", metavar="FILE.cpp")
+    kernel_parser.add_argument("description", metavar="FILE.py", nargs="?", help="its arguments (default: beside it)")
+    kernel_parser.add_argument("--no-checks", action="store_true", help="run as fast as it goes, unchecked")
     arguments = parser.parse_args()
     if arguments.command == "info":
         return info()
     if arguments.command == "set_env":
         print(os.path.join(activation.HOME, "set_env.sh"))
         return 0
+    if arguments.command == "kernel":
+        return kernel(arguments.source, arguments.description, not arguments.no_checks)
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:
         run_parser.error("no command; python -m cann_cpu run -- COMMAND")

@@ -12,11 +12,12 @@ import ctypes
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from .activation import HOME, LIBRARIES
+from .activation import HOME, LIBRARIES, choose
 
 CHECKS_OFF, CHECKS_ON = 1, 2
 
@@ -61,17 +62,30 @@ class _Memory:
     bytes: int
 
 
+def _is_tensor(array) -> bool:
+    return hasattr(array, "data_ptr")
+
+
 def _memory(name: str, array) -> _Memory:
     """Where the elements of a numpy array or a torch tensor lie."""
-    if hasattr(array, "data_ptr"):
-        if array.device.type != "cpu" or not array.is_contiguous():
-            raise KernelError(f"{name} must be a contiguous tensor on the CPU")
+    if _is_tensor(array):
+        if array.device.type not in ("cpu", "npu") or not array.is_contiguous():
+            raise KernelError(f"{name} must be a contiguous tensor on the CPU, or on an NPU that cann_cpu serves")
         return _Memory(array.data_ptr(), array.numel() * array.element_size())
     if hasattr(array, "__array_interface__"):
         if not array.flags.c_contiguous:
             raise KernelError(f"{name} must be a contiguous array")
         return _Memory(array.ctypes.data, array.nbytes)
     raise KernelError(f"{name} is an address; give a numpy array, a torch tensor or None, not {type(array).__name__}")
+
+
+def _wait_for_npu(arguments) -> None:
+    """Until what writes the npu tensors among the arguments has been done; their memory is then the CPU's to read."""
+    if not any(_is_tensor(argument) and argument.device.type == "npu" for argument in arguments):
+        return
+    if choose().cann != "cpu":
+        raise KernelError("tensors of a real NPU cannot be given to a kernel on the CPU; call .cpu() on them first")
+    sys.modules["torch"].npu.synchronize()
 
 
 def _without_comments(source: str) -> str:
@@ -101,12 +115,14 @@ class Kernel:
     def __call__(self, *arguments, blocks: int = 1, checks: bool = True, tiling_key: int = 0) -> None:
         """Runs the kernel in `blocks` blocks; KernelError, unless it returns from all of them without an error.
 
-        Arguments for addresses are numpy arrays, contiguous CPU tensors of torch, or None for the null pointer; for
-        numbers Python's numbers.
+        Arguments for addresses are contiguous numpy arrays or torch tensors, or None for the null pointer; for numbers
+        Python's numbers. Tensors may lie on an NPU that cann_cpu serves: the call then waits for the device.
         """
         if len(arguments) != len(self.parameters):
             expected = f"{len(self.parameters)} arguments ({', '.join(self.parameters)})"
             raise KernelError(f"{self.name} takes {expected}, but {len(arguments)} were given")
+        if blocks < 1:
+            raise KernelError(f"{self.name}: blocks must be at least 1, but is {blocks}")
         values, buffers = [], []
         for name, letter, argument in zip(self.parameters, self._letters, arguments, strict=True):
             if letter != "p":
@@ -126,6 +142,7 @@ class Kernel:
             blocks,
             CHECKS_ON if checks else CHECKS_OFF,
         )
+        _wait_for_npu(arguments)
         error = ctypes.create_string_buffer(4096)
         if not self._function(ctypes.byref(call), error, ctypes.c_size_t(len(error))):
             raise KernelError(error.value.decode(errors="replace"))

@@ -1,0 +1,92 @@
+"""Times Ascend C kernels on the CPU: reshape_and_cache beside a copy, the price of the checks, and the compiler.
+
+Exit code 1 if a limit is missed: half of the bandwidth of a copy with the checks off, 20 times slower with them on,
+3 seconds for compiling a kernel file.
+"""
+
+import os
+import resource
+import sys
+from pathlib import Path
+
+import torch
+from cann_cpu.kernel import KernelFile
+from measure import medians
+
+import custom_pypto
+
+OPP = Path(__file__).resolve().parents[1] / "opp"
+TOKENS, HEADS, WIDTH, BLOCK, LAYERS, ROUNDS = 4096, 8, 128, 128, 4, 15
+SHARE_OF_COPY, PRICE_OF_CHECKS, COMPILE_SECONDS = 0.5, 20, 3
+ROW = "{:<58}{:>10}{:>12}{:>18}"
+
+
+def layer(checks: str):
+    """A call with operands of its own; slots in a random order, as a scheduler gives them."""
+    rows = [torch.randn(TOKENS, HEADS, WIDTH).bfloat16().npu() for _ in range(2)]
+    caches = [torch.zeros(2 * TOKENS // BLOCK, BLOCK, HEADS, WIDTH).bfloat16().npu() for _ in range(2)]
+    slots = torch.randperm(2 * TOKENS)[:TOKENS].int().npu()
+
+    def call():
+        os.environ["ASCENDC_CPU_CHECKS"] = checks
+        custom_pypto.reshape_and_cache(*rows, *caches, slots)
+        torch.npu.synchronize()  # the launch has read the variable
+
+    return call
+
+
+def copy():
+    """A copy of as many bytes, with all threads, to memory and from memory that no cache holds."""
+    source, target = (torch.zeros(2 * TOKENS * HEADS * WIDTH, dtype=torch.bfloat16) for _ in range(2))
+    return lambda: target.copy_(source)
+
+
+def compile_seconds(source: Path) -> float:
+    """The processor time of the compiler: what else the machine does makes no difference."""
+
+    def spent():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    before = spent()
+    KernelFile(source, (f"-I{OPP}",))
+    return spent() - before
+
+
+def line(name: str, value: str, figure: str, limit: str, kept: bool) -> bool:
+    print(ROW.format(name, value, figure, f"{limit} {'kept' if kept else 'MISSED'}" if limit else ""))
+    return kept
+
+
+def main() -> int:
+    size = 2 * TOKENS * HEADS * WIDTH * 2
+    sizes = f"{TOKENS} tokens, {HEADS} heads of {WIDTH}, bfloat16, ND"
+    times = medians(
+        {
+            "copy": [copy() for _ in range(LAYERS)],
+            "off": [layer("0") for _ in range(LAYERS)],
+            "on": [layer("1") for _ in range(LAYERS)],
+        },
+        ROUNDS,
+    )
+    compiled = compile_seconds(OPP / "op_kernel" / "reshape_and_cache.cpp")
+
+    share, price = times["copy"] / times["off"], times["on"] / times["off"]
+    print(f"Ascend C kernels on the CPU: medians of {ROUNDS} rounds, {torch.get_num_threads()} threads")
+    print(ROW.format("", "ms", "GB/s", "limit"))
+    speed = {name: f"{size / seconds / 1e9:.1f}" for name, seconds in times.items()}
+    kept = [
+        line("copy of as many bytes", f"{times['copy'] * 1e3:.2f}", speed["copy"], "", True),
+        line(f"reshape_and_cache, {sizes}", f"{times['off'] * 1e3:.2f}", speed["off"], "", True),
+        line("  beside the copy", "", f"{share:.0%}", f"{SHARE_OF_COPY:.0%}", share >= SHARE_OF_COPY),
+        line("the same with the checks on", f"{times['on'] * 1e3:.2f}", speed["on"], "", True),
+        line("  beside without", "", f"{price:.1f}x", f"{PRICE_OF_CHECKS}x", price <= PRICE_OF_CHECKS),
+        line(
+            "compiling its kernel file", f"{compiled * 1e3:.0f}", "", f"{COMPILE_SECONDS} s", compiled < COMPILE_SECONDS
+        ),
+    ]
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
