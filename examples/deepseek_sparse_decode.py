@@ -4,8 +4,10 @@ A layer of the model's true widths on random weights, between an embedding and a
 two newest tokens of each sequence and gives the two after them (as multi-token prediction does whose drafts are all
 accepted). The attention is computed in two ways, which write to the same caches:
 
-    stages   matrix products of torch, npu_lightning_indexer_pto, npu_sparse_flash_attention_pto
+    stages   matrix products of torch, reshape_and_cache, npu_lightning_indexer_pto, npu_sparse_flash_attention_pto
     fused    npu_sparse_attention_pto, all of that in one operator
+
+advance_step_flashattn leads from step to step, without leaving the device.
 
 Each runs eagerly and in graphs of every kind, from the same caches. All must give the tokens that eager gives, and the
 attention of the first step must be that of the formulas; otherwise the exit code is 1.
@@ -25,11 +27,10 @@ from pathlib import Path
 
 import matplotlib
 import torch
-import torch_npu
 from torch import Tensor, nn
 from tqdm import tqdm
 
-import custom_pypto  # noqa: F401  (registers the operators)
+import custom_pypto
 from custom_pypto.modes import MODES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
@@ -69,7 +70,7 @@ class Pages:
         self.free = torch.randperm(self.blocks).tolist()  # in no particular order, as in a server that has run a while
         self.block_table = torch.full((len(lengths), max(counts)), -1, dtype=torch.int32)  # as wide as it ever gets
         self.lengths = torch.zeros(len(lengths), dtype=torch.int32)
-        self.extend(torch.tensor(lengths, dtype=torch.int32))
+        self.extend(torch.tensor(lengths, dtype=torch.int32))  # what a prefill has cached
 
     def count(self, tokens: int) -> int:
         return -(-tokens // self.page)
@@ -81,17 +82,37 @@ class Pages:
             for block in range(self.count(old), self.count(new)):
                 row[block] = self.free.pop()
 
-    def step(self) -> dict[str, Tensor]:
-        """Makes room for the new tokens of a step; gives what the model has to know of them, on the host."""
-        positions = self.lengths[:, None] + torch.arange(NEW_TOKENS, dtype=torch.int32)
-        self.extend(torch.tensor(NEW_TOKENS))
-        blocks = self.block_table.gather(1, (positions // self.page).long())
-        return {
-            "positions": positions,
-            "cache_index": blocks * self.page + positions % self.page,  # the slot of each new token
-            "block_table": self.block_table,
-            "act_seqs": self.lengths,
+
+class Step:
+    """What the model takes in a step, on the NPU: it keeps its size and its address, so that one graph serves all."""
+
+    def __init__(self, pages: Pages):
+        self.pages = pages
+        shape = len(pages.lengths), NEW_TOKENS
+        self.tokens = torch.zeros(shape, dtype=torch.int64, device="npu")
+        self.inputs = {
+            "positions": torch.zeros(shape, dtype=torch.int64, device="npu"),
+            "cache_index": torch.zeros(shape, dtype=torch.int32, device="npu"),  # the slot of each new token
+            "block_table": pages.block_table.npu(),
+            "act_seqs": pages.lengths.npu(),
         }
+
+    def advance(self, sampled: Tensor) -> None:
+        """Goes on to these tokens, [B, NEW_TOKENS]. Only the pages are dealt out on the host."""
+        self.pages.extend(torch.tensor(NEW_TOKENS))
+        self.inputs["block_table"].copy_(self.pages.block_table)
+        for column in range(NEW_TOKENS):
+            custom_pypto.advance_step_flashattn(
+                num_seqs=len(sampled),
+                num_queries=len(sampled),
+                block_size=self.pages.page,
+                input_tokens=self.tokens[:, column],
+                sampled_token_ids=sampled[:, column, None],
+                input_positions=self.inputs["positions"][:, column],
+                seq_lens=self.inputs["act_seqs"],
+                slot_mapping=self.inputs["cache_index"][:, column],
+                block_tables=self.inputs["block_table"],
+            )
 
 
 def filled_caches(blocks: int, sizes: Sizes) -> dict[str, Tensor]:
@@ -120,11 +141,6 @@ def rotate_first(x: Tensor, cos: Tensor, sin: Tensor, mode: str) -> Tensor:
     """The indexer rotates the first elements of a head and leaves the rest."""
     first, rest = x.split([cos.shape[-1], x.shape[-1] - cos.shape[-1]], -1)
     return torch.cat([rotate(first, cos, sin, mode), rest], -1)
-
-
-def write_rows(cache: Tensor, slots: Tensor, rows: Tensor) -> None:
-    """Writes the new tokens' rows to their slots, in place, in graphs too."""
-    torch_npu.npu_scatter_nd_update_(cache.view(-1, cache.shape[-1]), slots.view(-1, 1), rows.flatten(0, 1))
 
 
 def no_lap(stage: str) -> None:
@@ -172,8 +188,8 @@ def sparse_attention_by_stages(
     query = torch.einsum("bsnd,ndc->bsnc", query, w_uk)
     query_rope = rotate(query_rope, head_cos, head_sin, rope_mode)
     key, key_rope = (x @ w_dkv_kr).split([kv_lora, rope_depth], -1)
-    write_rows(kv_cache, cache_index, rms_norm(key, gamma_ckv, rms_norm_eps))
-    write_rows(kr_cache, cache_index, rotate(key_rope, cos, sin, rope_mode))
+    key, key_rope = rms_norm(key, gamma_ckv, rms_norm_eps), rotate(key_rope, cos, sin, rope_mode)
+    torch.ops.custom_pypto.reshape_and_cache(key, key_rope, kv_cache, kr_cache, cache_index)
     lap("MLA prolog")
 
     # The lightning indexer has small queries and keys of its own.
@@ -183,7 +199,8 @@ def sparse_attention_by_stages(
     index_k = nn.functional.layer_norm(
         index_k, index_k.shape[-1:], in_gamma_k.float(), in_beta_k.float(), layer_norm_eps
     )
-    write_rows(index_k_cache, cache_index, rotate_first(index_k.to(x.dtype), cos, sin, indexer_rope_mode))
+    index_k = rotate_first(index_k.to(x.dtype), cos, sin, indexer_rope_mode)
+    torch.ops.custom_pypto.reshape_and_cache(index_k, None, index_k_cache, None, cache_index)
     weights = x @ w_idx_proj
     lap("indexer prolog")
 
@@ -317,22 +334,16 @@ class Server:
         self.caches = {name: cache.npu() for name, cache in self.filled.items()}
 
     def decode(self, run: "Run", steps: int, lap: Callable[[str], None] = no_lap) -> Iterator[None]:
-        """Decodes from the prompt on, a step at a time, and writes down in `run` what happens.
-
-        What the model takes keeps its size and its address from step to step: one graph serves them all.
-        """
+        """Decodes from the prompt on, a step at a time, and writes down in `run` what happens."""
         for name, cache in self.filled.items():
             self.caches[name].copy_(cache)
-        pages, tokens = copy.deepcopy(self.pages), self.prompt.npu()
-        inputs = {name: torch.empty_like(value, device="npu") for name, value in copy.deepcopy(pages).step().items()}
+        step, sampled = Step(copy.deepcopy(self.pages)), self.prompt.npu()
         model = MODES[run.mode](self.model)
         for _ in range(steps):
             start = time.perf_counter()
-            for name, value in pages.step().items():
-                inputs[name].copy_(value)
-            next_tokens, attention = model(run.layer, tokens, lap, **inputs, **self.caches)
-            tokens.copy_(next_tokens)
-            run.tokens.append(next_tokens.cpu())  # waits for the step
+            step.advance(sampled)
+            sampled, attention = model(run.layer, step.tokens, lap, **step.inputs, **self.caches)
+            run.tokens.append(sampled.cpu())  # waits for the step
             run.seconds.append(time.perf_counter() - start)
             if run.attention is None:
                 run.attention, run.caches = attention.cpu(), {name: c.cpu() for name, c in self.caches.items()}
@@ -340,8 +351,9 @@ class Server:
 
     def first_arguments(self) -> dict:
         """The arguments of the attention in the first step, on the host."""
-        inputs = {name: value.npu() for name, value in copy.deepcopy(self.pages).step().items()}
-        arguments = self.model.attention_arguments(self.prompt.npu(), **inputs)
+        step = Step(copy.deepcopy(self.pages))
+        step.advance(self.prompt.npu())
+        arguments = self.model.attention_arguments(step.tokens, **step.inputs)
         on_host = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in arguments.items()}
         return on_host | self.filled
 

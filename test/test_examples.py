@@ -30,16 +30,19 @@ LENGTHS = [64, 100, 33, 5]
 
 def test_each_token_has_a_slot_of_its_own_and_the_table_names_its_page():
     pages = decode.Pages([32, 47, 1], most=20, page=16)
-    slots = {}
-    for _ in range(10):
-        step = pages.step()
-        for b, (positions, indices) in enumerate(zip(step["positions"], step["cache_index"], strict=True)):
+    step, slots = decode.Step(pages), {}
+    for number in range(10):
+        sampled = torch.arange(6).view(3, 2) + 6 * number
+        step.advance(sampled.npu())
+        assert torch.equal(step.tokens.cpu(), sampled)
+        inputs = {name: value.cpu() for name, value in step.inputs.items()}
+        for b, (positions, indices) in enumerate(zip(inputs["positions"], inputs["cache_index"], strict=True)):
             for position, slot in zip(positions.tolist(), indices.tolist(), strict=True):
-                assert slot // 16 == step["block_table"][b, position // 16]
+                assert slot // 16 == inputs["block_table"][b, position // 16]
                 assert slot % 16 == position % 16
                 assert slots.setdefault(slot, (b, position)) == (b, position)
     assert len(slots) == 3 * 20
-    assert step["act_seqs"].tolist() == [52, 67, 21]
+    assert inputs["act_seqs"].tolist() == pages.lengths.tolist() == [52, 67, 21]
     named = pages.block_table[pages.block_table >= 0]
     assert len(named.unique()) == len(named) == 4 + 5 + 2
 
