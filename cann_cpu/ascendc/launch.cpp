@@ -38,7 +38,10 @@ std::byte* unified_buffer() {
 class Running {
  public:
   explicit Running(Block& block) : outer_(current_block) { current_block = &block; }
-  ~Running() { current_block = outer_; }
+  ~Running() {
+    finish_stores();
+    current_block = outer_;
+  }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 

@@ -21,6 +21,9 @@ struct RunningBlock : Block {
   std::array<EventIds, kPipes * kPipes> ids_taken = {};
 };
 
+// Other threads see what this one has stored past its caches.
+void finish_stores();
+
 inline RunningBlock& running_block(Where where) { return static_cast<RunningBlock&>(block(where)); }
 
 }  // namespace AscendC::cpu

@@ -29,7 +29,7 @@ struct RowCopy {
 };
 
 struct ReshapeAndCacheTiling {
-  static constexpr uint32_t kBufferBytes = 64 * 1024;  // of the two that rows go through
+  static constexpr uint32_t kBufferBytes = 32 * 1024;  // of the two that rows go through
   static constexpr uint32_t kSlotsAtATime = 4096;      // that lie in the unified buffer
 
   int64_t tokens;

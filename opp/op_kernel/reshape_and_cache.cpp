@@ -13,12 +13,16 @@ using opp::ReshapeAndCacheTiling;
 using opp::RowCopy;
 using opp::Strided;
 
+// Divisions cost as much as the copy of a short row, and most tensors need none: all they hold is evenly spaced.
 __aicore__ inline int64_t OffsetOf(const Strided& places, int64_t i) {
+  if (i < places.inner) return i * places.inner_stride;
   return i / places.inner * places.outer_stride + i % places.inner * places.inner_stride;
 }
 
 // How many from the i-th on are evenly spaced.
-__aicore__ inline int64_t EvenFrom(const Strided& places, int64_t i) { return places.inner - i % places.inner; }
+__aicore__ inline int64_t EvenFrom(const Strided& places, int64_t i) {
+  return places.inner - (i < places.inner ? i : i % places.inner);
+}
 
 __aicore__ inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -139,19 +143,24 @@ class ReshapeAndCache {
       if (cursor.run == copy.runs) cursor = {cursor.token + 1, 0};
       return runs;
     }
-    runs.count = CountInARow(cursor.token, slot,
-                             Smaller(limit, Smaller(EvenFrom(copy.tokens, token), EvenFrom(copy.slots, slot))));
+    runs.count = CountInARow(copy, cursor.token, slot, limit);
     cursor.token += runs.count;
     return runs;
   }
 
-  // How many tokens from this one on have consecutive slots that are this block's.
-  __aicore__ inline uint32_t CountInARow(int64_t token, int64_t slot, int64_t most) const {
+  // How many tokens from this one on have consecutive slots that are this block's, all evenly spaced.
+  __aicore__ inline uint32_t CountInARow(const RowCopy& copy, int64_t token, int64_t slot, int64_t limit) const {
+    if (!Follows(token, slot, 1)) return 1;
     const int64_t group = int64_t{1} << tiling_.slots_shift;
-    const int64_t limit = Smaller(Smaller(most, loaded_ - token), tiling_.blocks == 1 ? most : group - slot % group);
-    uint32_t count = 1;
-    while (count < limit && slots_.GetValue(token + count) == static_cast<Slot>(slot + count)) ++count;
+    limit = Smaller(limit, tiling_.blocks == 1 ? limit : group - (slot & (group - 1)));
+    limit = Smaller(limit, Smaller(EvenFrom(copy.tokens, first_ + token), EvenFrom(copy.slots, slot)));
+    int64_t count = 1;
+    while (count < limit && Follows(token, slot, count)) ++count;
     return count;
+  }
+
+  __aicore__ inline bool Follows(int64_t token, int64_t slot, int64_t count) const {
+    return token + count < loaded_ && slots_.GetValue(token + count) == static_cast<Slot>(slot + count);
   }
 
   const ReshapeAndCacheTiling& tiling_;

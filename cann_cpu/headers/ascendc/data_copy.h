@@ -14,9 +14,18 @@ struct Runs {
   int64_t end() const { return count == 0 ? 0 : (count - 1) * step + bytes; }
 };
 
-inline void copy(std::byte* to, const Runs& to_runs, const std::byte* from, const Runs& from_runs) {
+inline void copy_run(std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); }
+
+// The same for long runs from and to device memory. What was stored is there when the block has ended.
+inline constexpr int64_t kLongRun = 1024;
+ASCENDC_CPU_EXPORT void load_run(std::byte* to, const std::byte* from, size_t bytes);
+ASCENDC_CPU_EXPORT void store_run(std::byte* to, const std::byte* from, size_t bytes);
+
+template <void (*long_run)(std::byte*, const std::byte*, size_t) = copy_run>
+void copy(std::byte* to, const Runs& to_runs, const std::byte* from, const Runs& from_runs) {
+  const auto bytes = static_cast<size_t>(from_runs.bytes);
   for (uint32_t run = 0; run < from_runs.count; ++run) {
-    std::memcpy(to + run * to_runs.step, from + run * from_runs.step, static_cast<size_t>(from_runs.bytes));
+    (from_runs.bytes < kLongRun ? copy_run : long_run)(to + run * to_runs.step, from + run * from_runs.step, bytes);
   }
 }
 
@@ -31,14 +40,14 @@ inline void copy_in(const char* name, Where where, const LocalMemory& dst, const
                     const GlobalMemory& src, const Runs& src_runs) {
   if (checker() != nullptr) [[unlikely]]
     check_copy_in(name, where, dst, dst_runs, src, src_runs);
-  copy(dst.data, dst_runs, src.data, src_runs);
+  copy<load_run>(dst.data, dst_runs, src.data, src_runs);
 }
 
 inline void copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
                      const LocalMemory& src, const Runs& src_runs) {
   if (checker() != nullptr) [[unlikely]]
     check_copy_out(name, where, dst, dst_runs, src, src_runs);
-  copy(dst.data, dst_runs, src.data, src_runs);
+  copy<store_run>(dst.data, dst_runs, src.data, src_runs);
 }
 
 inline void copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
@@ -128,7 +137,7 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
   if (cpu::checker() != nullptr) [[unlikely]] {
     cpu::check_copy_in("DataCopyPad", where, dst.memory(), to, src.memory(), from);
   }
-  cpu::copy(dst.memory().data + left, to, src.memory().data, from);
+  cpu::copy<cpu::load_run>(dst.memory().data + left, to, src.memory().data, from);
   if (!pad.isPad) return;
   for (uint32_t run = 0; run < p.blockCount; ++run) {
     std::byte* start = dst.memory().data + run * to.step;

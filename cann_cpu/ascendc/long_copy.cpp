@@ -1,0 +1,49 @@
+// Copies of long runs of bytes between device memory and the unified buffer.
+#include <algorithm>
+#include <cstring>
+
+#include "ascendc/data_copy.h"
+#include "running_block.h"
+
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
+
+namespace AscendC::cpu {
+
+#ifdef __x86_64__
+
+// Rows are often as long as a part of a page, and the buffer begins where a page does: then loads of a loop look like
+// loads of what was just stored 4096 bytes away, and wait. The string instruction does not look.
+void load_run(std::byte* to, const std::byte* from, size_t bytes) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+}
+
+namespace {
+constexpr size_t kLine = 64;
+}
+
+// Past the caches: no line is read before all of it is written.
+void store_run(std::byte* to, const std::byte* from, size_t bytes) {
+  const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
+  std::memcpy(to, from, head);
+  size_t i = head;
+  for (; i + kLine <= bytes; i += kLine) {
+    for (size_t j = i; j < i + kLine; j += sizeof(__m128i)) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + j), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j)));
+    }
+  }
+  std::memcpy(to + i, from + i, bytes - i);
+}
+
+void finish_stores() { _mm_sfence(); }
+
+#else
+
+void load_run(std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); }
+void store_run(std::byte* to, const std::byte* from, size_t bytes) { std::memcpy(to, from, bytes); }
+void finish_stores() {}
+
+#endif
+
+}  // namespace AscendC::cpu
