@@ -429,7 +429,8 @@ def check_lightning_indexer_prolog(actual: tuple[Tensor, ...], **inputs) -> None
     `inputs`: int8 within 1 and equal in 99.5 %, float16 within 2.5e-5 or a rounding step in 99.5 %, and what is cached
     of no token as before, to the bit.
 
-    (A product that is rounded otherwise may move a whole head of a token; as many may differ at any size.)
+    (A product that is rounded otherwise may move a whole head of a token, and the scale with it: as many int8 and two
+    scales may differ at any size.)
     """
     expected = lightning_indexer_prolog(**inputs)
     depth = inputs["wk"].shape[1]
@@ -450,7 +451,7 @@ def check_lightning_indexer_prolog(actual: tuple[Tensor, ...], **inputs) -> None
             differ, most = (error > 0).sum().item(), max(0.005 * error.numel(), depth)
         else:
             step = golden.double().abs().clamp(min=2.0**-14).log2().floor().exp2() * torch.finfo(torch.half).eps
-            differ, most = (error > step.clamp(min=2.5e-5)).sum().item(), max(0.005 * error.numel(), 1)
+            differ, most = (error > step.clamp(min=2.5e-5)).sum().item(), max(0.005 * error.numel(), 2)
         assert differ <= most, f"{name}: {differ} of {error.numel()} elements differ"
 
 
