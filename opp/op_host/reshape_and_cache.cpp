@@ -12,16 +12,8 @@ namespace {
 
 constexpr int64_t kFractalBytes = 32;
 
-// The elements of a token in a cache.
-int64_t width_of(const at::Tensor& cache, bool nz) {
-  if (nz) return cache.size(1) * cache.size(3);
-  return cache.dim() == 3 ? cache.size(2) : cache.size(2) * cache.size(3);
-}
-
-// The dimensions behind those of the tokens: 1 for [T, hidden] and [B, S, hidden], 2 for [T, N, D] and [B, S, N, D].
-int64_t dimensions_of_row(const at::Tensor& rows, const at::Tensor& cache, bool nz) {
-  if (rows.dim() != 3) return rows.dim() / 2;
-  return rows.size(2) == width_of(cache, nz) ? 1 : 2;
+TensorView view(const at::Tensor& tensor) {
+  return {tensor.sizes().data(), tensor.strides().data(), tensor.dim(), static_cast<int64_t>(tensor.element_size())};
 }
 
 void check_cache(const char* name, const at::Tensor& cache, const ReshapeAndCache& call) {
@@ -37,7 +29,7 @@ void check_cache(const char* name, const at::Tensor& cache, const ReshapeAndCach
         ", but has shape ",
         cache.sizes());
   }
-  check_at_least_1(name, "hidden", width_of(cache, call.nz()));
+  check_at_least_1(name, "hidden", width_of(view(cache), call.nz()));
 }
 
 void check_part(const char* name, const at::Tensor& rows, const char* cache_name, const at::Tensor& cache,
@@ -50,35 +42,12 @@ void check_part(const char* name, const at::Tensor& rows, const char* cache_name
   TORCH_CHECK(rows.dim() >= 2 && rows.dim() <= 4, name,
               " must have 2 to 4 dimensions, (T, hidden), (T, N, D), (B, S, hidden) or (B, S, N, D), but has shape ",
               rows.sizes());
-  const int64_t tokens = rows.dim() - dimensions_of_row(rows, cache, call.nz());
+  const int64_t tokens = rows.dim() - dimensions_of_row(view(rows), view(cache), call.nz());
   const int64_t width = c10::multiply_integers(rows.sizes().slice(tokens));
-  TORCH_CHECK(width == width_of(cache, call.nz()), name, " must have ", width_of(cache, call.nz()),
+  TORCH_CHECK(width == width_of(view(cache), call.nz()), name, " must have ", width_of(view(cache), call.nz()),
               " elements a token, as ", cache_name, " has, but has shape ", rows.sizes());
   TORCH_CHECK(c10::multiply_integers(rows.sizes().slice(0, tokens)) == call.slot_mapping.numel(), name, " must have ",
               call.slot_mapping.numel(), " tokens, as slot_mapping has, but has shape ", rows.sizes());
-}
-
-// Two dimensions of tokens, of which the first may be missing.
-void set_tokens(RowsAndCache& part, const at::Tensor& rows, int64_t row_dimensions) {
-  const int64_t last = rows.dim() - row_dimensions - 1;
-  part.tokens[0] = {1, 0};
-  if (last == 1) part.tokens[0] = {rows.size(0), rows.stride(0)};
-  part.tokens[1] = {rows.size(last), rows.stride(last)};
-}
-
-void set_cache(RowsAndCache& part, const at::Tensor& cache, bool nz) {
-  const auto dimension = [&](int64_t i) { return Dimension{cache.size(i), cache.stride(i)}; };
-  part.slots[0] = dimension(0);
-  part.slots[1] = dimension(nz ? 2 : 1);
-  part.row[0] = cache.dim() == 3 ? Dimension{1, 0} : dimension(nz ? 1 : 2);
-  part.row[1] = dimension(cache.dim() - 1);
-}
-
-RowCopy tile(const at::Tensor& rows, const at::Tensor& cache, bool nz) {
-  RowsAndCache part{static_cast<int64_t>(rows.element_size()), {}, {}, {}};
-  set_tokens(part, rows, dimensions_of_row(rows, cache, nz));
-  set_cache(part, cache, nz);
-  return tile(part);
 }
 
 }  // namespace
@@ -105,7 +74,7 @@ void check(const ReshapeAndCache& call) {
 
 bool has_dense_rows(const at::Tensor& rows, const at::Tensor& cache, bool nz) {
   int64_t stride = 1;
-  for (int64_t dim = rows.dim() - 1; dim >= rows.dim() - dimensions_of_row(rows, cache, nz); --dim) {
+  for (int64_t dim = rows.dim() - 1; dim >= rows.dim() - dimensions_of_row(view(rows), view(cache), nz); --dim) {
     if (rows.size(dim) != 1 && rows.stride(dim) != stride) return false;
     stride *= rows.size(dim);
   }
@@ -117,8 +86,8 @@ ReshapeAndCacheTiling tile(const ReshapeAndCache& call, uint32_t cores) {
   tiling.tokens = call.slot_mapping.numel();
   tiling.capacity = call.capacity();
   tiling.slot_bytes = static_cast<int64_t>(call.slot_mapping.element_size());
-  tiling.copy[tiling.copies++] = tile(call.key, call.key_cache, call.nz());
-  if (call.value) tiling.copy[tiling.copies++] = tile(*call.value, *call.value_cache, call.nz());
+  tiling.copy[tiling.copies++] = tile(view(call.key), view(call.key_cache), call.nz());
+  if (call.value) tiling.copy[tiling.copies++] = tile(view(*call.value), view(*call.value_cache), call.nz());
   divide(tiling, cores);
   return tiling;
 }

@@ -2,7 +2,6 @@
 #include "op_host/reshape_and_cache_tiling.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 namespace opp {
@@ -12,6 +11,29 @@ constexpr int64_t kBlockBytes = 32;           // what the unified buffer is alig
 constexpr int64_t kMostBlocksOfACopy = 4095;  // DataCopyPad's blockCount
 constexpr int64_t kLeastBytesOfABlock = 16 * 1024;
 constexpr uint32_t kMostShift = 6;
+
+struct Dimension {
+  int64_t size;
+  int64_t stride;
+};
+
+// Keys or values and their cache, whose rows have two dimensions there, of which the first may have size 1.
+struct RowsAndCache {
+  int64_t itemsize;
+  Dimension tokens[2];
+  Dimension slots[2];  // blocks, and slots of a block
+  Dimension row[2];
+};
+
+Dimension dimension(const TensorView& tensor, int64_t i) { return {tensor.sizes[i], tensor.strides[i]}; }
+
+RowsAndCache describe(const TensorView& rows, const TensorView& cache, bool nz) {
+  const int64_t token = rows.rank - dimensions_of_row(rows, cache, nz) - 1;
+  return {rows.itemsize,
+          {token == 1 ? dimension(rows, 0) : Dimension{1, 0}, dimension(rows, token)},
+          {dimension(cache, 0), dimension(cache, nz ? 2 : 1)},
+          {cache.rank == 3 ? Dimension{1, 0} : dimension(cache, nz ? 1 : 2), dimension(cache, cache.rank - 1)}};
+}
 
 Strided strided(const Dimension& outer, const Dimension& inner, int64_t itemsize) {
   const bool one = outer.size == 1 || outer.stride == inner.size * inner.stride;
@@ -48,7 +70,18 @@ bool can_go_together(int64_t step, int64_t run) {
 
 }  // namespace
 
-RowCopy tile(const RowsAndCache& part) {
+int64_t width_of(const TensorView& cache, bool nz) {
+  if (nz) return cache.sizes[1] * cache.sizes[3];
+  return cache.rank == 3 ? cache.sizes[2] : cache.sizes[2] * cache.sizes[3];
+}
+
+int64_t dimensions_of_row(const TensorView& rows, const TensorView& cache, bool nz) {
+  if (rows.rank != 3) return rows.rank / 2;
+  return rows.sizes[2] == width_of(cache, nz) ? 1 : 2;
+}
+
+RowCopy tile(const TensorView& rows, const TensorView& cache, bool nz) {
+  const RowsAndCache part = describe(rows, cache, nz);
   const Runs runs = runs_of_row(part.row[0], part.row[1], part.itemsize);
   RowCopy copy{};
   copy.run = static_cast<uint32_t>(runs.bytes);
@@ -73,8 +106,8 @@ void divide(ReshapeAndCacheTiling& tiling, uint32_t cores) {
   const int64_t most = std::max<int64_t>(1, tiling.tokens * bytes_of_token / kLeastBytesOfABlock);
   tiling.blocks = static_cast<uint32_t>(std::min<int64_t>({cores, most, std::max<int64_t>(1, tiling.tokens)}));
   // Each block gets several groups of slots: where all tokens follow one another the blocks have equally much to do.
-  const auto share = static_cast<uint64_t>(tiling.tokens / (4 * tiling.blocks));
-  tiling.slots_shift = std::min<uint32_t>(kMostShift, std::bit_width(share));
+  const int64_t share = tiling.tokens / (4 * tiling.blocks);
+  while (tiling.slots_shift < kMostShift && share >> tiling.slots_shift > 0) ++tiling.slots_shift;
 }
 
 }  // namespace opp

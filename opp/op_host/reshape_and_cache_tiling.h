@@ -41,22 +41,23 @@ struct ReshapeAndCacheTiling {
   RowCopy copy[2];
 };
 
-// A dimension of a tensor, its stride in elements.
-struct Dimension {
-  int64_t size;
-  int64_t stride;
-};
-
-// Keys or values and their cache. A token's row has two dimensions in the cache, of which the first may have size 1;
-// in keys and values its elements lie side by side.
-struct RowsAndCache {
+// A tensor as the host knows it: sizes and strides in elements.
+struct TensorView {
+  const int64_t* sizes;
+  const int64_t* strides;
+  int64_t rank;
   int64_t itemsize;
-  Dimension tokens[2];
-  Dimension slots[2];  // blocks, and slots of a block
-  Dimension row[2];
 };
 
-RowCopy tile(const RowsAndCache& part);
+// The elements of a token in a cache, ND or NZ.
+int64_t width_of(const TensorView& cache, bool nz);
+
+// The dimensions of keys or values behind those of the tokens: 1 for (T, hidden) and (B, S, hidden), 2 for (T, N, D)
+// and (B, S, N, D).
+int64_t dimensions_of_row(const TensorView& rows, const TensorView& cache, bool nz);
+
+// Of keys or values whose rows are dense, and their cache.
+RowCopy tile(const TensorView& rows, const TensorView& cache, bool nz);
 
 // The blocks to launch, of at most `cores`, and the slots that belong to each: tokens with one slot are one block's,
 // which writes them in their order.

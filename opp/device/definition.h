@@ -1,0 +1,72 @@
+// What the definitions of operators for CANN have in common: lists of dtypes, and the shapes that tiling functions
+// read.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "register/op_def_registry.h"
+#include "tiling/platform/platform_ascendc.h"
+
+namespace opp {
+
+using Types = std::vector<ge::DataType>;
+
+// All combinations of one dtype from each list, as CANN wants them: a list for each parameter, all equally long.
+inline std::vector<Types> combinations(const std::vector<Types>& choices) {
+  std::vector<Types> lists(choices.size());
+  std::size_t count = 1;
+  for (const Types& types : choices) count *= types.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    std::size_t rest = i;
+    for (std::size_t k = choices.size(); k-- > 0; rest /= choices[k].size()) {
+      lists[k].push_back(choices[k][rest % choices[k].size()]);
+    }
+  }
+  return lists;
+}
+
+inline ops::OpParamDef& of_types(ops::OpParamDef& parameter, ops::Option presence, const Types& types) {
+  const std::vector<ge::Format> nd(types.size(), ge::FORMAT_ND);
+  return parameter.ParamType(presence).DataType(types).Format(nd).UnknownShapeFormat(nd);
+}
+
+// The SoCs that the kernels are compiled for: Atlas A2 and A3.
+inline void for_all_socs(ops::OpAICoreDef& core) {
+  core.AddConfig("ascend910b");
+  core.AddConfig("ascend910_93");
+}
+
+// Tensors are contiguous here: CANN's generated aclnn functions copy those that are not, and copy back what is written.
+struct Contiguous {
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+  int64_t itemsize;
+
+  Contiguous(const gert::StorageShape& shape, ge::DataType type) : itemsize(ge::GetSizeByDataType(type)) {
+    const gert::Shape& stored = shape.GetStorageShape();
+    for (std::size_t i = 0; i < stored.GetDimNum(); ++i) sizes.push_back(stored.GetDim(i));
+    strides.assign(sizes.size(), 1);
+    for (std::size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
+  }
+
+  int64_t elements() const { return sizes.empty() ? 1 : sizes[0] * strides[0]; }
+};
+
+inline Contiguous required(const gert::TilingContext& context, std::size_t input) {
+  return {*context.GetRequiredInputShape(input), context.GetRequiredInputDesc(input)->GetDataType()};
+}
+
+inline uint32_t vector_cores(gert::TilingContext& context) {
+  return platform_ascendc::PlatformAscendC(context.GetPlatformInfo()).GetCoreNumAiv();
+}
+
+// The kernels need no workspace.
+inline ge::graphStatus launch(gert::TilingContext& context, uint32_t blocks) {
+  context.SetBlockDim(blocks);
+  context.GetWorkspaceSizes(1)[0] = 0;
+  return ge::GRAPH_SUCCESS;
+}
+
+}  // namespace opp
