@@ -149,7 +149,7 @@ void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, 
          offset, offset + bytes - 1, std::max<int64_t>(memory.bytes, 0));
   }
   const std::byte* begin = memory.data + offset;
-  const DeviceBuffer* buffer = device_.find(memory.origin);
+  const DeviceBuffer* buffer = device_.find(memory.origin, begin, static_cast<size_t>(bytes));
   if (buffer == nullptr && device_.complete()) {
     fail(by.where, "%s %s %" PRId64 " bytes from the address %p on, which lies in none of the launch's buffers",
          by.name, verb(use), bytes, static_cast<const void*>(memory.origin));

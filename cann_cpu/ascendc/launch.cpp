@@ -49,12 +49,6 @@ class Running {
   Block* outer_;
 };
 
-bool wants_checks(Checks checks) {
-  if (checks != Checks::AsTheEnvironmentSays) return checks == Checks::On;
-  const char* variable = std::getenv("ASCENDC_CPU_CHECKS");
-  return variable != nullptr && std::strcmp(variable, "1") == 0;
-}
-
 void check_all_freed(const RunningBlock& block) {
   for (const auto& buffers : block.buffers) {
     for (const Buffer& buffer : buffers) {
@@ -81,10 +75,17 @@ std::vector<DeviceWrite> run_block(const Block& start, Body body, const void* co
 
 }  // namespace
 
+bool checks_by_default() {
+  const char* variable = std::getenv("ASCENDC_CPU_CHECKS");
+  return variable != nullptr && std::strcmp(variable, "1") == 0;
+}
+
 void run(const Launch& launch, Body body, const void* context) {
   if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
   std::optional<DeviceMemory> checked;
-  if (wants_checks(launch.checks)) checked.emplace(launch);
+  if (launch.checks == Checks::On || (launch.checks == Checks::AsTheEnvironmentSays && checks_by_default())) {
+    checked.emplace();
+  }
   std::vector<std::vector<DeviceWrite>> writes(checked ? launch.blocks : 0);
   const uint64_t key = tiling_key;
   run_in_parallel(launch.blocks, [&](uint32_t index) {

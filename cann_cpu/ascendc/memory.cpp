@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include <cstdlib>
+#include <map>
 #include <mutex>
 
 namespace AscendC {
@@ -32,18 +33,38 @@ void GmFree(void* memory) {
 
 namespace cpu {
 
-DeviceMemory::DeviceMemory(const Launch& launch) : complete_(launch.buffers != nullptr) {
-  const std::lock_guard lock(allocations_mutex);
-  for (const auto& [begin, bytes] : allocations()) buffers_[begin] = {begin, bytes, "a buffer of GmAlloc"};
-  for (size_t i = 0; i < launch.buffer_count; ++i) buffers_[launch.buffers[i].begin] = launch.buffers[i];
+namespace {
+
+constinit thread_local const KnownMemory* known_memory = nullptr;
+
+bool holds(const DeviceBuffer& buffer, const void* begin, size_t bytes) {
+  const auto offset = static_cast<const std::byte*>(begin) - static_cast<const std::byte*>(buffer.begin);
+  return offset >= 0 && static_cast<size_t>(offset) + bytes <= buffer.bytes;
 }
 
-const DeviceBuffer* DeviceMemory::find(const void* address) const {
-  auto at = buffers_.upper_bound(address);
-  if (at == buffers_.begin()) return nullptr;
-  const DeviceBuffer& buffer = (--at)->second;
-  const auto offset = static_cast<const std::byte*>(address) - static_cast<const std::byte*>(buffer.begin);
-  return static_cast<size_t>(offset) < buffer.bytes ? &buffer : nullptr;
+}  // namespace
+
+KnownMemory::KnownMemory(const DeviceBuffer* buffers, size_t count)
+    : buffers(buffers), count(count), outer_(known_memory) {
+  known_memory = this;
+}
+
+KnownMemory::~KnownMemory() { known_memory = outer_; }
+
+DeviceMemory::DeviceMemory() : complete_(known_memory != nullptr) {
+  if (complete_) buffers_.assign(known_memory->buffers, known_memory->buffers + known_memory->count);
+  const std::lock_guard lock(allocations_mutex);
+  for (const auto& [begin, bytes] : allocations()) buffers_.push_back({begin, bytes, "a buffer of GmAlloc"});
+}
+
+const DeviceBuffer* DeviceMemory::find(const void* address, const void* begin, size_t bytes) const {
+  const DeviceBuffer* found = nullptr;
+  for (const DeviceBuffer& buffer : buffers_) {
+    if (!holds(buffer, address, 1)) continue;
+    found = &buffer;
+    if (holds(buffer, begin, bytes)) break;
+  }
+  return found;
 }
 
 }  // namespace cpu

@@ -1,25 +1,25 @@
 // The memory of the device that a launch may touch.
 #pragma once
 
-#include <map>
+#include <vector>
 
 #include "ascendc/launch.h"
 
 namespace AscendC::cpu {
 
-// What GmAlloc has given and what a launch describes, as it stands when the launch begins.
+// What GmAlloc has given and what the launching thread knows, as it stands when the launch begins.
 class DeviceMemory {
  public:
-  explicit DeviceMemory(const Launch& launch);
+  DeviceMemory();
 
-  // The buffer that holds an address, or nullptr.
-  const DeviceBuffer* find(const void* address) const;
+  // The buffer that holds an address; if there are several, one that holds these bytes, too. nullptr if there is none.
+  const DeviceBuffer* find(const void* address, const void* begin, size_t bytes) const;
 
-  // Whether memory in none of the buffers is refused: only if the launch describes all that it uses.
+  // Whether memory in none of the buffers is refused: not if nobody has said what the kernel may touch.
   bool complete() const { return complete_; }
 
  private:
-  std::map<const void*, DeviceBuffer> buffers_;
+  std::vector<DeviceBuffer> buffers_;
   bool complete_;
 };
 

@@ -44,6 +44,7 @@ std::optional<aclDataType> tiling_key(at::ScalarType dtype) {
 // All are contiguous and of one shape.
 void run_kernel(aclDataType key, const at::Tensor& self, const at::Tensor& other, const at::Tensor& out) {
   opp::AddCustomTiling tiling = opp::tile_add_custom(out.numel(), out.element_size(), opp::cores());
+  const opp::TensorMemory memory{{"self", self}, {"other", other}, {"out", out}};
   ICPU_SET_TILING_KEY(key);
   ICPU_RUN_KF(add_custom, tiling.blocks, opp::gm_address(self), opp::gm_address(other), opp::gm_address(out), nullptr,
               reinterpret_cast<GM_ADDR>(&tiling));

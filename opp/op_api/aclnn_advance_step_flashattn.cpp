@@ -25,6 +25,10 @@ void launch(const opp::AdvanceStepFlashattn& call) {
   auto* const positions = gm_address(call.input_positions);
   auto* const lengths = gm_address(call.seq_lens);
   auto* const slots = gm_address(call.slot_mapping);
+  const opp::TensorMemory memory{
+      {"input_tokens", call.input_tokens},       {"sampled_token_ids", call.sampled_token_ids},
+      {"input_positions", call.input_positions}, {"seq_lens", call.seq_lens},
+      {"slot_mapping", call.slot_mapping},       {"block_tables", call.block_tables}};
   ICPU_RUN_KF(advance_step_flashattn, tiling.blocks, tokens, gm_address(call.sampled_token_ids), positions, lengths,
               slots, gm_address(call.block_tables), tokens, positions, lengths, slots, nullptr,
               reinterpret_cast<GM_ADDR>(&tiling));

@@ -20,6 +20,11 @@ void launch(const opp::ReshapeAndCache& call) {
   opp::ReshapeAndCacheTiling tiling = opp::tile(call, opp::cores());
   auto* const key_cache = gm_address(call.key_cache);
   auto* const value_cache = gm_address(call.value_cache);
+  const opp::TensorMemory memory{{"key", call.key},
+                                 {"value", call.value},
+                                 {"key_cache", call.key_cache},
+                                 {"value_cache", call.value_cache},
+                                 {"slot_mapping", call.slot_mapping}};
   ICPU_RUN_KF(reshape_and_cache, tiling.blocks, gm_address(call.key), gm_address(call.value), key_cache, value_cache,
               gm_address(call.slot_mapping), key_cache, value_cache, nullptr, reinterpret_cast<GM_ADDR>(&tiling));
 }

@@ -120,6 +120,18 @@ def test_add_custom_may_write_to_its_input():
     assert torch.equal(out.cpu(), a + a)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int16])
+@pytest.mark.parametrize("size", [0, 1, 13, 8193, 100_003])
+def test_the_kernel_of_add_custom_breaks_no_rule_of_the_hardware(monkeypatch, size, dtype):
+    monkeypatch.setenv("ASCENDC_CPU_CHECKS", "1")
+    a, b = values(size, dtype=dtype), values(size, dtype=dtype)
+    out = torch.empty_like(a).npu()
+    call("aclnnAddCustom", a.npu(), b.npu(), out)
+    assert torch.equal(out.cpu(), a + b)
+    call("aclnnAddCustom", out, out, out)
+    assert torch.equal(out.cpu(), (a + b) + (a + b))
+
+
 def test_add_custom_grad_gives_two_copies():
     grad = values(5, 7, dtype=torch.bfloat16)
     grad_self, grad_other = torch.zeros(5, 7).bfloat16().npu(), torch.zeros(7, 5).bfloat16().npu().t()

@@ -23,7 +23,8 @@ bool call(const char* name, void (*kernel)(Parameters...), const Call& call, cha
           std::integer_sequence<size_t, I...>) {
   try {
     set_tiling_key(call.tiling_key);
-    run({name, call.blocks, call.checks, call.buffers, call.buffer_count},
+    const KnownMemory known(call.buffers, call.buffer_count);
+    run({name, call.blocks, call.checks},
         [&] { kernel(*static_cast<const std::remove_reference_t<Parameters>*>(call.arguments[I])...); });
     return true;
   } catch (const std::exception& e) {

@@ -169,6 +169,18 @@ struct Elementwise {
   }
 };
 
+// Tells the checker of bytes that an instruction of the vector unit reads or writes.
+inline void check_bytes(const char* name, Where where, Use use, const LocalMemory& memory, int64_t offset,
+                        int64_t bytes) {
+  if (checker() != nullptr) [[unlikely]]
+    check_local(name, where, PIPE_V, use, memory, offset, bytes);
+}
+
+// The memory for intermediate results belongs to the instruction: whatever was in it is lost.
+inline void check_temporary(const char* name, Where where, const LocalMemory& memory) {
+  check_bytes(name, where, Use::Write, memory, 0, memory.bytes);
+}
+
 // An operand of consecutive elements, of which an instruction takes `lanes` at a time.
 template <class T>
 Operand consecutive(Use use, const LocalTensor<T>& tensor, uint32_t lanes) {

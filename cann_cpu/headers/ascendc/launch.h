@@ -28,15 +28,32 @@ struct DeviceBuffer {
   const char* name;
 };
 
+// While it lives, the launches of this thread may touch these buffers and those of GmAlloc, and no other memory of the
+// device; only launches that are checked look at them.
+class ASCENDC_CPU_EXPORT KnownMemory {
+ public:
+  KnownMemory(const DeviceBuffer* buffers, size_t count);
+  ~KnownMemory();
+  KnownMemory(const KnownMemory&) = delete;
+  KnownMemory& operator=(const KnownMemory&) = delete;
+
+  const DeviceBuffer* const buffers;
+  const size_t count;
+
+ private:
+  const KnownMemory* outer_;
+};
+
 enum class Checks : uint8_t { AsTheEnvironmentSays, Off, On };
 
 struct Launch {
   const char* kernel;
   uint32_t blocks;
   Checks checks = Checks::AsTheEnvironmentSays;
-  const DeviceBuffer* buffers = nullptr;  // the memory it may touch, besides that of GmAlloc; null: any
-  size_t buffer_count = 0;
 };
+
+// Whether launches are checked that do not say so themselves.
+ASCENDC_CPU_EXPORT bool checks_by_default();
 
 // Calls body(context) once for each block, and returns or throws when all have ended.
 ASCENDC_CPU_EXPORT void run(const Launch& launch, void (*body)(const void* context), const void* context);

@@ -1,23 +1,15 @@
 // Mathematical functions of the first `count` elements, with or without a buffer for what they need in between.
 #pragma once
 
-#include "ascendc/cast.h"
 #include "ascendc/vector.h"
 
 namespace AscendC {
 namespace cpu {
 
-inline constexpr auto rounded_by = [](auto mode) { return [mode](float x) { return rounded(x, mode); }; };
-
 // In double, so that the result is that of the mathematical function, rounded.
 inline constexpr auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
 inline constexpr auto sign = [](float x) { return static_cast<float>((x > 0) - (x < 0)); };
 inline constexpr auto fraction = [](float x) { return x - std::trunc(x); };
-
-// The intermediate buffer belongs to the instruction: whatever was in it is lost.
-inline void check_temporary(const char* name, Where where, const LocalMemory& memory) {
-  if (checker() != nullptr) check_local(name, where, PIPE_V, Use::Write, memory, 0, memory.bytes);
-}
 
 }  // namespace cpu
 

@@ -30,13 +30,6 @@ concept Movable = sizeof(T) == 2 || sizeof(T) == 4;
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
 
-// Tells the checker of bytes that an instruction of the vector unit reads or writes.
-inline void check_bytes(const char* name, Where where, Use use, const LocalMemory& memory, int64_t offset,
-                        int64_t bytes) {
-  if (checker() != nullptr) [[unlikely]]
-    check_local(name, where, PIPE_V, use, memory, offset, bytes);
-}
-
 // Element (repeat, lane) of dst is that at the byte offset which the offset of the same number says.
 template <class T>
 void gather(Where where, const Operand& dst, const LocalMemory& src, const LocalTensor<uint32_t>& offsets,

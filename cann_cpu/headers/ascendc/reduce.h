@@ -161,13 +161,6 @@ void tensor_sum(Where where, const LocalTensor<T>& dst, const Operand& src, cons
   if (lanes.repeats != 0) store(dst.memory().data, T(static_cast<float>(sum)));
 }
 
-template <class T>
-void check_workspace(const char* name, Where where, const LocalTensor<T>& workspace) {
-  if (checker() == nullptr) [[likely]]
-    return;
-  check_local(name, where, PIPE_V, Use::Write, workspace.memory(), 0, workspace.memory().bytes);
-}
-
 }  // namespace cpu
 
 // The largest (smallest) of each repeat; dst_stride counts results.
@@ -226,7 +219,7 @@ ASCENDC_CPU_GROUP_REDUCE(PairReduceSum, cpu::sum_of_lanes, 2)
     requires cpu::OneOf<T, half, float>                                                                           \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace, int32_t count, \
             bool with_index = false, cpu::Where where = cpu::Where::current()) {                                  \
-    cpu::check_workspace(#Name, where, workspace);                                                                \
+    cpu::check_temporary(#Name, where, workspace.memory());                                                       \
     constexpr uint32_t n = cpu::kLanes<T>;                                                                        \
     cpu::tensor_reduce(#Name, where, better, dst, cpu::consecutive(cpu::Use::Read, src, n),                       \
                        cpu::Lanes::of_count(n, count), with_index);                                               \
@@ -236,7 +229,7 @@ ASCENDC_CPU_GROUP_REDUCE(PairReduceSum, cpu::sum_of_lanes, 2)
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace,                \
             const MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride, bool with_index = false,        \
             cpu::Where where = cpu::Where::current()) {                                                           \
-    cpu::check_workspace(#Name, where, workspace);                                                                \
+    cpu::check_temporary(#Name, where, workspace.memory());                                                       \
     cpu::tensor_reduce(#Name, where, better, dst, cpu::strided(cpu::Use::Read, src, 1, src_repeat_stride),        \
                        cpu::Lanes::of_mask(#Name, where, cpu::kLanes<T>, mask, repeats), with_index);             \
   }
@@ -249,7 +242,7 @@ template <class T>
   requires cpu::OneOf<T, half, float>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace, int32_t count,
                cpu::Where where = cpu::Where::current()) {
-  cpu::check_workspace("ReduceSum", where, workspace);
+  cpu::check_temporary("ReduceSum", where, workspace.memory());
   constexpr uint32_t n = cpu::kLanes<T>;
   cpu::tensor_sum(where, dst, cpu::consecutive(cpu::Use::Read, src, n), cpu::Lanes::of_count(n, count));
 }
@@ -259,7 +252,7 @@ template <class T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace,
                const MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride,
                cpu::Where where = cpu::Where::current()) {
-  cpu::check_workspace("ReduceSum", where, workspace);
+  cpu::check_temporary("ReduceSum", where, workspace.memory());
   cpu::tensor_sum(where, dst, cpu::strided(cpu::Use::Read, src, 1, src_repeat_stride),
                   cpu::Lanes::of_mask("ReduceSum", where, cpu::kLanes<T>, mask, repeats));
 }

@@ -107,7 +107,7 @@ void select(Where where, SELMODE mode, const Operand& dst, const LocalMemory& bi
 
 // Bit i of dst: src0[i] and src1[i] compare so. The count is a multiple of 256 bytes.
 template <class T, class Bits>
-  requires(cpu::OneOf<T, half, float, int32_t> && sizeof(Bits) == 1)
+  requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE mode,
              uint32_t count, cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("Compare", where, mode);
@@ -119,7 +119,7 @@ void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const Loc
 }
 
 template <class T, class Bits>
-  requires(cpu::OneOf<T, half, float, int32_t> && sizeof(Bits) == 1)
+  requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE mode,
              const MaskArgument& mask, uint8_t repeats, const BinaryRepeatParams& p,
              cpu::Where where = cpu::Where::current()) {
@@ -132,7 +132,7 @@ void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const Loc
 
 // Bit i of dst: src[i] and the scalar compare so.
 template <class T, class Bits>
-  requires(cpu::OneOf<T, half, float, int32_t> && sizeof(Bits) == 1)
+  requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void CompareScalar(const LocalTensor<Bits>& dst, const LocalTensor<T>& src, const T scalar, CMPMODE mode,
                    uint32_t count, cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("CompareScalar", where, mode);
@@ -144,7 +144,7 @@ void CompareScalar(const LocalTensor<Bits>& dst, const LocalTensor<T>& src, cons
 }
 
 template <class T, class Bits>
-  requires(cpu::OneOf<T, half, float, int32_t> && sizeof(Bits) == 1)
+  requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void CompareScalar(const LocalTensor<Bits>& dst, const LocalTensor<T>& src, const T scalar, CMPMODE mode,
                    const MaskArgument& mask, uint8_t repeats, const UnaryRepeatParams& p,
                    cpu::Where where = cpu::Where::current()) {

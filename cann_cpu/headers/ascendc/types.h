@@ -4,6 +4,12 @@
 #include <cstdint>
 #include <source_location>
 
+// By these names kernel files tell that the device compiler is not at work: no <<<>>> then.
+#define ASCENDC_CPU_DEBUG 1
+#ifndef __CCE_KT_TEST__
+#define __CCE_KT_TEST__ 1
+#endif
+
 // Address spaces and kinds of functions, which only the device compiler tells apart.
 #define __aicore__
 #define __global__
