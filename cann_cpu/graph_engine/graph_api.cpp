@@ -2,6 +2,7 @@
 #include "graph_api.h"
 
 #include <fstream>
+#include <iterator>
 
 #include "errors.h"
 
@@ -35,6 +36,18 @@ graphStatus Graph::LoadFromSerializedModelArray(const void* serialized_model, si
     impl->loaded = std::make_shared<const cann_cpu::graph::Model>(cann_cpu::graph::read_model(serialized_model, size));
     impl_ = std::move(impl);
   });
+}
+
+graphStatus Graph::LoadFromFile(const char_t* file_name) {
+  std::string model;
+  const graphStatus status = guarded([&] {
+    std::ifstream file(file_name, std::ios::binary);
+    model.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file) {
+      throw GraphError(std::string("cannot read ") + file_name);
+    }
+  });
+  return status == GRAPH_SUCCESS ? LoadFromSerializedModelArray(model.data(), model.size()) : status;
 }
 
 graphStatus Graph::SaveToFile(const char_t* file_name) const {

@@ -24,7 +24,7 @@ const NodeType* find_node_type(const std::string& type) {
     std::unordered_map<std::string, const NodeType*> rows;
     for (const NodeTable* part :
          {&kPointwiseNodes, &kComparisonNodes, &kReductionNodes, &kLinearAlgebraNodes, &kNormalizationNodes,
-          &kIndexingNodes, &kViewNodes, &kCreationNodes, &kRandomNodes, &kActivationNodes}) {
+          &kIndexingNodes, &kViewNodes, &kCreationNodes, &kRandomNodes, &kActivationNodes, &kForeachNodes}) {
       for (const NodeType& row : *part) {
         rows.emplace(row.type, &row);
       }

@@ -43,6 +43,6 @@ const NodeType* find_node_type(const std::string& type);
 // The parts of the table, by subject: nodes/<subject>.cpp.
 using NodeTable = std::vector<NodeType>;
 extern const NodeTable kPointwiseNodes, kComparisonNodes, kReductionNodes, kLinearAlgebraNodes, kNormalizationNodes,
-    kIndexingNodes, kViewNodes, kCreationNodes, kRandomNodes, kActivationNodes;
+    kIndexingNodes, kViewNodes, kCreationNodes, kRandomNodes, kActivationNodes, kForeachNodes;
 
 }  // namespace cann_cpu::graph

@@ -19,6 +19,8 @@ class CANN_EXPORT Graph {
 
   // Reads a serialized ge.proto.ModelDef; fails on anything else (GEGetErrorMsg says why).
   graphStatus LoadFromSerializedModelArray(const void* serialized_model, size_t size);
+  // The same for a file, such as torchair.dynamo_export's .air.
+  graphStatus LoadFromFile(const char_t* file_name);
   // Writes the serialized model as it was read.
   graphStatus SaveToFile(const char_t* file_name) const;
   graphStatus CopyFrom(const Graph& src_graph);

@@ -71,6 +71,21 @@ def test_a_model_runs(run_model, session_library, way, rows):
     assert session_library.live_blocks() == 0
 
 
+def test_a_model_is_loaded_from_a_file(session_library, tmp_path):
+    file = tmp_path / "export.air"
+    text = ctypes.create_string_buffer(2000)
+
+    def compile_file():
+        return session_library.compile(str(file).encode(), ctypes.c_size_t(0), text, ctypes.c_size_t(2000))
+
+    assert compile_file() != 0
+    assert text.value.decode() == f"cannot read {file}"
+    file.write_bytes(sample())
+    assert compile_file() == 0
+    file.write_bytes(b"nonsense")
+    assert compile_file() != 0
+
+
 @pytest.mark.parametrize("way", [0, 1], ids=["RunGraph", "RunGraphWithStreamAsync"])
 def test_a_failing_node_is_named(run_model, way):
     with pytest.raises(RuntimeError, match=r"graph 'hand_written': node 'total' of type ReduceSum: .*[Dd]imension"):

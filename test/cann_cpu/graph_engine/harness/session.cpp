@@ -33,10 +33,11 @@ int fail(char* text, size_t capacity) {
   return -1;
 }
 
+// A model in memory, or the name of its file and no size.
 bool add(uint32_t id, const char* model, size_t size) {
   ge::Graph graph("graph");
-  return graph.LoadFromSerializedModelArray(model, size) == ge::GRAPH_SUCCESS &&
-         session().AddGraph(id, graph, {}) == ge::SUCCESS;
+  const auto loaded = size == 0 ? graph.LoadFromFile(model) : graph.LoadFromSerializedModelArray(model, size);
+  return loaded == ge::GRAPH_SUCCESS && session().AddGraph(id, graph, {}) == ge::SUCCESS;
 }
 
 ge::Tensor float_tensor(float* data, const int64_t* dims, size_t rank, ge::Placement placement) {
