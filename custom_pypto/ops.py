@@ -504,7 +504,7 @@ def reshape_and_cache(
         cache_layout = "NZ" if cache_mode == 1 else "ND"
     elif cache_mode == 1 and cache_layout != "NZ":
         raise ValueError(f"reshape_and_cache: cache_layout must be 'NZ' with cache_mode 1, but is '{cache_layout}'")
-    if head_num and key.shape[-1] % head_num and key.shape[-2] != head_num:
+    if head_num and key.shape[-1] % head_num and (key.dim() < 3 or key.shape[-2] != head_num):
         raise ValueError(f"reshape_and_cache: head_num must be the heads of key {tuple(key.shape)}, but is {head_num}")
     torch.ops.custom_pypto.reshape_and_cache(
         key, value, key_cache, value_cache, slot_mapping, cache_layout=cache_layout

@@ -268,6 +268,7 @@ def test_the_calls_of_ms_custom_ops():
         ({"cache_mode": 2}, r"cache_mode must be 0 \(ND\) or 1 \(NZ\), but is 2"),
         ({"cache_mode": 1, "cache_layout": "ND"}, "cache_layout must be 'NZ' with cache_mode 1, but is 'ND'"),
         ({"head_num": 3}, r"head_num must be the heads of key \(4, 2, 16\), but is 3"),
+        ({"head_num": 4, "key": torch.zeros(4, 30)}, r"head_num must be the heads of key \(4, 30\), but is 4"),
     ],
 )
 def test_modes_and_numbers_of_heads_that_do_not_fit_are_refused(options, message):
