@@ -1,4 +1,4 @@
-"""The decode example at small sizes: pages are dealt out as they must be, and its verdict is to be trusted."""
+"""The examples without a page: decoding at small sizes, where the verdict is to be trusted, and compiling ahead."""
 
 import sys
 from dataclasses import replace
@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import torchair
 
 import custom_pypto  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import compiled_ahead
 import deepseek_sparse_decode as decode
 
 SMALL = decode.Sizes(
@@ -81,3 +83,19 @@ def test_what_differs_is_a_failure(decoded, wrong):
         decode.judge(run, eager, arguments)
     assert eager.verdict == same.verdict == "ok"
     assert other.verdict.startswith("FAILED")
+
+
+def test_a_step_is_compiled_ahead_and_loaded_again(tmp_path, capsys):
+    for _ in range(2):
+        compiled_ahead.main(tmp_path)
+        assert "dynamo_export: dynamo.pbtxt, export.air, options.json" in capsys.readouterr().out
+    assert len(list((tmp_path / "cache").rglob("compiled_module"))) == 1
+
+
+def test_a_dynamic_graph_of_the_step_takes_other_batches():
+    step = compiled_ahead.Step()
+    with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
+        graph = torch.compile(step, backend=torchair.get_npu_backend(), dynamic=True, fullgraph=True)
+        for batch in (3, 5):
+            arguments = compiled_ahead.inputs(batch)
+            assert torch.equal(graph(*arguments).cpu(), step(*arguments).cpu())
