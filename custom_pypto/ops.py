@@ -456,14 +456,14 @@ def reshape_and_cache(
 
     T is the number of tokens, or B sequences of S tokens each; N is the number of heads, D the head dimension, hidden
     the N * D elements of a token. Those of keys and of values may differ, and so may their dtypes. c0 is the number of
-    elements in 32 bytes: 16 of float16 and bfloat16, 32 of int8, 8 of float32. ::
+    elements in 32 bytes: 16 of float16 and bfloat16, 32 of int8, 8 of float32.
+
+    The first three of these calls are those of ms_custom_ops, the last one is the operator itself ::
 
         custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping)
         custom_pypto.reshape_and_cache(key, key_cache=key_cache, slot_mapping=slot_mapping)                # keys only
         custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_mode=1, head_num=16)
         torch.ops.custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout="NZ")
-
-    The first three are the calls of ms_custom_ops, the last one is the operator itself.
 
     Args:
         key: ``[T, N, D]``, ``[T, hidden]``, ``[B, S, N, D]`` or ``[B, S, hidden]``; float16, bfloat16, int8 or float32.
@@ -496,7 +496,8 @@ def reshape_and_cache(
     Limits: any sizes; offsets have 64 bits, so caches may have more than 2**32 elements. Every byte is read and written
     once.
 
-    Formula: reshape_and_cache_flash of vLLM, for the cache layouts of ms_custom_ops and of CANN's ReshapeAndCache.
+    Formula: what reshape_and_cache_flash of vLLM computes, for the cache layouts of ms_custom_ops and of CANN's
+    ReshapeAndCache.
     """
     if cache_mode not in (0, 1):
         raise ValueError(f"reshape_and_cache: cache_mode must be 0 (ND) or 1 (NZ), but is {cache_mode}")
@@ -567,7 +568,7 @@ def advance_step_flashattn(
 
     Limits: any sizes, in 64 bits; a slot beyond 2**31 - 1 needs an int64 ``slot_mapping``.
 
-    Formula: advance_step_flashattn of vLLM, which torch_npu has as npu_advance_step_flashattn.
+    Formula: what advance_step_flashattn of vLLM computes; torch_npu has it as npu_advance_step_flashattn.
     """
     torch.ops.custom_pypto.advance_step_flashattn(
         num_seqs,

@@ -57,7 +57,7 @@ def prose(lines: list[str]) -> str:
 
 def errors(lines: list[str]) -> str:
     """What is written as "RuntimeError: when"."""
-    return inline(re.sub(r"^(\w+):", r"`\1`:", " ".join(" ".join(lines).split())))
+    return inline(re.sub(r"\b(\w+Error):", r"`\1`:", " ".join(" ".join(lines).split())))
 
 
 def arguments(lines: list[str]) -> str:
