@@ -111,8 +111,8 @@ extern "C" __global__ __aicore__ void barriers(GM_ADDR x, GM_ADDR y, uint32_t pe
   TPipe pipe;
   TBuf<TPosition::VECCALC> buffer;
   pipe.InitBuffer(buffer, kTile * sizeof(float));
-  LocalTensor<float> tensor = buffer.Get<float>();
   for (uint32_t start = 0; start < share.count; start += kTile) {
+    LocalTensor<float> tensor = buffer.Get<float>(share.tile(start));  // ends within a block of 32 bytes
     copy_in(tensor, share.x[start], share.tile(start));
     PipeBarrier<PIPE_ALL>();
     compute(tensor, tensor, share.tile(start));
