@@ -1,4 +1,4 @@
-"""Builds the custom_pypto wheel: the extension, the operator package (opp/) and the Graph Engine API (graph/)."""
+"""Builds the custom_pypto wheel: the extension, the operator package (opp/) and what follows from graph/."""
 
 import importlib.util
 import os
@@ -25,26 +25,40 @@ def cann_home() -> str:
 
 
 class Build(BuildExtension):
-    """Builds the extension, and beside it in the package what CMake builds of opp/ and graph/."""
+    """Builds the extension on the headers of the aclnn functions, and beside it in the package the operator package."""
 
     def run(self):
+        self.folder = Path(self.get_ext_fullpath("custom_pypto.custom_pypto_lib")).parent.resolve()
+        self.opp = Path(self.build_temp, "opp").resolve()
+        self.configure()
+        self.cmake("--build", self.opp, "--target", "aclnn_headers")
+        aclnn = [str(self.opp / "graph/aclnn"), str(Path(cann_home(), "include"))]
+        self.extensions[0].extra_compile_args += [f"-isystem{path}" for path in aclnn]
         super().run()
-        package = Path(self.get_ext_fullpath("custom_pypto.custom_pypto_lib")).parent.resolve()
-        for part in ("opp", "graph"):
-            self.cmake(part, package / "opp")
+        self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()))
+        self.cmake("--install", self.opp)
+        self.check()
 
-    def cmake(self, part: str, prefix: Path) -> None:
-        build = Path(self.build_temp, part).resolve()
+    def configure(self) -> None:
         options = {
             "CMAKE_BUILD_TYPE": "Release",
-            "CMAKE_INSTALL_PREFIX": prefix,
+            "CMAKE_INSTALL_PREFIX": self.folder / "opp",
             "CANN_CPU_HOME": cann_home(),
             "Python_EXECUTABLE": sys.executable,
         }
         defines = [f"-D{name}={value}" for name, value in options.items()]
-        subprocess.check_call(["cmake", "-S", ROOT / part, "-B", build, "-G", "Ninja", *defines])
-        subprocess.check_call(["cmake", "--build", build, "--parallel", str(os.cpu_count())])
-        subprocess.check_call(["cmake", "--install", build])
+        self.cmake("-S", ROOT / "opp", "-B", self.opp, "-G", "Ninja", *defines)
+
+    def check(self) -> None:
+        """Fails when schema, prototype, functions, converter or test of an operator do not agree or are not there."""
+        path = [str(self.folder.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        command = [sys.executable, "-P", "-m", "custom_pypto.definition", "custom_pypto", ROOT]
+        if subprocess.call(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(path)}):
+            raise SystemExit("setup.py: the operators' definitions do not agree")
+
+    @staticmethod
+    def cmake(*arguments) -> None:
+        subprocess.check_call(["cmake", *arguments])
 
 
 extension = npu.NpuExtension(

@@ -35,4 +35,4 @@ __all__ = [
     "reshape_and_cache",
 ]
 
-converter.register()
+converter.register(__name__)

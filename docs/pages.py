@@ -1,4 +1,5 @@
-"""Writes the operators' pages, docs/operators/*.md: schemas, the docstrings of custom_pypto/ops.py and the examples.
+"""Writes what follows from schemas, prototypes, the docstrings of custom_pypto/ops.py and the examples: the operators'
+pages, docs/operators/*.md, and the table of operators in README.md.
 
 python -P docs/pages.py
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 import torch
 
 import custom_pypto
+from custom_pypto import definition
 
 DOCS = Path(__file__).parent
 HEADINGS = {
@@ -95,7 +97,28 @@ def page(operator: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+TABLE = re.compile(r"^\| operator \|.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+"""The table of operators in README.md."""
+
+
+def table() -> str:
+    """A line per operator: its page, its type in a graph, what it writes to, and the first line of its docstring."""
+    rows = ["| operator | in a graph | writes to | what it does |", "|---|---|---|---|"]
+    for operator in custom_pypto.__all__:
+        schema = getattr(torch.ops.custom_pypto, operator).default._schema
+        written = ", ".join(f"`{argument.name}`" for argument in schema.arguments if definition.is_written(argument))
+        summary = inspect.getdoc(getattr(custom_pypto, operator)).partition("\n")[0].rstrip(".:")
+        page = f"[`{operator}`](docs/operators/{operator}.md)"
+        rows.append(f"| {page} | `{definition.ge_type(operator)}` | {written} | {inline(summary)} |")
+    return "\n".join(rows) + "\n"
+
+
+def readme() -> str:
+    return TABLE.sub(lambda _: table(), (DOCS.parent / "README.md").read_text())
+
+
 def main() -> None:
+    (DOCS.parent / "README.md").write_text(readme())
     for operator in custom_pypto.__all__:
         (DOCS / "operators" / f"{operator}.md").write_text(page(operator))
 

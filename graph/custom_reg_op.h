@@ -1,6 +1,7 @@
 // The Graph Engine prototypes of custom_pypto's operators: the one place that says what a node of each type takes and
-// gives. The comment above a prototype is the docstring of its function in the generated Python API. The operator's
-// aclnn function takes the inputs, the attributes and the outputs in the order written here.
+// gives. The comment above a prototype is the docstring of its function in the generated Python API, and stands in the
+// generated header of its aclnn function, which takes the inputs, the attributes and the outputs in the order written
+// here. Sums and other details of the mathematics are in custom_pypto/ops.py.
 #pragma once
 
 #include "graph/operator_reg.h"
@@ -16,9 +17,10 @@ REG_OP(AddCustom)
                              DT_BOOL}))
     .OP_END_FACTORY_REG(AddCustom);
 
-// The gradients of AddCustom by its inputs, not yet summed to their sizes: two copies of grad.
+// The gradients of AddCustom by its inputs, not yet summed to their sizes: two copies of
+// self, the gradient of its output.
 REG_OP(AddCustomGrad)
-    .INPUT(grad, "T")
+    .INPUT(self, "T")
     .OUTPUT(grad_self, "T")
     .OUTPUT(grad_other, "T")
     .DATATYPE(T, TensorType({DT_FLOAT16, DT_BF16, DT_FLOAT, DT_DOUBLE, DT_INT8, DT_UINT8, DT_INT16, DT_INT32, DT_INT64,

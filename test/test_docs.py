@@ -34,6 +34,11 @@ def test_a_page_is_what_schema_docstring_and_example_make_of_it(operator):
     assert written == pages.page(operator), "write the pages with: python -P docs/pages.py"
 
 
+def test_the_table_of_operators_is_what_schemas_and_docstrings_make_of_it():
+    assert (ROOT / "README.md").read_text() == pages.readme(), "write it with: python -P docs/pages.py"
+    assert pages.table() in pages.readme()
+
+
 @pytest.mark.parametrize("operator", custom_pypto.__all__)
 def test_the_docstring_names_every_argument_in_order_and_marks_the_mutated_ones(operator):
     schema = getattr(torch.ops.custom_pypto, operator).default._schema

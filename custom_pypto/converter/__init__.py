@@ -1,27 +1,41 @@
-"""Registers the operators' converters with torchair, as soon as torchair is imported and not before."""
+"""Registers the operators' converters with torchair, as soon as torchair is imported and not before.
+
+An operator whose schema and prototype agree needs none of its own. The modules of this folder are those of the others.
+"""
 
 import importlib
 import importlib.abc
 import importlib.machinery
+import pkgutil
 import sys
 import types
 
-_CONVERTERS = (
-    "add_custom",
-    "npu_lightning_indexer_pto",
-    "npu_lightning_indexer_prolog_pto",
-    "npu_sparse_attention_pto",
-    "npu_sparse_flash_attention_pto",
-    "reshape_and_cache",
-    "advance_step_flashattn",
-)
+from ..definition import ge_type, operators
+
 # torchair comes inside torch_npu, which makes it known as "torchair" too, or as a package of its own.
 _TORCHAIR = ("torch_npu.dynamo.torchair", "torchair")
 
 
-def _import_converters() -> None:
-    for name in _CONVERTERS:
-        importlib.import_module(f"{__name__}.{name}")
+_packages: list[str] = []
+
+
+def ge_api(package: str) -> types.ModuleType:
+    """The Graph Engine API made of a package's prototypes; it needs torchair."""
+    return importlib.import_module(f"{package}.converter.auto_generated_ge_raw_custom_ops")
+
+
+def _register_converters(package: str) -> None:
+    from ._plain import register_plain
+
+    converters = importlib.import_module(f"{package}.converter")
+    for module in pkgutil.iter_modules(converters.__path__):
+        if not module.name.startswith(("_", "auto_generated")):
+            importlib.import_module(f"{converters.__name__}.{module.name}")
+    api = ge_api(package)
+    for name, overloads in operators(package).items():
+        for op in overloads:
+            if not hasattr(op, "_ge_converter") and ge_type(name) in api.IR:
+                register_plain(op, getattr(api, ge_type(name)), api.IR[ge_type(name)])
 
 
 class _AfterTorchair(importlib.abc.MetaPathFinder):
@@ -34,18 +48,21 @@ class _AfterTorchair(importlib.abc.MetaPathFinder):
 
             def exec_module(module):
                 execute(module)
-                _import_converters()
+                for package in _packages:
+                    _register_converters(package)
 
             spec.loader.exec_module = exec_module
         return spec
 
 
-def register() -> None:
-    """Registers the converters now if torchair is imported, else when it will be: importing it takes seconds.
+def register(package: str) -> None:
+    """Registers a package's converters now if torchair is imported, else when it will be: importing it takes seconds.
 
-    torch.compile imports torchair before it asks for a converter. Without torchair nothing happens.
+    torch.compile imports torchair before it asks for a converter. Without torchair nothing happens. The operators are
+    those of the library of the package's name; converters of their own are in modules of its subpackage `converter`.
     """
+    _packages.append(package)
     if any(isinstance(sys.modules.get(name), types.ModuleType) for name in _TORCHAIR):
-        _import_converters()
+        _register_converters(package)
     elif not any(isinstance(finder, _AfterTorchair) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterTorchair())

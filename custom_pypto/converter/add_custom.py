@@ -1,11 +1,11 @@
-"""add_custom and add_custom_backward as nodes of a Graph Engine graph."""
+"""add_custom as a node of a Graph Engine graph: tensors of two dtypes meet in one."""
 
 import torch
 from torchair import register_fx_node_ge_converter
 from torchair._ge_concrete_graph.utils import dtype_promote
 from torchair.ge import Tensor, TensorSpec
 
-from .auto_generated_ge_raw_custom_ops import AddCustom, AddCustomGrad
+from .auto_generated_ge_raw_custom_ops import AddCustom
 
 
 @register_fx_node_ge_converter(torch.ops.custom_pypto.add_custom.default)
@@ -13,9 +13,3 @@ def convert_add_custom(self: Tensor, other: Tensor, *, meta_outputs: TensorSpec 
     """add_custom(Tensor self, Tensor other) -> Tensor: the node takes both in the dtype of the result."""
     self, other = dtype_promote(self, other, target_dtype=meta_outputs.dtype)
     return AddCustom(self, other)
-
-
-@register_fx_node_ge_converter(torch.ops.custom_pypto.add_custom_backward.default)
-def convert_add_custom_backward(self: Tensor, *, meta_outputs: list[TensorSpec] | None = None) -> tuple[Tensor, Tensor]:
-    """add_custom_backward(Tensor self) -> (Tensor, Tensor)"""
-    return AddCustomGrad(self)

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "aclnn_add_custom.h"
+#include "aclnn_add_custom_grad.h"
 #include "checks.h"
 #include "ops_common.h"
 #include "ops_function.h"

@@ -2,6 +2,7 @@
 #include <c10/util/StringUtil.h>
 #include <torch/library.h>
 
+#include "aclnn_advance_step_flashattn.h"
 #include "argument_table.h"
 #include "ops_common.h"
 

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "aclnn_lightning_indexer_prolog_pto.h"
 #include "argument_table.h"
 #include "ops_common.h"
 

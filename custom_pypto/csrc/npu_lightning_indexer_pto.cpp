@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "aclnn_lightning_indexer_pto.h"
 #include "ops_common.h"
 #include "sequences.h"
 

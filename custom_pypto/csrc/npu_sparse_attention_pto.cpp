@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "aclnn_sparse_attention_pto.h"
 #include "argument_table.h"
 #include "ops_common.h"
 

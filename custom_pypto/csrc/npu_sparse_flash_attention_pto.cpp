@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "aclnn_sparse_flash_attention_pto.h"
 #include "ops_common.h"
 #include "sequences.h"
 

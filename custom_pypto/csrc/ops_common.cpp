@@ -52,6 +52,18 @@ struct ExecutorCache {
   }
 };
 
+// torch_npu has no conversion to these.
+struct FloatArrays {
+  aclFloatArray* (*create)(const float*, uint64_t) =
+      optional_function<aclFloatArray* (*)(const float*, uint64_t)>("aclCreateFloatArray");
+  int (*destroy)(const aclFloatArray*) = optional_function<int (*)(const aclFloatArray*)>("aclDestroyFloatArray");
+
+  static const FloatArrays& get() {
+    static const FloatArrays functions;
+    return functions;
+  }
+};
+
 // Memory that phase one takes for its own use.
 struct HugeMemory {
   int (*begin)(void*, bool) = optional_function<int (*)(void*, bool)>("InitHugeMemThreadLocal");
@@ -106,6 +118,8 @@ void AclnnDelete::operator()(aclTensor* value) const { Release(value); }
 void AclnnDelete::operator()(aclTensorList* value) const { Release(value); }
 void AclnnDelete::operator()(aclScalar* value) const { Release(value); }
 void AclnnDelete::operator()(aclIntArray* value) const { Release(value); }
+void AclnnDelete::operator()(aclFloatArray* value) const { FloatArrays::get().destroy(value); }
+void AclnnDelete::operator()(aclBoolArray* value) const { Release(value); }
 
 AclnnOwned<aclTensor> to_aclnn(const at::Tensor& value) { return owned(ConvertType(value), "aclCreateTensor"); }
 AclnnOwned<aclTensor> to_aclnn(const std::optional<at::Tensor>& value) {
@@ -114,6 +128,13 @@ AclnnOwned<aclTensor> to_aclnn(const std::optional<at::Tensor>& value) {
 AclnnOwned<aclTensorList> to_aclnn(at::TensorList value) { return owned(ConvertType(value), "aclCreateTensorList"); }
 AclnnOwned<aclScalar> to_aclnn(const at::Scalar& value) { return owned(ConvertType(value), "aclCreateScalar"); }
 AclnnOwned<aclIntArray> to_aclnn(at::IntArrayRef value) { return owned(ConvertType(value), "aclCreateIntArray"); }
+
+AclnnOwned<aclFloatArray> to_aclnn(at::ArrayRef<double> value) {
+  const std::vector<float> floats(value.begin(), value.end());
+  return owned(FloatArrays::get().create(floats.data(), floats.size()), "aclCreateFloatArray");
+}
+AclnnOwned<aclBoolArray> to_aclnn(at::ArrayRef<bool> value) { return owned(ConvertType(value), "aclCreateBoolArray"); }
+int to_aclnn(at::ScalarType value) { return ConvertType(value); }
 
 void AclnnCall::check(const at::Tensor& value) {
   TORCH_CHECK(value.defined(), op_.name(), ": a tensor is undefined (null); pass a tensor on an NPU");
@@ -229,6 +250,16 @@ void AclnnCall::add_to_key(const at::Scalar& value) {
 void AclnnCall::add_to_key(at::IntArrayRef value) {
   add_to_key(value.size());
   add_bytes_to_key(value.data(), value.size() * sizeof(int64_t));
+}
+
+void AclnnCall::add_to_key(at::ArrayRef<double> value) {
+  add_to_key(value.size());
+  add_bytes_to_key(value.data(), value.size() * sizeof(double));
+}
+
+void AclnnCall::add_to_key(at::ArrayRef<bool> value) {
+  add_to_key(value.size());
+  add_bytes_to_key(value.data(), value.size());
 }
 
 void AclnnCall::add_to_key(const std::string& value) {

@@ -4,16 +4,20 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 struct aclTensor;
 struct aclTensorList;
 struct aclScalar;
 struct aclIntArray;
+struct aclFloatArray;
+struct aclBoolArray;
 struct aclOpExecutor;
 
 namespace custom_pypto {
@@ -39,6 +43,8 @@ struct AclnnDelete {
   void operator()(aclTensorList* value) const;
   void operator()(aclScalar* value) const;
   void operator()(aclIntArray* value) const;
+  void operator()(aclFloatArray* value) const;
+  void operator()(aclBoolArray* value) const;
 };
 template <typename T>
 using AclnnOwned = std::unique_ptr<T, AclnnDelete>;
@@ -49,6 +55,10 @@ AclnnOwned<aclTensor> to_aclnn(const std::optional<at::Tensor>& value);
 AclnnOwned<aclTensorList> to_aclnn(at::TensorList value);
 AclnnOwned<aclScalar> to_aclnn(const at::Scalar& value);
 AclnnOwned<aclIntArray> to_aclnn(at::IntArrayRef value);
+AclnnOwned<aclFloatArray> to_aclnn(at::ArrayRef<double> value);
+AclnnOwned<aclBoolArray> to_aclnn(at::ArrayRef<bool> value);
+// aclDataType is an int.
+int to_aclnn(at::ScalarType value);
 inline const char* to_aclnn(const std::string& value) { return value.c_str(); }
 // int64_t, double and bool are aclnn's own; any other number would be passed with the wrong width.
 template <typename T>
@@ -65,6 +75,41 @@ auto aclnn_argument(const T& value) {
   } else {
     return value.get();
   }
+}
+
+// A type without what EXEC_NPU_CMD does not compare: the const of what a pointer points to, and an enumeration's name.
+template <typename T>
+struct Comparable {
+  using type = T;
+};
+template <typename T>
+struct Comparable<T*> {
+  using type = std::remove_const_t<T>*;
+};
+template <typename T>
+  requires std::is_enum_v<T>
+struct Comparable<T> {
+  using type = int;
+};
+
+template <typename Parameter, typename Argument>
+inline constexpr bool kFits =
+    std::is_same_v<typename Comparable<Parameter>::type,
+                   typename Comparable<decltype(aclnn_argument(to_aclnn(std::declval<const Argument&>())))>::type>;
+
+// 0 when a call with `Args` is one of phase one; otherwise the number of the first argument that is not.
+template <typename... Parameters, typename... Args>
+consteval size_t first_misfit(int (*)(Parameters...), std::type_identity<std::tuple<Args...>>) {
+  using All = std::tuple<Parameters...>;
+  constexpr size_t kExpected = sizeof...(Parameters) - 2;  // behind them are workspaceSize and executor
+  return [&]<size_t... i>(std::index_sequence<i...>) {
+    size_t misfit = 0;
+    (void)((kFits<std::tuple_element_t<i, All>, std::tuple_element_t<i, std::tuple<Args...>>> ||
+            (misfit = i + 1, false)) &&
+           ...);
+    constexpr size_t kCompared = sizeof...(i);
+    return misfit == 0 && kExpected != sizeof...(Args) ? kCompared + 1 : misfit;
+  }(std::make_index_sequence<std::min(kExpected, sizeof...(Args))>());
 }
 
 // One call of an aclnn operator. While it lives the device guard is set and CANN's per-thread state is the call's.
@@ -107,6 +152,9 @@ class AclnnCall {
   void add_to_key(at::TensorList value);
   void add_to_key(const at::Scalar& value);
   void add_to_key(at::IntArrayRef value);
+  void add_to_key(at::ArrayRef<double> value);
+  void add_to_key(at::ArrayRef<bool> value);
+  void add_to_key(at::ScalarType value) { add_to_key(static_cast<int>(value)); }
   void add_to_key(const std::string& value);
   template <typename T>
     requires std::is_arithmetic_v<T>
@@ -147,9 +195,17 @@ void exec_npu_cmd(const AclnnOperator& op, const Args&... args) {
 
 }  // namespace custom_pypto
 
-// EXEC_NPU_CMD(aclnnXxx, inputs..., attributes..., outputs...); the function is looked up once.
-#define EXEC_NPU_CMD(aclnn_api, ...)                                     \
-  do {                                                                   \
-    static const custom_pypto::AclnnOperator aclnn_operator(#aclnn_api); \
-    custom_pypto::exec_npu_cmd(aclnn_operator, __VA_ARGS__);             \
+// EXEC_NPU_CMD(aclnnXxx, inputs..., attributes..., outputs...), which aclnn_xxx.h declares; the function is looked up
+// once.
+#define CUSTOM_PYPTO_TEXT(value) #value
+#define CUSTOM_PYPTO_TEXT_OF(macro) CUSTOM_PYPTO_TEXT(macro)
+#define EXEC_NPU_CMD(aclnn_api, ...)                                                                                   \
+  do {                                                                                                                 \
+    static_assert(custom_pypto::first_misfit(decltype (&aclnn_api##GetWorkspaceSize)(nullptr),                         \
+                                             std::type_identity<decltype(std::forward_as_tuple(__VA_ARGS__))>()) == 0, \
+                  __FILE__ ":" CUSTOM_PYPTO_TEXT_OF(__LINE__) ": the arguments of EXEC_NPU_CMD(" #aclnn_api            \
+                                                              ", ...) are not those that its header, made of the "     \
+                                                              "prototype, declares; the first that is not:");          \
+    static const custom_pypto::AclnnOperator aclnn_operator(#aclnn_api);                                               \
+    custom_pypto::exec_npu_cmd(aclnn_operator, __VA_ARGS__);                                                           \
   } while (false)

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "aclnn_reshape_and_cache.h"
 #include "argument_table.h"
 #include "ops_common.h"
 

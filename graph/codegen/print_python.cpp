@@ -1,15 +1,11 @@
-// Prints the Python GE API of the prototypes in the header PROTOTYPES: `print_python FILE`, or one line per error.
-#include PROTOTYPES
-
-#include <fstream>
-#include <iostream>
+// Prints the Python GE API of the prototypes.
 #include <set>
-#include <sstream>
+
+#include "printers.h"
+#include "text.h"
 
 namespace ge::codegen {
 namespace {
-
-constexpr size_t kLineWidth = 120;
 
 // A C++ name as a Python parameter: a keyword, or what the function's body uses, gets an underscore.
 std::string parameter(const std::string& name) {
@@ -21,21 +17,6 @@ std::string parameter(const std::string& name) {
   return kTaken.count(name) ? name + "_" : name;
 }
 
-// The comment directly above the prototype, without its slashes; what is read is the file that the compiler read.
-std::vector<std::string> comment_above(const Prototype& prototype) {
-  std::ifstream file(prototype.file);
-  std::vector<std::string> comment;
-  std::string line;
-  for (int number = 1; number < prototype.line && std::getline(file, line); ++number) {
-    if (line.rfind("//", 0) == 0) {
-      comment.push_back(line.substr(line.rfind("// ", 0) == 0 ? 3 : 2));
-    } else {
-      comment.clear();
-    }
-  }
-  return comment;
-}
-
 std::string in_docstring(const std::string& text) {
   std::string escaped;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -43,21 +24,6 @@ std::string in_docstring(const std::string& text) {
     escaped += text[i];
   }
   return escaped;
-}
-
-// Breaks `text` at blanks, so that the lines after the first stand four columns further in.
-std::string wrap(const std::string& text, const std::string& indent) {
-  std::istringstream words(text);
-  std::string lines, line = indent, word;
-  for (bool first = true; words >> word; first = false) {
-    if (!first && line.size() + 1 + word.size() > kLineWidth) {
-      lines += line + "\n";
-      line = indent + "    ";
-      first = true;
-    }
-    line += (first ? "" : " ") + word;
-  }
-  return lines + line + "\n";
 }
 
 // How IrDef, a type hint and a docstring call an input.
@@ -83,7 +49,7 @@ template <typename T, typename Describe>
 std::string section(const char* heading, const std::vector<T>& entries, Describe describe) {
   std::string text;
   for (const T& entry : entries) {
-    text += wrap(in_docstring(describe(entry)), "        ");
+    text += wrap(in_docstring(describe(entry)), "        ", "            ");
   }
   return text.empty() ? "" : std::string("    ") + heading + ":\n" + text;
 }
@@ -206,7 +172,7 @@ std::string decorator(const Prototype& prototype) {
   }
   line = "    " + dynamic + ", " + optional + "\n";
   if (line.size() > kLineWidth + 1) {
-    line = wrap(dynamic + ",", "    ") + wrap(optional + ",", "    ");
+    line = wrap(dynamic + ",", "    ", "        ") + wrap(optional + ",", "    ", "        ");
   }
   return "@auto_convert_to_tensor(\n" + line + ")\n";
 }
@@ -244,9 +210,11 @@ std::string ir_definition(const Prototype& prototype) {
   return "IR[" + key + "] = " + (text.empty() ? "IrDef(" + key + ")\n" : "(\n    IrDef(" + key + ")\n" + text + ")\n");
 }
 
-std::string module_text() {
+}  // namespace
+
+std::string python_module(const std::vector<Prototype>& prototypes) {
   std::string functions;
-  for (const Prototype& prototype : prototypes()) {
+  for (const Prototype& prototype : prototypes) {
     functions += (functions.empty() ? "\n" : "\n\n") + ir_definition(prototype) + "\n\n" + function(prototype);
   }
   auto when_used = [&](const char* name, const char* text) {
@@ -268,34 +236,4 @@ IR: dict[str, IrDef] = {}
 )" + functions;
 }
 
-// Prints what is wrong with the prototypes, and says whether something is.
-bool report_errors() {
-  bool any = false;
-  for (const Prototype& prototype : prototypes()) {
-    for (const std::string& error : prototype.errors) {
-      std::cerr << prototype.file << ":" << prototype.line << ": error: operator " << prototype.type << ": " << error
-                << "\n";
-      any = true;
-    }
-  }
-  return any;
-}
-
-}  // namespace
 }  // namespace ge::codegen
-
-int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: " << argv[0] << " FILE\n";
-    return 2;
-  }
-  if (ge::codegen::report_errors()) {
-    return 1;
-  }
-  std::ofstream file(argv[1]);
-  file << ge::codegen::module_text() << std::flush;
-  if (!file) {
-    std::cerr << argv[0] << ": cannot write " << argv[1] << "\n";
-    return 1;
-  }
-}

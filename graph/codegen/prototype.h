@@ -30,9 +30,10 @@ struct Output {
 
 struct Attribute {
   std::string name;
-  const char* kind;   // of torchair.ge.attr: Int, ListFloat, ...
-  const char* hint;   // the Python type
-  std::string value;  // the default as a Python literal; empty when required
+  const char* kind;        // of torchair.ge.attr: Int, ListFloat, ...
+  const char* hint;        // the Python type
+  const char* aclnn_type;  // of the aclnn function's parameter; null: it takes none
+  std::string value;       // the default as a Python literal; empty when required
 };
 
 struct Prototype {
@@ -94,26 +95,33 @@ std::string literal(const std::vector<T>& values) {
   return text + (values.size() == 1 ? ",)" : ")");
 }
 
-// torchair's name and Python's type of each attribute type.
+// torchair's name, Python's type and aclnn's type of each attribute type.
 struct AttributeType {
   const char* kind;
   const char* hint;
+  const char* aclnn_type;
 };
-inline AttributeType attribute_type(const int64_t*) { return {"Int", "int"}; }
-inline AttributeType attribute_type(const float*) { return {"Float", "float"}; }
-inline AttributeType attribute_type(const bool*) { return {"Bool", "bool"}; }
-inline AttributeType attribute_type(const std::string*) { return {"Str", "str"}; }
-inline AttributeType attribute_type(const DataType*) { return {"DataType", "int"}; }
-inline AttributeType attribute_type(const std::vector<int64_t>*) { return {"ListInt", "Sequence[int]"}; }
-inline AttributeType attribute_type(const std::vector<float>*) { return {"ListFloat", "Sequence[float]"}; }
-inline AttributeType attribute_type(const std::vector<bool>*) { return {"ListBool", "Sequence[bool]"}; }
-inline AttributeType attribute_type(const std::vector<std::string>*) { return {"ListStr", "Sequence[str]"}; }
-inline AttributeType attribute_type(const std::vector<DataType>*) { return {"ListDataType", "Sequence[int]"}; }
+inline AttributeType attribute_type(const int64_t*) { return {"Int", "int", "int64_t"}; }
+inline AttributeType attribute_type(const float*) { return {"Float", "float", "double"}; }
+inline AttributeType attribute_type(const bool*) { return {"Bool", "bool", "bool"}; }
+inline AttributeType attribute_type(const std::string*) { return {"Str", "str", "char*"}; }
+inline AttributeType attribute_type(const DataType*) { return {"DataType", "int", "aclDataType"}; }
+inline AttributeType attribute_type(const std::vector<int64_t>*) {
+  return {"ListInt", "Sequence[int]", "const aclIntArray*"};
+}
+inline AttributeType attribute_type(const std::vector<float>*) {
+  return {"ListFloat", "Sequence[float]", "const aclFloatArray*"};
+}
+inline AttributeType attribute_type(const std::vector<bool>*) {
+  return {"ListBool", "Sequence[bool]", "const aclBoolArray*"};
+}
+inline AttributeType attribute_type(const std::vector<std::string>*) { return {"ListStr", "Sequence[str]", nullptr}; }
+inline AttributeType attribute_type(const std::vector<DataType>*) { return {"ListDataType", "Sequence[int]", nullptr}; }
 inline AttributeType attribute_type(const std::vector<std::vector<int64_t>>*) {
-  return {"ListListInt", "Sequence[Sequence[int]]"};
+  return {"ListListInt", "Sequence[Sequence[int]]", nullptr};
 }
 inline AttributeType attribute_type(const std::vector<std::vector<float>>*) {
-  return {"ListListFloat", "Sequence[Sequence[float]]"};
+  return {"ListListFloat", "Sequence[Sequence[float]]", nullptr};
 }
 
 // Each macro of the chain that begins with REG_OP is one call of these; End makes the prototype known.
@@ -145,7 +153,7 @@ class PrototypeBuilder {
   PrototypeBuilder& AddRequiredAttribute(const char* name) {
     check_name("attribute", name);
     AttributeType type = attribute_type(static_cast<const T*>(nullptr));
-    prototype_.attributes.push_back({name, type.kind, type.hint, ""});
+    prototype_.attributes.push_back({name, type.kind, type.hint, type.aclnn_type, ""});
     return *this;
   }
 

@@ -39,10 +39,10 @@ void check_add_custom(const at::Tensor& self, const at::Tensor& other, const at:
   check_like("out", out, self.scalar_type(), broadcast(self, other));
 }
 
-void check_add_custom_grad(const at::Tensor& grad, const at::Tensor& grad_self, const at::Tensor& grad_other) {
-  check_dtype("grad", grad);
-  check_like("gradSelfOut", grad_self, grad.scalar_type(), grad.sizes());
-  check_like("gradOtherOut", grad_other, grad.scalar_type(), grad.sizes());
+void check_add_custom_grad(const at::Tensor& self, const at::Tensor& grad_self, const at::Tensor& grad_other) {
+  check_dtype("self", self);
+  check_like("gradSelfOut", grad_self, self.scalar_type(), self.sizes());
+  check_like("gradOtherOut", grad_other, self.scalar_type(), self.sizes());
 }
 
 }  // namespace opp

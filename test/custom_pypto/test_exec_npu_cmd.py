@@ -90,8 +90,9 @@ def test_a_cached_executor_is_used_for_its_own_shapes_only(results):
 
 
 def test_every_kind_of_argument_arrives(results):
-    plain = [3.0, -1.0, 13.0, 2.5, 456.0, 5.0, 2.0**40, 0.125, 0.0]
-    changes = [(1, 6.0), (2, 3.0), (3, 3.0), (4, 0.0), (5, 0.0), (6, -1.0), (7, 1e300), (8, 1.0)]
+    plain = [3.0, -1.0, 13.0, 2.5, 456.0, 4.75, 23.0, 15.0, 5.0, 2.0**40, 0.125, 0.0]
+    changes = [(1, 6.0), (2, 3.0), (3, 3.0), (4, 0.0), (5, 0.0), (6, 11.0), (7, 4.0)]
+    changes += [(8, 0.0), (9, -1.0), (10, 1e300), (11, 1.0)]
     expected = [[new if i == place else old for i, old in enumerate(plain)] for place, new in changes]
     assert results["arguments"] == [plain, *expected, plain]
 
@@ -107,3 +108,40 @@ def test_the_device_of_the_tensors_is_used(results):
 
 def test_the_current_stream_is_used(results):
     assert results["stream"]
+
+
+MISFITS = {
+    "one too few": "EXEC_NPU_CMD(aclnnProbeNothing, tensor);",
+    "one too many": "EXEC_NPU_CMD(aclnnProbeNothing, tensor, tensor, tensor);",
+    "a number for a tensor": "EXEC_NPU_CMD(aclnnProbeNothing, tensor, int64_t{1});",
+    "a float for an integer": "EXEC_NPU_CMD(aclnnProbeMixed, tensor, 1.0, 1.0, std::string());",
+    "an integer for a float": "EXEC_NPU_CMD(aclnnProbeMixed, tensor, int64_t{1}, int64_t{1}, std::string());",
+    "a tensor for a string": "EXEC_NPU_CMD(aclnnProbeMixed, tensor, int64_t{1}, 1.0, tensor);",
+}
+FITS = "EXEC_NPU_CMD(aclnnProbeMixed, tensor, int64_t{1}, 1.0, std::string());"
+
+
+def test_arguments_that_are_not_those_of_the_header_are_an_error_of_the_compiler_each(tmp_path):
+    sys.path.insert(0, str(PROBE))
+    try:
+        import build
+    finally:
+        sys.path.remove(str(PROBE))
+    lines = ['#include "aclnn_probe.h"', '#include "ops_common.h"']
+    lines += [
+        'extern "C" int aclnnProbeMixedGetWorkspaceSize(aclTensor* selfRef, int64_t count, double scale, char* mode,'
+    ]
+    lines += ["uint64_t* workspaceSize, aclOpExecutor** executor);"]
+    before = len(lines) + 2
+    lines += [
+        f"void call{i}(const at::Tensor& tensor) {{ {call} }}" for i, call in enumerate([FITS, *MISFITS.values()])
+    ]
+    (tmp_path / "calls.cpp").write_text("\n".join(lines))
+    command = ["g++", "-std=c++20", "-fsyntax-only", f"-I{PROBE}", *build.extension_includes().split()]
+    result = subprocess.run([*command, tmp_path / "calls.cpp"], capture_output=True, text=True, timeout=300)
+    errors = [line for line in result.stderr.splitlines() if " error: " in line]
+    assert len(errors) == len(MISFITS)
+    for line, (error, call) in enumerate(zip(errors, MISFITS.values(), strict=True), before):
+        called = call.partition(",")[0]
+        assert f"{tmp_path}/calls.cpp:{line}: the arguments of {called}, ...) are not those" in error
+    assert "(2 == 0)" in result.stderr  # the number of the first argument that does not fit

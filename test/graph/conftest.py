@@ -1,11 +1,11 @@
 """Reads the header of prototypes with an eye of its own, and runs the generator on a header."""
 
+import importlib.util
 import os
 import re
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -37,20 +37,41 @@ def read_prototypes(header: Path = HEADER) -> dict[str, Prototype]:
     return found
 
 
-def build_generator(header: Path, directory: Path) -> subprocess.CompletedProcess:
-    """Compiles the generator with a header, as graph/CMakeLists.txt does, to directory/print_python."""
+def compile_generator(source: str, output: Path, *options) -> subprocess.CompletedProcess:
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", "-fmax-errors=1"]
-    command += [f"-I{GRAPH}/codegen", f"-I{GRAPH}/codegen/include", f'-DPROTOTYPES="{header}"']
-    command += [f"{GRAPH}/codegen/print_python.cpp", "-o", f"{directory}/print_python"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    command += [f"-I{GRAPH}/codegen", f"-I{GRAPH}/codegen/include", f"{GRAPH}/codegen/{source}", "-o", str(output)]
+    return subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
 
 
-def generate(header: Path, directory: Path) -> subprocess.CompletedProcess:
-    """Compiles and runs the generator; the module is directory/ge_api.py."""
-    build = build_generator(header, directory)
-    assert build.returncode == 0, build.stderr
-    command = [f"{directory}/print_python", f"{directory}/ge_api.py"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+class Generator:
+    """The generator, compiled with a header as graph/CMakeLists.txt does."""
+
+    def __init__(self, objects: Path):
+        self.objects = [objects / f"{part}.o" for part in ("text", "print_python", "print_aclnn")]
+        for part in self.objects:
+            build = compile_generator(f"{part.stem}.cpp", part, "-c")
+            assert build.returncode == 0, build.stderr
+
+    def build(self, header: Path, directory: Path) -> subprocess.CompletedProcess:
+        """Compiles it to directory/generate."""
+        return compile_generator("generate.cpp", directory / "generate", f'-DPROTOTYPES="{header}"', *self.objects)
+
+    def run(self, header: Path, directory: Path, what: str = "python") -> subprocess.CompletedProcess:
+        """Compiles and runs it; the module is directory/ge_api.py, the headers are in directory/aclnn."""
+        build = self.build(header, directory)
+        assert build.returncode == 0, build.stderr
+        target = {"python": directory / "ge_api.py", "aclnn": directory / "aclnn"}[what]
+        return subprocess.run([directory / "generate", what, target], capture_output=True, text=True, timeout=60)
+
+
+def load(path: Path):
+    """A generated Graph Engine API as a module."""
+    import torch_npu  # noqa: F401  (has torchair)
+
+    spec = importlib.util.spec_from_file_location("ge_api", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")
@@ -64,5 +85,17 @@ def prototypes() -> dict[str, Prototype]:
 
 
 @pytest.fixture(scope="session")
-def generator() -> SimpleNamespace:
-    return SimpleNamespace(build=build_generator, run=generate)
+def generator(tmp_path_factory) -> Generator:
+    return Generator(tmp_path_factory.mktemp("generator"))
+
+
+@pytest.fixture(scope="session")
+def ge_api(generator):
+    """ge_api(header, directory): the Graph Engine API that is generated of a header, as a module."""
+
+    def made(header: Path, directory: Path):
+        result = generator.run(header, directory)
+        assert result.returncode == 0, result.stderr
+        return load(directory / "ge_api.py")
+
+    return made

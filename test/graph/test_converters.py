@@ -133,7 +133,7 @@ def test_gradients_in_a_graph_are_the_gradients_of_eager(dynamic, compiled, tmp_
             gradients.append([tensor.grad for tensor in inputs])
         for eager, graph in zip(*gradients, strict=True):
             assert_equal(graph, eager)
-    assert [node["inputs"] for node in nodes(tmp_path, "AddCustomGrad")] == [["grad"]]
+    assert [node["inputs"] for node in nodes(tmp_path, "AddCustomGrad")] == [["self"]]
 
 
 def test_add_custom_backward_gives_two_tensors_that_alias_nothing(compiled):

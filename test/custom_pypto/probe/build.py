@@ -9,6 +9,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 BUILD = ROOT / "build" / "probe"
+CSRC = ROOT / "custom_pypto" / "csrc"
 
 NINJA = """
 rule compile
@@ -37,21 +38,29 @@ def _libraries(folder: Path, *names: str) -> str:
     return " ".join([f"-L{folder} -Wl,-rpath,{folder}", *(f"-l{name}" for name in names)])
 
 
+def extension_includes() -> str:
+    """The options with which a file that calls EXEC_NPU_CMD is compiled."""
+    torch, torch_npu, cann = _folder("torch"), _folder("torch_npu"), _folder("cann_cpu")
+    includes = [*_torch_includes(torch), torch_npu / "include"]
+    includes += [torch_npu / "include/third_party" / part for part in ("acl/inc", "hccl/inc", "op-plugin")]
+    includes += [cann / "include", sysconfig.get_path("include")]
+    return f"-I{CSRC} -DCURRENT_VERSION=V2R13 -DAT_PER_OPERATOR_HEADERS " + " ".join(f"-isystem {i}" for i in includes)
+
+
+def _torch_includes(torch: Path) -> list[Path]:
+    return [torch / "include", torch / "include/torch/csrc/api/include"]
+
+
 def build() -> tuple[Path, Path]:
     """Returns the operator package, for ASCEND_CUSTOM_OPP_PATH, and the extension, for torch.ops.load_library."""
     torch, torch_npu, cann = _folder("torch"), _folder("torch_npu"), _folder("cann_cpu")
-    csrc = ROOT / "custom_pypto" / "csrc"
-    torch_includes = [torch / "include", torch / "include/torch/csrc/api/include"]
-    npu_includes = [torch_npu / "include"]
-    npu_includes += [torch_npu / "include/third_party" / part for part in ("acl/inc", "hccl/inc", "op-plugin")]
     torch_libraries = _libraries(torch / "lib", "torch", "torch_cpu", "c10")
     text = NINJA.format(
         here=HERE,
-        csrc=csrc,
-        package_includes=" ".join(f"-isystem {path}" for path in [*torch_includes, cann / "include"]),
+        csrc=CSRC,
+        package_includes=" ".join(f"-isystem {path}" for path in [*_torch_includes(torch), cann / "include"]),
         package_libraries=f"{torch_libraries} {_libraries(cann / 'lib64', 'nnopbase', 'ascendcl')}",
-        extension_includes=f"-I{csrc} -DCURRENT_VERSION=V2R13 -DAT_PER_OPERATOR_HEADERS "
-        + " ".join(f"-isystem {path}" for path in [*torch_includes, *npu_includes, sysconfig.get_path("include")]),
+        extension_includes=extension_includes(),
         extension_libraries=f"{torch_libraries} {_libraries(torch_npu / 'lib', 'torch_npu')}",
     )
     BUILD.mkdir(parents=True, exist_ok=True)

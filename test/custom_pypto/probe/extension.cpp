@@ -2,6 +2,7 @@
 #include <op_plugin/include/npu_cpp_extension.h>
 #include <torch/library.h>
 
+#include "aclnn_probe.h"
 #include "ops_common.h"
 
 namespace {
@@ -30,9 +31,11 @@ void kernel_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeKerne
 void undefined(const Tensor& self) { EXEC_NPU_CMD(aclnnProbeNothing, self, Tensor()); }
 
 void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::TensorList list,
-               const at::Scalar& scalar, at::IntArrayRef ints, const std::string& text, int64_t integer, double real,
-               bool flag, Tensor out) {
-  EXEC_NPU_CMD(aclnnProbeArguments, tensor, optional, list, scalar, ints, text, integer, real, flag, out);
+               const at::Scalar& scalar, at::IntArrayRef ints, at::ArrayRef<double> reals, c10::List<bool> flags,
+               at::ScalarType dtype, const std::string& text, int64_t integer, double real, bool flag, Tensor out) {
+  const c10::SmallVector<bool, 8> flag_array(flags.begin(), flags.end());
+  EXEC_NPU_CMD(aclnnProbeArguments, tensor, optional, list, scalar, ints, reals, at::ArrayRef<bool>(flag_array), dtype,
+               text, integer, real, flag, out);
 }
 
 TORCH_LIBRARY(custom_pypto_probe, m) {
@@ -44,8 +47,8 @@ TORCH_LIBRARY(custom_pypto_probe, m) {
   }
   m.def("undefined(Tensor self) -> ()");
   m.def(
-      "arguments(Tensor tensor, Tensor? optional, Tensor[] list, Scalar scalar, int[] ints, str text, int integer, "
-      "float real, bool flag, Tensor(a!) out) -> ()");
+      "arguments(Tensor tensor, Tensor? optional, Tensor[] list, Scalar scalar, int[] ints, float[] reals, "
+      "bool[] flags, ScalarType dtype, str text, int integer, float real, bool flag, Tensor(a!) out) -> ()");
 }
 
 // CompositeExplicitAutograd: tensors on any device arrive, so EXEC_NPU_CMD's own checks are seen.

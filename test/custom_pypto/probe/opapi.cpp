@@ -3,6 +3,9 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/sum.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "cann_cpu/op.h"
 
 namespace {
@@ -26,28 +29,33 @@ ACLNN_CHECKED(ProbePhaseOneFails, refuse, [](const at::Tensor&, at::Tensor&) {})
 ACLNN(ProbeKernelFails, [](const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "the kernel gives up"); });
 
 // Writes one number for each argument, so that the caller sees what arrived.
-ACLNN(ProbeArguments, [](const at::Tensor& tensor, const std::optional<at::Tensor>& optional,
-                         const std::vector<at::Tensor>& list, const at::Scalar& scalar, at::IntArrayRef ints,
-                         const std::string& text, int64_t integer, double real, bool flag, at::Tensor& out) {
-  double of_list = 0;
-  for (const at::Tensor& entry : list) {
-    of_list = of_list * 10 + entry.sum().item<double>();
-  }
-  double of_ints = 0;
-  for (const int64_t value : ints) {
-    of_ints = of_ints * 10 + static_cast<double>(value);
-  }
-  const double values[] = {tensor.sum().item<double>(),
-                           optional.has_value() ? optional->sum().item<double>() : -1,
-                           of_list,
-                           scalar.toDouble(),
-                           of_ints,
-                           static_cast<double>(text.size()),
-                           static_cast<double>(integer),
-                           real,
-                           flag ? 1.0 : 0.0};
-  std::copy(std::begin(values), std::end(values), out.data_ptr<double>());
-});
+ACLNN(ProbeArguments,
+      [](const at::Tensor& tensor, const std::optional<at::Tensor>& optional, const std::vector<at::Tensor>& list,
+         const at::Scalar& scalar, at::IntArrayRef ints, at::ArrayRef<float> reals, at::ArrayRef<bool> flags,
+         at::ScalarType dtype, const std::string& text, int64_t integer, double real, bool flag, at::Tensor& out) {
+        double of_list = 0;
+        for (const at::Tensor& entry : list) {
+          of_list = of_list * 10 + entry.sum().item<double>();
+        }
+        double of_ints = 0;
+        for (const int64_t value : ints) {
+          of_ints = of_ints * 10 + static_cast<double>(value);
+        }
+        const double values[] = {
+            tensor.sum().item<double>(),
+            optional.has_value() ? optional->sum().item<double>() : -1,
+            of_list,
+            scalar.toDouble(),
+            of_ints,
+            std::accumulate(reals.begin(), reals.end(), static_cast<double>(reals.size())),
+            static_cast<double>(std::count(flags.begin(), flags.end(), true) * 10) + static_cast<double>(flags.size()),
+            static_cast<double>(dtype),
+            static_cast<double>(text.size()),
+            static_cast<double>(integer),
+            real,
+            flag ? 1.0 : 0.0};
+        std::copy(std::begin(values), std::end(values), out.data_ptr<double>());
+      });
 
 }  // namespace
 

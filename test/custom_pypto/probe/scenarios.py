@@ -95,16 +95,20 @@ def arguments() -> list:
         "list": [numbers(2), numbers(3)],
         "scalar": 2.5,
         "ints": [4, 5, 6],
+        "reals": [0.5, 2.25],
+        "flags": [True, False, True],
+        "dtype": torch.bfloat16,
         "text": "seven",
         "integer": 2**40,
         "real": 0.125,
         "flag": False,
     }
     changes = [{}, {"optional": numbers(4)}, {"list": [numbers(3)]}, {"scalar": 3}, {"ints": []}]
+    changes += [{"reals": []}, {"flags": [True]}, {"dtype": torch.int64}]
     changes += [{"text": ""}, {"integer": -1}, {"real": 1e300}, {"flag": True}, {}]
     results = []
     for change in changes:
-        out = torch.zeros(9, dtype=torch.float64, device="npu:0")
+        out = torch.zeros(12, dtype=torch.float64, device="npu:0")
         probe.arguments(*(call | change).values(), out)
         results.append(out.tolist())
     return results

@@ -1,0 +1,282 @@
+"""What an operator's schema and its prototype say of each other, and what of the operator is not there.
+
+``python -m custom_pypto.definition PACKAGE FOLDER`` prints a line for each mistake in the operators of an installed
+package, whose sources are in that folder, and then fails; the build runs it.
+"""
+
+import importlib
+import math
+import re
+import struct
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+PROTOTYPES = "graph/custom_reg_op.h"
+REQUIRED = object()
+"""Stands for the default of an attribute that has none."""
+
+# type in a schema, without Optional: of a prototype's attribute, as torchair.ge.attr calls it
+ATTRIBUTES = {
+    "int": "Int",
+    "float": "Float",
+    "bool": "Bool",
+    "str": "Str",
+    "ScalarType": "DataType",
+    "List[int]": "ListInt",
+    "List[float]": "ListFloat",
+    "List[bool]": "ListBool",
+    "List[str]": "ListStr",
+}
+# type in a schema: the inputs that take it
+INPUTS = {
+    "Tensor": ("required", "optional"),
+    "Optional[Tensor]": ("optional",),
+    "List[Tensor]": ("dynamic",),
+    "Optional[List[Tensor]]": ("dynamic",),
+}
+OUTPUTS = {"Tensor": "required", "List[Tensor]": "dynamic"}
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """A prototype: each input and output is required, optional or dynamic, each attribute has a type and a default."""
+
+    type: str
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    attributes: dict[str, tuple[str, object]]
+
+    @staticmethod
+    def of(ir) -> "Prototype":
+        """What torchair's IrDef holds, as the generated Graph Engine API makes it."""
+        from torchair._ge_concrete_graph.compat_ir import IrElement
+
+        presence = {
+            IrElement.RequireInput: "required",
+            IrElement.OptionalInput: "optional",
+            IrElement.DynamicInput: "dynamic",
+            IrElement.RequireOutput: "required",
+            IrElement.DynamicOutput: "dynamic",
+        }
+        return Prototype(
+            ir.op_type,
+            {name: presence[kind] for kind, name, _ in ir.indexed_inputs},
+            {name: presence[kind] for kind, name, _ in ir.indexed_outputs},
+            {
+                name: (value.cls, REQUIRED if kind == IrElement.RequireAttr else value.value)
+                for kind, name, value in ir.indexed_attrs
+            },
+        )
+
+    def requires(self, name: str) -> bool:
+        return self.inputs.get(name) == "required" or self.attributes.get(name, ("", None))[1] is REQUIRED
+
+    @property
+    def written(self) -> list[str]:
+        """The inputs that the operator writes to: an output bears their name."""
+        return [name for name in self.outputs if name in self.inputs]
+
+
+def ge_type(operator: str) -> str:
+    """An operator's type in a graph: npu_sparse_attention -> SparseAttention, add_custom_backward -> AddCustomGrad."""
+    words = re.sub("_backward$", "_grad", operator.removeprefix("npu_")).split("_")
+    return "".join(word.capitalize() for word in words)
+
+
+def snake_case(name: str) -> str:
+    """The name of files on an operator type: Conv2DCustom -> conv2_d_custom, GRUCell -> gru_cell."""
+    return re.sub(r"(?<=[^A-Z])(?=[A-Z])|(?<=.)(?=[A-Z][a-z])", "_", name).lower()
+
+
+def type_of(argument) -> str:
+    """An argument's or result's type: Tensor, Optional[int], ...; PyTorch itself prints a SymInt as an int."""
+    inner = argument.real_type
+    while inner.kind() in ("OptionalType", "ListType"):
+        inner = inner.getElementType()
+    text = str(argument.real_type)
+    return text.replace("int", "SymInt") if inner.kind() == "SymIntType" else text
+
+
+def is_tensor(argument) -> bool:
+    return "Tensor" in type_of(argument)
+
+
+def is_written(argument) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def mismatches(schemas: Iterable[torch.FunctionSchema], prototype: Prototype) -> list[str]:
+    """What the schemas of an operator's overloads and its prototype do not agree in, a sentence each.
+
+    Names say which belongs to which. They agree if tensors are the inputs and other arguments the attributes, each in
+    the prototype's order, of its type and with its default (None stands for it); if what is written, and nothing else
+    of the inputs, has an output of its name, behind the outputs that are the results; and if some overload has each
+    optional input and attribute, and all have the required ones.
+    """
+    schemas = [*schemas]
+    found = [mismatch for schema in schemas for mismatch in _mismatches(schema, prototype)]
+    given = {argument.name for schema in schemas for argument in schema.arguments}
+    for what, names in (("input", prototype.inputs), ("attribute", prototype.attributes)):
+        absent = [name for name in names if name not in given and not prototype.requires(name)]
+        found += [f"{what} '{name}' of the prototype is no argument of the schema" for name in absent]
+    return [*dict.fromkeys(found)]
+
+
+def _mismatches(schema: torch.FunctionSchema, prototype: Prototype) -> Iterator[str]:
+    tensors = [argument for argument in schema.arguments if is_tensor(argument)]
+    others = [argument for argument in schema.arguments if not is_tensor(argument)]
+    yield from _name_mismatches(tensors, prototype.inputs, "input")
+    yield from _name_mismatches(others, prototype.attributes, "attribute")
+    for argument in tensors:
+        presence = prototype.inputs.get(argument.name)
+        if presence not in (None, *INPUTS.get(type_of(argument), ())):
+            yield f"argument '{argument.name}' is a {type_of(argument)}, but the input is {presence}"
+    for argument in others:
+        if argument.name in prototype.attributes:
+            yield from _attribute_mismatches(argument, *prototype.attributes[argument.name])
+    given = {argument.name for argument in schema.arguments}
+    for name in (*prototype.inputs, *prototype.attributes):
+        if name not in given and prototype.requires(name):
+            yield f"'{name}' of the prototype is no argument of the schema, and required"
+    yield from _output_mismatches(schema, prototype)
+
+
+def _name_mismatches(arguments: list, declared: dict, what: str) -> Iterator[str]:
+    names = [argument.name for argument in arguments]
+    for name in names:
+        if name not in declared:
+            yield f"argument '{name}' of the schema is no {what} of the prototype"
+    here, there = [name for name in names if name in declared], [name for name in declared if name in names]
+    if here != there:
+        first = next(i for i, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
+        yield f"{what} '{there[first]}' of the prototype comes before '{here[first]}', in the schema behind it"
+
+
+def _attribute_mismatches(argument, kind: str, default) -> Iterator[str]:
+    of_schema = re.sub(r"^Optional\[(.*)\]$", r"\1", type_of(argument))
+    if ATTRIBUTES.get(of_schema) != kind:
+        yield f"argument '{argument.name}' is a {of_schema}, but the attribute is a {kind}"
+    elif argument.has_default_value() != (default is not REQUIRED):
+        with_it, without = ("schema", "prototype") if argument.has_default_value() else ("prototype", "schema")
+        yield f"argument '{argument.name}' has a default in the {with_it} and none in the {without}"
+    elif argument.default_value is not None and not _same(argument.default_value, default):
+        yield f"argument '{argument.name}' is {argument.default_value!r} by default, but the attribute {default!r}"
+
+
+def _same(left, right) -> bool:
+    """Whether defaults are equal; a prototype's float has 32 bits."""
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        return (math.isnan(left) and math.isnan(right)) or struct.pack("f", left) == struct.pack("f", right)
+    return type(left) is type(right) and left == right
+
+
+def _output_mismatches(schema: torch.FunctionSchema, prototype: Prototype) -> Iterator[str]:
+    given = {argument.name: argument for argument in schema.arguments}
+    for name, argument in given.items():
+        if is_written(argument) and name in prototype.inputs and name not in prototype.outputs:
+            yield f"argument '{name}' is written, but no output of the prototype bears its name"
+    for name in prototype.written:
+        if name in given and not is_written(given[name]):
+            yield f"output '{name}' of the prototype writes to that input, which the schema does not mark: (a!)"
+    for result in schema.returns:
+        if result.alias_info is not None:
+            yield "a result is an argument: return nothing for what is written, or a new tensor"
+    outputs = [name for name in prototype.outputs if name not in prototype.inputs]
+    results = len(schema.returns)
+    if len(outputs) != results:
+        yield f"the schema has {results} results, but the prototype {len(outputs)} outputs that are no inputs"
+    elif list(prototype.outputs)[: len(outputs)] != outputs:
+        yield f"output '{outputs[-1]}' of the prototype must come before the outputs that bear the names of inputs"
+    else:
+        for name, result in zip(outputs, schema.returns, strict=True):
+            if OUTPUTS.get(type_of(result)) != prototype.outputs[name]:
+                yield f"result '{name}' is a {type_of(result)}, but the output is {prototype.outputs[name]}"
+            if result.name and result.name != name:
+                yield f"result '{result.name}' of the schema is output '{name}' of the prototype"
+
+
+# ---- the operators of a package
+
+
+def operators(namespace: str) -> dict[str, list[torch._ops.OpOverload]]:
+    """The operators of a library by their names, with those overloads that are not made of other operators."""
+    found: dict[str, list[torch._ops.OpOverload]] = {}
+    for full_name in sorted(torch._C._dispatch_get_all_op_names()):
+        library, _, name = full_name.partition("::")
+        if library == namespace:
+            packet, _, overload = name.partition(".")
+            op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+            if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+                found.setdefault(packet, []).append(op)
+    return found
+
+
+def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
+    """What is missing or does not agree of a package's operators, a line each, with the file in `folder` to mend."""
+    from .converter import ge_api
+
+    prototypes = {name: Prototype.of(ir) for name, ir in ge_api(package.__name__).IR.items()}
+    defined = operators(package.__name__)
+    schemas = f"{package.__name__}/csrc/ops_def_registration.cpp"
+    for name, overloads in defined.items():
+        graph_type = ge_type(name)
+        found = [*_missing_kernels(overloads, _source(folder / package.__name__ / "csrc", name).relative_to(folder))]
+        if graph_type not in prototypes:
+            found.append(f"it has no prototype: add REG_OP({graph_type}) to {PROTOTYPES}")
+        else:
+            found += _missing_functions(graph_type, package)
+            if all(getattr(op._ge_converter, "plain", False) for op in overloads):
+                mend = f"mend {schemas} or {PROTOTYPES}, or write a converter of its own"
+                disagreements = mismatches([op._schema for op in overloads], prototypes[graph_type])
+                found += [f"{mismatch}: {mend}" for mismatch in disagreements]
+        if not any(_names(file, name) for file in (folder / "test").rglob("*.py")):
+            found.append(f"no test names it: add one to test/{package.__name__}")
+        yield from (f"{package.__name__}::{name}: {mistake}" for mistake in found)
+    for surplus in prototypes.keys() - {ge_type(name) for name in defined}:
+        yield f"{PROTOTYPES}: {surplus} belongs to no operator: add a schema to {schemas}"
+
+
+def _names(file: Path, operator: str) -> bool:
+    return re.search(rf"\b{operator}\b", file.read_text()) is not None
+
+
+def _source(csrc: Path, operator: str) -> Path:
+    """The file with the operator's functions: one that registers a function for it, or that which should be there."""
+    registering = (file for file in sorted(csrc.glob("*.cpp")) if f'm.impl("{operator}' in file.read_text())
+    return next(registering, csrc / f"{operator}.cpp")
+
+
+def _missing_kernels(overloads: Iterable[torch._ops.OpOverload], source: Path) -> Iterator[str]:
+    for key, what in {"Meta": "Meta function", "PrivateUse1": "function for tensors on an NPU"}.items():
+        if not all(op.has_kernel_for_dispatch_key(getattr(torch._C.DispatchKey, key)) for op in overloads):
+            yield f"it has no {what}: add one, for {key}, to {source}"
+
+
+def _missing_functions(graph_type: str, package: types.ModuleType) -> Iterator[str]:
+    library = Path(package.__path__[0], "opp", "vendors", package.__name__, "op_api", "lib", "libcust_opapi.so")
+    names = library.read_bytes()  # it is not loaded: its string table has what it exports
+    for function in (f"aclnn{graph_type}GetWorkspaceSize", f"aclnn{graph_type}"):
+        if f"\0{function}\0".encode() not in names:
+            source = f"opp/op_api/aclnn_{snake_case(graph_type)}.cpp"
+            yield f"{function} is not in {library.name}: add it to {source}"
+            return
+
+
+def main() -> int:
+    import torchair  # noqa: F401  (lets the package register its converters)
+
+    name, folder = sys.argv[1:]
+    found = [*mistakes(importlib.import_module(name), Path(folder))]
+    print(*(f"error: {mistake}" for mistake in found), sep="\n", end="\n" * bool(found), file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

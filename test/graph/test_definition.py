@@ -1,0 +1,400 @@
+"""Schema, prototype and functions of an operator agree, and each mistake in a copy of them is a line that says so."""
+
+import itertools
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+import torch_npu  # noqa: F401
+
+import custom_pypto
+from custom_pypto import definition
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_operators_of_this_project_have_no_mistakes():
+    import torchair  # noqa: F401
+
+    assert [*definition.mistakes(custom_pypto, ROOT)] == []
+
+
+@pytest.mark.parametrize(
+    ("operator", "graph_type", "file"),
+    [
+        ("npu_sparse_flash_attention_pto", "SparseFlashAttentionPto", "sparse_flash_attention_pto"),
+        ("add_custom", "AddCustom", "add_custom"),
+        ("add_custom_backward", "AddCustomGrad", "add_custom_grad"),
+        ("conv2_d_custom", "Conv2DCustom", "conv2_d_custom"),
+    ],
+)
+def test_names_follow_from_the_operators_name(operator, graph_type, file):
+    assert definition.ge_type(operator) == graph_type
+    assert definition.snake_case(graph_type) == file
+
+
+def test_snake_case_keeps_acronyms():
+    assert definition.snake_case("GRUCell") == "gru_cell"
+
+
+# ---- schema and prototype
+
+PROTOTYPE = """#include "graph/operator_reg.h"
+namespace ge {
+REG_OP(Probe)
+    .INPUT(query, "T")
+    .OPTIONAL_INPUT(mask, "T")
+    .DYNAMIC_INPUT(parts, "T")
+    .INPUT(cache, "T")
+    .OUTPUT(out, "T")
+    .OUTPUT(scale, "T")
+    .OUTPUT(cache, "T")
+    .REQUIRED_ATTR(heads, Int)
+    .ATTR(eps, Float, 1e-5)
+    .ATTR(scale_value, Float, 0)
+    .ATTR(layout, String, "BSND")
+    .ATTR(pads, ListInt, {1, 2})
+    .ATTR(dtype, Type, DT_FLOAT)
+    .DATATYPE(T, TensorType({DT_FLOAT16, DT_FLOAT}))
+    .OP_END_FACTORY_REG(Probe);
+}
+"""
+SCHEMA = (
+    "probe(Tensor query, Tensor? mask, Tensor[] parts, Tensor(a!) cache, int heads, *, float eps=1e-5, "
+    "float? scale_value=None, str layout='BSND', int[2] pads=[1, 2], ScalarType? dtype=None) -> (Tensor out, Tensor)"
+)
+
+
+@pytest.fixture(scope="module")
+def read(ge_api, tmp_path_factory):
+    """The prototype of a header's text."""
+
+    def prototype(text=PROTOTYPE):
+        directory = tmp_path_factory.mktemp("prototype")
+        (directory / "prototypes.h").write_text(text)
+        return definition.Prototype.of(ge_api(directory / "prototypes.h", directory).IR["Probe"])
+
+    return prototype
+
+
+@pytest.fixture(scope="module")
+def prototype(read):
+    return read()
+
+
+def mismatches(prototype, *schemas):
+    return definition.mismatches([torch._C.parse_schema(schema) for schema in schemas], prototype)
+
+
+def test_a_schema_and_its_prototype_agree(prototype):
+    assert mismatches(prototype, SCHEMA) == []
+
+
+def test_an_overload_may_leave_out_what_another_gives(prototype):
+    without = SCHEMA.replace("Tensor? mask, ", "").replace("probe(", "probe.plain(")
+    assert mismatches(prototype, SCHEMA, without) == []
+    assert mismatches(prototype, without) == ["input 'mask' of the prototype is no argument of the schema"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("Tensor query", "Tensor queries", "argument 'queries' of the schema is no input of the prototype"),
+        ("str layout", "str layouts", "argument 'layouts' of the schema is no attribute of the prototype"),
+        (
+            "Tensor query, Tensor? mask",
+            "Tensor? mask, Tensor query",
+            "input 'query' of the prototype comes before 'mask'",
+        ),
+        (
+            "float eps=1e-5, float? scale_value=None",
+            "float? scale_value=None, float eps=1e-5",
+            "'eps' of the prototype",
+        ),
+        ("int heads", "float heads", "argument 'heads' is a float, but the attribute is a Int"),
+        ("int heads", "SymInt heads", "argument 'heads' is a SymInt, but the attribute is a Int"),
+        ("int heads", "Scalar heads", "argument 'heads' is a number, but the attribute is a Int"),
+        ("eps=1e-5", "eps=1e-6", "argument 'eps' is 1e-06 by default, but the attribute 1e-05"),
+        ("'BSND'", "'TND'", "argument 'layout' is 'TND' by default, but the attribute 'BSND'"),
+        ("pads=[1, 2]", "pads=[2, 1]", "argument 'pads' is [2, 1] by default, but the attribute [1, 2]"),
+        ("int heads, *", "*, int heads=3", "argument 'heads' has a default in the schema and none in the prototype"),
+        ("float eps=1e-5", "float eps", "argument 'eps' has a default in the prototype and none in the schema"),
+        ("Tensor? mask", "Tensor[] mask", "argument 'mask' is a List[Tensor], but the input is optional"),
+        ("Tensor query", "Tensor? query", "argument 'query' is a Optional[Tensor], but the input is required"),
+        ("Tensor(a!) cache", "Tensor cache", "output 'cache' of the prototype writes to that input"),
+        (
+            "Tensor query",
+            "Tensor(b!) query",
+            "argument 'query' is written, but no output of the prototype bears its name",
+        ),
+        ("(Tensor out, Tensor)", "Tensor", "the schema has 1 results, but the prototype 2 outputs that are no inputs"),
+        ("Tensor out, ", "Tensor result, ", "result 'result' of the schema is output 'out' of the prototype"),
+        ("Tensor out, ", "Tensor[] out, ", "result 'out' is a List[Tensor], but the output is required"),
+        ("(Tensor out, Tensor)", "(Tensor(a!), Tensor)", "a result is an argument: return nothing for what is written"),
+        ("Tensor query, ", "", "'query' of the prototype is no argument of the schema, and required"),
+        ("int heads, ", "", "'heads' of the prototype is no argument of the schema, and required"),
+        ("str layout='BSND', ", "", "attribute 'layout' of the prototype is no argument of the schema"),
+    ],
+)
+def test_a_mistake_in_a_schema_is_one_line(old, new, line, prototype):
+    assert old in SCHEMA
+    found = mismatches(prototype, SCHEMA.replace(old, new))
+    if "no argument of the schema" not in line:  # an argument of another name leaves the prototype's behind
+        found = [mismatch for mismatch in found if "is no argument of the schema" not in mismatch]
+    assert len(found) == 1
+    assert line in found[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("INPUT(query,", "INPUT(q,", "argument 'query' of the schema is no input of the prototype"),
+        ('BSND"', 'TND"', "argument 'layout' is 'BSND' by default, but the attribute 'TND'"),
+        ("(eps, Float, 1e-5)", "(eps, Int, 1)", "argument 'eps' is a float, but the attribute is a Int"),
+        ('.OUTPUT(cache, "T")\n', "", "argument 'cache' is written, but no output of the prototype bears its name"),
+        (
+            '.OUTPUT(scale, "T")\n    .OUTPUT(cache, "T")',
+            '.OUTPUT(cache, "T")\n    .OUTPUT(scale, "T")',
+            "output 'scale' of the prototype must come before the outputs that bear the names of inputs",
+        ),
+    ],
+)
+def test_a_mistake_in_a_prototype_is_one_line(old, new, line, read):
+    assert old in PROTOTYPE
+    found = mismatches(read(PROTOTYPE.replace(old, new, 1)), SCHEMA)
+    found = [mismatch for mismatch in found if "is no argument of the schema" not in mismatch]
+    assert found == [line]
+
+
+# ---- a package
+
+counter = itertools.count()
+HEADER = """#include "graph/operator_reg.h"
+REG_OP(Scale).INPUT(x, "T").OUTPUT(out, "T").ATTR(factor, Float, 2).OP_END_FACTORY_REG(Scale);
+"""
+
+
+class Package:
+    """A package of one operator in a folder: each of its parts can be left out."""
+
+    def __init__(self, folder: Path, ge_api):
+        self.folder, self.ge_api = folder, ge_api
+        self.name = f"definition_probe_{next(counter)}"
+        self.schema = "scale(Tensor x, *, float factor=2.0) -> Tensor"
+        self.header = HEADER
+        self.kernels = {"Meta", "PrivateUse1"}
+        self.functions = ["aclnnScaleGetWorkspaceSize", "aclnnScale"]
+        self.test = "def test_scale(): ops.scale(x)"
+
+    def write(self, path: str, text: str) -> Path:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def build(self, monkeypatch) -> tuple[types.ModuleType, torch.library.Library]:
+        library = torch.library.Library(self.name, "DEF")
+        library.define(self.schema)
+        for key in self.kernels:
+            library.impl("scale", lambda x, factor=2.0: x * factor, key)
+        self.ge_api(self.write("prototypes.h", self.header), self.folder)
+        self.write(f"{self.name}/converter/__init__.py", "")
+        (self.folder / "ge_api.py").rename(self.folder / self.name / "converter/auto_generated_ge_raw_custom_ops.py")
+        source = self.write("functions.c", "".join(f"void {name}(void) {{}}\n" for name in self.functions))
+        opapi = self.write(f"{self.name}/opp/vendors/{self.name}/op_api/lib/libcust_opapi.so", "")
+        subprocess.run(["cc", "-shared", "-fPIC", source, "-o", opapi], check=True)
+        self.write(f"test/{self.name}/test_operators.py", self.test)
+        self.write(f"{self.name}/csrc/scale.cpp", "")
+        monkeypatch.syspath_prepend(self.folder)
+        package = types.ModuleType(self.name)
+        package.__path__ = [str(self.folder / self.name)]
+        monkeypatch.setitem(sys.modules, self.name, package)
+        custom_pypto.converter.register(self.name)
+        custom_pypto.converter._packages.remove(self.name)
+        return package, library
+
+
+@pytest.fixture
+def package(tmp_path, ge_api):
+    return Package(tmp_path, ge_api)
+
+
+def mistakes_of(package, monkeypatch):
+    import torchair  # noqa: F401
+
+    module, _library = package.build(monkeypatch)
+    return [mistake.replace(package.name, "NAME") for mistake in definition.mistakes(module, package.folder)]
+
+
+SCHEMAS = "NAME/csrc/ops_def_registration.cpp"
+MEND = f"mend {SCHEMAS} or graph/custom_reg_op.h, or write a converter of its own"
+MISTAKES = {
+    "none": ({}, []),
+    "Meta": (
+        {"kernels": {"PrivateUse1"}},
+        ["NAME::scale: it has no Meta function: add one, for Meta, to NAME/csrc/scale.cpp"],
+    ),
+    "NPU": (
+        {"kernels": {"Meta"}},
+        ["NAME::scale: it has no function for tensors on an NPU: add one, for PrivateUse1, to NAME/csrc/scale.cpp"],
+    ),
+    "aclnn": (
+        {"functions": ["aclnnScale"]},
+        ["NAME::scale: aclnnScaleGetWorkspaceSize is not in libcust_opapi.so: add it to opp/op_api/aclnn_scale.cpp"],
+    ),
+    "test": ({"test": "def test_scales(): pass"}, ["NAME::scale: no test names it: add one to test/NAME"]),
+    "prototype": (
+        {"header": HEADER.replace("Scale", "Scaled")},
+        [
+            "NAME::scale: it has no prototype: add REG_OP(Scale) to graph/custom_reg_op.h",
+            f"graph/custom_reg_op.h: Scaled belongs to no operator: add a schema to {SCHEMAS}",
+        ],
+    ),
+    "converter": (
+        {"schema": "scale(Tensor x, *, float factor=3.0) -> Tensor"},
+        [f"NAME::scale: argument 'factor' is 3.0 by default, but the attribute 2.0: {MEND}"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "lines"), MISTAKES.values(), ids=MISTAKES)
+def test_what_is_missing_of_an_operator_is_a_line_with_the_file_to_mend(change, lines, package, monkeypatch):
+    vars(package).update(change)
+    assert mistakes_of(package, monkeypatch) == lines
+
+
+def test_a_converter_of_its_own_may_map_a_schema_to_another_prototype(package, monkeypatch):
+    package.schema = "scale(Tensor y, *, float by=2.0) -> Tensor"
+    package.write(
+        f"{package.name}/converter/scale.py",
+        "import torch\nfrom torchair import register_fx_node_ge_converter\n"
+        f"@register_fx_node_ge_converter(torch.ops.{package.name}.scale.default)\n"
+        "def convert(y, *, by=2.0, meta_outputs=None):\n    raise NotImplementedError\n",
+    )
+    assert mistakes_of(package, monkeypatch) == []
+
+
+def test_the_command_prints_the_mistakes_and_fails(tmp_path):
+    command = [sys.executable, "-P", "-m", "custom_pypto.definition", "custom_pypto", tmp_path]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert result.returncode == 1
+    assert errors == [
+        f"error: custom_pypto::{name}: no test names it: add one to test/custom_pypto"
+        for name in definition.operators("custom_pypto")
+    ]
+
+
+# ---- the converter that follows from both
+
+CONVERTED = """#include "graph/operator_reg.h"
+namespace ge {
+REG_OP(EveryArgument)
+    .INPUT(x, "T")
+    .OPTIONAL_INPUT(mask, "T")
+    .DYNAMIC_INPUT(parts, "T")
+    .DYNAMIC_INPUT(states, "T")
+    .INPUT(cache, "T")
+    .OUTPUT(first, "T")
+    .DYNAMIC_OUTPUT(rest, "T")
+    .DYNAMIC_OUTPUT(states, "T")
+    .OUTPUT(cache, "T")
+    .REQUIRED_ATTR(attr, Float)
+    .ATTR(i, Int, 1)
+    .ATTR(f, Float, 1e-6)
+    .ATTR(b, Bool, true)
+    .ATTR(s, String, "a")
+    .ATTR(dtype, Type, DT_BF16)
+    .ATTR(li, ListInt, {7})
+    .ATTR(lf, ListFloat, {0.5})
+    .ATTR(lb, ListBool, {true})
+    .ATTR(ls, ListString, {"a"})
+    .ATTR(none, Float, 0)
+    .DATATYPE(T, TensorType({DT_FLOAT16, DT_FLOAT}))
+    .OP_END_FACTORY_REG(EveryArgument);
+REG_OP(Nothing).INPUT(cache, "T").OUTPUT(cache, "T").OP_END_FACTORY_REG(Nothing);
+REG_OP(Single).INPUT(x, "T").INPUT(cache, "T").OUTPUT(y, "T").OUTPUT(cache, "T").OP_END_FACTORY_REG(Single);
+REG_OP(Parts).INPUT(x, "T").DYNAMIC_OUTPUT(y, "T").OP_END_FACTORY_REG(Parts);
+}
+"""
+OPERATORS = {
+    "every_argument": "(Tensor x, Tensor? mask, Tensor[] parts, Tensor(a!)[] states, Tensor(b!) cache, float attr, *, "
+    "int i=1, float f=1e-6, bool b=True, str s='a', ScalarType? dtype=None, int[] li=[7], float[] lf=[0.5], "
+    "bool[]? lb=None, str[]? ls=None, float? none=None) -> (Tensor, Tensor[])",
+    "nothing": "(Tensor(a!) cache) -> ()",
+    "single": "(Tensor x, Tensor(a!) cache) -> Tensor",
+    "parts": "(Tensor x) -> Tensor[]",
+}
+
+
+@pytest.fixture(scope="module")
+def converted(ge_api, tmp_path_factory):
+    """{operator: its converter}, and the library that must outlive them."""
+    import torchair  # noqa: F401
+
+    from custom_pypto.converter._plain import register_plain
+
+    directory = tmp_path_factory.mktemp("converted")
+    (directory / "prototypes.h").write_text(CONVERTED)
+    api, name = ge_api(directory / "prototypes.h", directory), "definition_converted"
+    library = torch.library.Library(name, "DEF")
+    for operator, signature in OPERATORS.items():
+        library.define(operator + signature)
+        op, graph_type = getattr(getattr(torch.ops, name), operator).default, definition.ge_type(operator)
+        assert definition.mismatches([op._schema], definition.Prototype.of(api.IR[graph_type])) == []
+        register_plain(op, getattr(api, graph_type), api.IR[graph_type])
+    yield {operator: getattr(getattr(torch.ops, name), operator).default._ge_converter for operator in OPERATORS}
+    library._destroy()
+
+
+@pytest.fixture
+def graph(monkeypatch):
+    """A graph with four tensors; Graph Engine is not asked about prototypes that it does not have."""
+    from torchair._ge_concrete_graph import compat_ir, ge_apis
+    from torchair.ge._ge_graph import GeGraph
+
+    monkeypatch.setattr(compat_ir, "is_cann_compat", lambda *_, **__: "")
+    with GeGraph() as graph:
+        yield graph, [ge_apis.Data(index=i, dtype=0, shape=[2], placement="NPU") for i in range(4)]
+
+
+def test_a_converter_gives_a_node_all_that_it_is_given(converted, graph):
+    from torchair.ge import DataType, attr
+
+    graph, (x, y, z, cache) = graph
+    given = {"i": 5, "f": 0.25, "b": False, "s": "", "dtype": torch.float16, "li": [], "lf": [1.0, 2.0]}
+    given |= {"lb": [False, True], "ls": ["b", "c"], "none": None}
+    meta = [torch.empty(1), [torch.empty(1)] * 3]
+    results = converted["every_argument"](x, None, [y, z], [y, z], cache, 0.5, meta_outputs=meta, **given)
+    node = graph.op[-1]
+    assert node.type == "EveryArgument"
+    assert [desc.name for desc in node.input_desc] == ["x", "parts0", "parts1", "states0", "states1", "cache"]
+    assert list(node.input) == [tensor.tensor for tensor in (x, y, z, y, z, cache)]
+    outputs = ["first", "rest0", "rest1", "rest2", "states0", "states1", "cache"]
+    assert [desc.name for desc in node.output_desc] == outputs
+    first, rest = results
+    assert [output.tensor for output in (first, *rest)] == [f"{node.name}:{i}" for i in range(4)]
+    expected = {"attr": attr.Float(0.5), "i": attr.Int(5), "f": attr.Float(0.25), "b": attr.Bool(False)}
+    expected |= {"s": attr.Str(""), "dtype": attr.DataType(DataType.DT_FLOAT16), "li": attr.ListInt([])}
+    expected |= {"lf": attr.ListFloat([1.0, 2.0]), "lb": attr.ListBool([False, True]), "ls": attr.ListStr(["b", "c"])}
+    assert {name: expected[name].get(value) for name, value in node.attr.items()} == expected
+
+
+def test_a_converter_leaves_what_is_not_given_to_the_prototype(converted, graph):
+    graph, (x, y, _, cache) = graph
+    converted["every_argument"](x, y, [], [], cache, 0.5, meta_outputs=[torch.empty(1), []])
+    node = graph.op[-1]
+    assert [desc.name for desc in node.input_desc] == ["x", "mask", "cache"]
+    assert [desc.name for desc in node.output_desc] == ["first", "cache"]
+    assert list(node.attr) == ["attr"]
+
+
+def test_a_converter_gives_the_results_of_the_schema(converted, graph):
+    graph, (x, *_, cache) = graph
+    assert converted["nothing"](cache, meta_outputs=None) is None
+    result = converted["single"](x, cache=cache, meta_outputs=torch.empty(1))
+    assert result.tensor == f"{graph.op[-1].name}:0"
+    assert len(converted["parts"](x, meta_outputs=[torch.empty(1)] * 2)) == 2
