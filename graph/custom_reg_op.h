@@ -17,8 +17,8 @@ REG_OP(AddCustom)
                              DT_BOOL}))
     .OP_END_FACTORY_REG(AddCustom);
 
-// The gradients of AddCustom by its inputs, not yet summed to their sizes: two copies of
-// self, the gradient of its output.
+// The gradients of AddCustom by its inputs, not yet summed to their sizes: two copies of self, the gradient of its
+// output.
 REG_OP(AddCustomGrad)
     .INPUT(self, "T")
     .OUTPUT(grad_self, "T")
