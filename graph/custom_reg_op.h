@@ -164,8 +164,8 @@ REG_OP(SparseAttentionPto)
 // key is [T, N, D], [T, hidden], [B, S, N, D] or [B, S, hidden], value the same with sizes and a type of its own.
 // key_cache and value_cache are [blocks, block_size, N, D] or [blocks, block_size, hidden] (cache_layout ND), or
 // [blocks, hidden / c0, block_size, c0] (NZ), c0 being the elements of 32 bytes; they are written at the slots of
-// slot_mapping [T] or [B, S], of which negative ones are skipped. Without value there is no value_cache, and its output
-// is empty.
+// slot_mapping [T] or [B, S], of which negative ones are skipped. Without value there is no value_cache, and its
+// output is empty.
 REG_OP(ReshapeAndCache)
     .INPUT(key, "K")
     .OPTIONAL_INPUT(value, "V")
@@ -179,7 +179,7 @@ REG_OP(ReshapeAndCache)
     .DATATYPE(V, TensorType({DT_FLOAT16, DT_BF16, DT_INT8, DT_FLOAT}))
     .OP_END_FACTORY_REG(ReshapeAndCache);
 
-// Moves num_queries sequences on by the token that was sampled for each, and clears the rows of padding behind them.
+// Moves num_queries sequences on by the token that was sampled for each, and clears the rows of padding behind.
 //
 // input_tokens, input_positions, seq_lens and slot_mapping are [num_seqs], sampled_token_ids is [num_queries, 1] or
 // [num_queries], block_tables [num_seqs, blocks a sequence]. A sequence's new position is its length, which grows by
