@@ -52,7 +52,7 @@ void run_kernel(aclDataType key, const at::Tensor& self, const at::Tensor& other
 
 void add(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   const auto key = tiling_key(out.scalar_type());
-  if (!key || self.sizes() != other.sizes()) {
+  if (!key) {
     at::add_out(out, self, other);
     return;
   }
@@ -60,7 +60,7 @@ void add(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   at::assert_no_partial_overlap(out, self);
   at::assert_no_partial_overlap(out, other);
   const at::Tensor result = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
-  run_kernel(*key, self.contiguous(), other.contiguous(), result);
+  run_kernel(*key, self.expand(out.sizes()).contiguous(), other.expand(out.sizes()).contiguous(), result);
   if (!result.is_same(out)) out.copy_(result);
 }
 
