@@ -92,15 +92,15 @@ def medians(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, flo
     """The median time of a call of each candidate, in turns.
 
     Its calls follow each other as those of a model's layers do, each with operands of its own. The turn begins when
-    OpenMP's threads have stopped to spin for more work of the one before, and with a call that is not timed, unless it
-    takes seconds: threads wake up, code comes to the caches, and what the others left there goes.
+    OpenMP's threads have stopped to spin for more work of the one before. If its calls are short, that is if there are
+    several, one goes before that is not timed: threads wake up, code comes to the caches, and what was there goes.
     """
     times = {name: [] for name in candidates}
     for i in range(rounds):
         for name, layers in candidates.items():
             progress(f"round {i + 1} of {rounds}: {name}")
             time.sleep(0.01)
-            if not times[name] or times[name][-1] < 1:
+            if len(layers) > 1:
                 seconds(layers[-1:])
             times[name].append(seconds(layers) / len(layers))
     progress("")
