@@ -1,5 +1,6 @@
 """What the tests of the kernels share: calls through torch.ops on npu tensors, views, and processes of their own."""
 
+import ctypes
 import hashlib
 import os
 import subprocess
@@ -158,3 +159,19 @@ def print_digest(tensors):
 
 def is_the_same_on_any_number_of_threads(function):
     return len({in_a_process(function, OMP_NUM_THREADS=threads) for threads in "1237"}) == 1
+
+
+def print_memory_beside_the_result(call):
+    """How far a call takes memory of this process above what there is, and above its result."""
+    torch.npu.synchronize()
+    ctypes.CDLL(None).malloc_trim(0)  # give back what is free, so that taking it again shows
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _resident("VmRSS")
+    out = call()
+    torch.npu.synchronize()
+    print(_resident("VmHWM") - before - out.nbytes)
+
+
+def _resident(kind):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))

@@ -43,7 +43,7 @@ void divide(Tiling& tiling, int64_t parts) {
       const auto room = [&] { return total * (part + 1) / parts - used; };
       while (part + 1 < parts && room() <= 0) ++part;
       int64_t take = blocks - first;
-      if (part + 1 < parts && take >= 2 * kLeastPiece) {
+      if (part + 1 < parts && take * tile.queries > room() && take >= 2 * kLeastPiece) {
         take = std::clamp(divide_up(room(), tile.queries), kLeastPiece, take - kLeastPiece);
       }
       tiling.parts[part].push_back({i, first, first + take});

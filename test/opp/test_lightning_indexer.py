@@ -14,8 +14,10 @@ from kernels import (
     VIEWS,
     Operator,
     any_sequences,
+    in_a_process,
     is_the_same_on_any_number_of_threads,
     print_digest,
+    print_memory_beside_the_result,
     to_npu,
     viewed,
     with_value,
@@ -227,3 +229,14 @@ def print_results():
 
 def test_the_result_does_not_depend_on_the_number_of_threads():
     assert is_the_same_on_any_number_of_threads(print_results)
+
+
+def print_scratch_memory():
+    """Of a prefill: with the candidates of all its rows in memory at a time it is above 300 MiB."""
+    inputs = to_npu(goldens.lightning_indexer_inputs([8192], queries=4096, heads=4, depth=8))
+    indexer({name: value[:, :1] if name in ("query", "weights") else value for name, value in inputs.items()})
+    print_memory_beside_the_result(lambda: indexer(inputs))
+
+
+def test_memory_beside_arguments_and_result_is_bounded():
+    assert int(in_a_process(print_scratch_memory, OMP_NUM_THREADS="2")) < 2 * 64 << 20

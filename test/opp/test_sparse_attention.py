@@ -1,8 +1,5 @@
 """The fused sparse attention layer's kernel, through torch.ops on npu tensors, against its golden."""
 
-import ctypes
-from pathlib import Path
-
 import goldens
 import pytest
 import torch
@@ -16,6 +13,7 @@ from kernels import (
     in_blocks,
     is_the_same_on_any_number_of_threads,
     print_digest,
+    print_memory_beside_the_result,
     same,
     to_npu,
     viewed,
@@ -320,22 +318,11 @@ def test_a_machine_whose_matrix_product_takes_no_bfloat16(isa):
     assert in_a_process(check_small_cases, ONEDNN_MAX_CPU_ISA=isa) == "fine"
 
 
-def resident(kind):
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
-
-
 def print_scratch_memory():
     """How far a call with 900 tokens at the model's widths takes memory above its arguments and its result."""
     inputs = to_npu(goldens.sparse_attention_inputs([900], queries=900, count=128))
     layer({**inputs, "x": inputs["x"][:, :1], **first_token(inputs)})
-    torch.npu.synchronize()
-    ctypes.CDLL(None).malloc_trim(0)  # give back what is free, so that taking it again shows
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = resident("VmRSS")
-    out = layer(inputs)
-    torch.npu.synchronize()
-    print(resident("VmHWM") - before - out.nbytes)
+    print_memory_beside_the_result(lambda: layer(inputs))
 
 
 def first_token(inputs):
