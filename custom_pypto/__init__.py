@@ -15,24 +15,7 @@ if importlib.util.find_spec(f"{__name__}.custom_pypto_lib") is None:
     )
 
 from . import converter, custom_pypto_lib  # noqa: F401  (loading the library registers the operators)
-from .ops import (
-    add_custom,
-    advance_step_flashattn,
-    npu_lightning_indexer_prolog_pto,
-    npu_lightning_indexer_pto,
-    npu_sparse_attention_pto,
-    npu_sparse_flash_attention_pto,
-    reshape_and_cache,
-)
-
-__all__ = [
-    "add_custom",
-    "advance_step_flashattn",
-    "npu_lightning_indexer_prolog_pto",
-    "npu_lightning_indexer_pto",
-    "npu_sparse_attention_pto",
-    "npu_sparse_flash_attention_pto",
-    "reshape_and_cache",
-]
+from .ops import *  # noqa: F403
+from .ops import __all__  # noqa: F401
 
 converter.register(__name__)

@@ -6,6 +6,8 @@ call, with the operator, the argument, what was expected and what came; values t
 lengths, block tables, slots) are checked there, and raise at the next synchronisation.
 """
 
+import inspect
+
 import torch
 from torch import Tensor
 
@@ -581,3 +583,6 @@ def advance_step_flashattn(
         slot_mapping,
         block_tables,
     )
+
+
+__all__ = sorted(name for name, value in vars().items() if inspect.isfunction(value))

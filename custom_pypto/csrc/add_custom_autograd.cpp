@@ -49,7 +49,7 @@ struct Result {
 
 // Checks the arguments, under eager and on Meta alike, and says what the result is.
 Result check_add_custom(const Tensor& self, const Tensor& other) {
-  const Checks checks("add_custom");
+  const Checks checks("custom_pypto::add_custom");
   checks.one_device(
       {{"self", is_cpu_scalar(self) ? nullptr : &self}, {"other", is_cpu_scalar(other) ? nullptr : &other}});
   checks.dtype("self", self, kDtypes);
@@ -73,7 +73,7 @@ Tensor add_custom_meta(const Tensor& self, const Tensor& other) {
 }
 
 std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
-  const Checks checks("add_custom_backward");
+  const Checks checks("custom_pypto::add_custom_backward");
   checks.one_device({{"self", &grad}});
   checks.dtype("self", grad, kDtypes);
   return {at::empty_symint(grad.sym_sizes(), grad.options()), at::empty_symint(grad.sym_sizes(), grad.options())};
@@ -127,7 +127,7 @@ struct AddCustomBackward : torch::autograd::Function<AddCustomBackward> {
 };
 
 Tensor add_custom_autograd(const Tensor& self, const Tensor& other) {
-  Checks("add_custom").defined({{"self", &self}, {"other", &other}});
+  Checks("custom_pypto::add_custom").defined({{"self", &self}, {"other", &other}});
   return AddCustom::apply(self, other);
 }
 

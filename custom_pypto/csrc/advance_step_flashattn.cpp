@@ -16,7 +16,7 @@ using at::Tensor;
 void advance_meta(int64_t num_seqs, int64_t num_queries, int64_t block_size, const Tensor& input_tokens,
                   const Tensor& sampled_token_ids, const Tensor& input_positions, const Tensor& seq_lens,
                   const Tensor& slot_mapping, const Tensor& block_tables) {
-  const Checks checks("advance_step_flashattn");
+  const Checks checks("custom_pypto::advance_step_flashattn");
   checks.defined({{"sampled_token_ids", &sampled_token_ids}});
   checks.at_least("num_seqs", num_seqs, 0);
   if (num_queries < 0 || num_queries > num_seqs) {

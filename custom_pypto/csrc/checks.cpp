@@ -33,8 +33,7 @@ bool is_strided(int64_t format) {
 }  // namespace
 
 void Checks::refuse(const char* name, std::string_view expected, std::string_view found, std::string_view hint) const {
-  TORCH_CHECK(false, "custom_pypto::", op_, ": argument '", name, "' must ", expected, ", but ", found,
-              hint.empty() ? "" : "; ", hint);
+  TORCH_CHECK(false, op_, ": argument '", name, "' must ", expected, ", but ", found, hint.empty() ? "" : "; ", hint);
 }
 
 void Checks::defined(c10::ArrayRef<Named> tensors) const {

@@ -12,9 +12,10 @@
 namespace custom_pypto {
 
 // Checks the arguments of one operator, under eager and on Meta alike. Every message reads
-//   custom_pypto::OPERATOR: argument 'NAME' must be EXPECTED, but is FOUND[; what to do]
+//   OPERATOR: argument 'NAME' must be EXPECTED, but is FOUND[; what to do]
 class Checks {
  public:
+  // The operator with its namespace: "custom_pypto::add_custom".
   explicit Checks(const char* op) : op_(op) {}
 
   // The NPU formats that an argument may lie in; only a matrix lies in FRACTAL_NZ.

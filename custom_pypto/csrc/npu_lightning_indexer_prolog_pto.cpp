@@ -42,7 +42,7 @@ Outputs prolog_meta(const Tensor& token_x, const Tensor& q_norm, const Tensor& q
                     const Tensor& hadamard_q, const Tensor& hadamard_k, const Tensor& idx_k_cache,
                     const Tensor& idx_k_scale_cache, const Tensor& idx_k_cache_index, double layernorm_epsilon_k,
                     const Layout& layout_query, const Layout& layout_key, const std::string& rope_mode) {
-  const Checks checks("npu_lightning_indexer_prolog_pto");
+  const Checks checks("custom_pypto::npu_lightning_indexer_prolog_pto");
   const std::string& query_layout = layout_query.has_value() ? *layout_query : kDefaultQueryLayout;
   const std::string& key_layout = layout_key.has_value() ? *layout_key : kDefaultKeyLayout;
   checks.one_of("layout_query", query_layout, {"TND", "BSND"});

@@ -38,7 +38,7 @@ void check_weights(const Checks& checks, const Arguments& a) {
 // Checks the arguments, under eager and on Meta alike, and allocates the result: [B, S1, N2, sparse_count] or
 // [T, N2, sparse_count]. Values of lengths and block tables are on the device; the kernel checks them.
 Tensor checked_result(const Arguments& a) {
-  const Checks checks("npu_lightning_indexer_pto");
+  const Checks checks("custom_pypto::npu_lightning_indexer_pto");
   check_layouts(checks, a);
   checks.at_least("sparse_count", a.sparse_count, 1);
   check_devices(checks, a);

@@ -30,7 +30,7 @@ Tensor layer_meta(const Tensor& x, const Tensor& w_dq, const Tensor& w_uq_qr, co
                   const Tensor& index_k_cache, int64_t sparse_count, const std::optional<double>& softmax_scale,
                   double rms_norm_eps, double layer_norm_eps, const std::string& rope_mode,
                   const std::string& indexer_rope_mode) {
-  const Checks checks("npu_sparse_attention_pto");
+  const Checks checks("custom_pypto::npu_sparse_attention_pto");
   checks.at_least("sparse_count", sparse_count, 1);
   check_scale(checks, softmax_scale);
   checks.epsilon("rms_norm_eps", rms_norm_eps);

@@ -79,7 +79,7 @@ void check_rope(const Checks& checks, const Arguments& a) {
 // Checks the arguments, under eager and on Meta alike, and allocates the result: [B, S1, N1, Dv] or [T, N1, Dv]. Values
 // of lengths, block tables and indices are on the device; the kernel checks them.
 Tensor checked_result(const Arguments& a) {
-  const Checks checks("npu_sparse_flash_attention_pto");
+  const Checks checks("custom_pypto::npu_sparse_flash_attention_pto");
   check_layouts(checks, a);
   check_devices(checks, a);
   check_query_and_key(checks, a);

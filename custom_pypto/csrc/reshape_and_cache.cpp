@@ -19,7 +19,7 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-constexpr const char* kName = "reshape_and_cache";
+constexpr const char* kName = "custom_pypto::reshape_and_cache";
 constexpr int64_t kFractalBytes = 32;  // of a row, that lie side by side in a cache in NZ
 
 // Keys or values and their cache, with the names of their sizes.
@@ -161,7 +161,7 @@ void reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
                          c10::str("be given with '", given ? "value" : "value_cache", "'"), "is None");
   }
   const auto find = [](const char* overload) {
-    return c10::Dispatcher::singleton().findSchemaOrThrow("custom_pypto::reshape_and_cache", overload);
+    return c10::Dispatcher::singleton().findSchemaOrThrow(kName, overload);
   };
   if (value.has_value()) {
     static const auto key_value = find("key_value").typed<decltype(key_value_meta)>();
