@@ -51,11 +51,23 @@ def test_without_torch_loading_its_backends(tmp_path):
     assert result.stdout.endswith("fine\n"), result.stderr
 
 
-def test_in_the_source_folder_it_says_what_to_do():
+def test_in_the_source_folder_it_is_the_installed_package():
     source = Path(__file__).parents[2]
-    result = run("import custom_pypto", source)
-    assert result.returncode != 0
-    assert "is custom_pypto's source folder" in result.stderr and "python -P" in result.stderr
+    program = PROGRAM.format(imports="import torch\nimport custom_pypto.ops", torchair_imported=False)
+    result = run(program + "print(custom_pypto.ops.__file__)", source)
+    assert result.returncode == 0, result.stderr
+    assert not Path(result.stdout.splitlines()[-1]).is_relative_to(source / "custom_pypto")
+
+
+def test_a_source_folder_of_what_is_not_installed_says_so(tmp_path):
+    source = Path(__file__).parents[2] / "custom_pypto/__init__.py"
+    copy = tmp_path / "custom_pypto_of_nobody/__init__.py"
+    copy.parent.mkdir()
+    copy.write_text(source.read_text())
+    result = run("import custom_pypto_of_nobody", tmp_path)
+    assert result.stderr.splitlines()[-1] == (
+        f"ImportError: {copy.parent} is custom_pypto's source folder, and no compiled custom_pypto is installed"
+    )
 
 
 def test_where_there_is_no_torchair(tmp_path):
