@@ -5,12 +5,13 @@ package, whose sources are in that folder, and then fails; the build runs it.
 """
 
 import importlib
+import inspect
 import math
 import re
 import struct
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -227,15 +228,12 @@ def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
     schemas = f"{package.__name__}/csrc/ops_def_registration.cpp"
     for name, overloads in defined.items():
         graph_type = ge_type(name)
-        found = [*_missing_kernels(overloads, _source(folder / package.__name__ / "csrc", name).relative_to(folder))]
+        found = [*_missing_kernels(overloads, source(folder, package.__name__, name))]
         if graph_type not in prototypes:
             found.append(f"it has no prototype: add REG_OP({graph_type}) to {PROTOTYPES}")
         else:
-            found += _missing_functions(graph_type, package)
-            if all(getattr(op._ge_converter, "plain", False) for op in overloads):
-                mend = f"mend {schemas} or {PROTOTYPES}, or write a converter of its own"
-                disagreements = mismatches([op._schema for op in overloads], prototypes[graph_type])
-                found += [f"{mismatch}: {mend}" for mismatch in disagreements]
+            found += _missing_functions(prototypes[graph_type], package, folder)
+            found += _disagreements(overloads, prototypes[graph_type], f"{schemas} or {PROTOTYPES}")
         if not any(_names(file, name) for file in (folder / "test").rglob("*.py")):
             found.append(f"no test names it: add one to test/{package.__name__}")
         yield from (f"{package.__name__}::{name}: {mistake}" for mistake in found)
@@ -247,10 +245,22 @@ def _names(file: Path, operator: str) -> bool:
     return re.search(rf"\b{operator}\b", file.read_text()) is not None
 
 
-def _source(csrc: Path, operator: str) -> Path:
+def source(folder: Path, package: str, operator: str) -> Path:
     """The file with the operator's functions: one that registers a function for it, or that which should be there."""
-    registering = (file for file in sorted(csrc.glob("*.cpp")) if f'm.impl("{operator}' in file.read_text())
-    return next(registering, csrc / f"{operator}.cpp")
+    return _file_with(rf'm\.impl\("{operator}[".]', folder, Path(package, "csrc", f"{operator}.cpp"))
+
+
+def aclnn_source(folder: Path, graph_type: str) -> Path:
+    """The file that defines an operator's aclnn function, or that which should be there."""
+    file = Path("opp", "op_api", f"aclnn_{snake_case(graph_type)}.cpp")
+    return _file_with(rf"\b(ACLNN\w*\({graph_type}|aclnn{graph_type}\()\b", folder, file)
+
+
+def _file_with(pattern: str, folder: Path, expected: Path) -> Path:
+    """The first C++ file beside the expected one whose text has the pattern, else the expected one, in the folder."""
+    files = sorted(folder.joinpath(expected.parent).glob("*.cpp"))
+    found = next((file for file in files if re.search(pattern, file.read_text())), folder / expected)
+    return found.relative_to(folder)
 
 
 def _missing_kernels(overloads: Iterable[torch._ops.OpOverload], source: Path) -> Iterator[str]:
@@ -259,14 +269,64 @@ def _missing_kernels(overloads: Iterable[torch._ops.OpOverload], source: Path) -
             yield f"it has no {what}: add one, for {key}, to {source}"
 
 
-def _missing_functions(graph_type: str, package: types.ModuleType) -> Iterator[str]:
+def _missing_functions(prototype: Prototype, package: types.ModuleType, folder: Path) -> Iterator[str]:
     library = Path(package.__path__[0], "opp", "vendors", package.__name__, "op_api", "lib", "libcust_opapi.so")
     names = library.read_bytes()  # it is not loaded: its string table has what it exports
-    for function in (f"aclnn{graph_type}GetWorkspaceSize", f"aclnn{graph_type}"):
+    for function in (f"aclnn{prototype.type}GetWorkspaceSize", f"aclnn{prototype.type}"):
         if f"\0{function}\0".encode() not in names:
-            source = f"opp/op_api/aclnn_{snake_case(graph_type)}.cpp"
-            yield f"{function} is not in {library.name}: add it to {source}"
+            yield f"{function} is not in {library.name}: add it to {aclnn_source(folder, prototype.type)}"
             return
+    for file in sorted(folder.joinpath(package.__name__, "csrc").glob("*.cpp")):
+        for misplaced in _misplaced_arguments(file.read_text(), prototype):
+            yield f"{misplaced}: mend {file.relative_to(folder)}"
+
+
+def _misplaced_arguments(text: str, prototype: Prototype) -> Iterator[str]:
+    """The arguments of EXEC_NPU_CMD that bear the name of another parameter, as when two tensors are swapped."""
+    names = [*dict.fromkeys((*prototype.inputs, *prototype.attributes, *prototype.outputs))]
+    for call in re.finditer(rf"\bEXEC_NPU_CMD\(\s*aclnn{prototype.type}\s*,", text):
+        given = [re.match(r"[\s*&]*(\w*)", argument)[1] for argument in _arguments(text[call.end() :])]
+        in_place = {name for name, expected in zip(given, names, strict=False) if name == expected}
+        for name, expected in zip(given, names, strict=False):
+            if name in names and name != expected and name not in in_place:
+                yield f"EXEC_NPU_CMD(aclnn{prototype.type}, ...) gives '{name}' where the function takes '{expected}'"
+                break
+
+
+def _arguments(text: str) -> Iterator[str]:
+    """The arguments of a call in C++, of the text behind its opening parenthesis."""
+    depth = start = 0
+    for i, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if depth < 0 or (depth == 0 and character == ","):
+            yield text[start:i]
+            start = i + 1
+        if depth < 0:
+            return
+
+
+def _disagreements(overloads: list[torch._ops.OpOverload], prototype: Prototype, files: str) -> Iterator[str]:
+    """What schemas, prototype and converters do not agree in, but for what a converter of its own says that it maps."""
+    own = [op for op in overloads if not getattr(op._ge_converter, "plain", False)]
+    mapped = [name for op in own for name in getattr(op._ge_converter, "mapped", ())]
+    for mismatch in mismatches([op._schema for op in overloads], prototype):
+        if not any(f"'{name}'" in mismatch for name in mapped):
+            yield f"{mismatch}: mend {files}, or map it in a converter of its own"
+    for op in own:
+        if not _takes(op._ge_converter, op._schema):
+            file = "/".join(op._ge_converter.__module__.split("."))
+            yield f"its converter's parameters are not the schema's arguments, or have other defaults: mend {file}.py"
+
+
+def _takes(converter: Callable, schema: torch.FunctionSchema) -> bool:
+    """Whether a converter takes a call's arguments as the schema has them."""
+    parameters = {name: p for name, p in inspect.signature(converter).parameters.items() if name != "meta_outputs"}
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values()):
+        return True
+    return [*parameters] == [argument.name for argument in schema.arguments] and all(
+        p.default is p.empty if not argument.has_default_value() else _same(p.default, argument.default_value)
+        for p, argument in zip(parameters.values(), schema.arguments, strict=True)
+    )
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ import importlib.machinery
 import pkgutil
 import sys
 import types
+from collections.abc import Callable
 
 from ..definition import ge_type, operators
 
@@ -22,6 +23,17 @@ _packages: list[str] = []
 def ge_api(package: str) -> types.ModuleType:
     """The Graph Engine API made of a package's prototypes; it needs torchair."""
     return importlib.import_module(f"{package}.converter.auto_generated_ge_raw_custom_ops")
+
+
+def maps(*names: str) -> Callable[[Callable], Callable]:
+    """Says of a converter of its own, below its registration, in which arguments, inputs and attributes the schema and
+    the prototype differ; in the others they must agree."""
+
+    def mark(converter):
+        converter.mapped = names
+        return converter
+
+    return mark
 
 
 def _register_converters(package: str) -> None:

@@ -188,6 +188,7 @@ class Package:
         self.kernels = {"Meta", "PrivateUse1"}
         self.functions = ["aclnnScaleGetWorkspaceSize", "aclnnScale"]
         self.test = "def test_scale(): ops.scale(x)"
+        self.source = 'm.impl("scale", &scale); EXEC_NPU_CMD(aclnnScale, x.contiguous(), by(factor, 2), out);'
 
     def write(self, path: str, text: str) -> Path:
         file = self.folder / path
@@ -207,7 +208,7 @@ class Package:
         opapi = self.write(f"{self.name}/opp/vendors/{self.name}/op_api/lib/libcust_opapi.so", "")
         subprocess.run(["cc", "-shared", "-fPIC", source, "-o", opapi], check=True)
         self.write(f"test/{self.name}/test_operators.py", self.test)
-        self.write(f"{self.name}/csrc/scale.cpp", "")
+        self.write(f"{self.name}/csrc/scaling.cpp", self.source)
         monkeypatch.syspath_prepend(self.folder)
         package = types.ModuleType(self.name)
         package.__path__ = [str(self.folder / self.name)]
@@ -230,16 +231,23 @@ def mistakes_of(package, monkeypatch):
 
 
 SCHEMAS = "NAME/csrc/ops_def_registration.cpp"
-MEND = f"mend {SCHEMAS} or graph/custom_reg_op.h, or write a converter of its own"
+MEND = f"mend {SCHEMAS} or graph/custom_reg_op.h, or map it in a converter of its own"
 MISTAKES = {
     "none": ({}, []),
     "Meta": (
         {"kernels": {"PrivateUse1"}},
-        ["NAME::scale: it has no Meta function: add one, for Meta, to NAME/csrc/scale.cpp"],
+        ["NAME::scale: it has no Meta function: add one, for Meta, to NAME/csrc/scaling.cpp"],
     ),
     "NPU": (
-        {"kernels": {"Meta"}},
+        {"kernels": {"Meta"}, "source": 'm.impl("scales", &scales);'},
         ["NAME::scale: it has no function for tensors on an NPU: add one, for PrivateUse1, to NAME/csrc/scale.cpp"],
+    ),
+    "order in EXEC_NPU_CMD": (
+        {"source": "EXEC_NPU_CMD(aclnnScale,\n    out, factor(a, b), x);"},
+        [
+            "NAME::scale: EXEC_NPU_CMD(aclnnScale, ...) gives 'out' where the function takes 'x': "
+            "mend NAME/csrc/scaling.cpp"
+        ],
     ),
     "aclnn": (
         {"functions": ["aclnnScale"]},
@@ -266,15 +274,46 @@ def test_what_is_missing_of_an_operator_is_a_line_with_the_file_to_mend(change, 
     assert mistakes_of(package, monkeypatch) == lines
 
 
-def test_a_converter_of_its_own_may_map_a_schema_to_another_prototype(package, monkeypatch):
-    package.schema = "scale(Tensor y, *, float by=2.0) -> Tensor"
-    package.write(
-        f"{package.name}/converter/scale.py",
-        "import torch\nfrom torchair import register_fx_node_ge_converter\n"
-        f"@register_fx_node_ge_converter(torch.ops.{package.name}.scale.default)\n"
-        "def convert(y, *, by=2.0, meta_outputs=None):\n    raise NotImplementedError\n",
-    )
-    assert mistakes_of(package, monkeypatch) == []
+OWN_CONVERTER = """import torch
+from torchair import register_fx_node_ge_converter
+
+from custom_pypto.converter import maps
+
+
+@register_fx_node_ge_converter(torch.ops.NAME.scale.default)
+@maps("y", "x")
+def convert(y, *, factor=2.0, meta_outputs=None):
+    raise NotImplementedError
+"""
+PARAMETERS = (
+    "NAME::scale: its converter's parameters are not the schema's arguments, or have other defaults: "
+    "mend NAME/converter/scale.py"
+)
+
+
+@pytest.mark.parametrize(
+    ("schema", "old", "new", "lines"),
+    [
+        ("Tensor y, *, float factor=2.0", "", "", []),
+        ("Tensor y, *, float factor=2.0", "y, *, factor=2.0, meta_outputs=None", "*args, **kwargs", []),
+        (
+            "Tensor y, *, float factor=3.0",
+            "2.0",
+            "3.0",
+            [f"NAME::scale: argument 'factor' is 3.0 by default, but the attribute 2.0: {MEND}"],
+        ),
+        ("Tensor y, *, float factor=2.0", "2.0", "3.0", [PARAMETERS]),
+        ("Tensor y, *, float factor=2.0", "factor=2.0", "factor", [PARAMETERS]),
+        ("Tensor y, *, float factor=2.0", "convert(y, ", "convert(z, ", [PARAMETERS]),
+        ("Tensor x, *, float factor=2.0", "", "", [PARAMETERS]),
+    ],
+)
+def test_a_converter_of_its_own_agrees_in_all_that_it_does_not_map(schema, old, new, lines, package, monkeypatch):
+    package.schema = f"scale({schema}) -> Tensor"
+    text = OWN_CONVERTER.replace("NAME", package.name)
+    assert old in text
+    package.write(f"{package.name}/converter/scale.py", text.replace(old, new) if old else text)
+    assert mistakes_of(package, monkeypatch) == lines
 
 
 def test_the_command_prints_the_mistakes_and_fails(tmp_path):
