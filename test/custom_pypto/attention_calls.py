@@ -1,8 +1,11 @@
 """Calls of npu_sparse_flash_attention_pto, one of each layout, small; on the CPU, to be moved as wanted."""
 
+import goldens
 import indexer_calls
 import torch
 from indexer_calls import KEY_HEADS
+
+from custom_pypto.check import Samples
 
 COUNT, VALUE_DIM, ROPE_DIM = 7, 12, 4
 RENAMED = {"layout_key": "layout_kv", "actual_seq_lengths_key": "actual_seq_lengths_kv"}
@@ -45,3 +48,10 @@ CALLS = {
     "no query tokens": lambda: with_rope("no query tokens"),
     "no batch": lambda: attention("no batch"),
 }
+
+
+def judge(results, written, arguments):
+    goldens.check_attention(*results, goldens.sparse_flash_attention(**arguments))
+
+
+SAMPLES = {"npu_sparse_flash_attention_pto": Samples(CALLS, judge)}

@@ -3,6 +3,8 @@
 import goldens
 import torch
 
+from custom_pypto.check import Samples, same
+
 
 # Sizes are all different: a tracer takes two that are equal to be one.
 def write(tokens, heads=3, depth=16, cache=(7, 8), **options):
@@ -43,4 +45,20 @@ ADVANCE_CALLS = {
     "padding only": lambda: step([], padding=3, table_width=4),
     "past the block table": lambda: step([32, 500, 31], table_width=2),
     "no sequences": lambda: step([], table_width=2),
+}
+
+
+def judge_by(golden):
+    """What is written is to the bit what the golden gives, without what it leaves out."""
+
+    def judge(results, written, arguments):
+        expected = [tensor for tensor in golden(**arguments) if tensor is not None]
+        assert same(written, expected), "something else is written"
+
+    return judge
+
+
+SAMPLES = {
+    "reshape_and_cache": Samples(RESHAPE_CALLS, judge_by(goldens.reshape_and_cache)),
+    "advance_step_flashattn": Samples(ADVANCE_CALLS, judge_by(goldens.advance_step_flashattn)),
 }

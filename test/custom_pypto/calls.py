@@ -6,14 +6,8 @@ import indexer_calls
 import prolog_calls
 import torch
 
-CALLS = {
-    "npu_lightning_indexer_pto": indexer_calls.CALLS,
-    "npu_lightning_indexer_prolog_pto": prolog_calls.PROLOG_CALLS,
-    "npu_sparse_attention_pto": prolog_calls.LAYER_CALLS,
-    "npu_sparse_flash_attention_pto": attention_calls.CALLS,
-    "reshape_and_cache": cache_calls.RESHAPE_CALLS,
-    "advance_step_flashattn": cache_calls.ADVANCE_CALLS,
-}
+SAMPLES = indexer_calls.SAMPLES | prolog_calls.SAMPLES | attention_calls.SAMPLES | cache_calls.SAMPLES
+CALLS = {operator: samples.calls for operator, samples in SAMPLES.items()}
 WRITERS = [
     "npu_lightning_indexer_prolog_pto",
     "npu_sparse_attention_pto",

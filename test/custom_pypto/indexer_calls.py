@@ -1,6 +1,9 @@
 """Calls of npu_lightning_indexer_pto, one of each layout, small; on the CPU, to be moved to where they are wanted."""
 
+import goldens
 import torch
+
+from custom_pypto.check import Samples
 
 BATCH, TOKENS, KEYS, HEADS, KEY_HEADS, DIM, BLOCK, PAGES = 2, 3, 20, 6, 2, 16, 8, 5
 
@@ -62,3 +65,12 @@ CALLS = {
         query(0, TOKENS) | paged() | {"actual_seq_lengths_key": int32(), "block_table": int32().view(0, 3)}
     ),
 }
+
+
+def judge(results, written, arguments):
+    count = arguments.pop("sparse_count")
+    assert results[0].shape[-1] == count
+    goldens.check_lightning_indexer(*results, **arguments)
+
+
+SAMPLES = {"npu_lightning_indexer_pto": Samples(CALLS, judge)}

@@ -3,6 +3,8 @@
 import goldens
 import torch
 
+from custom_pypto.check import Samples
+
 
 # Sizes are all different: a tracer takes two that are equal to be one.
 def prolog(tokens, cache=(7, 8), **options):
@@ -42,4 +44,18 @@ LAYER_CALLS = {
     "float16": lambda: layer([11], queries=2, dtype=torch.float16),
     "no tokens": lambda: layer([5, 4], queries=0),
     "no batch": lambda: layer([]),
+}
+
+
+def judge_prolog(results, written, arguments):
+    goldens.check_lightning_indexer_prolog((*results, *written), **arguments)
+
+
+def judge_layer(results, written, arguments):
+    goldens.check_sparse_attention(*results, written, **arguments)
+
+
+SAMPLES = {
+    "npu_lightning_indexer_prolog_pto": Samples(PROLOG_CALLS, judge_prolog),
+    "npu_sparse_attention_pto": Samples(LAYER_CALLS, judge_layer),
 }

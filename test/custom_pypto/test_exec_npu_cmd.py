@@ -11,14 +11,6 @@ import pytest
 PROBE = Path(__file__).parent / "probe"
 
 
-@pytest.fixture(scope="session")
-def probe() -> tuple[str, str]:
-    """The probe's operator package and extension."""
-    built = subprocess.run([sys.executable, PROBE / "build.py"], capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    return tuple(built.stdout.split())
-
-
 def run_scenarios(probe, **environment) -> dict:
     package, extension = probe
     run = subprocess.run(

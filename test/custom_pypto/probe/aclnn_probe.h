@@ -9,6 +9,7 @@ extern "C" {
 
 PROBE(aclnnProbeNothing);
 PROBE(aclnnProbeIncrement);
+PROBE(aclnnProbeScribble);
 PROBE(aclnnProbeFormat);
 PROBE(aclnnProbeMissing);
 PROBE(aclnnProbePhaseOneFails);

@@ -1,4 +1,5 @@
 // Operators on the functions of opapi.cpp, through our EXEC_NPU_CMD and through torch_npu's.
+#include <ATen/ops/empty.h>
 #include <op_plugin/include/npu_cpp_extension.h>
 #include <torch/library.h>
 
@@ -38,6 +39,28 @@ void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::
                text, integer, real, flag, out);
 }
 
+// What custom_pypto.check must find: one mistake each.
+Tensor incremented(const Tensor& self) {
+  Tensor out = at::empty(self.sizes(), self.options());
+  EXEC_NPU_CMD(aclnnProbeIncrement, self, out);
+  return out;
+}
+
+Tensor scribbled(const Tensor& self) {
+  Tensor out = at::empty(self.sizes(), self.options());
+  EXEC_NPU_CMD(aclnnProbeScribble, self, out);
+  return out;
+}
+
+Tensor aliased(const Tensor& self) {
+  EXEC_NPU_CMD(aclnnProbeNothing, self, self);
+  return self.detach();
+}
+
+Tensor empty(const Tensor& self) { return at::empty_symint(self.sym_sizes(), self.options()); }
+Tensor empty_half(const Tensor& self) { return at::empty_symint(self.sym_sizes(), self.options().dtype(at::kHalf)); }
+Tensor empty_row(const Tensor& self) { return at::empty_symint(self.sym_sizes().slice(1), self.options()); }
+
 TORCH_LIBRARY(custom_pypto_probe, m) {
   m.def("nothing(Tensor self, Tensor(a!) out, int times) -> ()");
   m.def("nothing_ext(Tensor self, Tensor(a!) out, int times) -> ()");
@@ -45,10 +68,29 @@ TORCH_LIBRARY(custom_pypto_probe, m) {
                            "phase_two_fails_ext", "kernel_fails"}) {
     m.def(c10::str(name, "(Tensor self, Tensor(a!) out) -> ()").c_str());
   }
+  for (const char* name : {"without_mistake", "other_dtype", "other_shape", "scribbled", "aliased"}) {
+    m.def(c10::str(name, "(Tensor self) -> Tensor").c_str());
+  }
   m.def("undefined(Tensor self) -> ()");
   m.def(
       "arguments(Tensor tensor, Tensor? optional, Tensor[] list, Scalar scalar, int[] ints, float[] reals, "
       "bool[] flags, ScalarType dtype, str text, int integer, float real, bool flag, Tensor(a!) out) -> ()");
+}
+
+TORCH_LIBRARY_IMPL(custom_pypto_probe, PrivateUse1, m) {
+  for (const char* name : {"without_mistake", "other_dtype", "other_shape"}) {
+    m.impl(name, &incremented);
+  }
+  m.impl("scribbled", &scribbled);
+  m.impl("aliased", &aliased);
+}
+
+TORCH_LIBRARY_IMPL(custom_pypto_probe, Meta, m) {
+  for (const char* name : {"without_mistake", "scribbled", "aliased"}) {
+    m.impl(name, &empty);
+  }
+  m.impl("other_dtype", &empty_half);
+  m.impl("other_shape", &empty_row);
 }
 
 // CompositeExplicitAutograd: tensors on any device arrive, so EXEC_NPU_CMD's own checks are seen.

@@ -14,6 +14,12 @@ ACLNN(ProbeNothing, [](const at::Tensor&, at::Tensor&) {});
 
 ACLNN(ProbeIncrement, [](const at::Tensor& self, at::Tensor& out) { at::add_out(out, self, 1); });
 
+// Writes to its input, too.
+ACLNN(ProbeScribble, [](at::Tensor& self, at::Tensor& out) {
+  at::add_out(out, self, 1);
+  self.zero_();
+});
+
 // Writes the format's number and the sizes of the storage.
 ACLNN(ProbeFormat, [](const cann_cpu::StoredTensor& self, at::Tensor& out) {
   auto* written = out.data_ptr<float>();
