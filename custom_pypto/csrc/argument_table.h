@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/macros/Export.h>
 #include <c10/util/SmallVector.h>
 
 #include <initializer_list>
@@ -30,7 +31,7 @@ struct ArgumentRow {
 };
 
 // The sizes that the rows of a table name.
-class Sizes {
+class C10_EXPORT Sizes {
  public:
   // Checks the rows: all are on one device, in their formats and of their dtypes, the first to name a size decides it
   // and the others agree, and what is written shares no memory with another argument.

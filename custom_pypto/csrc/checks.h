@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymIntArrayRef.h>
+#include <c10/macros/Export.h>
 #include <c10/util/ArrayRef.h>
 
 #include <optional>
@@ -13,7 +14,7 @@ namespace custom_pypto {
 
 // Checks the arguments of one operator, under eager and on Meta alike. Every message reads
 //   OPERATOR: argument 'NAME' must be EXPECTED, but is FOUND[; what to do]
-class Checks {
+class C10_EXPORT Checks {
  public:
   // The operator with its namespace: "custom_pypto::add_custom".
   explicit Checks(const char* op) : op_(op) {}

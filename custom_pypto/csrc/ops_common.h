@@ -1,8 +1,10 @@
-// EXEC_NPU_CMD: how an operator calls its aclnn function on the current NPU stream.
+// EXEC_NPU_CMD: how an operator calls its aclnn function on the current NPU stream. Other packages use it, too: what
+// their operators need of custom_pypto_lib is exported.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/macros/Export.h>
 
 #include <algorithm>
 #include <memory>
@@ -23,7 +25,7 @@ struct aclOpExecutor;
 namespace custom_pypto {
 
 // The two functions of an aclnn operator, as torch_npu's own search finds them: operator packages first, then CANN.
-class AclnnOperator {
+class C10_EXPORT AclnnOperator {
  public:
   // Throws when a function is missing: there is no fallback.
   explicit AclnnOperator(const char* name);
@@ -38,7 +40,7 @@ class AclnnOperator {
   void* run_;
 };
 
-struct AclnnDelete {
+struct C10_EXPORT AclnnDelete {
   void operator()(aclTensor* value) const;
   void operator()(aclTensorList* value) const;
   void operator()(aclScalar* value) const;
@@ -50,15 +52,15 @@ template <typename T>
 using AclnnOwned = std::unique_ptr<T, AclnnDelete>;
 
 // What aclnn takes for each of our argument types; an absent optional is a null pointer.
-AclnnOwned<aclTensor> to_aclnn(const at::Tensor& value);
-AclnnOwned<aclTensor> to_aclnn(const std::optional<at::Tensor>& value);
-AclnnOwned<aclTensorList> to_aclnn(at::TensorList value);
-AclnnOwned<aclScalar> to_aclnn(const at::Scalar& value);
-AclnnOwned<aclIntArray> to_aclnn(at::IntArrayRef value);
-AclnnOwned<aclFloatArray> to_aclnn(at::ArrayRef<double> value);
-AclnnOwned<aclBoolArray> to_aclnn(at::ArrayRef<bool> value);
+C10_EXPORT AclnnOwned<aclTensor> to_aclnn(const at::Tensor& value);
+C10_EXPORT AclnnOwned<aclTensor> to_aclnn(const std::optional<at::Tensor>& value);
+C10_EXPORT AclnnOwned<aclTensorList> to_aclnn(at::TensorList value);
+C10_EXPORT AclnnOwned<aclScalar> to_aclnn(const at::Scalar& value);
+C10_EXPORT AclnnOwned<aclIntArray> to_aclnn(at::IntArrayRef value);
+C10_EXPORT AclnnOwned<aclFloatArray> to_aclnn(at::ArrayRef<double> value);
+C10_EXPORT AclnnOwned<aclBoolArray> to_aclnn(at::ArrayRef<bool> value);
 // aclDataType is an int.
-int to_aclnn(at::ScalarType value);
+C10_EXPORT int to_aclnn(at::ScalarType value);
 inline const char* to_aclnn(const std::string& value) { return value.c_str(); }
 // int64_t, double and bool are aclnn's own; any other number would be passed with the wrong width.
 template <typename T>
@@ -118,7 +120,7 @@ consteval size_t first_misfit(int (*)(Parameters...), std::type_identity<std::tu
 // (TASK_QUEUE_ENABLE 1 and 2). A task that fails inside that queue ends it for good: torch_npu reports the error once
 // and drops every later operation of the device in silence. Here an error reaches the line of the call, and the next
 // call works. Kernels run asynchronously on the stream as always.
-class AclnnCall {
+class C10_EXPORT AclnnCall {
  public:
   // Refuses tensors that are not on one NPU or whose storage is too small, sets the device, and takes the stream.
   template <typename... Args>

@@ -1,6 +1,7 @@
 // define: an operator's schema, and with it the kernels that follow from it.
 #pragma once
 
+#include <c10/macros/Export.h>
 #include <torch/library.h>
 
 namespace custom_pypto {
@@ -9,6 +10,6 @@ namespace custom_pypto {
 // the CPU are refused by name. What the operator writes to, Tensor(a!), counts as written under autograd: a backward
 // that saved it before finds out. The functions for NPU, Meta and gradients are the operator's own, and registered with
 // it.
-void define(torch::Library& m, const char* schema);
+C10_EXPORT void define(torch::Library& m, const char* schema);
 
 }  // namespace custom_pypto

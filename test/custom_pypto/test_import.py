@@ -60,13 +60,13 @@ def test_in_the_source_folder_it_is_the_installed_package():
 
 
 def test_a_source_folder_of_what_is_not_installed_says_so(tmp_path):
-    source = Path(__file__).parents[2] / "custom_pypto/__init__.py"
-    copy = tmp_path / "custom_pypto_of_nobody/__init__.py"
-    copy.parent.mkdir()
-    copy.write_text(source.read_text())
-    result = run("import custom_pypto_of_nobody", tmp_path)
+    copy = tmp_path / "ops_of_nobody"
+    copy.mkdir()
+    for file in ("__init__.py", "loading.py"):
+        (copy / file).write_text(Path(__file__).parents[2].joinpath("custom_pypto", file).read_text())
+    result = run("import ops_of_nobody", tmp_path)
     assert result.stderr.splitlines()[-1] == (
-        f"ImportError: {copy.parent} is custom_pypto's source folder, and no compiled custom_pypto is installed"
+        f"ImportError: {copy} is ops_of_nobody's source folder, and no compiled ops_of_nobody is installed"
     )
 
 

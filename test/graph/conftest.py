@@ -44,7 +44,7 @@ def compile_generator(source: str, output: Path, *options) -> subprocess.Complet
 
 
 class Generator:
-    """The generator, compiled with a header as graph/CMakeLists.txt does."""
+    """The generator, compiled with a header as cmake/custom_pypto-config.cmake does."""
 
     def __init__(self, objects: Path):
         self.objects = [objects / f"{part}.o" for part in ("text", "print_python", "print_aclnn")]

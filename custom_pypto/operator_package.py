@@ -1,0 +1,93 @@
+"""Builds an operator package's wheel, from its setup.py: the extension, opp/ and what follows from graph/.
+
+    setup(
+        packages=find_packages(include=["my_ops", "my_ops.*"]),
+        ext_modules=[operator_extension("my_ops")],
+        cmdclass={"build_ext": BuildOperatorPackage},
+    )
+
+The project's folders are those of custom_pypto's own: my_ops/csrc, graph, opp, test.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension
+from torch.utils.cpp_extension import BuildExtension
+from torch_npu.utils.cpp_extension import PYTORCH_NPU_INSTALL_PATH, NpuExtension
+
+HERE = Path(__file__).parent.resolve()  # its installed folder, or for its own build that of its sources
+LIBRARY = "custom_pypto_lib" + sysconfig.get_config_var("EXT_SUFFIX")
+
+
+def operator_extension(package: str, extra_compile_args: tuple[str, ...] = ()) -> Extension:
+    """The extension PACKAGE.PACKAGE_lib, of PACKAGE/csrc/*.cpp, on custom_pypto's headers and library."""
+    third_party = Path(PYTORCH_NPU_INSTALL_PATH, "include", "third_party")
+    extension = NpuExtension(
+        f"{package}.{package}_lib",
+        sorted(str(source) for source in Path(package, "csrc").glob("*.cpp")),
+        include_dirs=[str(third_party / part) for part in ("acl/inc", "op-plugin")],
+        # CURRENT_VERSION is for torch_npu's headers; the other makes ATen's a quarter faster to compile.
+        define_macros=[("CURRENT_VERSION", "V2R13"), ("AT_PER_OPERATOR_HEADERS", None)],
+        extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", *extra_compile_args],
+    )
+    # Warnings are for our own files only.
+    others = (*extension.include_dirs, sysconfig.get_path("include"))
+    extension.extra_compile_args += [f"-isystem{path}" for path in others]
+    if package != HERE.name:
+        extension.include_dirs.append(str(HERE / "csrc"))
+        extension.library_dirs.append(str(HERE))
+        extension.extra_link_args.append(f"-l:{LIBRARY}")
+    return extension
+
+
+class BuildOperatorPackage(BuildExtension):
+    """Builds the extension on the headers of the aclnn functions, and beside it in the package the operator package."""
+
+    def run(self):
+        extension = self.extensions[0]
+        self.vendor = extension.name.partition(".")[0]
+        self.folder = Path(self.get_ext_fullpath(extension.name)).parent.resolve()
+        self.opp = Path(self.build_temp, "opp").resolve()
+        self.configure()
+        self.cmake("--build", self.opp, "--target", "aclnn_headers")
+        aclnn = (self.opp / "aclnn", Path(cann_home(), "include"))
+        extension.extra_compile_args += [f"-isystem{path}" for path in aclnn]
+        # A library that was linked against another version of this one does not find it by its name, and is not loaded.
+        extension.extra_link_args.append(f"-Wl,-soname,{self.vendor}_lib-{self.distribution.get_version()}.so")
+        super().run()
+        self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()))
+        self.cmake("--install", self.opp)
+        self.check()
+
+    def configure(self) -> None:
+        options = {
+            "CMAKE_BUILD_TYPE": "Release",
+            "CMAKE_INSTALL_PREFIX": self.folder / "opp",
+            "ASCEND_HOME_PATH": cann_home(),
+            "Python_EXECUTABLE": sys.executable,
+            "custom_pypto_DIR": HERE / "cmake",
+        }
+        defines = [f"-D{name}={value}" for name, value in options.items()]
+        self.cmake("-S", "opp", "-B", self.opp, "-G", "Ninja", "--no-warn-unused-cli", *defines)
+
+    def check(self) -> None:
+        """Fails when schema, prototype, functions, converter or test of an operator do not agree or are not there."""
+        path = [str(self.folder.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        command = [sys.executable, "-P", "-m", "custom_pypto.definition", self.vendor, Path.cwd()]
+        if subprocess.call(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(path)}):
+            raise SystemExit("setup.py: the operators' definitions do not agree")
+
+    @staticmethod
+    def cmake(*arguments) -> None:
+        subprocess.check_call(["cmake", *arguments])
+
+
+def cann_home() -> str:
+    """Where the CANN to build against is installed: the one that torch_npu has found, or is told to take."""
+    if home := os.environ.get("ASCEND_HOME_PATH"):
+        return home
+    raise SystemExit("setup.py: no CANN found. Set ASCEND_HOME_PATH to where it is installed.")
