@@ -1,0 +1,12 @@
+"""Builds the my_ops wheel: the extension, the operator package (opp/) and what follows from graph/."""
+
+from setuptools import find_packages, setup
+
+from custom_pypto.operator_package import BuildOperatorPackage, operator_extension
+
+setup(
+    packages=find_packages(include=["my_ops", "my_ops.*"]),
+    include_package_data=False,  # the sources of the extension stay out of the wheel
+    ext_modules=[operator_extension("my_ops")],
+    cmdclass={"build_ext": BuildOperatorPackage},
+)

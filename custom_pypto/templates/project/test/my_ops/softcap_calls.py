@@ -1,0 +1,24 @@
+"""Calls of softcap, small, and what it must give; on the CPU, to be moved to where they are wanted."""
+
+import torch
+
+from custom_pypto.check import Samples
+
+CALLS = {
+    "float32": lambda: {"x": torch.randn(3, 5) * 50},
+    "float16": lambda: {"x": (torch.randn(127) * 50).half(), "cap": 5.0},
+    "transposed": lambda: {"x": (torch.randn(33, 2) * 50).bfloat16().t()},
+    "no elements": lambda: {"x": torch.randn(0, 3)},
+}
+
+
+def golden(x, cap=30.0):
+    return cap * torch.tanh(x.double() / cap)
+
+
+def judge(results, written, arguments):
+    (out,) = results
+    torch.testing.assert_close(out, golden(**arguments).to(out.dtype))
+
+
+SAMPLES = {"softcap": Samples(CALLS, judge)}

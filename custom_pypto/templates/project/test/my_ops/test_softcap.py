@@ -1,0 +1,34 @@
+"""softcap gives what its golden says, eagerly and in graphs, and refuses what it cannot take."""
+
+import my_ops
+import pytest
+import torch
+from softcap_calls import CALLS, judge
+
+from custom_pypto.modes import MODES
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("call", CALLS)
+def test_gives_what_the_golden_says(call, mode):
+    torch._dynamo.reset()
+    arguments = CALLS[call]()
+    out = MODES[mode](my_ops.softcap)(**arguments | {"x": arguments["x"].npu()})
+    judge((out.cpu(),), (), arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": torch.ones(3)}, "my_ops::softcap: argument 'x' must be on an NPU, but is on cpu"),
+        (
+            {"x": torch.ones(3, dtype=torch.int32).npu()},
+            "'x' must be of dtype float16 or bfloat16 or float32, but is int32",
+        ),
+        ({"x": torch.ones(3).npu(), "cap": 0.0}, "'cap' must be a finite number above 0, but is 0"),
+        ({"x": torch.ones(3).npu(), "cap": float("inf")}, "'cap' must be a finite number above 0, but is inf"),
+    ],
+)
+def test_refuses_what_it_cannot_take(arguments, message):
+    with pytest.raises(RuntimeError, match=message):
+        my_ops.softcap(**arguments)
