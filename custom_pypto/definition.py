@@ -165,14 +165,14 @@ def _attribute_mismatches(argument, kind: str, default) -> Iterator[str]:
     elif argument.has_default_value() != (default is not REQUIRED):
         with_it, without = ("schema", "prototype") if argument.has_default_value() else ("prototype", "schema")
         yield f"argument '{argument.name}' has a default in the {with_it} and none in the {without}"
-    elif argument.default_value is not None and not _same(argument.default_value, default):
+    elif argument.default_value is not None and not same(argument.default_value, default):
         yield f"argument '{argument.name}' is {argument.default_value!r} by default, but the attribute {default!r}"
 
 
-def _same(left, right) -> bool:
+def same(left, right) -> bool:
     """Whether defaults are equal; a prototype's float has 32 bits."""
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, float) and isinstance(right, float):
         return (math.isnan(left) and math.isnan(right)) or struct.pack("f", left) == struct.pack("f", right)
     return type(left) is type(right) and left == right

@@ -221,6 +221,25 @@ void find_last_uses(std::vector<Node>& nodes, const std::vector<GraphOutput>& ou
   }
 }
 
+// An operator package's node may write to an input of which its prototype has no output: it relies on the copy that
+// torchair moves what is written to.
+void find_undeclared_writes(std::vector<Node>& nodes) {
+  for (const Node& node : nodes) {
+    if (node.custom == nullptr) {
+      continue;
+    }
+    const auto& inputs = node.model->input_descriptions;
+    const auto& outputs = node.model->output_descriptions;
+    for (size_t i = 0; i < std::min(inputs.size(), node.inputs.size()); ++i) {
+      const bool declared = std::any_of(outputs.begin(), outputs.end(),
+                                        [&](const auto& output) { return output.name == inputs[i].name; });
+      if (!declared && !node.inputs[i].absent()) {
+        nodes[node.inputs[i].node].may_be_written = true;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::string describe(const ModelNode& node) {
@@ -308,6 +327,7 @@ CompiledGraph::CompiledGraph(std::shared_ptr<const Model> model, const Options& 
   }
   fuse_addmm(nodes_, outputs_);
   find_last_uses(nodes_, outputs_);
+  find_undeclared_writes(nodes_);
 }
 
 }  // namespace cann_cpu::graph

@@ -35,6 +35,7 @@ struct Node {
   int64_t input_index = 0;
   std::map<int, int> last_reads;  // the place of the last reader of each output; behind the last node for a graph's
   std::vector<int> last_uses;     // nodes whose outputs nobody needs after this one
+  bool may_be_written = false;    // by an operator package's node, without its prototype saying so
 };
 
 struct GraphOutput {

@@ -44,6 +44,10 @@ int64_t NodeCall::integer(size_t i) const {
   return values[0];
 }
 
+at::Tensor NodeCall::moved(size_t i) {
+  return node_.may_be_written ? in(i).clone(at::MemoryFormat::Contiguous) : values_.moved(in(i));
+}
+
 at::Tensor& NodeCall::referenced(size_t i) {
   const at::Tensor& tensor = in(i);
   const bool through = tensor.is_contiguous() && values_.owner_of(tensor) == Owner::caller;

@@ -34,7 +34,7 @@ class NodeCall {
   std::vector<int64_t> integers(size_t i) const;
   int64_t integer(size_t i) const;
   // Input i as a value of its own, row-major.
-  at::Tensor moved(size_t i) { return values_.moved(in(i)); }
+  at::Tensor moved(size_t i);
   // Input i to write to: row-major, and later readers of the same value see what was written.
   at::Tensor& writable(size_t i) { return values_.writable(source(i), node_); }
   // The same, but a graph's input is written through to the caller's memory: for the built-in operators that torchair

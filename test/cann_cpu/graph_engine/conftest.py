@@ -3,12 +3,12 @@
 import ctypes
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import sysconfig
 
 import pytest
+from operator_package import build
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))  # for models.py
@@ -44,24 +44,7 @@ def compile_cpp(output, sources, *flags):
 @pytest.fixture(scope="session")
 def operator_package(tmp_path_factory):
     """The folder of an installed operator package."""
-    root = tmp_path_factory.mktemp("package")
-    prototypes = root / "op_proto" / "lib" / "linux" / platform.machine()
-    functions = root / "op_api" / "lib"
-    for folder in (prototypes, functions):
-        folder.mkdir(parents=True)
-    compile_cpp(prototypes / "libcust_opsproto_rt2.0.so", [HERE / "package" / "op_proto.cpp"], "-shared")
-    compile_cpp(
-        functions / "libcust_opapi.so",
-        [HERE / "package" / "op_api.cpp"],
-        "-shared",
-        f"-L{TORCH / 'lib'}",
-        f"-L{LIBRARIES}",
-        "-ltorch_cpu",
-        "-lc10",
-        "-lnnopbase",
-        "-lascendcl",
-    )
-    return root
+    return build(HERE / "package", tmp_path_factory.mktemp("package"))
 
 
 @pytest.fixture

@@ -378,6 +378,36 @@ def test_a_cache_is_written_in_the_memory_of_the_caller(function, mode):
         assert lies_in_cache == (not mode.startswith("GE") or function not in COPIED_IN_GE)
 
 
+@pytest.fixture
+def of_lists():
+    """Lets append become a node whose prototype takes lists and does not say that the cache is written."""
+    op = torch.ops.probe.append.default
+    converter = op._ge_converter
+
+    @torchair.register_fx_node_ge_converter(op)
+    def convert(x, cache, slots, meta_outputs=None):
+        return tuple(ge_custom_op("ProbeAppendList", inputs={"x": [x, cache, slots]}, outputs=[("y", 2)]))
+
+    yield
+    op._ge_converter = converter
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode.startswith("GE")])
+@pytest.mark.parametrize("function", STEPS)
+def test_a_cache_is_written_where_the_prototype_does_not_say_so(function, mode, of_lists):
+    torch._dynamo.reset()
+    graph = MODES[mode](function)
+    for _ in range(2):
+        shape = (3, 9, 4) if function is in_a_layer else (9, 4)
+        x, cache, slots = torch.randn(2, 4).npu(), torch.randn(shape).npu(), torch.randperm(8)[:2].npu()
+        reference = cache.clone()
+        *expected, _ = function(x, reference, slots)
+        *results, _ = graph(x, cache, slots)
+        for got, want in zip(results, expected, strict=True):
+            assert torch.equal(got.cpu(), want.cpu())
+        assert torch.equal(cache.cpu(), reference.cpu())
+
+
 VIEWS = {
     "a layer": lambda caches: caches[1],
     "columns": lambda caches: caches[0, :, 2:6],

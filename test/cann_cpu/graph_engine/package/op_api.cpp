@@ -28,14 +28,20 @@ ACLNN(ProbeStored, [](const cann_cpu::StoredTensor& x, at::Tensor& y, at::Tensor
   format.fill_(x.format);
 });
 
-ACLNN(ProbeAppend, [](const at::Tensor& x, cann_cpu::InOut cache, const at::Tensor& slots, at::Tensor& doubled,
-                      at::Tensor& address) {
+void append(const at::Tensor& x, const at::Tensor& cache, const at::Tensor& slots, at::Tensor& doubled,
+            at::Tensor& address) {
   for (int64_t i = 0; i < slots.numel(); ++i) {
     cache[slots[i].item<int64_t>()].copy_(x[i]);
   }
   doubled.copy_(x * 2);
   address.fill_(reinterpret_cast<int64_t>(cache.data_ptr()));
-});
+}
+
+ACLNN(ProbeAppend, [](const at::Tensor& x, cann_cpu::InOut cache, const at::Tensor& slots, at::Tensor& doubled,
+                      at::Tensor& address) { append(x, cache, slots, doubled, address); });
+
+ACLNN(ProbeAppendList,
+      [](const std::vector<at::Tensor>& x, std::vector<at::Tensor>& y) { append(x[0], x[1], x[2], y[0], y[1]); });
 
 ACLNN(ProbeFail, [](const at::Tensor& x, at::Tensor& y) {
   TORCH_CHECK((x >= 0).all().item<bool>(), "x has a negative element");

@@ -65,6 +65,12 @@ REG_OP(ProbeKinds)
     .OUTPUT(cache, TensorType({DT_FLOAT}))
     .OP_END_FACTORY_REG(ProbeAppend)
 
+    // The same, of lists: x is x, cache and slots, y is doubled and address. That the cache is written is not declared.
+    REG_OP(ProbeAppendList)
+    .DYNAMIC_INPUT(x, TensorType({DT_FLOAT, DT_INT64}))
+    .DYNAMIC_OUTPUT(y, TensorType({DT_FLOAT, DT_INT64}))
+    .OP_END_FACTORY_REG(ProbeAppendList)
+
     // Its kernel fails where x is negative.
     REG_OP(ProbeFail)
     .INPUT(x, TensorType({DT_FLOAT}))
