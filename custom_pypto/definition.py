@@ -324,7 +324,7 @@ def _takes(converter: Callable, schema: torch.FunctionSchema) -> bool:
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values()):
         return True
     return [*parameters] == [argument.name for argument in schema.arguments] and all(
-        p.default is p.empty if not argument.has_default_value() else _same(p.default, argument.default_value)
+        p.default is p.empty if not argument.has_default_value() else same(p.default, argument.default_value)
         for p, argument in zip(parameters.values(), schema.arguments, strict=True)
     )
 
