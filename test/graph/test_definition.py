@@ -316,6 +316,17 @@ def test_a_converter_of_its_own_agrees_in_all_that_it_does_not_map(schema, old, 
     assert mistakes_of(package, monkeypatch) == lines
 
 
+def test_a_package_built_without_kernels_on_the_cpu_has_no_functions_to_miss(package, monkeypatch):
+    import torchair  # noqa: F401
+
+    package.functions = []
+    module, _library = package.build(monkeypatch)
+    assert len([*definition.mistakes(module, package.folder)]) == 1
+    (opapi,) = package.folder.rglob("libcust_opapi.so")
+    opapi.unlink()
+    assert [*definition.mistakes(module, package.folder)] == []
+
+
 def test_the_command_prints_the_mistakes_and_fails(tmp_path):
     command = [sys.executable, "-P", "-m", "custom_pypto.definition", "custom_pypto", tmp_path]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)

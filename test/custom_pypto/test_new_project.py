@@ -1,0 +1,168 @@
+"""A new project builds and passes its tests as it is, and its operators work beside ours in one process."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch  # noqa: F401
+
+import custom_pypto
+from custom_pypto import new_project
+
+NAME = "their_own_ops"
+SITE = Path(custom_pypto.__path__[0]).parent
+LIBRARY = f"{NAME}_lib{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+class Environment:
+    """A virtual environment that has what is installed in this one, and packages of its own beside it."""
+
+    def __init__(self, folder: Path):
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        self.python = folder / "bin/python"
+        (self.site,) = folder.glob("lib/python*/site-packages")
+        (self.site / "shared.pth").write_text(f"import site; site.addsitedir({str(SITE)!r})\n")
+
+    def run(self, *arguments, folder: Path, **variables) -> subprocess.CompletedProcess:
+        variables = os.environ | {"VIRTUAL_ENV": str(self.python.parents[1])} | variables
+        command = [self.python, *arguments]
+        return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    return Environment(tmp_path_factory.mktemp("environment"))
+
+
+@pytest.fixture(scope="module")
+def project(environment, tmp_path_factory):
+    """The project, built and installed by the command that `new_project` prints."""
+    folder = tmp_path_factory.mktemp("projects") / NAME
+    made = environment.run("-m", "custom_pypto.new_project", NAME, folder=folder.parent)
+    assert made.returncode == 0, made.stderr
+    assert f"cd {NAME}\n  pip install . --no-build-isolation\n  pytest\n" in made.stdout
+    installed = environment.run("-m", "pip", "install", ".", "--no-build-isolation", folder=folder)
+    assert installed.returncode == 0, installed.stdout
+    return folder
+
+
+def test_its_tests_pass(project, environment):
+    result = environment.run("-m", "pytest", folder=project)
+    assert result.returncode == 0, result.stdout
+    assert "24 passed" in result.stdout
+
+
+def test_its_operator_passes_every_check(project, environment):
+    result = environment.run("-m", "custom_pypto.check", f"{NAME}::softcap", folder=project)
+    assert result.stdout.endswith("12 of 12 lines passed\n"), result.stdout
+
+
+def test_its_sources_are_what_was_written_and_nothing_of_ours(project):
+    made = {"build", f"{NAME}.egg-info", "kernel_meta", "torchair_cache", ".pytest_cache", "__pycache__"}
+    files = {path.relative_to(project) for path in project.rglob("*") if path.is_file()}
+    files = {file for file in files if not made & {*file.parts}}
+    assert files == {Path(str(file).replace("my_ops", NAME)) for file in template()}
+
+
+def template() -> list[Path]:
+    files = (path for path in new_project.TEMPLATE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return [file.relative_to(new_project.TEMPLATE) for file in files]
+
+
+PROGRAM = """
+import {first}, {second}, torch, torchair
+
+def both(x, y):
+    return torch.ops.custom_pypto.add_custom(torch.ops.their_own_ops.softcap(x, cap=2.0), y)
+
+x, y = torch.randn(5, 7), torch.randn(7)
+expected = 2 * torch.tanh(x.double() / 2) + y
+eager = both(x.npu(), y.npu())
+torch.testing.assert_close(eager.cpu().double(), expected, rtol=1e-5, atol=1e-5)
+for backend in (torchair.get_npu_backend(), "npugraph_ex"):
+    graph = torch.compile(both, backend=backend, dynamic=False, fullgraph=True)
+    assert torch.equal(graph(x.npu(), y.npu()).cpu(), eager.cpu())
+print(*(package.__name__ for package in ({first}, {second})))
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("custom_pypto", NAME), (NAME, "custom_pypto")])
+def test_both_packages_work_in_one_process_and_one_graph(first, second, project, environment, tmp_path):
+    away = project.rename(project.with_name("away"))  # what is installed needs no sources
+    try:
+        result = environment.run("-c", PROGRAM.format(first=first, second=second), folder=tmp_path)
+    finally:
+        away.rename(project)
+    assert result.stdout == f"{first} {second}\n", result.stderr
+
+
+def test_it_is_not_loaded_with_another_version_of_ours(project, environment, tmp_path):
+    shutil.copytree(environment.site / NAME, tmp_path / NAME)
+    library = tmp_path / NAME / LIBRARY
+    needed = f"custom_pypto_lib-{new_project.version('custom_pypto')}.so".encode()
+    assert library.read_bytes().count(needed) == 1
+    library.write_bytes(library.read_bytes().replace(needed, b"X" + needed[1:]))
+    result = environment.run("-c", f"import {NAME}", folder=tmp_path)
+    message = result.stderr.strip().splitlines()[-1]
+    assert f"{NAME} was built with other versions than are installed, custom_pypto " in message
+    assert "build and install it again" in message
+
+
+def test_it_is_uninstalled_without_a_trace(project, environment, tmp_path):
+    other = Environment(tmp_path / "other")
+    for folder in environment.site.glob(f"{NAME}*"):
+        shutil.copytree(folder, other.site / folder.name)
+    result = other.run("-m", "pip", "uninstall", "-y", NAME, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert not [*other.site.glob(f"{NAME}*")]
+    program = f"import custom_pypto, os, torch; print('{NAME}' in os.environ['ASCEND_CUSTOM_OPP_PATH'])"
+    assert other.run("-c", program, folder=tmp_path).stdout == "False\n"
+
+
+def test_a_cann_without_kernels_on_the_cpu_gives_prototypes_and_headers(tmp_path):
+    new_project.make(NAME, project := tmp_path / NAME)
+    cann = tmp_path / "cann"
+    shutil.copytree(Path(os.environ["ASCEND_HOME_PATH"], "include"), cann / "include")
+    options = {
+        "ASCEND_HOME_PATH": cann,
+        "custom_pypto_DIR": SITE / "custom_pypto/cmake",
+        "Python_EXECUTABLE": sys.executable,
+        "CMAKE_INSTALL_PREFIX": tmp_path / "package/opp",
+    }
+    defines = [f"-D{name}={value}" for name, value in options.items()]
+    configure = ["cmake", "-S", project / "opp", "-B", tmp_path / "build", "-G", "Ninja", *defines]
+    said = subprocess.run(configure, check=True, capture_output=True, text=True).stdout
+    assert f"libcust_opapi.so is that of {NAME}'s package for NPUs" in said
+    built = subprocess.run(
+        ["cmake", "--build", tmp_path / "build", "--target", "install"], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stdout
+    files = {path.name for path in (tmp_path / "package").rglob("*") if path.is_file()}
+    generated = {"auto_generated_ge_raw_custom_ops.py", "aclnn_softcap.h", "op_proto.h"}
+    assert files == generated | {"libcust_opsproto_rt2.0.so"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("My-Ops", "'My-Ops' is no name for a package: use small letters, digits and single underscores"),
+        ("lambda", "'lambda' is no name for a package"),
+        ("aten", "torch.ops.aten is the name of other operators"),
+        ("custom_pypto", "torch.ops.custom_pypto is the name of other operators"),
+        ("pytest", "'pytest' is the name of another package"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused(name, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        new_project.make(name, tmp_path / name)
+    assert not any(tmp_path.iterdir())
+
+
+def test_nothing_is_written_over(tmp_path):
+    with pytest.raises(ValueError, match="exists already"):
+        new_project.make("ops_of_mine", tmp_path)
+    assert not any(tmp_path.iterdir())
