@@ -12,3 +12,4 @@ load(__name__)
 
 from .ops import *  # noqa: E402, F403
 from .ops import __all__  # noqa: E402, F401
+from .routes import routes  # noqa: E402, F401

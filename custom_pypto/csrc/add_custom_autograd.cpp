@@ -7,6 +7,7 @@
 
 #include "aclnn_add_custom.h"
 #include "aclnn_add_custom_grad.h"
+#include "cann_routes.h"
 #include "checks.h"
 #include "ops_common.h"
 #include "ops_function.h"
@@ -62,7 +63,10 @@ Tensor add_custom_npu(const Tensor& self, const Tensor& other) {
   const Result result = check_add_custom(self, other);
   const Tensor out = at::empty_symint(result.sizes, result.options);
   if (out.numel() != 0) {
-    EXEC_NPU_CMD(aclnnAddCustom, self.to(result.options), other.to(result.options), out);
+    const Tensor left = self.to(result.options), right = other.to(result.options);
+    if (!by_cann::add_custom(left, right, out)) {
+      EXEC_NPU_CMD(aclnnAddCustom, left, right, out);
+    }
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "aclnn_lightning_indexer_pto.h"
+#include "cann_routes.h"
 #include "ops_common.h"
 #include "sequences.h"
 
@@ -69,7 +70,9 @@ Tensor indexer_npu(const Tensor& query, const Tensor& key, const Tensor& weights
                                                  block_table, layout_query, layout_key, sparse_mode},
                                                 weights,
                                                 sparse_count});
-  if (sparse_indices.numel() != 0) {
+  if (sparse_indices.numel() != 0 &&
+      !by_cann::lightning_indexer(query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key, block_table,
+                                  layout_query, layout_key, sparse_count, sparse_mode, sparse_indices)) {
     EXEC_NPU_CMD(aclnnLightningIndexerPto, query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key,
                  block_table, layout_query, layout_key, sparse_count, sparse_mode, sparse_indices);
   }

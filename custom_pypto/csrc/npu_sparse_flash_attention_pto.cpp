@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "aclnn_sparse_flash_attention_pto.h"
+#include "cann_routes.h"
 #include "ops_common.h"
 #include "sequences.h"
 
@@ -113,7 +114,10 @@ Tensor attention_npu(const Tensor& query, const Tensor& key, const Tensor& value
   const Tensor attention_out =
       attention_meta(query, key, value, sparse_indices, scale_value, block_table, actual_seq_lengths_query,
                      actual_seq_lengths_kv, query_rope, key_rope, layout_query, layout_kv, sparse_mode);
-  if (attention_out.numel() != 0) {
+  if (attention_out.numel() != 0 &&
+      !by_cann::sparse_flash_attention(query, key, value, sparse_indices, block_table, actual_seq_lengths_query,
+                                       actual_seq_lengths_kv, query_rope, key_rope, scale_value, layout_query,
+                                       layout_kv, sparse_mode, attention_out)) {
     EXEC_NPU_CMD(aclnnSparseFlashAttentionPto, query, key, value, sparse_indices, block_table, actual_seq_lengths_query,
                  actual_seq_lengths_kv, query_rope, key_rope, scale_value, layout_query, layout_kv, sparse_mode,
                  attention_out);

@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <acl/acl.h>
 #include <c10/core/Allocator.h>
+#include <dlfcn.h>
 #include <op_plugin/include/npu_cpp_extension.h>
 #include <torch_npu/csrc/core/npu/NPUFormat.h>
 #include <torch_npu/csrc/core/npu/NPUGraphsUtils.h>
@@ -22,11 +23,7 @@ std::string environment(const char* variable) {
 
 void* find_function(const char* operator_name, const std::string& function) {
   void* address = GetOpApiFuncAddr(function.c_str());
-  TORCH_CHECK(address != nullptr, operator_name, ": the function ", function,
-              " is in no operator library. Looked in: op_api/lib/libcust_opapi.so of the operator packages of ",
-              environment("ASCEND_CUSTOM_OPP_PATH"), " and of ", environment("ASCEND_OPP_PATH"),
-              "/vendors, then CANN's libopapi.so. Install the operator package that has it (these variables are read "
-              "when torch_npu is loaded).");
+  TORCH_CHECK(address != nullptr, operator_name, ": ", not_deployed(function));
   return address;
 }
 
@@ -108,6 +105,27 @@ size_t reach(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+std::optional<std::string> library_of(const char* name) {
+  void* phase_two = GetOpApiFuncAddr(name);
+  Dl_info info;
+  if (phase_two == nullptr || GetOpApiFuncAddr(c10::str(name, "GetWorkspaceSize").c_str()) == nullptr ||
+      dladdr(phase_two, &info) == 0) {
+    return std::nullopt;
+  }
+  return info.dli_fname;
+}
+
+std::string not_deployed(const std::string& function) {
+  return c10::str(
+      "the function ", function,
+      " is in no operator library. Looked in: op_api/lib/libcust_opapi.so of the operator packages of ",
+      environment("ASCEND_CUSTOM_OPP_PATH"), " and of ", environment("ASCEND_OPP_PATH"),
+      "/vendors, then CANN's libopapi.so. Deploy the operator package of the wheel that has the operator: "
+      "with CANN on the CPU it lies in the wheel and is found by itself; for NPUs it is built and installed "
+      "with CANN (docs/device_build.md), and its folder named in ASCEND_CUSTOM_OPP_PATH before torch_npu "
+      "is loaded.");
+}
 
 AclnnOperator::AclnnOperator(const char* name)
     : name_(name),

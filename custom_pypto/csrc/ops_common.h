@@ -40,6 +40,12 @@ class C10_EXPORT AclnnOperator {
   void* run_;
 };
 
+// The library with phase two of an aclnn operator where both phases are in one that torch_npu searches.
+std::optional<std::string> library_of(const char* name);
+
+// Says that a function is in none of them, which they are, and how to deploy it.
+std::string not_deployed(const std::string& function);
+
 struct C10_EXPORT AclnnDelete {
   void operator()(aclTensor* value) const;
   void operator()(aclTensorList* value) const;

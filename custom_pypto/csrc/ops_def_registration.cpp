@@ -1,6 +1,8 @@
 // The schemas of all operators, and the Python module.
 #include <torch/extension.h>
 
+#include "cann_routes.h"
+#include "ops_common.h"
 #include "ops_function.h"
 #include "registration.h"
 
@@ -58,4 +60,12 @@ TORCH_LIBRARY(custom_pypto, m) {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("add_custom", &custom_pypto::add_custom, pybind11::arg("self"), pybind11::arg("other"),
         pybind11::call_guard<pybind11::gil_scoped_release>());
+  m.def("library_of", &custom_pypto::library_of, pybind11::arg("aclnn_name"));
+  m.def("cann_routes", [] {
+    std::map<std::string, std::string> cann;
+    for (const custom_pypto::Route& route : custom_pypto::routes()) {
+      cann.emplace(route.ours, route.cann);
+    }
+    return cann;
+  });
 }

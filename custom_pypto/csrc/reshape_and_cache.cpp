@@ -11,6 +11,7 @@
 
 #include "aclnn_reshape_and_cache.h"
 #include "argument_table.h"
+#include "cann_routes.h"
 #include "ops_common.h"
 
 namespace custom_pypto {
@@ -139,14 +140,16 @@ void key_meta(const Tensor& key, const Tensor& key_cache, const Tensor& slot_map
 void key_value_npu(const Tensor& key, const Tensor& value, const Tensor& key_cache, const Tensor& value_cache,
                    const Tensor& slot_mapping, const std::string& cache_layout) {
   key_value_meta(key, value, key_cache, value_cache, slot_mapping, cache_layout);
-  if (slot_mapping.numel() != 0) {
+  if (slot_mapping.numel() != 0 &&
+      !by_cann::reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout)) {
     EXEC_NPU_CMD(aclnnReshapeAndCache, key, value, key_cache, value_cache, slot_mapping, cache_layout);
   }
 }
 
 void key_npu(const Tensor& key, const Tensor& key_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
   key_meta(key, key_cache, slot_mapping, cache_layout);
-  if (slot_mapping.numel() != 0) {
+  if (slot_mapping.numel() != 0 &&
+      !by_cann::reshape_and_cache(key, std::nullopt, key_cache, std::nullopt, slot_mapping, cache_layout)) {
     EXEC_NPU_CMD(aclnnReshapeAndCache, key, OptionalTensor(), key_cache, OptionalTensor(), slot_mapping, cache_layout);
   }
 }

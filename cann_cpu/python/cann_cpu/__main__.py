@@ -1,6 +1,7 @@
 """`python -m cann_cpu`: says which CANN is in use, prints the path of set_env.sh, runs commands and kernels."""
 
 import argparse
+import importlib
 import importlib.metadata
 import os
 import subprocess
@@ -29,6 +30,8 @@ def info() -> int:
     if choice.cann == "cpu":
         packages = activation.operator_packages()
         print(f"operator packages  {', '.join(f'{k} ({v})' for k, v in packages.items()) or 'none'}")
+    if not missing and choice.cann != "none":
+        missing += _print_routes()
     for line in missing:
         print(f"missing            {line}")
     return 1 if missing or choice.cann == "none" else 0
@@ -48,6 +51,21 @@ def _print_devices() -> list[str]:
         name = torch.npu.get_device_name(index)
         print(f"npu:{index}              {name}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
     return [] if torch.npu.device_count() else ["no device"]
+
+
+def _print_routes() -> list[str]:
+    """What the installed operator packages say themselves: the function `routes` of the Python package of each."""
+    errors = []
+    for entry in importlib.metadata.entry_points(group=activation.OPERATOR_PACKAGES):
+        try:
+            module = importlib.import_module(entry.value.partition(".")[0])
+            routes = module.routes() if hasattr(module, "routes") else {}
+        except Exception as error:
+            errors.append(f"{entry.name}: {type(error).__name__}: {error}")
+            continue
+        for operator, route in routes.items():
+            print(f"{operator:<50} {route}")
+    return errors
 
 
 def run(command: list[str]) -> int:

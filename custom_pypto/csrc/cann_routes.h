@@ -1,0 +1,52 @@
+// Routes: where the aclnn function of an operator is not deployed, one of CANN's own that computes the same.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace custom_pypto {
+
+struct Route {
+  const char* op;
+  const char* ours;
+  const char* cann;
+};
+
+// The operators that CANN has a function for.
+std::span<const Route> routes();
+
+// Each takes the arguments of our aclnn function and calls CANN's with them. It does nothing and returns false where
+// ours is deployed, or CANN's is not either. What CANN's function does not do, by the documents of op-plugin and of
+// CANN, is refused by the argument's name. The first call warns.
+namespace by_cann {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+bool add_custom(const at::Tensor& self, const at::Tensor& other, const at::Tensor& out);
+
+bool lightning_indexer(const at::Tensor& query, const at::Tensor& key, const at::Tensor& weights,
+                       const OptionalTensor& actual_seq_lengths_query, const OptionalTensor& actual_seq_lengths_key,
+                       const OptionalTensor& block_table, const std::string& layout_query,
+                       const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
+                       const at::Tensor& sparse_indices);
+
+bool sparse_flash_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            const at::Tensor& sparse_indices, const OptionalTensor& block_table,
+                            const OptionalTensor& actual_seq_lengths_query, const OptionalTensor& actual_seq_lengths_kv,
+                            const OptionalTensor& query_rope, const OptionalTensor& key_rope, double scale_value,
+                            const std::string& layout_query, const std::string& layout_kv, int64_t sparse_mode,
+                            const at::Tensor& attention_out);
+
+bool reshape_and_cache(const at::Tensor& key, const OptionalTensor& value, const at::Tensor& key_cache,
+                       const OptionalTensor& value_cache, const at::Tensor& slot_mapping,
+                       const std::string& cache_layout);
+
+bool advance_step(const at::Tensor& input_tokens, const at::Tensor& sampled_token_ids,
+                  const at::Tensor& input_positions, const at::Tensor& seq_lens, const at::Tensor& slot_mapping,
+                  const at::Tensor& block_tables, int64_t num_seqs, int64_t num_queries, int64_t block_size);
+
+}  // namespace by_cann
+}  // namespace custom_pypto

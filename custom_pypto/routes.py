@@ -1,0 +1,21 @@
+"""Which aclnn functions the operators of a package call: their own, or CANN's where their own are not deployed."""
+
+from . import custom_pypto_lib
+from .definition import ge_type, operators
+
+
+def routes(package: str = "custom_pypto") -> dict[str, str]:
+    """For each operator of a package, by its full name, the function that an eager call takes, and its library.
+
+    `package` is the operators' namespace. ``python -m cann_cpu info`` prints what the function of this name of each
+    installed package says.
+    """
+    return {f"{package}::{name}": _route(f"aclnn{ge_type(name)}") for name in operators(package)}
+
+
+def _route(function: str) -> str:
+    if library := custom_pypto_lib.library_of(function):
+        return f"{function}, {library}"
+    cann = custom_pypto_lib.cann_routes().get(function)
+    library = cann and custom_pypto_lib.library_of(cann)
+    return f"CANN's {cann}, {library}: {function} is not deployed" if library else f"none: {function} is not deployed"

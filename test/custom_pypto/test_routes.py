@@ -1,0 +1,104 @@
+"""Where our operator package is not deployed, calls go to CANN's functions, or say what is missing.
+
+A process whose environment names CANN on the CPU by hand, as CANN's set_env.sh does, finds no wheel's operator package.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import operator_package
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory) -> Path:
+    """An operator package with CANN's functions, which cann_cpu has not."""
+    return operator_package.build(HERE / "cann", tmp_path_factory.mktemp("cann"))
+
+
+def run(*command, packages="", **environment) -> subprocess.CompletedProcess:
+    home = operator_package.CANN
+    by_hand = {"CANN_CPU": "0", "ASCEND_HOME_PATH": str(home), "ASCEND_OPP_PATH": str(home / "opp")}
+    by_hand |= {"LD_LIBRARY_PATH": str(home / "lib64"), "ASCEND_CUSTOM_OPP_PATH": str(packages)}
+    return subprocess.run(
+        [sys.executable, "-P", *command],
+        env=os.environ | by_hand | environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+
+
+def test_calls_go_to_canns_functions(package):
+    result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "route_cases.py", packages=package)
+    assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
+
+
+PROGRAM = """
+import torch, custom_pypto
+for _ in range(3):
+    custom_pypto.add_custom(torch.ones(3).npu(), torch.ones(3).npu())
+print(custom_pypto.add_custom(torch.ones(3).npu(), torch.ones(3).npu()).tolist())
+for call in [
+    lambda x: custom_pypto.npu_lightning_indexer_pto(
+        x.view(1, 1, 1, 16), x.view(1, 1, 1, 16), torch.ones(1, 1, 1).bfloat16().npu(), layout_key="BSND"
+    ),
+    torch.ops.custom_pypto.add_custom_backward,
+]:
+    try:
+        call(torch.ones(16).bfloat16().npu())
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+def test_without_any_package_an_operator_says_once_what_it_takes_or_each_time_what_is_missing():
+    result = run("-W", "always", "-c", PROGRAM)
+    summed, indexer, backward = result.stdout.splitlines()
+    assert summed == "[2.0, 2.0, 2.0]"
+    for name, line in (("aclnnLightningIndexerPto", indexer), ("aclnnAddCustomGrad", backward)):
+        assert line.startswith(f"{name}: the function {name}GetWorkspaceSize is in no operator library. Looked in: ")
+        assert "ASCEND_CUSTOM_OPP_PATH=" in line and "libopapi.so" in line
+        assert "Deploy the operator package of the wheel" in line and "docs/device_build.md" in line
+    warnings = [line for line in result.stderr.splitlines() if "calls CANN's" in line]
+    assert len(warnings) == 1
+    assert "custom_pypto::add_custom: calls CANN's aclnnAdd, and refuses what that does not do: " in warnings[0]
+    assert "aclnnAddCustomGetWorkspaceSize is in no operator library" in warnings[0]
+
+
+def routes_of(result: subprocess.CompletedProcess) -> dict[str, str]:
+    """What `info` says of each operator."""
+    lines = [line for line in result.stdout.splitlines() if line.startswith("custom_pypto::")]
+    return dict(line.split(maxsplit=1) for line in lines)
+
+
+def test_info_shows_the_route_of_each_operator(package):
+    routes = routes_of(run("-m", "cann_cpu", "info", packages=package))
+    library = f"{package}/op_api/lib/libcust_opapi.so"
+    expected = {
+        "npu_lightning_indexer_pto": f"CANN's aclnnLightningIndexer, {library}: aclnnLightningIndexerPto is not",
+        "npu_sparse_flash_attention_pto": f"CANN's aclnnSparseFlashAttention, {library}: ",
+        "reshape_and_cache": f"CANN's aclnnScatterPaKvCache, {library}: ",
+        "advance_step_flashattn": f"CANN's aclnnAdvanceStep, {library}: ",
+        "npu_sparse_attention_pto": "none: aclnnSparseAttentionPto is not deployed",
+        "npu_lightning_indexer_prolog_pto": "none: aclnnLightningIndexerPrologPto is not deployed",
+        "add_custom_backward": "none: aclnnAddCustomGrad is not deployed",
+    }
+    for operator, route in expected.items():
+        assert routes[f"custom_pypto::{operator}"].startswith(route)
+    assert routes["custom_pypto::add_custom"].startswith("CANN's aclnnAdd, ")
+    assert "libopapi.so" in routes["custom_pypto::add_custom"]
+
+
+def test_our_functions_are_taken_where_they_are_deployed(package):
+    """Though CANN's are there, too, and in a package that is searched before ours."""
+    command = [sys.executable, "-P", "-m", "cann_cpu", "info"]
+    environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(package)}
+    routes = routes_of(subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300))
+    assert len(routes) == 8
+    for route in routes.values():
+        assert route.startswith("aclnn") and route.endswith("custom_pypto/op_api/lib/libcust_opapi.so")
