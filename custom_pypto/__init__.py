@@ -12,4 +12,3 @@ load(__name__)
 
 from .ops import *  # noqa: E402, F403
 from .ops import __all__  # noqa: E402, F401
-from .routes import routes  # noqa: E402, F401

@@ -1,5 +1,6 @@
 """Loads an operator package: its library, which registers the operators, and their converters."""
 
+import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -11,6 +12,8 @@ import torch
 
 def load(package: str) -> None:
     """Imports PACKAGE.PACKAGE_lib and registers the converters: what a package's ``__init__.py`` calls with its name.
+
+    The package then has ``routes()``, which says what its operators call.
 
     Raises:
         ImportError: there is no library, or it was built with another custom_pypto or torch than is installed.
@@ -26,8 +29,10 @@ def load(package: str) -> None:
             f"torch {torch.__version__}: build and install it again ({error})"
         ) from error
     from .converter import register  # not before: our own folder is the installed one only now
+    from .routes import routes
 
     register(package)
+    sys.modules[package].routes = functools.partial(routes, package)
 
 
 def _take_installed(package: str) -> None:

@@ -4,11 +4,11 @@ from . import custom_pypto_lib
 from .definition import ge_type, operators
 
 
-def routes(package: str = "custom_pypto") -> dict[str, str]:
+def routes(package: str) -> dict[str, str]:
     """For each operator of a package, by its full name, the function that an eager call takes, and its library.
 
-    `package` is the operators' namespace. ``python -m cann_cpu info`` prints what the function of this name of each
-    installed package says.
+    ``custom_pypto.routes()``, and the like of every package that ``custom_pypto.load`` has loaded, gives it without an
+    argument; ``python -m cann_cpu info`` prints it for each installed package.
     """
     return {f"{package}::{name}": _route(f"aclnn{ge_type(name)}") for name in operators(package)}
 

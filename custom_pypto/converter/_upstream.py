@@ -5,6 +5,7 @@ place for is compiled into its kernels, as are most sizes: a call that wants som
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -154,6 +155,11 @@ def convert(op: torch._ops.OpOverload, given: dict, lists: Lists, ge_type: str) 
         _in_blocks(given[name], *sizes) if name in lists.blocks else given[name]
         for name, (_, *sizes) in lists.inputs.items()
     ]
+    warnings.warn(
+        f"{op._schema.name}: the graph has the node that another operator package registers as {ge_type}, with inputs "
+        "x and outputs y",
+        stacklevel=2,
+    )
     results = len(op._schema.returns)
     outputs = custom_op(ge_type, inputs={"x": tensors}, outputs=[("y", results)])
     return outputs[0] if results == 1 else tuple(outputs)
