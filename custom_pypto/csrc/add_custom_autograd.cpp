@@ -1,5 +1,4 @@
 // add_custom: the sum of two tensors with broadcasting, type promotion and gradients; the operator to start from.
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/result_type.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -11,6 +10,7 @@
 #include "checks.h"
 #include "ops_common.h"
 #include "ops_function.h"
+#include "registration.h"
 
 namespace custom_pypto {
 namespace {
@@ -161,15 +161,12 @@ TORCH_LIBRARY_IMPL(custom_pypto, AutogradMeta, m) { register_autograd(m); }
 }  // namespace
 
 at::Tensor add_custom(const Tensor& self, const Tensor& other) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("custom_pypto::add_custom", "").typed<decltype(add_custom)>();
+  static const auto op = find_operator<decltype(add_custom)>("custom_pypto::add_custom");
   return op.call(self, other);
 }
 
 std::tuple<Tensor, Tensor> add_custom_backward(const Tensor& grad) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("custom_pypto::add_custom_backward", "")
-                             .typed<decltype(add_custom_backward)>();
+  static const auto op = find_operator<decltype(add_custom_backward)>("custom_pypto::add_custom_backward");
   return op.call(grad);
 }
 

@@ -38,48 +38,68 @@ void Checks::refuse(const char* name, std::string_view expected, std::string_vie
 
 void Checks::defined(c10::ArrayRef<Named> tensors) const {
   for (const Named& named : tensors) {
-    if (named.tensor != nullptr && !named.tensor->defined()) {
-      refuse(named.name, "be a tensor", "is undefined (null)");
+    for (const at::Tensor& tensor : named.tensors) {
+      if (!tensor.defined()) {
+        refuse(named.name, "be a tensor", "is undefined (null)");
+      }
     }
   }
 }
 
 void Checks::one_device(c10::ArrayRef<Named> tensors) const {
   defined(tensors);
-  const Named* reference = nullptr;
+  const char* reference = nullptr;
+  std::optional<at::Device> device;
   for (const Named& named : tensors) {
-    if (named.tensor == nullptr) {
-      continue;
-    }
-    if (named.tensor->layout() != at::kStrided) {
-      refuse(named.name, "be a dense tensor", c10::str("its layout is ", named.tensor->layout()),
-             "convert it with .to_dense()");
-    }
-    if (reference == nullptr || (named.tensor->is_privateuseone() && !reference->tensor->is_privateuseone())) {
-      reference = &named;
+    for (const at::Tensor& tensor : named.tensors) {
+      if (tensor.layout() != at::kStrided) {
+        refuse(named.name, "be a dense tensor", c10::str("its layout is ", tensor.layout()),
+               "convert it with .to_dense()");
+      }
+      if (!device.has_value() || (tensor.is_privateuseone() && !device->is_privateuseone())) {
+        reference = named.name;
+        device = tensor.device();
+      }
     }
   }
   for (const Named& named : tensors) {
-    if (named.tensor != nullptr && named.tensor->device() != reference->tensor->device()) {
-      refuse(named.name, c10::str("be on ", reference->tensor->device(), " as '", reference->name, "' is"),
-             c10::str("is on ", named.tensor->device()), "move it there with .to()");
+    for (const at::Tensor& tensor : named.tensors) {
+      if (tensor.device() != *device) {
+        refuse(named.name, c10::str("be on ", *device, " as '", reference, "' is"), c10::str("is on ", tensor.device()),
+               "move it there with .to()");
+      }
+      format(named.name, tensor, named.format);
     }
-    format(named);
   }
 }
 
 // On Meta a tensor has no format.
-void Checks::format(const Named& named) const {
-  if (named.tensor == nullptr || !named.tensor->is_privateuseone()) {
+void Checks::format(const char* name, const at::Tensor& tensor, Format allowed) const {
+  if (!tensor.is_privateuseone()) {
     return;
   }
-  const int64_t format = at_npu::native::get_npu_format(*named.tensor);
+  const int64_t format = at_npu::native::get_npu_format(tensor);
   const bool fractal_nz = format == ACL_FORMAT_FRACTAL_NZ;
-  const bool may_be_nz = named.format == Format::NdOrFractalNz && named.tensor->dim() == 2;
+  const bool may_be_nz = allowed == Format::NdOrFractalNz && tensor.dim() == 2;
   if (!is_strided(format) && !(fractal_nz && may_be_nz)) {
-    refuse(named.name, may_be_nz ? "be in format ND or FRACTAL_NZ" : "be in format ND",
+    refuse(name, may_be_nz ? "be in format ND or FRACTAL_NZ" : "be in format ND",
            fractal_nz ? "is in FRACTAL_NZ" : c10::str("is in format ", format),
-           c10::str("cast it with torch_npu.npu_format_cast(", named.name, ", 2)"));
+           c10::str("cast it with torch_npu.npu_format_cast(", name, ", 2)"));
+  }
+}
+
+void Checks::one_dtype(c10::ArrayRef<Named> tensors, c10::ArrayRef<at::ScalarType> allowed) const {
+  const char* first = nullptr;
+  at::ScalarType expected{};
+  for (const Named& named : tensors) {
+    for (const at::Tensor& tensor : named.tensors) {
+      if (first == nullptr) {
+        dtype(named.name, tensor, allowed);
+        first = named.name;
+        expected = tensor.scalar_type();
+      }
+      dtype(named.name, tensor, {expected}, c10::str("'", first, "' and '", named.name, "' have the same dtype"));
+    }
   }
 }
 

@@ -22,9 +22,17 @@ class C10_EXPORT Checks {
   // The NPU formats that an argument may lie in; only a matrix lies in FRACTAL_NZ.
   enum class Format { Nd, NdOrFractalNz };
 
+  // An argument by its name: a tensor, one that may be missing, or a list.
   struct Named {
+    Named(const char* name, const at::Tensor& tensor) : Named(name, &tensor) {}
+    Named(const char* name, const at::Tensor* tensor, Format format = Format::Nd)
+        : name(name), tensors(tensor, tensor == nullptr ? 0 : 1), format(format) {}
+    Named(const char* name, const std::optional<at::Tensor>& tensor)
+        : Named(name, tensor.has_value() ? &*tensor : nullptr) {}
+    Named(const char* name, at::TensorList tensors) : name(name), tensors(tensors) {}
+
     const char* name;
-    const at::Tensor* tensor;  // null: an optional argument that was not given
+    at::TensorList tensors;
     Format format = Format::Nd;
   };
 
@@ -33,6 +41,8 @@ class C10_EXPORT Checks {
   // All tensors are defined, strided, on one device (that of the first, and an NPU if any of them is on one), and in a
   // format that they may lie in.
   void one_device(c10::ArrayRef<Named> tensors) const;
+  // All tensors are of one of these dtypes, that of the first.
+  void one_dtype(c10::ArrayRef<Named> tensors, c10::ArrayRef<at::ScalarType> allowed) const;
   void dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at::ScalarType> allowed,
              std::string_view hint = "") const;
   // `shape` names the dimensions: "[B, S1, N1, D]".
@@ -48,7 +58,7 @@ class C10_EXPORT Checks {
                            std::string_view hint = "") const;
 
  private:
-  void format(const Named& named) const;
+  void format(const char* name, const at::Tensor& tensor, Format allowed) const;
 
   const char* op_;
 };

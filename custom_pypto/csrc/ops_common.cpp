@@ -151,7 +151,11 @@ AclnnOwned<aclFloatArray> to_aclnn(at::ArrayRef<double> value) {
   const std::vector<float> floats(value.begin(), value.end());
   return owned(FloatArrays::get().create(floats.data(), floats.size()), "aclCreateFloatArray");
 }
-AclnnOwned<aclBoolArray> to_aclnn(at::ArrayRef<bool> value) { return owned(ConvertType(value), "aclCreateBoolArray"); }
+AclnnOwned<aclBoolArray> to_aclnn(const c10::List<bool>& value) {
+  const auto flags = std::make_unique<bool[]>(value.size());
+  std::copy(value.begin(), value.end(), flags.get());
+  return owned(ConvertType(at::ArrayRef<bool>(flags.get(), value.size())), "aclCreateBoolArray");
+}
 int to_aclnn(at::ScalarType value) { return ConvertType(value); }
 
 void AclnnCall::check(const at::Tensor& value) {
@@ -275,9 +279,11 @@ void AclnnCall::add_to_key(at::ArrayRef<double> value) {
   add_bytes_to_key(value.data(), value.size() * sizeof(double));
 }
 
-void AclnnCall::add_to_key(at::ArrayRef<bool> value) {
+void AclnnCall::add_to_key(const c10::List<bool>& value) {
   add_to_key(value.size());
-  add_bytes_to_key(value.data(), value.size());
+  for (const bool flag : value) {
+    add_to_key(flag);
+  }
 }
 
 void AclnnCall::add_to_key(const std::string& value) {

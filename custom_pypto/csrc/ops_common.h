@@ -2,6 +2,7 @@
 // their operators need of custom_pypto_lib is exported.
 #pragma once
 
+#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/macros/Export.h>
@@ -64,7 +65,7 @@ C10_EXPORT AclnnOwned<aclTensorList> to_aclnn(at::TensorList value);
 C10_EXPORT AclnnOwned<aclScalar> to_aclnn(const at::Scalar& value);
 C10_EXPORT AclnnOwned<aclIntArray> to_aclnn(at::IntArrayRef value);
 C10_EXPORT AclnnOwned<aclFloatArray> to_aclnn(at::ArrayRef<double> value);
-C10_EXPORT AclnnOwned<aclBoolArray> to_aclnn(at::ArrayRef<bool> value);
+C10_EXPORT AclnnOwned<aclBoolArray> to_aclnn(const c10::List<bool>& value);
 // aclDataType is an int.
 C10_EXPORT int to_aclnn(at::ScalarType value);
 inline const char* to_aclnn(const std::string& value) { return value.c_str(); }
@@ -150,6 +151,7 @@ class C10_EXPORT AclnnCall {
   void check(const std::optional<at::Tensor>& value);
   void check(at::TensorList value);
   template <typename T>
+    requires(!std::is_convertible_v<const T&, at::TensorList>)
   void check(const T&) {}
 
   void begin();
@@ -161,7 +163,7 @@ class C10_EXPORT AclnnCall {
   void add_to_key(const at::Scalar& value);
   void add_to_key(at::IntArrayRef value);
   void add_to_key(at::ArrayRef<double> value);
-  void add_to_key(at::ArrayRef<bool> value);
+  void add_to_key(const c10::List<bool>& value);
   void add_to_key(at::ScalarType value) { add_to_key(static_cast<int>(value)); }
   void add_to_key(const std::string& value);
   template <typename T>

@@ -1,6 +1,7 @@
-// define: an operator's schema, and with it the kernels that follow from it.
+// define: an operator's schema, and with it the kernels that follow from it; find_operator: to call one.
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/macros/Export.h>
 #include <torch/library.h>
 
@@ -11,5 +12,12 @@ namespace custom_pypto {
 // that saved it before finds out. The functions for NPU, Meta and gradients are the operator's own, and registered with
 // it.
 C10_EXPORT void define(torch::Library& m, const char* schema);
+
+// An operator in the dispatcher, so that autograd and tracing see the call:
+// find_operator<decltype(f)>("my_ops::my_op"), f being one of its functions.
+template <typename Function>
+c10::TypedOperatorHandle<Function> find_operator(const char* name, const char* overload = "") {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<Function>();
+}
 
 }  // namespace custom_pypto

@@ -1,5 +1,4 @@
 // reshape_and_cache: writes the keys and values of new tokens to their slots in paged caches.
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/StringUtil.h>
 #include <torch/library.h>
 
@@ -13,6 +12,7 @@
 #include "argument_table.h"
 #include "cann_routes.h"
 #include "ops_common.h"
+#include "registration.h"
 
 namespace custom_pypto {
 namespace {
@@ -163,14 +163,11 @@ void reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
     Checks(kName).refuse(given ? "value_cache" : "value",
                          c10::str("be given with '", given ? "value" : "value_cache", "'"), "is None");
   }
-  const auto find = [](const char* overload) {
-    return c10::Dispatcher::singleton().findSchemaOrThrow(kName, overload);
-  };
   if (value.has_value()) {
-    static const auto key_value = find("key_value").typed<decltype(key_value_meta)>();
+    static const auto key_value = find_operator<decltype(key_value_meta)>(kName, "key_value");
     key_value.call(key, *value, key_cache, *value_cache, slot_mapping, cache_layout);
   } else {
-    static const auto key_only = find("key").typed<decltype(key_meta)>();
+    static const auto key_only = find_operator<decltype(key_meta)>(kName, "key");
     key_only.call(key, key_cache, slot_mapping, cache_layout);
   }
 }
