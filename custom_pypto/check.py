@@ -8,6 +8,7 @@ installed package; exit code 1 if a line failed. The calls of the operator and w
 import argparse
 import contextlib
 import importlib
+import re
 import sys
 import types
 import warnings
@@ -36,6 +37,44 @@ class Samples:
     """By name: functions that make the arguments, by name and on the CPU, each time with other numbers."""
     judge: Callable[[tuple, tuple, dict[str, Any]], Any]
     """Of the results, the written arguments behind the call, and all as they were before it: raises AssertionError."""
+
+
+def close_to(golden: Callable) -> Callable[[tuple, tuple, dict[str, Any]], None]:
+    """A judge: results, then written arguments, are within their dtypes' precision what the golden gives."""
+
+    def judge(results: tuple, written: tuple, arguments: dict[str, Any]) -> None:
+        actual, expected = tree_leaves((results, written)), tree_leaves(golden(**arguments))
+        assert len(actual) == len(expected), f"it gives {len(actual)} tensors, the golden {len(expected)}"
+        for got, want in zip(actual, expected, strict=True):
+            torch.testing.assert_close(got, want.to(got.dtype))
+
+    return judge
+
+
+def gradients_of(golden: Callable, calls: dict[str, Callable], results: list[str], tensors: list[str]) -> Samples:
+    """The samples of a backward: it takes gradients of the golden's results, by these names, and the arguments of the
+    calls; it gives the gradients of these tensors, which PyTorch computes of the golden. One that is not given, or is
+    no floating-point tensor, has an empty or a zero gradient."""
+
+    def call(make: Callable) -> dict[str, Any]:
+        arguments = make()
+        dtype = _floating(arguments)[0].dtype
+        given = tree_leaves(golden(**arguments))
+        grads = [torch.randn(result.shape).to(dtype) for result in given]
+        named = dict(zip(results, grads, strict=True)) if len(results) == len(grads) else {results[0]: grads}
+        return named | arguments
+
+    def judge(actual: tuple, written: tuple, arguments: dict[str, Any]) -> None:
+        given = {name: value for name, value in arguments.items() if name not in results}
+        given = tree_map_only(Tensor, lambda t: t.double().requires_grad_() if t.is_floating_point() else t, given)
+        outputs = tree_leaves(golden(**given))
+        grads = tree_leaves([arguments[name] for name in results])
+        torch.autograd.backward(outputs, [grad.to(out.dtype) for grad, out in zip(grads, outputs, strict=True)])
+        for got, tensor in zip(tree_leaves(actual), tree_leaves(list(map(given.get, tensors))), strict=True):
+            want = torch.empty(0) if tensor is None else tensor.grad
+            torch.testing.assert_close(got, (torch.zeros_like(tensor) if want is None else want).to(got.dtype))
+
+    return Samples({name: partial(call, make) for name, make in calls.items()}, judge)
 
 
 class Mistake(Exception):
@@ -415,8 +454,10 @@ def _outcome(run: Callable[[], Any]) -> str | list[str]:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of its message that says something."""
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The line of its message that says most: what an aclnn function says, or else the first."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    of_function = (re.sub(r"^acl\w+: .* failed: (?=aclnn)", "", line) for line in lines if "aclnn" in line)
+    return next(of_function, lines[0] if lines else type(error).__name__)
 
 
 def _described(error: BaseException) -> str:
@@ -444,7 +485,8 @@ def check(operator: Operator) -> Iterator[tuple[str, str, str]]:
             if isinstance(error, Mistake):
                 yield name, "FAILED", str(error)
             else:
-                yield name, "FAILED", f"{_described(error)}: mend {operator.source}"
+                mend = operator.kernel if _line(error).startswith("aclnn") else operator.source
+                yield name, "FAILED", f"{_described(error)}: mend {mend}"
 
 
 def main() -> int:

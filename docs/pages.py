@@ -92,8 +92,9 @@ def page(operator: str) -> str:
             parts.append(f"## {HEADINGS[heading]}")
         parts.append(WRITERS.get(heading, prose)(lines))
     example = example_of(operator)
-    parts.append(f"## Example\n\n[`examples/{example.name}`](../../examples/{example.name})")
-    parts.append(f"```python\n{example.read_text().strip()}\n```")
+    if example.exists():
+        parts.append(f"## Example\n\n[`examples/{example.name}`](../../examples/{example.name})")
+        parts.append(f"```python\n{example.read_text().strip()}\n```")
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,0 +1,225 @@
+"""Writes a new operator of its schema: all of it that a machine can write, with the mathematics left to be filled in.
+
+``python -m custom_pypto.new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the
+sources of a package. What it writes builds as it is, and refuses to compute: in the files that it names, write the
+checks, the kernel and the golden. The files are made of the templates in ``templates/operator``.
+"""
+
+import argparse
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from . import definition
+from .schema import EXAMPLE, Operator, Refused, gradient_of
+
+REGISTRATION = "csrc/ops_def_registration.cpp"
+WIDTH = 120
+"""Of a line, in every file."""
+
+
+def fill(before: str, items: Iterable[str], after: str) -> str:
+    """A list in C++ between two texts: in lines that begin below its first item, or in one behind an equals sign."""
+    items = [*items]
+    line = f"{before}{', '.join(items)}{after}"
+    if len(line) <= WIDTH:
+        return line
+    target, equals, call = before.rpartition(" = ")
+    indent = " " * (len(before) - len(before.lstrip()) + 4)
+    line = f"{indent}{call}{', '.join(items)}{after}"
+    if equals and len(line) <= WIDTH:
+        return f"{target} =\n{line}"
+    pieces = [*(f"{item}," for item in items[:-1]), items[-1] + after]
+    column = len(before) if max(map(len, pieces)) + len(before) <= WIDTH else len(indent)
+    lines = [before] if column == len(before) else [before, indent]
+    for piece in pieces:
+        if len(lines[-1]) + 1 + len(piece) > WIDTH and len(lines[-1]) > column:
+            lines.append(" " * column)
+        lines[-1] += piece if len(lines[-1]) == column else f" {piece}"
+    return "\n".join(lines)
+
+
+def block(before: str, items: Iterable[str], after: str, statements: list[str]) -> str:
+    """A function in C++: in a line if that is all."""
+    head = fill(before, items, after)
+    line = f"{head} {{ {statements[0]} }}"
+    if len(statements) == 1 and len(line) <= WIDTH and "\n" not in line:
+        return line
+    return "\n".join([fill(before, items, f"{after} {{"), *(f"  {statement}" for statement in statements), "}"])
+
+
+def python_list(before: str, items: list[str], after: str) -> str:
+    """A list in Python: in a line, or each item in one of its own."""
+    line = f"{before}{', '.join(items)}{after}"
+    if len(line) <= WIDTH:
+        return line
+    indent = " " * (len(before) - len(before.lstrip()))
+    return "\n".join([before, *(f"{indent}    {item}," for item in items), indent + after])
+
+
+def environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates" / "operator"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.globals |= {"fill": fill, "block": block, "python_list": python_list}
+    return made
+
+
+@dataclass(frozen=True)
+class Package:
+    """The sources of an operator package."""
+
+    folder: Path
+    name: str
+
+    @staticmethod
+    def of(folder: Path) -> "Package":
+        """The one in a folder."""
+        found = [*folder.glob(f"*/{REGISTRATION}")]
+        if len(found) != 1:
+            raise Refused(f"{folder.resolve()} is no operator package: run this where there is one */{REGISTRATION}")
+        return Package(folder, found[0].relative_to(folder).parts[0])
+
+    @property
+    def registration(self) -> Path:
+        return self.folder / self.name / REGISTRATION
+
+    @property
+    def prototypes(self) -> Path:
+        return self.folder / definition.PROTOTYPES
+
+    @property
+    def functions(self) -> Path:
+        return self.folder / self.name / "ops.py"
+
+
+def registration(package: Package, operators: list[Operator]) -> str:
+    """The file of schemas, with the operators'."""
+    text = package.registration.read_text()
+    define = "define" if "using custom_pypto::define;" in text else "custom_pypto::define"
+    library = re.search(rf"^TORCH_LIBRARY\({package.name}, (\w+)\) {{(?:\n|(?=}}))(?:.*\n)*?(?=}})", text, re.MULTILINE)
+    if library is None:
+        raise Refused(f"{package.registration} has no TORCH_LIBRARY({package.name}, m) {{ ... }}: write one")
+    before, after = text[: library.end()], text[library.end() :]
+    lines = [definition_line(define, library[1], each.text) for each in operators]
+    return "\n".join([before.removesuffix("\n"), *lines, after])
+
+
+def definition_line(define: str, library: str, schema: str) -> str:
+    """The line that defines an operator; a long schema is several strings."""
+    escaped = schema.replace("\\", "\\\\").replace('"', '\\"')
+    line = f'  {define}({library}, "{escaped}");'
+    if len(line) <= WIDTH:
+        return line
+    before = " " * len(f"  {define}(")
+    strings = [""]
+    for part in re.split(r"(?<=, )", escaped):
+        if len(f'{before}"{strings[-1]}{part}");') > WIDTH:
+            strings.append("")
+        strings[-1] += part
+    return f"  {define}({library},\n" + "\n".join(f'{before}"{string}"' for string in strings) + ");"
+
+
+def prototypes(package: Package, text: str) -> str:
+    """The file of prototypes, with those of `text` at the end of the namespace."""
+    before, closing, after = package.prototypes.read_text().rpartition("}  // namespace ge")
+    if not closing:
+        raise Refused(f"{package.prototypes} does not end with }}  // namespace ge: write that")
+    return before + text + closing + after
+
+
+def functions(package: Package, text: str) -> str:
+    """The file of Python functions, with that of `text` behind the others."""
+    before, names, after = package.functions.read_text().partition("\n\n\n__all__ = ")
+    return f"{before.rstrip()}\n\n\n{text.rstrip()}\n" + (names + after).removeprefix("\n")
+
+
+def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Path, tuple[str, str]]:
+    """What is written: {file: its text, and what is left to do there}."""
+    operators = [op, *filter(None, [gradient])]
+    refuse_existing(package, operators)
+    made = environment()
+    written = ["InOut" in parameter for each in operators for parameter in each.kernel_parameters]
+
+    def render(template: str) -> str:
+        context = {"op": op, "gradient": gradient, "operators": operators, "package": package.name}
+        return made.get_template(f"{template}.jinja").render(context, writes=any(written))
+
+    source = package.folder / package.name / "csrc" / f"{op.name}.cpp"
+    aclnn = package.folder / "opp" / "op_api" / f"{op.file}.cpp"
+    calls = package.folder / "test" / package.name / f"{op.name}_calls.py"
+    for file in (source, aclnn, calls):
+        if file.exists():
+            raise Refused(f"{file} exists: remove it, or choose another name")
+    found = {
+        package.registration: (registration(package, operators), ""),
+        package.prototypes: (prototypes(package, render("prototype.h")), "the prototype: narrow the dtypes"),
+        source: (render("operator.cpp"), "the checks, shapes and dtypes"),
+        aclnn: (render("aclnn.cpp"), "the kernel"),
+        calls: (render("calls.py"), "the golden, and more calls"),
+    }
+    if package.functions.exists():
+        found[package.functions] = functions(package, render("function.py")), "the documentation"
+    return found
+
+
+def refuse_existing(package: Package, operators: list[Operator]) -> None:
+    schemas, registered = package.registration.read_text(), package.prototypes.read_text()
+    builtin = builtin_operators()
+    for each in operators:
+        if re.search(rf'"{each.name}[.(]', schemas):
+            raise Refused(f"{package.name}::{each.name} exists, in {package.registration}: choose another name")
+        if f"REG_OP({each.type})" in registered:
+            raise Refused(f"{package.prototypes} has {each.type}, which {each.name} would be: choose another name")
+        if f"def {each.type}(" in builtin:
+            raise Refused(f"CANN has an operator {each.type}, which {each.name} would hide: choose another name")
+
+
+def builtin_operators() -> str:
+    """The text of torchair's module of CANN's own operators, or nothing where there is no torchair."""
+    found = importlib.util.find_spec("torch_npu")
+    module = "dynamo/torchair/_ge_concrete_graph/auto_generated_ge_raw_ops.py"
+    folders = [Path(folder) for folder in found.submodule_search_locations] if found else []
+    return "".join((folder / module).read_text() for folder in folders if (folder / module).exists())
+
+
+def create(folder: Path, schema: str, autograd: bool) -> tuple[Package, Operator, dict[Path, str]]:
+    """Writes an operator to the package in a folder, or raises Refused; gives what is left to do in each file."""
+    package = Package.of(folder)
+    op = Operator(schema.removeprefix(f"{package.name}::"))
+    found = files(package, op, gradient_of(op) if autograd else None)
+    for file, (text, _) in found.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return package, op, {file: task for file, (_, task) in found.items() if task}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m custom_pypto.new", description=__doc__.splitlines()[0])
+    parser.add_argument("schema", help=f'"{EXAMPLE}"')
+    parser.add_argument("--autograd", action="store_true", help="with a gradient, an operator of its own")
+    options = parser.parse_args()
+    try:
+        package, op, tasks = create(Path(), options.schema, options.autograd)
+    except Refused as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        return 1
+    print(f"{package.name}::{op.name}, in a graph {op.type}. Fill in:")
+    width = max(len(str(file)) for file in tasks)
+    print(*(f"  {file!s:{width}}  {task}" for file, task in tasks.items()), sep="\n")
+    name = op.name if package.name == __package__ else f"{package.name}::{op.name}"
+    print(f"Then build, and: python -m custom_pypto.check {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,571 @@
+"""A schema as the templates of a new operator ask for it: what each argument and result is in each of the files.
+
+And why no operator can be made of a schema.
+"""
+
+import json
+import keyword
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from . import definition
+
+
+class Refused(Exception):
+    """Why no operator can be made, in a line that says what to do."""
+
+
+@dataclass(frozen=True)
+class TensorKind:
+    """An argument that is a tensor, an optional one, or a list of them."""
+
+    macro: str
+    output: str
+    """The macro of the output, if it is written."""
+    parameter: str
+    """The type of a C++ parameter."""
+    kernel: str
+    written_kernel: str
+    """The type of a kernel's parameter, as cann_cpu/op.h has it."""
+    python: str
+    sample: str
+    """A value in a call, in Python."""
+
+
+TENSORS = {
+    "Tensor": TensorKind("INPUT", "OUTPUT", "const Tensor&", "const Tensor&", "InOut", "Tensor", "torch.randn(3, 5)"),
+    "Optional[Tensor]": TensorKind(
+        "OPTIONAL_INPUT",
+        "",
+        "const std::optional<Tensor>&",
+        "const std::optional<Tensor>&",
+        "",
+        "Tensor | None",
+        "torch.randn(3, 5)",
+    ),
+    "List[Tensor]": TensorKind(
+        "DYNAMIC_INPUT",
+        "DYNAMIC_OUTPUT",
+        "at::TensorList",
+        "const std::vector<Tensor>&",
+        "const std::vector<InOut>&",
+        "list[Tensor]",
+        "[torch.randn(3, 5), torch.randn(2, 7)]",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class AttributeKind:
+    """An argument that is no tensor."""
+
+    prototype: str
+    """Its type in a prototype."""
+    value: str
+    """The C++ type of a value."""
+    parameter: str
+    """The type of a C++ parameter; in kernels too, if `kernel` is empty."""
+    python: str
+    absent: object
+    """The default in a prototype that stands for None."""
+    sample: str
+    """A value in a call, in Python."""
+    kernel: str = ""
+    saved: str = ""
+    """The C++ type in which autograd keeps it, if that is not `value`."""
+
+
+ATTRIBUTES = {
+    "int": AttributeKind("Int", "int64_t", "int64_t", "int", 0, "2"),
+    "float": AttributeKind("Float", "double", "double", "float", 0.0, "0.5"),
+    "bool": AttributeKind("Bool", "bool", "bool", "bool", False, "True"),
+    "str": AttributeKind("String", "std::string", "const std::string&", "str", "", '"text"'),
+    "ScalarType": AttributeKind("Type", "at::ScalarType", "at::ScalarType", "torch.dtype", 6, "torch.float32"),
+    "List[int]": AttributeKind(
+        "ListInt",
+        "at::IntArrayRef",
+        "at::IntArrayRef",
+        "list[int] | tuple[int, ...]",
+        [],
+        "[1, 2]",
+        saved="std::vector<int64_t>",
+    ),
+    "List[float]": AttributeKind(
+        "ListFloat",
+        "at::ArrayRef<double>",
+        "at::ArrayRef<double>",
+        "list[float] | tuple[float, ...]",
+        [],
+        "[0.5, 2.0]",
+        kernel="at::ArrayRef<float>",
+        saved="std::vector<double>",
+    ),
+    "List[bool]": AttributeKind(
+        "ListBool",
+        "c10::List<bool>",
+        "const c10::List<bool>&",
+        "list[bool] | tuple[bool, ...]",
+        [],
+        "[True, False]",
+        kernel="at::ArrayRef<bool>",
+    ),
+}
+
+
+# number of a dtype in a schema's default: in Python, in C++, in a prototype
+DTYPES = {
+    0: ("torch.uint8", "at::kByte", "DT_UINT8"),
+    1: ("torch.int8", "at::kChar", "DT_INT8"),
+    2: ("torch.int16", "at::kShort", "DT_INT16"),
+    3: ("torch.int32", "at::kInt", "DT_INT32"),
+    4: ("torch.int64", "at::kLong", "DT_INT64"),
+    5: ("torch.float16", "at::kHalf", "DT_FLOAT16"),
+    6: ("torch.float32", "at::kFloat", "DT_FLOAT"),
+    7: ("torch.float64", "at::kDouble", "DT_DOUBLE"),
+    11: ("torch.bool", "at::kBool", "DT_BOOL"),
+    15: ("torch.bfloat16", "at::kBFloat16", "DT_BF16"),
+}
+
+
+def literal(value) -> str:
+    """A default in C++."""
+    return "{" + ", ".join(map(json.dumps, value)) + "}" if isinstance(value, list) else json.dumps(value)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a schema, as the templates ask for it."""
+
+    name: str
+    type: str
+    """As definition.type_of says it, but an attribute's without Optional."""
+    optional: bool
+    required: bool
+    """It has no default."""
+    default: object
+    written: bool
+    keyword_only: bool
+
+    @staticmethod
+    def of(argument) -> "Argument":
+        full = definition.type_of(argument)
+        return Argument(
+            argument.name,
+            full if full in TENSORS else re.sub(r"^Optional\[(.*)\]$", r"\1", full),
+            full.startswith("Optional"),
+            not argument.has_default_value(),
+            argument.default_value,
+            definition.is_written(argument),
+            argument.kwarg_only,
+        )
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.type in TENSORS
+
+    @property
+    def is_list(self) -> bool:
+        return self.type == "List[Tensor]"
+
+    @property
+    def kind(self):
+        return TENSORS[self.type] if self.is_tensor else ATTRIBUTES[self.type]
+
+    @property
+    def parameter(self) -> str:
+        optional = self.optional and not self.is_tensor
+        return f"{f'const std::optional<{self.kind.value}>&' if optional else self.kind.parameter} {self.name}"
+
+    @property
+    def checked_parameter(self) -> str:
+        """Of the function on Meta, which does not look at attributes yet."""
+        return self.parameter if self.is_tensor else f"{self.parameter.removesuffix(self.name)}/*{self.name}*/"
+
+    @property
+    def kernel_parameter(self) -> str:
+        kind = self.kind.written_kernel if self.written else self.kind.kernel or self.kind.parameter
+        return f"{kind} {self.name}"
+
+    @property
+    def absent(self):
+        """The default in a prototype, which stands for None."""
+        return self.kind.absent if self.default is None else self.default
+
+    @property
+    def in_prototype(self) -> str:
+        if self.required:
+            return f"REQUIRED_ATTR({self.name}, {self.kind.prototype})"
+        default = DTYPES[self.absent][2] if self.type == "ScalarType" else literal(self.absent)
+        return f"ATTR({self.name}, {self.kind.prototype}, {default})"
+
+    @property
+    def in_aclnn_call(self) -> str:
+        """What EXEC_NPU_CMD is given: an attribute that is None has its default in the prototype."""
+        if self.is_tensor or not self.optional:
+            return self.name
+        if self.type == "ScalarType":
+            return f"{self.name}.value_or({DTYPES[self.absent][1]})"
+        if isinstance(self.absent, list):
+            return f"{self.name}.value_or({self.kind.value}({literal(self.absent) if self.absent else ''}))"
+        return f"{self.name}.value_or({literal(self.absent)})"
+
+    @property
+    def python_type(self) -> str:
+        return self.kind.python + " | None" * (self.optional and not self.is_tensor)
+
+    @property
+    def python_default(self) -> str:
+        if self.type == "ScalarType" and self.default is not None:
+            return DTYPES[self.default][0]
+        if isinstance(self.default, str):
+            return json.dumps(self.default)
+        return repr(tuple(self.default) if isinstance(self.default, list) else self.default)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result of a schema: a new tensor, or a list of them."""
+
+    name: str
+    is_list: bool
+
+    @property
+    def macro(self) -> str:
+        return "DYNAMIC_OUTPUT" if self.is_list else "OUTPUT"
+
+    @property
+    def cpp_type(self) -> str:
+        return "std::vector<Tensor>" if self.is_list else "Tensor"
+
+
+class Operator:
+    """An operator of a schema, as the templates ask for it."""
+
+    def __init__(self, text: str):
+        """Raises Refused unless it can be made of that schema."""
+        schema = parsed(text)
+        self.text = " ".join(text.split())
+        self.name = schema.name
+        for objection in objections(schema, self.text):
+            raise Refused(objection)
+        self.type = definition.ge_type(self.name)
+        self.aclnn = f"aclnn{self.type}"
+        self.file = f"aclnn_{definition.snake_case(self.type)}"
+        self.arguments = [*map(Argument.of, schema.arguments)]
+        self.tensors = [argument for argument in self.arguments if argument.is_tensor]
+        self.attributes = [argument for argument in self.arguments if not argument.is_tensor]
+        self.written = [argument for argument in self.arguments if argument.written]
+        names = result_names(schema)
+        self.results = [Result(n, "List" in str(r.type)) for n, r in zip(names, schema.returns, strict=True)]
+        self.list = next((argument.name for argument in self.tensors if argument.is_list), None)
+
+    # ---- in C++
+
+    @property
+    def names(self) -> list[str]:
+        return [argument.name for argument in self.arguments]
+
+    @property
+    def parameters(self) -> list[str]:
+        return [argument.parameter for argument in self.arguments]
+
+    @property
+    def checked_parameters(self) -> list[str]:
+        return [argument.checked_parameter for argument in self.arguments]
+
+    @property
+    def named(self) -> list[str]:
+        """The tensors for checks."""
+        return [f'{{"{argument.name}", {argument.name}}}' for argument in self.tensors]
+
+    @property
+    def returned(self) -> str:
+        types = [result.cpp_type for result in self.results]
+        return "void" if not types else types[0] if len(types) == 1 else f"std::tuple<{', '.join(types)}>"
+
+    @property
+    def bound(self) -> str:
+        """What the results are bound to."""
+        if len(self.results) == 1:
+            return f"{self.returned} {self.results[0].name}"
+        return f"auto [{', '.join(result.name for result in self.results)}]"
+
+    @property
+    def unbound(self) -> str:
+        names = [result.name for result in self.results]
+        return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
+
+    @property
+    def allocated(self) -> list[str]:
+        return [self._allocation(result) for result in self.results]
+
+    @property
+    def model(self) -> str:
+        """The tensor that results are like: the first that is always there."""
+        name = next((argument.name for argument in self.tensors if argument.type == "Tensor"), None)
+        return name or f"{self.list}[0]"
+
+    @property
+    def may_lack_model(self) -> bool:
+        return any(self.model in allocation for allocation in self.allocated) and self.model.endswith("[0]")
+
+    def _allocation(self, result: Result) -> str:
+        """A gradient is like the tensor it belongs to, any other result like the first tensor."""
+        of = next((argument for argument in self.tensors if f"grad_{argument.name}" == result.name), None)
+        if result.is_list:
+            one = f"std::vector<Tensor>{{new_like({self.model})}}"
+            return f"c10::fmap({self.list}, new_like)" if self.list else one
+        if of is None:
+            return f"new_like({self.model})"
+        if of.optional:
+            return f"{of.name}.has_value() ? new_like(*{of.name}) : at::empty({{0}}, {self.model}.options())"
+        return f"new_like({of.name})"
+
+    @property
+    def aclnn_arguments(self) -> list[str]:
+        inputs = [argument.in_aclnn_call for argument in (*self.tensors, *self.attributes)]
+        return inputs + [result.name for result in self.results]
+
+    @property
+    def kernel_parameters(self) -> list[str]:
+        inputs = [argument.kernel_parameter for argument in (*self.tensors, *self.attributes)]
+        return inputs + [f"{result.cpp_type}& {result.name}" for result in self.results]
+
+    @property
+    def kernel_names(self) -> list[str]:
+        return [each.name for each in (*self.tensors, *self.attributes, *self.results)]
+
+    @property
+    def task(self) -> str:
+        """What the kernel does with its results and what it writes."""
+        written = [argument.name for argument in self.written]
+        given = [result.name for result in self.results]
+        parts = [f"computes {_and(given)}"] * bool(given) + [f"writes to {_and(written)}"] * bool(written)
+        return " and ".join(parts)
+
+    @property
+    def nouns(self) -> str:
+        return "the result" if len(self.results) == 1 else "the results"
+
+    # ---- its autograd::Function
+
+    @property
+    def variables(self) -> str:
+        """What forward returns: several results are a list."""
+        return "Tensor" if self.returned == "Tensor" else "variable_list"
+
+    @property
+    def has_optional_tensors(self) -> bool:
+        return any(argument.optional for argument in self.tensors)
+
+    @property
+    def _saved_tensors(self) -> list[Argument]:
+        return [argument for argument in self.tensors if not argument.is_list]
+
+    @property
+    def saved(self) -> list[str]:
+        """The tensors that are saved in front of those of the list."""
+        return [f"{each.name}.value_or(Tensor())" if each.optional else each.name for each in self._saved_tensors]
+
+    @property
+    def restored(self) -> list[str]:
+        """The arguments of the backward: gradients of the results, and what was saved."""
+        if len(self.results) > 1:
+            grads = [f"grads[{i}]" for i in range(len(self.results))]
+        else:
+            grads = ["grads" if self.results[0].is_list else "grads[0]"]
+        return [*grads, *map(self._restored, self.arguments)]
+
+    def _restored(self, argument: Argument) -> str:
+        if not argument.is_tensor:
+            value = argument.kind.saved or argument.kind.value
+            value = f"std::optional<{value}>" if argument.optional else value
+            return f'ctx->saved_data.at("{argument.name}").to<{value}>()'
+        if argument.is_list:
+            return f"at::TensorList(saved).slice({len(self._saved_tensors)})"
+        saved = f"saved[{self._saved_tensors.index(argument)}]"
+        return f"optional({saved})" if argument.optional else saved
+
+    def gradient(self, argument: Argument) -> str:
+        if not argument.is_tensor:
+            return "Tensor()"
+        given = f"saved[{self._saved_tensors.index(argument)}].defined() ? " if argument.optional else ""
+        return f"{given}grad_{argument.name}" + " : Tensor()" * argument.optional
+
+    @property
+    def gradients(self) -> list[str]:
+        return [*map(self.gradient, self.arguments)]
+
+    # ---- in Python
+
+    @property
+    def python_result(self) -> str:
+        types = ["list[Tensor]" if result.is_list else "Tensor" for result in self.results]
+        return "None" if not types else types[0] if len(types) == 1 else f"tuple[{', '.join(types)}]"
+
+    def python_parameters(self, annotated: bool = True) -> list[str]:
+        parameters = []
+        for argument in self.arguments:
+            if argument.keyword_only and "*" not in parameters:
+                parameters.append("*")
+            parameter = f"{argument.name}: {argument.python_type}" if annotated else argument.name
+            equals = " = " if annotated else "="
+            parameters.append(parameter if argument.required else f"{parameter}{equals}{argument.python_default}")
+        return parameters
+
+    @property
+    def python_arguments(self) -> list[str]:
+        return [f"{each.name}={each.name}" if each.keyword_only else each.name for each in self.arguments]
+
+    def described(self, argument: Argument) -> str:
+        """An argument in the docstring."""
+        if not argument.is_tensor:
+            return f"{argument.kind.python}; say what it does"
+        if argument.name == self.model.removesuffix("[0]"):
+            shapes = "tensors of any shape and one dtype" if argument.is_list else "of any shape"
+            return f"{shapes}; float16, bfloat16, float32 or float64"
+        return f"of any shape{'s' * argument.is_list}, of the dtype of ``{self.model.removesuffix('[0]')}``"
+
+    @property
+    def calls(self) -> dict[str, list[str]]:
+        """Calls by name, with the arguments of each as entries of a dictionary: those it needs, and all."""
+        needed = [argument for argument in self.arguments if argument.required]
+        found = {"needed arguments": needed, "every argument": self.arguments}
+        if needed == self.arguments:
+            found.pop("needed arguments")
+        return {name: [f'"{each.name}": {each.kind.sample}' for each in given] for name, given in found.items()}
+
+    @property
+    def gradient_samples(self) -> list[str]:
+        """What the samples of the backward are made of: names of the results' gradients, and of the tensors."""
+        grads = [f"grad_{result.name}" for result in self.results]
+        return [json.dumps(names) for names in (grads, [argument.name for argument in self.tensors])]
+
+    @property
+    def golden_gives(self) -> str:
+        written = f"what is in {_and([argument.name for argument in self.written])} behind the call"
+        parts = [f"what {self.name} gives"] * bool(self.results) + [written] * bool(self.written)
+        return _and(parts)
+
+    @property
+    def result_described(self) -> str:
+        if not self.results:
+            return "None"
+        what = "A new tensor" if self.returned == "Tensor" else "New tensors"
+        return f"{what} of the shape and dtype of ``{self.list if 'fmap' in self.allocated[0] else self.model}``"
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+# ---- a schema
+
+
+def parsed(text: str) -> torch.FunctionSchema:
+    try:
+        return torch._C.parse_schema(text)
+    except RuntimeError as error:
+        reason = next(line for line in str(error).splitlines() if line.strip()).split(". ")[0].rstrip(":")
+        if "seen_default_arg" in reason:
+            reason = "an argument without a default is behind one that has one"
+        raise Refused(f'"{text}" is no schema: {reason}. Write it like "{EXAMPLE}"') from error
+
+
+EXAMPLE = "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"
+SNAKE_CASE = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
+TAKEN = {"at", "c10", "checks", "ctx", "grads", "gradients", "op", "saved", "std", "tensors", "torch"}
+"""Names that the templates use."""
+CPP_KEYWORDS = """
+alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const consteval constexpr
+constinit continue decltype default delete do double else enum explicit export extern false float for friend goto if
+inline int long mutable namespace new noexcept not nullptr operator or private protected public register requires return
+short signed sizeof static struct switch template this throw true try typedef typeid typename union unsigned using
+virtual void volatile while xor
+"""
+
+
+def result_names(schema: torch.FunctionSchema) -> list[str]:
+    """The names of outputs that are results: the schema's, or out, or out0, out1, ..."""
+    count = len(schema.returns)
+    taken = {argument.name for argument in schema.arguments}
+    word = "result" if any(re.fullmatch(r"out\d*", name) for name in taken) else "out"
+    return [result.name or (word if count == 1 else f"{word}{i}") for i, result in enumerate(schema.returns)]
+
+
+def objections(schema: torch.FunctionSchema, text: str) -> Iterator[str]:
+    """Why no operator can be made of a schema."""
+    name = schema.name
+    if schema.overload_name:
+        overload = schema.overload_name
+        yield f"{name}.{overload} is an overload: give it a name of its own, such as {name}_{overload}"
+    if not re.fullmatch(SNAKE_CASE, name):
+        yield f"'{name}' is no operator's name: write it in small letters, with _ between words"
+    if re.search(r"\(\s*\.\.\.|,\s*\.\.\.|->\s*\.\.\.", text):
+        yield "an operator has a fixed number of arguments and results: write them instead of '...'"
+    defaults = False
+    for argument in schema.arguments:
+        yield from _argument_objections(argument)
+        if not argument.kwarg_only and defaults and not argument.has_default_value():
+            yield f"argument '{argument.name}' has no default, but one before it has: put it in front"
+        defaults = defaults or argument.has_default_value()
+    names = [*(argument.name for argument in schema.arguments), *result_names(schema)]
+    for twice in {name for name in names if names.count(name) > 1}:
+        yield f"two arguments or results have the name '{twice}': name them differently"
+    if not any(definition.type_of(argument) in ("Tensor", "List[Tensor]") for argument in schema.arguments):
+        yield "an operator is found by the device of its tensors: give it a Tensor that is not optional"
+    for name, result in zip(result_names(schema), schema.returns, strict=True):
+        yield from _name_objections("result", name)
+        if result.alias_info is not None:
+            yield "a result is an argument: return nothing for what is written, or a new tensor"
+        if definition.type_of(result) not in definition.OUTPUTS:
+            yield f"result '{name}' is a {definition.type_of(result)}: an operator gives Tensor and Tensor[]"
+    if not schema.returns and not any(map(definition.is_written, schema.arguments)):
+        yield "it gives nothing and writes to nothing: add a result, or mark what it writes to, Tensor(a!)"
+
+
+def _name_objections(what: str, name: str) -> Iterator[str]:
+    if keyword.iskeyword(name) or name in TAKEN or name in CPP_KEYWORDS.split():
+        yield f"{what} '{name}' has a name that is taken in Python, in C++ or in the generated code: choose another"
+    if not re.fullmatch(SNAKE_CASE, name):
+        yield f"'{name}' is no {what}'s name: write it in small letters, with _ between words"
+
+
+def _argument_objections(argument) -> Iterator[str]:
+    name, full = argument.name, definition.type_of(argument)
+    yield from _name_objections("argument", name)
+    if full in TENSORS:
+        if definition.is_written(argument) and full == "Optional[Tensor]":
+            yield f"argument '{name}' is written and optional, which torch.compile cannot trace: make it a Tensor(a!)"
+        elif argument.alias_info is not None and not definition.is_written(argument):
+            yield f"argument '{name}' is marked as aliased and not as written: write Tensor, or Tensor(a!)"
+        elif argument.has_default_value() and full != "Optional[Tensor]":
+            yield f"argument '{name}' has a default, which no Tensor has: write Tensor? {name}=None"
+        return
+    inner = re.sub(r"^Optional\[(.*)\]$", r"\1", full)
+    if inner not in ATTRIBUTES:
+        kinds = "Tensor, Tensor?, Tensor[], int, float, bool, str, ScalarType, int[], float[], bool[]"
+        yield f"argument '{name}' is a {full}, which no node of a graph takes: make it one of {kinds}"
+    elif inner != full and not argument.has_default_value():
+        yield f"argument '{name}' may be None but has no default: write {name}=None"
+    elif inner == "ScalarType" and argument.default_value not in (None, *DTYPES):
+        yield f"argument '{name}' has a default that kernels have no type for: write None or a dtype such as float"
+
+
+def gradient_of(op: Operator) -> Operator:
+    """The backward of an operator: of the results' gradients and of its arguments, the gradients of its tensors."""
+    if op.written:
+        written = op.written[0].name
+        raise Refused(f"{op.name} writes to '{written}', and what is written has no gradient: leave out --autograd")
+    if sum(argument.is_list for argument in op.tensors) > 1:
+        raise Refused(f"{op.name} has several lists of tensors: --autograd is for one; write this gradient by hand")
+    if any(result.is_list for result in op.results) and len(op.results) > 1:
+        raise Refused(f"{op.name} gives tensors and lists: --autograd is for one kind; write this gradient by hand")
+    types = {"Tensor": "Tensor", "Optional[Tensor]": "Tensor", "List[Tensor]": "Tensor[]"}
+    grads = [f"{'Tensor[]' if result.is_list else 'Tensor'} grad_{result.name}" for result in op.results]
+    gradients = [f"{types[argument.type]} grad_{argument.name}" for argument in op.tensors]
+    listed = re.fullmatch(r"\w+\((.*)\) ->.*", op.text)[1]
+    return Operator(f"{op.name}_backward({', '.join(grads)}, {listed}) -> ({', '.join(gradients)})")

@@ -1,0 +1,19 @@
+"""Prints what custom_pypto.check finds of every operator of a package, as JSON: {operator: [line, ...]}.
+
+python new_package_checks.py PACKAGE, in the folder of its sources.
+"""
+
+import importlib
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import torchair  # noqa: F401  (lets the package register its converters)
+
+from custom_pypto import check, definition
+
+package = importlib.import_module(sys.argv[1])
+warnings.simplefilter("ignore")
+names = definition.operators(package.__name__)
+print(json.dumps({name: [*check.check(check.Operator(package, name, Path()))] for name in names}))

@@ -1,0 +1,279 @@
+"""New operators of many kinds: what is written builds as it is, agrees, and lacks the mathematics and nothing else."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import new_package
+import pytest
+
+from custom_pypto import new, new_project
+from custom_pypto.schema import Refused
+
+HERE = Path(__file__).parent
+PACKAGE = "new_probe"
+FACTOR = (
+    "pads.size() + i + f + b + s.size() + lf[0] + n + scale + flag + text.size() + dims.size() + weights.size() + "
+    "flags.size() + (dtype == at::kHalf) + 2 * (kind == at::kFloat)"
+)
+
+
+@dataclass
+class Case:
+    """A schema, and the mathematics with which its files are filled in: the kernels' bodies, and the golden's."""
+
+    schema: str
+    autograd: bool = False
+    kernels: dict[str, str] = field(default_factory=dict)
+    golden: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.schema.partition("(")[0]
+
+    def write(self, folder: Path) -> None:
+        _, op, _ = new.create(folder, self.schema, self.autograd)
+        aclnn, calls = folder / f"opp/op_api/{op.file}.cpp", folder / f"test/{PACKAGE}/{self.name}_calls.py"
+        for kernel, body in self.kernels.items():
+            replace(aclnn, rf'  TORCH_CHECK\(false, .* ": the mathematics of {kernel} is missing"\);', f"  {body}")
+        if self.golden:
+            replace(calls, r"    raise NotImplementedError\(.*\)", f"    {self.golden}")
+
+
+def replace(file: Path, pattern: str, text: str) -> None:
+    source, count = re.subn(pattern, lambda _: text, file.read_text())
+    assert count == 1
+    file.write_text(source)
+
+
+FILLED = [
+    Case(
+        "scaled(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor",
+        True,
+        {
+            "scaled": "out.copy_(x.mul(alpha));\n  if (bias) out.add_(*bias);",
+            "scaled_backward": "grad_x.copy_(grad_out.mul(alpha));\n  if (bias) grad_bias.copy_(grad_out);",
+        },
+        "return x * alpha if bias is None else x * alpha + bias",
+    ),
+    Case(
+        "npu_attributes(Tensor[] parts, int[2] pads=1, *, int i=2, float f=1e-6, bool b=True, str s='a', "
+        "ScalarType dtype=half, float[] lf=[0.5], int? n=3, float? scale=None, bool? flag=None, str? text=None, "
+        "ScalarType? kind=None, int[]? dims=None, float[]? weights=None, bool[]? flags=None) -> Tensor[]",
+        True,
+        {
+            "npu_attributes": f"for (size_t k = 0; k < parts.size(); ++k) out[k].copy_(parts[k].mul({FACTOR}));",
+            "npu_attributes_backward": "for (size_t k = 0; k < parts.size(); ++k) grad_parts[k].copy_(grad_out[k].mul("
+            f"{FACTOR}));",
+        },
+        "n, kind = 3 if n is None else n, kind or torch.float32\n"
+        "    lists = sum(len(each or ()) for each in (pads, s, text, dims, weights, flags))\n"
+        "    numbers = i + f + b + lf[0] + n + (scale or 0) + bool(flag) + (dtype == torch.float16)\n"
+        "    return [part * (lists + numbers + 2 * (kind == torch.float32)) for part in parts]",
+    ),
+    Case(
+        "two_results(Tensor x, Tensor y) -> (Tensor, Tensor scale)",
+        True,
+        {
+            "two_results": "out0.copy_(x.mul(y));\n  scale.copy_(x.mul(2));",
+            "two_results_backward": "grad_x.copy_(grad_out0.mul(y).add(grad_scale, 2));\n  grad_y.copy_(grad_out0.mul(x));",
+        },
+        "return x * y, x * 2",
+    ),
+    Case(
+        "written(Tensor(a!)[] states, Tensor(b!) cache, Tensor x) -> ()",
+        kernels={"written": "for (auto state : states) state.mul_(2);\n  cache.add_(x);"},
+        golden="return [state * 2 for state in states], cache + x",
+    ),
+]
+FRESH = [
+    Case("fresh(Tensor[] parts, Tensor? mask=None) -> (Tensor, Tensor[] rest)"),
+    Case("fresh_gradient(Tensor x) -> Tensor[]", True),
+]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A package with all of them, in folder/build, which is importable there."""
+    folder = tmp_path_factory.mktemp("new") / PACKAGE
+    new_project.make(PACKAGE, folder)
+    for case in FILLED + FRESH:
+        case.write(folder)
+    new_package.build(folder, PACKAGE)
+    return folder
+
+
+def run(folder: Path, *arguments) -> subprocess.CompletedProcess:
+    """Python on the package that was built."""
+    vendor = folder / "build" / PACKAGE / "opp/vendors" / PACKAGE
+    environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(vendor), "PYTHONPATH": str(folder / "build")}
+    command = [sys.executable, "-P", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def tables(built) -> dict[str, dict[str, tuple[str, str]]]:
+    """{operator: {line: (verdict, what was found)}} of custom_pypto.check."""
+    result = run(built, HERE / "new_package_checks.py", PACKAGE)
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout.splitlines()[-1])
+    return {operator: {line: (verdict, text) for line, verdict, text in lines} for operator, lines in found.items()}
+
+
+def operators(cases: list[Case]) -> list[str]:
+    return [name for case in cases for name in (case.name, *[f"{case.name}_backward"] * case.autograd)]
+
+
+@pytest.mark.parametrize("operator", operators(FRESH))
+def test_a_fresh_operator_fails_because_its_mathematics_is_missing_and_for_no_other_reason(operator, tables):
+    registration, meta, *others = tables[operator].items()
+    assert registration[1][0] == "ok", registration
+    assert meta[1][0] == "FAILED"
+    name = operator.removesuffix("_backward")
+    kernel = rf"opp/op_api/aclnn_{name}.cpp:\d+: the mathematics of {name} is missing: mend opp/op_api/aclnn_{name}.cpp"
+    golden = rf"the mathematics of {name} is missing in the golden: mend test/{PACKAGE}/{name}_calls.py"
+    assert re.search(golden if operator.endswith("_backward") else kernel, meta[1][1])
+    assert {verdict for _, (verdict, _) in others} == {"not run"}
+
+
+@pytest.mark.parametrize("operator", operators(FILLED))
+def test_with_its_mathematics_an_operator_passes_every_line(operator, tables):
+    assert {line: text for line, (verdict, text) in tables[operator].items() if verdict != "ok"} == {}
+    gradient = tables[operator]["autograd"][1]
+    assert gradient.startswith("gradcheck of") == (operator in [case.name for case in FILLED if case.autograd])
+
+
+def test_lists_are_refused_on_the_cpu_and_count_as_written(built):
+    result = run(
+        built,
+        "-c",
+        f"""
+import torch, {PACKAGE}
+ops, states, x = torch.ops.{PACKAGE}, [torch.ones(3).npu(), torch.ones(2).npu()], torch.ones(3).npu()
+ops.written(states, x, x.clone())
+print([tensor._version for tensor in (*states, x)])
+for call in (lambda: ops.fresh([torch.ones(3)]), lambda: ops.npu_attributes([])):
+    try:
+        call()
+    except (RuntimeError, NotImplementedError) as error:
+        print(str(error).splitlines()[0])
+y = torch.ones(3).npu().requires_grad_()
+(gradient,) = torch.autograd.grad(ops.scaled(y).sum(), y, create_graph=True)
+try:
+    gradient.sum().backward()
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+""",
+    )
+    versions, on_cpu, empty, twice = result.stdout.splitlines()
+    assert versions == "[1, 1, 1]"
+    assert on_cpu == f"{PACKAGE}::fresh: argument 'parts' must be on an NPU, but is on cpu; move it there with .npu()"
+    assert "npu_attributes" in empty
+    assert "scaled_backward" in twice and "not implemented" in twice
+
+
+# ---- what is refused
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    """The sources of a package of its own."""
+    new_project.make("my_probe", tmp_path / "my_probe")
+    return tmp_path / "my_probe"
+
+
+def texts(folder: Path) -> dict[Path, str]:
+    return {file: file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+REFUSED = {
+    "f(Tensro x) -> Tensor": "is no schema: unknown type specifier",
+    "f(Tensor x)": "is no schema: expected arrow but found 'eof' here. Write it like \"my_op(",
+    "": "is no schema",
+    "other::f(Tensor x) -> Tensor": "'other::f' is no operator's name",
+    "f.out(Tensor x) -> Tensor": "f.out is an overload: give it a name of its own, such as f_out",
+    "MyOp(Tensor x) -> Tensor": "'MyOp' is no operator's name: write it in small letters",
+    "f(Tensor x, ...) -> Tensor": "a fixed number of arguments",
+    "f(Tensor x, SymInt n) -> Tensor": "argument 'n' is a SymInt, which no node of a graph takes: make it one of",
+    "f(Tensor x, Scalar n) -> Tensor": "argument 'n' is a number, which no node",
+    "f(Tensor x, str[] n) -> Tensor": "argument 'n' is a List[str], which no node",
+    "f(Tensor?[] x, Tensor y) -> Tensor": "argument 'x' is a List[Optional[Tensor]], which no node",
+    "f(Tensor[]? x, Tensor y) -> Tensor": "argument 'x' is a Optional[List[Tensor]], which no node",
+    "f(Tensor x, float? a) -> Tensor": "argument 'a' may be None but has no default: write a=None",
+    "f(Tensor x, ScalarType t=9) -> Tensor": "argument 't' has a default that kernels have no type for",
+    "f(Tensor x, int n=1, int m) -> Tensor": "is no schema: an argument without a default is behind one that has one",
+    "f(Tensor x, int n=1, int[] m) -> Tensor": "argument 'm' has no default, but one before it has: put it in front",
+    "f(Tensor x, Tensor(a!)? y=None) -> Tensor": "argument 'y' is written and optional",
+    "f(Tensor(a) x) -> Tensor": "argument 'x' is marked as aliased and not as written",
+    "f(Tensor(a!) x) -> Tensor(a!)": "a result is an argument: return nothing for what is written, or a new tensor",
+    "f(Tensor x) -> int": "result 'out' is a int: an operator gives Tensor and Tensor[]",
+    "f(Tensor x) -> ()": "it gives nothing and writes to nothing",
+    "f(Tensor x, Tensor x) -> Tensor": "two arguments or results have the name 'x'",
+    "f(Tensor x) -> (Tensor x)": "two arguments or results have the name 'x'",
+    "f(Tensor? x=None) -> Tensor": "give it a Tensor that is not optional",
+    "f(int n) -> Tensor": "give it a Tensor that is not optional",
+    "f(Tensor x, float lambda) -> Tensor": "argument 'lambda' has a name that is taken",
+    "f(Tensor x, int template) -> Tensor": "argument 'template' has a name that is taken",
+    "f(Tensor checks) -> Tensor": "argument 'checks' has a name that is taken",
+    "f(Tensor x, int numSeqs) -> Tensor": "'numSeqs' is no argument's name",
+    "softcap(Tensor x) -> Tensor": "my_probe::softcap exists, in",
+    "npu_softcap(Tensor x) -> Tensor": "has Softcap, which npu_softcap would be: choose another name",
+    "npu_softmax_v2(Tensor x) -> Tensor": "CANN has an operator SoftmaxV2, which npu_softmax_v2 would hide",
+}
+REFUSED_GRADIENTS = {
+    "f(Tensor(a!) x, Tensor y) -> Tensor": "f writes to 'x', and what is written has no gradient: leave out --autograd",
+    "f(Tensor[] x, Tensor[] y) -> Tensor": "f has several lists of tensors: --autograd is for one",
+    "f(Tensor x) -> (Tensor, Tensor[])": "f gives tensors and lists: --autograd is for one kind",
+    "f(Tensor x, Tensor grad_out) -> Tensor": "two arguments or results have the name 'grad_out'",
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "autograd", "message"),
+    [(schema, False, message) for schema, message in REFUSED.items()]
+    + [(schema, True, message) for schema, message in REFUSED_GRADIENTS.items()],
+)
+def test_what_cannot_be_made_is_refused_in_a_line_and_nothing_is_written(schema, autograd, message, package):
+    before = texts(package)
+    with pytest.raises(Refused) as refusal:
+        new.create(package, schema, autograd)
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert texts(package) == before
+
+
+def test_an_operator_is_refused_where_it_is_already_and_outside_of_a_package(package, tmp_path):
+    new.create(package, "f(Tensor x) -> Tensor", False)
+    before = texts(package)
+    with pytest.raises(Refused, match="my_probe::f exists"):
+        new.create(package, "my_probe::f(Tensor x) -> Tensor", False)
+    (package / "my_probe/csrc/g.cpp").touch()
+    with pytest.raises(Refused, match=r"g\.cpp exists: remove it, or choose another name"):
+        new.create(package, "g(Tensor x) -> Tensor", False)
+    (package / "my_probe/csrc/g.cpp").unlink()
+    assert texts(package) == before
+    with pytest.raises(Refused, match="is no operator package: run this where there is one"):
+        new.create(tmp_path, "f(Tensor x) -> Tensor", False)
+
+
+@pytest.mark.parametrize("case", FILLED + FRESH, ids=lambda case: case.name)
+def test_no_line_is_too_long_and_what_was_there_stays(case, package):
+    before = texts(package)
+    new.create(package, case.schema, case.autograd)
+    for file, text in texts(package).items():
+        there, lines = before.get(file, "").splitlines(), text.splitlines()
+        assert set(there) <= set(lines)
+        assert not [line for line in set(lines) - set(there) if len(line) > 120]
+
+
+def test_the_command_says_what_to_fill_in(package):
+    command = [sys.executable, "-m", "custom_pypto.new", "f(Tensor x) -> Tensor"]
+    for code, found in ((0, "Fill in:"), (1, "error: my_probe::f exists")):
+        result = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=120)
+        assert result.returncode == code
+        assert found in result.stdout + result.stderr
+    assert (package / "my_probe/csrc/f.cpp").exists()

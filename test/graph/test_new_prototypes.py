@@ -1,0 +1,74 @@
+"""The prototype that custom_pypto.new makes of a schema agrees with it, whatever the schema."""
+
+import itertools
+
+import torch
+import torch_npu  # noqa: F401
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from custom_pypto import definition, new
+from custom_pypto.schema import Operator, Refused, gradient_of
+
+floats = st.floats(-1e9, 1e9, width=32).map(repr)
+integers = st.integers(-(2**62), 2**62).map(str)
+DEFAULTS = {
+    "int": integers,
+    "float": floats,
+    "bool": st.sampled_from(["True", "False"]),
+    "str": st.text(st.characters(codec="ascii", categories=["L", "N", "P"], exclude_characters="'\\"), max_size=9).map(
+        lambda text: f"'{text}'"
+    ),
+    "ScalarType": st.sampled_from(["float", "half", "bfloat16", "long", "bool"]),
+    "int[]": st.lists(integers, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+    "int[2]": integers,
+    "float[]": st.lists(floats, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+    "bool[]": st.nothing(),
+}
+
+
+@st.composite
+def arguments(draw) -> tuple[str, str]:
+    """An argument's type and default."""
+    kind = draw(st.sampled_from(["Tensor", "Tensor?", "Tensor[]", "Tensor(a!)", "Tensor(a!)[]", *DEFAULTS]))
+    if kind.startswith("Tensor"):
+        return kind, draw(st.sampled_from(["", "=None"])) if kind == "Tensor?" else ""
+    if kind != "int[2]" and draw(st.booleans()):
+        return f"{kind}?", "=None"
+    return kind, draw(st.just("") | DEFAULTS[kind].map("={}".format))
+
+
+@st.composite
+def schemas(draw) -> str:
+    """A schema of an operator with two words that stand for its name's."""
+    listed = draw(st.lists(arguments(), max_size=8))
+    positional = [each for each in listed if not each[1]]
+    by_keyword = [each for each in listed if each[1]]
+    names = (f"a{i}" for i in itertools.count())
+    parts = ["Tensor x", *(f"{kind} {next(names)}" for kind, _ in positional)]
+    parts += ["*"] * bool(by_keyword) + [f"{kind} {next(names)}{default}" for kind, default in by_keyword]
+    results = draw(st.lists(st.sampled_from(["Tensor", "Tensor[]", "Tensor named"]), min_size=1, max_size=3))
+    results = [result.replace("named", f"named{i}") for i, result in enumerate(results)]
+    return f"({', '.join(parts)}) -> ({', '.join(results)})"
+
+
+def with_gradient(text: str) -> list[Operator]:
+    op = Operator(text)
+    try:
+        return [op, gradient_of(op)]
+    except Refused:
+        return [op]
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=[*HealthCheck])
+@given(st.lists(schemas(), min_size=20, max_size=30))
+def test_a_prototype_agrees_with_the_schema_that_it_is_made_of(ge_api, tmp_path_factory, signatures):
+    made = [with_gradient(f"op_{i}{signature}") for i, signature in enumerate(signatures)]
+    template = new.environment().get_template("prototype.h.jinja")
+    text = "".join(template.render(op=operators[0], operators=operators) for operators in made)
+    directory = tmp_path_factory.mktemp("prototypes")
+    (directory / "prototypes.h").write_text(f'#include "graph/operator_reg.h"\nnamespace ge {{\n{text}}}\n')
+    prototypes = ge_api(directory / "prototypes.h", directory).IR
+    for op in itertools.chain(*made):
+        found = definition.mismatches([torch._C.parse_schema(op.text)], definition.Prototype.of(prototypes[op.type]))
+        assert found == [], op.text
