@@ -27,10 +27,13 @@ NINJA = """
 rule header
   command = g++ -x c++-header {flags} $options -c $in -o $out
 rule compile
-  command = g++ {flags} -Wall -Wextra -Werror -Wno-error=unused-parameter -Winvalid-pch -include $header $options -c $in -o $out
+  command = g++ {flags} {warnings} -include $header $options -c $in -o $out
 rule link
   command = g++ -shared -o $out $in $libraries
-""".format(flags="-std=c++20 -O0 -fPIC -fvisibility=hidden")
+""".format(
+    flags="-std=c++20 -O0 -fPIC -fvisibility=hidden",
+    warnings="-Wall -Wextra -Werror -Wno-error=unused-parameter -Winvalid-pch",
+)
 
 
 def _ninja(folder: Path, package: str, library: str) -> str:

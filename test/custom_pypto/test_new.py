@@ -80,7 +80,8 @@ FILLED = [
         True,
         {
             "two_results": "out0.copy_(x.mul(y));\n  scale.copy_(x.mul(2));",
-            "two_results_backward": "grad_x.copy_(grad_out0.mul(y).add(grad_scale, 2));\n  grad_y.copy_(grad_out0.mul(x));",
+            "two_results_backward": "grad_x.copy_(grad_out0.mul(y).add(grad_scale, 2));\n"
+            "  grad_y.copy_(grad_out0.mul(x));",
         },
         "return x * y, x * 2",
     ),

@@ -34,8 +34,8 @@ void undefined(const Tensor& self) { EXEC_NPU_CMD(aclnnProbeNothing, self, Tenso
 void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::TensorList list,
                const at::Scalar& scalar, at::IntArrayRef ints, at::ArrayRef<double> reals, c10::List<bool> flags,
                at::ScalarType dtype, const std::string& text, int64_t integer, double real, bool flag, Tensor out) {
-  EXEC_NPU_CMD(aclnnProbeArguments, tensor, optional, list, scalar, ints, reals, flags, dtype,
-               text, integer, real, flag, out);
+  EXEC_NPU_CMD(aclnnProbeArguments, tensor, optional, list, scalar, ints, reals, flags, dtype, text, integer, real,
+               flag, out);
 }
 
 // What custom_pypto.check must find: one mistake each.
