@@ -97,10 +97,12 @@ def test_caches_in_parts_of_other_tensors_are_written_and_nothing_beside_them():
     assert not buffer_npu[::2].cpu().any()
 
 
-@pytest.mark.parametrize("mode", GE)
-def test_attention_and_the_caches_that_it_writes(mode):
+@pytest.mark.parametrize(("mode", "blocked"), [("GE static", ["w_dq", "w_idx_k"]), ("GE dynamic", [])])
+def test_attention_and_the_caches_that_it_writes(mode, blocked, internal_formats):
+    """Matrices may lie in FRACTAL_NZ or in ND."""
     inputs = goldens.sparse_attention_inputs([2100, 130, 64, 1])
-    (out,), caches, before, _ = run("npu_sparse_attention_pto", calls.copied(inputs), mode, caches_read)
+    arguments = in_blocks(calls.copied(inputs), *blocked)
+    (out,), caches, before, _ = run("npu_sparse_attention_pto", arguments, mode, caches_read)
     goldens.check_sparse_attention(out, caches, **inputs)
     for got, want in zip(before, caches_read(inputs), strict=True):
         assert torch.equal(got, want)
