@@ -296,6 +296,22 @@ def test_gradients_are_compared_with_differences(off, verdict, text, takes_float
     assert found[1].endswith(text)
 
 
+def test_an_operator_that_refuses_to_be_differentiated_has_no_gradient(tmp_path, monkeypatch):
+    class Refusal(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            with torch._C._AutoDispatchBelowAutograd():
+                return x * factor
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise RuntimeError(f"derivative for check_probe_{next(counter) - 1}::scale is not implemented")
+
+    probe = Probe()
+    probe.functions["AutogradPrivateUse1"] = lambda x, factor=2.0: Refusal.apply(x, factor)
+    assert behaviour(probe, "autograd", tmp_path, monkeypatch) == ("ok", "it has no gradient, and says so")
+
+
 @pytest.mark.parametrize(
     ("functions", "text"),
     [
