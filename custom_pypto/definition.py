@@ -215,12 +215,16 @@ def operators(namespace: str) -> dict[str, list[torch._ops.OpOverload]]:
     found: dict[str, list[torch._ops.OpOverload]] = {}
     for full_name in sorted(torch._C._dispatch_get_all_op_names()):
         library, _, name = full_name.partition("::")
-        if library == namespace:
+        if library == namespace and _has_schema(full_name):
             packet, _, overload = name.partition(".")
             op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
             if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
                 found.setdefault(packet, []).append(op)
     return found
+
+
+def _has_schema(full_name: str) -> bool:
+    return bool(torch._C._jit_get_schemas_for_operator(full_name.partition(".")[0]))
 
 
 def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
@@ -241,6 +245,9 @@ def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
         if not any(_names(file, name) for file in (folder / "test").rglob("*.py")):
             found.append(f"no test names it: add one to test/{package.__name__}")
         yield from (f"{package.__name__}::{name}: {mistake}" for mistake in found)
+    for full_name in sorted(torch._C._dispatch_get_all_op_names()):
+        if full_name.startswith(f"{package.__name__}::") and not _has_schema(full_name):
+            yield f"{full_name}: it has functions, but no schema: add one to {schemas}"
     for surplus in prototypes.keys() - {ge_type(name) for name in defined}:
         yield f"{PROTOTYPES}: {surplus} belongs to no operator: add a schema to {schemas}"
 

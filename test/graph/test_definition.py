@@ -327,6 +327,17 @@ def test_a_package_built_without_kernels_on_the_cpu_has_no_functions_to_miss(pac
     assert [*definition.mistakes(module, package.folder)] == []
 
 
+def test_functions_without_a_schema_are_named(package, monkeypatch):
+    import torchair  # noqa: F401
+
+    module, library = package.build(monkeypatch)
+    library.m.impl("unscaled", "Meta", lambda x: x)
+    assert [*definition.mistakes(module, package.folder)] == [
+        f"{package.name}::unscaled: it has functions, but no schema: add one to "
+        f"{package.name}/csrc/ops_def_registration.cpp"
+    ]
+
+
 def test_the_command_prints_the_mistakes_and_fails(tmp_path):
     command = [sys.executable, "-P", "-m", "custom_pypto.definition", "custom_pypto", tmp_path]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
