@@ -48,10 +48,10 @@ TENSORS = {
     ),
     "List[Tensor]": TensorKind(
         "DYNAMIC_INPUT",
-        "DYNAMIC_OUTPUT",
+        "",
         "at::TensorList",
         "const std::vector<Tensor>&",
-        "const std::vector<InOut>&",
+        "",
         "list[Tensor]",
         "[torch.randn(3, 5), torch.randn(2, 7)]",
     ),
@@ -538,8 +538,8 @@ def _argument_objections(argument) -> Iterator[str]:
     name, full = argument.name, definition.type_of(argument)
     yield from _name_objections("argument", name)
     if full in TENSORS:
-        if definition.is_written(argument) and full == "Optional[Tensor]":
-            yield f"argument '{name}' is written and optional, which torch.compile cannot trace: make it a Tensor(a!)"
+        if definition.is_written(argument) and full != "Tensor":
+            yield f"argument '{name}' is written and no Tensor(a!), but {full}, which torchair's graphs cannot write to"
         elif argument.alias_info is not None and not definition.is_written(argument):
             yield f"argument '{name}' is marked as aliased and not as written: write Tensor, or Tensor(a!)"
         elif argument.has_default_value() and full != "Optional[Tensor]":

@@ -9,11 +9,10 @@ import sys
 import warnings
 from pathlib import Path
 
-import torchair  # noqa: F401  (lets the package register its converters)
-
 from custom_pypto import check, definition
 
 package = importlib.import_module(sys.argv[1])
+importlib.import_module("torchair")  # lets the package register its converters
 warnings.simplefilter("ignore")
 names = definition.operators(package.__name__)
 print(json.dumps({name: [*check.check(check.Operator(package, name, Path()))] for name in names}))

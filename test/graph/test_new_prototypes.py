@@ -30,7 +30,7 @@ DEFAULTS = {
 @st.composite
 def arguments(draw) -> tuple[str, str]:
     """An argument's type and default."""
-    kind = draw(st.sampled_from(["Tensor", "Tensor?", "Tensor[]", "Tensor(a!)", "Tensor(a!)[]", *DEFAULTS]))
+    kind = draw(st.sampled_from(["Tensor", "Tensor?", "Tensor[]", "Tensor(a!)", *DEFAULTS]))
     if kind.startswith("Tensor"):
         return kind, draw(st.sampled_from(["", "=None"])) if kind == "Tensor?" else ""
     if kind != "int[2]" and draw(st.booleans()):

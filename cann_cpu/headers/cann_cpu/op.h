@@ -16,7 +16,6 @@
 //   const std::optional<InOut>&           aclTensor*             an argument with suffix Ref that may be null
 //   const std::vector<at::Tensor>&        const aclTensorList*   inputs
 //   std::vector<at::Tensor>&              const aclTensorList*   outputs
-//   const std::vector<InOut>&             aclTensorList*         the same, for an argument with suffix Ref
 //   DataDependentOut&                     aclTensor*             an output whose shape the kernel decides
 //   const at::Scalar&                     const aclScalar*
 //   const std::optional<at::Scalar>&      const aclScalar*       may be null
@@ -298,11 +297,11 @@ struct OptionalTensorArgument {
   }
 };
 
-template <Direction direction, class C, class View>
+template <Direction direction>
 struct TensorListArgument {
-  using CType = C*;
+  using CType = const aclTensorList*;
   using Stored = aclTensorList;
-  using Bound = std::vector<View>;
+  using Bound = std::vector<at::Tensor>;
   static Stored store(CType argument, std::vector<void*>& addresses) {
     for (const aclTensor& tensor : not_null(argument).tensors) store_tensor<direction>(tensor, addresses);
     return *argument;
@@ -310,7 +309,7 @@ struct TensorListArgument {
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
     Bound bound;
     bound.reserve(stored.tensors.size());
-    for (const aclTensor& tensor : stored.tensors) bound.emplace_back(bind_tensor<direction>(tensor, addresses));
+    for (const aclTensor& tensor : stored.tensors) bound.push_back(bind_tensor<direction>(tensor, addresses));
     return bound;
   }
 };
@@ -356,14 +355,9 @@ struct Argument<const std::optional<InOut>&>
     : detail::OptionalTensorArgument<detail::Direction::Output, aclTensor, InOut> {};
 
 template <>
-struct Argument<const std::vector<at::Tensor>&>
-    : detail::TensorListArgument<detail::Direction::Input, const aclTensorList, at::Tensor> {};
+struct Argument<const std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Input> {};
 template <>
-struct Argument<std::vector<at::Tensor>&>
-    : detail::TensorListArgument<detail::Direction::Output, const aclTensorList, at::Tensor> {};
-template <>
-struct Argument<const std::vector<InOut>&>
-    : detail::TensorListArgument<detail::Direction::Output, aclTensorList, InOut> {};
+struct Argument<std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Output> {};
 
 template <>
 struct Argument<const StoredTensor&> {
