@@ -1,0 +1,98 @@
+"""docs/add_an_operator.md, followed literally: in a fresh copy of the project, and in a project of one's own."""
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import guide
+import pytest
+import torch
+import torch_npu  # noqa: F401
+
+import custom_pypto
+from custom_pypto import definition
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "docs" / f"add_an_operator{language}.md" for language in ("", "_zh")]
+pytestmark = pytest.mark.timeout(1800)  # it compiles the whole project: more than a minute on two idle cores
+IN_TREE, OWN, EXAMPLE = "console", "console my_ops", "python example"
+
+
+@pytest.fixture
+def follower(tmp_path):
+    """Follows the page in tmp_path/project, in an environment of its own with what is installed here."""
+    (tmp_path / "project").mkdir()
+    site_packages = Path(custom_pypto.__path__[0]).parent
+    environment = guide.environment(tmp_path / "environment", site_packages, sys.executable)
+    return guide.Follower(tmp_path / "project", environment)
+
+
+def copy_of_the_project(folder: Path) -> None:
+    """What a clone of it would hold, with what is not committed yet."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in filter(None, subprocess.check_output(command, cwd=ROOT, text=True).split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+
+def test_both_languages_show_the_same_blocks():
+    english, chinese = map(guide.blocks, PAGES)
+    assert english == chinese
+    assert [block.info for block in english].count("console") == 3
+
+
+def test_the_guide_leads_to_an_operator_that_passes_every_check_in_a_fresh_copy_of_the_project(follower):
+    copy_of_the_project(follower.folder)
+    for block in guide.blocks(PAGES[0]):
+        if block.info == IN_TREE:
+            follower.run_commands(block)
+        elif block.info == EXAMPLE:
+            follower.run_python(block)
+        elif block.file and block.info != OWN:
+            follower.edit(block)
+
+
+def test_the_guide_leads_there_in_a_project_of_one_s_own_too(follower):
+    blocks = guide.blocks(PAGES[0])
+    first, second = (block for block in blocks if block.info == OWN)
+    follower.run_commands(first)
+    typed = 1  # the schema
+    for block in blocks:
+        if block.file and block.info not in (OWN, EXAMPLE):
+            of_my_ops = guide.Block(*(text.replace("custom_pypto", "my_ops") for text in (block.info, block.text)))
+            typed += follower.edit(of_my_ops) * (not block.file.endswith("ops.py"))  # there all is documentation
+    assert f"**{typed} lines**" in PAGES[0].read_text()
+    follower.run_commands(second)
+
+    (follower.folder / "test/my_ops/smooth_max_calls.py").unlink()
+    built = follower.started("python -m pip install -q --no-build-isolation .")
+    lines = [line.strip() for line in (built.stdout + built.stderr).splitlines() if "error: my_ops" in line]
+    assert built.returncode != 0
+    assert lines == [
+        f"error: my_ops::{name}: no test names it: add one to test/my_ops"
+        for name in ("smooth_max", "smooth_max_backward")
+    ]
+
+
+SCHEMA = "smooth_max(Tensor x, Tensor? bias=None, *, float sharpness=1.0) -> Tensor"
+PROTOTYPE = definition.Prototype(
+    "SmoothMax", {"x": "required", "bias": "optional"}, {"out": "required"}, {"sharpness": ("Float", 1.0)}
+)
+
+
+@pytest.mark.parametrize(
+    ("schema", "prototype"),
+    [
+        (SCHEMA, {"inputs": {"x": "required", "shift": "optional"}}),
+        (SCHEMA.replace("Tensor x, Tensor? bias=None", "Tensor? bias, Tensor x"), {}),
+        (SCHEMA, {"attributes": {"sharpness": ("Float", 2.0)}}),
+    ],
+    ids=["name", "order", "default"],
+)
+def test_the_lines_in_the_table_of_mistakes_are_those_of_the_build(schema, prototype):
+    found = definition.mismatches([torch._C.parse_schema(schema)], dataclasses.replace(PROTOTYPE, **prototype))
+    assert f"| `{found[0]}` | build |" in PAGES[0].read_text()
+    assert definition.mismatches([torch._C.parse_schema(SCHEMA)], PROTOTYPE) == []
