@@ -21,7 +21,7 @@ HEADERS = {
         "ops_common.h",
         "registration.h",
     ),
-    "opp": ("ATen/ops/tanh.h", "cann_cpu/op.h"),
+    "opp": ("cann_cpu/op.h",),
 }
 NINJA = """
 rule header

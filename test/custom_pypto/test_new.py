@@ -82,10 +82,7 @@ FILLED = [
         golden="return state * 2, cache + x",
     ),
 ]
-FRESH = [
-    Case("fresh(Tensor[] parts, Tensor? mask=None) -> (Tensor, Tensor[] rest)"),
-    Case("fresh_gradient(Tensor x) -> Tensor", True),
-]
+FRESH = [Case("fresh(Tensor[] parts, Tensor? mask=None) -> Tensor", True)]
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +90,10 @@ def built(tmp_path_factory) -> Path:
     """A package with all of them, in folder/build, which is importable there."""
     folder = tmp_path_factory.mktemp("new") / PACKAGE
     new_project.make(PACKAGE, folder)
+    for file in (f"{PACKAGE}/csrc/softcap.cpp", "opp/op_api/aclnn_softcap.cpp"):  # the project's own operator
+        (folder / file).unlink()
+    replace(folder / PACKAGE / "csrc/ops_def_registration.cpp", r'  define\(m, "softcap.*\n', "")
+    replace(folder / "graph/custom_reg_op.h", r"REG_OP\(Softcap\)[\s\S]*?REG\(Softcap\);\n", "")
     for case in FILLED + FRESH:
         case.write(folder)
     new_package.build(folder, PACKAGE)
