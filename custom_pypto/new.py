@@ -24,16 +24,15 @@ WIDTH = 120
 
 
 def fill(before: str, items: Iterable[str], after: str) -> str:
-    """A list in C++ between two texts: in lines that begin below its first item, or in one behind an equals sign."""
+    """A list in C++ between two texts, in lines that begin below its first item; they begin behind an equals sign."""
     items = [*items]
     line = f"{before}{', '.join(items)}{after}"
     if len(line) <= WIDTH:
         return line
     target, equals, call = before.rpartition(" = ")
     indent = " " * (len(before) - len(before.lstrip()) + 4)
-    line = f"{indent}{call}{', '.join(items)}{after}"
-    if equals and len(line) <= WIDTH:
-        return f"{target} =\n{line}"
+    if equals:
+        return f"{target} =\n{fill(indent + call, items, after)}"
     pieces = [*(f"{item}," for item in items[:-1]), items[-1] + after]
     column = len(before) if max(map(len, pieces)) + len(before) <= WIDTH else len(indent)
     lines = [before] if column == len(before) else [before, indent]
