@@ -478,6 +478,8 @@ BEHAVIOUR |= {"bad input": bad_input}
 
 def check(operator: Operator) -> Iterator[tuple[str, str, str]]:
     """Runs the checks; yields a line each: its name, "ok", "FAILED" or "not run", and what it has found."""
+    import torchair  # noqa: F401  (lets the package register its converters)
+
     malformed = False
     for name, run in (FORM | BEHAVIOUR).items():
         if malformed:
@@ -503,8 +505,6 @@ def main() -> int:
     with contextlib.suppress(ValueError):
         sys.path.remove(str(Path.cwd()))  # of the sources: the installed package is checked
     operator = Operator(importlib.import_module(package or __package__), name, options.folder)
-    import torchair  # noqa: F401  (lets the package register its converters)
-
     names = definition.operators(operator.package.__name__)
     if name not in names:
         parser.error(f"{operator.full_name} is no operator: there are {', '.join(names)}")

@@ -585,4 +585,4 @@ def advance_step_flashattn(
     )
 
 
-__all__ = sorted(name for name, value in vars().items() if inspect.isfunction(value))
+__all__ = sorted(name for name, value in vars().items() if inspect.isfunction(value) and not name.startswith("_"))

