@@ -66,13 +66,6 @@ struct Limit {
   int64_t number = 0;
 };
 
-struct Named {
-  const char* name;
-  const Tensor* tensor;  // null: not given
-};
-
-const Tensor* pointer(const by_cann::OptionalTensor& tensor) { return tensor.has_value() ? &*tensor : nullptr; }
-
 // The route of one operator, as long as the process lives.
 class TakenRoute {
  public:
@@ -100,10 +93,12 @@ class TakenRoute {
     }
   }
 
-  void check_contiguous(std::initializer_list<Named> tensors) const {
-    for (const Named& named : tensors) {
-      if (named.tensor != nullptr && !named.tensor->is_contiguous()) {
-        refuse(named.name, "be contiguous", c10::str("its strides are ", named.tensor->strides()));
+  void check_contiguous(std::initializer_list<Checks::Named> tensors) const {
+    for (const Checks::Named& named : tensors) {
+      for (const Tensor& tensor : named.tensors) {
+        if (!tensor.is_contiguous()) {
+          refuse(named.name, "be contiguous", c10::str("its strides are ", tensor.strides()));
+        }
       }
     }
   }
@@ -165,12 +160,12 @@ bool lightning_indexer(const Tensor& query, const Tensor& key, const Tensor& wei
       {"sparse_count", sparse_count <= 2048 || (sparse_count <= 8192 && sparse_count % 1024 == 0),
        "be at most 2048, or a multiple of 1024 up to 8192,", nullptr, sparse_count},
   });
-  route.check_contiguous({{"query", &query},
-                          {"key", &key},
-                          {"weights", &weights},
-                          {"actual_seq_lengths_query", pointer(actual_seq_lengths_query)},
-                          {"actual_seq_lengths_key", pointer(actual_seq_lengths_key)},
-                          {"block_table", pointer(block_table)}});
+  route.check_contiguous({{"query", query},
+                          {"key", key},
+                          {"weights", weights},
+                          {"actual_seq_lengths_query", actual_seq_lengths_query},
+                          {"actual_seq_lengths_key", actual_seq_lengths_key},
+                          {"block_table", block_table}});
   const Tensor no_values = at::empty({0}, query.options());
   EXEC_NPU_CMD(aclnnLightningIndexer, query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key,
                block_table, layout_query, layout_key, sparse_count, sparse_mode, kAllTokens, kAllTokens, false,
@@ -200,14 +195,14 @@ bool sparse_flash_attention(const Tensor& query, const Tensor& key, const Tensor
     route.check({{"query_rope", false, "be given", &query}});
   }
   route.check({{"query_rope", query_rope->size(-1) == 64, "have a last dimension (Dr) of 64", &*query_rope}});
-  route.check_contiguous({{"query", &query},
-                          {"key", &key},
-                          {"sparse_indices", &sparse_indices},
-                          {"block_table", pointer(block_table)},
-                          {"actual_seq_lengths_query", pointer(actual_seq_lengths_query)},
-                          {"actual_seq_lengths_kv", pointer(actual_seq_lengths_kv)},
-                          {"query_rope", pointer(query_rope)},
-                          {"key_rope", pointer(key_rope)}});
+  route.check_contiguous({{"query", query},
+                          {"key", key},
+                          {"sparse_indices", sparse_indices},
+                          {"block_table", block_table},
+                          {"actual_seq_lengths_query", actual_seq_lengths_query},
+                          {"actual_seq_lengths_kv", actual_seq_lengths_kv},
+                          {"query_rope", query_rope},
+                          {"key_rope", key_rope}});
   const Tensor none = at::empty({0}, query.options().dtype(at::kFloat));
   constexpr int64_t kTokenByToken = 1, kMlaAbsorb = 2;
   EXEC_NPU_CMD(aclnnSparseFlashAttention, query, key, value, sparse_indices, block_table, actual_seq_lengths_query,
@@ -240,11 +235,11 @@ bool reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
   if (!value.has_value()) {
     route.check({{"value", false, "be given", &key}});
   }
-  route.check_contiguous({{"key", &key},
-                          {"value", &*value},
-                          {"key_cache", &key_cache},
-                          {"value_cache", &*value_cache},
-                          {"slot_mapping", &slot_mapping}});
+  route.check_contiguous({{"key", key},
+                          {"value", value},
+                          {"key_cache", key_cache},
+                          {"value_cache", value_cache},
+                          {"slot_mapping", slot_mapping}});
   const bool nz = cache_layout == "NZ";
   const Tensor slots = slot_mapping.flatten();
   const Rows keys(key, key_cache, slots.numel(), nz), values(*value, *value_cache, slots.numel(), nz);
@@ -277,12 +272,12 @@ bool advance_step(const Tensor& input_tokens, const Tensor& sampled_token_ids, c
       {"block_tables", block_tables.scalar_type() == at::kLong, "be int64", &block_tables},
       {"block_tables", block_tables.numel() != 0, "have elements", &block_tables},
   });
-  route.check_contiguous({{"input_tokens", &input_tokens},
-                          {"sampled_token_ids", &sampled_token_ids},
-                          {"input_positions", &input_positions},
-                          {"seq_lens", &seq_lens},
-                          {"slot_mapping", &slot_mapping},
-                          {"block_tables", &block_tables}});
+  route.check_contiguous({{"input_tokens", input_tokens},
+                          {"sampled_token_ids", sampled_token_ids},
+                          {"input_positions", input_positions},
+                          {"seq_lens", seq_lens},
+                          {"slot_mapping", slot_mapping},
+                          {"block_tables", block_tables}});
   EXEC_NPU_CMD(aclnnAdvanceStep, input_tokens, sampled_token_ids.view({1, 1}), input_positions, seq_lens, slot_mapping,
                block_tables, num_seqs, num_queries, block_size);
   return true;

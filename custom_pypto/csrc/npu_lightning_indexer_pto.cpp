@@ -20,12 +20,12 @@ struct Arguments : SequenceArguments {
 };
 
 void check_devices(const Checks& checks, const Arguments& a) {
-  checks.one_device({{"query", &a.query},
-                     {"key", &a.key},
-                     {"weights", &a.weights},
-                     {"actual_seq_lengths_query", pointer(a.actual_seq_lengths_query)},
-                     {"actual_seq_lengths_key", pointer(a.actual_seq_lengths_key)},
-                     {"block_table", pointer(a.block_table)}});
+  checks.one_device({{"query", a.query},
+                     {"key", a.key},
+                     {"weights", a.weights},
+                     {"actual_seq_lengths_query", a.actual_seq_lengths_query},
+                     {"actual_seq_lengths_key", a.actual_seq_lengths_key},
+                     {"block_table", a.block_table}});
 }
 
 void check_weights(const Checks& checks, const Arguments& a) {

@@ -22,15 +22,15 @@ struct Arguments : SequenceArguments {
 };
 
 void check_devices(const Checks& checks, const Arguments& a) {
-  checks.one_device({{"query", &a.query},
-                     {"key", &a.key},
-                     {"value", &a.value},
-                     {"sparse_indices", &a.sparse_indices},
-                     {"block_table", pointer(a.block_table)},
-                     {"actual_seq_lengths_query", pointer(a.actual_seq_lengths_query)},
-                     {"actual_seq_lengths_kv", pointer(a.actual_seq_lengths_key)},
-                     {"query_rope", pointer(a.query_rope)},
-                     {"key_rope", pointer(a.key_rope)}});
+  checks.one_device({{"query", a.query},
+                     {"key", a.key},
+                     {"value", a.value},
+                     {"sparse_indices", a.sparse_indices},
+                     {"block_table", a.block_table},
+                     {"actual_seq_lengths_query", a.actual_seq_lengths_query},
+                     {"actual_seq_lengths_kv", a.actual_seq_lengths_key},
+                     {"query_rope", a.query_rope},
+                     {"key_rope", a.key_rope}});
 }
 
 // A tensor of the shape of another but for its last dimension, which is 1 or more.

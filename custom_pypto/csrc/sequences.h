@@ -12,8 +12,6 @@ namespace custom_pypto {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-inline const at::Tensor* pointer(const OptionalTensor& tensor) { return tensor.has_value() ? &*tensor : nullptr; }
-
 // What operators on queries and paged keys have in common. They call the arguments of the key differently.
 struct SequenceArguments {
   const at::Tensor& query;
