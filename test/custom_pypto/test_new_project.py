@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import guide
 import pytest
 import torch  # noqa: F401
 
@@ -22,13 +23,12 @@ class Environment:
     """A virtual environment that has what is installed in this one, and packages of its own beside it."""
 
     def __init__(self, folder: Path):
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        self.variables = guide.environment(folder, SITE, sys.executable)
         self.python = folder / "bin/python"
         (self.site,) = folder.glob("lib/python*/site-packages")
-        (self.site / "shared.pth").write_text(f"import site; site.addsitedir({str(SITE)!r})\n")
 
     def run(self, *arguments, folder: Path, **variables) -> subprocess.CompletedProcess:
-        variables = os.environ | {"VIRTUAL_ENV": str(self.python.parents[1])} | variables
+        variables = self.variables | variables
         command = [self.python, *arguments]
         return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=600)
 
