@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheels into dist/ and installs them in the active Python environment: cann_cpu, CANN on the CPU, and
-# custom_pypto, the operators. Objects are kept in build/, so that a second run compiles only what has changed.
+# custom_pypto, the operators. They are for the torch that is there, or another one: TORCH=2.10.0 bash build_and_install.sh
+# Objects are kept in build/, so that a second run compiles only what has changed.
 set -euo pipefail
 cd "$(dirname "$0")"
 mkdir -p build dist
@@ -8,20 +9,11 @@ mkdir -p build dist
 step() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 quiet_pip() { python -m pip --quiet --disable-pip-version-check "$@"; }
 
-# torch_npu refuses a CUDA build of torch, and PyPI's own build for x86-64 is one.
-has_cpu_torch() {
-  TORCH_DEVICE_BACKEND_AUTOLOAD=0 python - <<'PYTHON' 2>/dev/null
-import sys, torch
-sys.exit(torch.__version__.split("+")[0] != "2.13.0" or torch.version.cuda is not None)
-PYTHON
-}
-
+# torch_npu refuses a CUDA build of torch, and PyPI's own build is one.
 install_torch() {
-  if has_cpu_torch; then return; fi
-  if [ "$(uname -m)" != x86_64 ]; then quiet_pip install torch==2.13.0; return; fi
-  if quiet_pip install torch==2.13.0+cpu 2>/dev/null; then return; fi
-  echo "pip finds no CPU build of torch 2.13.0 by itself; taking it from PyTorch's own CPU index"
-  quiet_pip install torch==2.13.0+cpu --index-url https://download.pytorch.org/whl/cpu
+  if quiet_pip install "$1" 2>/dev/null; then return; fi
+  echo "pip finds no $1 by itself; taking it from PyTorch's own CPU index"
+  quiet_pip install "$1" --index-url https://download.pytorch.org/whl/cpu
 }
 
 # wheel DIRECTORY OPTIONS...: builds the wheel of a project into dist/ and installs it. Shows what is being compiled; the
@@ -40,9 +32,14 @@ wheel() {
 }
 
 step "torch, torch_npu and what the build needs"
-install_torch
-quiet_pip install torch_npu==2.13.0 numpy pyyaml packaging protobuf \
-  "setuptools>=77" wheel "scikit-build-core>=0.11" "cmake>=3.25" ninja
+missing=$(python cann_cpu/backend/versions.py)
+for package in $missing; do
+  case $package in
+    torch==*) install_torch "$package" ;;
+    *) quiet_pip install "$package" ;;
+  esac
+done
+quiet_pip install numpy pyyaml packaging protobuf jinja2 "setuptools>=77" wheel "scikit-build-core>=1.1" "cmake>=3.25" ninja
 
 step "cann_cpu: CANN on the CPU"
 wheel ./cann_cpu -C build-dir=build/cann_cpu

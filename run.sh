@@ -4,15 +4,12 @@
 #                         non-zero exit if a line failed
 #   bash run.sh test      the tests
 #   bash run.sh bench     the benchmarks
-# With no virtual environment active it makes .venv here.
+# With no virtual environment active it makes .venv here. TORCH=2.10.0 bash run.sh takes that torch and its torch_npu.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 if [ -z "${VIRTUAL_ENV:-}" ]; then
-  python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || {
-    echo "run.sh: Python 3.11 is needed (torch_npu 2.13.0 is built for it); python3 is $(python3 --version)" >&2
-    exit 1
-  }
+  python3 cann_cpu/backend/versions.py >/dev/null  # says so where Python is too old or too new
   [ -d .venv ] || python3 -m venv .venv
   . .venv/bin/activate
 fi

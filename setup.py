@@ -1,18 +1,30 @@
-"""Builds the custom_pypto wheel."""
+"""Builds the custom_pypto wheel; its sdist is of the sources alone, and needs no torch to be made."""
 
 import sys
 
 from setuptools import find_packages, setup
 
-sys.path.insert(0, "custom_pypto")  # the package cannot be imported before it is built
-from operator_package import BuildOperatorPackage, operator_extension
+sys.path[:0] = ["custom_pypto", "cann_cpu/backend"]  # the package cannot be imported before it is built
+import versions  # noqa: E402
 
 HEADERS = ["argument_table.h", "checks.h", "ops_common.h", "registration.h"]  # for the operators of others
 
+
+def built() -> dict:
+    from operator_package import BuildOperatorPackage, operator_extension
+
+    return {
+        "version": versions.wheel_version(),
+        "install_requires": [*versions.requirements(), "numpy", "pyyaml", "packaging", "protobuf", "jinja2"],
+        "ext_modules": [operator_extension("custom_pypto", extra_compile_args=("-Werror",))],
+        "cmdclass": {"build_ext": BuildOperatorPackage},
+    }
+
+
 setup(
+    python_requires=versions.PYTHON,
     packages=find_packages(include=["custom_pypto", "custom_pypto.*"]),
     package_data={"custom_pypto": [*(f"csrc/{header}" for header in HEADERS), "templates/**", "templates/**/.*"]},
     include_package_data=False,  # the sources of the extension stay out of the wheel
-    ext_modules=[operator_extension("custom_pypto", extra_compile_args=("-Werror",))],
-    cmdclass={"build_ext": BuildOperatorPackage},
+    **({"version": versions.VERSION} if "sdist" in sys.argv else built()),
 )

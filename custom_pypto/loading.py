@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import version
 
 import torch
+from packaging.version import Version
 
 
 def load(package: str) -> None:
@@ -18,6 +19,7 @@ def load(package: str) -> None:
     Raises:
         ImportError: there is no library, or it was built with another custom_pypto or torch than is installed.
     """
+    _check_versions()
     library = f"{package}.{package}_lib"
     if importlib.util.find_spec(library) is None:
         _take_installed(package)
@@ -33,6 +35,18 @@ def load(package: str) -> None:
 
     register(package)
     sys.modules[package].routes = functools.partial(routes, package)
+
+
+def _check_versions() -> None:
+    """The torch that custom_pypto was built for is in its version, 0.1.0+torch2.13.0; torch_npu is of the same one."""
+    built_for = version("custom_pypto").partition("+torch")[2]
+    found = {package: version(package) for package in ("torch", "torch_npu")}
+    if any(Version(each).base_version != built_for for each in found.values()):
+        raise ImportError(
+            f"custom_pypto {version('custom_pypto')} was built for torch and torch_npu {built_for}; installed are "
+            f"torch {found['torch']} and torch_npu {found['torch_npu']}: pip install 'torch=={built_for}' "
+            f"'torch_npu=={built_for}.*', or build custom_pypto again for these"
+        )
 
 
 def _take_installed(package: str) -> None:

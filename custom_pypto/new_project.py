@@ -35,8 +35,8 @@ def make(name: str, folder: Path) -> list[Path]:
     files = [Path(str(source.relative_to(TEMPLATE)).replace("my_ops", name)) for source in sources]
     for source, file in zip(sources, files, strict=True):
         text = source.read_text().replace("my_ops", name)
-        if file.name == "pyproject.toml":  # a library of one version is linked against
-            text = text.replace('"custom_pypto"', f'"custom_pypto=={version("custom_pypto")}"')
+        if file.name == "pyproject.toml":  # written for this version, whatever torch it is built for
+            text = text.replace('"custom_pypto"', f'"custom_pypto=={version("custom_pypto").partition("+")[0]}"')
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text)
     return files

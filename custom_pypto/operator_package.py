@@ -2,6 +2,7 @@
 
     setup(
         packages=find_packages(include=["my_ops", "my_ops.*"]),
+        install_requires=[built_with()],
         ext_modules=[operator_extension("my_ops")],
         cmdclass={"build_ext": BuildOperatorPackage},
     )
@@ -13,14 +14,17 @@ import os
 import subprocess
 import sys
 import sysconfig
+from importlib.metadata import version
 from pathlib import Path
 
+import torch
 from setuptools import Extension
 from torch.utils.cpp_extension import BuildExtension
 from torch_npu.utils.cpp_extension import PYTORCH_NPU_INSTALL_PATH, NpuExtension
 
 HERE = Path(__file__).parent.resolve()  # its installed folder, or for its own build that of its sources
 LIBRARY = "custom_pypto_lib" + sysconfig.get_config_var("EXT_SUFFIX")
+CURRENT_VERSION = "V{}R{}".format(*torch.__version__.split("."))
 
 
 def operator_extension(package: str, extra_compile_args: tuple[str, ...] = ()) -> Extension:
@@ -31,7 +35,7 @@ def operator_extension(package: str, extra_compile_args: tuple[str, ...] = ()) -
         sorted(str(source) for source in Path(package, "csrc").glob("*.cpp")),
         include_dirs=[str(third_party / part) for part in ("acl/inc", "op-plugin")],
         # CURRENT_VERSION is for torch_npu's headers; the other makes ATen's a quarter faster to compile.
-        define_macros=[("CURRENT_VERSION", "V2R13"), ("AT_PER_OPERATOR_HEADERS", None)],
+        define_macros=[("CURRENT_VERSION", CURRENT_VERSION), ("AT_PER_OPERATOR_HEADERS", None)],
         extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", *extra_compile_args],
     )
     # Warnings are for our own files only.
@@ -42,6 +46,11 @@ def operator_extension(package: str, extra_compile_args: tuple[str, ...] = ()) -
         extension.library_dirs.append(str(HERE))
         extension.extra_link_args.append(f"-l:{LIBRARY}")
     return extension
+
+
+def built_with() -> str:
+    """The requirement on custom_pypto of a wheel that is built now: its extension is linked against one version."""
+    return f"custom_pypto=={version('custom_pypto')}"
 
 
 class BuildOperatorPackage(BuildExtension):

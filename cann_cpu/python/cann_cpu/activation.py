@@ -83,12 +83,32 @@ def environment() -> dict[str, str]:
     return variables
 
 
+def built_for() -> str:
+    """The torch in this wheel's version, 0.1.0+torch2.13.0."""
+    from importlib.metadata import version
+
+    return version("cann_cpu").partition("+torch")[2]
+
+
+def check_torch() -> None:
+    """Raises ImportError where these libraries, which are linked against ATen's, were built for another torch."""
+    from importlib.metadata import version
+
+    torch, found = built_for(), version("torch")
+    if found.partition("+")[0] != torch:
+        raise ImportError(
+            f"cann_cpu {version('cann_cpu')} was built for torch {torch}, and torch {found} is installed: "
+            f"pip install torch=={torch}, or install the cann_cpu that was built for torch {found.partition('+')[0]}"
+        )
+
+
 def activate() -> Choice:
     """Loads this CANN into the process if it is the one to use. Has no effect the second time."""
     choice = choose()
     if choice.cann == "cpu":
         import ctypes
 
+        check_torch()
         os.environ.update(environment())
         # The dynamic linker takes a loaded library for one of the same SONAME, so torch_npu gets these.
         for library in sorted(os.listdir(LIBRARIES)):

@@ -6,6 +6,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from custom_pypto.operator_package import CURRENT_VERSION
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 BUILD = ROOT / "build" / "probe"
@@ -44,7 +46,8 @@ def extension_includes() -> str:
     includes = [*_torch_includes(torch), torch_npu / "include"]
     includes += [torch_npu / "include/third_party" / part for part in ("acl/inc", "hccl/inc", "op-plugin")]
     includes += [cann / "include", sysconfig.get_path("include")]
-    return f"-I{CSRC} -DCURRENT_VERSION=V2R13 -DAT_PER_OPERATOR_HEADERS " + " ".join(f"-isystem {i}" for i in includes)
+    defines = f"-DCURRENT_VERSION={CURRENT_VERSION} -DAT_PER_OPERATOR_HEADERS"
+    return f"-I{CSRC} {defines} " + " ".join(f"-isystem {path}" for path in includes)
 
 
 def _torch_includes(torch: Path) -> list[Path]:
