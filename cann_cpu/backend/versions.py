@@ -7,13 +7,17 @@ supported one, or gets the default. ``python cann_cpu/backend/versions.py`` prin
 from __future__ import annotations  # older Pythons get as far as their error message
 
 import os
+import runpy
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 VERSION = "0.1.0"
 PYTHON = ">=3.10,<3.15"
 TORCH_NPU = {"2.10.0": "2.10.0.post4", "2.13.0": "2.13.0", "2.14.0": "2.14.0"}  # by torch
 DEFAULT = "2.13.0"
+UNDECLARED = ["numpy", "pyyaml", "packaging", "protobuf"]
+"""What torch_npu and torchair import without requiring it."""
 
 
 def installed(package: str) -> str:
@@ -33,7 +37,7 @@ def wanted_torch() -> str:
 
 def build_requirements() -> list[str]:
     torch = wanted_torch()
-    return [f"torch=={torch}", f"torch_npu=={TORCH_NPU[torch]}"]
+    return [f"torch=={torch}", f"torch_npu=={TORCH_NPU[torch]}", *UNDECLARED]
 
 
 def requirements() -> list[str]:
@@ -42,7 +46,7 @@ def requirements() -> list[str]:
     if found != torch:
         asked = f"TORCH={torch}" if os.environ.get("TORCH") else f"torch {', '.join(TORCH_NPU)} are supported"
         raise SystemExit(f"torch {found or 'is not installed'}, but {asked}: pip install torch=={torch}")
-    return [f"torch=={torch}", f"torch_npu=={torch}.*"]
+    return [f"torch=={torch}", f"torch_npu=={torch}.*", *UNDECLARED]
 
 
 def wheel_version() -> str:
@@ -51,17 +55,20 @@ def wheel_version() -> str:
 
 
 def missing() -> list[str]:
-    """What an environment lacks of torch and torch_npu, which needs a torch that knows of no other accelerator."""
+    """What an environment lacks; torch_npu needs a torch that knows of no other accelerator."""
     torch = wanted_torch()
     found = []
     if installed("torch") != torch or _has_accelerator():
         found.append(f"torch=={torch}+cpu")
     if installed("torch_npu") != torch:
         found.append(build_requirements()[1])
-    return found
+    return found + [package for package in UNDECLARED if not installed(package)]
 
 
 def _has_accelerator() -> bool:
+    built_for = runpy.run_path(os.path.join(find_spec("torch").submodule_search_locations[0], "version.py"))
+    if not any(built_for.get(kind) for kind in ("cuda", "hip", "xpu")):
+        return False
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     import torch
 
