@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 sys.path[:0] = ["custom_pypto", "cann_cpu/backend"]  # the package cannot be imported before it is built
 import versions  # noqa: E402
 
-HEADERS = ["argument_table.h", "checks.h", "ops_common.h", "registration.h"]  # for the operators of others
+HEADERS = [f"csrc/{name}.h" for name in ("argument_table", "checks", "ops_common", "registration")]  # for others
 
 
 def built() -> dict:
@@ -15,7 +15,7 @@ def built() -> dict:
 
     return {
         "version": versions.wheel_version(),
-        "install_requires": [*versions.requirements(), "numpy", "pyyaml", "packaging", "protobuf", "jinja2"],
+        "install_requires": versions.requirements(),
         "ext_modules": [operator_extension("custom_pypto", extra_compile_args=("-Werror",))],
         "cmdclass": {"build_ext": BuildOperatorPackage},
     }
@@ -24,7 +24,7 @@ def built() -> dict:
 setup(
     python_requires=versions.PYTHON,
     packages=find_packages(include=["custom_pypto", "custom_pypto.*"]),
-    package_data={"custom_pypto": [*(f"csrc/{header}" for header in HEADERS), "templates/**", "templates/**/.*"]},
+    package_data={"custom_pypto": ["py.typed", "*.pyi", *HEADERS, "templates/**", "templates/**/.*"]},
     include_package_data=False,  # the sources of the extension stay out of the wheel
     **({"version": versions.VERSION} if "sdist" in sys.argv else built()),
 )
