@@ -42,7 +42,8 @@ TORCH_LIBRARY(custom_pypto, m) {
   // Made of the next two, which refuse and count for it.
   m.def(
       "reshape_and_cache(Tensor key, Tensor? value, Tensor(a!) key_cache, Tensor(b!)? value_cache, "
-      "Tensor slot_mapping, *, str cache_layout='ND') -> ()");
+      "Tensor slot_mapping, *, str cache_layout='ND') -> ()",
+      {at::Tag::pt2_compliant_tag});
   define(m,
          "reshape_and_cache.key_value(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "
          "Tensor slot_mapping, *, str cache_layout='ND') -> ()");

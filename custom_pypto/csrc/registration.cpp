@@ -58,7 +58,7 @@ void define(torch::Library& m, const char* schema) {
   c10::FunctionSchema parsed = torch::schema(schema);
   const std::string name = c10::toString(parsed.operator_name());
   const bool writes = std::ranges::any_of(parsed.arguments(), is_written);
-  m.def(std::move(parsed));
+  m.def(std::move(parsed), {at::Tag::pt2_compliant_tag});
   m.impl(name.c_str(), torch::dispatch(c10::kCPU, torch::CppFunction::makeFromBoxedFunction<&refuse_cpu>()));
   if (writes) {
     m.impl(name.c_str(), torch::dispatch(c10::DispatchKey::ADInplaceOrView,
