@@ -11,7 +11,6 @@ import importlib
 import re
 import sys
 import types
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,7 +23,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import definition
-from .modes import MODES
+from .modes import MODES, late_warnings
 
 COLUMNS = "{:<16} {:<8} {}"
 
@@ -511,7 +510,7 @@ def main() -> int:
     torch.manual_seed(0)
     print(operator.full_name)
     verdicts = []
-    with warnings.catch_warnings(record=True):  # torchair's, which it lets through filters, would hide the table
+    with late_warnings():
         for line in check(operator):
             print(COLUMNS.format(*line), flush=True)
             verdicts.append(line[1])

@@ -1,6 +1,8 @@
 """The ways in which an operator can be called: eagerly, and in graphs of each of torchair's compilers."""
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,3 +46,16 @@ MODES = {
     "npugraph_ex": Mode(lambda: "npugraph_ex", dynamic=False),
 }
 """Every mode by name. "GE" is torchair's default, "max-autotune"; the last two capture an aclgraph."""
+
+
+@contextlib.contextmanager
+def late_warnings() -> Iterator[None]:
+    """Shows the warnings that come meanwhile when it ends, each once: torchair lets its own, which come as it compiles,
+    through Python's filters, and they would cut the table or the progress bar that is being printed."""
+    caught = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            yield
+    finally:
+        for warning in {str(each.message): each for each in caught}.values():
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)

@@ -17,7 +17,6 @@ attention of the first step must be that of the formulas; otherwise the exit cod
 
 import argparse
 import copy
-import logging
 import statistics
 import sys
 import time
@@ -31,7 +30,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 import custom_pypto
-from custom_pypto.modes import MODES
+from custom_pypto.modes import MODES, late_warnings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 import goldens
@@ -494,11 +493,10 @@ def draw(runs: list[Run], stages: dict[str, dict[str, float]], path: Path) -> No
 
 
 def serve(sizes: Sizes, lengths: list[int], layers: list[str], modes: list[str], steps: int, picture: Path) -> int:
-    logging.captureWarnings(True)  # torchair's are of parts of its own, and break the progress bar
     torch.manual_seed(0)
     print(f"Sequences of {lengths} tokens, {steps} steps of {NEW_TOKENS} tokens each; making the weights and caches")
     server = Server(sizes, lengths, steps)
-    with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
+    with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True), late_warnings():
         runs, stages = decode_in_every_way(server, layers, modes, steps)
     print_table(runs)
     draw(runs, stages, picture)
