@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
-
 from . import definition
 from .schema import EXAMPLE, Operator, Refused, gradient_of
 
@@ -61,7 +59,11 @@ def python_list(before: str, items: list[str], after: str) -> str:
     return "\n".join([before, *(f"{indent}    {item}," for item in items), indent + after])
 
 
-def environment() -> jinja2.Environment:
+def environment() -> "jinja2.Environment":  # noqa: F821
+    try:
+        import jinja2
+    except ModuleNotFoundError:
+        raise Refused("templates need jinja2: pip install 'custom_pypto[new]'") from None
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates" / "operator"),
         undefined=jinja2.StrictUndefined,
@@ -99,6 +101,12 @@ class Package:
     @property
     def functions(self) -> Path:
         return self.folder / self.name / "ops.py"
+
+    @property
+    def licence(self) -> str:
+        """What its files say of it in their first line, if they do: SPDX-License-Identifier: Apache-2.0."""
+        first = self.registration.read_text().partition("\n")[0]
+        return first.removeprefix("// ") if "SPDX-License-Identifier" in first else ""
 
 
 def registration(package: Package, operators: list[Operator]) -> str:
@@ -138,8 +146,10 @@ def prototypes(package: Package, text: str) -> str:
 
 def functions(package: Package, text: str) -> str:
     """The file of Python functions, with that of `text` behind the others."""
-    before, names, after = package.functions.read_text().partition("\n\n\n__all__ = ")
-    return f"{before.rstrip()}\n\n\n{text.rstrip()}\n" + (names + after).removeprefix("\n")
+    there = package.functions.read_text()
+    names = re.search(r"\n\n(# .*\n)*[^\n]*__all__", there)
+    end = names.start() if names else len(there)
+    return f"{there[:end].rstrip()}\n\n\n{text.rstrip()}\n{there[end:]}"
 
 
 def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Path, tuple[str, str]]:
@@ -159,12 +169,16 @@ def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Pat
     for file in (source, aclnn, calls):
         if file.exists():
             raise Refused(f"{file} exists: remove it, or choose another name")
+
+    def begun(comment: str, text: str) -> str:
+        return f"{comment} {package.licence}\n{text}" if package.licence else text
+
     found = {
         package.registration: (registration(package, operators), ""),
         package.prototypes: (prototypes(package, render("prototype.h")), "the prototype: narrow the dtypes"),
-        source: (render("operator.cpp"), "the checks, shapes and dtypes"),
-        aclnn: (render("aclnn.cpp"), "the kernel"),
-        calls: (render("calls.py"), "the golden, and more calls"),
+        source: (begun("//", render("operator.cpp")), "the checks, shapes and dtypes"),
+        aclnn: (begun("//", render("aclnn.cpp")), "the kernel"),
+        calls: (begun("#", render("calls.py")), "the golden, and more calls"),
     }
     if package.functions.exists():
         found[package.functions] = functions(package, render("function.py")), "the documentation"

@@ -274,3 +274,19 @@ def test_the_command_says_what_to_fill_in(package, monkeypatch, capsys):
     assert said[-1] == "Then build, and: python -m custom_pypto.check my_probe::f"
     assert new.main() == 1
     assert capsys.readouterr().err.startswith("error: my_probe::f exists, in my_probe/csrc/ops_def_registration.cpp")
+
+
+def test_without_the_extra_that_it_needs_it_says_so(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(Refused, match=r"templates need jinja2: pip install 'custom_pypto\[new\]'"):
+        new.create(package, "f(Tensor x) -> Tensor", False)
+
+
+def test_new_files_begin_with_the_licence_of_the_package_s_own(package):
+    registration = package / "my_probe/csrc/ops_def_registration.cpp"
+    registration.write_text(f"// SPDX-License-Identifier: MIT\n{registration.read_text()}")
+    before = texts(package)
+    new.create(package, "f(Tensor x) -> Tensor", False)
+    made = {file.suffix: text for file, text in texts(package).items() if file not in before}
+    assert made[".cpp"].startswith("// SPDX-License-Identifier: MIT\n// ")
+    assert made[".py"].startswith('# SPDX-License-Identifier: MIT\n"""')
