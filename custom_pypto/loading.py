@@ -19,10 +19,10 @@ def load(package: str) -> None:
     Raises:
         ImportError: there is no library, or it was built with another custom_pypto or torch than is installed.
     """
-    _check_versions()
     library = f"{package}.{package}_lib"
     if importlib.util.find_spec(library) is None:
         _take_installed(package)
+    _check_versions()
     try:
         importlib.import_module(library)
     except ImportError as error:
@@ -39,12 +39,14 @@ def load(package: str) -> None:
 
 def _check_versions() -> None:
     """The torch that custom_pypto was built for is in its version, 0.1.0+torch2.13.0; torch_npu is of the same one."""
-    built_for = version("custom_pypto").partition("+torch")[2]
+    from ._version import __version__  # of the installed package
+
+    built_for = __version__.partition("+torch")[2]
     found = {package: version(package) for package in ("torch", "torch_npu")}
     if any(Version(each).base_version != built_for for each in found.values()):
         raise ImportError(
-            f"custom_pypto {version('custom_pypto')} was built for torch and torch_npu {built_for}; installed are "
-            f"torch {found['torch']} and torch_npu {found['torch_npu']}: pip install 'torch=={built_for}' "
+            f"custom_pypto {__version__} was built for torch and torch_npu {built_for}; installed are torch "
+            f"{found['torch']} and torch_npu {found['torch_npu']}: pip install 'torch=={built_for}' "
             f"'torch_npu=={built_for}.*', or build custom_pypto again for these"
         )
 

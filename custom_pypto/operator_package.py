@@ -70,6 +70,7 @@ class BuildOperatorPackage(BuildExtension):
         super().run()
         self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()))
         self.cmake("--install", self.opp)
+        (self.folder / "_version.py").write_text(f'__version__ = "{self.distribution.get_version()}"\n')
         self.check()
 
     def configure(self) -> None:

@@ -585,4 +585,5 @@ def advance_step_flashattn(
     )
 
 
-__all__ = sorted(name for name, value in vars().items() if inspect.isfunction(value) and not name.startswith("_"))
+# Type checkers, which cannot compute it, are not to see it: they take every function then.
+globals()["__all__"] = sorted(n for n, value in vars().items() if inspect.isfunction(value) and not n.startswith("_"))

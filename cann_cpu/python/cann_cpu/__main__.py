@@ -23,7 +23,7 @@ def info() -> int:
         except importlib.metadata.PackageNotFoundError:
             version = "not installed"
             if package in ("torch", "torch_npu"):
-                missing.append(f"{package}: pip install '{package}=={activation.built_for()}.*'")
+                missing.append(f"{package}: pip install '{package}=={activation.BUILT_FOR}.*'")
         print(f"{package:<18} {version}")
     if not missing and choice.cann != "none":
         missing += _print_devices()

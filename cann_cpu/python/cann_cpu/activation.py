@@ -7,6 +7,10 @@ import os
 import sys
 from typing import NamedTuple
 
+from ._version import __version__
+
+BUILT_FOR = __version__.partition("+torch")[2]
+"""The torch in this wheel's version, 0.1.0+torch2.13.0."""
 HOME = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = os.path.join(HOME, "lib64")
 OPERATOR_PACKAGES = "ascend.operator_packages"
@@ -83,22 +87,15 @@ def environment() -> dict[str, str]:
     return variables
 
 
-def built_for() -> str:
-    """The torch in this wheel's version, 0.1.0+torch2.13.0."""
-    from importlib.metadata import version
-
-    return version("cann_cpu").partition("+torch")[2]
-
-
 def check_torch() -> None:
     """Raises ImportError where these libraries, which are linked against ATen's, were built for another torch."""
     from importlib.metadata import version
 
-    torch, found = built_for(), version("torch")
-    if found.partition("+")[0] != torch:
+    found = version("torch")
+    if found.partition("+")[0] != BUILT_FOR:
         raise ImportError(
-            f"cann_cpu {version('cann_cpu')} was built for torch {torch}, and torch {found} is installed: "
-            f"pip install torch=={torch}, or install the cann_cpu that was built for torch {found.partition('+')[0]}"
+            f"cann_cpu {__version__} was built for torch {BUILT_FOR}, and torch {found} is installed: "
+            f"pip install torch=={BUILT_FOR}, or build cann_cpu again for this one"
         )
 
 

@@ -24,4 +24,5 @@ def softcap(x: Tensor, *, cap: float = 30.0) -> Tensor:
     return torch.ops.my_ops.softcap(x, cap=cap)
 
 
-__all__ = sorted(name for name, value in vars().items() if inspect.isfunction(value) and not name.startswith("_"))
+# Type checkers, which cannot compute it, are not to see it: they take every function then.
+globals()["__all__"] = sorted(n for n, value in vars().items() if inspect.isfunction(value) and not n.startswith("_"))
