@@ -29,7 +29,7 @@ case "${1:-main}" in
     ;;
   test)
     shift
-    install pytest pytest-timeout hypothesis expecttest ruff matplotlib tqdm
+    install pytest pytest-timeout hypothesis expecttest ruff mypy matplotlib tqdm
     python -P -m pytest "$@"  # -P: the installed custom_pypto, not the source folder of that name
     ;;
   bench)
