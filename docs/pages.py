@@ -22,6 +22,7 @@ HEADINGS = {
     "Limits:": "Limits and speed",
     "Formula:": "Source of the formula",
 }
+LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
 INDENTED = ("Args:", "Returns:", "Raises:")
 
 
@@ -94,7 +95,7 @@ def page(operator: str) -> str:
     example = example_of(operator)
     if example.exists():
         parts.append(f"## Example\n\n[`examples/{example.name}`](../../examples/{example.name})")
-        parts.append(f"```python\n{example.read_text().strip()}\n```")
+        parts.append(f"```python\n{example.read_text().removeprefix(LICENCE).strip()}\n```")
     return "\n\n".join(parts) + "\n"
 
 
