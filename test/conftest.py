@@ -1,8 +1,19 @@
-"""What all tests share."""
+"""What all tests share. CANN_CPU_CAPABILITY=avx2 bash run.sh test runs them on a machine that has no more."""
 
+import os
 import sys
 
 import pytest
+from machines import held_to
+
+if level := os.environ.get("CANN_CPU_CAPABILITY"):
+    os.environ.update(held_to(level))  # before torch reads its own
+
+
+def pytest_report_header():
+    from kernels import machine
+
+    return f"kernels: {machine()}"
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch_npu
+from cann_cpu.activation import operator_packages
 from hypothesis import strategies as st
 
 import custom_pypto  # noqa: F401  (registers the operators)
 
+VENDOR = operator_packages()["custom_pypto"]
 DTYPES = [torch.bfloat16, torch.float16]
 LAYOUTS = [("BSND", "PA_BSND"), ("BSND", "BSND"), ("TND", "PA_BSND"), ("TND", "TND")]
 LENGTHS = [0, 1, 2, 127, 128, 129, 2047, 2048, 2049, 8192]  # with 3 queries 2 is one too few
@@ -150,6 +152,13 @@ def in_a_process(function, **environment):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
+
+
+def machine():
+    """What the kernels use on this machine: the level of vector instructions, and how each type is multiplied."""
+    says = ctypes.CDLL(f"{VENDOR}/op_api/lib/libcust_opapi.so").custom_pypto_machine
+    says.restype = ctypes.c_char_p
+    return says().decode()
 
 
 def print_digest(tensors):

@@ -2,6 +2,7 @@
 #include "ascendc/half.h"
 
 #include "ascendc/instruction.h"
+#include "cann_cpu/cpu_capability.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -37,9 +38,18 @@ void narrow_portable(const float* from, half* to, uint32_t count) {
   narrow_portable(from + i, to + i, count - i);
 }
 
-const bool has_f16c = __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c");
-const auto widen_halves = has_f16c ? widen_f16c : widen_portable;
-const auto narrow_halves = has_f16c ? narrow_f16c : narrow_portable;
+bool has_f16c() {
+  static const bool has = cann_cpu::cpu_capability() >= cann_cpu::CpuCapability::kAvx2;
+  return has;
+}
+
+void widen_halves(const half* from, float* to, uint32_t count) {
+  (has_f16c() ? widen_f16c : widen_portable)(from, to, count);
+}
+
+void narrow_halves(const float* from, half* to, uint32_t count) {
+  (has_f16c() ? narrow_f16c : narrow_portable)(from, to, count);
+}
 #elif defined(__aarch64__)
 void widen_halves(const half* from, float* to, uint32_t count) {
   const auto* numbers = reinterpret_cast<const __fp16*>(from);

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <regex>
 
+#include "cann_cpu/cpu_capability.h"
 #include "device.h"
 
 namespace cann_cpu {
@@ -61,6 +62,7 @@ void let_sleeps_stretch() {
 void initialize(const char* path) {
   if (initialized.exchange(true)) fail(ACL_ERROR_REPEAT_INITIALIZE, "called before");
   try {
+    cpu_capability();  // an error in its variable is named here, not by the first kernel
     set_default_device(path == nullptr || *path == '\0' ? -1 : read_default_device(path));
   } catch (...) {
     initialized = false;

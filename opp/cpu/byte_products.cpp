@@ -7,6 +7,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "cann_cpu/cpu_capability.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -66,7 +68,8 @@ OPP_VNNI void add_rows(const uint8_t* x, int64_t x_stride, const int8_t* weight,
 }  // namespace
 
 bool has_byte_products() {
-  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni");
+  static const bool has =
+      cann_cpu::cpu_capability() == cann_cpu::CpuCapability::kAvx512 && __builtin_cpu_supports("avx512vnni");
   return has;
 }
 

@@ -35,10 +35,12 @@ Block block_at(const LightningIndexerPto& call, const Tiling& tiling, const Tile
   return {first, count, place.page, place.token};
 }
 
-// The scores of one tile. Its keys and queries are of type Element; they are multiplied as Operand, Element itself
-// where brgemm takes it on this machine, float elsewhere; products are float.
-template <class Element, class Operand>
+// The scores of one tile. Its keys and queries are of type Element; Multiply's operands are that or float, its products
+// float.
+template <class Element, class Multiply>
 class TileScores {
+  using Operand = typename Multiply::Operand;
+
  public:
   TileScores(const LightningIndexerPto& call, const Tiling& tiling)
       : call_(call),
@@ -80,8 +82,8 @@ class TileScores {
 
   // The scores of the first `count` keys of the multiplied block for one query token of the tile.
   void write_scores(int64_t query, int64_t count, float* scores) {
-    weighted_relu_sums(products_.data() + query * heads_, columns_, count, weights_.data() + query * padded_heads_,
-                       heads_, scores);
+    simd().weighted_relu_sums(products_.data() + query * heads_, columns_, count,
+                              weights_.data() + query * padded_heads_, heads_, scores);
   }
 
  private:
@@ -101,8 +103,7 @@ class TileScores {
     for (int64_t column = 0; column < tile_.queries * heads_; ++column) {
       const auto* from = query + strides.offset(0, column / heads_, column % heads_);
       for (int64_t d = 0; d < depth_; ++d) {
-        query_.data()[Products<Operand>::place(d, column, depth_, columns_)] =
-            static_cast<Operand>(from[d * strides.element]);
+        query_.data()[Multiply::place(d, column, depth_, columns_)] = static_cast<Operand>(from[d * strides.element]);
       }
     }
   }
@@ -132,7 +133,7 @@ class TileScores {
   }
 
   void multiply(const Operand* keys, int64_t stride, int64_t rows) {
-    products_of_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
+    multiply_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
   }
 
   const LightningIndexerPto& call_;
@@ -141,7 +142,7 @@ class TileScores {
   const int64_t depth_;
   const int64_t heads_;  // of the query that share a key head
   const int64_t padded_heads_;
-  const Products<Operand> products_of_;
+  const Multiply multiply_;
   Tile tile_{};
   int64_t columns_ = 0;
   Buffer<Operand> query_;
@@ -207,12 +208,12 @@ void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::ve
   }
 }
 
-template <class Element, class Operand>
+template <class Element, class Multiply>
 void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads) {
   std::vector<std::vector<std::pair<Piece, Rows>>> cut(tiling.parts.size());
   std::atomic<size_t> next = 0;
   at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    TileScores<Element, Operand> scores(call, tiling);
+    TileScores<Element, Multiply> scores(call, tiling);
     Rows rows(tiling.tile_queries);
     for (size_t part = next++; part < tiling.parts.size(); part = next++) {
       for (const Piece& piece : tiling.parts[part]) {
@@ -233,10 +234,11 @@ void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads)
 
 template <class Element>
 void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads) {
-  if (has_products<Element>() && call.query.size(-1) % 2 == 0) {
-    run<Element, Element>(call, tiling, threads);
+  const auto run_with = [&]<class Multiply>() { run<Element, Multiply>(call, tiling, threads); };
+  if (call.query.size(-1) % 2 == 0) {
+    with_products<Element>(run_with);
   } else {
-    run<Element, float>(call, tiling, threads);
+    run_with.template operator()<FloatProducts>();
   }
 }
 

@@ -50,9 +50,9 @@ void write(const float* sums, int64_t count, at::ScalarType dtype, void* out, in
   if (dtype == at::kFloat) {
     std::copy_n(sums, count, static_cast<float*>(out) + offset);
   } else if (dtype == at::kHalf) {
-    from_float(sums, count, static_cast<at::Half*>(out) + offset);
+    simd().from_float(sums, count, static_cast<at::Half*>(out) + offset);
   } else {
-    from_float(sums, count, static_cast<at::BFloat16*>(out) + offset);
+    simd().from_float(sums, count, static_cast<at::BFloat16*>(out) + offset);
   }
 }
 
@@ -69,9 +69,8 @@ struct Worker {
   virtual void run(const Task& task) = 0;
 };
 
-// x and weight are of type Element; they are multiplied as Operand, Element itself where oneDNN takes it on this
-// machine, float elsewhere.
-template <class Element, class Operand>
+// x and weight are of type Element; Multiply's operands are that or float.
+template <class Element, class Multiply>
 class TypedWorker final : public Worker {
  public:
   TypedWorker()
@@ -93,10 +92,10 @@ class TypedWorker final : public Worker {
   }
 
  private:
-  using Multiply = Products<Operand>;
+  using Operand = typename Multiply::Operand;
   using Left = typename Multiply::Left;
-  using Sum = typename Products<Element>::Sum;
-  static constexpr int64_t kPair = Multiply::kPair;
+  using Sum = std::conditional_t<std::is_same_v<Element, int8_t>, int32_t, float>;
+  static constexpr int64_t kGroup = Multiply::kGroup;
   // Bytes of x get their sign bit flipped, which adds 128 to each; a row of zeros shows what that adds to the sums.
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
   // Sums of integers in float are whole only over one block.
@@ -106,7 +105,7 @@ class TypedWorker final : public Worker {
     const int64_t depth = task_.product->weight.depth;
     for (int64_t first = 0; first < depth; first += kDepth) {
       const int64_t last = std::min(first + kDepth, depth);
-      depth_ = round_up(last - first, kPair);
+      depth_ = round_up(last - first, kGroup);
       pack(first, last);
       for (int64_t row = 0; row < task_.rows + kShifted;) {
         const int64_t rows = next_rows(task_.rows - row);
@@ -121,7 +120,7 @@ class TypedWorker final : public Worker {
   bool is_unpacked() const {
     const Weight& weight = task_.product->weight;
     return kShifted && has_byte_products() && task_.rows <= kFewRows && task_.columns % kByteColumns == 0 &&
-           weight.depth % kPair == 0 && weight.column_stride == 1 && weight.block_columns == weight.columns;
+           weight.depth % kGroup == 0 && weight.column_stride == 1 && weight.block_columns == weight.columns;
   }
 
   void run_unpacked() {
@@ -189,7 +188,7 @@ class TypedWorker final : public Worker {
       for (int64_t column = 0; column < columns_;) {
         const int64_t width = std::min(kPanel, columns_ - column / kPanel * kPanel);
         column += pack_piece(row, rows, column, width - column % kPanel,
-                             packed_.data() + Multiply::place(row - first, column, depth_, columns_), width * kPair);
+                             packed_.data() + Multiply::place(row - first, column, depth_, columns_), width * kGroup);
       }
     }
   }
@@ -203,22 +202,22 @@ class TypedWorker final : public Worker {
     const Element* from = data + weight.offset(row, column);
     columns = std::min(columns, weight.block_columns - column % weight.block_columns);
     const int64_t whole = std::min(columns, weight.columns - column) / kRowStep * kRowStep;
-    if (weight.column_stride == 1 && whole > 0 && rows % kPair == 0) {
-      if constexpr (kPair == 1) {
+    if (weight.column_stride == 1 && whole > 0 && rows % kGroup == 0) {
+      if constexpr (kGroup == 1) {
         for (int64_t r = 0; r < rows; ++r) copy_row(from + r * weight.row_stride, 1, whole, to + r * to_stride);
       } else {
         for (int64_t r = 0; r < rows; ++r) prefetch(from + (r + kAhead) * weight.row_stride, whole);
         using Bits = std::conditional_t<sizeof(Operand) == 2, uint16_t, uint8_t>;
-        opp::pack(reinterpret_cast<const Bits*>(from), weight.row_stride, rows, whole, reinterpret_cast<Bits*>(to),
-                  to_stride);
+        simd().pack(reinterpret_cast<const Bits*>(from), weight.row_stride, rows, whole, reinterpret_cast<Bits*>(to),
+                    to_stride);
       }
       return whole;
     }
     columns = std::min(columns, kRowStep);
-    for (int64_t r = 0; r < round_up(rows, kPair); ++r) {
+    for (int64_t r = 0; r < round_up(rows, kGroup); ++r) {
       for (int64_t c = 0; c < columns; ++c) {
         const bool inside = r < rows && column + c < weight.columns;
-        to[r / kPair * to_stride + c * kPair + r % kPair] =
+        to[r / kGroup * to_stride + c * kGroup + r % kGroup] =
             inside ? static_cast<Operand>(data[weight.offset(row + r, column + c)]) : Operand(0);
       }
     }
@@ -241,8 +240,8 @@ class TypedWorker final : public Worker {
     } else if (product.row_scales == nullptr) {
       std::copy_n(sums, task_.columns, static_cast<Sum*>(product.out) + offset);
     } else {
-      dequantise(sums, task_.columns, product.row_scales[task_.first_row + row],
-                 product.column_scales + task_.first_column, row_.data());
+      simd().dequantise(sums, task_.columns, product.row_scales[task_.first_row + row],
+                        product.column_scales + task_.first_column, row_.data());
       write(row_.data(), task_.columns, product.out_dtype, product.out, offset);
     }
   }
@@ -268,8 +267,8 @@ class TypedWorker final : public Worker {
 
 template <class Element>
 std::unique_ptr<Worker> make_worker() {
-  if (has_products<Element>()) return std::make_unique<TypedWorker<Element, Element>>();
-  return std::make_unique<TypedWorker<Element, float>>();
+  return with_products<Element>(
+      []<class Multiply>() -> std::unique_ptr<Worker> { return std::make_unique<TypedWorker<Element, Multiply>>(); });
 }
 
 // The workers of one thread, made when they are needed.

@@ -28,23 +28,24 @@ class Buffer {
   at::DataPtr memory_;
 };
 
-// Whether products() takes operands of this type on this machine.
-template <class Operand>
-bool has_products();
-extern template bool has_products<at::Half>();
-extern template bool has_products<at::BFloat16>();
-extern template bool has_products<int8_t>();
+// How B lies in a panel: row by row, or so that the elements of one column that make 32 bits lie side by side, those of
+// two rows or of four (VNNI). Which of them oneDNN takes depends on the type and the machine.
+enum class Layout { kRows, kVnni };
 
-// Products of matrices of Operand, summed in float, in one thread: a kernel makes one for each of its threads. Those of
-// int8 are summed exactly in int32, and have no signs on the left, as machines multiply bytes.
-template <class Operand>
+// Products of matrices of T, summed in float, in one thread: a kernel makes one for each of its threads. Those of int8
+// are summed exactly in int32, and have no signs on the left, as machines multiply bytes.
+template <class T, Layout layout>
 class Products {
  public:
+  using Operand = T;
   using Left = std::conditional_t<std::is_same_v<Operand, int8_t>, uint8_t, Operand>;
   using Sum = std::conditional_t<std::is_same_v<Operand, int8_t>, int32_t, float>;
-  // Operands narrower than float lie in pairs of rows of B, or fours (VNNI).
-  static constexpr bool kPacked = !std::is_same_v<Operand, float>;
-  static constexpr int64_t kPair = sizeof(float) / sizeof(Operand);
+  // Rows of B whose elements lie side by side.
+  static constexpr int64_t kGroup = layout == Layout::kVnni ? sizeof(float) / sizeof(Operand) : 1;
+
+  // Whether this machine multiplies so, and fast enough to be preferred to float.
+  static bool is_right();
+  static bool is_fast();
 
   Products() = default;
   Products(const Products&) = delete;
@@ -54,18 +55,44 @@ class Products {
   static int64_t place(int64_t row, int64_t column, int64_t depth, int64_t columns) {
     const int64_t panel = column / kPanel * kPanel;
     const int64_t width = std::min(kPanel, columns - panel);
-    return panel * depth + row / kPair * kPair * width + (column - panel) * kPair + row % kPair;
+    return panel * depth + row / kGroup * kGroup * width + (column - panel) * kGroup + row % kGroup;
   }
 
   // c = a b, or c += a b: a is rows x depth with rows `a_stride` apart, b is depth x columns in panels, c has rows
-  // `c_stride` apart. depth is a multiple of kPair, columns of kRowStep.
+  // `c_stride` apart. depth is a multiple of kGroup, columns of kRowStep. A row of c does not depend on how many there
+  // are.
   void multiply(const Left* a, int64_t a_stride, const Operand* b, Sum* c, int64_t c_stride, int64_t rows,
                 int64_t columns, int64_t depth, bool add = false) const;
 };
 
-extern template class Products<at::Half>;
-extern template class Products<at::BFloat16>;
-extern template class Products<int8_t>;
-extern template class Products<float>;
+using FloatProducts = Products<float, Layout::kRows>;
+
+extern template class Products<at::Half, Layout::kRows>;
+extern template class Products<at::Half, Layout::kVnni>;
+extern template class Products<at::BFloat16, Layout::kRows>;
+extern template class Products<at::BFloat16, Layout::kVnni>;
+extern template class Products<int8_t, Layout::kVnni>;
+extern template class Products<float, Layout::kRows>;
+
+// What CUSTOM_PYPTO_PRODUCTS allows, for tests: "vnni" (the default), "rows", so that nothing is packed by twos or
+// fours, or "float", so that everything is converted. Throws std::invalid_argument for other words.
+enum class Allowed { kVnni, kRows, kFloat };
+Allowed allowed_products();
+
+// Calls run.template operator()<P>() with the Products P that multiply elements of this type best on this machine:
+// their own, or those of float.
+template <class Element, class Run>
+decltype(auto) with_products(Run&& run) {
+  const Allowed allowed = allowed_products();
+  using Vnni = Products<Element, Layout::kVnni>;
+  if (allowed == Allowed::kVnni && Vnni::is_fast()) return run.template operator()<Vnni>();
+  if constexpr (!std::is_same_v<Element, int8_t>) {
+    using Rows = Products<Element, Layout::kRows>;
+    if (allowed == Allowed::kRows ? Rows::is_right() : allowed == Allowed::kVnni && Rows::is_fast()) {
+      return run.template operator()<Rows>();
+    }
+  }
+  return run.template operator()<FloatProducts>();
+}
 
 }  // namespace opp

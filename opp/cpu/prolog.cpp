@@ -22,17 +22,17 @@ Rope<Element>::Rope(const at::Tensor& cos, const at::Tensor& sin, bool interleav
 template <class Element>
 void Rope<Element>::load(int64_t token) {
   cos_.read(token, elements_.data());
-  to_float(elements_.data(), width(), angles_.data());
+  simd().to_float(elements_.data(), width(), angles_.data());
   sin_.read(token, elements_.data());
-  to_float(elements_.data(), width(), angles_.data() + width());
+  simd().to_float(elements_.data(), width(), angles_.data() + width());
 }
 
 template <class Element>
 void Rope<Element>::apply(const Element* x, Element* out) {
   float* rotated = row_.data() + width();
-  to_float(x, width(), row_.data());
-  rotate(row_.data(), width() / 2, interleaved_, angles_.data(), angles_.data() + width(), rotated);
-  from_float(rotated, width(), out);
+  simd().to_float(x, width(), row_.data());
+  simd().rotate(row_.data(), width() / 2, interleaved_, angles_.data(), angles_.data() + width(), rotated);
+  simd().from_float(rotated, width(), out);
 }
 
 template <class Element>
@@ -46,10 +46,10 @@ LayerNorm<Element>::LayerNorm(const at::Tensor& gamma, const at::Tensor& beta, f
 template <class Element>
 void LayerNorm<Element>::apply(const float* x, Element* out) {
   const auto count = static_cast<float>(width_);
-  const float mean = sum(x, width_) / count;
-  const float deviation = std::sqrt(sum_of_squares(x, width_, mean) / count + epsilon_);
-  scale_and_shift(x, width_, mean, 1 / deviation, gamma_.data(), beta_.data(), row_.data());
-  from_float(row_.data(), width_, out);
+  const float mean = simd().sum(x, width_) / count;
+  const float deviation = std::sqrt(simd().sum_of_squares(x, width_, mean) / count + epsilon_);
+  simd().scale_and_shift(x, width_, mean, 1 / deviation, gamma_.data(), beta_.data(), row_.data());
+  simd().from_float(row_.data(), width_, out);
 }
 
 template <class Element>
@@ -58,16 +58,17 @@ RmsNorm<Element>::RmsNorm(const at::Tensor& gamma, float epsilon)
 
 template <class Element>
 void RmsNorm<Element>::apply(const Element* x, Element* out) {
-  to_float(x, width_, row_.data());
-  const float mean_square = sum_of_squares(row_.data(), width_, 0) / static_cast<float>(width_);
-  scale_and_shift(row_.data(), width_, 0, 1 / std::sqrt(mean_square + epsilon_), gamma_.data(), nullptr, row_.data());
-  from_float(row_.data(), width_, out);
+  simd().to_float(x, width_, row_.data());
+  const float mean_square = simd().sum_of_squares(row_.data(), width_, 0) / static_cast<float>(width_);
+  simd().scale_and_shift(row_.data(), width_, 0, 1 / std::sqrt(mean_square + epsilon_), gamma_.data(), nullptr,
+                         row_.data());
+  simd().from_float(row_.data(), width_, out);
 }
 
 template <class Element>
 float Quantiser<Element>::apply(const Element* x, int8_t* out) {
-  to_float(x, width_, row_.data());
-  return quantise(row_.data(), width_, out) / 127;
+  simd().to_float(x, width_, row_.data());
+  return simd().quantise(row_.data(), width_, out) / 127;
 }
 
 template class Rope<at::Half>;

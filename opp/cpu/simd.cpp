@@ -1,4 +1,4 @@
-// Loops that are compiled once for each vector extension; the machine's best is chosen at run time.
+// Compiles the loops once for each level of vector instructions, and chooses one of them at run time.
 #include "cpu/simd.h"
 
 #include <algorithm>
@@ -6,360 +6,58 @@
 #include <cmath>
 #include <limits>
 
-#if defined(__x86_64__)
-#define OPP_SIMD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define OPP_SIMD_CLONES
-#endif
+#include "cann_cpu/cpu_capability.h"
 
 // Functions that take or return vectors are inlined everywhere, so how they would pass them does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
+#define OPP_SIMD_LEVEL baseline
+#include "cpu/simd_loops.h"
+#undef OPP_SIMD_LEVEL
+
+#if defined(__x86_64__)
+
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#define OPP_SIMD_LEVEL avx2
+#include "cpu/simd_loops.h"
+#undef OPP_SIMD_LEVEL
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx512f")
+#define OPP_SIMD_LEVEL avx512
+#include "cpu/simd_loops.h"
+#undef OPP_SIMD_LEVEL
+#pragma GCC pop_options
+
+#endif
+
 namespace opp {
 namespace {
 
-// The compiler maps these to as many registers of the target as they take.
-typedef float Floats __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
-typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
-typedef uint32_t Words __attribute__((vector_size(4 * kLanes), aligned(2), may_alias));
-typedef uint16_t Shorts __attribute__((vector_size(2 * kLanes), aligned(2), may_alias));
-typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
-
-template <class T>
-[[gnu::always_inline]] inline void convert(const T* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
-}
-
-// Not a template: their arguments lose the alignment.
-[[gnu::always_inline]] inline Floats load(const float* from) { return *reinterpret_cast<const Floats*>(from); }
-[[gnu::always_inline]] inline Words load(const uint32_t* from) { return *reinterpret_cast<const Words*>(from); }
-[[gnu::always_inline]] inline Shorts load(const uint16_t* from) { return *reinterpret_cast<const Shorts*>(from); }
-[[gnu::always_inline]] inline Bytes load(const uint8_t* from) { return *reinterpret_cast<const Bytes*>(from); }
-
-[[gnu::always_inline]] inline float sum_of(Floats x) {
-  const auto eight = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
-                     __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-  const auto four =
-      __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  const auto two = __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
-  return two[0] + two[1];
-}
-
-// exp(x) for x <= 0 to float's precision: 2^n * exp(r) with |r| <= ln(2) / 2, by its Taylor series. NaN stays NaN.
-[[gnu::always_inline]] inline Floats exp_of_negative(Floats x) {
-  const float shift = 12582912.0F;  // 1.5 * 2^23: rounds to an integer, which its lowest bits then are
-  const Floats shifted = x * 1.44269504F + shift;
-  const Floats n = shifted - shift;
-  const Floats r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
-  Floats sum = r * (1.0F / 5040) + 1.0F / 720;
-  sum = sum * r + 1.0F / 120;
-  sum = sum * r + 1.0F / 24;
-  sum = sum * r + 1.0F / 6;
-  sum = sum * r + 0.5F;
-  sum = sum * r + 1.0F;
-  sum = sum * r + 1.0F;
-  const Floats power = reinterpret_cast<Floats>(reinterpret_cast<Ints>(sum) + (reinterpret_cast<Ints>(shifted) << 23));
-  const Floats result = x < -87.0F ? Floats{} : power;
-  return x != x ? x : result;
-}
-
-// The bits of the nearest bfloat16, ties to even, in the upper half of each word.
-[[gnu::always_inline]] inline Words to_bfloat16(Floats x) {
-  const Words bits = reinterpret_cast<Words>(x);
-  const Words rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000U;
-  return x != x ? Words{} + 0x7FC00000U : rounded;
-}
-
-[[gnu::always_inline]] inline void store_upper_halves(Words words, void* to) {
-  *static_cast<Shorts*>(to) = __builtin_convertvector(words >> 16, Shorts);
-}
-
-// The lanes of a and b by turns: those of their first half, or of their second.
-[[gnu::always_inline]] inline Words zip_first(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-[[gnu::always_inline]] inline Words zip_second(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
-
-[[gnu::always_inline]] inline Bytes zip_first(Bytes a, Bytes b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-[[gnu::always_inline]] inline Bytes zip_second(Bytes a, Bytes b) {
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
-
-// Transposes 16 x 16 words in four rounds, each of which zips row r with row r + 8.
-[[gnu::always_inline]] inline void transpose_square(const uint32_t* from, int64_t from_stride, uint32_t* to,
-                                                    int64_t to_stride) {
-  Words a[kLanes];
-  Words b[kLanes];
-  for (int64_t r = 0; r < kLanes; ++r) a[r] = load(from + r * from_stride);
-  const auto zip_rows = [](const Words* x, Words* y) __attribute__((always_inline)) {
-    for (int64_t r = 0; r < kLanes / 2; ++r) {
-      y[2 * r] = zip_first(x[r], x[r + kLanes / 2]);
-      y[2 * r + 1] = zip_second(x[r], x[r + kLanes / 2]);
-    }
-  };
-  zip_rows(a, b);
-  zip_rows(b, a);
-  zip_rows(a, b);
-  zip_rows(b, a);
-  for (int64_t r = 0; r < kLanes; ++r) *reinterpret_cast<Words*>(to + r * to_stride) = a[r];
+const Simd& choose() {
+  static const baseline::Loops of_baseline;
+#if defined(__x86_64__)
+  static const avx2::Loops of_avx2;
+  static const avx512::Loops of_avx512;
+  switch (cann_cpu::cpu_capability()) {
+    case cann_cpu::CpuCapability::kAvx512:
+      return of_avx512;
+    case cann_cpu::CpuCapability::kAvx2:
+      return of_avx2;
+    case cann_cpu::CpuCapability::kDefault:
+      break;
+  }
+#endif
+  return of_baseline;
 }
 
 }  // namespace
 
-OPP_SIMD_CLONES
-void weighted_relu_sums(const float* products, int64_t stride, int64_t rows, const float* weights, int64_t heads,
-                        float* scores) {
-  const int64_t whole = heads / kLanes * kLanes;
-  Ints in_tail{};
-  for (int64_t i = whole; i < heads; ++i) in_tail[i - whole] = -1;
-
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* product = products + r * stride;
-    Floats sum{};
-    for (int64_t h = 0; h < whole; h += kLanes) {
-      const Floats x = *reinterpret_cast<const Floats*>(product + h);
-      sum += *reinterpret_cast<const Floats*>(weights + h) * (x < 0.0F ? Floats{} : x);
-    }
-    if (whole < heads) {
-      const Floats x = *reinterpret_cast<const Floats*>(product + whole);
-      const Floats relu = x < 0.0F ? Floats{} : x;
-      sum += *reinterpret_cast<const Floats*>(weights + whole) * (in_tail ? relu : Floats{});
-    }
-    scores[r] = sum_of(sum);
-  }
-}
-
-OPP_SIMD_CLONES
-void to_float(const at::Half* from, int64_t count, float* to) { convert(from, count, to); }
-
-OPP_SIMD_CLONES
-void to_float(const at::BFloat16* from, int64_t count, float* to) { convert(from, count, to); }
-
-OPP_SIMD_CLONES
-void to_float(const int8_t* from, int64_t count, float* to) { convert(from, count, to); }
-
-void from_float(const float* from, int64_t count, at::Half* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
-}
-
-OPP_SIMD_CLONES
-void from_float(const float* from, int64_t count, at::BFloat16* to) {
-  const int64_t whole = count / kLanes * kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) store_upper_halves(to_bfloat16(load(from + i)), to + i);
-  for (int64_t i = whole; i < count; ++i) to[i] = from[i];
-}
-
-OPP_SIMD_CLONES
-void dequantise(const int32_t* from, int64_t count, float row_scale, const float* column_scales, float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]) * row_scale * column_scales[i];
-}
-
-OPP_SIMD_CLONES
-float quantise(const float* from, int64_t count, int8_t* to) {
-  // Of numbers without sign, the bits are in the order of the values, and those of NaN come last.
-  const auto* bits = reinterpret_cast<const int32_t __attribute__((may_alias))*>(from);
-  int32_t largest = 0;
-  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, bits[i] & 0x7FFFFFFF);
-  const float amax = std::bit_cast<float>(largest);
-  const float divisor = largest == 0 ? 1.0F : amax;
-  for (int64_t i = 0; i < count; ++i) {
-    // 127 times a number of up to 17 bits is exact, and the division does not reach or leave a tie.
-    const float quotient = from[i] * 127.0F / divisor;
-    const float shifted = quotient + 12582912.0F;  // 1.5 * 2^23: rounds to an integer
-    const float rounded = shifted - 12582912.0F;
-    const float number = rounded == rounded ? rounded : 0.0F;
-    to[i] = static_cast<int8_t>(static_cast<int32_t>(std::clamp(number, -127.0F, 127.0F)));
-  }
-  return amax;
-}
-
-OPP_SIMD_CLONES
-void rotate(const float* from, int64_t half, bool interleaved, const float* cos, const float* sin, float* to) {
-  const auto turn = [=](int64_t i, float x, float y) __attribute__((always_inline)) {
-    to[i] = x * cos[i] - y * sin[i];
-    to[half + i] = y * cos[half + i] + x * sin[half + i];
-  };
-  if (interleaved) {
-    for (int64_t i = 0; i < half; ++i) turn(i, from[2 * i], from[2 * i + 1]);
-  } else {
-    for (int64_t i = 0; i < half; ++i) turn(i, from[i], from[half + i]);
-  }
-}
-
-OPP_SIMD_CLONES
-float sum(const float* from, int64_t count) {
-  Floats total{};
-  const int64_t whole = count / kLanes * kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) total += load(from + i);
-  for (int64_t i = whole; i < count; ++i) total[i - whole] += from[i];
-  return sum_of(total);
-}
-
-OPP_SIMD_CLONES
-float sum_of_squares(const float* from, int64_t count, float mean) {
-  Floats total{};
-  const int64_t whole = count / kLanes * kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) {
-    const Floats difference = load(from + i) - mean;
-    total += difference * difference;
-  }
-  for (int64_t i = whole; i < count; ++i) total[i - whole] += (from[i] - mean) * (from[i] - mean);
-  return sum_of(total);
-}
-
-float mean_square(const at::Half* from, int64_t count) {
-  float total = 0;
-  for (int64_t i = 0; i < count; ++i) total += static_cast<float>(from[i]) * static_cast<float>(from[i]);
-  return total / static_cast<float>(count);
-}
-
-OPP_SIMD_CLONES
-float mean_square(const at::BFloat16* from, int64_t count) {
-  const auto* bits = reinterpret_cast<const uint16_t*>(from);
-  const auto square = [](Words words) __attribute__((always_inline)) {
-    const auto x = reinterpret_cast<Floats>(words);
-    return x * x;
-  };
-  Floats even{};
-  Floats odd{};
-  const int64_t whole = count / (2 * kLanes) * (2 * kLanes);
-  for (int64_t i = 0; i < whole; i += 2 * kLanes) {
-    const Words pairs = *reinterpret_cast<const Words*>(bits + i);
-    even += square(pairs << 16);
-    odd += square(pairs & 0xFFFF0000U);
-  }
-  float total = sum_of(even + odd);
-  for (int64_t i = whole; i < count; ++i) total += static_cast<float>(from[i]) * static_cast<float>(from[i]);
-  return total / static_cast<float>(count);
-}
-
-OPP_SIMD_CLONES
-void scale_and_shift(const float* from, int64_t count, float mean, float factor, const float* gamma, const float* beta,
-                     float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = (from[i] - mean) * factor * gamma[i] + (beta ? beta[i] : 0.0F);
-}
-
-OPP_SIMD_CLONES
-void transpose_words(const void* from, int64_t row_stride, int64_t words, void* to, int64_t to_stride) {
-  const auto* rows = static_cast<const uint32_t*>(from);
-  auto* columns = static_cast<uint32_t*>(to);
-  int64_t word = 0;
-  for (; word + kLanes <= words; word += kLanes) {
-    transpose_square(rows + word, row_stride, columns + word * to_stride, to_stride);
-  }
-  for (; word < words; ++word) {
-    for (int64_t r = 0; r < kLanes; ++r) columns[word * to_stride + r] = rows[r * row_stride + word];
-  }
-}
-
-OPP_SIMD_CLONES
-void interleave(const void* even, const void* odd, int64_t count, void* to) {
-  const auto* low = static_cast<const uint16_t*>(even);
-  const auto* high = static_cast<const uint16_t*>(odd);
-  auto* words = static_cast<uint32_t*>(to);
-  for (int64_t i = 0; i < count; i += kLanes) {
-    *reinterpret_cast<Words*>(words + i) =
-        __builtin_convertvector(load(low + i), Words) | __builtin_convertvector(load(high + i), Words) << 16;
-  }
-}
-
-OPP_SIMD_CLONES
-void pack(const uint16_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint16_t* to, int64_t to_stride) {
-  for (int64_t row = 0; row < rows; row += 2) {
-    const uint16_t* of = from + row * row_stride;
-    auto* words = reinterpret_cast<uint32_t*>(to + row / 2 * to_stride);
-    for (int64_t c = 0; c < columns; c += kLanes) {
-      *reinterpret_cast<Words*>(words + c) = __builtin_convertvector(load(of + c), Words) |
-                                             __builtin_convertvector(load(of + row_stride + c), Words) << 16;
-    }
-  }
-}
-
-OPP_SIMD_CLONES
-void pack(const uint8_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint8_t* to, int64_t to_stride) {
-  for (int64_t row = 0; row < rows; row += 4) {
-    const uint8_t* of = from + row * row_stride;
-    auto* rows_of_four = reinterpret_cast<Bytes*>(to + row / 4 * to_stride);
-    for (int64_t c = 0; c < columns; c += kLanes) {
-      const Bytes x[] = {load(of + c), load(of + row_stride + c), load(of + 2 * row_stride + c),
-                         load(of + 3 * row_stride + c)};
-      const Bytes even_first = zip_first(x[0], x[2]);
-      const Bytes even_second = zip_second(x[0], x[2]);
-      const Bytes odd_first = zip_first(x[1], x[3]);
-      const Bytes odd_second = zip_second(x[1], x[3]);
-      *rows_of_four++ = zip_first(even_first, odd_first);
-      *rows_of_four++ = zip_second(even_first, odd_first);
-      *rows_of_four++ = zip_first(even_second, odd_second);
-      *rows_of_four++ = zip_second(even_second, odd_second);
-    }
-  }
-}
-
-OPP_SIMD_CLONES
-float scale_and_find_largest(float* row, int64_t count, float scale, float largest) {
-  auto* vectors = reinterpret_cast<Floats*>(row);
-  const int64_t size = (count + kLanes - 1) / kLanes;
-  Floats top = Floats{} + largest;
-  for (int64_t i = 0; i < size; ++i) vectors[i] *= scale;
-  for (int64_t i = count; i < size * kLanes; ++i) row[i] = -std::numeric_limits<float>::infinity();
-  for (int64_t i = 0; i < size; ++i) top = vectors[i] > top ? vectors[i] : top;
-  for (int64_t lane = 0; lane < kLanes; ++lane) largest = top[lane] > largest ? top[lane] : largest;
-  return largest;
-}
-
-OPP_SIMD_CLONES
-void exponentials(float* row, int64_t count, float maximum, const float* factors, float* sum, float* weighted_squares) {
-  Floats total{};
-  Floats squares{};
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const Floats weight = exp_of_negative(load(row + i) - maximum);
-    *reinterpret_cast<Floats*>(row + i) = weight;
-    total += weight;
-    squares += weight * weight * load(factors + i);
-  }
-  *sum += sum_of(total);
-  *weighted_squares += sum_of(squares);
-}
-
-OPP_SIMD_CLONES
-void multiply(float* row, int64_t count, float factor) {
-  for (int64_t i = 0; i < count; i += kLanes) *reinterpret_cast<Floats*>(row + i) *= factor;
-}
-
-void split(const float* row, int64_t count, at::Half* high, at::Half* low) {
-  for (int64_t i = 0; i < count; ++i) {
-    high[i] = row[i];
-    low[i] = row[i] - static_cast<float>(high[i]);
-  }
-}
-
-OPP_SIMD_CLONES
-void add(const float* row, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; i += kLanes) *reinterpret_cast<Floats*>(to + i) += load(row + i);
-}
-
-OPP_SIMD_CLONES
-void split(const float* row, int64_t count, at::BFloat16* high, at::BFloat16* low) {
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const Floats x = load(row + i);
-    const Words nearest = to_bfloat16(x);
-    store_upper_halves(nearest, high + i);
-    store_upper_halves(to_bfloat16(x - reinterpret_cast<Floats>(nearest)), low + i);
-  }
-}
-
-OPP_SIMD_CLONES
-void divide(const float* row, int64_t count, float divisor, at::Half* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = row[i] / divisor;
-}
-
-OPP_SIMD_CLONES
-void divide(const float* row, int64_t count, float divisor, at::BFloat16* to) {
-  for (int64_t i = 0; i < count; i += kLanes) store_upper_halves(to_bfloat16(load(row + i) / divisor), to + i);
+const Simd& simd() {
+  static const Simd& chosen = choose();
+  return chosen;
 }
 
 }  // namespace opp

@@ -48,18 +48,20 @@ constexpr float kLargestVariance = 0x1p-9F;
 template <>
 constexpr float kLargestVariance<at::Half> = 0x1p-3F;
 
-// The attention of one tile. Its tensors are of type Element; they are multiplied as Operand, Element itself where
-// oneDNN takes it on this machine, float elsewhere. An Operand is a coarse softmax weight, off by up to 2^-9. Spread
-// over many tokens such errors average out; a head whose weights are not is multiplied a second time, with what the
-// first time lacked.
-template <class Element, class Operand>
+// The attention of one tile. Its tensors are of type Element; Multiply's operands are that or float. An Element is a
+// coarse softmax weight, off by up to 2^-9. Spread over many tokens such errors average out; a head whose weights are
+// not is multiplied a second time, with what the first time lacked.
+template <class Element, class Multiply>
 class TileAttention {
+  using Operand = typename Multiply::Operand;
+  static constexpr int64_t kOperandsOfWord = sizeof(float) / sizeof(Operand);
+
  public:
   TileAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling)
       : call_(call),
         tiling_(tiling),
         heads_(call.heads_of_key_head()),
-        depth_(round_up(call.depth(), Products<Operand>::kPair)),
+        depth_(round_up(call.depth(), kOperandsOfWord)),
         columns_(round_up(call.value.size(-1), kLanes)),
         values_are_keys_(call.value.const_data_ptr() == call.key.const_data_ptr() &&
                          call.value.strides() == call.key.strides() && columns_ <= call.key.size(-1)),
@@ -152,10 +154,11 @@ class TileAttention {
       load_keys(first + i, block);
       prefetch(first + i + kBlock);
       float* scores = rows(weights_, block);
-      products_.multiply(query_.data(), depth_, packed_keys_.data(), scores, kBlock, tile_.heads, block.padded, depth_);
+      multiply_.multiply(query_.data(), depth_, packed_keys_.data(), scores, kBlock, tile_.heads, block.padded, depth_);
       for (int64_t head = 0; head < tile_.heads; ++head) {
         float& largest = softmax_[head].next_maximum;
-        largest = scale_and_find_largest(scores + head * kBlock, size, static_cast<float>(call_.scale_value), largest);
+        largest =
+            simd().scale_and_find_largest(scores + head * kBlock, size, static_cast<float>(call_.scale_value), largest);
       }
       load_values(first + i, block);
     }
@@ -194,11 +197,16 @@ class TileAttention {
     gather(call_.key, first, count, keys_.data(), depth_);
     if (call_.key_rope) gather(*call_.key_rope, first, count, keys_.data() + call_.key.size(-1), depth_);
     std::fill(keys_.data() + count * depth_, keys_.data() + padded * depth_, Operand(0));
-    const int64_t words = depth_ / Products<Operand>::kPair;
+    const int64_t words = depth_ / kOperandsOfWord;
     for (int64_t column = 0; column < padded; column += kLanes) {
-      transpose_words(keys_.data() + column * depth_, words, words,
-                      packed_keys_.data() + Products<Operand>::place(0, column, depth_, padded),
-                      std::min(kPanel, padded - column / kPanel * kPanel));
+      const Operand* from = keys_.data() + column * depth_;
+      Operand* to = packed_keys_.data() + Multiply::place(0, column, depth_, padded);
+      const int64_t width = std::min(kPanel, padded - column / kPanel * kPanel);
+      if constexpr (Multiply::kGroup == kOperandsOfWord) {
+        simd().transpose_words(from, words, words, to, width);
+      } else {
+        simd().transpose_pairs(from, words, words, to, width);
+      }
     }
   }
 
@@ -213,18 +221,18 @@ class TileAttention {
     }
     if constexpr (kSplit) {
       float* squares = mean_squares_.data() + block.first;
-      for (int64_t i = 0; i < count; ++i) squares[i] = mean_square(rows + i * stride, call_.value.size(-1));
+      for (int64_t i = 0; i < count; ++i) squares[i] = simd().mean_square(rows + i * stride, call_.value.size(-1));
       std::fill(squares + count, squares + padded, 0.0F);
     }
-    constexpr int64_t kPair = Products<Operand>::kPair;
+    constexpr int64_t kGroup = Multiply::kGroup;
     Operand* packed = packed_values_.data() + block.first * columns_;
-    for (int64_t row = 0; row < padded; row += kPair) {
+    for (int64_t row = 0; row < padded; row += kGroup) {
       for (int64_t column = 0; column < columns_; column += kPanel) {
         const Operand* from = rows + row * stride + column;
         const int64_t width = std::min(kPanel, columns_ - column);
-        Operand* to = packed + Products<Operand>::place(row, column, padded, columns_);
-        if constexpr (kPair == 2) {
-          interleave(from, from + stride, width, to);
+        Operand* to = packed + Multiply::place(row, column, padded, columns_);
+        if constexpr (kGroup == 2) {
+          simd().interleave(from, from + stride, width, to);
         } else {
           std::copy_n(from, width, to);
         }
@@ -240,11 +248,11 @@ class TileAttention {
       const float factor = std::exp(softmax.maximum - softmax.next_maximum);
       softmax.maximum = softmax.next_maximum;
       softmax.sum *= factor;
-      if (add && factor != 1) multiply(sums_.data() + head * columns_, columns_, factor);
+      if (add && factor != 1) simd().multiply(sums_.data() + head * columns_, columns_, factor);
       float variance = 0;
       for (const Block& block : blocks_) {
-        exponentials(rows(weights_, block) + head * kBlock, block.padded, softmax.maximum,
-                     mean_squares_.data() + block.first, &softmax.sum, &variance);
+        simd().exponentials(rows(weights_, block) + head * kBlock, block.padded, softmax.maximum,
+                            mean_squares_.data() + block.first, &softmax.sum, &variance);
       }
       if constexpr (kSplit) round(head, variance);
     }
@@ -259,9 +267,9 @@ class TileAttention {
       const float* weights = rows(weights_, block) + head * kBlock;
       Operand* high = rows(high_, block) + head * kBlock;
       if (coarse) {
-        from_float(weights, block.padded, high);
+        simd().from_float(weights, block.padded, high);
       } else {
-        split(weights, block.padded, high, rows(low_, block) + (fine_.size() - 1) * kBlock);
+        simd().split(weights, block.padded, high, rows(low_, block) + (fine_.size() - 1) * kBlock);
       }
     }
   }
@@ -285,7 +293,7 @@ class TileAttention {
     const int64_t heads = round_up(static_cast<int64_t>(fine_.size()), kRowStep);
     multiply_values(low_, heads, panel, low_sums_.data(), kPanel, false);
     for (size_t i = 0; i < fine_.size(); ++i) {
-      opp::add(low_sums_.data() + i * kPanel, width, sums_.data() + fine_[i] * columns_ + panel);
+      simd().add(low_sums_.data() + i * kPanel, width, sums_.data() + fine_[i] * columns_ + panel);
     }
   }
 
@@ -294,14 +302,14 @@ class TileAttention {
   void multiply_values(Buffer<T>& weights, int64_t heads, int64_t panel, float* out, int64_t stride, bool add) {
     for (const Block& block : blocks_) {
       const Operand* values = packed_values_.data() + block.first * columns_ + panel * block.padded;
-      products_.multiply(rows(weights, block), kBlock, values, out, stride, heads, std::min(kPanel, columns_ - panel),
+      multiply_.multiply(rows(weights, block), kBlock, values, out, stride, heads, std::min(kPanel, columns_ - panel),
                          block.padded, add || block.first > 0);
     }
   }
 
   void write() {
     for (int64_t head = 0; head < tile_.heads; ++head) {
-      divide(sums_.data() + head * columns_, columns_, softmax_[head].sum, row_.data());
+      simd().divide(sums_.data() + head * columns_, columns_, softmax_[head].sum, row_.data());
       write_row(head);
     }
   }
@@ -323,7 +331,7 @@ class TileAttention {
   const int64_t depth_;
   const int64_t columns_;
   const bool values_are_keys_;
-  const Products<Operand> products_;
+  const Multiply multiply_;
   AttentionTile tile_{};
   std::vector<KeyPlace> tokens_;
   Buffer<Operand> query_;
@@ -344,22 +352,18 @@ class TileAttention {
   Buffer<Element> row_;
 };
 
-template <class Element, class Operand>
+template <class Element, class Multiply>
 void run(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, int64_t threads) {
   std::atomic<size_t> next = 0;
   at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    TileAttention<Element, Operand> attention(call, tiling);
+    TileAttention<Element, Multiply> attention(call, tiling);
     for (size_t i = next++; i < tiling.tiles.size(); i = next++) attention.run(tiling.tiles[i]);
   });
 }
 
 template <class Element>
 void run(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, int64_t threads) {
-  if (has_products<Element>()) {
-    run<Element, Element>(call, tiling, threads);
-  } else {
-    run<Element, float>(call, tiling, threads);
-  }
+  with_products<Element>([&]<class Multiply>() { run<Element, Multiply>(call, tiling, threads); });
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ void copy_row(const Element* from, int64_t stride, int64_t count, Operand* to) {
   } else if constexpr (std::is_same_v<Element, Operand>) {
     std::copy_n(from, count, to);
   } else {
-    to_float(from, count, to);
+    simd().to_float(from, count, to);
   }
 }
 

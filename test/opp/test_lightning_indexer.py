@@ -222,6 +222,12 @@ def test_a_block_number_past_the_keys_is_not_read():
     assert torch.equal(run(inputs, sparse_count=16), expected)
 
 
+def check_small_cases():
+    for dtype in DTYPES:
+        check(goldens.lightning_indexer_inputs([300, 7, 1], queries=2, heads=8, depth=16, dtype=dtype), sparse_count=64)
+        check(goldens.lightning_indexer_inputs([9], heads=3, depth=5, dtype=dtype), sparse_count=4)
+
+
 def print_results():
     torch.manual_seed(1)
     print_digest([run(goldens.lightning_indexer_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16))])

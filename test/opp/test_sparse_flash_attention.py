@@ -14,7 +14,6 @@ from kernels import (
     VIEWS,
     Operator,
     any_sequences,
-    in_a_process,
     is_the_same_on_any_number_of_threads,
     print_digest,
     to_npu,
@@ -366,10 +365,3 @@ def check_small_cases():
     for dtype in DTYPES:
         check(goldens.sparse_flash_attention_inputs([300, 7], queries=2, heads=20, depth=40, count=200, dtype=dtype))
         check(goldens.sparse_flash_attention_inputs([9], heads=3, depth=5, rope_depth=0, count=9, dtype=dtype))
-    print("fine")
-
-
-@pytest.mark.parametrize("isa", ["AVX2", "SSE41"])
-def test_a_machine_whose_matrix_product_takes_no_bfloat16(isa):
-    """oneDNN then multiplies in float32 at most, and with SSE4.1 ATen has to."""
-    assert in_a_process(check_small_cases, ONEDNN_MAX_CPU_ISA=isa) == "fine"

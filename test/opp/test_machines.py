@@ -1,0 +1,62 @@
+"""The kernels of the matrix operators on machines that have less than this one, and in every layout of a product.
+
+Each machine is made with the variables that hold ATen, oneDNN and the kernels to what it has, in a process of its own,
+which asks the kernels what they use.
+"""
+
+from pathlib import Path
+
+import pytest
+from kernels import in_a_process, machine
+from machines import held_to
+
+from opp import (
+    test_lightning_indexer,
+    test_lightning_indexer_prolog,
+    test_sparse_attention,
+    test_sparse_flash_attention,
+)
+
+KERNELS = [
+    test_lightning_indexer,
+    test_lightning_indexer_prolog,
+    test_sparse_attention,
+    test_sparse_flash_attention,
+]
+CPU = Path("/proc/cpuinfo").read_text().splitlines()
+FLAGS = set(next((line for line in CPU if line.startswith("flags")), "").split())
+
+# What the machine has of /proc/cpuinfo, variables, and what the kernels then use: the level, float16, bfloat16, int8.
+MACHINES = {
+    "no vector instructions": (set(), held_to("default"), "default", "float", "float", "float"),
+    "AVX2": ({"avx2"}, held_to("avx2"), "avx2", "float", "float", "float"),
+    "AVX-512": ({"avx512bw"}, held_to("avx512"), "avx512", "float", "float", "float"),
+    "products of rows": (set(), {"CUSTOM_PYPTO_PRODUCTS": "rows"}, None, "rows", "rows", "float"),
+}
+HERE = {name: rest for name, (flags, *rest) in MACHINES.items() if flags <= FLAGS}
+
+
+def check_kernels():
+    for kernel in KERNELS:
+        kernel.check_small_cases()
+    print(machine())
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_small_cases(name):
+    variables, level, half, bfloat16, int8 = HERE[name]
+    used = in_a_process(check_kernels, **variables)
+    assert used.endswith(f", float16 {half}, bfloat16 {bfloat16}, int8 {int8}")
+    assert level is None or used.startswith(f"{level},")
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("CANN_CPU_CAPABILITY", "CANN_CPU_CAPABILITY is 'avx9', but this machine has: default"),
+        ("CUSTOM_PYPTO_PRODUCTS", "CUSTOM_PYPTO_PRODUCTS is 'avx9', but must be vnni, rows or float"),
+    ],
+)
+def test_a_word_that_names_nothing_is_refused(variable, message):
+    with pytest.raises(AssertionError, match=message):
+        in_a_process(test_lightning_indexer.check_small_cases, **{variable: "avx9"})
