@@ -3,6 +3,7 @@
 
 #include <ATen/ops/addmm.h>
 
+#include "cann_cpu/factor.h"
 #include "nodes/table.h"
 
 namespace cann_cpu::graph {
@@ -11,7 +12,7 @@ namespace {
 // Inputs: bias, a, b, alpha and, unless it is 1, beta.
 const NodeType kAddmm = {"Addmm", [](NodeCall& n) -> Outputs {
                            const at::Scalar beta = n.has(4) ? scalar(n.in(4)) : at::Scalar(1);
-                           return at::addmm(n.in(0), n.in(1), n.in(2), beta, scalar(n.in(3)));
+                           return at::addmm(n.in(0), factor(n.in(1)), factor(n.in(2)), beta, scalar(n.in(3)));
                          }};
 
 bool is(const Node& node, const char* type) {

@@ -302,7 +302,7 @@ class Network(torch.nn.Module):
         super().__init__()
         self.up = torch.nn.Linear(7, 5)
         self.bias = torch.nn.Parameter(torch.randn(5))
-        self.down = torch.nn.Linear(5, 3)
+        self.down = torch.nn.Linear(5, 11)
 
     def forward(self, x):
         return self.down(custom_pypto.add_custom(self.up(x), self.bias).relu())
@@ -323,7 +323,7 @@ def train(compiled, make_optimizer, batches):
         return loss
 
     step = compiled["step"](step) if "step" in compiled else step
-    losses = [step(torch.randn(rows, 7).npu(), torch.randn(rows, 3).npu()).item() for rows in batches]
+    losses = [step(torch.randn(rows, 7).npu(), torch.randn(rows, 11).npu()).item() for rows in batches]
     return losses, [parameter.detach().cpu() for parameter in network.parameters()]
 
 

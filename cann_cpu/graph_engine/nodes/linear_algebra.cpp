@@ -5,10 +5,12 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/matmul.h>
 
+#include "cann_cpu/factor.h"
+
 namespace cann_cpu::graph {
 namespace {
 
-at::Tensor transposed_if(bool transpose, const at::Tensor& x) { return transpose ? x.transpose(-2, -1) : x; }
+at::Tensor transposed_if(bool transpose, const at::Tensor& x) { return factor(transpose ? x.transpose(-2, -1) : x); }
 
 // A product with an optional bias as input 2.
 Outputs product(const NodeCall& n, const char* transpose_1, const char* transpose_2) {
