@@ -108,11 +108,13 @@ def test_another_torch_or_torch_npu_is_rejected_in_a_line(package, refusal, inst
     found = tmp_path / f"{package}-2.12.0.dist-info"
     found.mkdir()
     (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.12.0\n")
-    command = [folder / "bin/python", "-c", "import custom_pypto"]
-    result = run(command, tmp_path, variables | {"PYTHONPATH": str(tmp_path)})
-    (said,) = [line for line in result.stderr.splitlines() if line.startswith(f"ImportError: {refusal}")]
-    assert "pip install" in said
-    assert "build" in said
+    for command in (["-c", "import custom_pypto"], ["-m", "cann_cpu", "info"]):
+        result = run([folder / "bin/python", *command], tmp_path, variables | {"PYTHONPATH": str(tmp_path)})
+        assert result.returncode == 1
+        lines = (result.stderr + result.stdout).splitlines()
+        (said,) = [line for line in lines if f"ImportError: {refusal}" in line]
+        assert "pip install" in said
+        assert "build" in said
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ def _print_devices() -> list[str]:
         import torch_npu  # noqa: F401
         import torchair
     except Exception as error:
-        return [f"{type(error).__name__}: {error}"]
+        reason = error.__cause__ or error  # torch says only that torch_npu does not load
+        return [f"{type(reason).__name__}: {reason}"]
     print(f"torchair           {getattr(torchair, '__version__', 'of this torch_npu')}")
     for index in range(torch.npu.device_count()):
         free, total = torch.npu.mem_get_info(index)
