@@ -1,5 +1,6 @@
 """The modes: each compiles with what it says, and gives what eager gives."""
 
+import warnings
 from functools import partial
 
 import cache_calls
@@ -20,7 +21,7 @@ from calls import (
 )
 
 import custom_pypto
-from custom_pypto.modes import MODES
+from custom_pypto.modes import MODES, late_warnings
 
 
 @pytest.fixture(autouse=True)
@@ -214,3 +215,14 @@ def test_bad_input_is_refused_by_name_in_every_mode_and_the_next_call_works(mode
     with pytest.raises(Exception, match="add_custom: argument 'other' must broadcast with 'self' of shape"):
         in_mode(x, torch.ones(4).npu())
     assert torch.equal(in_mode(x, x).cpu(), torch.full((3,), 2.0))
+
+
+def test_warnings_that_come_while_a_table_is_printed_are_shown_behind_it_each_once():
+    raised = pytest.raises(ValueError, match="a mistake")
+    with warnings.catch_warnings(record=True) as shown, raised, late_warnings():
+        for text in ("one", "two", "one"):
+            warnings.filterwarnings("once")  # as torchair does
+            warnings.warn(text, stacklevel=1)
+        assert not shown
+        raise ValueError("a mistake")
+    assert [str(warning.message) for warning in shown] == ["one", "two"]
