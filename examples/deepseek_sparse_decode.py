@@ -416,8 +416,25 @@ def judge(run: Run, eager: Run, arguments: dict) -> None:
         run.verdict = "FAILED: other tokens than eager"
 
 
+COLUMNS = "{:<8} {:<16} {:>12} {:>10} {:>9} {:>13}  {}"
+
+
+def show(*cells: str) -> None:
+    """Prints a line of the table, above the progress bar."""
+    with tqdm.external_write_mode():
+        print(COLUMNS.format(*cells), flush=True)
+
+
+def show_run(run: Run, eager: Run) -> None:
+    if run.verdict != "ok":
+        show(run.layer, run.mode, "", "", "", "", run.verdict)
+        return
+    times = f"{run.seconds[0]:.2f} s", f"{run.step * 1e3:.1f} ms", f"{eager.step / run.step:.2f} x"
+    show(run.layer, run.mode, *times, f"{run.error:.1e}", "the same")
+
+
 def decode_in_every_way(server: Server, layers: list[str], modes: list[str], steps: int):
-    """Gives the runs, eager first for each layer, and by layer the seconds of the stages of an eager step."""
+    """Prints the runs, eager first for each layer; gives them, and by layer the seconds of an eager step's stages."""
     arguments = server.first_arguments()
     runs, stages = [], {}
     with tqdm(total=len(layers) * (len(modes) + 1) * steps, unit="step") as bar:
@@ -434,8 +451,9 @@ def decode_in_every_way(server: Server, layers: list[str], modes: list[str], ste
                         bar.update()
                 except Exception as failure:
                     run.verdict = f"FAILED: {type(failure).__name__}: {failure}"
-                    continue
-                judge(run, eager, arguments)
+                else:
+                    judge(run, eager, arguments)
+                show_run(run, eager)
                 if run is not eager:
                     run.caches.clear()  # they are large
             eager.caches.clear()
@@ -448,18 +466,6 @@ def decode_in_every_way(server: Server, layers: list[str], modes: list[str], ste
 
 
 # ---- what it comes to
-
-
-def print_table(runs: list[Run]) -> None:
-    columns = "{:<8} {:<16} {:>12} {:>10} {:>9} {:>13}  {}"
-    print(columns.format("layer", "mode", "first step", "a step", "to eager", "error", "tokens"))
-    eager = {run.layer: run.step for run in runs if run.mode == "eager" and run.verdict == "ok"}
-    for run in runs:
-        if run.verdict != "ok":
-            print(columns.format(run.layer, run.mode, "", "", "", "", run.verdict))
-            continue
-        times = f"{run.seconds[0]:.2f} s", f"{run.step * 1e3:.1f} ms", f"{eager[run.layer] / run.step:.2f} x"
-        print(columns.format(run.layer, run.mode, *times, f"{run.error:.1e}", "the same"))
 
 
 def draw(runs: list[Run], stages: dict[str, dict[str, float]], path: Path) -> None:
@@ -495,10 +501,10 @@ def draw(runs: list[Run], stages: dict[str, dict[str, float]], path: Path) -> No
 def serve(sizes: Sizes, lengths: list[int], layers: list[str], modes: list[str], steps: int, picture: Path) -> int:
     torch.manual_seed(0)
     print(f"Sequences of {lengths} tokens, {steps} steps of {NEW_TOKENS} tokens each; making the weights and caches")
+    show("layer", "mode", "first step", "a step", "to eager", "error", "tokens")
     server = Server(sizes, lengths, steps)
     with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True), late_warnings():
         runs, stages = decode_in_every_way(server, layers, modes, steps)
-    print_table(runs)
     draw(runs, stages, picture)
     print(f"Where the time of a step goes: {picture}")
     return 0 if all(run.verdict == "ok" for run in runs) else 1
