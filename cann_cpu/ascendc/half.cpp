@@ -11,12 +11,20 @@
 namespace AscendC::cpu {
 namespace {
 
-void widen_portable(const half* from, float* to, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) to[i] = from[i];
+#if defined(__aarch64__)
+using Number [[gnu::may_alias]] = __fp16;  // what the CPU converts
+#else
+using Number = half;
+#endif
+
+void widen_loop(const half* from, float* to, uint32_t count) {
+  const Number* numbers = reinterpret_cast<const Number*>(from);
+  for (uint32_t i = 0; i < count; ++i) to[i] = numbers[i];
 }
 
-void narrow_portable(const float* from, half* to, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) to[i] = from[i];
+void narrow_loop(const float* from, half* to, uint32_t count) {
+  Number* numbers = reinterpret_cast<Number*>(to);
+  for (uint32_t i = 0; i < count; ++i) numbers[i] = from[i];
 }
 
 #if defined(__x86_64__)
@@ -26,7 +34,7 @@ void narrow_portable(const float* from, half* to, uint32_t count) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
     _mm256_storeu_ps(to + i, _mm256_cvtph_ps(bits));
   }
-  widen_portable(from + i, to + i, count - i);
+  widen_loop(from + i, to + i, count - i);
 }
 
 [[gnu::target("avx,f16c")]] void narrow_f16c(const float* from, half* to, uint32_t count) {
@@ -35,7 +43,7 @@ void narrow_portable(const float* from, half* to, uint32_t count) {
     const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), bits);
   }
-  narrow_portable(from + i, to + i, count - i);
+  narrow_loop(from + i, to + i, count - i);
 }
 
 bool has_f16c() {
@@ -44,25 +52,15 @@ bool has_f16c() {
 }
 
 void widen_halves(const half* from, float* to, uint32_t count) {
-  (has_f16c() ? widen_f16c : widen_portable)(from, to, count);
+  (has_f16c() ? widen_f16c : widen_loop)(from, to, count);
 }
 
 void narrow_halves(const float* from, half* to, uint32_t count) {
-  (has_f16c() ? narrow_f16c : narrow_portable)(from, to, count);
-}
-#elif defined(__aarch64__)
-void widen_halves(const half* from, float* to, uint32_t count) {
-  const auto* numbers = reinterpret_cast<const __fp16*>(from);
-  for (uint32_t i = 0; i < count; ++i) to[i] = numbers[i];
-}
-
-void narrow_halves(const float* from, half* to, uint32_t count) {
-  auto* numbers = reinterpret_cast<__fp16*>(to);
-  for (uint32_t i = 0; i < count; ++i) numbers[i] = from[i];
+  (has_f16c() ? narrow_f16c : narrow_loop)(from, to, count);
 }
 #else
-const auto widen_halves = widen_portable;
-const auto narrow_halves = narrow_portable;
+const auto widen_halves = widen_loop;
+const auto narrow_halves = narrow_loop;
 #endif
 
 }  // namespace
