@@ -275,7 +275,7 @@ class Loops final : public Simd {
             int64_t to_stride) const override {
     for (int64_t row = 0; row < rows; row += 4) {
       const uint8_t* of = from + row * row_stride;
-      auto* rows_of_four = reinterpret_cast<Bytes*>(to + row / 4 * to_stride);
+      Bytes* rows_of_four = reinterpret_cast<Bytes*>(to + row / 4 * to_stride);
       for (int64_t c = 0; c < columns; c += kLanes) {
         const Bytes x[] = {load(of + c), load(of + row_stride + c), load(of + 2 * row_stride + c),
                            load(of + 3 * row_stride + c)};
@@ -292,7 +292,7 @@ class Loops final : public Simd {
   }
 
   float scale_and_find_largest(float* row, int64_t count, float scale, float largest) const override {
-    auto* vectors = reinterpret_cast<Floats*>(row);
+    Floats* vectors = reinterpret_cast<Floats*>(row);
     const int64_t size = (count + kLanes - 1) / kLanes;
     Floats top = Floats{} + largest;
     for (int64_t i = 0; i < size; ++i) vectors[i] *= scale;
