@@ -176,6 +176,7 @@ class KernelFile:
         with tempfile.TemporaryDirectory() as folder:
             library = os.path.join(folder, "kernel.so")
             command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-g", "-fPIC", "-shared", "-Wall"]
+            command += ["-ffp-contract=off"]  # a product and a sum are rounded one by one, on every processor
             command += [f"-I{HOME}/include", *options, "-x", "c++", "-", "-o", library]
             command += [f"-L{LIBRARIES}", "-lascendc_cpu", f"-Wl,-rpath,{LIBRARIES}"]
             done = subprocess.run(command, input=source, text=True, capture_output=True)
