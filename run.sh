@@ -29,8 +29,9 @@ case "${1:-main}" in
     ;;
   test)
     shift
-    install pytest pytest-timeout hypothesis expecttest ruff mypy matplotlib tqdm
-    python -P -m pytest "$@"  # -P: the installed custom_pypto, not the source folder of that name
+    install pytest pytest-timeout pytest-xdist hypothesis expecttest ruff mypy matplotlib tqdm
+    # Modules side by side. python -m pytest would import the source folder custom_pypto instead of what is installed.
+    pytest --numprocesses auto --maxprocesses 8 --dist loadscope "$@"
     ;;
   bench)
     python benchmark/dispatch.py

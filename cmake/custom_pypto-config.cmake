@@ -18,13 +18,13 @@ add_compile_options(-ffp-contract=off)
 
 find_package(Python REQUIRED COMPONENTS Interpreter)
 execute_process(
-  COMMAND ${CMAKE_COMMAND} -E env TORCH_DEVICE_BACKEND_AUTOLOAD=0 ${Python_EXECUTABLE} -P -c
+  COMMAND ${CMAKE_COMMAND} -E env TORCH_DEVICE_BACKEND_AUTOLOAD=0 ${Python_EXECUTABLE} -c
           "import importlib.util; print(importlib.util.find_spec('torch').submodule_search_locations[0])"
   OUTPUT_VARIABLE TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 set(ASCEND_HOME_PATH "$ENV{ASCEND_HOME_PATH}" CACHE PATH "the CANN to build against")
 if(NOT ASCEND_HOME_PATH)
   execute_process(
-    COMMAND ${Python_EXECUTABLE} -P -c "import os, torch_npu; print(os.environ.get('ASCEND_HOME_PATH', ''))"
+    COMMAND ${Python_EXECUTABLE} -c "import os, torch_npu; print(os.environ.get('ASCEND_HOME_PATH', ''))"
     OUTPUT_VARIABLE FOUND OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   set_property(CACHE ASCEND_HOME_PATH PROPERTY VALUE "${FOUND}")
 endif()

@@ -86,9 +86,8 @@ class BuildOperatorPackage(BuildExtension):
 
     def check(self) -> None:
         """Fails when schema, prototype, functions, converter or test of an operator do not agree or are not there."""
-        path = [str(self.folder.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        command = [sys.executable, "-P", "-m", "custom_pypto.definition", self.vendor, Path.cwd()]
-        if subprocess.call(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(path)}):
+        command = [sys.executable, "-m", "custom_pypto.definition", self.vendor, Path.cwd()]
+        if subprocess.call(command, cwd=self.folder.parent):
             raise SystemExit("setup.py: the operators' definitions do not agree")
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Writes what follows from schemas, prototypes, the docstrings of custom_pypto/ops.py and the examples: the operators'
 pages, docs/operators/*.md, and the table of operators in README.md.
 
-python -P docs/pages.py
+python docs/pages.py
 """
 
 import inspect

@@ -141,10 +141,11 @@ def viewed(npu, view):
 def in_a_process(function, **environment):
     """The last line that a function of a test's file prints in a process of its own."""
     file = Path(function.__code__.co_filename)
-    paths = [str(file.parent), str(file.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(file.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     program = f"import torch, custom_pypto, {file.stem} as t; t.{function.__name__}()"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
+        [sys.executable, "-c", program],
+        cwd=file.parent,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
         capture_output=True,
         text=True,

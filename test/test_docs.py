@@ -26,18 +26,18 @@ def operators_of_the_library():
 def test_every_operator_has_a_function_and_a_page():
     assert operators_of_the_library() == set(custom_pypto.__all__)
     pages_there = {path.stem for path in (ROOT / "docs" / "operators").glob("*.md")}
-    assert pages_there == set(custom_pypto.__all__), "write the pages with: python -P docs/pages.py"
+    assert pages_there == set(custom_pypto.__all__), "write the pages with: python docs/pages.py"
 
 
 @pytest.mark.parametrize("operator", custom_pypto.__all__)
 def test_a_page_is_what_schema_docstring_and_example_make_of_it(operator):
     page = ROOT / "docs" / "operators" / f"{operator}.md"
     written = page.read_text() if page.exists() else ""
-    assert written == pages.page(operator), "write the pages with: python -P docs/pages.py"
+    assert written == pages.page(operator), "write the pages with: python docs/pages.py"
 
 
 def test_the_table_of_operators_is_what_schemas_and_docstrings_make_of_it():
-    assert (ROOT / "README.md").read_text() == pages.readme(), "write it with: python -P docs/pages.py"
+    assert (ROOT / "README.md").read_text() == pages.readme(), "write it with: python docs/pages.py"
     assert pages.table() in pages.readme()
 
 

@@ -15,7 +15,7 @@ DESCRIPTION = (EXAMPLES / "scale.py").read_text()
 
 
 def kernel_command(*arguments):
-    command = [sys.executable, "-P", "-m", "cann_cpu", "kernel", *map(str, arguments)]
+    command = [sys.executable, "-m", "cann_cpu", "kernel", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
 
 

@@ -55,7 +55,7 @@ KERNEL_MISTAKES = {
 def tables(probe) -> dict:
     package, extension = probe
     result = subprocess.run(
-        [sys.executable, "-P", Path(__file__).parent / "probe" / "checks.py", extension],
+        [sys.executable, Path(__file__).parent / "probe" / "checks.py", extension],
         env=os.environ | {"ASCEND_CUSTOM_OPP_PATH": package},
         capture_output=True,
         text=True,

@@ -104,8 +104,8 @@ def run(folder: Path, *arguments) -> subprocess.CompletedProcess:
     """Python on the package that was built."""
     vendor = folder / "build" / PACKAGE / "opp/vendors" / PACKAGE
     environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(vendor), "PYTHONPATH": str(folder / "build")}
-    command = [sys.executable, "-P", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder / "build", env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")

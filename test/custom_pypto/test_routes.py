@@ -25,7 +25,8 @@ def run(*command, packages="", **environment) -> subprocess.CompletedProcess:
     by_hand = {"CANN_CPU": "0", "ASCEND_HOME_PATH": str(home), "ASCEND_OPP_PATH": str(home / "opp")}
     by_hand |= {"LD_LIBRARY_PATH": str(home / "lib64"), "ASCEND_CUSTOM_OPP_PATH": str(packages)}
     return subprocess.run(
-        [sys.executable, "-P", *command],
+        [sys.executable, *command],
+        cwd=HERE,
         env=os.environ | by_hand | environment,
         capture_output=True,
         text=True,
@@ -96,7 +97,7 @@ def test_info_shows_the_route_of_each_operator(package):
 
 def test_our_functions_are_taken_where_they_are_deployed(package):
     """Though CANN's are there, too, and in a package that is searched before ours."""
-    command = [sys.executable, "-P", "-m", "cann_cpu", "info"]
+    command = [sys.executable, "-m", "cann_cpu", "info"]
     environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(package)}
     routes = routes_of(subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300))
     assert len(routes) == 8

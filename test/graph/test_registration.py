@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+HERE = Path(__file__).parent
+
 
 def run(program: str) -> str:
-    result = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

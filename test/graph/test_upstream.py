@@ -12,9 +12,10 @@ HERE = Path(__file__).parent
 
 def test_upstreams_prototypes(tmp_path):
     package = operator_package.build(HERE / "upstream", tmp_path)
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
     result = subprocess.run(
         [*command, HERE / "upstream_cases.py"],
+        cwd=HERE,
         env=os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(package)},
         capture_output=True,
         text=True,

@@ -8,6 +8,8 @@ CASES = pathlib.Path(__file__).with_name("custom_node_cases.py")
 
 
 def test_custom_nodes(package_environment):
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", str(CASES)]
-    result = subprocess.run(command, env=package_environment, capture_output=True, text=True, timeout=500)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", CASES.name]
+    result = subprocess.run(
+        command, cwd=CASES.parent, env=package_environment, capture_output=True, text=True, timeout=500
+    )
     assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
