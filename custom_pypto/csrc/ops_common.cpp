@@ -1,7 +1,6 @@
 // The calls of aclnn functions, on what torch_npu exports for extensions.
 #include "ops_common.h"
 
-#include <ATen/Context.h>
 #include <acl/acl.h>
 #include <c10/core/Allocator.h>
 #include <dlfcn.h>
@@ -12,6 +11,8 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+
+#include "torch_npu_versions.h"
 
 namespace custom_pypto {
 namespace {
@@ -189,9 +190,7 @@ void AclnnCall::begin() {
   device_guard_.reset_device(*device_);
   (void)c10_npu::getCurrentNPUStream().stream();  // waits for torch_npu's task queue
   stream_ = GetAclStream();
-  const uint32_t level = c10_npu::GetDeterministicLevel();
-  const bool deterministic = at::globalContext().deterministicAlgorithms();
-  at_npu::native::ApplyDeterministicLevel(level, deterministic, /*isOpapi=*/true);
+  const auto [deterministic, level] = apply_determinism();
 
   const ExecutorCache& cache = ExecutorCache::get();
   caching_ = cache.complete && cache.usable(op_.name());
