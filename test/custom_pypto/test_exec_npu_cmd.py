@@ -102,6 +102,10 @@ def test_the_current_stream_is_used(results):
     assert results["stream"]
 
 
+def test_determinism_is_asked_for_as_torch_says(results):
+    assert results["determinism"] == [1, 0, 1, 0]
+
+
 MISFITS = {
     "one too few": "EXEC_NPU_CMD(aclnnProbeNothing, tensor);",
     "one too many": "EXEC_NPU_CMD(aclnnProbeNothing, tensor, tensor, tensor);",

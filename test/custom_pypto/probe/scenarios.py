@@ -1,5 +1,6 @@
 """Runs what EXEC_NPU_CMD must stand, in one process, and prints what happened as JSON: {scenario: result}."""
 
+import ctypes
 import json
 import sys
 
@@ -153,6 +154,18 @@ def the_current_stream_is_used() -> bool:
     return torch.equal(out.cpu(), torch.full((500, 500), 21.0))
 
 
+def determinism_is_asked_for_as_torch_says() -> list:
+    """What CANN has for ACL_OPT_DETERMINISTIC behind calls under torch.use_deterministic_algorithms."""
+    acl, option, values = ctypes.CDLL("libascendcl.so"), ctypes.c_int64(-1), []
+    x, out = numbers(4), numbers(4)
+    for wanted in (True, False, True, False):
+        torch.use_deterministic_algorithms(wanted)
+        probe.increment(x, out)
+        status = acl.aclrtCtxGetSysParamOpt(0, ctypes.byref(option))
+        values.append(option.value if status == 0 else f"error {status}")
+    return values
+
+
 SCENARIOS = {
     "missing": failing("missing"),
     "phase one": failing("phase_one_fails"),
@@ -168,6 +181,7 @@ SCENARIOS = {
     "formats": formats,
     "device": the_tensors_device_is_used,
     "stream": the_current_stream_is_used,
+    "determinism": determinism_is_asked_for_as_torch_says,
 }
 
 print(json.dumps({name: scenario() for name, scenario in SCENARIOS.items()}))
