@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the wheels into dist/ and installs them in the active Python environment: cann_cpu, CANN on the CPU, and
 # custom_pypto, the operators. They are for the torch that is there, or another one: TORCH=2.10.0 bash build_and_install.sh
 # Objects are kept in build/, so that a second run compiles only what has changed; where nothing has, it builds nothing.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Does all set-up and runs the project's main job.
 #   bash run.sh           decoding with DeepSeek-V3.2's sparse attention, then every operator in every mode: a table each,
 #                         non-zero exit if a line failed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the custom_pypto wheel; its sdist is of the sources alone, and needs no torch to be made."""
 
 import sys

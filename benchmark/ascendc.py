@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times Ascend C kernels on the CPU: reshape_and_cache beside a copy, the price of the checks, and the compiler.
 
 Exit code 1 if a limit is missed: half of the bandwidth of a copy with the checks off, 20 times slower with them on,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times the dispatch of an operator that does nothing: our EXEC_NPU_CMD beside torch_npu's EXEC_NPU_CMD_EXT.
 
 Both in one process per TASK_QUEUE_ENABLE, in turns, with cached executors. Exit code 1 if ours is slower.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the benchmarks share: times, memory, the machine's limits, and the table of an operator beside its peers."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the sparse attention operators compute, as one writes it with ATen operators: the peers of the benchmarks.
 
 They round to bfloat16 wherever ATen's matrix products do. What has several natural forms is written in each.

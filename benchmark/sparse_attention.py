@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times the operators of DeepSeek sparse attention beside the same computations written with ATen operators.
 
 All run on the CPU at the sizes of DeepSeek-V3.2, on the same paged caches, in turns, several rounds; the tables give

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Puts CANN on the CPU in the environment of a shell, as CANN's own set_env.sh does: source it.
 _cann_cpu_home=$(cd "$(dirname "${BASH_SOURCE[0]:-$0}")" && pwd)
 export ASCEND_HOME_PATH=$_cann_cpu_home

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # find_package(custom_pypto) gives operator_package(NAME), which makes an operator package in CANN's vendors layout of
 # the folders graph/ and opp/ of a project; the file calling it is opp/CMakeLists.txt. ASCEND_HOME_PATH names the CANN to
 # build against; without it, it is the one that torch_npu finds.

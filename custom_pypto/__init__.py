@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Custom operators for Ascend NPUs, as ``torch.ops.custom_pypto.*`` and as the functions below.
 
 Importing it loads torch and torch_npu, registers the operators, and registers their converters with torchair for when a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs everything there is about one operator and prints a table: a line for each check, which names the file to mend.
 
 ``python -m custom_pypto.check my_op``, or ``my_package::my_op``, in the folder of the package's sources, checks the

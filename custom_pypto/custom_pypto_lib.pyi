@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiled module: it registers the operators when it is imported."""
 
 from torch import Tensor

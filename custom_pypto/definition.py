@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator's schema and its prototype say of each other, and what of the operator is not there.
 
 ``python -m custom_pypto.definition PACKAGE FOLDER`` prints a line for each mistake in the operators of an installed

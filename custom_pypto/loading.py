@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads an operator package: its library, which registers the operators, and their converters."""
 
 import functools

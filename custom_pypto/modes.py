@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways in which an operator can be called: eagerly, and in graphs of each of torchair's compilers."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a new operator of its schema: all of it that a machine can write, with the mathematics left to be filled in.
 
 ``python -m custom_pypto.new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes a project of operators in a namespace of its own: ``python -m custom_pypto.new_project my_ops``.
 
 The project, folder ``my_ops``, has an operator, softcap, and builds and passes its tests as it is. It is laid out as

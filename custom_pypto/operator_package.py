@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds an operator package's wheel, from its setup.py: the extension, opp/ and what follows from graph/.
 
     setup(

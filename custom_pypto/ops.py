@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators as typed Python functions: what each takes, computes and refuses.
 
 All work eagerly, under autograd where a gradient is named, and inside torch.compile with torchair. They run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which aclnn functions the operators of a package call: their own, or CANN's where their own are not deployed."""
 
 from . import custom_pypto_lib

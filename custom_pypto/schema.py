@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A schema as the templates of a new operator ask for it: what each argument and result is in each of the files.
 
 And why no operator can be made of a schema.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes what follows from schemas, prototypes, the docstrings of custom_pypto/ops.py and the examples: the operators'
 pages, docs/operators/*.md, and the table of operators in README.md.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first steps: one operator eagerly, under autograd and in a compiled graph."""
 
 import torch

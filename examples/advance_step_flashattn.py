@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A step of decoding that never leaves the device: from the sampled tokens to the inputs of the next forward pass."""
 
 import torch

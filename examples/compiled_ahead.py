@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A decode step compiled ahead: once for all processes, as a file for the Graph Engine, and as a torch.export program.
 
 Run it twice: the second process loads what the first one compiled.

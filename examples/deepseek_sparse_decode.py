@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decodes with DeepSeek-V3.2's sparse attention, as a server does: several sequences, a paged cache, graphs.
 
 A layer of the model's true widths on random weights, between an embedding and a small vocabulary. Every step takes the

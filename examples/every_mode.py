@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs every operator in every mode at the model's sizes against a golden: a table; exit code 1 if a line failed."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A decode step's call of the lightning indexer: which of the cached tokens shall each new token attend to?"""
 
 import torch

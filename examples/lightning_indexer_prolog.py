@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the quantised lightning indexer works on, made of a decode step's tokens; the caches are written in place."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The keys and values of new tokens, written from a fused projection to their slots in paged caches."""
 
 import torch

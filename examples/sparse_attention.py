@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DeepSeek's sparse attention of a decode step in one operator: two new tokens of each of three sequences."""
 
 import torch

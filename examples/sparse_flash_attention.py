@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The attention of a decode step with multi-head latent attention: over the tokens that the indexer has selected."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operators must compute, from their mathematics, in float64; for the tests, examples and benchmarks."""
 
 from collections.abc import Iterator

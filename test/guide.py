@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follows a page of the docs literally: runs the commands of its blocks in a folder, and makes its edits there.
 
 A block marked ``console`` holds commands, behind "$ ", and what they print on stdout; "..." stands for any text in a

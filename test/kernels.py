@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of the kernels share: calls through torch.ops on npu tensors, views, and processes of their own."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds an operator package of two files of C++ for a test."""
 
 import platform

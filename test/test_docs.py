@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages say what the code does: they are up to date, and what they show runs."""
 
 import inspect

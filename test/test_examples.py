@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples without a page: decoding at small sizes, where the verdict is to be trusted, and compiling ahead."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/add_an_operator.md, followed literally: in a fresh copy of the project, and in a project of one's own."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wheels and sdists as users meet them: what they hold, ask for and refuse, and that they run by themselves."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the versions of torch and torch_npu that the tests may run with do not have."""
 
 import torch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Follows one block through its program and stops it at the first thing that hardware would not forgive.
 #include "checker.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Follows one block through its program and stops it at the first thing that hardware would not forgive.
 //
 // Pipes work beside each other, so what the program says first need not happen first. Every pipe has a clock: what it

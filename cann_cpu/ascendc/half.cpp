@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of half and bfloat16_t to and from float, rounded to nearest even, with the CPU's conversions where it has them.
 #include "ascendc/half.h"
 

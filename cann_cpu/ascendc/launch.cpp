@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches: every block of a kernel runs once, in one of the pool's threads, with a unified buffer of its own.
 #include "ascendc/launch.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of long runs of bytes between device memory and the unified buffer.
 #include <algorithm>
 #include <cstring>

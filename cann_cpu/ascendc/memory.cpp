@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of the device: GmAlloc and GmFree, and what a launch may touch of it.
 #include "memory.h"
 

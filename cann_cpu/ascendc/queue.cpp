@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What TPipe, queues and flags do: divide the unified buffer, hand buffers from pipe to pipe.
 #include "ascendc/queue.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that a block has while it runs.
 #pragma once
 

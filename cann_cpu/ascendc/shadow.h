@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known of memory, byte by byte: who wrote it last, and who has read it since.
 #pragma once
 

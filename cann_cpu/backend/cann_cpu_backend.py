@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the cann_cpu wheel with scikit-build-core, for the torch that `versions` says."""
 
 import versions

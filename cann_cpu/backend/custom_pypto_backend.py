@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the custom_pypto wheel with setuptools, for the torch that `versions` says, on the CANN that is there.
 
 Where none is named, that is the cann_cpu of these sources: a wheel in a folder of PIP_FIND_LINKS, or built for this.

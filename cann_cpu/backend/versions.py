@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The versions that the wheels of this project have and are built for: the one place that says them.
 
 A wheel is built for the torch that is there when it is built. An environment gets one by TORCH=2.10.0, or keeps a

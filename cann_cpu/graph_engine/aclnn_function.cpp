@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds and calls aclnn functions.
 #include "aclnn_function.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // aclnn functions found at run time, and calls of them with arguments known only at run time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Access to a node's attributes by name and type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts between gert::Tensor, ge::Tensor and ATen's tensors.
 #include "bindings.h"
 

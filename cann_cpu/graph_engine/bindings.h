@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A call's inputs and outputs, in torchair's two forms (gert::Tensor and ge::Tensor), as ATen tensors and back.
 #pragma once
 

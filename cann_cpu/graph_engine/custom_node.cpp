@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executes a node of an operator package through aclnn<Type>GetWorkspaceSize and aclnn<Type>.
 #include "custom_node.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A node of an operator package: executed through its aclnn functions, with no code of its own.
 #pragma once
 

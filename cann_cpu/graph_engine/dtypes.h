@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types: the model file's numbers, GE's and ATen's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEGetErrorMsg, with the string ABI of before C++11 that torchair imports: CMake compiles this file so.
 #include <string>
 

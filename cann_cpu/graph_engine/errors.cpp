@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps the text of each thread's last error.
 #include "errors.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a thread's last error, and the way from exceptions to status codes.
 #pragma once
 

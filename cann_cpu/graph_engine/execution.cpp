@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a compiled graph node by node.
 #include "execution.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds and joins the nodes of an addmm.
 #include "fusion.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Joins nodes that eager computes with one function, so that both round alike.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory layout of gert::Tensor, which torchair's fast execution path passes by value.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles a model: resolves its edges, orders its nodes, looks their types up.
 #include "graph.h"
 

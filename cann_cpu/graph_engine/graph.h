@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A compiled graph: nodes in the order of execution, edges resolved, every node type known.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Graph and ge::GNode.
 #include "graph_api.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluates the attribute _inference_rule.
 #include "inference_rule.h"
 

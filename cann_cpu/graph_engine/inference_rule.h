@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The attribute _inference_rule of a custom node: its outputs' shapes as expressions of its inputs' dimensions and
 // values.
 #pragma once

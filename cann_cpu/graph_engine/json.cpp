@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses JSON by recursive descent.
 #include "json.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reader of JSON texts, as small as the attributes of a graph need.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a serialized ge.proto.ModelDef.
 #include "model.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph as torchair writes it down: the messages of ge_ir.proto that an execution needs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a node's inputs and attributes.
 #include "node_call.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a node's function sees of one execution: the inputs, the attributes, and where the outputs go.
 #pragma once
 

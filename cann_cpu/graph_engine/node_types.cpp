@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks node types up in the table.
 #include "node_types.h"
 

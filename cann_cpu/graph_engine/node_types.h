@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of built-in node types: one row a type, over the ATen functions that eager uses.
 #pragma once
 

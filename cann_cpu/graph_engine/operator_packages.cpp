@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds operator packages through ASCEND_CUSTOM_OPP_PATH and ASCEND_OPP_PATH.
 #include "operator_packages.h"
 

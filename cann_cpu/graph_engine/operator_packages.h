@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where operator packages are installed: the search order that CANN and torch_npu use.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reader of protobuf's wire format that never reads past its bytes.
 #pragma once
 

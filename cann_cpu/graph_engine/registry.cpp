@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Operator, ge::OperatorFactory and the registry that REG_OP fills.
 #include "registry.h"
 

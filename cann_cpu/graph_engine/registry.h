@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operator prototypes: those of REG_OP libraries in operator packages, by operator type.
 #pragma once
 

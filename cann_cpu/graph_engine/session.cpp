@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Session and the C exports: adds, compiles and runs graphs.
 #include <ATen/core/Tensor.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs an operator of the aclop path: a graph of one node.
 #include <c10/core/InferenceMode.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::AscendString.
 #include "graph/ascend_string.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Shape, ge::TensorDesc and ge::Tensor.
 #include "graph/tensor.h"
 

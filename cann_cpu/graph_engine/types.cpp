@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::TensorType's sets of element types and the names of formats.
 #include "graph/types.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps the values of a graph's nodes apart while they share memory.
 #include "values.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values of a graph's nodes while it runs, and which of their memory may be written to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ascend C on the CPU: what a kernel includes. The vector subset of the public API; what is not here does not compile.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The three functions of the bounds-checked C library (libc_sec) that torch_npu and torchair import.
 #include <cerrno>
 #include <cstdarg>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How every public function reports a failure: the body throws Failure, call() turns it into a code and a message.
 #pragma once
 

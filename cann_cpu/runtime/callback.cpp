@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host functions in a stream: run by the stream's worker, or by a thread that subscribed to the stream's reports.
 #include <pthread.h>
 

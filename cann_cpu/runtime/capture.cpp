@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captured graphs: begin and end, forks and joins through events, replay.
 //
 // A graph's nodes are kept in the order in which they were recorded. Every node was recorded after what it depends on,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captured graphs: streams whose tasks are recorded instead of run, to be replayed as one task later.
 #pragma once
 

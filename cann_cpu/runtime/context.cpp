@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts: what a thread works in; every device has a primary one.
 #include "capture.h"
 #include "event.h"

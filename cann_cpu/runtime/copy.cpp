@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and fills, at once or in a stream, with their bounds checked where the allocation is known.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data types of ACL: the size of an element, and half precision as 16 bits.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices: how many there are, which one a thread uses, and what they say of themselves.
 #include "device.h"
 

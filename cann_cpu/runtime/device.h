@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices, contexts, and what the calling thread has chosen of them.
 #pragma once
 

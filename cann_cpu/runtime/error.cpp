@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The error of a call: its code, and the text that aclGetRecentErrMsg gives once in the thread that failed.
 #include <cstdarg>
 #include <cstdio>

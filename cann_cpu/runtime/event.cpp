@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events: recording, waiting across streams and devices, times.
 #include "event.h"
 

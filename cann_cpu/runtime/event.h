@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events: a mark in a stream that other streams and the host wait for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts formats, on the stream's worker thread.
 #include "format_cast.h"
 

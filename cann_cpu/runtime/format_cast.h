@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts a tensor from one format into another: what torch_npu asks the operator Identity for.
 #pragma once
 

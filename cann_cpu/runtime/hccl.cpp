@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libhccl.so: the one function of the collective library that torchair needs; collectives are not supported.
 #include <atomic>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The application log.
 #include <cstdarg>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory with its account and limit, pinned host memory, and the map of known ranges.
 #include "memory.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranges of memory that the runtime knows: whose they are and how far they reach.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libacl_op_compiler.so: compile options, and the aclop path, on which torch_npu asks for operators without an aclnn
 // function and for those on tensors in FRACTAL_NZ. Casts of formats are served here, other operators by the graph
 // engine's node of their type; an operator without one answers that it is not served.

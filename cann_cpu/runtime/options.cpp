@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings: system parameters, attributes of this CANN, limits on cores. They are kept and given back.
 #include <array>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Start and end of the runtime in a process: configuration, versions, fork and exit.
 #include <pthread.h>
 #include <sys/prctl.h>

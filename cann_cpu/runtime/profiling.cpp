@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The profiler's hooks, as they are while no profiler runs: callbacks are taken and never called, reports are dropped.
 #include <chrono>
 #include <functional>

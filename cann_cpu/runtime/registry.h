@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The live objects behind the handles of one kind: a handle is the object's address, and is looked up before it is
 // used.
 #pragma once

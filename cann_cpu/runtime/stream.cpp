@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams: their workers, their order, their failures, and waiting for them.
 #include "stream.h"
 

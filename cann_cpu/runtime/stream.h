@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream: a queue of tasks that one worker thread runs in order, and the first failure among them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libacl_tdt_channel.so: data sets and items of tensors are real, the channels that carry them are not supported.
 #include "acl/acl_tdt.h"
 

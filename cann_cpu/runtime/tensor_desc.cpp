@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data buffers and tensor descriptions, the arguments of operators on the aclop path.
 #include <algorithm>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values in device memory that a stream writes or waits for.
 #include "memory.h"
 #include "stream.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reserved addresses and physical memory mapped into them, which torch_npu's expandable segments are made of.
 #include <sys/mman.h>
 #include <unistd.h>

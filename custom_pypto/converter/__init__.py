@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers the operators' converters with torchair, as soon as torchair is imported and not before.
 
 An operator whose schema and prototype agree needs none of its own. The modules of this folder are those of the others.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The converter of an operator whose schema and prototype agree: names say which argument is which."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The prototypes of cann-recipes-infer's operator package, whose operators of our types take and give lists.
 
 They have DYNAMIC_INPUT(x) and DYNAMIC_OUTPUT(y), where ours name every input, output and attribute. What they have no

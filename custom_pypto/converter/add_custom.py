@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """add_custom as a node of a Graph Engine graph: tensors of two dtypes meet in one."""
 
 import torch

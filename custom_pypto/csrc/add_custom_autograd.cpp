@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // add_custom: the sum of two tensors with broadcasting, type promotion and gradients; the operator to start from.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/result_type.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // advance_step_flashattn: the inputs of the next decode step, of the tokens that were sampled in the last one.
 #include <c10/util/StringUtil.h>
 #include <torch/library.h>

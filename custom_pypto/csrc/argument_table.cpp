@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the rows of an argument table.
 #include "argument_table.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensors of an operator with many of them as a table: what each must be, checked row by row.
 #pragma once
 

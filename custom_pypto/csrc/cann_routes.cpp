@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The routes to CANN's functions: which there are, what they can do, and their calls.
 #include "cann_routes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Routes: where the aclnn function of an operator is not deployed, one of CANN's own that computes the same.
 #pragma once
 

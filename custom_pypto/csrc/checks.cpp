@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks of arguments and their one wording.
 #include "checks.h"
 

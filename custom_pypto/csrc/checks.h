@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What operators check of their arguments before anything is allocated or launched, with one wording for all.
 #pragma once
 

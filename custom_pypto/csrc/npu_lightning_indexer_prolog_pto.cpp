@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // npu_lightning_indexer_prolog_pto: int8 queries, int8 keys in the cache and head weights of the lightning indexer.
 #include <ATen/ops/empty.h>
 #include <c10/util/StringUtil.h>

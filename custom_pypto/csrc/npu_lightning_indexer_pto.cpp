@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // npu_lightning_indexer_pto: for every query the positions of the keys with the highest index scores.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>

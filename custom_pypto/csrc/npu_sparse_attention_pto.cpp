@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // npu_sparse_attention_pto: DeepSeek's sparse attention layer, from hidden states to what the heads read.
 #include <ATen/ops/empty.h>
 #include <c10/util/StringUtil.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // npu_sparse_flash_attention_pto: attention of every query token over the key tokens that its indices name.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>

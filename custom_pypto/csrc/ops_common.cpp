@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of aclnn functions, on what torch_npu exports for extensions.
 #include "ops_common.h"
 

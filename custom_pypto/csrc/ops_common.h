@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EXEC_NPU_CMD: how an operator calls its aclnn function on the current NPU stream. Other packages use it, too: what
 // their operators need of custom_pypto_lib is exported.
 #pragma once

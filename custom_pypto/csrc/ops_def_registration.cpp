@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schemas of all operators, and the Python module.
 #include <torch/extension.h>
 

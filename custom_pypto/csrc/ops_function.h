@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators as C++ functions: each goes through the dispatcher, so autograd and tracing see it.
 #pragma once
 

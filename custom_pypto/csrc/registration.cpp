@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Defines operators, with the kernels that all of them share.
 #include "registration.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // define: an operator's schema, and with it the kernels that follow from it; find_operator: to call one.
 #pragma once
 

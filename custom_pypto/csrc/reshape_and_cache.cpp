@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reshape_and_cache: writes the keys and values of new tokens to their slots in paged caches.
 #include <c10/util/StringUtil.h>
 #include <torch/library.h>

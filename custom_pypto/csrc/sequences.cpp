@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks of the arguments that say where the tokens of a call's sequences lie.
 #include "sequences.h"
 

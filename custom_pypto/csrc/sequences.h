@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arguments that say where the tokens of a call's sequences lie, padded, packed or in pages, and their checks.
 #pragma once
 

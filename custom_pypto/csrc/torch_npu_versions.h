@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What differs between the versions of torch_npu that an extension is loaded with.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = factor * x, of any number of floats: the kernel of docs/ascendc_kernels.md.
 #include "kernel_operator.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `python -m cann_cpu kernel examples/kernels/scale.cpp` calls the kernel with."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel of scale.cpp as a torch operator: eagerly, under autograd, in a compiled program.
 
 Run it from the project's root.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generates from the prototypes in the header PROTOTYPES: `generate python FILE` the Python GE API, `generate aclnn
 // FOLDER` the headers of the aclnn functions. What is wrong with a prototype is a line each, and nothing is written.
 #include PROTOTYPES

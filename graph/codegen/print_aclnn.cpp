@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the C headers of aclnn functions, named as CANN's own generator names files, functions and parameters.
 #include <cctype>
 

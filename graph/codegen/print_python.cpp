@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the Python GE API of the prototypes.
 #include <set>
 

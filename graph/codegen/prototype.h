@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the generator keeps of a prototype, and the builder that the collecting operator_reg.h fills it with.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the comment above a prototype, and breaks lines.
 #include "text.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the printers of prototypes share: the comment above a prototype, and lines of a limited width.
 #pragma once
 

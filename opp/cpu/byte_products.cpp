@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of few rows with a matrix of bytes that lies as it is, for processors that multiply bytes by fours (VNNI).
 #include "cpu/byte_products.h"
 

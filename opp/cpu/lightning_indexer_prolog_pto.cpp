@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The prolog of the lightning indexer on the CPU: some hundred tokens at a time go through linear layers, rotary
 // embedding, Hadamard matrices and quantisation.
 #include "cpu/lightning_indexer_prolog_pto.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The prolog of the lightning indexer on the CPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lightning indexer on the CPU: block by block, a matrix product of ATen (oneDNN), a fused sum over the heads, and
 // a running selection of the best keys.
 #include "cpu/lightning_indexer_pto.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of rows with weight matrices: blocks of a weight are packed for the matrix product of ATen (oneDNN) while
 // they lie in a core's cache, so that few rows cost little more than reading the weight.
 #include "cpu/linear.h"

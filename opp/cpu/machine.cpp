@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Says what the kernels use on this machine, for tests and reports.
 #include <string>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The matrix product of small blocks by brgemm: oneDNN's where it serves the machine, the type and the layout, else the
 // product that ATen falls back to.
 #include "cpu/matmul.h"

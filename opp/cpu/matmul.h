@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The matrix product of small blocks that the kernels are made of, by oneDNN through ATen, and memory for its operands.
 #pragma once
 

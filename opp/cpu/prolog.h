@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What attention does to each token before it attends: rotary embedding, norms, quantisation. Each works on one row,
 // and is made once for a thread.
 #pragma once

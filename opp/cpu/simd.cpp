@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles the loops once for each level of vector instructions, and chooses one of them at run time.
 #include "cpu/simd.h"
 

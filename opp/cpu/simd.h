@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that are compiled once for each level of vector instructions, of which one is chosen at run time.
 #pragma once
 

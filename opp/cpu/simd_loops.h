@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops of simd.h, which simd.cpp includes once for each level of vector instructions.
 // No include guard, and no includes: the levels are compiled with options that must not reach what others share.
 namespace opp {

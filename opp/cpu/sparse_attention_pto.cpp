@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fused layer of DeepSeek's sparse attention on the CPU: writes the keys of all tokens to the caches, then takes
 // one chunk of tokens after the other through the query path, the lightning indexer and sparse flash attention.
 #include "cpu/sparse_attention_pto.h"

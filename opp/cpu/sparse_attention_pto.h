@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fused layer of DeepSeek's sparse attention on the CPU.
 #pragma once
 

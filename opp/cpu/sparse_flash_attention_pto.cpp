@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse flash attention on the CPU: gathers the selected tokens block by block, multiplies with ATen (oneDNN), and
 // keeps a running softmax and a running weighted sum of the values for each head, span by span.
 #include "cpu/sparse_flash_attention_pto.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse flash attention on the CPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Addresses and copies the tokens of a tensor, however it lies in memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Selects the k best of a row of scores, by radix selection and radix sort on ranks.
 #include "cpu/top_k.h"
 

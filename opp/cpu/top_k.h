@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Selects the k best of a row of scores that comes block by block.
 #pragma once
 

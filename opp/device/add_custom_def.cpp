@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AddCustom for CANN: its definition, and the tiling of a call.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdvanceStepFlashattn for CANN: its definition, and the tiling of a call.
 #include "definition.h"
 #include "op_host/advance_step_flashattn_tiling.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the definitions of operators for CANN have in common: lists of dtypes, and the shapes that tiling functions
 // read.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // aclnnAddCustom, over the Ascend C kernel where the vector unit has the dtype, else over ATen; aclnnAddCustomGrad.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/add.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // aclnnAdvanceStepFlashattn: binds the C function to the checks, the tiling and the kernel.
 #include "aclnn_advance_step_flashattn.h"
 

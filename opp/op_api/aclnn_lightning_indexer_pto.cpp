@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // aclnnLightningIndexerPto: binds the C function to the checks and the kernel.
 #include "aclnn_lightning_indexer_pto.h"
 

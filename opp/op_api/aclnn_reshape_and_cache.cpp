@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // aclnnReshapeAndCache: binds the C function to the checks, the tiling and the kernel.
 #include "aclnn_reshape_and_cache.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // aclnnSparseFlashAttentionPto: binds the C function to the checks and the kernel.
 #include "aclnn_sparse_flash_attention_pto.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What aclnn functions need to launch a kernel on the memory of tensors.
 #pragma once
 

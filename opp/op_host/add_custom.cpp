@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the arguments of AddCustom and AddCustomGrad: dtypes and shapes.
 #include "op_host/add_custom.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The argument checks of AddCustom and AddCustomGrad.
 #pragma once
 

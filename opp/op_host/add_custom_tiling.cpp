@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How AddCustom's work is divided among blocks.
 #include "op_host/add_custom_tiling.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the arguments of advance_step_flashattn, and says where its numbers lie.
 #include "op_host/advance_step_flashattn.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What advance_step_flashattn checks and decides before its kernel runs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Divides the work of advance_step_flashattn.
 #include "op_host/advance_step_flashattn_tiling.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The division of advance_step_flashattn's work, in plain C++: the host computes it, the kernel reads it.
 #pragma once
 

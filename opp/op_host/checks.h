@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of single arguments. They read no tensor's data and throw c10::Error, which names the argument.
 #pragma once
 

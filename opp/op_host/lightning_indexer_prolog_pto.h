@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the prolog of the lightning indexer checks before its kernel runs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the arguments of the prolog of the lightning indexer: dtypes, ranks, sizes and attributes.
 #include <c10/util/Exception.h>
 

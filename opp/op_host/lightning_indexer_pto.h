@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the lightning indexer checks and decides before its kernel runs: arguments, sequences, division of the work.
 #pragma once
 

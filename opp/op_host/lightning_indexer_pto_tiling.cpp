@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Divides the lightning indexer's work: sequences into tiles of query tokens, and those among threads.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the arguments of reshape_and_cache, and says where its rows lie.
 #include "op_host/reshape_and_cache.h"
 

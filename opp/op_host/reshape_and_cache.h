@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What reshape_and_cache checks and decides before its kernel runs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Divides the work of reshape_and_cache.
 #include "op_host/reshape_and_cache_tiling.h"
 

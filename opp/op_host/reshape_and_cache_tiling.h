@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The division of reshape_and_cache's work, in plain C++: the host computes it, the kernel reads it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sequences of a call whose query and key tokens lie padded (BSND), packed (TND) or in pages (PA_BSND): what the
 // operators that take them have in common.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks and reads where in a cache the tokens of a call are written.
 #include "op_host/slots.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The slots of a call's tokens: where in a cache each token is written.
 #pragma once
 

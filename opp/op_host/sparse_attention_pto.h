@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fused layer of DeepSeek's sparse attention checks and decides before its kernel runs: arguments, slots,
 // division of the tokens.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Divides the tokens of the fused layer in chunks.
 #include <algorithm>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Divides the work of sparse flash attention: rows of indices into tiles of heads.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AddCustom: out = self + other, of tensors of one shape and dtype. The tiling key is the dtype, as aclDataType has it.
 #include "kernel_operator.h"
 #include "op_host/add_custom_tiling.h"

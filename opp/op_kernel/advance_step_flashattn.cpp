@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the inputs of the next decode step of the tokens that were sampled in the last one.
 //
 // Every block reads the lengths of all sequences and checks them before it writes anything; then it moves its own rows

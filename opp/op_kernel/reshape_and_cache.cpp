@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the rows of keys and values to their slots in paged caches.
 //
 // Every block reads all slots. It checks them before anything is written, and then copies the rows of those slots that

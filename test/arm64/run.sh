@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Cross-compiles everything for aarch64 and runs there, under qemu-user, what can run: the C++ tests, and the Python ones
 # in an arm64 Python with the arm64 builds of torch and torch_npu. Ends with a table; non-zero exit if a line failed.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel files of the tests, each compiled once."""
 
 import functools

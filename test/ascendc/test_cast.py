@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cast against exact arithmetic, for every pair of dtypes and every rounding mode."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a kernel does wrong is reported with its line, and what it does right is not."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DataCopy and DataCopyPad in every form and direction, and what a block knows of its launch."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tutorial shows is what there is, and `python -m cann_cpu kernel` does what it says."""
 
 import re

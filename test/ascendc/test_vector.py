@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions of the vector API against numpy: dtypes, odd counts, masks, repeats and strides."""
 
 import numpy as np

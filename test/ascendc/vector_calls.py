@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls functions of the vector API through the kernels of request.h, and says which elements a call works on."""
 
 from dataclasses import dataclass, field, replace

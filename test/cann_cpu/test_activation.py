@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which CANN a process uses, and that plain programs run on the one of the CPU with no variable set."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FRACTAL_NZ: a matrix [K, N] in blocks [N / c0, K / 16, 16, c0] with c0 = 32 bytes, padded by zeros."""
 
 import copy

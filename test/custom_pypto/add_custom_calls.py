@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of add_custom and of its backward, small; on the CPU, to be moved to where they are wanted."""
 
 import torch

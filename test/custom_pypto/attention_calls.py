@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of npu_sparse_flash_attention_pto, one of each layout, small; on the CPU, to be moved as wanted."""
 
 import goldens

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of the operators of the paged KV cache, small; on the CPU, to be moved to where wanted."""
 
 import goldens

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators on queries and caches, and calls of each: {operator: {call: a function that makes its arguments}}."""
 
 import attention_calls

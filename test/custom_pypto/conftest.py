@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lets the tests of this folder import what stands beside them, and builds the probe for them."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls of npu_lightning_indexer_pto, one of each layout, small; on the CPU, to be moved to where they are wanted."""
 
 import goldens

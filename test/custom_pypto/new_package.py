@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds an operator package faster than its setup.py does: without optimisation, and common headers only once."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints what custom_pypto.check finds of every operator of a package, as JSON: {operator: [line, ...]}.
 
 python new_package_checks.py PACKAGE, in the folder of its sources.

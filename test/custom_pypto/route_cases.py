@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls where only CANN's functions are deployed, those of the package in cann/, which test_routes.py builds."""
 
 import goldens

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """add_custom and its gradients against torch.add on the CPU."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operator compiled ahead, in three ways: a second process runs what the first one saved. And training steps."""
 
 import json

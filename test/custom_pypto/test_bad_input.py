@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad input: refused with operator, argument, expectation and finding, by eager and Meta alike; the process goes on."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks of one operator: one without mistakes passes them all, each mistake is a line with the file to mend."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """EXEC_NPU_CMD: what it passes on, what it refuses, and that every failure is reported and leaves a working process."""
 
 import json

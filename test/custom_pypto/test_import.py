@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The package can be imported in any order, before torchair or without it, and from anywhere."""
 
 import os

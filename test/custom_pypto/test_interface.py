@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators on queries and caches: the form of their results, and every way to them gives the same."""
 
 import pytest

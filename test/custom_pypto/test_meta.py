@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Meta and fake tensors: the shapes, dtypes and strides of eager, with symbolic sizes too."""
 
 import prolog_calls

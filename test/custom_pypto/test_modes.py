@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The modes: each compiles with what it says, and gives what eager gives."""
 
 import warnings

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """New operators of many kinds: what is written builds as it is, agrees, and lacks the mathematics and nothing else."""
 
 import json

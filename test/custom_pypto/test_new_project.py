@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A new project builds and passes its tests as it is, and its operators work beside ours in one process."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operator passes each check of ``python -m custom_pypto.check``."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where our operator package is not deployed, calls go to CANN's functions, or say what is missing.
 
 A process whose environment names CANN on the CPU by hand, as CANN's set_env.sh does, finds no wheel's operator package.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators called from many threads at once, with errors among them."""
 
 import threading

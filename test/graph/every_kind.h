@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prototype of every kind of input, output and attribute.
 #pragma once
 

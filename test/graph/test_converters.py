@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The converters: a graph holds the operator's node with all it was given, and computes what eager computes."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schema, prototype and functions of an operator agree, and each mistake in a copy of them is a line that says so."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The definitions for CANN's own build say what the prototypes say, and tile calls as the CPU build does."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The generator: a header of prototypes in; out a Python module that builds Graph Engine nodes, and aclnn headers."""
 
 import ast

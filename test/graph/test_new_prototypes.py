@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The prototype that custom_pypto.new makes of a schema agrees with it, whatever the schema."""
 
 import itertools

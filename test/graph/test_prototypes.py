@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One prototype, seen three ways: the header, the generated Python and what Graph Engine has."""
 
 import pytest

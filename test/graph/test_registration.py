@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When converters get registered: with torchair, before the first graph, and at no cost before that."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs upstream_cases.py in a process that finds a package with cann-recipes-infer's prototypes before ours."""
 
 import os

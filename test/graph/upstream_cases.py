@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graphs where cann-recipes-infer's prototypes are registered: test_upstream.py builds the package in upstream/."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator package's aclnn functions, called as C functions on the memory of npu tensors."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the kernels of opp/cpu are made of, in C++: vector loops, products, norms, each compared with plain loops."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernels of the matrix operators on machines that have less than this one, and in every layout of a product.
 
 Each machine is made with the variables that hold ATen, oneDNN and the kernels to what it has, in a process of its own,

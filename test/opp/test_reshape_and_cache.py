@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel that writes keys and values to paged caches, through torch.ops on npu tensors, against its golden."""
 
 import goldens

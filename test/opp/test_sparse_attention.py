@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fused sparse attention layer's kernel, through torch.ops on npu tensors, against its golden."""
 
 import goldens

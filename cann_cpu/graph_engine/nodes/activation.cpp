@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations and losses, and their gradients.
 #include "table.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // New tensors, and tensors that hold shapes.
 #include "table.h"
 

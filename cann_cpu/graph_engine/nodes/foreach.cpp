@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One operation on every tensor of a list, as the optimizers of torch.optim make them.
 #include "table.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and normalizations, and their gradients.
 #include "table.h"
 

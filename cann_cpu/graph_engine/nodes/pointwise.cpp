@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic, unary mathematics and casts, element by element.
 #include "table.h"
 

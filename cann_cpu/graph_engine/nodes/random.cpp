@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers: eager's own functions, so that a seed and an offset give the same numbers in both.
 #include "table.h"
 

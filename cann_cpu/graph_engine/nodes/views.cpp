@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reshaping, slicing, joining and copying. What can be a view of its input is one, as in eager.
 #include "table.h"
 

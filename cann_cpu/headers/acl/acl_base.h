@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all of ACL shares: handles, error codes, data types, formats, data buffers and tensor descriptions.
 #pragma once
 

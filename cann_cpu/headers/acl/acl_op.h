@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attribute objects and execution of operators by type name (the aclop path).
 #pragma once
 

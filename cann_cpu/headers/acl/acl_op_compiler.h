@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compile options, and compiling operators by type name (the aclop path, which cann_cpu does not serve).
 #pragma once
 

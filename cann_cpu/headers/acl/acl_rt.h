@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime: devices, contexts, memory, copies, streams, events, host callbacks, captured graphs and settings.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels that carry tensors between host and device: data sets and items are real, channels are not supported.
 #pragma once
 

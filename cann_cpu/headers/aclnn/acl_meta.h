@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C interface of aclnn's arguments and executors: tensors, scalars, arrays, lists.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The block that runs in this thread, its unified buffer, and the checker that follows it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cast: between dtypes, with the rounding modes that each pair has. Integers saturate; NaN becomes 0.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DataCopy and DataCopyPad: between device memory and the unified buffer, and within it.
 #pragma once
 

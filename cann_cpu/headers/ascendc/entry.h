@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a kernel callable from other languages: ASCENDC_CPU_ENTRY(kernel) behind the kernel in the same file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // half and bfloat16_t, exact: every conversion rounds once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all vector instructions are made of: the lanes that take part, and a function applied to the lanes of operands.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches kernels on the CPU: ICPU_RUN_KF(kernel, blocks, arguments...) runs the blocks in parallel threads.
 //
 // What a kernel does wrong ends the launch with a KernelError. A launch checks the kernel as it runs if

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mathematical functions of the first `count` elements, with or without a buffer for what they need in between.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements moved within the unified buffer: copies of repeats, broadcasts, gathers, a transposed matrix, sorted pairs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TPipe, which divides the unified buffer; queues of buffers between two pipes; flags and barriers.
 #pragma once
 

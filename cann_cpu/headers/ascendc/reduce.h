@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions: of whole repeats, of blocks of 32 bytes, of pairs, of a whole tensor. Sums are made in float, rounded
 // once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons, which give a bit for each element, and selection by such bits.
 #pragma once
 

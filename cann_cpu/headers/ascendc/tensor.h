@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors: views of device memory and of the unified buffer.
 #pragma once
 

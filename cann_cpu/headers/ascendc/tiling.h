@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel's entry begins with: its tiling, a struct in device memory and the key by which it chooses among its
 // variants; its workspace; the kind of its cores.
 #pragma once

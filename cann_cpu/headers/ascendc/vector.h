@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element by element: arithmetic of two tensors, of a tensor and a scalar, of one tensor; Duplicate and CreateVecIndex.
 //
 // Every function has two forms: of the first `count` elements, and of the elements that a mask leaves of each repeat.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the opaque arguments of aclnn functions hold.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the opaque arguments of the aclop path hold, and an operator that is called on it by the name of its type.
 #pragma once
 

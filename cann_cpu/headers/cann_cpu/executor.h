@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two phases of an aclnn function: phase one stores a call, phase two enqueues it on a stream.
 #pragma once
 

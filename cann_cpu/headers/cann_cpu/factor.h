@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the factors of matrix products are given to ATen, by aclnn functions and graph nodes alike.
 #pragma once
 

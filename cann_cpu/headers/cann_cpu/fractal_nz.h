@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout FRACTAL_NZ: a matrix [K, N] in blocks of 16 rows and c0 columns, [N / c0, K / 16, 16, c0], padded by
 // zeros.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Defines an aclnn function from a kernel: ACLNN(Name, kernel) or ACLNN(Name, check, kernel).
 //
 //   ACLNN(Add, [](const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C++ face of the runtime for the other libraries of cann_cpu: append work to a stream, report an error.
 #pragma once
 

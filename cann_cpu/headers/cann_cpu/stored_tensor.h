@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tensor as it lies in memory, and the copy in rows of one that lies in FRACTAL_NZ.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Allocator: the caller's device memory allocator, which the engine takes outputs of unknown size from.
 #pragma once
 

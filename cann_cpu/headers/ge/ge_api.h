@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Graph Engine's interface: sessions that compile and run graphs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::CompiledGraphSummary: what a compiled graph needs and gives.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::AscendString: a string that crosses library borders whatever the string ABI of either side.
 #pragma once
 

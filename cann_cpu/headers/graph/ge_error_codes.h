@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Status codes of graph construction and of operator prototypes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::GNode: a node of a graph, to look at.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Graph: a graph read from a serialized model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Operator: an operator's prototype, filled by the constructor that REG_OP writes.
 #pragma once
 

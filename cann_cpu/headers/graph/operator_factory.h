@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::OperatorFactory: the registered prototypes by operator type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // REG_OP: declares an operator's prototype (inputs, outputs and attributes in IR order) and registers it when its
 // library is loaded.
 //

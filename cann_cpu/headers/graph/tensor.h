@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Shape, ge::TensorDesc and ge::Tensor: what a graph's inputs and outputs are handed over in.
 #pragma once
 

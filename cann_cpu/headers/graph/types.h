@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types, formats and placements of the Graph Engine, with CANN's numbers.
 #pragma once
 

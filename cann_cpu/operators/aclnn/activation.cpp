@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activation functions, softmax, and their gradients.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

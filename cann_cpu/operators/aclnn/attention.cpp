@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention with a materialised score matrix, and its gradient.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons and tests, element by element.
 #include <ATen/ops/eq.h>
 #include <ATen/ops/equal.h>

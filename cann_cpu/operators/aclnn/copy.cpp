@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies across dtypes and strides.
 #include "table.h"
 

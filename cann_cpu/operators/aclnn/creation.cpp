@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors filled by a rule.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>

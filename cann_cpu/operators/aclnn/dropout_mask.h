@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mask of aclnnDropoutGenMask: an element is kept where its bit is set; bit i is bit i % 8 of byte i / 8.
 #pragma once
 

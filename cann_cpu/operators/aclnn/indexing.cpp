@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading and writing elements by index and by mask.
 #include <ATen/core/List.h>
 #include <ATen/ops/_index_put_impl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decompositions and solutions of linear systems.
 #include <ATen/ops/inverse.h>
 #include <ATen/ops/linalg_cholesky.h>

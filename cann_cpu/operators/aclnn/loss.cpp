@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses and their gradients.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>

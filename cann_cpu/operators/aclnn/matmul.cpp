@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products.
 #include <ATen/ops/addbmm.h>
 #include <ATen/ops/addmm.h>

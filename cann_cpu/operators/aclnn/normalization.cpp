@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layer, group, batch and root-mean-square normalisation, and their gradients.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/native_batch_norm.h>

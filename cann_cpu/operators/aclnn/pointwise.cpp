@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic, unary mathematics, bits and logic, element by element.
 #include <ATen/Functions.h>
 

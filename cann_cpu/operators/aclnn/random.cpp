@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers: a function of the seed and the offset that torch_npu's generator hands out with every call.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Joining, splitting, repeating, reordering and padding.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/channel_shuffle.h>

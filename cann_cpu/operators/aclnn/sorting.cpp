@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorting, selection by rank, and distinct values.
 #include <ATen/ops/_unique.h>
 #include <ATen/ops/_unique2.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the rows of the table share: short names for the parameter types of op.h, and macros for families of functions.
 #pragma once
 

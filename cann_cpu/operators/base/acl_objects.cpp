@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Creates and destroys the arguments of aclnn functions.
 #include "cann_cpu/acl_objects.h"
 

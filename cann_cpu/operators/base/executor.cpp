@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hands out executors at the end of phase one and enqueues them in phase two.
 #include "executor.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor cache as torch_npu drives it: it writes all that determines a call but the addresses into a key, lists
 // the tensors' addresses, and asks for an executor; where there is none, phase one that follows stores its call.
 #include "executor_cache.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that phase one has stored under a key of the caller's, to be repeated without phase one.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m cann_cpu`: says which CANN is in use, prints the path of set_env.sh, runs commands and kernels."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decides which CANN a process uses and, where it is the one on the CPU, loads it before torch_npu looks for it.
 
 The wheel's cann_cpu.pth calls install_hook() when Python starts; nothing else happens until torch_npu is imported.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles Ascend C kernels with g++ and runs them on arrays: what `python -m cann_cpu kernel` does, for programs.
 
     from cann_cpu.kernel import KernelFile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m cann_cpu kernel FILE.cpp [FILE.py]`: runs a kernel as a Python file beside it describes.
 
 The description is a Python file that sets:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels each of which breaks one rule, in the line marked as reported. All take 64 floats in x and in y.
 #include "kernel_operator.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cast, for every pair of dtypes.
 #include "request.h"
 

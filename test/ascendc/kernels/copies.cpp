@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DataCopy and DataCopyPad of int16_t in all their forms and directions.
 #include "kernel_operator.h"
 

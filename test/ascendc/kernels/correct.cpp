@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that break no rule: each writes 2 * x + 1 for its block's share of x to y, `per_block` elements.
 #include "kernel_operator.h"
 

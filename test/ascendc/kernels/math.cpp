@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mathematical functions, which have the form of a count only.
 #include "request.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels that test the vector API have in common: a function is asked for by its name, dtype and form.
 #pragma once
 

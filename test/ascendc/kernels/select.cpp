@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons and selections. The bits that select are the last 256 bytes of src1, or all of it beside a scalar.
 #include "request.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of one tensor, of a tensor and a scalar, and of a scalar alone.
 #include "request.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds what these tests run against: an operator package, and harnesses on the engine's sources and library."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Custom nodes of the operator package in package/, which test_custom_nodes.py builds; run in a process of its own."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes models in torchair's format (ge.proto.ModelDef) by hand, without tracing a program."""
 
 import numpy

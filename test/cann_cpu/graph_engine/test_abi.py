@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ge:: classes that we declare are those that torch_npu and torchair were compiled with."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs custom_node_cases.py in a process that finds the test's operator package: packages are read once a process."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole graphs through torch.compile and torchair: shapes that change, mixtures, gradients, in-place, host inputs."""
 
 import threading

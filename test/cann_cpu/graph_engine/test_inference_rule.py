@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The evaluator of output sizes against Python's own arithmetic."""
 
 import ctypes

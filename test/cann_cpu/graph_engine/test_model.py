@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading, compiling and running models: hand-written ones, broken ones, and thousands of mutations."""
 
 import ctypes

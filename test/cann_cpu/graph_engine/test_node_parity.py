@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every built-in node type gives what eager gives, to the bit: one table of functions, compiled with torchair."""
 
 import pytest

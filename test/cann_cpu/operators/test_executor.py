@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """aclnn's two phases and its executor cache, called as C functions the way torch_npu calls them."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every built-in operator gives what ATen's CPU kernel gives, to the bit: one table, over dtypes, shapes, strides."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random numbers on the NPU: reproducible by seed and by generator state, and of the right distribution."""
 
 import pytest

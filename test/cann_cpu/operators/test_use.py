@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What programs do with tensors on the NPU beyond single operators: train, print, compare, and meet an error."""
 
 import copy

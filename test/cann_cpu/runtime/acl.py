@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libascendcl.so as Python sees it: every call checked, handles and memory made and given back by context managers."""
 
 import ctypes

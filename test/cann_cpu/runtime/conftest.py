@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runtime's own tests: libascendcl.so through ctypes, with a device set, and tasks written in C++."""
 
 import ctypes

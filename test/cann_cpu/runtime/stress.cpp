@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that use streams, events, copies, callbacks and captured graphs at once; ends with 0 when every count is
 // right.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks for the tests of streams, launched through the C++ interface that operators use.
 #include <atomic>
 #include <chrono>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our declarations of ACL against the headers in the torch_npu wheel, our symbols against what it imports."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host functions in a stream, by its worker and by a subscribed thread."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captured graphs: recording, replay, forks and joins through events, what is illegal meanwhile."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies and fills of every kind, their bounds, and when pageable memory may be used again."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a failed call leaves behind, what is not supported, and settings that are kept."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events: waits across streams and devices, state, times."""
 
 import ctypes

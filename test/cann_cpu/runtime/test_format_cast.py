@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator Identity of the aclop path: a tensor of one format written in another."""
 
 import ctypes

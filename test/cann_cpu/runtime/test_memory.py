@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Device memory: its account, its limit, what is known of an address; pinned memory; virtual memory."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices and contexts, the start and end of a process, fork; each in a process of its own."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams: order within one, overlap of two, failures reported once, waiting with and without an end."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Threads that use all of the runtime at once, in C++."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runtime as torch.npu shows it: streams, events, memory, devices, processes, captured graphs."""
 
 import gc

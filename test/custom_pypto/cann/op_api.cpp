@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CANN's functions that operators of ours can go to, by their documents, with ATen; aclnnAdd is cann_cpu's own.
 #include <ATen/ATen.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of opapi.cpp, and one that it has not.
 #pragma once
 

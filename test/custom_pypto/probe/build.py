@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the probe, an operator package and its extension, into build/probe; only what changed is compiled."""
 
 import importlib.util

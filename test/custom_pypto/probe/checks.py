@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks operators of the probe, all but their registration, and prints the tables as JSON: {operator: lines}."""
 
 import json

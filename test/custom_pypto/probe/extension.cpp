@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators on the functions of opapi.cpp, through our EXEC_NPU_CMD and through torch_npu's.
 #include <ATen/ops/empty.h>
 #include <op_plugin/include/npu_cpp_extension.h>

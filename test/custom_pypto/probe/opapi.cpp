@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An operator package for tests and benchmarks: functions that do nothing, fail at each stage, or report what they got.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>

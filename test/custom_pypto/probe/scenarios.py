@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs what EXEC_NPU_CMD must stand, in one process, and prints what happened as JSON: {scenario: result}."""
 
 import ctypes

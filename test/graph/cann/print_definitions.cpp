@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the definitions of opp/device as JSON, and what they make of a few calls.
 #include <algorithm>
 #include <cstdio>

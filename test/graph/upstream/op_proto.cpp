@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The prototypes that cann-recipes-infer's operator package registers for three of our operator types.
 #include "graph/operator_reg.h"
 

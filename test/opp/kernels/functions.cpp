@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares what the kernels of opp/cpu are made of with plain loops in double, on random numbers, odd counts and what
 // numbers are besides: NaN, infinities, denormals. Prints a line for each case; ends with 1 if one failed.
 #include <ATen/Parallel.h>

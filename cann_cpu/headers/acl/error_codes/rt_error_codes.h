@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime's error codes (107xxx: the call was wrong, 207xxx: a resource ran out, 507xxx: the device failed).
 #pragma once
 

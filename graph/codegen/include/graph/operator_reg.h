@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collecting stand-in for CANN's operator_reg.h: a header of prototypes that is compiled against it records what it
 // says in prototypes(). A macro that the generated Python API cannot express (GRAPH, OPTIONAL_OUTPUT, ...) or an
 // attribute type that torchair has not (Tensor, NamedAttrs, ...) is not defined: the compiler names it and the line.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data types that a prototype may name, numbered as in Graph Engine's IR.
 #pragma once
 

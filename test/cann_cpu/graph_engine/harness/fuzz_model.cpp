@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a model, then all its prefixes and many mutations of it: each must be read or refused, never crash.
 #include <cstdio>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The evaluator of inference rules, callable from Python.
 #include <cstring>
 

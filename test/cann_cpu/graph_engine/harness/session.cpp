@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ge::Session, callable from Python: compiles a serialized model, and runs it in the ways that take ge::Tensor.
 #include <cstdlib>
 #include <cstring>

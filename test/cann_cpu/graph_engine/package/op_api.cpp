@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The aclnn functions of the prototypes in op_proto.cpp, written as CANN's generator declares them.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prototypes of a small operator package: every kind of input, output and attribute.
 #include "graph/operator_reg.h"
 

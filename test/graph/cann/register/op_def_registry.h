@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for CANN's header of that name: it keeps what a definition says, and has the contexts that tiling
 // functions read. Written from CANN's documentation; only what the definitions in opp/device use.
 #pragma once

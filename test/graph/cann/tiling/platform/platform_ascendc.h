@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for CANN's header of that name: an Ascend910B3.
 #pragma once
 
