@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernels of opp/cpu are made of, in C++: vector loops, products, norms, each compared with plain loops."""
 
+import functools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from operator_package import CANN
+from opp.test_machines import HERE
 
 SOURCES = Path(__file__).with_name("kernels")
 
@@ -26,7 +29,24 @@ def functions(tmp_path_factory):
     return build / "functions"
 
 
-def test_kernels_functions_compute_what_plain_loops_in_double_do(functions):
-    done = subprocess.run([functions], capture_output=True, text=True, timeout=300)
-    print(done.stdout)
+@pytest.fixture(scope="module")
+def run(functions):
+    """run(name) is what the test says on the machine of that name."""
+
+    @functools.cache
+    def run(name):
+        variables = HERE[name][0]
+        return subprocess.run([functions], env=os.environ | variables, capture_output=True, text=True, timeout=300)
+
+    return run
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_functions_compute_what_plain_loops_in_double_do(run, name):
+    done = run(name)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_vector_loops_give_the_same_bits_on_every_machine(run):
+    digests = {name: re.search("^digest .*", run(name).stdout, re.MULTILINE).group() for name in HERE}
+    assert len(set(digests.values())) == 1, digests
