@@ -52,7 +52,8 @@ def test_training_steps_are_those_of_the_cpu(name, foreach):
         train(host, OPTIMIZERS[name], foreach, "cpu"), rel=1e-6
     )
     for got, expected in zip(device.parameters(), host.parameters(), strict=True):
-        torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-7)
+        # Steps of 0.01 and more; what divides by the size of a gradient enlarges the rounding errors of a small one.
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_attention_trains_like_the_cpu():
