@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+import torch_versions
 
 MIB = 1 << 20
 
@@ -298,6 +299,9 @@ class TestGraphs:
         torch.npu.empty_cache()
         assert torch.npu.mem_get_info() == before
 
+    @pytest.mark.skipif(
+        not torch_versions.FAILED_CAPTURE_IS_CLEARED, reason="this torch_npu does not clear a capture that failed"
+    )
     def test_an_illegal_call_is_an_exception_and_the_next_capture_works(self, device):
         x = torch.zeros(8, device=device)
         with pytest.raises(RuntimeError, match="the capture was invalidated: the host asked for the state"), captured():
