@@ -59,6 +59,21 @@ def test_a_plain_program_runs_with_no_variable_set(tmp_path, program):
     assert run_program(tmp_path, program).split() == ["21.0", "2"]
 
 
+def test_the_next_finder_is_asked_for_torch_npu_as_well(tmp_path):
+    program = """
+        import sys
+
+        class Recorder:
+            def find_spec(self, name, path=None, target=None):
+                if name == "torch_npu":
+                    print("asked")
+
+        sys.meta_path.insert(1, Recorder())  # behind cann_cpu's
+        import torch_npu
+    """
+    assert run_program(tmp_path, program).split() == ["asked"]
+
+
 def test_a_forked_data_loader_worker_stays_on_the_cpu(tmp_path):
     out = run_program(
         tmp_path,

@@ -117,9 +117,11 @@ def activate() -> Choice:
 class _BeforeTorchNpu:
     """A finder that finds nothing: it is asked for torch_npu before anybody else, and activates then."""
 
+    asked = False
+
     def find_spec(self, name, path=None, target=None):
-        if name == "torch_npu":
-            sys.meta_path.remove(self)
+        if name == "torch_npu" and not self.asked:
+            self.asked = True  # and it stays: a list that grows shorter while it is gone through skips the next finder
             activate()
 
 
