@@ -101,12 +101,12 @@ def built(tmp_path_factory) -> Path:
     return folder
 
 
-def run(folder: Path, *arguments) -> subprocess.CompletedProcess:
-    """Python on the package that was built."""
+def run(folder: Path, *arguments, where="") -> subprocess.CompletedProcess:
+    """Python on the package that was built, in the folder of its sources or one of that."""
     vendor = folder / "build" / PACKAGE / "opp/vendors" / PACKAGE
     environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(vendor), "PYTHONPATH": str(folder / "build")}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=folder / "build", env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder / where, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +162,7 @@ try:
 except RuntimeError as error:
     print(str(error).splitlines()[0])
 """,
+        where="build",  # -c looks for packages where it is
     )
     versions, on_cpu, empty, twice = result.stdout.splitlines()
     assert versions == "[1, 1, 0]"
