@@ -11,10 +11,12 @@ namespace cann_cpu::graph {
 namespace {
 
 // Inputs: bias, a, b, alpha and, unless it is 1, beta.
-const NodeType kAddmm = {"Addmm", [](NodeCall& n) -> Outputs {
-                           const at::Scalar beta = n.has(4) ? scalar(n.in(4)) : at::Scalar(1);
-                           return at::addmm(n.in(0), factor(n.in(1)), factor(n.in(2)), beta, scalar(n.in(3)));
-                         }};
+const NodeType kAddmm = {
+    "Addmm", [](NodeCall& n) -> Outputs {
+      const at::Scalar beta = n.has(4) ? scalar(n.in(4)) : at::Scalar(1);
+      const at::Tensor bias = in_product_dtype(n.in(0));
+      return at::addmm(bias, factor(n.in(1)), factor(n.in(2)), beta, scalar(n.in(3))).to(n.in(0).scalar_type());
+    }};
 
 bool is(const Node& node, const char* type) {
   return node.role == Role::compute && node.type != nullptr && node.model->type == type;

@@ -17,13 +17,14 @@ at::Tensor transposed_if(bool transpose, const at::Tensor& x) { return factor(tr
 Outputs product(const NodeCall& n, const char* transpose_1, const char* transpose_2) {
   const at::Tensor x1 = transposed_if(n.flag(transpose_1, false), n.in(0));
   const at::Tensor x2 = transposed_if(n.flag(transpose_2, false), n.in(1));
+  const auto dtype = n.in(0).scalar_type();
   if (!n.has(2)) {
-    return at::matmul(x1, x2);
+    return at::matmul(x1, x2).to(dtype);
   }
   if (x1.dim() == 2 && x2.dim() == 2) {
-    return at::addmm(n.in(2), x1, x2);
+    return at::addmm(in_product_dtype(n.in(2)), x1, x2).to(dtype);
   }
-  return at::add(at::matmul(x1, x2), n.in(2));
+  return at::add(at::matmul(x1, x2).to(dtype), n.in(2));
 }
 
 Outputs matmul(NodeCall& n) { return product(n, "transpose_x1", "transpose_x2"); }

@@ -7,6 +7,7 @@
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/dot.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mv.h>
@@ -27,42 +28,76 @@ void check_product(const at::Tensor& self, const at::Tensor& other, int64_t rank
               " differ");
 }
 
+// Has products written to out, or to a tensor of their dtype that is rounded to out.
+template <class Write>
+void multiply(Out out, Write write) {
+  const auto dtype = product_dtype(out.scalar_type());
+  if (dtype == out.scalar_type()) return write(out);
+  at::Tensor sums = at::empty(out.sizes(), out.options().dtype(dtype));
+  write(sums);
+  out.copy_(sums);
+}
+
 }  // namespace
 
 ACLNN_CHECKED(
     Mm, [](In self, In mat2, Out, CubeMathType) { check_product(self, mat2, 2); },
-    [](In self, In mat2, Out out, CubeMathType) { at::mm_out(out, factor(self), factor(mat2)); });
+    [](In self, In mat2, Out out, CubeMathType) {
+      multiply(out, [&](Out sums) { at::mm_out(sums, factor(self), factor(mat2)); });
+    });
 ACLNN_CHECKED(
     BatchMatMul, [](In self, In mat2, Out, CubeMathType) { check_product(self, mat2, 3); },
-    [](In self, In mat2, Out out, CubeMathType) { at::bmm_out(out, factor(self), factor(mat2)); });
+    [](In self, In mat2, Out out, CubeMathType) {
+      multiply(out, [&](Out sums) { at::bmm_out(sums, factor(self), factor(mat2)); });
+    });
+ACLNN(Matmul, [](In self, In mat2, Out out, CubeMathType) {
+  multiply(out, [&](Out sums) { at::matmul_out(sums, factor(self), factor(mat2)); });
+});
+ACLNN(Mv, [](In self, In vec, Out out, CubeMathType) {
+  multiply(out, [&](Out sums) { at::mv_out(sums, factor(self), in_product_dtype(vec)); });
+});
+
+namespace {
+
+// out = beta * self + alpha * (first x second), where out may be self.
+template <auto sum>
+void add_product(Out out, In self, In first, In second, Scalar beta, Scalar alpha) {
+  multiply(out, [&](Out sums) { sum(sums, in_product_dtype(self), factor(first), factor(second), beta, alpha); });
+}
+
+using AddProduct = at::Tensor& (*)(Out, In, In, In, Scalar, Scalar);
+constexpr AddProduct kAddmm = at::addmm_out, kBaddbmm = at::baddbmm_out, kAddbmm = at::addbmm_out,
+                     kAddmv = at::addmv_out;
+
+}  // namespace
+
 ACLNN_CHECKED(
     Addmm, [](In, In mat1, In mat2, Scalar, Scalar, Out, CubeMathType) { check_product(mat1, mat2, 2); },
     [](In self, In mat1, In mat2, Scalar beta, Scalar alpha, Out out, CubeMathType) {
-      at::addmm_out(out, self, factor(mat1), factor(mat2), beta, alpha);
+      add_product<kAddmm>(out, self, mat1, mat2, beta, alpha);
     });
 ACLNN_CHECKED(
     InplaceAddmm, [](Out, In mat1, In mat2, Scalar, Scalar, CubeMathType) { check_product(mat1, mat2, 2); },
     [](Out self, In mat1, In mat2, Scalar beta, Scalar alpha, CubeMathType) {
-      self.addmm_(factor(mat1), factor(mat2), beta, alpha);
+      add_product<kAddmm>(self, self, mat1, mat2, beta, alpha);
     });
 ACLNN_CHECKED(
     Baddbmm, [](In, In batch1, In batch2, Scalar, Scalar, Out, CubeMathType) { check_product(batch1, batch2, 3); },
     [](In self, In batch1, In batch2, Scalar beta, Scalar alpha, Out out, CubeMathType) {
-      at::baddbmm_out(out, self, factor(batch1), factor(batch2), beta, alpha);
+      add_product<kBaddbmm>(out, self, batch1, batch2, beta, alpha);
     });
 ACLNN_CHECKED(
     InplaceBaddbmm, [](Out, In batch1, In batch2, Scalar, Scalar, CubeMathType) { check_product(batch1, batch2, 3); },
     [](Out self, In batch1, In batch2, Scalar beta, Scalar alpha, CubeMathType) {
-      self.baddbmm_(factor(batch1), factor(batch2), beta, alpha);
+      add_product<kBaddbmm>(self, self, batch1, batch2, beta, alpha);
     });
-ACLNN(Matmul, [](In self, In mat2, Out out, CubeMathType) { at::matmul_out(out, factor(self), factor(mat2)); });
 ACLNN(Addbmm, [](In self, In batch1, In batch2, Scalar beta, Scalar alpha, Out out, CubeMathType) {
-  at::addbmm_out(out, self, factor(batch1), factor(batch2), beta, alpha);
+  add_product<kAddbmm>(out, self, batch1, batch2, beta, alpha);
 });
 ACLNN(Addmv, [](In self, In mat, In vec, Scalar alpha, Scalar beta, Out out, CubeMathType) {
-  at::addmv_out(out, self, factor(mat), vec, beta, alpha);
+  add_product<kAddmv>(out, self, mat, vec, beta, alpha);
 });
-ACLNN(Mv, [](In self, In vec, Out out, CubeMathType) { at::mv_out(out, factor(self), vec); });
+
 ACLNN(Dot, [](In self, In other, Out out) { at::dot_out(out, self, other); });
 ACLNN(Addr, [](In self, In vec1, In vec2, Scalar beta, Scalar alpha, Out out) {
   at::addr_out(out, self, vec1, vec2, beta, alpha);
