@@ -22,7 +22,19 @@ def pytest_report_header():
 def random_numbers_are_the_test_s_own(request):
     """The same whenever and beside whatever else the test runs."""
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+        torch.manual_seed(seed_of(request.node))
+
+
+def seed_of(test):
+    return zlib.crc32(test.nodeid.encode())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        report.sections.append(("Random numbers", f"torch.manual_seed({seed_of(item)})"))
+    return report
 
 
 @pytest.fixture(autouse=True)
