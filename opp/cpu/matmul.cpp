@@ -104,8 +104,10 @@ constexpr std::array<std::array<int64_t, 3>, 5> kSizes = {
 template <class Operand, Layout layout>
 bool is_right(bool is_vnni) {
   try {
-    return std::ranges::all_of(
+    const bool right = std::ranges::all_of(
         kSizes, [=](const auto& size) { return Trial<Operand, layout>(size[0], size[1], size[2]).is_right(is_vnni); });
+    cpublas::brgemm_release(is_vnni);
+    return right;
   } catch (const std::exception&) {  // ATen's or oneDNN's: not on this machine
     return false;
   }

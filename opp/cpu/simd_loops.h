@@ -146,10 +146,11 @@ class Loops final : public Simd {
     int32_t largest = 0;
     for (int64_t i = 0; i < count; ++i) largest = std::max(largest, bits[i] & 0x7FFFFFFF);
     const float amax = std::bit_cast<float>(largest);
-    const float divisor = largest == 0 ? 1.0F : amax;
+    const float unit = amax > 0x1p120F ? 0x1p-8F : 1.0F;  // so that 127 times the largest number is one
+    const float divisor = largest == 0 ? 1.0F : amax * unit;
     for (int64_t i = 0; i < count; ++i) {
       // 127 times a number of up to 17 bits is exact, and the division does not reach or leave a tie.
-      const float quotient = from[i] * 127.0F / divisor;
+      const float quotient = from[i] * unit * 127.0F / divisor;
       const float shifted = quotient + 12582912.0F;  // 1.5 * 2^23: rounds to an integer
       const float rounded = shifted - 12582912.0F;
       const float number = rounded == rounded ? rounded : 0.0F;
@@ -263,12 +264,7 @@ class Loops final : public Simd {
   void pack(const uint16_t* from, int64_t row_stride, int64_t rows, int64_t columns, uint16_t* to,
             int64_t to_stride) const override {
     for (int64_t row = 0; row < rows; row += 2) {
-      const uint16_t* of = from + row * row_stride;
-      auto* words = reinterpret_cast<uint32_t*>(to + row / 2 * to_stride);
-      for (int64_t c = 0; c < columns; c += kLanes) {
-        *reinterpret_cast<Words*>(words + c) = __builtin_convertvector(load(of + c), Words) |
-                                               __builtin_convertvector(load(of + row_stride + c), Words) << 16;
-      }
+      interleave(from + row * row_stride, from + (row + 1) * row_stride, columns, to + row / 2 * to_stride);
     }
   }
 

@@ -354,7 +354,7 @@ void products_of_elements() {
 
 void quantise() {
   for (const int64_t count : kCounts) {
-    for (const double magnitude : {1.0, 1e-39, 1e30, 0.0}) {
+    for (const double magnitude : {1.0, 1e-39, 1e30, 5e37, 0.0}) {
       auto x = random_floats(count);
       for (float& number : x) number = static_cast<float>(nearest<BFloat16>(number * magnitude));
       const auto amax = [&] {
