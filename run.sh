@@ -3,7 +3,7 @@
 # Does all set-up and runs the project's main job.
 #   bash run.sh           decoding with DeepSeek-V3.2's sparse attention, then every operator in every mode: a table each,
 #                         non-zero exit if a line failed
-#   bash run.sh test      the tests
+#   bash run.sh test      the tests; --nightly, with those that take long and rarely find a fault, and other options of pytest
 #   bash run.sh bench     the benchmarks
 # With no virtual environment active it makes .venv here. TORCH=2.10.0 bash run.sh takes that torch and its torch_npu.
 set -euo pipefail
@@ -31,8 +31,8 @@ case "${1:-main}" in
   test)
     shift
     install pytest pytest-timeout pytest-xdist hypothesis expecttest ruff mypy matplotlib tqdm
-    # Modules side by side. python -m pytest would import the source folder custom_pypto instead of what is installed.
-    pytest --numprocesses auto --maxprocesses 8 --dist loadscope "$@"
+    # Side by side, as test/conftest.py groups them. python -m pytest would import the source folder custom_pypto instead of what is installed.
+    pytest --numprocesses auto --maxprocesses 8 --dist loadgroup "$@"
     ;;
   bench)
     python benchmark/dispatch.py

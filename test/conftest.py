@@ -4,12 +4,35 @@
 import os
 import sys
 import zlib
+from pathlib import Path
 
 import pytest
 from machines import held_to
 
 if level := os.environ.get("CANN_CPU_CAPABILITY"):
     os.environ.update(held_to(level))  # before torch reads its own
+
+
+HERE = Path(__file__).parent
+# Folders whose tests share what is compiled for them: where several processes test, one has all of such a folder.
+TOGETHER = ("ascendc", "cann_cpu/graph_engine", "cann_cpu/runtime", "graph")
+# What takes longest, first, so that no process is left with it at the end.
+LONGEST = ("test_guide.py", "custom_pypto/test_new_project.py", "custom_pypto/test_new.py", "test_packages.py")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--nightly", action="store_true", help="with the tests that are long and rarely find a fault")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--nightly"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    for item in items:
+        module = item.path.relative_to(HERE).as_posix()
+        folder = item.path.parent.relative_to(HERE).as_posix()
+        item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else module))
+    items.sort(key=lambda item: item.path.relative_to(HERE).as_posix() not in LONGEST)
 
 
 def pytest_report_header():

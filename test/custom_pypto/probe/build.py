@@ -7,6 +7,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from filelock import FileLock
+
 from custom_pypto.operator_package import CURRENT_VERSION
 
 HERE = Path(__file__).resolve().parent
@@ -68,8 +70,9 @@ def build() -> tuple[Path, Path]:
         extension_libraries=f"{torch_libraries} {_libraries(torch_npu / 'lib', 'torch_npu')}",
     )
     BUILD.mkdir(parents=True, exist_ok=True)
-    (BUILD / "build.ninja").write_text(text)
-    subprocess.run([sys.executable, "-m", "ninja", "-C", BUILD], check=True, stdout=sys.stderr)
+    with FileLock(BUILD / "lock"):  # tests run side by side
+        (BUILD / "build.ninja").write_text(text)
+        subprocess.run([sys.executable, "-m", "ninja", "-C", BUILD], check=True, stdout=sys.stderr)
     return BUILD, BUILD / "extension.so"
 
 
