@@ -14,8 +14,6 @@
 namespace cann_cpu::graph {
 namespace {
 
-static_assert(sizeof(gert::Tensor) == 752, "the layout of gert::Tensor is torchair's");
-
 std::vector<int64_t> dims_of(const gert::Shape& shape) {
   return {shape.dims, shape.dims + std::min(shape.dim_num, gert::Shape::kMaxDimNum)};
 }
@@ -58,7 +56,7 @@ ge::MemBlock* allocate(const at::Tensor& result, ge::Allocator& allocator) {
   }
   const at::Tensor contiguous = result.contiguous();
   if (size > 0) {
-    std::memcpy(block->GetAddr(), contiguous.const_data_ptr(), size);
+    std::memcpy(block->address(), contiguous.const_data_ptr(), size);
   }
   return block;
 }
@@ -67,13 +65,13 @@ ge::graphStatus manage_block(void* address, gert::TensorOperateType operation, v
   auto* block = static_cast<ge::MemBlock*>(address);
   switch (operation) {
     case gert::kGetTensorAddress:
-      *out = block->GetAddr();
+      *out = block->address();
       return ge::GRAPH_SUCCESS;
     case gert::kFreeTensor:
-      block->Free();
+      block->release();
       return ge::GRAPH_SUCCESS;
     case gert::kPlusShareCount:
-      block->AddCount();
+      block->retain();
       return ge::GRAPH_SUCCESS;
   }
   return ge::GRAPH_FAILED;
@@ -148,7 +146,7 @@ void allocate_output(const at::Tensor& result, ge::Allocator& allocator, gert::T
 
 void allocate_output(const at::Tensor& result, ge::Allocator& allocator, ge::Tensor& output) {
   ge::MemBlock* block = allocate(result, allocator);
-  output.SetData(static_cast<uint8_t*>(block->GetAddr()), result.nbytes(), [block](uint8_t*) { block->Free(); });
+  output.SetData(static_cast<uint8_t*>(block->address()), result.nbytes(), [block](uint8_t*) { block->release(); });
   describe_output(result, ge::kPlacementDevice, output);
 }
 

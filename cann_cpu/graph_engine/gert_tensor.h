@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory layout of gert::Tensor, which torchair's fast execution path passes by value.
+//
+// It was measured in torchair's binary, _npu_graph_executor.so of the torch_npu wheel: the size is the stride of its
+// vectors of tensors, the offsets are those at which AtNpuTensorToGeTensor, UpdateTensorData and
+// AssembleDimsToShape store what their names say, the values those that they store.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +39,8 @@ struct StorageFormat {
   uint8_t reserved[40];
 };
 
-enum TensorPlacement : int32_t { kOnDeviceHbm, kOnHost, kFollowing, kOnDeviceP2p, kTensorPlacementEnd };
-enum TensorOperateType : int32_t { kGetTensorAddress, kFreeTensor, kPlusShareCount };
+enum TensorPlacement : int32_t { kOnDeviceHbm = 0, kOnHost = 1, kFollowing = 2 };  // kFollowing: behind the tensor
+enum TensorOperateType : int32_t { kGetTensorAddress = 0, kFreeTensor = 1, kPlusShareCount = 2 };
 
 // What is done with the memory behind an address that is no plain pointer.
 using TensorAddrManager = ge::graphStatus (*)(void* address, TensorOperateType operation, void** out);
@@ -67,5 +71,12 @@ class Tensor {
   TensorData tensor_data;
   uint8_t reserved_1[40];
 };
+
+static_assert(sizeof(Tensor) == 752);
+static_assert(sizeof(StorageShape) == 536);
+static_assert(offsetof(Tensor, data_type) == 636);
+static_assert(offsetof(Tensor, tensor_data) == 640);
+static_assert(offsetof(TensorData, manager) == 8 && offsetof(TensorData, size) == 16);
+static_assert(offsetof(TensorData, placement) == 24);
 
 }  // namespace gert

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ge::Allocator: the caller's device memory allocator, which the engine takes outputs of unknown size from.
+// The caller's allocator of device memory, which the engine takes outputs of unknown size from.
+//
+// torchair implements these classes, compiled in its own library, so that their layout is an ABI. It was measured there
+// (_npu_graph_executor.so of the torch_npu wheel): the slots by the relocations of NpuAllocator's and NpuMemBlock's
+// vtables, the members by the offsets at which NpuAllocator::Malloc and FreeMemBlock store and read them.
 #pragma once
 
 #include <cstddef>
@@ -10,38 +14,31 @@ class MemBlock;
 
 class Allocator {
  public:
-  Allocator() = default;
-  virtual ~Allocator() = default;
-  Allocator(const Allocator&) = delete;
-  Allocator& operator=(const Allocator&) = delete;
-
-  // A block with one reference; nullptr when there is no memory.
-  virtual MemBlock* Malloc(size_t size) = 0;
-  virtual void Free(MemBlock* block) = 0;
-  virtual MemBlock* MallocAdvise(size_t size, void*) { return Malloc(size); }
+  virtual ~Allocator() = default;                                                // slots 0 and 1
+  virtual MemBlock* Malloc(size_t bytes) = 0;                                    // slot 2; null: no memory left
+  virtual void Free(MemBlock* block) = 0;                                        // slot 3
+  virtual MemBlock* MallocAdvise(size_t bytes, void*) { return Malloc(bytes); }  // slot 4; nobody here calls it
 };
 
-// Memory that several owners count their references to; the last Free gives it back.
+// Memory of an allocator, for as long as somebody refers to it.
 class MemBlock {
  public:
-  MemBlock(Allocator& allocator, void* addr, size_t size) : allocator_(allocator), addr_(addr), size_(size) {}
-  virtual ~MemBlock() = default;
+  MemBlock(Allocator& owner, void* address, size_t bytes) : owner_(&owner), address_(address), bytes_(bytes) {}
+  virtual ~MemBlock() = default;  // slots 0 and 1
 
-  void* GetAddr() { return addr_; }
-  size_t GetSize() const { return size_; }
-  size_t AddCount() { return ++count_; }
-  void Free() {
-    if (count_ > 0 && --count_ == 0) {
-      allocator_.Free(this);
-    }
+  void* address() const { return address_; }
+  void retain() { ++references_; }
+  void release() {
+    if (references_ != 0 && --references_ == 0) owner_->Free(this);
   }
 
  private:
-  // The order is the ABI's: torchair derives from this class.
-  Allocator& allocator_;
-  void* addr_;
-  size_t count_ = 1;
-  size_t size_;
+  Allocator* owner_;       // at 8
+  void* address_;          // at 16
+  size_t references_ = 1;  // at 24
+  size_t bytes_;           // at 32
 };
+
+static_assert(sizeof(MemBlock) == 40, "torchair's own members follow");
 
 }  // namespace ge

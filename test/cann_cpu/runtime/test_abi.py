@@ -62,7 +62,7 @@ def answers(includes: Path, folder: Path):
 
 
 def test_the_headers_are_understood():
-    assert len(FUNCTIONS) > 170 and len(CONSTANTS) > 80 and len(ENUMS) > 30 and len(STRUCTS) > 10
+    assert len(FUNCTIONS) > 170 and len(CONSTANTS) > 80 and len(ENUMS) > 30 and len(STRUCTS) > 8
     assert "aclrtMemcpyBatchAsync" in FUNCTIONS and "aclGetRecentErrMsg" in FUNCTIONS
     assert "ACL_BF16" in ENUMS["aclDataType"] and "location" in STRUCTS["aclrtPhysicalMemProp"]
 

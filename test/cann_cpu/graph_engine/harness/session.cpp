@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ge::Session, callable from Python: compiles a serialized model, and runs it in the ways that take ge::Tensor.
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "acl/acl_rt.h"
 #include "ge/ge_api.h"
@@ -16,7 +18,7 @@ class CountingAllocator : public ge::Allocator {
   }
   void Free(ge::MemBlock* block) override {
     --blocks;
-    std::free(block->GetAddr());
+    std::free(block->address());
     delete block;
   }
   int blocks = 0;
@@ -54,6 +56,20 @@ ge::Tensor float_tensor(float* data, const int64_t* dims, size_t rank, ge::Place
   return tensor;
 }
 
+// Lets the stream wait for a value that nobody writes, and destroys it in another thread, a little later.
+std::thread destroy_later(aclrtStream stream) {
+  void* value = nullptr;
+  aclrtMalloc(&value, sizeof(uint64_t), ACL_MEM_MALLOC_HUGE_FIRST);
+  aclrtMemset(value, sizeof(uint64_t), 0, sizeof(uint64_t));
+  aclrtValueWait(value, 1, ACL_STREAM_WAIT_VALUE_EQ, stream);
+  return std::thread([stream, value] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    aclrtSetDevice(0);
+    aclrtDestroyStreamForce(stream);
+    aclrtFree(value);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -66,8 +82,8 @@ CANN_EXPORT int compile(const char* model, size_t size, char* text, size_t capac
   return result;
 }
 
-// Runs a graph of one float input and one float output; way 0: RunGraph, 1: RunGraphWithStreamAsync. Gives the output's
-// rank and dimensions, and its elements.
+// Runs a graph of one float input and one float output; way 0: RunGraph, 1: RunGraphWithStreamAsync, 2: the same in a
+// stream that is busy until it is destroyed. Gives the output's rank and dimensions, and its elements.
 CANN_EXPORT int run(int way, const char* model, size_t size, float* input, const int64_t* dims, size_t rank,
                     int64_t* output_dims, float* output, char* text, size_t capacity) {
   constexpr uint32_t kId = 2;
@@ -79,11 +95,17 @@ CANN_EXPORT int run(int way, const char* model, size_t size, float* input, const
     aclrtStream stream = nullptr;
     aclrtCreateStream(&stream);
     session().RegisterExternalAllocator(stream, allocator);
+    std::thread destroying;
+    if (way == 2) destroying = destroy_later(stream);
     status = session().RunGraphWithStreamAsync(kId, stream, {float_tensor(input, dims, rank, ge::kPlacementDevice)},
                                                outputs);
-    aclrtSynchronizeStream(stream);
+    if (way == 2) {
+      destroying.join();
+    } else {
+      aclrtSynchronizeStream(stream);
+      aclrtDestroyStream(stream);
+    }
     session().RegisterExternalAllocator(stream, nullptr);
-    aclrtDestroyStream(stream);
   }
   const int result = status == ge::SUCCESS ? 0 : fail(text, capacity);
   if (result == 0) {
