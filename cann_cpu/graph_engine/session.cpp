@@ -131,20 +131,24 @@ std::vector<at::Tensor> run_and_wait(const Execution& execution) {
     throw GraphError("graph '" + execution.graph->name() +
                      "' cannot be captured: the sizes of its outputs are known only after it has run");
   }
-  std::promise<std::vector<at::Tensor>> promise;
-  auto results = promise.get_future();
-  const aclError code = launch(execution.stream, kTaskName, [&]() -> aclError {
+  auto promise = std::make_shared<std::promise<std::vector<at::Tensor>>>();  // the task's alone: it breaks with it
+  auto results = promise->get_future();
+  const aclError code = launch(execution.stream, kTaskName, [&execution, promise = std::move(promise)]() -> aclError {
     try {
-      promise.set_value(execution.run());
+      promise->set_value(execution.run());
     } catch (...) {
-      promise.set_exception(std::current_exception());
+      promise->set_exception(std::current_exception());
     }
     return ACL_SUCCESS;
   });
   if (code != ACL_SUCCESS) {
     throw GraphError(std::string("the graph cannot be launched: ") + aclGetRecentErrMsg());
   }
-  return results.get();
+  try {
+    return results.get();
+  } catch (const std::future_error&) {
+    throw GraphError("graph '" + execution.graph->name() + "': its stream was destroyed before it ran");
+  }
 }
 
 template <class T>

@@ -30,18 +30,35 @@ std::map<uint64_t, Subscriber>& subscribers() {
 
 uint64_t this_thread() { return static_cast<uint64_t>(pthread_self()); }
 
-Subscriber* find_subscriber(const Stream* stream) {
-  for (auto& [thread, subscriber] : subscribers()) {
-    const auto& list = subscriber.streams;
-    if (std::find(list.begin(), list.end(), stream) != list.end()) return &subscriber;
-  }
-  return nullptr;
+using Subscribers = std::map<uint64_t, Subscriber>;
+
+Subscribers::iterator find_subscriber(const Stream* stream) {
+  return std::find_if(subscribers().begin(), subscribers().end(), [&](const auto& entry) {
+    const auto& list = entry.second.streams;
+    return std::find(list.begin(), list.end(), stream) != list.end();
+  });
+}
+
+bool has_subscriber(const Stream* stream) { return find_subscriber(stream) != subscribers().end(); }
+
+// Under waits_mutex(); false when there is no such subscription.
+bool end_subscription(uint64_t thread, const Stream* stream) {
+  auto found = subscribers().find(thread);
+  if (found == subscribers().end() || std::erase(found->second.streams, stream) == 0) return false;
+  std::erase_if(found->second.reports, [&](const std::shared_ptr<Report>& report) {
+    if (report->stream != stream) return false;
+    report->dropped = true;
+    return true;
+  });
+  if (found->second.streams.empty()) subscribers().erase(found);
+  waits_condition().notify_all();
+  return true;
 }
 
 void subscribe(uint64_t thread, aclrtStream handle) {
   std::shared_ptr<Stream> stream = find_stream(handle);
   std::lock_guard lock(waits_mutex());
-  if (find_subscriber(stream.get()) != nullptr) {
+  if (has_subscriber(stream.get())) {
     fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %d has a subscriber already", stream->id);
   }
   subscribers()[thread].streams.push_back(stream.get());
@@ -51,17 +68,9 @@ void subscribe(uint64_t thread, aclrtStream handle) {
 void unsubscribe(uint64_t thread, aclrtStream handle) {
   std::shared_ptr<Stream> stream = find_stream(handle);
   std::lock_guard lock(waits_mutex());
-  auto found = subscribers().find(thread);
-  if (found == subscribers().end() || std::erase(found->second.streams, stream.get()) == 0) {
+  if (!end_subscription(thread, stream.get())) {
     fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "thread %lu is not subscribed to stream %d", thread, stream->id);
   }
-  std::erase_if(found->second.reports, [&](const std::shared_ptr<Report>& report) {
-    if (report->stream != stream.get()) return false;
-    report->dropped = true;
-    return true;
-  });
-  if (found->second.streams.empty()) subscribers().erase(found);
-  waits_condition().notify_all();
 }
 
 // In the stream's worker: hands the function to the subscriber, and waits for it if it blocks the stream.
@@ -71,9 +80,11 @@ aclError report(const Stream* stream, const std::function<void()>& function, boo
   report->stream = stream;
   {
     std::lock_guard lock(waits_mutex());
-    Subscriber* subscriber = find_subscriber(stream);
-    if (subscriber == nullptr) return error(ACL_ERROR_RT_STREAM_NO_CB_REG, "no thread is subscribed to the stream");
-    subscriber->reports.push_back(report);
+    auto subscriber = find_subscriber(stream);
+    if (subscriber == subscribers().end()) {
+      return error(ACL_ERROR_RT_STREAM_NO_CB_REG, "no thread is subscribed to the stream");
+    }
+    subscriber->second.reports.push_back(report);
     waits_condition().notify_all();
   }
   if (!block) return ACL_SUCCESS;
@@ -90,7 +101,7 @@ void launch_callback(aclrtCallback fn, void* userData, aclrtCallbackBlockType bl
   std::shared_ptr<Stream> stream = find_stream(handle);
   {
     std::lock_guard lock(waits_mutex());
-    if (find_subscriber(stream.get()) == nullptr) {
+    if (!has_subscriber(stream.get())) {
       fail(ACL_ERROR_RT_STREAM_NO_CB_REG, "no thread is subscribed to stream %d; call aclrtSubscribeReport first",
            stream->id);
     }
@@ -129,6 +140,12 @@ void process_report(int32_t timeout) {
 }
 
 }  // namespace
+
+void end_subscriptions(const Stream& stream) {
+  std::lock_guard lock(waits_mutex());
+  if (auto found = find_subscriber(&stream); found != subscribers().end()) end_subscription(found->first, &stream);
+}
+
 }  // namespace cann_cpu
 
 using namespace cann_cpu;

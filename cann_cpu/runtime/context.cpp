@@ -40,10 +40,12 @@ std::shared_ptr<Stream> Context::default_stream() {
 }
 
 void Context::release() {
-  for (const auto& stream : streams().remove_if([&](const Stream& s) { return s.context.get() == this; })) {
+  const auto own = streams().remove_if([&](const Stream& s) { return s.context.get() == this; });
+  for (const auto& stream : own) {
     stop_capture(*stream);
     stream->stop(/*discard=*/true);
   }
+  for (const auto& stream : own) stream->join();
   {
     std::lock_guard lock(mutex);
     default_stream_.reset();

@@ -122,7 +122,7 @@ void release_device(Device& device) {
     device.uses = 0;
   }
   if (context) context->release();
-  release_memory(device);
+  if (drain()) release_memory(device);  // other contexts and devices may use it, too
 }
 
 namespace {

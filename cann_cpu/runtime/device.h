@@ -74,7 +74,7 @@ void set_current_context(std::shared_ptr<Context> context);
 // Makes a device that threads without a context fall back to; -1 for none.
 void set_default_device(int32_t id);
 
-// Ends the device's primary context and frees its memory.
+// Ends the device's primary context, and frees the device's memory when nothing uses it any more.
 void release_device(Device& device);
 // Has the streams end before the static objects that their tasks use are destroyed.
 void end_streams_at_exit();

@@ -47,11 +47,12 @@ void record_event(aclrtEvent handle, aclrtStream stream_handle) {
   auto recording = std::make_shared<Recording>();
   recording->stream = stream;
   auto record = std::make_shared<RecordTask>(recording);
-  std::lock_guard lock(event->mutex);
-  recording->number = append(stream.get(), "aclrtRecordEvent", [record] {
+  // Not with the event's lock, which others take behind that of captures; a capture that began just now comes after.
+  recording->number = append_uncaptured(*stream, "aclrtRecordEvent", [record] {
     record->recording->complete(Recording::State::kComplete);
     return ACL_SUCCESS;
   });
+  std::lock_guard lock(event->mutex);
   event->latest = recording;
   event->graph.reset();
 }

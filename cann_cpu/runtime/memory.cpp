@@ -67,10 +67,9 @@ bool adjoin(const std::pair<const uintptr_t, Allocation>& left, const std::pair<
          left.second.device == right.second.device && left.first + left.second.size == right.first;
 }
 
-// Work that was queued may still use what is freed next. A task that frees cannot wait for its own stream.
-void drain_before_free(int32_t device) {
-  if (!is_worker()) drain(device);
-}
+// Waits for the work that was queued, which may use what is given back next, whatever its device. A task that frees
+// cannot wait for its own stream. False when memory is to stay where it is: a worker that was abandoned may use it.
+bool drain_before_free() { return is_worker() || drain(); }
 
 void* allocate(size_t alignment, size_t size) {
   size_t rounded = (size + alignment - 1) / alignment * alignment;
@@ -104,11 +103,10 @@ void malloc_device(void** address, size_t size) {
 
 void free_device(void* address) {
   require_pointer(address, "devPtr");
-  Range range = find_range(address);
-  if (range.space == Space::kDevice) drain_before_free(range.device);
+  bool is_unused = drain_before_free();
   Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
   refund(find_device(allocation.device), allocation.size);
-  std::free(address);
+  if (is_unused) std::free(address);
 }
 
 void malloc_host(void** address, size_t size) {
@@ -122,9 +120,9 @@ void malloc_host(void** address, size_t size) {
 }
 
 void free_host(void* address) {
-  for (const auto& device : devices()) drain_before_free(device->id);
+  bool is_unused = drain_before_free();
   remove_range("hostPtr", address, Kind::kHost);
-  std::free(address);
+  if (is_unused) std::free(address);
 }
 
 void register_host(void* address, uint64_t size) {
@@ -267,7 +265,7 @@ aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag) {
 aclError aclrtHostUnregister(void* ptr) {
   return call(__func__, [&] {
     require_pointer(ptr, "ptr");
-    for (const auto& device : devices()) drain_before_free(device->id);
+    drain_before_free();
     remove_range("ptr", ptr, Kind::kRegisteredHost);
   });
 }

@@ -35,19 +35,27 @@ void check_option(aclCompileOpt option) {
   }
 }
 
-aclError set_attribute(const char* function, aclopAttr* attr, const char* name, aclopAttr::Value value) {
+// What makes the value may fail: it is made where failures become codes.
+template <class MakeValue>
+aclError set_attribute(const char* function, aclopAttr* attr, const char* name, const MakeValue& make_value) {
   return host_call(function, [&] {
     require_pointer(attr, "attr");
     require_pointer(name, "attrName");
-    attr->values[name] = std::move(value);
+    attr->values[name] = make_value();
   });
+}
+
+void check_list(const char* count_name, int count, const char* name, const void* values) {
+  if (count < 0) fail(ACL_ERROR_INVALID_PARAM, "%s is %d", count_name, count);
+  if (count > 0) require_pointer(values, name);
 }
 
 template <class To, class From>
 aclError set_list(const char* function, aclopAttr* attr, const char* name, int count, const From* values) {
-  if (count < 0) return error(ACL_ERROR_INVALID_PARAM, "%s: numValues is %d", function, count);
-  if (count > 0 && values == nullptr) return error(ACL_ERROR_INVALID_PARAM, "%s: values is null", function);
-  return set_attribute(function, attr, name, std::vector<To>(values, values + count));
+  return set_attribute(function, attr, name, [&] {
+    check_list("numValues", count, "values", values);
+    return std::vector<To>(values, values + count);
+  });
 }
 
 aclError not_served(const std::string& op_type) {
@@ -59,9 +67,15 @@ aclError not_served(const std::string& op_type) {
 }
 
 template <class Buffer>
-std::vector<Operand> operands(int count, const aclTensorDesc* const descs[], Buffer* const buffers[]) {
+std::vector<Operand> operands(const char* name, int count, const aclTensorDesc* const descs[],
+                              Buffer* const buffers[]) {
+  if (count < 0) fail(ACL_ERROR_INVALID_PARAM, "there are %d %s", count, name);
+  if (count > 0 && (descs == nullptr || buffers == nullptr)) fail(ACL_ERROR_INVALID_PARAM, "the %s are null", name);
   std::vector<Operand> operands;
-  for (int i = 0; i < count; ++i) operands.push_back({*descs[i], *buffers[i]});
+  for (int i = 0; i < count; ++i) {
+    if (descs[i] == nullptr || buffers[i] == nullptr) fail(ACL_ERROR_INVALID_PARAM, "one of the %s is null", name);
+    operands.push_back({*descs[i], *buffers[i]});
+  }
   return operands;
 }
 
@@ -126,24 +140,26 @@ aclopAttr* aclopCreateAttr() { return new (std::nothrow) aclopAttr; }
 void aclopDestroyAttr(const aclopAttr* attr) { delete attr; }
 
 aclError aclopSetAttrBool(aclopAttr* attr, const char* attrName, uint8_t attrValue) {
-  return set_attribute(__func__, attr, attrName, attrValue != 0);
+  return set_attribute(__func__, attr, attrName, [&] { return attrValue != 0; });
 }
 
 aclError aclopSetAttrInt(aclopAttr* attr, const char* attrName, int64_t attrValue) {
-  return set_attribute(__func__, attr, attrName, attrValue);
+  return set_attribute(__func__, attr, attrName, [&] { return attrValue; });
 }
 
 aclError aclopSetAttrFloat(aclopAttr* attr, const char* attrName, float attrValue) {
-  return set_attribute(__func__, attr, attrName, attrValue);
+  return set_attribute(__func__, attr, attrName, [&] { return attrValue; });
 }
 
 aclError aclopSetAttrString(aclopAttr* attr, const char* attrName, const char* attrValue) {
-  if (attrValue == nullptr) return error(ACL_ERROR_INVALID_PARAM, "%s: attrValue is null", __func__);
-  return set_attribute(__func__, attr, attrName, std::string(attrValue));
+  return set_attribute(__func__, attr, attrName, [&] {
+    require_pointer(attrValue, "attrValue");
+    return std::string(attrValue);
+  });
 }
 
 aclError aclopSetAttrDataType(aclopAttr* attr, const char* attrName, aclDataType attrValue) {
-  return set_attribute(__func__, attr, attrName, attrValue);
+  return set_attribute(__func__, attr, attrName, [&] { return attrValue; });
 }
 
 aclError aclopSetAttrListBool(aclopAttr* attr, const char* attrName, int numValues, const uint8_t* values) {
@@ -160,13 +176,13 @@ aclError aclopSetAttrListFloat(aclopAttr* attr, const char* attrName, int numVal
 
 aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numLists, const int* numValues,
                                  const int64_t* const values[]) {
-  if (numLists < 0) return error(ACL_ERROR_INVALID_PARAM, "%s: numLists is %d", __func__, numLists);
-  if (numLists > 0 && (numValues == nullptr || values == nullptr)) {
-    return error(ACL_ERROR_INVALID_PARAM, "%s: numValues or values is null", __func__);
-  }
-  std::vector<std::vector<int64_t>> lists;
-  for (int i = 0; i < numLists; ++i) lists.emplace_back(values[i], values[i] + numValues[i]);
-  return set_attribute(__func__, attr, attrName, std::move(lists));
+  return set_attribute(__func__, attr, attrName, [&] {
+    check_list("numLists", numLists, "numValues", numValues);
+    check_list("numLists", numLists, "values", values);
+    std::vector<std::vector<int64_t>> lists;
+    for (int i = 0; i < numLists; ++i) lists.emplace_back(values[i], values[i] + numValues[i]);
+    return lists;
+  });
 }
 
 aclError aclopExecute(const char* opType, int, const aclTensorDesc* const[], const aclDataBuffer* const[], int,
@@ -192,11 +208,14 @@ aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTens
                                 const aclopAttr* attr, aclopEngineType, aclopCompileType, const char*,
                                 aclrtStream stream) {
   auto op = std::make_shared<SingleOperator>();
-  op->type = name_of(opType);
-  op->inputs = operands(numInputs, inputDesc, inputs);
-  op->outputs = operands(numOutputs, outputDesc, outputs);
-  if (attr != nullptr) op->attributes = *attr;
-  keep_host_inputs(*op);
+  const aclError status = host_call(__func__, [&] {
+    op->type = name_of(opType);
+    op->inputs = operands("inputs", numInputs, inputDesc, inputs);
+    op->outputs = operands("outputs", numOutputs, outputDesc, outputs);
+    if (attr != nullptr) op->attributes = *attr;
+    keep_host_inputs(*op);
+  });
+  if (status != ACL_SUCCESS) return status;
   return launch(stream, op->type.c_str(), [op, stream] {
     if (!has_known_formats(*op)) return not_served(op->type);
     if (op->type == "Identity") {

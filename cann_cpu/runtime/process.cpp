@@ -24,14 +24,17 @@ constexpr const char* kDriverVersion = "25.5.0";
 std::atomic<bool> initialized{false};
 std::atomic<bool> dead_after_fork{false};
 
+void release_contexts() {
+  for (const auto& context : contexts().find_if([](const Context&) { return true; })) context->release();
+}
+
 void release_all() {
-  for (const auto& context : contexts().find_if([](const Context& c) { return !c.primary; })) context->release();
+  release_contexts();
   for (const auto& device : devices()) release_device(*device);
 }
 
 void end_streams() {
-  if (dead_after_fork) return;
-  for (const auto& context : contexts().find_if([](const Context&) { return true; })) context->release();
+  if (!dead_after_fork) release_contexts();
 }
 
 void mark_child() { dead_after_fork = Context::living > 0; }

@@ -12,6 +12,12 @@ namespace {
 // A worker may be stuck in a callback that needs a lock of the thread that ends it; then the thread is left behind.
 constexpr auto kStopPatience = std::chrono::seconds(5);
 
+// The streams whose workers have not ended, whether their handles still live or not.
+Registry<Stream>& working_streams() {
+  static auto* registry = new Registry<Stream>("working stream");
+  return *registry;
+}
+
 std::atomic<int32_t> next_stream_id{0};
 
 struct RunningTask {
@@ -30,6 +36,10 @@ void require_not_running(const Stream& stream) {
   if (is_running(&stream)) {
     fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of stream %d itself", stream.id);
   }
+}
+
+void run_in_place(const Task& task) {
+  if (std::optional<Failure> failure = run_task(task)) throw *failure;
 }
 
 Failure explain(aclError code, const std::string& message) {
@@ -95,6 +105,7 @@ uint64_t Stream::push(std::string name, Task task) {
   if (stopping_) fail(ACL_ERROR_RT_INVALID_HANDLE, "stream %d is being destroyed", id);
   if (!worker_.joinable()) {
     end_streams_at_exit();
+    working_streams().add(shared_from_this());
     worker_ = std::thread([self = shared_from_this()] { self->work(); });
   }
   queue_.push_back({std::move(name), std::move(task)});
@@ -110,6 +121,15 @@ void Stream::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     submitted_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    if (discarding_ && !queue_.empty()) {
+      std::deque<Entry> dropped = std::exchange(queue_, {});
+      lock.unlock();
+      uint64_t count = dropped.size();
+      dropped.clear();
+      lock.lock();
+      finish(count, Failure{ACL_ERROR_RT_STREAM_CONTEXT, "the stream was destroyed before it ran"},
+             std::to_string(count) + " tasks");
+    }
     if (queue_.empty()) break;
     Entry entry = std::move(queue_.front());
     queue_.pop_front();
@@ -117,14 +137,16 @@ void Stream::work() {
     std::optional<Failure> failure = run_task(entry.task);
     entry.task = nullptr;  // what it owns goes before anybody hears that it is done
     lock.lock();
-    finish_one(std::move(failure), entry.name);
+    finish(1, std::move(failure), entry.name);
   }
   exited_ = true;
   completed_.notify_all();
+  lock.unlock();
+  working_streams().remove(this);
 }
 
-void Stream::finish_one(std::optional<Failure> failure, const std::string& name) {
-  ++done_;
+void Stream::finish(uint64_t tasks, std::optional<Failure> failure, const std::string& name) {
+  done_ += tasks;
   if (failure && !failure_) {
     failure->message = name + " on stream " + std::to_string(id) + " of device " + std::to_string(context->device) +
                        " failed: " + failure->message;
@@ -136,10 +158,13 @@ void Stream::finish_one(std::optional<Failure> failure, const std::string& name)
 
 bool Stream::wait(uint64_t number, std::optional<Clock::time_point> deadline) {
   std::unique_lock lock(mutex_);
-  auto is_done = [&] { return done_ >= number; };
-  if (deadline) return completed_.wait_until(lock, *deadline, is_done);
-  completed_.wait(lock, is_done);
-  return true;
+  auto is_over = [&] { return done_ >= number || abandoned_; };
+  if (deadline) {
+    completed_.wait_until(lock, *deadline, is_over);
+  } else {
+    completed_.wait(lock, is_over);
+  }
+  return done_ >= number;
 }
 
 uint64_t Stream::last() const {
@@ -159,32 +184,29 @@ std::optional<Failure> Stream::take_failure(uint64_t number) {
 }
 
 void Stream::stop(bool discard) {
-  std::deque<Entry> dropped;
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     discarding_ = discard;
-    if (discard) {
-      dropped.swap(queue_);
-      done_ += dropped.size();
-    }
     submitted_.notify_all();
-    completed_.notify_all();
   }
   notify_waits();
-  dropped.clear();
+}
 
+void Stream::join() {
   std::unique_lock lock(mutex_);
-  if (!worker_.joinable()) return;
-  auto has_exited = [&] { return exited_; };
-  bool exited = true;
-  if (discard) {
-    exited = completed_.wait_for(lock, kStopPatience, has_exited);
-  } else {
-    completed_.wait(lock, has_exited);
+  if (worker_.joinable()) {
+    auto has_exited = [&] { return exited_; };
+    if (discarding_) {
+      abandoned_ = !completed_.wait_for(lock, kStopPatience, has_exited);
+    } else {
+      completed_.wait(lock, has_exited);
+    }
+    completed_.notify_all();
+    lock.unlock();
+    abandoned_ ? worker_.detach() : worker_.join();
   }
-  lock.unlock();
-  exited ? worker_.join() : worker_.detach();
+  end_subscriptions(*this);
 }
 
 Registry<Stream>& streams() {
@@ -200,12 +222,18 @@ uint64_t append(aclrtStream handle, const char* name, Task task) {
   std::shared_ptr<Stream> stream;
   // A recorded task may be replayed after its stream is gone: ask for the address first.
   if (!is_running(handle)) stream = find_stream(handle);
-  if (!stream || is_running(stream.get())) {
-    if (std::optional<Failure> failure = run_task(task)) throw *failure;
+  if (!stream) {
+    run_in_place(task);
     return 0;
   }
-  if (stream->graph != nullptr && record_task(*stream, name, task)) return 0;
-  return stream->push(name, std::move(task));
+  if (stream->graph != nullptr && !is_running(stream.get()) && record_task(*stream, name, task)) return 0;
+  return append_uncaptured(*stream, name, std::move(task));
+}
+
+uint64_t append_uncaptured(Stream& stream, const char* name, Task task) {
+  if (!is_running(&stream)) return stream.push(name, std::move(task));
+  run_in_place(task);
+  return 0;
 }
 
 void repeat_unread_failure() {
@@ -213,10 +241,12 @@ void repeat_unread_failure() {
   if (failed && calls_of_thread == failed->call + 1 && has_message()) throw failed->failure;
 }
 
-void drain(int32_t device) {
-  for (const auto& stream : streams().find_if([&](const Stream& s) { return s.context->device == device; })) {
-    stream->wait(stream->last());
+bool drain() {
+  bool all = true;
+  for (const auto& stream : working_streams().find_if([](const Stream&) { return true; })) {
+    all = stream->wait(stream->last()) && all;
   }
+  return all;
 }
 
 aclError launch(aclrtStream stream, const char* name, Task task) {
@@ -245,6 +275,7 @@ void destroy_stream(aclrtStream handle, bool discard) {
   if (stream->graph != nullptr) fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured", stream->id);
   streams().remove(handle);
   stream->stop(discard);
+  stream->join();
 }
 
 void synchronize_stream(aclrtStream handle, int32_t timeout) {

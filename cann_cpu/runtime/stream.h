@@ -26,15 +26,19 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   // Appends a task and returns its number; the worker starts with the first. A capturing stream's tasks go elsewhere.
   uint64_t push(std::string name, Task task);
-  // Waits until the task of that number is done; false when the deadline came first.
+  // Waits until the task of that number is done or dropped; false when the deadline came first, or the worker was
+  // abandoned.
   bool wait(uint64_t number, std::optional<Clock::time_point> deadline = {});
   // Number of the task appended last.
   uint64_t last() const;
   bool is_idle() const;
   // Takes the failure away if it is of a task before or at that number.
   std::optional<Failure> take_failure(uint64_t number);
-  // Ends the worker: after the queue is done, or (discard) after the task that runs now, whose waits are cut short.
+  // Tells the worker to end: after the queue is done, or (discard) after the task that runs now, whose waits are cut
+  // short.
   void stop(bool discard);
+  // Waits for that end, behind stop(); a worker that discards and yet goes on for long is abandoned.
+  void join();
   // Blocks the worker until the condition holds; false when the stream is being discarded. notify_waits() makes it look
   // again, and so does every millisecond when it has to poll memory that kernels and copies write.
   template <class Condition>
@@ -60,7 +64,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     Task task;
   };
   void work();
-  void finish_one(std::optional<Failure> failure, const std::string& name);
+  void finish(uint64_t tasks, std::optional<Failure> failure, const std::string& name);
 
   mutable std::mutex mutex_;
   std::condition_variable submitted_;
@@ -72,6 +76,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   uint64_t failure_number_ = 0;
   bool stopping_ = false;
   bool exited_ = false;
+  bool abandoned_ = false;
   std::atomic<bool> discarding_{false};
   std::thread worker_;
 };
@@ -93,6 +98,8 @@ std::optional<Failure> run_task_as(const Stream* stream, const Task& task);
 // Gives the task to the stream: runs it in place inside a task of that stream, records it when the stream is captured,
 // and else queues it. Returns its number in the queue, 0 when it is not there.
 uint64_t append(aclrtStream stream, const char* name, Task task);
+// The same, past a capture.
+uint64_t append_uncaptured(Stream& stream, const char* name, Task task);
 
 // Waits that cross streams (events, values in memory) share one lock and condition: they are few, and any may end.
 std::mutex& waits_mutex();
@@ -118,7 +125,11 @@ bool Stream::block_until(Condition&& condition, bool poll) {
 // the second call fails.
 void repeat_unread_failure();
 
-// Waits for all streams of a device; their failures stay.
-void drain(int32_t device);
+// Waits for all streams of all devices, those included that are being destroyed; their failures stay. False when an
+// abandoned worker goes on: what it may use is not to be freed, ever.
+bool drain();
+
+// Ends the subscriptions to a stream that is going away.
+void end_subscriptions(const Stream& stream);
 
 }  // namespace cann_cpu

@@ -23,11 +23,12 @@ using namespace cann_cpu;
 
 acltdtDataItem* acltdtCreateDataItem(acltdtTensorType tdtType, const int64_t* dims, size_t dimNum, aclDataType dataType,
                                      void* data, size_t size) {
-  if (dims == nullptr && dimNum > 0) {
-    error(ACL_ERROR_INVALID_PARAM, "%s: dims is null", __func__);
-    return nullptr;
-  }
-  return new (std::nothrow) acltdtDataItem{tdtType, {dims, dims + dimNum}, dataType, data, size};
+  acltdtDataItem* item = nullptr;
+  host_call(__func__, [&] {
+    if (dimNum > 0) require_pointer(dims, "dims");
+    item = new acltdtDataItem{tdtType, {dims, dims + dimNum}, dataType, data, size};
+  });
+  return item;
 }
 
 aclError acltdtDestroyDataItem(acltdtDataItem* dataItem) {

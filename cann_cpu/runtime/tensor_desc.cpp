@@ -79,7 +79,10 @@ aclError aclGetTensorDescDimV2(const aclTensorDesc* desc, size_t index, int64_t*
 }
 
 void aclSetTensorDescName(aclTensorDesc* desc, const char* name) {
-  if (desc != nullptr) desc->name = name == nullptr ? "" : name;
+  host_call(__func__, [&] {
+    require_pointer(desc, "desc");
+    desc->name = name == nullptr ? "" : name;
+  });
 }
 
 const char* aclGetTensorDescName(aclTensorDesc* desc) { return desc == nullptr ? "" : desc->name.c_str(); }

@@ -117,8 +117,10 @@ void map_memory(void* address, size_t size, size_t offset, aclrtDrvMemHandle han
 
 void unmap_memory(void* address) {
   require_pointer(address, "virPtr");
-  Range range = find_range(address);
-  if (range.space == Space::kDevice && !is_worker()) drain(range.device);
+  if (!is_worker() && !drain()) {
+    fail(ACL_ERROR_RT_STREAM_CONTEXT, "virPtr %p may be in use by a task of a destroyed stream that does not end",
+         address);
+  }
   Reservations& all = reservations();
   std::lock_guard lock(all.mutex);
   auto found = all.mapped.find(to_integer(address));

@@ -94,6 +94,11 @@ def test_a_failing_node_is_named(run_model, way):
     assert run_model(way, sample(), numpy.ones((1, 3))).tolist() == [[6]]
 
 
+def test_a_graph_whose_stream_is_destroyed_before_it_runs_says_so(run_model):
+    with pytest.raises(RuntimeError, match="graph 'hand_written': its stream was destroyed before it ran"):
+        run_model(2, sample(), numpy.ones((1, 3)))
+
+
 def broken(change):
     writer = ModelWriter()
     x = writer.data(0, [2])

@@ -254,3 +254,81 @@ def test_the_log_is_printed_when_the_variables_ask_for_it(level, shown):
     result = run(program, **variables)
     assert ("[INFO] file.cpp:12 function: answer is 42" in result.stdout) == shown
     assert run(program).stdout == ""
+
+
+# The counter is in the memory that is given back, which is large enough to be unmapped then.
+WORKING = """
+import time
+tasks = ctypes.CDLL({tasks!r})
+acl.call("aclrtSetDevice", 0)
+primary = acl.get("aclrtGetCurrentContext", ctypes.c_void_p)
+{context}
+stream = acl.make("aclrtCreateStream")
+total = acl.memory_info()[0]
+memory = acl.make("aclrtMallocAlign32", 64 << 20, 0)
+arrived = ctypes.c_int64.from_address(memory)
+acl.check(acl.status(tasks.launch_rendezvous, stream, memory, 2))
+while arrived.value == 0:
+    time.sleep(0.001)
+"""
+
+
+def with_a_kernel_at_work(tasks, program, context=""):
+    return WORKING.format(tasks=tasks._name, context=context) + program
+
+
+def test_resetting_a_device_waits_for_the_streams_of_other_contexts_before_it_frees_memory(tasks):
+    program = with_a_kernel_at_work(
+        tasks,
+        """
+acl.call("aclrtSetCurrentContext", primary)
+reset = threading.Thread(target=acl.call, args=("aclrtResetDeviceForce", 0))
+reset.start()
+reset.join(0.5)
+print(reset.is_alive())
+arrived.value = 2
+reset.join(10)
+acl.call("aclrtSetDevice", 0)
+print(acl.memory_info()[0] == total)
+""",
+        context='acl.make("aclrtCreateContext", 0)',
+    )
+    assert printed(program) == ["True", "True"]
+
+
+@pytest.mark.parametrize("end", ['acl.call("aclrtResetDeviceForce", 0)', 'acl.call("aclrtDestroyStreamForce", stream)'])
+def test_memory_that_a_kernel_uses_is_not_given_back_when_patience_with_it_ends(tasks, end):
+    """Streams that are destroyed by force are waited for, but not for ever."""
+    program = with_a_kernel_at_work(
+        tasks,
+        f"""
+{end}
+acl.call("aclrtSetDevice", 0)
+acl.call("aclrtFree", memory)
+print(arrived.value)
+arrived.value = 2
+""",
+    )
+    assert printed(program) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ['ctypes.CDLL(os.path.join(acl.activation.LIBRARIES, "libacl_tdt_channel.so")).acltdtCreateDataItem('
+     "0, (ctypes.c_int64 * 1)(), ctypes.c_size_t(1 << 59), 0, None, ctypes.c_size_t(0))",
+     'acl.op_compiler.aclopCompileAndExecute(b"Add", 1, None, None, 0, None, None, None, 0, 0, None, None)',
+     'acl.op_compiler.aclopSetAttrListInt(attr, b"name", 2**31 - 1, (ctypes.c_int64 * 1)())',
+     'acl.op_compiler.aclopSetAttrListListInt(attr, b"name", 1, (ctypes.c_int * 1)(2**31 - 1), '
+     "(ctypes.c_void_p * 1)(attr))"],
+)  # fmt: skip
+def test_no_exception_leaves_an_entry_point(call):
+    program = f"""
+import resource
+acl.op_compiler.aclopCreateAttr.restype = ctypes.c_void_p
+attr = ctypes.c_void_p(acl.op_compiler.aclopCreateAttr())
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+{call}
+print(len(acl.library.aclGetRecentErrMsg()) > 0)
+"""
+    result = run(program)
+    assert result.stdout.split() == ["True"], result.stderr

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes away while a kernel is at work: streams, memory, and who waits for them."""
+
+import ctypes
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+SHORT = 0.2  # seconds in which a call that does not wait would have returned
+
+
+@contextmanager
+def working(acl, tasks, stream, arrived=None):
+    """A kernel in the stream that goes on until the block is left, or ten seconds."""
+    arrived = arrived or ctypes.c_int64(0)
+    acl.check(acl.status(tasks.launch_rendezvous, stream, ctypes.byref(arrived), 2))
+    while arrived.value == 0:
+        time.sleep(0.001)
+    try:
+        yield
+    finally:
+        arrived.value = 2
+
+
+class Call(threading.Thread):
+    """A call of ACL in a thread of its own."""
+
+    def __init__(self, acl, name, *arguments):
+        super().__init__()
+        self.acl, self.name, self.arguments, self.failure = acl, name, arguments, None
+        self.start()
+
+    def run(self):
+        self.acl.call("aclrtSetDevice", 0)
+        try:
+            self.acl.call(self.name, *self.arguments)
+        except self.acl.AclError as failure:
+            self.failure = failure
+
+    def is_waiting(self):
+        self.join(SHORT)
+        return self.is_alive()
+
+    def end(self):
+        self.join(10)
+        assert not self.is_alive()
+        return self.failure
+
+
+def wait_until_destroyed(acl, stream):
+    while acl.status(acl.library.aclrtStreamGetId, stream, ctypes.byref(ctypes.c_int32())) == 0:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("kind", ["device", "pinned"])
+def test_a_free_waits_for_the_streams_of_all_devices(acl, tasks, device, kind):
+    make, free = {"device": ("aclrtMallocAlign32", "aclrtFree"), "pinned": ("aclrtMallocHost", "aclrtFreeHost")}[kind]
+    memory = acl.make(make, 64, 0)
+    acl.call("aclrtSetDevice", device)
+    with acl.stream() as stream:
+        with working(acl, tasks, stream):
+            call = Call(acl, free, memory)
+            assert call.is_waiting()
+        assert call.end() is None
+    acl.call("aclrtSetDevice", 0)
+
+
+@pytest.mark.parametrize("destroy", ["aclrtDestroyStream", "aclrtDestroyStreamForce"])
+def test_a_free_waits_for_a_stream_that_is_being_destroyed(acl, tasks, destroy):
+    memory, stream = acl.make("aclrtMallocAlign32", 64, 0), acl.make("aclrtCreateStream")
+    with working(acl, tasks, stream):
+        destroying = Call(acl, destroy, stream)
+        wait_until_destroyed(acl, stream)
+        freeing = Call(acl, "aclrtFree", memory)
+        assert freeing.is_waiting()
+    assert freeing.end() is None and destroying.end() is None
+
+
+def test_who_waits_for_a_stream_hears_of_its_destruction_when_the_running_task_has_ended(acl, tasks, counter):
+    stream = acl.make("aclrtCreateStream")
+    with working(acl, tasks, stream):
+        early = Call(acl, "aclrtSynchronizeStream", stream)
+        assert early.is_waiting()
+        for _ in range(3):
+            acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
+        late = Call(acl, "aclrtSynchronizeStream", stream)
+        assert late.is_waiting()
+        destroying = Call(acl, "aclrtDestroyStreamForce", stream)
+        assert early.is_waiting() and late.is_waiting()
+    assert destroying.end() is None and early.end() is None
+    assert "3 tasks on stream" in late.end().message and counter.value == 0
+
+
+def test_the_end_of_a_stream_ends_its_subscription(acl):
+    stream = acl.make("aclrtCreateStream")
+    acl.call("aclrtSubscribeReport", threading.get_ident(), stream)
+    acl.call("aclrtDestroyStream", stream)
+    with pytest.raises(acl.AclError, match="subscribed to no stream"):
+        acl.call("aclrtProcessReport", 1)
