@@ -2,6 +2,8 @@
 // The text of a thread's last error, and the way from exceptions to status codes.
 #pragma once
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <exception>
 #include <string>
 
@@ -13,8 +15,14 @@ void set_last_error(const std::string& text);
 const char* last_error();
 
 // Runs body; what it throws becomes FAILED and the thread's last error.
+//
+// The caller's dispatch modes do not see the engine's own calls of ATen. A tensor that one of them has seen has a
+// Python object, and whoever drops it last needs the GIL: a stream's thread would wait for that, while the GIL's holder
+// waits for the stream, as torchair does when it drops a graph.
 template <class Body>
 ge::Status guarded(const Body& body) noexcept {
+  const c10::impl::ExcludeDispatchKeyGuard past_modes(c10::DispatchKeySet(
+      {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::PreDispatch}));
   try {
     body();
     return ge::SUCCESS;

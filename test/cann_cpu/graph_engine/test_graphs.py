@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole graphs through torch.compile and torchair: shapes that change, mixtures, gradients, in-place, host inputs."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 import torch.nn.functional as F
 import torch_npu
 import torchair
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def compiled(function, *, dynamic=False, **options):
@@ -51,6 +54,52 @@ def test_a_graph_mixes_products_reductions_views_and_slices():
     x, w, b = torch.randn(2, 5, 16).npu(), torch.randn(16, 32).npu(), torch.randn(32).npu()
     for got, want in zip(compiled(function)(x, w, b), function(x, w, b), strict=True):
         assert torch.equal(got.cpu(), want.cpu())
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.operators = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        self.operators.append(function)
+        return function(*arguments, **(options or {}))
+
+
+def test_what_the_engine_computes_for_itself_is_not_the_business_of_the_callers_modes(monkeypatch):
+    """Inputs on the host are copied. A mode that sees the copy gives it a Python object."""
+    graph_class = sys.modules["torchair.core._backend"].TorchNpuGraph
+    run, seen = graph_class.run, Seen()
+
+    def run_in_mode(*arguments):
+        with seen:
+            return run(*arguments)
+
+    monkeypatch.setattr(graph_class, "run", run_in_mode)
+    x = torch.randn(3, 4)
+    assert torch.equal(compiled(lambda x: x * 2 + torch.ones(4))(x).cpu(), x * 2 + 1)
+    assert torch.ops.aten.clone.default not in seen.operators
+
+
+DROPPED = """
+import gc, torch, torchair
+
+graph = torch.compile(lambda x: x * 2, backend=torchair.get_npu_backend(), dynamic=False, fullgraph=True)
+work = torch.randn(1500, 1500).npu()
+for _ in range(10):
+    work = work @ work
+y = graph(torch.randn(2, 64))
+del graph
+torch._dynamo.reset()
+gc.collect()
+print("dropped")
+"""
+
+
+def test_a_graph_can_be_dropped_while_it_waits_for_its_stream():
+    """torchair waits for the stream with the GIL; in a first call AOTAutograd's mode is underway, too."""
+    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "dropped\n", done.stderr
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
