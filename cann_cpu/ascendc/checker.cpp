@@ -15,6 +15,10 @@ std::string event_name(uint8_t event) {
   return std::string(kPipeNames[source(event)]) + "_" + kPipeNames[target(event)];
 }
 
+bool is_same(const Where& one, const Where& other) {
+  return one.line() == other.line() && one.column() == other.column() && one.file_name() == other.file_name();
+}
+
 const char* verb(Use use) { return use == Use::Read ? "reads" : "writes"; }
 const char* past(Use use) { return use == Use::Read ? "read" : "wrote"; }
 
@@ -60,27 +64,47 @@ Checker::Clock Checker::release(pipe_t pipe) {
 
 void Checker::acquire(pipe_t pipe, const Clock& clock) {
   for (uint32_t other = 0; other < kPipes; ++other) {
-    if (other != pipe) clocks_[pipe][other] = std::max(clocks_[pipe][other], clock[other]);
+    uint32_t& ended = other == pipe ? own_ended_[pipe] : clocks_[pipe][other];
+    ended = std::max(ended, clock[other]);
   }
   if (pipe != PIPE_S) return;
   // The scalar unit issues the instructions of all pipes: what it has waited for, they have.
   for (uint32_t issued = 0; issued < kPipes; ++issued) {
     for (uint32_t other = 0; other < kPipes; ++other) {
-      if (other == PIPE_S || other == issued) continue;
-      clocks_[issued][other] = std::max(clocks_[issued][other], clocks_[PIPE_S][other]);
+      if (other == PIPE_S || issued == PIPE_S) continue;
+      uint32_t& ended = other == issued ? own_ended_[issued] : clocks_[issued][other];
+      ended = std::max(ended, clocks_[PIPE_S][other]);
     }
+  }
+}
+
+bool Checker::is_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier) const {
+  if (earlier.epoch == 0) return true;
+  if (pipe != by.pipe) return clocks_[by.pipe][pipe] >= earlier.epoch;
+  if (own_ended_[pipe] >= earlier.epoch) return true;
+  switch (pipe) {
+    case PIPE_V:
+      // An instruction may write where it reads, and the same bytes in several repeats.
+      return auto_sync_ || (use == Use::Write && by.name == earlier.name && is_same(by.where, earlier.where));
+    case PIPE_MTE2:
+    case PIPE_MTE3:
+      return use == Use::Read || earlier_use == Use::Read;
+    default:
+      return true;
   }
 }
 
 void Checker::check_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier,
                             uintptr_t begin, uintptr_t end, uintptr_t base) const {
-  if (earlier.epoch == 0 || pipe == by.pipe || clocks_[by.pipe][pipe] >= earlier.epoch) return;
+  if (is_ordered(by, use, pipe, earlier_use, earlier)) return;
+  const std::string cure = pipe == by.pipe ? "that; use PipeBarrier<PIPE_" + std::string(kPipeNames[pipe]) + ">"
+                                           : "that; use EnQue and DeQue, SetFlag and WaitFlag of HardEvent::" +
+                                                 event_name(event(pipe, by.pipe)) + ", or PipeBarrier<PIPE_ALL>";
   fail(by.where,
        "hazard: %s on pipe %s %s bytes %" PRIuPTR " to %" PRIuPTR
-       " of the tensor, which %s on pipe %s %s in line %u, and nothing makes pipe %s wait for that; use EnQue and "
-       "DeQue, SetFlag and WaitFlag of HardEvent::%s, or PipeBarrier<PIPE_ALL>",
+       " of the tensor, which %s on pipe %s %s in line %u, and nothing makes pipe %s wait for %s",
        by.name, kPipeNames[by.pipe], verb(use), begin - base, end - base - 1, earlier.name, kPipeNames[pipe],
-       past(earlier_use), earlier.where.line(), kPipeNames[by.pipe], event_name(event(pipe, by.pipe)).c_str());
+       past(earlier_use), earlier.where.line(), kPipeNames[by.pipe], cure.c_str());
 }
 
 // Whether the pipe has read the whole range in its epoch already: then all that matters was checked and noted.
@@ -201,10 +225,18 @@ void Checker::wait_flag(uint8_t event, uint32_t id, Where where) {
   flag.reset();
 }
 
-void Checker::barrier() {
+void Checker::barrier(pipe_t pipe, Where where) {
+  if (pipe == PIPE_S) {
+    fail(where, "PipeBarrier: PIPE_S is not allowed, hardware stops at it; the scalar unit is in order by itself");
+  }
+  if (pipe < kPipes) {
+    own_ended_[pipe] = release(pipe)[pipe];
+    return;
+  }
+  if (pipe != PIPE_ALL) return;  // of the matrix unit
   Clock all;
-  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) all[pipe] = clocks_[pipe][pipe]++;
-  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) acquire(static_cast<pipe_t>(pipe), all);
+  for (uint32_t each = 0; each < kPipes; ++each) all[each] = release(static_cast<pipe_t>(each))[each];
+  for (uint32_t each = 0; each < kPipes; ++each) acquire(static_cast<pipe_t>(each), all);
 }
 
 void Checker::finish() const {
@@ -217,30 +249,48 @@ void Checker::finish() const {
   }
 }
 
-std::vector<DeviceWrite> Checker::device_writes(uint32_t block) const {
-  std::vector<DeviceWrite> writes;
+void Checker::add_device_uses(uint32_t block, std::vector<DeviceUse>& writes, std::vector<DeviceUse>& reads) const {
   for (const auto& [begin, segment] : device_shadow_.segments()) {
-    if (segment.history.write.epoch != 0) writes.push_back({begin, segment.end, block, segment.history.write});
+    const auto add = [&, begin = begin, end = segment.end](std::vector<DeviceUse>& uses, const Access& access) {
+      if (access.epoch != 0) uses.push_back({begin, end, block, access});
+    };
+    add(writes, segment.history.write);
+    for (const Access& read : segment.history.reads) add(reads, read);
   }
-  return writes;
 }
 
-void check_blocks_apart(const char* kernel, const std::vector<std::vector<DeviceWrite>>& writes) {
-  std::vector<DeviceWrite> all;
-  for (const auto& of_block : writes) all.insert(all.end(), of_block.begin(), of_block.end());
-  std::ranges::sort(all, {}, &DeviceWrite::begin);
-  const DeviceWrite* furthest = nullptr;
-  for (const DeviceWrite& write : all) {
-    if (furthest != nullptr && write.begin < furthest->end && write.block != furthest->block) {
-      const auto [one, other] = std::minmax(write.block, furthest->block);
-      const Where where = write.access.where;
-      throw KernelError(std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": " + kernel +
-                        ", blocks " + std::to_string(one) + " and " + std::to_string(other) +
-                        ": both write the same bytes of device memory, the other one in line " +
-                        std::to_string(furthest->access.where.line()) +
-                        ", and nothing orders blocks; give each block bytes of its own");
+namespace {
+
+// `what` is said of the block whose access is the one that is reported.
+[[noreturn]] void fail_blocks(const char* kernel, const DeviceUse& reported, const DeviceUse& other,
+                              const std::string& what, const char* cure) {
+  const auto [first, second] = std::minmax(reported.block, other.block);
+  const Where where = reported.access.where;
+  throw KernelError(std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": " + kernel + ", blocks " +
+                    std::to_string(first) + " and " + std::to_string(second) + ": " + what + " in line " +
+                    std::to_string(other.access.where.line()) + ", and nothing orders blocks; " + cure);
+}
+
+}  // namespace
+
+void check_blocks_apart(const char* kernel, std::vector<DeviceUse> writes, const std::vector<DeviceUse>& reads) {
+  std::ranges::sort(writes, {}, &DeviceUse::begin);
+  const DeviceUse* last = nullptr;  // a block's own do not overlap
+  for (const DeviceUse& write : writes) {
+    if (last != nullptr && write.begin < last->end) {
+      fail_blocks(kernel, write, *last, "both write the same bytes of device memory, the other one",
+                  "give each block bytes of its own");
     }
-    if (furthest == nullptr || write.end > furthest->end) furthest = &write;
+    last = &write;
+  }
+  for (const DeviceUse& read : reads) {
+    for (auto write = std::ranges::upper_bound(writes, read.begin, {}, &DeviceUse::end);
+         write != writes.end() && write->begin < read.end; ++write) {
+      if (write->block == read.block) continue;
+      fail_blocks(kernel, read, *write,
+                  "block " + std::to_string(read.block) + " reads bytes of device memory that the other one writes",
+                  "let a block read what no other one writes, and leave the rest to a second kernel");
+    }
   }
 }
 

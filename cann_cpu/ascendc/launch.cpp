@@ -61,40 +61,62 @@ void check_all_freed(const RunningBlock& block) {
 
 using Body = void (*)(const void* context);
 
-// Runs one block; the device memory that it wrote, if it is checked.
-std::vector<DeviceWrite> run_block(const Block& start, Body body, const void* context, const DeviceMemory* checked) {
+struct DeviceUses {
+  std::vector<DeviceUse> writes;
+  std::vector<DeviceUse> reads;
+};
+
+bool is_set(const char* variable, const char* value) {
+  const char* found = std::getenv(variable);
+  return found != nullptr && std::strcmp(found, value) == 0;
+}
+
+// What a launch is checked with, if it is.
+struct Checking {
+  DeviceMemory memory;
+  const bool auto_sync = !is_set("ASCENDC_CPU_AUTO_SYNC", "0");
+};
+
+// Runs one block; what it did to device memory, if it is checked.
+DeviceUses run_block(const Block& start, Body body, const void* context, const Checking* checking) {
   RunningBlock block{start};
   std::optional<Checker> checker;
-  if (checked != nullptr) block.checker = &checker.emplace(block.unified_buffer, *checked);
+  if (checking != nullptr) {
+    block.checker = &checker.emplace(block.unified_buffer, checking->memory, checking->auto_sync);
+  }
   const Running running(block);
   body(context);
-  if (!checker) return {};
+  DeviceUses uses;
+  if (!checker) return uses;
   checker->finish();
   check_all_freed(block);
-  return checker->device_writes(block.index);
+  checker->add_device_uses(block.index, uses.writes, uses.reads);
+  return uses;
 }
 
 }  // namespace
 
-bool checks_by_default() {
-  const char* variable = std::getenv("ASCENDC_CPU_CHECKS");
-  return variable != nullptr && std::strcmp(variable, "1") == 0;
-}
+bool checks_by_default() { return is_set("ASCENDC_CPU_CHECKS", "1"); }
 
 void run(const Launch& launch, Body body, const void* context) {
   if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
-  std::optional<DeviceMemory> checked;
+  std::optional<Checking> checking;
   if (launch.checks == Checks::On || (launch.checks == Checks::AsTheEnvironmentSays && checks_by_default())) {
-    checked.emplace();
+    checking.emplace();
   }
-  std::vector<std::vector<DeviceWrite>> writes(checked ? launch.blocks : 0);
+  std::vector<DeviceUses> of_blocks(checking ? launch.blocks : 0);
   const uint64_t key = tiling_key;
   run_in_parallel(launch.blocks, [&](uint32_t index) {
     const Block block{launch.kernel, index, launch.blocks, key, unified_buffer(), nullptr};
-    auto written = run_block(block, body, context, checked ? &*checked : nullptr);
-    if (checked) writes[index] = std::move(written);
+    DeviceUses uses = run_block(block, body, context, checking ? &*checking : nullptr);
+    if (checking) of_blocks[index] = std::move(uses);
   });
-  if (checked) check_blocks_apart(launch.kernel, writes);
+  DeviceUses all;
+  for (const DeviceUses& uses : of_blocks) {
+    all.writes.insert(all.writes.end(), uses.writes.begin(), uses.writes.end());
+    all.reads.insert(all.reads.end(), uses.reads.begin(), uses.reads.end());
+  }
+  check_blocks_apart(launch.kernel, std::move(all.writes), all.reads);
 }
 
 void set_tiling_key(uint64_t key) { tiling_key = key; }

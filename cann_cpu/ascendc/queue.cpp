@@ -133,7 +133,7 @@ void wait_flag(uint8_t event, int32_t id, Where where) {
 
 // One thread runs the instructions of a block in order, so that only the checker has to know of a barrier.
 void pipe_barrier(pipe_t pipe, Where where) {
-  if (Checker* checker = block(where).checker; checker != nullptr && pipe == PIPE_ALL) checker->barrier();
+  if (Checker* checker = block(where).checker) checker->barrier(pipe, where);
 }
 
 TEventID fetch_event_id(uint8_t event, Where where) { return free_id("FetchEventID", event, where); }

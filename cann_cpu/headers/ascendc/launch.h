@@ -2,7 +2,8 @@
 // Launches kernels on the CPU: ICPU_RUN_KF(kernel, blocks, arguments...) runs the blocks in parallel threads.
 //
 // What a kernel does wrong ends the launch with a KernelError. A launch checks the kernel as it runs if
-// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself says so.
+// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself says so. ASCENDC_CPU_AUTO_SYNC=0 has it check that
+// vector instructions are ordered by the author and not by the compiler.
 #pragma once
 
 #include <cstddef>

@@ -192,8 +192,8 @@ void WaitFlag(int32_t id, cpu::Where where = cpu::Where::current()) {
   cpu::wait_flag(static_cast<uint8_t>(event), id, where);
 }
 
-// PIPE_ALL: nothing that comes after begins before all that came before has ended. One pipe: it is in order with
-// itself.
+// PIPE_ALL: nothing that comes after begins before all that came before has ended. One pipe: the same of that pipe's
+// instructions; PIPE_S is not allowed.
 template <pipe_t pipe>
 void PipeBarrier(cpu::Where where = cpu::Where::current()) {
   cpu::pipe_barrier(pipe, where);

@@ -344,3 +344,67 @@ extern "C" __global__ __aicore__ void blocks_that_write_the_same_bytes(GM_ADDR x
   DataCopy(p.y[8 * GetBlockIdx()], tensor, 16);  // reported
   p.out.FreeTensor(tensor);
 }
+
+extern "C" __global__ __aicore__ void block_that_reads_what_another_writes(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.y, 16);  // reported
+  p.in.FreeTensor(tensor);
+  PipeBarrier<PIPE_ALL>();
+  tensor = p.out.AllocTensor<float>();
+  Duplicate(tensor, 1.0f, 8);
+  p.out.EnQue(tensor);
+  tensor = p.out.DeQue<float>();
+  DataCopy(p.y[8 * GetBlockIdx()], tensor, 8);
+  p.out.FreeTensor(tensor);
+}
+
+extern "C" __global__ __aicore__ void barrier_of_the_scalar_unit(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  PipeBarrier<PIPE_S>();  // reported
+}
+
+extern "C" __global__ __aicore__ void copies_in_over_a_copy(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  DataCopy(tensor, p.x, kCount);
+  DataCopy(tensor[8], p.x, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void copies_out_over_a_copy(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(p.y, tensor, 16);
+  DataCopy(p.y[8], tensor, 16);  // reported
+}
+
+extern "C" __global__ __aicore__ void vector_reads_what_it_just_wrote(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  Adds(tensor, tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void vector_reads_what_it_wrote_in_the_round_before(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  for (int i = 0; i < 2; ++i) Adds(tensor, tensor, 1.0f, kCount);  // reported
+  p.in.FreeTensor(tensor);
+}
+
+extern "C" __global__ __aicore__ void vector_overwrites_what_it_just_read(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  Adds(p.buffer.Get<float>(), tensor, 1.0f, kCount);
+  Duplicate(tensor, 1.0f, kCount);  // reported
+  p.in.FreeTensor(tensor);
+}
+
+extern "C" __global__ __aicore__ void vector_writes_twice(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  Duplicate(tensor[8], 2.0f, 8);  // reported
+}

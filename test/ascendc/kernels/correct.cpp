@@ -31,6 +31,7 @@ void copy_out(const GlobalTensor<float>& to, const LocalTensor<float>& from, uin
 
 void compute(const LocalTensor<float>& to, const LocalTensor<float>& from, uint32_t count) {
   Muls(to, from, 2.0f, count);
+  PipeBarrier<PIPE_V>();
   Adds(to, to, 1.0f, count);
 }
 
