@@ -445,9 +445,9 @@ def reshape_and_cache(
     key_cache: Tensor | None = None,
     value_cache: Tensor | None = None,
     slot_mapping: Tensor | None = None,
-    cache_mode: int = 0,
     head_num: int = 0,
     *,
+    cache_mode: int = 0,
     cache_layout: str | None = None,
 ) -> None:
     """Writes the keys of new tokens, and their values if there are any, to their slots in paged caches.
@@ -463,7 +463,7 @@ def reshape_and_cache(
 
     The first three of these calls are those of ms_custom_ops, the last one is the operator itself ::
 
-        custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping)
+        custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, head_num)
         custom_pypto.reshape_and_cache(key, key_cache=key_cache, slot_mapping=slot_mapping)                # keys only
         custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_mode=1, head_num=16)
         torch.ops.custom_pypto.reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout="NZ")
@@ -479,9 +479,9 @@ def reshape_and_cache(
         slot_mapping: ``[T]``, or ``[B, S]`` for tokens of B sequences, which may have ``[B * S]`` too; int64 or int32:
             the slot of each token, ``block * block_size + offset``. A negative one writes nothing. Of tokens with the
             same slot the last one is written. It is needed.
+        head_num: the number of heads, which ms_custom_ops needs; here it need not be given, and must be N or divide
+            hidden if it is.
         cache_mode: 0, or 1 for cache_layout "NZ".
-        head_num: the number of heads that ms_custom_ops needs with cache_mode 1; here it need not be given, and must
-            be N or divide hidden if it is.
         cache_layout: "ND" or "NZ"; None is what cache_mode says. NZ is how a tensor in FRACTAL_NZ lies, but for the
             block_size, which need not be 16: here it is an ordinary tensor of the shape above.
 

@@ -26,6 +26,9 @@ constexpr at::ScalarType kDtypes[] = {at::kHalf, at::kBFloat16, at::kFloat, at::
 // A CPU tensor without dimensions goes along with a tensor on an NPU, as in torch.add.
 bool is_cpu_scalar(const Tensor& tensor) { return tensor.is_cpu() && tensor.dim() == 0; }
 
+// A size that only the data decides is taken not to be: it then equals the other one.
+bool is_one(const c10::SymInt& size) { return size.sym_eq(1).guard_or_false(__FILE__, __LINE__); }
+
 // The sizes that `self` and `other` broadcast to.
 at::SymDimVector broadcast(const Checks& checks, const Tensor& self, const Tensor& other) {
   const bool self_is_longer = self.dim() >= other.dim();
@@ -34,9 +37,9 @@ at::SymDimVector broadcast(const Checks& checks, const Tensor& self, const Tenso
   at::SymDimVector sizes(longer.begin(), longer.end());
   for (size_t i = 0; i < shorter.size(); ++i) {
     c10::SymInt& size = sizes[longer.size() - shorter.size() + i];
-    if (size == 1) {
+    if (is_one(size)) {
       size = shorter[i];
-    } else if (shorter[i] != 1 && !size.sym_eq(shorter[i]).expect_true(__FILE__, __LINE__)) {
+    } else if (!is_one(shorter[i]) && !size.sym_eq(shorter[i]).expect_true(__FILE__, __LINE__)) {
       checks.refuse("other", c10::str("broadcast with 'self' of shape ", self.sym_sizes()),
                     c10::str("its shape is ", other.sym_sizes()));
     }
@@ -84,10 +87,15 @@ std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
   return {at::empty_symint(grad.sym_sizes(), grad.options()), at::empty_symint(grad.sym_sizes(), grad.options())};
 }
 
-// Two tensors of their own, both equal to the gradient: the schema allows no aliases.
+// Two tensors of their own, both equal to the gradient: the schema allows no aliases. On an NPU there is no kernel of
+// ours for it.
 std::tuple<Tensor, Tensor> add_custom_backward_npu(const Tensor& grad) {
+  static const bool deployed = library_of("aclnnAddCustomGrad").has_value();
   const auto [grad_self, grad_other] = empty_gradients(grad);
-  if (grad.numel() != 0) {
+  if (!deployed) {
+    grad_self.copy_(grad);
+    grad_other.copy_(grad);
+  } else if (grad.numel() != 0) {
     EXEC_NPU_CMD(aclnnAddCustomGrad, grad, grad_self, grad_other);
   }
   return {grad_self, grad_other};

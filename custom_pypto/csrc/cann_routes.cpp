@@ -74,13 +74,16 @@ class TakenRoute {
       : route_(*std::find_if(std::begin(kRoutes), std::end(kRoutes),
                              [op](const Route& route) { return std::strcmp(route.op, op) == 0; })),
         name_(c10::str("custom_pypto::", op)),
-        taken_(!library_of(route_.ours).has_value() && library_of(route_.cann).has_value()) {
+        there_(library_of(route_.cann).has_value()),
+        taken_(there_ && !library_of(route_.ours).has_value()) {
     if (taken_) {
       TORCH_WARN(name_, ": calls CANN's ", route_.cann, ", and refuses what that does not do: ", missing());
     }
   }
 
   explicit operator bool() const { return taken_; }
+  // Whether CANN's function could be called, ours being deployed or not.
+  bool is_there() const { return there_; }
 
   // Refuses a call for the first limit that does not hold.
   void check(std::initializer_list<Limit> limits) const {
@@ -113,8 +116,15 @@ class TakenRoute {
 
   const Route& route_;
   const std::string name_;
+  const bool there_;
   const bool taken_;
 };
+
+// What our kernel adds on an NPU: tensors of one shape and of a dtype that the vector unit has.
+bool is_for_vector_unit(const Tensor& self, const Tensor& other) {
+  constexpr at::ScalarType kAdded[] = {at::kFloat, at::kHalf, at::kBFloat16, at::kInt, at::kShort};
+  return self.sizes() == other.sizes() && std::ranges::find(kAdded, self.scalar_type()) != std::end(kAdded);
+}
 
 constexpr int64_t kAllTokens = std::numeric_limits<int64_t>::max();
 constexpr const char* kBlockSize = "have blocks of a multiple of 16 tokens, at most 1024,";
@@ -137,10 +147,11 @@ namespace by_cann {
 
 bool add_custom(const Tensor& self, const Tensor& other, const Tensor& out) {
   static const TakenRoute route("add_custom");
-  if (route) {
-    EXEC_NPU_CMD(aclnnAdd, self, other, at::Scalar(1), out);
+  if (!route && (!route.is_there() || is_for_vector_unit(self, other))) {
+    return false;
   }
-  return bool{route};
+  EXEC_NPU_CMD(aclnnAdd, self, other, at::Scalar(1), out);
+  return true;
 }
 
 bool lightning_indexer(const Tensor& query, const Tensor& key, const Tensor& weights,

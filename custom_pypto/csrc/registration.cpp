@@ -2,9 +2,15 @@
 // Defines operators, with the kernels that all of them share.
 #include "registration.h"
 
+#include <ATen/MemoryOverlap.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
+
+#include "checks.h"
 
 namespace custom_pypto {
 namespace {
@@ -19,6 +25,60 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
 
 bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+// Whether two elements of a tensor may lie at one address. No view that was cut out of a dense tensor has such
+// elements.
+bool overlaps_itself(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided || at::has_internal_overlap(tensor) == at::MemOverlap::No) {
+    return false;
+  }
+  if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
+    return at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
+  }
+  c10::SmallVector<int64_t, 8> dims(tensor.dim());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::ranges::sort(dims, {}, [&](int64_t dim) { return tensor.stride(dim); });
+  int64_t reach = 0;  // of the elements along the dimensions so far
+  for (const int64_t dim : dims) {
+    if (tensor.size(dim) > 1 && tensor.stride(dim) <= reach) {
+      return tensor.numel() != 0;
+    }
+    reach += (tensor.size(dim) - 1) * tensor.stride(dim);
+  }
+  return false;
+}
+
+// Operators that write to arguments, on every device and on Meta: none of them may overlap itself, and each counts as
+// written, so that a backward that saved it before finds out.
+void write(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto& schema = op.schema();
+  const auto values = torch::jit::last(*stack, schema.arguments().size());
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!is_written(schema.arguments()[i])) {
+      continue;
+    }
+    for (at::Tensor& tensor : tensors_of(values[i])) {
+      if (!tensor.defined()) {
+        continue;  // refused by name below
+      }
+      if (overlaps_itself(tensor)) {
+        Checks(schema.name().c_str())
+            .refuse(schema.arguments()[i].name().c_str(), "not overlap itself, as it is written to",
+                    c10::str("its shape is ", tensor.sym_sizes(), " with strides ", tensor.sym_strides()),
+                    "make a tensor of its own of it with .contiguous()");
+      }
+      written.push_back(std::move(tensor));
+    }
+  }
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect),
+                     stack);
+  for (const at::Tensor& tensor : written) {
+    if (!tensor.is_inference()) {
+      tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  }
 }
 
 // The kernel of every operator for tensors on the CPU: it names the argument that should be on an NPU.
@@ -36,23 +96,6 @@ void refuse_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK(false, schema.name(), ": at least one argument must be a tensor on an NPU, but none is");
 }
 
-// Operators that write to arguments, under autograd: a backward that saved such an argument before finds out.
-void count_writes(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const auto& arguments = op.schema().arguments();
-  const auto values = torch::jit::last(*stack, arguments.size());
-  std::vector<at::Tensor> written;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (is_written(arguments[i])) {
-      const auto tensors = tensors_of(values[i]);
-      written.insert(written.end(), tensors.begin(), tensors.end());
-    }
-  }
-  op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
-  for (const at::Tensor& tensor : written) {
-    tensor.unsafeGetTensorImpl()->bump_version();
-  }
-}
-
 }  // namespace
 
 void define(torch::Library& m, const char* schema) {
@@ -61,9 +104,12 @@ void define(torch::Library& m, const char* schema) {
   const bool writes = std::ranges::any_of(parsed.arguments(), is_written);
   m.def(std::move(parsed), {at::Tag::pt2_compliant_tag});
   m.impl(name.c_str(), torch::dispatch(c10::kCPU, torch::CppFunction::makeFromBoxedFunction<&refuse_cpu>()));
+  // An operator's own gradient is that of a device, AutogradPrivateUse1, and goes before what all devices have.
+  m.impl(name.c_str(), torch::dispatch(c10::DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
   if (writes) {
-    m.impl(name.c_str(), torch::dispatch(c10::DispatchKey::ADInplaceOrView,
-                                         torch::CppFunction::makeFromBoxedFunction<&count_writes>()));
+    // The one key that every call passes, in inference mode too.
+    m.impl(name.c_str(),
+           torch::dispatch(c10::DispatchKey::BackendSelect, torch::CppFunction::makeFromBoxedFunction<&write>()));
   }
 }
 

@@ -9,9 +9,10 @@
 namespace custom_pypto {
 
 // Defines an operator in a library: TORCH_LIBRARY(my_ops, m) { define(m, "my_op(Tensor x) -> Tensor"); }. Tensors on
-// the CPU are refused by name. What the operator writes to, Tensor(a!), counts as written under autograd: a backward
-// that saved it before finds out. Its tag is pt2_compliant. The functions for NPU, Meta and gradients are the
-// operator's own, and registered with it.
+// the CPU are rejected by name. What the operator writes to, Tensor(a!), must not overlap itself, and counts as written
+// under autograd: a backward that saved it before finds out. Its tag is pt2_compliant. The functions for NPU and Meta
+// are the operator's own, and registered with it. So is a gradient, for AutogradPrivateUse1 and AutogradMeta; without
+// one a backward raises.
 C10_EXPORT void define(torch::Library& m, const char* schema);
 
 // An operator in the dispatcher, so that autograd and tracing see the call:

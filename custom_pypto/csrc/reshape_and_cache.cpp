@@ -43,19 +43,28 @@ Part value_part(const Tensor& value, const Tensor& value_cache) {
   return {"value", value, "value_cache", value_cache, "Nv", "Dv", "hidden_v", "hidden_v / c0", "c0 of 'value'"};
 }
 
-// Whether a token's row has one dimension: [T, hidden] or [B, S, hidden], and not [T, N, D] or [B, S, N, D].
-bool is_flat(const Part& part, bool nz) {
-  const Tensor &rows = part.rows, &cache = part.cache;
-  if (rows.dim() != 3 || cache.dim() < 3 || cache.dim() > 4) {
-    return rows.dim() < 3;
+// The dimensions of tokens, as 'key' has them: rows with three are [T, N, D], or else [B, S, hidden]. Where N or S is 1
+// they may be both; the slots then decide.
+SizeNames tokens_of(const Part& key, const Tensor& slot_mapping, bool nz) {
+  const Tensor &rows = key.rows, &cache = key.cache;
+  bool sequences = rows.dim() == 4;
+  if (rows.dim() == 3 && (cache.dim() == 3 || cache.dim() == 4)) {
+    const c10::SymInt hidden = cache.dim() == 3 ? cache.sym_size(2) : cache.sym_size(nz ? 1 : 2) * cache.sym_size(3);
+    const bool is_hidden = rows.sym_size(2).sym_eq(hidden).guard_or_false(__FILE__, __LINE__);
+    const bool is_one_head = is_hidden && rows.sym_size(1).sym_eq(1).guard_or_false(__FILE__, __LINE__);
+    sequences = is_hidden && (!is_one_head || slot_mapping.dim() == 2);
   }
-  const c10::SymInt hidden = cache.dim() == 3 ? cache.sym_size(2) : cache.sym_size(nz ? 1 : 2) * cache.sym_size(3);
-  return rows.sym_size(2).sym_eq(hidden).guard_or_false(__FILE__, __LINE__);
+  return sequences ? SizeNames{"B", "S"} : SizeNames{"T"};
 }
 
-SizeNames sizes_of_rows(const Part& part, const SizeNames& tokens, bool nz) {
+// Whether a token's row has one dimension, hidden, and not N and D.
+bool is_flat(const Part& part, const SizeNames& tokens) {
+  return part.rows.dim() <= static_cast<int64_t>(tokens.size()) + 1;
+}
+
+SizeNames sizes_of_rows(const Part& part, const SizeNames& tokens) {
   SizeNames sizes = tokens;
-  if (is_flat(part, nz)) {
+  if (is_flat(part, tokens)) {
     sizes.push_back(part.hidden);
   } else {
     sizes.append({part.heads, part.depth});
@@ -72,8 +81,7 @@ SizeNames sizes_of_cache(const Part& part, bool nz) {
 }
 
 // That rows of keys or values fit into their cache, where the names of the sizes do not say it yet.
-void check_row(const Checks& checks, const Sizes& sizes, const Part& part, bool nz) {
-  const bool flat = is_flat(part, nz);
+void check_row(const Checks& checks, const Sizes& sizes, const Part& part, bool flat, bool nz) {
   if (flat) {
     sizes.check_positive({part.hidden});
   } else {
@@ -104,13 +112,13 @@ void check(const std::optional<Part>& value, const Part& key, const Tensor& slot
   }
   checks.one_of("cache_layout", cache_layout, {"ND", "NZ"});
   const bool nz = cache_layout == "NZ";
-  const bool sequences = key.rows.dim() == 4 || (key.rows.dim() == 3 && is_flat(key, nz));
-  const SizeNames tokens = sequences ? SizeNames{"B", "S"} : SizeNames{"T"};
+  const SizeNames tokens = tokens_of(key, slot_mapping, nz);
+  const bool sequences = tokens.size() == 2;
   const bool slots_of_sequences = sequences && slot_mapping.dim() == 2;
   std::vector<ArgumentRow> rows;
   const auto add = [&](const Part& part) {
     rows.push_back(
-        {part.name, part.rows, {at::kHalf, at::kBFloat16, at::kChar, at::kFloat}, sizes_of_rows(part, tokens, nz)});
+        {part.name, part.rows, {at::kHalf, at::kBFloat16, at::kChar, at::kFloat}, sizes_of_rows(part, tokens)});
     rows.push_back({part.cache_name, part.cache, {part.rows.scalar_type()}, sizes_of_cache(part, nz), Use::kWritten});
   };
   add(key);
@@ -120,9 +128,9 @@ void check(const std::optional<Part>& value, const Part& key, const Tensor& slot
   rows.push_back({"slot_mapping", slot_mapping, {at::kLong, at::kInt}, slots_of_sequences ? tokens : SizeNames{"T"}});
   const Sizes sizes(checks, std::move(rows));
   sizes.check_positive({"block_size"});
-  check_row(checks, sizes, key, nz);
+  check_row(checks, sizes, key, is_flat(key, tokens), nz);
   if (value.has_value()) {
-    check_row(checks, sizes, *value, nz);
+    check_row(checks, sizes, *value, is_flat(*value, tokens), nz);
   }
   if (sequences && !slots_of_sequences) {
     sizes.check_equal("T", sizes["B"] * sizes["S"], "B times S of 'key'");

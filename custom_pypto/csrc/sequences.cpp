@@ -10,6 +10,7 @@ namespace {
 void check_sizes(const Checks& checks, const SequenceArguments& a) {
   const c10::SymInt heads = a.query.sym_size(-2);
   const c10::SymInt key_heads = a.key.sym_size(-2);
+  checks.at_least("query", heads, 1, "a number of heads (N1)");
   checks.at_least("query", a.query.sym_size(-1), 1, "a last dimension (D)");
   checks.at_least("key", key_heads, 1, "a number of heads (N2)");
   checks.size("key", a.key, a.key.dim() - 1, a.query.sym_size(-1), "D, the last of 'query'");

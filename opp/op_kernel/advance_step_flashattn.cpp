@@ -27,14 +27,20 @@ class Numbers {
   }
 
   __aicore__ inline void Load(int64_t first, int64_t count) const {
-    DataCopyPad(local_, device_[first * tiling_.stride],
-                DataCopyExtParams{static_cast<uint16_t>(count), Bytes(), Gap(count), 0, 0},
-                DataCopyPadExtParams<uint8_t>{false, 0, 0, 0});
+    const int64_t together = Together(count);
+    for (int64_t i = 0; i < count; i += together) {
+      DataCopyPad(local_[i * kPitch], device_[(first + i) * tiling_.stride],
+                  DataCopyExtParams{static_cast<uint16_t>(together), Bytes(), Gap(together), 0, 0},
+                  DataCopyPadExtParams<uint8_t>{false, 0, 0, 0});
+    }
   }
 
   __aicore__ inline void Store(int64_t first, int64_t count) const {
-    DataCopyPad(device_[first * tiling_.stride], local_,
-                DataCopyExtParams{static_cast<uint16_t>(count), Bytes(), 0, Gap(count), 0});
+    const int64_t together = Together(count);
+    for (int64_t i = 0; i < count; i += together) {
+      DataCopyPad(device_[(first + i) * tiling_.stride], local_[i * kPitch],
+                  DataCopyExtParams{static_cast<uint16_t>(together), Bytes(), 0, Gap(together), 0});
+    }
   }
 
   __aicore__ inline int64_t Get(int64_t i) const {
@@ -54,6 +60,11 @@ class Numbers {
 
  private:
   __aicore__ inline uint32_t Bytes() const { return static_cast<uint32_t>(tiling_.bytes); }
+  // One copy takes numbers whose gaps are 32 bits without a sign.
+  __aicore__ inline int64_t Together(int64_t count) const {
+    const int64_t gap = tiling_.stride - tiling_.bytes;
+    return gap >= 0 && gap <= UINT32_MAX ? count : 1;
+  }
   __aicore__ inline uint32_t Gap(int64_t count) const {
     return count == 1 ? 0 : static_cast<uint32_t>(tiling_.stride - tiling_.bytes);
   }

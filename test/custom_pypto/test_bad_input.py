@@ -109,6 +109,11 @@ INDEXER = {
         {"key": half(5, 8, 2, 32).bfloat16()},
         "'key' must have size 16 in dimension 3 (D, the last of 'query'), but its shape is [5, 8, 2, 32]",
     ),
+    "no N1": (
+        PADDED,
+        {"query": half(2, 3, 0, 16).bfloat16(), "weights": ones(2, 3, 0)},
+        "'query' must have a number of heads (N1) of 1 or more, but that is 0",
+    ),
     "no D": (
         PADDED,
         {"query": half(2, 3, 6, 0).bfloat16()},
@@ -280,6 +285,11 @@ ATTENTION = {
         ATTENTION_PADDED,
         {"sparse_indices": int32(0).expand(2, 3, 2, 1)[..., :0]},
         "'sparse_indices' must have a last dimension (k) of 1 or more, but that is 0",
+    ),
+    "no N1": (
+        ATTENTION_PADDED,
+        {"query": half(2, 3, 0, 16).bfloat16()},
+        "'query' must have a number of heads (N1) of 1 or more, but that is 0",
     ),
     "no key_rope": (
         ATTENTION_PADDED,
@@ -822,6 +832,31 @@ def test_a_cache_that_shares_memory_with_another_argument_is_refused(operator, d
                 assert message == (
                     f"custom_pypto::{operator}: argument '{written}' must share no memory with '{other}', as it is "
                     "written to, but does; pass a tensor of its own"
+                )
+    assert_process_goes_on()
+
+
+OVERLAPPING = {
+    "expanded": lambda tensor: tensor[:1].expand_as(tensor),
+    "a window": lambda tensor: tensor.as_strided(tensor.shape, [1] * tensor.dim()),
+}
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("device", ["npu", "meta"])
+@pytest.mark.parametrize("operator", WRITERS)
+def test_what_is_written_must_not_overlap_itself(operator, device, inference):
+    with torch.inference_mode(inference):
+        good = on(device, GOOD[operator]())
+        for name in caches_of(operator, good):
+            for what, view in OVERLAPPING.items():
+                overlapping = view(good[name])
+                if what == "a window" and good[name].dim() == 1:
+                    continue
+                assert message_of(lambda: overload(operator)(**good | {name: overlapping})) == (  # noqa: B023
+                    f"custom_pypto::{operator}: argument '{name}' must not overlap itself, as it is written to, but "
+                    f"its shape is {list(overlapping.shape)} with strides {list(overlapping.stride())}; make a tensor "
+                    "of its own of it with .contiguous()"
                 )
     assert_process_goes_on()
 

@@ -105,7 +105,7 @@ def test_a_trace_of_operators_that_write_caches_serves_other_sizes():
 
     def inputs(tokens, batch, queries, pages, width):
         prolog, layer = prolog_calls.prolog(tokens, cache=(pages, 8)), prolog_calls.layer([9] * batch, queries=queries)
-        caches = {name: layer[name][:1].expand(pages, -1, -1, -1) for name in caches_of("npu_sparse_attention_pto")}
+        caches = {name: layer[name][:1].repeat(pages, 1, 1, 1) for name in caches_of("npu_sparse_attention_pto")}
         layer |= caches | {"block_table": torch.zeros(batch, width, dtype=torch.int32)}
         return [[v.to("meta") for v in a.values() if isinstance(v, torch.Tensor)] for a in (prolog, layer)]
 
@@ -124,6 +124,8 @@ def test_sizes_that_only_the_data_decides_are_traced_without_a_guard():
         rows = torch.empty(10, device="npu").nonzero().shape[0]
         out = ops.add_custom(torch.empty(rows, 4, device="npu"), torch.empty(4, device="npu"))
         assert out.shape[0] is rows or out.shape[0] == rows
+        both = ops.add_custom(torch.empty(rows, 4, device="npu"), torch.empty(rows, 4, device="npu"))
+        assert both.shape[0] is rows or both.shape[0] == rows
         query = torch.empty(rows, 6, 16, dtype=torch.float16, device="npu")
         lengths = torch.empty(3, dtype=torch.int32, device="npu")
         key = torch.empty(20, 2, 16, dtype=torch.float16, device="npu")

@@ -40,6 +40,26 @@ def test_calls_go_to_canns_functions(package):
     assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
 
 
+ON_AN_NPU = """
+import itertools, torch, custom_pypto
+dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8]
+dtypes += [torch.int16, torch.int32, torch.int64, torch.bool]
+for dtype, other_shape in itertools.product(dtypes, [(3, 5), (5,), (3, 1), ()]):
+    x, y = torch.randint(0, 2, (3, 5)).to(dtype), torch.randint(0, 2, other_shape).to(dtype)
+    assert torch.equal(custom_pypto.add_custom(x.npu(), y.npu()).cpu(), x + y), (dtype, other_shape)
+x, y = (torch.ones(*shape, requires_grad=True, device="npu") for shape in ((3, 5), (5,)))
+custom_pypto.add_custom(x, y).sum().backward()
+assert torch.equal(x.grad.cpu(), torch.ones(3, 5)) and torch.equal(y.grad.cpu(), torch.full((5,), 3.0))
+grads = torch.ops.custom_pypto.add_custom_backward(x.grad)
+assert len({grad.data_ptr() for grad in (x.grad, *grads)}) == 3
+"""
+
+
+def test_with_the_package_of_an_npu_add_custom_and_its_gradient_do_what_they_do_here(tmp_path):
+    result = run("-W", "error", "-c", ON_AN_NPU, packages=operator_package.build(HERE / "device", tmp_path / "package"))
+    assert result.returncode == 0, result.stderr[-4000:]
+
+
 PROGRAM = """
 import torch, custom_pypto
 for _ in range(3):
@@ -49,7 +69,6 @@ for call in [
     lambda x: custom_pypto.npu_lightning_indexer_pto(
         x.view(1, 1, 1, 16), x.view(1, 1, 1, 16), torch.ones(1, 1, 1).bfloat16().npu(), layout_key="BSND"
     ),
-    torch.ops.custom_pypto.add_custom_backward,
 ]:
     try:
         call(torch.ones(16).bfloat16().npu())
@@ -60,12 +79,12 @@ for call in [
 
 def test_without_any_package_an_operator_says_once_what_it_takes_or_each_time_what_is_missing():
     result = run("-W", "always", "-c", PROGRAM)
-    summed, indexer, backward = result.stdout.splitlines()
+    summed, indexer = result.stdout.splitlines()
     assert summed == "[2.0, 2.0, 2.0]"
-    for name, line in (("aclnnLightningIndexerPto", indexer), ("aclnnAddCustomGrad", backward)):
-        assert line.startswith(f"{name}: the function {name}GetWorkspaceSize is in no operator library. Looked in: ")
-        assert "ASCEND_CUSTOM_OPP_PATH=" in line and "libopapi.so" in line
-        assert "Deploy the operator package of the wheel" in line and "docs/device_build.md" in line
+    name = "aclnnLightningIndexerPto"
+    assert indexer.startswith(f"{name}: the function {name}GetWorkspaceSize is in no operator library. Looked in: ")
+    assert "ASCEND_CUSTOM_OPP_PATH=" in indexer and "libopapi.so" in indexer
+    assert "Deploy the operator package of the wheel" in indexer and "docs/device_build.md" in indexer
     warnings = [line for line in result.stderr.splitlines() if "calls CANN's" in line]
     assert len(warnings) == 1
     assert "custom_pypto::add_custom: calls CANN's aclnnAdd, and refuses what that does not do: " in warnings[0]
@@ -88,7 +107,7 @@ def test_info_shows_the_route_of_each_operator(package):
         "advance_step_flashattn": f"CANN's aclnnAdvanceStep, {library}: ",
         "npu_sparse_attention_pto": "none: aclnnSparseAttentionPto is not deployed",
         "npu_lightning_indexer_prolog_pto": "none: aclnnLightningIndexerPrologPto is not deployed",
-        "add_custom_backward": "none: aclnnAddCustomGrad is not deployed",
+        "add_custom_backward": "torch_npu's copies: aclnnAddCustomGrad is not deployed",
     }
     for operator, route in expected.items():
         assert routes[f"custom_pypto::{operator}"].startswith(route)

@@ -44,6 +44,15 @@ def check(inputs, npu=None):
     assert same(advanced(to_npu(inputs) if npu is None else npu), goldens.advance_step_flashattn(**inputs))
 
 
+@pytest.mark.parametrize("sequences", [2, 17, 130])
+def test_one_sampled_token_for_all_sequences(sequences):
+    """Expanded: its numbers lie at one address."""
+    inputs = step(lengths_of(sequences))
+    token = torch.tensor([77])
+    inputs["sampled_token_ids"] = token.expand(sequences)
+    check(inputs, to_npu(inputs) | {"sampled_token_ids": token.npu().expand(sequences)})
+
+
 every_integer = pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 
 

@@ -106,6 +106,22 @@ def test_the_shapes_that_keys_values_and_caches_may_have(shaped):
     assert same([a.view_as(e) for a, e in zip(actual, expected, strict=True)], expected)
 
 
+@every_layout
+@pytest.mark.parametrize("flat_caches", [False, True])
+@pytest.mark.parametrize(("key", "value"), [((2, 64), (1, 128)), ((1, 128), (2, 64)), ((1, 64), (1, 32))], ids=str)
+def test_keys_and_values_may_have_other_heads(key, value, flat_caches, cache_layout):
+    if cache_layout == "NZ" and flat_caches:
+        return
+    inputs = small(5, cache_layout=cache_layout, heads=1, depth=128, value_depth=128)
+    for name, (heads, depth) in {"key": key, "value": value}.items():
+        of_it = small(5, cache_layout=cache_layout, heads=heads, depth=depth)
+        inputs |= {name: of_it["key"], f"{name}_cache": of_it["key_cache"]}
+    given = to_npu(inputs | as_flat_caches(inputs)) if flat_caches else to_npu(inputs)
+    expected = goldens.reshape_and_cache(**inputs)
+    actual = written(given)
+    assert same([a.view_as(e) for a, e in zip(actual, expected, strict=True)], expected)
+
+
 @settings(deadline=None, max_examples=80)  # the machine may be busy
 @given(data=st.data())
 def test_any_call(data):
@@ -254,7 +270,7 @@ def test_the_calls_of_ms_custom_ops():
         expected = goldens.reshape_and_cache(**inputs)
         npu = to_npu(inputs)
         caches = [npu[name] for name in CACHES]
-        custom_pypto.reshape_and_cache(npu["key"], npu["value"], *caches, npu["slot_mapping"], mode, 16)
+        custom_pypto.reshape_and_cache(npu["key"], npu["value"], *caches, npu["slot_mapping"], 16, cache_mode=mode)
         assert same((cache.cpu() for cache in caches), expected)
         key_cache = inputs["key_cache"].npu()
         custom_pypto.reshape_and_cache(
@@ -275,6 +291,14 @@ def test_the_calls_of_ms_custom_ops():
 def test_modes_and_numbers_of_heads_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ValueError, match=f"reshape_and_cache: {message}"):
         custom_pypto.reshape_and_cache(**to_npu(small(4)) | {"cache_layout": None} | options)
+
+
+def test_the_sixth_argument_is_the_number_of_heads():
+    inputs = small(5, heads=16)
+    npu = to_npu(inputs)
+    caches = [npu[name] for name in CACHES]
+    custom_pypto.reshape_and_cache(npu["key"], npu["value"], *caches, npu["slot_mapping"], 16)
+    assert same((cache.cpu() for cache in caches), goldens.reshape_and_cache(**inputs))
 
 
 # ---- the checker, and other machines
