@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "late_errors.h"
 #include "torch_npu_versions.h"
 
 namespace custom_pypto {
@@ -97,6 +98,48 @@ AclnnOwned<T> owned(T* value, const char* what) {
   return AclnnOwned<T>(value);
 }
 
+std::string failure(const AclnnOperator& op, const char* phase, const char* function_suffix, int status) {
+  const char* message = aclGetRecentErrMsg();
+  return c10::str(op.name(), " failed in ", phase, ": ", op.name(), function_suffix, " returned ", status, ": ",
+                  message != nullptr && *message != '\0' ? message : "CANN gives no message");
+}
+
+// Phase two of a call, to be run in any thread.
+struct PhaseTwo {
+  const AclnnOperator* op;
+  void* workspace;
+  uint64_t workspace_size;
+  aclOpExecutor* executor;
+  aclrtStream stream;
+  std::shared_ptr<void> arguments;  // of phase one; none where the executor comes from the cache
+
+  // What went wrong, or nothing.
+  std::string run() const {
+    using Function = int (*)(void*, uint64_t, aclOpExecutor*, aclrtStream);
+    const int status = reinterpret_cast<Function>(op->phase_two())(workspace, workspace_size, executor, stream);
+    if (arguments != nullptr && HugeMemory::get().complete) {
+      HugeMemory::get().release(nullptr, false);
+    }
+    return status == ACL_SUCCESS ? std::string() : failure(*op, "phase two", "", status);
+  }
+};
+
+// An executor whose phase two does not run is destroyed here: phase two does it otherwise.
+c10::DataPtr allocate_workspace(uint64_t size, aclOpExecutor* executor, bool is_new) {
+  static const auto destroy = optional_function<int (*)(aclOpExecutor*)>("aclDestroyAclOpExecutor");
+  if (size == 0) {
+    return {};
+  }
+  try {
+    return c10::GetAllocator(c10::DeviceType::PrivateUse1)->allocate(size);
+  } catch (...) {
+    if (is_new && destroy != nullptr) {  // CANN's are of another kind where they come from its cache
+      destroy(executor);
+    }
+    throw;
+  }
+}
+
 // The bytes of storage that a tensor reaches into, from the storage's first.
 size_t reach(const at::Tensor& tensor) {
   int64_t last = tensor.storage_offset();
@@ -145,7 +188,12 @@ AclnnOwned<aclTensor> to_aclnn(const at::Tensor& value) { return owned(ConvertTy
 AclnnOwned<aclTensor> to_aclnn(const std::optional<at::Tensor>& value) {
   return value.has_value() ? to_aclnn(*value) : nullptr;
 }
-AclnnOwned<aclTensorList> to_aclnn(at::TensorList value) { return owned(ConvertType(value), "aclCreateTensorList"); }
+AclnnOwned<aclTensorList> to_aclnn(at::TensorList value) {
+  static const auto create =
+      optional_function<aclTensorList* (*)(const aclTensor* const*, uint64_t)>("aclCreateTensorList");
+  const aclTensor* none = nullptr;
+  return owned(value.empty() ? create(&none, 0) : ConvertType(value), "aclCreateTensorList");
+}
 AclnnOwned<aclScalar> to_aclnn(const at::Scalar& value) { return owned(ConvertType(value), "aclCreateScalar"); }
 AclnnOwned<aclIntArray> to_aclnn(at::IntArrayRef value) { return owned(ConvertType(value), "aclCreateIntArray"); }
 
@@ -188,20 +236,20 @@ void AclnnCall::check(at::TensorList value) {
 
 void AclnnCall::begin() {
   TORCH_CHECK(device_.has_value(), op_.name(), ": there is no tensor among the arguments");
+  raise_late_errors();
   device_guard_.reset_device(*device_);
-  (void)c10_npu::getCurrentNPUStream().stream();  // waits for torch_npu's task queue
   stream_ = GetAclStream();
   const auto [deterministic, level] = apply_determinism();
 
   const ExecutorCache& cache = ExecutorCache::get();
-  caching_ = cache.complete && cache.usable(op_.name());
+  caching_ = cache.complete && cache.usable(op_.name().c_str());
   if (!caching_) {
     return;
   }
   cache.begin();
   key.size = 0;
   const CacheParams cores = GetCacheParams();
-  add_to_key(std::string(op_.name()));
+  add_to_key(op_.name());
   add_to_key(reinterpret_cast<uintptr_t>(stream_));
   add_to_key(device_->index());
   add_to_key(level);
@@ -212,7 +260,6 @@ void AclnnCall::begin() {
 
 AclnnCall::~AclnnCall() {
   if (in_huge_memory_) {
-    HugeMemory::get().release(nullptr, false);
     HugeMemory::get().end(nullptr, false);
   }
   if (caching_) {
@@ -297,7 +344,7 @@ bool AclnnCall::run_cached() {
     uint64_t workspace_size = 0;
     cache.set_key(key.bytes.data(), key.size);
     if (aclOpExecutor* executor = cache.find(key.bytes.data(), key.size, &workspace_size)) {
-      run_phase_two(workspace_size, executor);
+      run_phase_two(workspace_size, executor, nullptr);
       return true;
     }
   }
@@ -308,32 +355,36 @@ bool AclnnCall::run_cached() {
   return false;
 }
 
-void AclnnCall::run(int phase_one_status, uint64_t workspace_size, aclOpExecutor* executor) {
+void AclnnCall::run(int phase_one_status, uint64_t workspace_size, aclOpExecutor* executor,
+                    std::shared_ptr<void> arguments) {
   if (phase_one_status != ACL_SUCCESS) {
-    fail("phase one", "GetWorkspaceSize", phase_one_status);
+    if (HugeMemory::get().complete) {
+      HugeMemory::get().release(nullptr, false);
+    }
+    TORCH_CHECK(false, failure(op_, "phase one", "GetWorkspaceSize", phase_one_status));
   }
-  run_phase_two(workspace_size, executor);
+  run_phase_two(workspace_size, executor, std::move(arguments));
 }
 
-void AclnnCall::run_phase_two(uint64_t workspace_size, aclOpExecutor* executor) {
-  c10::DataPtr workspace;
-  if (workspace_size != 0) {
-    workspace = c10::GetAllocator(c10::DeviceType::PrivateUse1)->allocate(workspace_size);
+void AclnnCall::run_phase_two(uint64_t workspace_size, aclOpExecutor* executor, std::shared_ptr<void> arguments) {
+  const c10::DataPtr workspace = allocate_workspace(workspace_size, executor, arguments != nullptr);
+  PhaseTwo task{&op_, workspace.get(), workspace_size, executor, stream_, std::move(arguments)};
+  const c10_npu::NPUStream stream = c10_npu::getCurrentNPUStream(device_->index());
+  if (OpApiGetTaskQueueEnable() != 0 && !stream.isSyncLaunchStream()) {
+    at_npu::native::OpCommand::RunOpApiV2(op_.name(), [task = std::move(task)] {
+      InitExecSubTheadCtx(task.stream);
+      if (const std::string error = task.run(); !error.empty()) {
+        keep_late_error(error);
+      }
+      return ACL_SUCCESS;
+    });
+    return;
   }
-  using PhaseTwo = int (*)(void*, uint64_t, aclOpExecutor*, aclrtStream);
-  const int status = reinterpret_cast<PhaseTwo>(op_.phase_two())(workspace.get(), workspace_size, executor, stream_);
-  if (status != ACL_SUCCESS) {
-    fail("phase two", "", status);
-  }
+  const std::string error = task.run();
+  TORCH_CHECK(error.empty(), error);
   if (is_launch_blocking() && c10_npu::currentStreamCaptureStatusMayInitCtx() == c10_npu::CaptureStatus::None) {
-    c10_npu::getCurrentNPUStream(device_->index()).synchronize();
+    stream.synchronize();
   }
-}
-
-void AclnnCall::fail(const char* phase, const char* function_suffix, int status) const {
-  const char* message = aclGetRecentErrMsg();
-  TORCH_CHECK(false, op_.name(), " failed in ", phase, ": ", op_.name(), function_suffix, " returned ", status, ": ",
-              message != nullptr && *message != '\0' ? message : "CANN gives no message");
 }
 
 }  // namespace custom_pypto

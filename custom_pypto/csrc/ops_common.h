@@ -32,12 +32,12 @@ class C10_EXPORT AclnnOperator {
   // Throws when a function is missing: there is no fallback.
   explicit AclnnOperator(const char* name);
 
-  const char* name() const { return name_; }
+  const std::string& name() const { return name_; }
   void* phase_one() const { return get_workspace_size_; }
   void* phase_two() const { return run_; }
 
  private:
-  const char* name_;
+  std::string name_;
   void* get_workspace_size_;
   void* run_;
 };
@@ -124,13 +124,16 @@ consteval size_t first_misfit(int (*)(Parameters...), std::type_identity<std::tu
 
 // One call of an aclnn operator. While it lives the device guard is set and CANN's per-thread state is the call's.
 //
-// Both phases run in the calling thread, after torch_npu's task queue has handed over what was queued before
-// (TASK_QUEUE_ENABLE 1 and 2). A task that fails inside that queue ends it for good: torch_npu reports the error once
-// and drops every later operation of the device in silence. Here an error reaches the line of the call, and the next
-// call works. Kernels run asynchronously on the stream as always.
+// Phase one runs in the caller: what it rejects is raised by the call. Phase two runs where torch_npu runs that of its
+// own operators, so that all keep their order: with TASK_QUEUE_ENABLE 1 and 2 in its task queue, behind the caller. Its
+// error never becomes the status of a task: that would end the queue for good, and torch_npu would drop every later
+// operation of the device in silence. It is kept, and raised by the next call or synchronisation (late_errors.h).
+//
+// Nothing keeps the tensors alive until then, as for torch_npu's own operators: memory of its allocator that is given
+// back is given out again to later work of the same stream only. The workspace is such memory, too.
 class C10_EXPORT AclnnCall {
  public:
-  // Refuses tensors that are not on one NPU or whose storage is too small, sets the device, and takes the stream.
+  // Rejects tensors that are not on one NPU or whose storage is too small, sets the device, and takes the stream.
   template <typename... Args>
   explicit AclnnCall(const AclnnOperator& op, const Args&... args) : op_(op) {
     (check(args), ...);
@@ -144,8 +147,8 @@ class C10_EXPORT AclnnCall {
   // Runs phase two on the executor that an earlier call with the same key left; false: there is none, go on to phase
   // one.
   bool run_cached();
-  // Runs phase two on what phase one gave.
-  void run(int phase_one_status, uint64_t workspace_size, aclOpExecutor* executor);
+  // Runs phase two on what phase one gave, which may read the arguments that it was given.
+  void run(int phase_one_status, uint64_t workspace_size, aclOpExecutor* executor, std::shared_ptr<void> arguments);
 
  private:
   void check(const at::Tensor& value);
@@ -174,8 +177,7 @@ class C10_EXPORT AclnnCall {
   }
   void add_bytes_to_key(const void* data, size_t size);
 
-  void run_phase_two(uint64_t workspace_size, aclOpExecutor* executor);
-  [[noreturn]] void fail(const char* phase, const char* function_suffix, int status) const;
+  void run_phase_two(uint64_t workspace_size, aclOpExecutor* executor, std::shared_ptr<void> arguments);
 
   const AclnnOperator& op_;
   std::optional<c10::Device> device_;  // of the tensors, once one was seen
@@ -192,7 +194,7 @@ void exec_npu_cmd(const AclnnOperator& op, const Args&... args) {
   if (call.run_cached()) {
     return;
   }
-  const auto converted = std::make_tuple(to_aclnn(args)...);
+  const auto converted = std::make_shared<std::tuple<decltype(to_aclnn(args))...>>(to_aclnn(args)...);
   uint64_t workspace_size = 0;
   aclOpExecutor* executor = nullptr;
   const int status = std::apply(
@@ -200,14 +202,14 @@ void exec_npu_cmd(const AclnnOperator& op, const Args&... args) {
         using PhaseOne = int (*)(decltype(aclnn_argument(values))..., uint64_t*, aclOpExecutor**);
         return reinterpret_cast<PhaseOne>(op.phase_one())(aclnn_argument(values)..., &workspace_size, &executor);
       },
-      converted);
-  call.run(status, workspace_size, executor);
+      *converted);
+  call.run(status, workspace_size, executor, converted);
 }
 
 }  // namespace custom_pypto
 
 // EXEC_NPU_CMD(aclnnXxx, inputs..., attributes..., outputs...), which aclnn_xxx.h declares; the function is looked up
-// once.
+// once, and what is found lives as long as torch_npu's task queue, to the end.
 #define CUSTOM_PYPTO_TEXT(value) #value
 #define CUSTOM_PYPTO_TEXT_OF(macro) CUSTOM_PYPTO_TEXT(macro)
 #define EXEC_NPU_CMD(aclnn_api, ...)                                                                                   \
@@ -217,6 +219,6 @@ void exec_npu_cmd(const AclnnOperator& op, const Args&... args) {
                   __FILE__ ":" CUSTOM_PYPTO_TEXT_OF(__LINE__) ": the arguments of EXEC_NPU_CMD(" #aclnn_api            \
                                                               ", ...) are not those that its header, made of the "     \
                                                               "prototype, declares; the first that is not:");          \
-    static const custom_pypto::AclnnOperator aclnn_operator(#aclnn_api);                                               \
+    static const auto& aclnn_operator = *new custom_pypto::AclnnOperator(#aclnn_api);                                  \
     custom_pypto::exec_npu_cmd(aclnn_operator, __VA_ARGS__);                                                           \
   } while (false)

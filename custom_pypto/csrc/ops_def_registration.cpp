@@ -3,6 +3,7 @@
 #include <torch/extension.h>
 
 #include "cann_routes.h"
+#include "late_errors.h"
 #include "ops_common.h"
 #include "ops_function.h"
 #include "registration.h"
@@ -63,6 +64,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("add_custom", &custom_pypto::add_custom, pybind11::arg("self"), pybind11::arg("other"),
         pybind11::call_guard<pybind11::gil_scoped_release>());
   m.def("library_of", &custom_pypto::library_of, pybind11::arg("aclnn_name"));
+  m.def("raise_late_errors", &custom_pypto::raise_late_errors);
   m.def("cann_routes", [] {
     std::map<std::string, std::string> cann;
     for (const custom_pypto::Route& route : custom_pypto::routes()) {

@@ -15,7 +15,7 @@ PROBE = Path(__file__).parent / "probe"
 def run_scenarios(probe, **environment) -> dict:
     package, extension = probe
     run = subprocess.run(
-        [sys.executable, PROBE / "scenarios.py", extension],
+        [sys.executable, PROBE / "scenarios.py", extension, package],
         env=os.environ | {"ASCEND_CUSTOM_OPP_PATH": package} | environment,
         capture_output=True,
         text=True,
@@ -30,7 +30,7 @@ def results(probe, request) -> dict:
     """What scenarios.py saw under each TASK_QUEUE_ENABLE, and under ASCEND_LAUNCH_BLOCKING."""
     blocking = request.param == "blocking"
     variables = {"ASCEND_LAUNCH_BLOCKING": "1"} if blocking else {"TASK_QUEUE_ENABLE": request.param}
-    return run_scenarios(probe, **variables) | {"is blocking": blocking}
+    return run_scenarios(probe, **variables) | {"is blocking": blocking, "queues": request.param in ("1", "2")}
 
 
 FAILURES = {
@@ -58,11 +58,49 @@ FAILURES = {
 
 @pytest.mark.parametrize("scenario", FAILURES)
 def test_a_failure_is_reported_at_the_call_and_the_next_call_works(scenario, results):
+    where = "synchronize" if scenario == "phase two" and results["queues"] else "call"
     for error in results[scenario]["errors"]:
-        assert error.startswith("call: ")
+        assert error.startswith(f"{where}: ")
         for part in FAILURES[scenario]:
             assert part in error
     assert results[scenario]["next call works"]
+
+
+LATE = ["another call", "torch.npu.synchronize", "a stream", "an event", "cpu", "item", "copy_", "tolist"]
+
+
+@pytest.mark.parametrize("step", LATE)
+def test_an_error_of_the_queue_is_raised_once_by_what_comes_next(step, results):
+    result = results[f"late: {step}"]
+    (error,) = result["errors"]
+    assert "aclnnProbePhaseTwoFails failed in phase two: aclnnProbePhaseTwoFails returned 561000" in error
+    assert "phase two refuses every call" in error
+    assert ("ASCEND_LAUNCH_BLOCKING=1" in error) == results["queues"]
+    assert result["next call works"]
+
+
+AT_EXIT = """
+import sys, torch, custom_pypto
+torch.ops.load_library(sys.argv[1])
+x = torch.zeros(4).npu()
+torch.ops.custom_pypto_probe.phase_two_fails(x, x)
+"""
+
+
+def test_an_error_of_the_queue_that_nothing_raised_is_printed_at_exit(probe):
+    package, extension = probe
+    environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": package, "TASK_QUEUE_ENABLE": "1"}
+    command = [sys.executable, "-c", AT_EXIT, extension]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("aclnnProbePhaseTwoFails failed in phase two") == 1
+
+
+def test_without_memory_for_its_workspace_a_call_fails_and_its_executor_is_destroyed(results):
+    (error,) = results["workspace"]["errors"]
+    assert error.startswith("call: ") and "out of memory" in error.lower()
+    assert results["workspace"]["destroyed"] == 1
+    assert results["workspace"]["next call works"]
 
 
 def test_a_failing_kernel_is_reported_by_name_and_the_next_call_works(results):
@@ -84,7 +122,7 @@ def test_a_cached_executor_is_used_for_its_own_shapes_only(results):
 
 def test_every_kind_of_argument_arrives(results):
     plain = [3.0, -1.0, 13.0, 2.5, 456.0, 4.75, 23.0, 15.0, 5.0, 2.0**40, 0.125, 0.0]
-    changes = [(1, 6.0), (2, 3.0), (3, 3.0), (4, 0.0), (5, 0.0), (6, 11.0), (7, 4.0)]
+    changes = [(1, 6.0), (2, 3.0), (2, 0.0), (3, 3.0), (4, 0.0), (5, 0.0), (6, 11.0), (7, 4.0)]
     changes += [(8, 0.0), (9, -1.0), (10, 1e300), (11, 1.0)]
     expected = [[new if i == place else old for i, old in enumerate(plain)] for place, new in changes]
     assert results["arguments"] == [plain, *expected, plain]

@@ -11,13 +11,18 @@ extern "C" {
 PROBE(aclnnProbeNothing);
 PROBE(aclnnProbeIncrement);
 PROBE(aclnnProbeScribble);
+PROBE(aclnnProbeOverrun);
 PROBE(aclnnProbeFormat);
 PROBE(aclnnProbeMissing);
 PROBE(aclnnProbePhaseOneFails);
 PROBE(aclnnProbePhaseTwoFails);
 PROBE(aclnnProbeKernelFails);
+PROBE(aclnnProbeWorkspace);
 
 #undef PROBE
+
+aclnnStatus aclnnAddGetWorkspaceSize(const aclTensor* self, const aclTensor* other, const aclScalar* alpha,
+                                     const aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);
 
 aclnnStatus aclnnProbeArgumentsGetWorkspaceSize(const aclTensor* tensor, const aclTensor* optionalOptional,
                                                 const aclTensorList* list, const aclScalar* scalar,

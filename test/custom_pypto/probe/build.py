@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from custom_pypto.operator_package import CURRENT_VERSION
+from custom_pypto.operator_package import CURRENT_VERSION, LIBRARY
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -28,9 +28,7 @@ build op_api/lib/libcust_opapi.so: link opapi.o
   libraries = {package_libraries}
 build extension.o: compile {here}/extension.cpp
   includes = {extension_includes}
-build ops_common.o: compile {csrc}/ops_common.cpp
-  includes = {extension_includes}
-build extension.so: link extension.o ops_common.o
+build extension.so: link extension.o
   libraries = {extension_libraries}
 """
 
@@ -58,16 +56,16 @@ def _torch_includes(torch: Path) -> list[Path]:
 
 
 def build() -> tuple[Path, Path]:
-    """Returns the operator package, for ASCEND_CUSTOM_OPP_PATH, and the extension, for torch.ops.load_library."""
+    """Returns the operator package, for ASCEND_CUSTOM_OPP_PATH, and the extension, to load behind custom_pypto."""
     torch, torch_npu, cann = _folder("torch"), _folder("torch_npu"), _folder("cann_cpu")
     torch_libraries = _libraries(torch / "lib", "torch", "torch_cpu", "c10")
     text = NINJA.format(
         here=HERE,
-        csrc=CSRC,
         package_includes=" ".join(f"-isystem {path}" for path in [*_torch_includes(torch), cann / "include"]),
         package_libraries=f"{torch_libraries} {_libraries(cann / 'lib64', 'nnopbase', 'ascendcl')}",
         extension_includes=extension_includes(),
-        extension_libraries=f"{torch_libraries} {_libraries(torch_npu / 'lib', 'torch_npu')}",
+        extension_libraries=f"{torch_libraries} {_libraries(torch_npu / 'lib', 'torch_npu')} "
+        + _libraries(_folder("custom_pypto"), f":{LIBRARY}"),
     )
     BUILD.mkdir(parents=True, exist_ok=True)
     with FileLock(BUILD / "lock"):  # tests run side by side

@@ -23,7 +23,7 @@ def lines(operator: str) -> list:
     return [*check.check(probe)]
 
 
-OPERATORS = ["without_mistake", "other_dtype", "other_shape", "scribbled", "aliased"]
+OPERATORS = ["without_mistake", "other_dtype", "other_shape", "scribbled", "overrun", "aliased"]
 samples = check.Samples({"a call": lambda: {"self": torch.randn(3, 5)}}, judge)
 check.load_samples = lambda package, folder: dict.fromkeys(OPERATORS, (samples, "calls.py"))
 del check.FORM["registration"]

@@ -6,6 +6,7 @@
 
 #include "aclnn_probe.h"
 #include "ops_common.h"
+#include "registration.h"
 
 namespace {
 
@@ -23,6 +24,20 @@ void nothing_ext(const Tensor& self, Tensor out, int64_t times) {
   }
 }
 
+// torch.add without its dispatch, to be timed beside it.
+Tensor add(const Tensor& self, const Tensor& other) {
+  Tensor out = at::empty(self.sizes(), self.options());
+  EXEC_NPU_CMD(aclnnAdd, self, other, at::Scalar(1), out);
+  return out;
+}
+
+Tensor add_ext(const Tensor& self, const Tensor& other) {
+  Tensor out = at::empty(self.sizes(), self.options());
+  at::Scalar alpha = 1;
+  EXEC_NPU_CMD_EXT(aclnnAdd, self, other, alpha, out);
+  return out;
+}
+
 void increment(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeIncrement, self, out); }
 void format(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeFormat, self, out); }
 void missing(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeMissing, self, out); }
@@ -30,6 +45,7 @@ void phase_one_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbePh
 void phase_two_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbePhaseTwoFails, self, out); }
 void phase_two_fails_ext(const Tensor& self, Tensor out) { EXEC_NPU_CMD_EXT(aclnnProbePhaseTwoFails, self, out); }
 void kernel_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeKernelFails, self, out); }
+void workspace(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeWorkspace, self, out); }
 void undefined(const Tensor& self) { EXEC_NPU_CMD(aclnnProbeNothing, self, Tensor()); }
 
 void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::TensorList list,
@@ -52,6 +68,12 @@ Tensor scribbled(const Tensor& self) {
   return out;
 }
 
+Tensor overrun(const Tensor& self) {
+  Tensor out = at::empty(self.sizes(), self.options());
+  EXEC_NPU_CMD(aclnnProbeOverrun, self, out);
+  return out;
+}
+
 Tensor aliased(const Tensor& self) {
   EXEC_NPU_CMD(aclnnProbeNothing, self, self);
   return self.detach();
@@ -62,14 +84,16 @@ Tensor empty_half(const Tensor& self) { return at::empty_symint(self.sym_sizes()
 Tensor empty_row(const Tensor& self) { return at::empty_symint(self.sym_sizes().slice(1), self.options()); }
 
 TORCH_LIBRARY(custom_pypto_probe, m) {
+  m.def("add(Tensor self, Tensor other) -> Tensor");
+  m.def("add_ext(Tensor self, Tensor other) -> Tensor");
   m.def("nothing(Tensor self, Tensor(a!) out, int times) -> ()");
   m.def("nothing_ext(Tensor self, Tensor(a!) out, int times) -> ()");
   for (const char* name : {"increment", "format", "missing", "phase_one_fails", "phase_two_fails",
-                           "phase_two_fails_ext", "kernel_fails"}) {
+                           "phase_two_fails_ext", "kernel_fails", "workspace"}) {
     m.def(c10::str(name, "(Tensor self, Tensor(a!) out) -> ()").c_str());
   }
-  for (const char* name : {"without_mistake", "other_dtype", "other_shape", "scribbled", "aliased"}) {
-    m.def(c10::str(name, "(Tensor self) -> Tensor").c_str());
+  for (const char* name : {"without_mistake", "other_dtype", "other_shape", "scribbled", "overrun", "aliased"}) {
+    custom_pypto::define(m, c10::str(name, "(Tensor self) -> Tensor").c_str());
   }
   m.def("undefined(Tensor self) -> ()");
   m.def(
@@ -82,11 +106,14 @@ TORCH_LIBRARY_IMPL(custom_pypto_probe, PrivateUse1, m) {
     m.impl(name, &incremented);
   }
   m.impl("scribbled", &scribbled);
+  m.impl("overrun", &overrun);
   m.impl("aliased", &aliased);
+  m.impl("add", &add);
+  m.impl("add_ext", &add_ext);
 }
 
 TORCH_LIBRARY_IMPL(custom_pypto_probe, Meta, m) {
-  for (const char* name : {"without_mistake", "scribbled", "aliased"}) {
+  for (const char* name : {"without_mistake", "scribbled", "overrun", "aliased"}) {
     m.impl(name, &empty);
   }
   m.impl("other_dtype", &empty_half);
@@ -104,6 +131,7 @@ TORCH_LIBRARY_IMPL(custom_pypto_probe, CompositeExplicitAutograd, m) {
   m.impl("phase_two_fails", &phase_two_fails);
   m.impl("phase_two_fails_ext", &phase_two_fails_ext);
   m.impl("kernel_fails", &kernel_fails);
+  m.impl("workspace", &workspace);
   m.impl("undefined", &undefined);
   m.impl("arguments", &arguments);
 }

@@ -21,6 +21,12 @@ ACLNN(ProbeScribble, [](at::Tensor& self, at::Tensor& out) {
   self.zero_();
 });
 
+// Writes one element too far behind its input.
+ACLNN(ProbeOverrun, [](const at::Tensor& self, at::Tensor& out) {
+  at::add_out(out, self, 1);
+  static_cast<float*>(const_cast<void*>(self.const_data_ptr()))[self.numel()] = 0;
+});
+
 // Writes the format's number and the sizes of the storage.
 ACLNN(ProbeFormat, [](const cann_cpu::StoredTensor& self, at::Tensor& out) {
   auto* written = out.data_ptr<float>();
@@ -64,9 +70,29 @@ ACLNN(ProbeArguments,
         std::copy(std::begin(values), std::end(values), out.data_ptr<double>());
       });
 
+int destroyed = 0;  // executors, without a phase two
+
 }  // namespace
 
 extern "C" {
+
+// Found before that of CANN, as a function of an operator package.
+CANN_EXPORT aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+  ++destroyed;
+  delete executor;
+  return ACLNN_SUCCESS;
+}
+
+CANN_EXPORT int destroyedExecutors() { return destroyed; }
+
+CANN_EXPORT aclnnStatus aclnnProbeWorkspaceGetWorkspaceSize(const aclTensor* self, const aclTensor* out,
+                                                            uint64_t* workspace_size, aclOpExecutor** executor) {
+  const aclnnStatus status = aclnnProbeNothingGetWorkspaceSize(self, out, workspace_size, executor);
+  *workspace_size = uint64_t{1} << 50;
+  return status;
+}
+
+CANN_EXPORT aclnnStatus aclnnProbeWorkspace(void*, uint64_t, aclOpExecutor*, aclrtStream) { return ACLNN_SUCCESS; }
 
 CANN_EXPORT aclnnStatus aclnnProbePhaseTwoFailsGetWorkspaceSize(const aclTensor* self, const aclTensor* out,
                                                                 uint64_t* workspace_size, aclOpExecutor** executor) {

@@ -8,6 +8,8 @@ import sys
 import torch
 import torch_npu
 
+import custom_pypto  # noqa: F401
+
 torch.ops.load_library(sys.argv[1])
 probe = torch.ops.custom_pypto_probe
 
@@ -66,7 +68,7 @@ def on_the_cpu():
 
 
 def runs_behind_what_was_queued_before() -> bool:
-    """Operators of torch_npu go through its queue, ours do not; still each sees what the one before it wrote."""
+    """Each sees what the one before it wrote, torch_npu's operators and ours."""
     x, out = torch.zeros(1000, device="npu:0"), torch.zeros(1000, device="npu:0")
     for _ in range(50):
         x.add_(1)
@@ -105,7 +107,7 @@ def arguments() -> list:
         "real": 0.125,
         "flag": False,
     }
-    changes = [{}, {"optional": numbers(4)}, {"list": [numbers(3)]}, {"scalar": 3}, {"ints": []}]
+    changes = [{}, {"optional": numbers(4)}, {"list": [numbers(3)]}, {"list": []}, {"scalar": 3}, {"ints": []}]
     changes += [{"reals": []}, {"flags": [True]}, {"dtype": torch.int64}]
     changes += [{"text": ""}, {"integer": -1}, {"real": 1e300}, {"flag": True}, {}]
     results = []
@@ -167,6 +169,55 @@ def determinism_is_asked_for_as_torch_says() -> list:
     return values
 
 
+def workspace() -> dict:
+    """There is not that much memory; the executor that was to use it is destroyed."""
+    destroyed = ctypes.CDLL(f"{sys.argv[2]}/op_api/lib/libcust_opapi.so").destroyedExecutors
+    before = destroyed()
+    error = error_of(lambda: probe.workspace(numbers(7), numbers(7)))
+    return {"errors": [error], "destroyed": destroyed() - before, "next call works": next_call_works()}
+
+
+def late_error(step) -> dict:
+    """An error that came up in the queue is raised once: by the step behind the call, and by nothing after it."""
+
+    def scenario():
+        x, out = numbers(4), numbers(4)
+        errors = []
+        for what in (lambda: probe.phase_two_fails(x, out), lambda: step(out), lambda: step(out)):
+            try:
+                what()
+            except RuntimeError as error:
+                errors.append(str(error))
+        return {"errors": errors, "next call works": next_call_works()}
+
+    return scenario
+
+
+def settle():
+    """Waits until torch_npu's queue is empty, below what raises."""
+    stream = torch.npu.current_stream()
+    while not torch_npu._C._NPUStreamBase.query(stream):
+        pass
+
+
+def synchronise_event(out):
+    event = torch.npu.Event()
+    event.record()
+    event.synchronize()
+
+
+LATE = {
+    "another call": lambda out: (settle(), probe.nothing(out, out, 1)),
+    "torch.npu.synchronize": lambda out: torch.npu.synchronize(),
+    "a stream": lambda out: torch.npu.current_stream().synchronize(),
+    "an event": synchronise_event,
+    "cpu": lambda out: out.cpu(),
+    "item": lambda out: out[0].item(),
+    "copy_": lambda out: torch.zeros(4).copy_(out),
+    "tolist": lambda out: out.tolist(),
+}
+
+
 SCENARIOS = {
     "missing": failing("missing"),
     "phase one": failing("phase_one_fails"),
@@ -183,6 +234,7 @@ SCENARIOS = {
     "device": the_tensors_device_is_used,
     "stream": the_current_stream_is_used,
     "determinism": determinism_is_asked_for_as_torch_says,
-}
+    "workspace": workspace,
+} | {f"late: {name}": late_error(step) for name, step in LATE.items()}
 
 print(json.dumps({name: scenario() for name, scenario in SCENARIOS.items()}))

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets synchronisations raise what operators failed with after their calls had returned.
+
+torch_npu's task queue runs phase two of an operator behind the caller. The library keeps an error of it, and raises it
+at the next call of one of our operators and where values leave the NPU (``.cpu()``, ``.item()``).
+"""
+
+import functools
+
+import torch_npu
+
+from . import custom_pypto_lib
+
+SYNCHRONISATIONS = [
+    (torch_npu._C, "_npu_synchronize"),
+    (torch_npu.npu.Stream, "synchronize"),
+    (torch_npu.npu.Event, "synchronize"),
+]
+
+
+def raise_at_synchronisations() -> None:
+    for owner, name in SYNCHRONISATIONS:
+        function = getattr(owner, name)
+        if not hasattr(function, "raises_late_errors"):
+            setattr(owner, name, _raising(function))
+
+
+def _raising(function):
+    @functools.wraps(function)
+    def synchronize(*arguments):
+        result = function(*arguments)
+        custom_pypto_lib.raise_late_errors()
+        return result
+
+    synchronize.raises_late_errors = True
+    return synchronize
