@@ -9,6 +9,8 @@ installed package; exit code 1 if a line failed. The calls of the operator and w
 import argparse
 import contextlib
 import importlib
+import math
+import os
 import re
 import sys
 import types
@@ -23,7 +25,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from . import definition
+from . import definition, sources
 from .modes import MODES, late_warnings
 
 COLUMNS = "{:<16} {:<8} {}"
@@ -45,10 +47,63 @@ def close_to(golden: Callable) -> Callable[[tuple, tuple, dict[str, Any]], None]
     def judge(results: tuple, written: tuple, arguments: dict[str, Any]) -> None:
         actual, expected = tree_leaves((results, written)), tree_leaves(golden(**arguments))
         assert len(actual) == len(expected), f"it gives {len(actual)} tensors, the golden {len(expected)}"
-        for got, want in zip(actual, expected, strict=True):
-            torch.testing.assert_close(got, want.to(got.dtype))
+        names = _names(results, written)
+        for name, got, want in zip(names, actual, expected, strict=True):
+            found = difference(got, want.to(got.dtype), *TOLERANCES.get(got.dtype, (0.0, 0.0)))
+            assert found is None, f"{name} {found}"
 
     return judge
+
+
+# dtype: relative and absolute, those of torch.testing.assert_close
+TOLERANCES = {
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+
+
+def difference(got: Tensor, want: Tensor, rtol: float = 0.0, atol: float = 0.0) -> str | None:
+    """How a tensor is not the wanted one, in words: form, or how many elements, and the worst of them; or None."""
+    if form(got) != form(want):
+        return f"is {form(got)[0]}, and not {form(want)[0]}"
+    got, want = got.detach().cpu(), want.detach().cpu()
+    exact = rtol == atol == 0
+    if exact:
+        wrong = (got != want) & ~(got.isnan() & want.isnan())
+    else:
+        wrong = ~torch.isclose(got, want, rtol=rtol, atol=atol, equal_nan=True)
+    if not wrong.any():
+        return None
+    wide = torch.complex128 if got.is_complex() else torch.float64
+    off = (got.to(wide) - want.to(wide)).abs().nan_to_num(math.inf, math.inf).where(wrong, torch.tensor(-1.0))
+    worst = [int(i) for i in torch.unravel_index(off.argmax(), off.shape)]
+    place = f" at {worst}" if worst else ""
+    tolerance = "" if exact else f" by more than {got.dtype} allows (rtol {rtol:g}, atol {atol:g})"
+    value, wanted = got[tuple(worst)].item(), want[tuple(worst)].item()
+    return (
+        f"({_dtype(got)}) differs in {int(wrong.sum())} of {got.numel()} elements{tolerance}, most{place}: "
+        f"{value} instead of {wanted}"
+    )
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _names(results: tuple, written: tuple, written_names: list[str] | None = None) -> list[str]:
+    """What to call each tensor that a call has given and written."""
+    parts = [(f"result {i}", value) for i, value in enumerate(results)]
+    for i, value in enumerate(written):
+        parts.append((f"argument '{written_names[i]}'" if written_names else f"written argument {i}", value))
+    return [
+        name if isinstance(value, Tensor) else f"{name}[{i}]"
+        for name, value in parts
+        for i, _ in enumerate(tree_leaves(value))
+    ]
 
 
 def gradients_of(golden: Callable, calls: dict[str, Callable], results: list[str], tensors: list[str]) -> Samples:
@@ -72,7 +127,9 @@ def gradients_of(golden: Callable, calls: dict[str, Callable], results: list[str
         torch.autograd.backward(outputs, [grad.to(out.dtype) for grad, out in zip(grads, outputs, strict=True)])
         for got, tensor in zip(tree_leaves(actual), tree_leaves(list(map(given.get, tensors))), strict=True):
             want = torch.empty(0) if tensor is None else tensor.grad
-            torch.testing.assert_close(got, (torch.zeros_like(tensor) if want is None else want).to(got.dtype))
+            want = (torch.zeros_like(tensor) if want is None else want).to(got.dtype)
+            found = difference(got, want, *TOLERANCES.get(got.dtype, (0.0, 0.0)))
+            assert found is None, f"gradient {found}"
 
     return Samples({name: partial(call, make) for name, make in calls.items()}, judge)
 
@@ -182,9 +239,23 @@ class Call:
         arguments = self.overload._schema.arguments
         return [a.name for a in arguments if definition.is_written(a) and self.arguments.get(a.name) is not None]
 
-    def on(self, device: str) -> dict[str, Any]:
-        """The arguments in memory of their own on a device."""
-        return tree_map_only(Tensor, lambda tensor: tensor.to(device), self.arguments)
+    def on(self, device: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The arguments, or others, in memory of their own on a device."""
+        return tree_map_only(Tensor, lambda tensor: tensor.to(device), arguments or self.arguments)
+
+    def names(self, given: tuple[tuple, tuple]) -> list[str]:
+        """What to call each tensor of what `run` gives."""
+        return _names(*given, self.written)
+
+    def unlike(self, found: tuple[tuple, tuple], expected: tuple[tuple, tuple]) -> str:
+        """In which of its tensors what `run` gave once is not to the bit what it gave another time."""
+        left, right = tree_leaves(found), tree_leaves(expected)
+        if len(left) != len(right):
+            return f"it gives {len(left)} tensors, and not {len(right)}"
+        for name, got, want in zip(self.names(expected), left, right, strict=True):
+            if not same(got, want):
+                return f"{name} {difference(got, want) or 'has other bits (of a zero or of a NaN)'}"
+        raise ValueError("they are the same")
 
     def run(self, function: Callable, arguments: dict[str, Any]) -> tuple[tuple, tuple]:
         """Results, and behind the call the written arguments."""
@@ -219,6 +290,19 @@ def form(value) -> list[str]:
 # ---- the checks: each returns what it has run, or raises
 
 
+def build(operator: Operator) -> str:
+    """What is installed was built of the sources that are here."""
+    package = operator.package
+    changed = sources.changed_since_build(package.__name__, operator.folder, getattr(package, "__path__", [None])[0])
+    if changed:
+        others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise Mistake(
+            f"{changed[0]}{others} changed after the build that is installed, and that build is what the checks would "
+            "run: build it again (pip install --no-build-isolation .), and see that this succeeds"
+        )
+    return "of these sources"
+
+
 def registration(operator: Operator) -> str:
     """Schema, prototype, functions, converter and test are there and agree."""
     prefix = f"{operator.full_name}: "
@@ -243,6 +327,132 @@ def meta(operator: Operator) -> str:
     return "shapes and dtypes as on an NPU"
 
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def prototype(operator: Operator) -> str:
+    """A graph has the node for every dtype that the operator takes, and the results have the dtypes that it says."""
+    ir = _ge_ir(operator)
+    if ir is None or operator.converter != definition.PROTOTYPES:
+        return "a converter of its own decides"
+    declared = definition.Prototype.of(ir)
+    allowed = {name: re.findall(r"DT_\w+", types) for _, name, types in (*ir.indexed_inputs, *ir.indexed_outputs)}
+    symbols = definition.type_symbols(operator.folder, declared.type)
+    for call in operator.calls():
+        for what, arguments in _in_every_float(call):
+            there = call.on("meta", arguments)
+            try:
+                results, _ = call.run(call.overload, there)
+            except (RuntimeError, TypeError, ValueError):
+                continue  # it does not take this dtype
+            outputs = [name for name in declared.outputs if name not in declared.inputs]
+            given = {name: _tensors(there.get(name)) for name in declared.inputs}
+            given |= {name: _tensors(value) for name, value in zip(outputs, results, strict=True)}
+            _check_dtypes(operator, f"{call.name}{what}", given, allowed, symbols)
+    return "of the dtypes that the operator takes"
+
+
+def _ge_ir(operator: Operator):
+    """What the Graph Engine API has of its prototype; None of a package that has no such API."""
+    from .converter import ge_api
+
+    try:
+        return ge_api(operator.package.__name__).IR.get(definition.ge_type(operator.name))
+    except ModuleNotFoundError:
+        return None
+
+
+def _in_every_float(call: "Call") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The call, and with all its floating-point tensors in each dtype."""
+    yield "", call.arguments
+    for dtype in FLOATS if _floating(call.arguments) else ():
+        changed = tree_map_only(Tensor, lambda t: t.to(dtype) if t.is_floating_point() else t, call.arguments)  # noqa: B023
+        yield f", in {dtype}".replace("torch.", ""), changed
+
+
+def _check_dtypes(operator: Operator, call: str, given: dict, allowed: dict, symbols: dict[str, str]) -> None:
+    files = f"{definition.PROTOTYPES}, or {operator.source}"
+    first: dict[str, tuple[str, Tensor]] = {}
+    for name, tensors in given.items():
+        for tensor in tensors:
+            ge_dtype = definition.GE_DTYPES.get(tensor.dtype)
+            if allowed[name] and ge_dtype not in allowed[name]:
+                raise Mistake(
+                    f"'{name}' is {_dtype(tensor)} ({call}), but the prototype has it in {', '.join(allowed[name])}: "
+                    f"mend {files}"
+                )
+            other, of_other = first.setdefault(symbols.get(name, name), (name, tensor))
+            if of_other.dtype != tensor.dtype:
+                raise Mistake(
+                    f"'{name}' is {_dtype(tensor)} and '{other}' {_dtype(of_other)} ({call}), but for the prototype "
+                    f'both are "{symbols[name]}", of one dtype: mend {files}'
+                )
+
+
+CHECKS_OF_KERNELS = "ASCENDC_CPU_CHECKS"
+GUARD = 4096  # bytes in front of a tensor and behind it
+
+
+def kernel(operator: Operator) -> str:
+    """It writes to no memory outside its tensors; what Ascend C kernels do is checked, instruction by instruction."""
+    before = os.environ.get(CHECKS_OF_KERNELS)
+    os.environ[CHECKS_OF_KERNELS] = "1"
+    try:
+        for call in operator.calls():
+            _check_kernel(call)
+    finally:
+        if before is None:
+            del os.environ[CHECKS_OF_KERNELS]
+        else:
+            os.environ[CHECKS_OF_KERNELS] = before
+    return "it stays in its tensors"
+
+
+def _check_kernel(call: "Call") -> None:
+    guards: dict[str, list[Tensor]] = {}
+    arguments = {
+        name: tree_map_only(Tensor, partial(_guarded, guards.setdefault(name, [])), value)
+        for name, value in call.arguments.items()
+    }
+    try:
+        call.run(call.overload, arguments)
+        torch.npu.synchronize()
+    except RuntimeError as error:
+        raise Mistake(f"{_line(error)} ({call.name}): mend {_kernel_of(call.operator, error)}") from error
+    for name, of_it in guards.items():
+        for i, guard in enumerate(of_it):
+            written = (guard.cpu() != GUARD_BYTE).nonzero().flatten()
+            if len(written):
+                first = GUARD - 1 - int(written[-1]) if i % 2 == 0 else int(written[0])
+                where = "in front of" if i % 2 == 0 else "behind"
+                raise Mistake(
+                    f"it writes {len(written)} bytes {where} argument '{name}', from {first} bytes away on "
+                    f"({call.name}): mend {_kernel_of(call.operator)}"
+                )
+
+
+GUARD_BYTE = 0xA5
+
+
+def _guarded(guards: list[Tensor], tensor: Tensor) -> Tensor:
+    """The tensor on an NPU, between two guards."""
+    size = tensor.numel() * tensor.element_size()
+    memory = torch.full((GUARD + size + GUARD,), GUARD_BYTE, dtype=torch.uint8).npu()
+    guards += [memory[:GUARD], memory[GUARD + size :]]
+    inside = memory[GUARD : GUARD + size].view(tensor.dtype).view(tensor.shape)
+    return inside.copy_(tensor)
+
+
+def _kernel_of(operator: Operator, error: BaseException | None = None) -> Path | str:
+    """The file of the kernel: the one that its checks name, or the operator's, or that which calls it."""
+    named = re.search(r"(\S+\.(?:cpp|h)):\d+: ", str(error)) if error else None
+    if named:
+        file = Path(named[1])
+        return file.relative_to(operator.folder.resolve()) if file.is_relative_to(operator.folder.resolve()) else file
+    own = Path("opp", "op_kernel", f"{definition.snake_case(definition.ge_type(operator.name))}.cpp")
+    return own if (operator.folder / own).exists() else operator.kernel
+
+
 def mutations(operator: Operator) -> str:
     """It writes to no argument that the schema does not declare as written."""
     written: dict[str, None] = {}
@@ -253,8 +463,8 @@ def mutations(operator: Operator) -> str:
         for name, before in call.arguments.items():
             if name not in call.written and not same(arguments[name], before):
                 raise Mistake(
-                    f"it writes to argument '{name}' ({call.name}), which the schema does not declare: "
-                    f"write Tensor(a!) in {operator.schemas}, or mend {operator.kernel}"
+                    f"it writes to argument '{name}' ({call.name}), which the schema does not declare: mend "
+                    f"{_kernel_of(operator)}, or where this is meant write Tensor(a!) in {operator.schemas}"
                 )
         written |= dict.fromkeys(call.written)
     return f"no argument is written but {', '.join(written)}" if written else "no argument is written"
@@ -319,6 +529,77 @@ def eager(operator: Operator) -> str:
     return "as the golden"
 
 
+def layouts(operator: Operator) -> str:
+    """Tensors with gaps, behind an offset, expanded, and on another NPU give what they give as a whole, to the bit."""
+    run = 0
+    for call in operator.calls():
+        for what, view, written_too in VIEWS:
+            for name in _viewable(call, written_too):
+                run += _is_as_whole(call, name, what, view)
+        if torch.npu.device_count() > 1:
+            run += _is_as_on(call, "npu:1")
+    return f"{run} calls as with whole tensors"
+
+
+def _behind_an_offset(tensor: Tensor) -> Tensor:
+    whole = torch.cat([tensor.new_ones(7).flatten(), tensor.flatten()])
+    return whole[7:].view(tensor.shape)
+
+
+VIEWS = (
+    ("with gaps between its elements", lambda tensor: torch.stack([tensor, tensor], -1)[..., 0], True),
+    ("behind an offset", _behind_an_offset, True),
+    ("expanded", lambda tensor: tensor[:1].expand_as(tensor), False),
+)
+
+
+def _viewable(call: "Call", written_too: bool) -> Iterator[str]:
+    for name, value in call.arguments.items():
+        if _is_tensor(value) and value.numel() and value.dim() and (written_too or name not in call.written):
+            yield name
+
+
+def _is_as_whole(call: "Call", name: str, what: str, view: Callable[[Tensor], Tensor]) -> bool:
+    """Whether it takes a tensor in this view; it may refuse it by name."""
+    arguments = call.on("npu")
+    viewed = view(arguments[name])
+    whole = _given(call, call.on("npu") | {name: viewed.clone(memory_format=torch.contiguous_format)})
+    found = _given(call, arguments | {name: viewed})
+    if isinstance(found, str):
+        if whole == found or call.operator.name in found:
+            return False
+        raise Mistake(f"'{name}' {what} ({call.name}) earns {found}: mend {call.operator.source}")
+    if isinstance(whole, str):
+        return False  # what the view holds is no good call
+    if not same(found, whole):
+        unlike = call.unlike(found, whole)
+        raise Mistake(f"'{name}' {what} ({call.name}): {unlike}: mend {_kernel_of(call.operator)}")
+    return True
+
+
+def _is_as_on(call: "Call", device: str) -> bool:
+    expected, found = _given(call, call.on("npu")), _given(call, call.on(device))
+    if isinstance(found, str):
+        raise Mistake(f"on {device} ({call.name}) it earns {found}: mend {call.operator.source}")
+    devices = {str(tensor.device) for tensor in _tensors(found)} - {device}
+    if devices:
+        raise Mistake(f"on {device} ({call.name}) it gives tensors on {devices.pop()}: mend {call.operator.source}")
+    if not same(found, expected):
+        raise Mistake(f"on {device} ({call.name}): {call.unlike(found, expected)}: mend {_kernel_of(call.operator)}")
+    return True
+
+
+def _given(call: "Call", arguments: dict[str, Any]) -> tuple[tuple, tuple] | str:
+    """What a call gives and has written when the NPU is done with it, or the message with which it fails."""
+    try:
+        given = call.run(call.overload, arguments)
+        for device in {tensor.device for tensor in _tensors(arguments)}:
+            torch.npu.synchronize(device)
+    except (RuntimeError, TypeError, ValueError) as error:
+        return _line(error)
+    return given
+
+
 AUTOGRAD = (torch._C.DispatchKey.AutogradPrivateUse1, torch._C.DispatchKey.Autograd)
 # dtype of the arguments: how gradcheck takes differences; float32 is for operators that refuse float64
 DIFFERENCES = {torch.float64: {}, torch.float32: {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2}}
@@ -327,18 +608,21 @@ DIFFERENCES = {torch.float64: {}, torch.float32: {"eps": 1e-2, "atol": 1e-2, "rt
 def autograd(operator: Operator) -> str:
     """Its gradients are those that differences of its results give, of every call on floating-point tensors."""
     if not any(op.has_kernel_for_dispatch_key(key) for op in operator.overloads for key in AUTOGRAD):
-        return "it has no gradient"
+        mend = f"define it with custom_pypto::define in {operator.schemas}"
+        raise Mistake(f"without a gradient it must say so in a backward: {mend}")
+    own = any(op.has_kernel_for_dispatch_key(AUTOGRAD[0]) for op in operator.overloads)
     checked = 0
     for call in operator.calls():
         floating = _floating(call.arguments)
         if floating and all(tensor.numel() for tensor in floating):
             try:
-                _check_gradients(call, floating)
+                checked += _check_gradients(call, floating)
             except RuntimeError as error:
                 if f"derivative for {operator.full_name} is not implemented" not in str(error):
                     raise
                 return "it has no gradient, and says so"
-            checked += 1
+    if not checked and not own:
+        return "nothing that it takes and gives could have one"
     if not checked:
         raise Mistake(f"no call has gradients: give one floating-point tensors in {operator.samples_file}")
     return f"gradcheck of {checked} calls"
@@ -348,7 +632,11 @@ def _floating(values) -> list[Tensor]:
     return [tensor for tensor in _tensors(values) if tensor.is_floating_point()]
 
 
-def _check_gradients(call: Call, floating: list[Tensor]) -> None:
+def _check_gradients(call: Call, floating: list[Tensor]) -> bool:
+    """False of a call that gives no floating-point tensor."""
+    if not any(tensor.is_floating_point() for tensor in _tensors(call.run(call.overload, call.on("meta")))):
+        return False
+
     def function(*values):
         given = iter(values)
         arguments = tree_map_only(
@@ -367,26 +655,58 @@ def _check_gradients(call: Call, floating: list[Tensor]) -> None:
         gradcheck(function, values, **DIFFERENCES[dtype])
     except GradcheckError as error:
         raise Mistake(f"{_line(error)} ({call.name}): mend the backward in {call.operator.source}") from error
+    return True
 
 
 def in_mode(mode: str, operator: Operator) -> str:
-    """In graphs of a mode it gives and writes what it does eagerly, to the bit, also when the graph is called again."""
+    """In graphs of a mode it gives and writes what it does eagerly, to the bit, also when the graph is called again; a
+    dynamic graph also with other sizes."""
+    other_sizes = 0
     for name in operator.samples.calls:
         torch._dynamo.reset()
         function = None
         for _ in range(2):
             call = operator.call(name)
             function = function or MODES[mode](partial(call.overload))
-            expected = call.run(call.overload, call.on("npu"))
-            try:
-                found = call.run(function, call.on("npu"))
-                torch.npu.synchronize()
-            except Exception as error:
-                raise Mistake(f"no graph: {_described(error)} ({name}): mend {operator.converter}") from error
-            if not same(found, expected):
-                mend = f"mend {operator.kernel} or {operator.converter}"
-                raise Mistake(f"something else than eagerly ({name}): {mend}")
-    return "to the bit as eagerly"
+            _compare_with_eager(function, call, operator)
+        resized = _with_another_size(call) if getattr(MODES[mode], "dynamic", False) else None
+        if resized is not None:
+            _compare_with_eager(function, resized, operator)
+            other_sizes += 1
+    return "to the bit as eagerly" + f", {other_sizes} of the calls with other sizes, too" * bool(other_sizes)
+
+
+def _compare_with_eager(function: Callable, call: Call, operator: Operator) -> None:
+    expected = call.run(call.overload, call.on("npu"))
+    try:
+        found = call.run(function, call.on("npu"))
+        torch.npu.synchronize()
+    except Exception as error:
+        raise Mistake(f"no graph: {_described(error)} ({call.name}): mend {operator.converter}") from error
+    if not same(found, expected):
+        mend = f"mend {operator.kernel} or {operator.converter}"
+        raise Mistake(f"something else than eagerly ({call.name}): {call.unlike(found, expected)}: {mend}")
+
+
+def _with_another_size(call: Call) -> Call | None:
+    """The call with one of its sizes doubled, in tensors and attributes; None if it takes none such."""
+    sizes = {size for tensor in _tensors(call.arguments) for size in tensor.shape if size > 1}
+    for size in sorted(sizes):
+
+        def doubled(tensor: Tensor) -> Tensor:
+            for dim, there in enumerate(tensor.shape):
+                if there == size:  # noqa: B023
+                    tensor = torch.cat([tensor, tensor], dim)
+            return tensor
+
+        arguments = {
+            name: 2 * size if type(value) is int and value == size else tree_map_only(Tensor, doubled, value)
+            for name, value in call.arguments.items()
+        }
+        resized = Call(call.operator, f"{call.name}, {2 * size} for {size}", arguments)
+        if not isinstance(_given(resized, resized.on("npu")), str):
+            return resized
+    return None
 
 
 def bad_input(operator: Operator) -> str:
@@ -470,8 +790,9 @@ def _described(error: BaseException) -> str:
 
 
 # What the others need comes first: where it fails, they are not run.
-FORM = {"registration": registration, "Meta": meta, "mutations": mutations, "aliases": aliases}
-BEHAVIOUR = {"opcheck": opcheck, "eager": eager, "autograd": autograd}
+FORM = {"build": build, "registration": registration, "Meta": meta, "prototype": prototype}
+FORM |= {"kernel": kernel, "mutations": mutations, "aliases": aliases}
+BEHAVIOUR = {"opcheck": opcheck, "eager": eager, "layouts": layouts, "autograd": autograd}
 BEHAVIOUR |= {mode: partial(in_mode, mode) for mode in MODES if mode != "eager"}
 BEHAVIOUR |= {"bad input": bad_input}
 

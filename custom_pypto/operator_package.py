@@ -23,6 +23,11 @@ from setuptools import Extension
 from torch.utils.cpp_extension import BuildExtension
 from torch_npu.utils.cpp_extension import PYTORCH_NPU_INSTALL_PATH, NpuExtension
 
+try:
+    from . import sources
+except ImportError:  # for custom_pypto's own build, which imports this before there is a package
+    import sources
+
 HERE = Path(__file__).parent.resolve()  # its installed folder, or for its own build that of its sources
 LIBRARY = "custom_pypto_lib" + sysconfig.get_config_var("EXT_SUFFIX")
 CURRENT_VERSION = "V{}R{}".format(*torch.__version__.split("."))
@@ -72,6 +77,7 @@ class BuildOperatorPackage(BuildExtension):
         self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()))
         self.cmake("--install", self.opp)
         (self.folder / "_version.py").write_text(f'__version__ = "{self.distribution.get_version()}"\n')
+        sources.record(self.vendor, Path.cwd(), self.folder)
         self.check()
 
     def configure(self) -> None:

@@ -15,14 +15,13 @@ HEADERS = {
     "csrc": (
         "ATen/core/functional.h",
         "ATen/ops/empty.h",
-        "torch/csrc/autograd/autograd_not_implemented_fallback.h",
         "torch/csrc/autograd/custom_function.h",
         "torch/library.h",
         "checks.h",
         "ops_common.h",
         "registration.h",
     ),
-    "opp": ("cann_cpu/op.h",),
+    "opp": ("ATen/ATen.h", "cann_cpu/op.h"),
 }
 NINJA = """
 rule header
@@ -33,7 +32,7 @@ rule link
   command = g++ -shared -o $out $in $libraries
 """.format(
     flags="-std=c++20 -O0 -fPIC -fvisibility=hidden",
-    warnings="-Wall -Wextra -Werror -Wno-error=unused-parameter -Winvalid-pch",
+    warnings="-Wall -Wextra -Werror -Winvalid-pch",
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch_npu  # noqa: F401
 
-from custom_pypto import check, definition
+from custom_pypto import check, definition, sources
 from custom_pypto.check import Samples
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,8 @@ KERNEL_MISTAKES = {
     "without_mistake": {},
     "other_dtype": {"Meta": "on Meta it gives [3, 5] float16, on an NPU [3, 5] float32 (a call): mend one of both in"},
     "other_shape": {"Meta": "on Meta it gives [5] float32, on an NPU [3, 5] float32 (a call): mend one of both in"},
-    "scribbled": {"mutations": "it writes to argument 'self' (a call), which the schema does not declare: write"},
+    "scribbled": {"mutations": "it writes to argument 'self' (a call), which the schema does not declare: mend"},
+    "overrun": {"kernel": "it writes 4 bytes behind argument 'self', from 0 bytes away on (a call): mend"},
     "aliased": {"aliases": "result 0 lies in the memory of argument 'self' (a call, on npu): mend"},
 }
 
@@ -72,7 +73,7 @@ def test_a_mistake_in_cpp_is_one_line(operator, tables):
     assert found.keys() == KERNEL_MISTAKES[operator].keys()
     for line, text in KERNEL_MISTAKES[operator].items():
         assert found[line].startswith(f"{text} ")
-        assert "custom_pypto_probe/csrc/" in found[line]
+        assert ("custom_pypto_probe/csrc/" if line != "kernel" else "opp/op_api/") in found[line]
 
 
 # ---- an operator of another package: its functions are in Python, on operators of torch_npu
@@ -174,8 +175,8 @@ FORM_MISTAKES = {
     "a mutation is not declared": (
         {"PrivateUse1": scribbling},
         "mutations",
-        "it writes to argument 'x' (ones), which the schema does not declare: write Tensor(a!) in "
-        "NAME/csrc/ops_def_registration.cpp, or mend opp/op_api/aclnn_scale.cpp",
+        "it writes to argument 'x' (ones), which the schema does not declare: mend opp/op_api/aclnn_scale.cpp, or "
+        "where this is meant write Tensor(a!) in NAME/csrc/ops_def_registration.cpp",
     ),
     "a result aliases an argument": (
         {"PrivateUse1": in_place},
@@ -223,7 +224,7 @@ def test_other_strides_on_meta_are_what_opcheck_finds(tmp_path, monkeypatch):
     [
         ("opcheck", "as torch.library.opcheck demands"),
         ("eager", "as the golden"),
-        ("autograd", "it has no gradient"),
+        ("layouts", "4 calls as with whole tensors"),
         ("bad input", "6 calls with one other argument, 4 refused, all as on Meta"),
     ],
 )
@@ -238,6 +239,197 @@ def test_what_differs_from_the_golden_is_a_line(tmp_path, monkeypatch):
     assert verdict == "FAILED"
     assert text.startswith("not as the golden: ")
     assert text.endswith(" (ones): mend opp/op_api/aclnn_scale.cpp")
+
+
+def test_without_a_gradient_an_operator_says_so(tmp_path, monkeypatch):
+    text = "without a gradient it must say so in a backward: define it with custom_pypto::define in NAME/csrc/"
+    found = behaviour(Probe(), "autograd", tmp_path, monkeypatch)
+    assert found == ("FAILED", text + "ops_def_registration.cpp")
+
+
+DIFFERENCES = {
+    "one of many": (
+        torch.tensor([[1.0, 2.0], [3.0, 4.5]]).half(),
+        torch.tensor([[1.0, 2.0], [3.0, 4.0]]).half(),
+        "(float16) differs in 1 of 4 elements by more than torch.float16 allows (rtol 0.001, atol 1e-05), most at "
+        "[1, 1]: 4.5 instead of 4.0",
+    ),
+    "one step of float16": (torch.tensor([1.0009765625]).half(), torch.ones(1).half(), None),
+    "three steps of float16": (
+        torch.tensor([1.0029296875]).half(),
+        torch.ones(1).half(),
+        "(float16) differs in 1 of 1 elements by more than torch.float16 allows (rtol 0.001, atol 1e-05), most at [0]: "
+        "1.0029296875 instead of 1.0",
+    ),
+    "NaN": (
+        torch.tensor([1.0, torch.nan]),
+        torch.tensor([1.5, 2.0]),
+        "(float32) differs in 2 of 2 elements by more than torch.float32 allows (rtol 1.3e-06, atol 1e-05), most at "
+        "[1]: nan instead of 2.0",
+    ),
+    "a NaN that is wanted": (torch.tensor([torch.nan]), torch.tensor([torch.nan]), None),
+    "integers": (
+        torch.tensor([5, 6]),
+        torch.tensor([5, 9]),
+        "(int64) differs in 1 of 2 elements, most at [1]: 6 instead of 9",
+    ),
+    "no dimensions": (
+        torch.tensor(True),
+        torch.tensor(False),
+        "(bool) differs in 1 of 1 elements, most: True instead of False",
+    ),
+    "shapes": (torch.ones(3), torch.ones(3, 1), "is [3] float32, and not [3, 1] float32"),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENCES)
+def test_a_difference_says_where_and_how_much(case):
+    got, want, text = DIFFERENCES[case]
+    assert check.difference(got, want, *check.TOLERANCES.get(got.dtype, (0.0, 0.0))) == text
+    if text is not None and got.shape == want.shape:
+        with pytest.raises(AssertionError) as caught:
+            check.close_to(lambda: [torch.zeros(2), want])((torch.zeros(2), got), (), {})
+        assert str(caught.value) == f"result 1 {text}"
+
+
+def test_close_to_judges_written_arguments_behind_results():
+    judge = check.close_to(lambda x: [x * 2, x + 1])
+    x = torch.ones(3)
+    judge((x * 2,), (x + 1,), {"x": x})
+    with pytest.raises(AssertionError, match=r"written argument 0 \(float32\) differs in 3 of 3 elements"):
+        judge((x * 2,), (x + 2,), {"x": x})
+    with pytest.raises(AssertionError, match="it gives 1 tensors, the golden 2"):
+        judge((x * 2,), (), {"x": x})
+
+
+def as_if_whole(x, factor=2.0):
+    return scale(x.as_strided(x.shape, torch.empty(x.shape).stride()), factor)
+
+
+def always_on_the_first(x, factor=2.0):
+    return scale(x, factor).to("npu:0")
+
+
+def refuses_views(x, factor=2.0):
+    torch._check(x.is_contiguous(), lambda: "scale: argument 'x' must be contiguous")
+    return scale(x, factor)
+
+
+def refuses_views_namelessly(x, factor=2.0):
+    torch._check(x.is_contiguous(), lambda: "not contiguous")
+    return scale(x, factor)
+
+
+@pytest.mark.parametrize(
+    ("function", "verdict", "text"),
+    [
+        (refuses_views, "ok", "2 calls as with whole tensors"),
+        (refuses_views_namelessly, "FAILED", "'x' with gaps between its elements (random) earns not contiguous: mend"),
+        (
+            as_if_whole,
+            "FAILED",
+            "'x' with gaps between its elements (random): result 0 (float32) differs in ",
+        ),
+        (always_on_the_first, "FAILED", "on npu:1 (random) it gives tensors on npu:0: mend NAME/csrc/scale.cpp"),
+    ],
+)
+def test_views_and_the_second_device(function, verdict, text, tmp_path, monkeypatch):
+    probe = Probe()
+    probe.functions["PrivateUse1"] = function
+    probe.samples = Samples({"random": lambda: {"x": torch.randn(3, 5)}}, judge)
+    found = behaviour(probe, "layouts", tmp_path, monkeypatch)
+    assert found[0] == verdict
+    assert found[1].startswith(text)
+
+
+# ---- prototypes, the build
+
+
+def prototype_of(types: dict[str, str], folder: Path, monkeypatch):
+    """The API of a prototype with input x and output out, as the generator makes it, and its text."""
+    from torchair._ge_concrete_graph.compat_ir import IrDef
+
+    symbol, dtypes = types["x"], "DT_FLOAT16, DT_FLOAT"
+    ir = IrDef("Scale").input("x", types.get("dtypes", dtypes)).output("out", types.get("out dtypes", dtypes))
+    monkeypatch.setattr(check, "_ge_ir", lambda operator: ir)
+    monkeypatch.setattr(check.Operator, "converter", definition.PROTOTYPES)
+    (folder / "graph").mkdir()
+    (folder / definition.PROTOTYPES).write_text(
+        f'REG_OP(Scale)\n  .INPUT(x, "{symbol}")\n  .OUTPUT(out, "{types["out"]}")\n  .OP_END_FACTORY_REG(Scale);\n'
+    )
+
+
+def in_float_and_half(x):
+    torch._check(x.dtype in (torch.float16, torch.float32), lambda: "scale: argument 'x' must be float16 or float32")
+
+
+def narrow(x, factor=2.0):
+    in_float_and_half(x)
+    return scale(x, factor)
+
+
+def narrow_meta(x, factor=2.0):
+    in_float_and_half(x)
+    return scale_meta(x, factor)
+
+
+@pytest.mark.parametrize(
+    ("types", "widens", "text"),
+    [
+        ({"x": "T", "out": "T"}, False, None),
+        (
+            {"x": "T", "out": "T", "dtypes": "DT_FLOAT", "out dtypes": "DT_FLOAT"},
+            False,
+            "'x' is float16 (ones, in float16), but the prototype has it in DT_FLOAT: mend graph/custom_reg_op.h, or",
+        ),
+        ({"x": "T", "out": "U"}, True, None),
+        (
+            {"x": "T", "out": "T"},
+            True,
+            "'out' is float32 and 'x' float16 (ones, in float16), but for the prototype both are \"T\", of one dtype: ",
+        ),
+    ],
+)
+def test_dtypes_that_the_prototype_does_not_have_are_a_line(types, widens, text, tmp_path, monkeypatch):
+    prototype_of(types, tmp_path, monkeypatch)
+    probe = Probe()
+    probe.functions |= {"PrivateUse1": narrow, "Meta": narrow_meta}
+    if widens:
+        probe.functions |= {
+            "PrivateUse1": lambda x, factor=2.0: narrow(x, factor).float(),
+            "Meta": lambda x, factor=2.0: narrow_meta(x, factor).float(),
+        }
+    monkeypatch.setattr(check, "BEHAVIOUR", {})
+    found = failed(probe.lines(tmp_path, monkeypatch))
+    assert [*found] == (["prototype"] if text else [])
+    if text:
+        assert found["prototype"].startswith(text)
+
+
+def test_sources_that_are_newer_than_the_installed_build_are_said_first(tmp_path, monkeypatch):
+    folder, installed = tmp_path / "sources", tmp_path / "installed"
+    source = folder / "stale_probe/csrc/x.cpp"
+    for file in (source, folder / "opp/CMakeLists.txt"):
+        file.parent.mkdir(parents=True)
+        file.write_text("as it was built")
+    installed.mkdir()
+    library = installed / "stale_probe_lib.so"
+    library.write_text("")
+    sources.record("stale_probe", folder, installed)
+    assert sources.changed_since_build("stale_probe", folder, installed) == []
+    os.utime(source, (library.stat().st_mtime + 10,) * 2)  # only touched
+    assert sources.changed_since_build("stale_probe", folder, installed) == []
+    source.write_text("another")
+    os.utime(source, (library.stat().st_mtime + 10,) * 2)
+    assert sources.changed_since_build("stale_probe", folder, installed) == ["stale_probe/csrc/x.cpp"]
+    package = types.ModuleType("stale_probe")
+    package.__path__ = [str(installed)]
+    line, *others = check.check(check.Operator(package, "scale", folder))
+    assert line[:2] == ("build", "FAILED")
+    assert line[2].startswith("stale_probe/csrc/x.cpp changed after the build that is installed")
+    assert {verdict for _, verdict, _ in others} == {"not run"}
+    os.utime(source, (library.stat().st_mtime - 10,) * 2)  # a library that was made of it by hand
+    assert sources.changed_since_build("stale_probe", folder, installed) == []
 
 
 def broken():
@@ -344,7 +536,7 @@ class Graph:
     ("mode", "expected"),
     [
         (lambda function: function, ("ok", "to the bit as eagerly")),
-        (Graph, ("FAILED", "something else than eagerly (random): mend opp/op_api/aclnn_scale.cpp or converter.py")),
+        (Graph, ("FAILED", "something else than eagerly (random): result 0 (float32) differs in 15 of 15 elements")),
     ],
 )
 def test_what_a_graph_gives_otherwise_than_eager_at_any_call_is_a_line(mode, expected, tmp_path, monkeypatch):
@@ -352,7 +544,49 @@ def test_what_a_graph_gives_otherwise_than_eager_at_any_call_is_a_line(mode, exp
     probe.samples = Samples({"random": lambda: {"x": torch.randn(3, 5)}}, judge)
     monkeypatch.setattr(check, "MODES", {"GE static": mode})
     monkeypatch.setattr(check.Operator, "converter", "converter.py")
-    assert behaviour(probe, "GE static", tmp_path, monkeypatch) == expected
+    verdict, text = behaviour(probe, "GE static", tmp_path, monkeypatch)
+    assert verdict == expected[0] and text.startswith(expected[1])
+    assert verdict == "ok" or text.endswith(": mend opp/op_api/aclnn_scale.cpp or converter.py")
+
+
+class OfOneShape:
+    """Stands for the graphs of a mode that are dynamic and still keep the shape of their first call."""
+
+    dynamic = True
+
+    def __call__(self, function):
+        shapes = []
+
+        def graph(**arguments):
+            shapes.append(arguments["x"].shape)
+            result = function(**arguments)
+            return result if shapes[-1] == shapes[0] else result[: shapes[0][0]]
+
+        return graph
+
+
+class OfEveryShape(OfOneShape):
+    def __call__(self, function):
+        return function
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict", "text"),
+    [
+        (OfEveryShape(), "ok", "to the bit as eagerly, 1 of the calls with other sizes, too"),
+        (
+            OfOneShape(),
+            "FAILED",
+            "something else than eagerly (ones, 6 for 3): result 0 is [3, 5] float32, and not [6, 5]",
+        ),
+    ],
+)
+def test_a_dynamic_graph_is_called_with_other_sizes(mode, verdict, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "MODES", {"GE dynamic": mode})
+    monkeypatch.setattr(check.Operator, "converter", "converter.py")
+    found = behaviour(Probe(), "GE dynamic", tmp_path, monkeypatch)
+    assert found[0] == verdict
+    assert found[1].startswith(text)
 
 
 def test_what_no_graph_runs_is_a_line_with_the_prototype(tmp_path, monkeypatch):
@@ -412,7 +646,7 @@ def test_what_is_missing_of_the_operator_is_a_line_and_of_others_is_not(tmp_path
     probe.mistakes = ["NAME::scale: no test names it", "NAME::scale_too: it has no Meta function"]
     lines = probe.lines(tmp_path, monkeypatch)
     assert failed(lines) == {"registration": "no test names it"}
-    assert {verdict for line, (verdict, _) in lines.items() if line != "registration"} == {"not run"}
+    assert {verdict for line, (verdict, _) in lines.items() if line not in ("build", "registration")} == {"not run"}
 
 
 def test_the_samples_of_a_package_are_those_of_its_files_of_calls(tmp_path):

@@ -1,4 +1,4 @@
-// The Graph Engine prototypes of my_ops' operators: what a node of each type takes and gives.
+// The Graph Engine prototypes of the operators of my_ops: what a node of each type takes and gives.
 #pragma once
 
 #include "graph/operator_reg.h"
