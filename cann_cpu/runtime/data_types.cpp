@@ -2,39 +2,9 @@
 // Data types of ACL: the size of an element, and half precision as 16 bits.
 #include <cmath>
 
-#include "acl/acl_base.h"
+#include "cann_cpu/dtypes.h"
 
-size_t aclDataTypeSize(aclDataType dataType) {
-  switch (dataType) {
-    case ACL_INT8:
-    case ACL_UINT8:
-    case ACL_BOOL:
-    case ACL_HIFLOAT8:
-    case ACL_FLOAT8_E5M2:
-    case ACL_FLOAT8_E4M3FN:
-    case ACL_FLOAT8_E8M0:
-      return 1;
-    case ACL_FLOAT16:
-    case ACL_BF16:
-    case ACL_INT16:
-    case ACL_UINT16:
-      return 2;
-    case ACL_FLOAT:
-    case ACL_INT32:
-    case ACL_UINT32:
-    case ACL_COMPLEX32:
-      return 4;
-    case ACL_DOUBLE:
-    case ACL_INT64:
-    case ACL_UINT64:
-    case ACL_COMPLEX64:
-      return 8;
-    case ACL_COMPLEX128:
-      return 16;
-    default:
-      return 0;
-  }
-}
+size_t aclDataTypeSize(aclDataType dataType) { return cann_cpu::dtype_size(dataType); }
 
 float aclFloat16ToFloat(aclFloat16 value) {
   float sign = (value & 0x8000) != 0 ? -1.0f : 1.0f;

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "aclnn/acl_meta.h"
@@ -43,13 +42,3 @@ struct aclTensorList {
 struct aclScalarList {
   std::vector<aclScalar> scalars;
 };
-
-namespace cann_cpu {
-
-// "float16", "int64", ...; the number of an unknown type.
-CANN_EXPORT std::string dtype_name(aclDataType dtype);
-
-// Bytes of one element; 0 for an unknown type.
-CANN_EXPORT size_t dtype_size(aclDataType dtype);
-
-}  // namespace cann_cpu

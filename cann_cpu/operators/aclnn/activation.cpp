@@ -56,11 +56,25 @@ ACLNN(SoftshrinkBackward,
 ACLNN(Hardshrink, [](In self, Scalar lambd, Out out) { at::hardshrink_out(out, self, lambd); });
 ACLNN(HardshrinkBackward,
       [](In grad, In self, Scalar lambd, Out out) { at::hardshrink_backward_out(out, grad, self, lambd); });
-ACLNN(Prelu, [](In self, In weight, Out out) { assign(out, at::_prelu_kernel(self, weight)); });
+namespace {
+
+// A weight for each channel, dimension 1, may come as a vector.
+at::Tensor by_channel(In weight, In self) {
+  if (weight.dim() != 1 || weight.numel() == 1 || self.dim() < 2) return weight;
+  std::vector<int64_t> shape(self.dim(), 1);
+  shape[1] = weight.numel();
+  return weight.reshape(shape);
+}
+
+}  // namespace
+
+ACLNN(Prelu, [](In self, In weight, Out out) { assign(out, at::_prelu_kernel(self, by_channel(weight, self))); });
 ACLNN(PreluBackward, [](In grad, In self, In weight, Out grad_self, Out grad_weight) {
-  auto [self_value, weight_value] = at::_prelu_kernel_backward(grad, self, weight);
+  const auto shaped = by_channel(weight, self);
+  auto [self_value, weight_value] = at::_prelu_kernel_backward(grad, self, shaped);
   assign(grad_self, self_value);
-  assign(grad_weight, weight_value.sum_to_size(grad_weight.sizes()));
+  const bool summed = grad_weight.numel() == shaped.numel();
+  assign(grad_weight, summed ? weight_value.sum_to_size(shaped.sizes()).reshape(grad_weight.sizes()) : weight_value);
 });
 ACLNN(Glu, [](In self, int64_t dim, Out out) { at::glu_out(out, self, dim); });
 ACLNN(GluBackward, [](In grad, In self, int64_t dim, Out out) { at::glu_backward_out(out, grad, self, dim); });
@@ -71,10 +85,12 @@ ACLNN(LogitGrad, [](In self, In grad, double eps, Out out) {
   at::logit_backward_out(out, grad, self, eps < 0 ? std::nullopt : std::optional<double>(eps));
 });
 
-// The buffer that ATen's CPU kernels keep exp(-|x|) in is empty on a device: the gradient computes it again.
+// ATen's CPU kernels keep exp(-|x|) in a buffer, which is empty on a device: the gradient computes it again.
+using Buffer = Ignored<In>;
+using OutBuffer = Ignored<Out>;
 ACLNN(LogSigmoid, [](In self, Out out) { assign(out, at::log_sigmoid(self)); });
-ACLNN(LogSigmoidForward, [](In self, Out out, Out) { assign(out, at::log_sigmoid(self)); });
-ACLNN(LogSigmoidBackward, [](In grad, In self, In, Out out) {
+ACLNN(LogSigmoidForward, [](In self, Out out, OutBuffer) { assign(out, at::log_sigmoid(self)); });
+ACLNN(LogSigmoidBackward, [](In grad, In self, Buffer, Out out) {
   auto [value, buffer] = at::log_sigmoid_forward(self);
   assign(out, at::log_sigmoid_backward(grad, self, buffer));
 });
@@ -86,11 +102,11 @@ ACLNN(GeluBackwardV2,
       [](In grad, In self, Text approximate, Out out) { at::gelu_backward_out(out, grad, self, approximate); });
 
 ACLNN(SwiGlu, [](In self, int64_t dim, Out out) {
-  const auto halves = self.chunk(2, dim);
+  const auto halves = in_float(self).chunk(2, dim);
   assign(out, at::silu(halves[0]) * halves[1]);
 });
 ACLNN(SwiGluGrad, [](In grad, In self, int64_t dim, Out out) {
-  const auto halves = self.chunk(2, dim);
+  const auto halves = in_float(self).chunk(2, dim);
   const auto gate = at::silu_backward(grad * halves[1], halves[0]);
   const auto value = grad * at::silu(halves[0]);
   assign(out, at::cat(std::vector<at::Tensor>{gate, value}, dim));

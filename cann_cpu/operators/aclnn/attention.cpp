@@ -67,22 +67,32 @@ std::optional<at::Tensor> hidden(int64_t queries, int64_t keys, const std::optio
   }
 }
 
+// torch_npu has each number of the statistics eight times.
+at::Tensor first_of(const at::Tensor& statistics) { return statistics.slice(-1, 0, 1); }
+
 struct Probabilities {
   at::Tensor values;   // (batch, heads, queries, keys), 0 where a query sees nothing
   at::Tensor maximum;  // (batch, heads, queries, 1)
   at::Tensor sum;
 };
 
-Probabilities probabilities(const at::Tensor& query, const at::Tensor& key, const std::optional<at::Tensor>& mask,
-                            const Attributes& attributes) {
+at::Tensor masked_scores(const at::Tensor& query, const at::Tensor& key, const std::optional<at::Tensor>& mask,
+                         const Attributes& attributes) {
   auto scores = at::matmul(query, key.mT()) * at::Scalar(attributes.scale);
   const auto unseen = hidden(query.size(2), key.size(2), mask, attributes);
   if (unseen.has_value()) scores.masked_fill_(*unseen, -std::numeric_limits<double>::infinity());
+  return scores;
+}
+
+at::Tensor normalized(const at::Tensor& scores, const at::Tensor& maximum, const at::Tensor& sum) {
+  return ((scores - maximum).exp() / sum).masked_fill_(sum.eq(0), 0);
+}
+
+Probabilities probabilities(const at::Tensor& scores) {
   auto maximum = scores.amax({-1}, /*keepdim=*/true);
   maximum.masked_fill_(maximum.isinf(), 0);
-  const auto weights = (scores - maximum).exp();
-  const auto sum = weights.sum({-1}, /*keepdim=*/true);
-  return {(weights / sum).masked_fill_(sum.eq(0), 0), maximum, sum};
+  const auto sum = (scores - maximum).exp().sum({-1}, /*keepdim=*/true);
+  return {normalized(scores, maximum, sum), maximum, sum};
 }
 
 // What each probability is multiplied by in dropout; nullopt without dropout.
@@ -92,50 +102,50 @@ std::optional<at::Tensor> dropout_factor(const std::optional<at::Tensor>& mask, 
   return unpack_dropout_mask(*mask, values.sizes()) / at::Scalar(attributes.keep_probability);
 }
 
-void refuse(const std::optional<at::Tensor>& tensor, const char* name) {
-  TORCH_CHECK(!tensor.has_value() || tensor->numel() == 0, name, " is not served");
-}
+// What neither function implements, and what makes no difference.
+using Shift = Absent<"realShift", OptionalIn>;
+using PaddingMask = Absent<"paddingMask", OptionalIn>;
+using Prefix = Absent<"prefix", OptionalInts>;
+using InnerPrecise = Ignored<int64_t>;  // how precisely to compute; all is float here
 
 }  // namespace
 
-ACLNN(FlashAttentionScore,
-      [](In query, In key, In value, OptionalIn shift, OptionalIn drop_mask, OptionalIn padding_mask, OptionalIn mask,
-         at::OptionalIntArrayRef, double scale, double keep_probability, int64_t previous_tokens, int64_t next_tokens,
-         int64_t heads, Text layout, int64_t, int64_t sparse_mode, OptionalOut maximum, OptionalOut sum, OptionalOut,
-         Out out) {
-        refuse(shift, "a position shift (pse)");
-        refuse(padding_mask, "a padding mask");
-        const Attributes attributes{scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode};
-        const auto size = head_size(query, attributes);
-        const auto q = by_head(query, layout, size).to(at::kFloat);
-        const auto k = for_heads(by_head(key, layout, size).to(at::kFloat), heads);
-        const auto v = for_heads(by_head(value, layout, size).to(at::kFloat), heads);
-        auto p = probabilities(q, k, mask, attributes);
-        if (const auto factor = dropout_factor(drop_mask, p.values, attributes)) p.values = p.values * *factor;
-        by_head(out, layout, size).copy_(at::matmul(p.values, v));
-        if (maximum.has_value()) assign(maximum, p.maximum.expand(maximum->sizes()));
-        if (sum.has_value()) assign(sum, p.sum.expand(sum->sizes()));
-      });
+ACLNN(FlashAttentionScore, [](In query, In key, In value, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask,
+                              Prefix, double scale, double keep_probability, int64_t previous_tokens,
+                              int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode,
+                              OptionalOut maximum, OptionalOut sum, Absent<"softmaxOut", OptionalOut>, Out out) {
+  const Attributes attributes{scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode};
+  const auto size = head_size(query, attributes);
+  const auto q = by_head(query, layout, size).to(at::kFloat);
+  const auto k = for_heads(by_head(key, layout, size).to(at::kFloat), heads);
+  const auto v = for_heads(by_head(value, layout, size).to(at::kFloat), heads);
+  auto p = probabilities(masked_scores(q, k, mask, attributes));
+  if (const auto factor = dropout_factor(drop_mask, p.values, attributes)) p.values = p.values * *factor;
+  by_head(out, layout, size).copy_(at::matmul(p.values, v));
+  if (maximum.has_value()) assign(maximum, p.maximum.expand(maximum->sizes()));
+  if (sum.has_value()) assign(sum, p.sum.expand(sum->sizes()));
+});
 
+// With what the forward pass has kept: the statistics give the probabilities again, and its result, times the gradient,
+// the sum of each query's probabilities times theirs.
 ACLNN(FlashAttentionScoreGrad,
-      [](In query, In key, In value, In grad, OptionalIn shift, OptionalIn drop_mask, OptionalIn padding_mask,
-         OptionalIn mask, OptionalIn, OptionalIn, OptionalIn, OptionalIn, at::OptionalIntArrayRef, double scale,
-         double keep_probability, int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout, int64_t,
-         int64_t sparse_mode, Out grad_query, Out grad_key, Out grad_value, OptionalOut) {
-        refuse(shift, "a position shift (pse)");
-        refuse(padding_mask, "a padding mask");
+      [](In query, In key, In value, In grad, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, In maximum,
+         In sum, Absent<"softmaxIn", OptionalIn>, In attention, Prefix, double scale, double keep_probability,
+         int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode,
+         Out grad_query, Out grad_key, Out grad_value, Absent<"dpse", OptionalOut>) {
         const Attributes attributes{scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode};
         const auto size = head_size(query, attributes);
         const auto q = by_head(query, layout, size).to(at::kFloat);
         const auto k = for_heads(by_head(key, layout, size).to(at::kFloat), heads);
         const auto v = for_heads(by_head(value, layout, size).to(at::kFloat), heads);
         const auto dy = by_head(grad, layout, size).to(at::kFloat);
-        const auto p = probabilities(q, k, mask, attributes).values;
+        const auto p = normalized(masked_scores(q, k, mask, attributes), first_of(maximum), first_of(sum));
         const auto factor = dropout_factor(drop_mask, p, attributes);
         auto dp = at::matmul(dy, v.mT());
         if (factor.has_value()) dp = dp * *factor;
         const auto dv = at::matmul((factor.has_value() ? p * *factor : p).mT(), dy);
-        const auto ds = p * (dp - (dp * p).sum({-1}, /*keepdim=*/true)) * at::Scalar(scale);
+        const auto total = (dy * by_head(attention, layout, size)).sum({-1}, /*keepdim=*/true);
+        const auto ds = p * (dp - total) * at::Scalar(scale);
         const auto key_heads = by_head(key, layout, size).size(1);
         by_head(grad_query, layout, size).copy_(at::matmul(ds, k));
         by_head(grad_key, layout, size).copy_(sum_over_heads(at::matmul(ds.mT(), q), key_heads));

@@ -44,10 +44,12 @@ ACLNN(ConvolutionBackward,
         if (mask[1]) assign(grad_weight, weight_value);
         if (mask[2]) assign(grad_bias, bias_value);
       });
-ACLNN(ConvDepthwise2d,
-      [](In input, In weight, Ints, OptionalIn bias, Ints stride, Ints padding, Ints dilation, Out out, CubeMathType) {
-        assign(out, at::convolution(input, weight, bias, stride, padding, dilation, false, {0, 0}, input.size(1)));
-      });
+ACLNN(ConvDepthwise2d, [](In input, In weight, Ints kernel, OptionalIn bias, Ints stride, Ints padding, Ints dilation,
+                          Out out, CubeMathType) {
+  TORCH_CHECK(kernel == weight.sizes().slice(2), "the kernel's size is ", kernel, ", the weight has shape ",
+              weight.sizes());
+  assign(out, at::convolution(input, weight, bias, stride, padding, dilation, false, {0, 0}, input.size(1)));
+});
 
 ACLNN(AvgPool2d, [](In self, Ints kernel, Ints stride, Ints padding, bool ceil_mode, bool count_include_pad,
                     int64_t divisor_override, CubeMathType, Out out) {
@@ -60,21 +62,23 @@ ACLNN(AvgPool2dBackward, [](In grad, In self, Ints kernel, Ints stride, Ints pad
 });
 ACLNN(AvgPool3d, [](In self, Ints kernel, Ints stride, Ints padding, bool ceil_mode, bool count_include_pad,
                     int64_t divisor_override, Out out) {
-  at::avg_pool3d_out(out, self, kernel, stride, padding, ceil_mode, count_include_pad, divisor(divisor_override));
+  assign(out, at::avg_pool3d(in_float(self), kernel, stride, padding, ceil_mode, count_include_pad,
+                             divisor(divisor_override)));
 });
 ACLNN(AvgPool3dBackward, [](In grad, In self, Ints kernel, Ints stride, Ints padding, bool ceil_mode,
                             bool count_include_pad, int64_t divisor_override, Out out) {
-  at::avg_pool3d_backward_out(out, grad, self, kernel, stride, padding, ceil_mode, count_include_pad,
-                              divisor(divisor_override));
+  assign(out, at::avg_pool3d_backward(in_float(grad), in_float(self), kernel, stride, padding, ceil_mode,
+                                      count_include_pad, divisor(divisor_override)));
 });
 // With the mask, CANN keeps where the largest elements lie in a format of its own. Here the gradient finds them again,
 // and the mask stays zero.
+using Mask = Ignored<In>;
 ACLNN(MaxPool2dWithMask,
       [](In self, Ints kernel, Ints stride, Ints padding, Ints dilation, bool ceil_mode, Out out, Out mask) {
         assign(out, std::get<0>(at::max_pool2d_with_indices(self, kernel, stride, padding, dilation, ceil_mode)));
         mask.zero_();
       });
-ACLNN(MaxPool2dWithMaskBackward, [](In grad, In self, In, Ints kernel, Ints stride, Ints padding, Ints dilation,
+ACLNN(MaxPool2dWithMaskBackward, [](In grad, In self, Mask, Ints kernel, Ints stride, Ints padding, Ints dilation,
                                     bool ceil_mode, Out out) {
   const auto indices = std::get<1>(at::max_pool2d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
   at::max_pool2d_with_indices_backward_out(out, grad, self, kernel, stride, padding, dilation, ceil_mode, indices);

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // One operation on every tensor of a list, and the fused optimizer steps.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "table.h"
 
 using namespace cann_cpu;
 
 namespace {
+
+at::Tensor half_away_from_zero(const at::Tensor& x) {
+  const auto whole = x.trunc();
+  return whole + at::sign(x) * (x - whole).abs().ge(0.5);
+}
 
 // compute(i, out) for the tensors of out.
 template <class Compute>
@@ -65,6 +71,8 @@ ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) {
         return void(at::floor_out(result, self[i]));
       case 3:
         return void(at::ceil_out(result, self[i]));
+      case 4:
+        return void(result.copy_(half_away_from_zero(self[i])));
       case 5:
         return void(at::trunc_out(result, self[i]));
       case 7:
@@ -158,7 +166,9 @@ ACLNN(FusedSgd, [](OutTensors parameters, OutTensors grads, OutTensors momentum_
 ACLNN(ForeachNonFiniteCheckAndUnscale, [](OutTensors grads, Out found_inf, In inverse_scale) {
   at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf, inverse_scale);
 });
-ACLNN(AmpUpdateScale, [](In, In, In found_inf, double growth_factor, double backoff_factor, int64_t growth_interval,
-                         Out scale, Out growth_tracker) {
-  at::_amp_update_scale_(scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval);
+ACLNN(AmpUpdateScale, [](In scale, In growth_tracker, In found_inf, double growth_factor, double backoff_factor,
+                         int64_t growth_interval, Out new_scale, Out new_tracker) {
+  new_scale.copy_(scale);
+  new_tracker.copy_(growth_tracker);
+  at::_amp_update_scale_(new_scale, new_tracker, found_inf, growth_factor, backoff_factor, growth_interval);
 });

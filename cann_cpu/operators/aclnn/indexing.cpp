@@ -146,6 +146,19 @@ ACLNN(ScatterNdUpdate, [](Out self, In indices, In updates) {
   self.index_put_(list, updates);
 });
 
+// Each batch's updates, along an axis from its index on.
+ACLNN(InplaceScatterUpdate, [](Out self, In indices, In updates, int64_t axis) {
+  const int64_t dim = c10::maybe_wrap_dim(axis, self.dim());
+  TORCH_CHECK(dim > 0 && indices.numel() == self.size(0),
+              "expected an index for every batch and an axis behind it, got ", indices.numel(), " indices for shape ",
+              self.sizes(), " and axis ", axis);
+  const auto starts = indices.reshape({-1}).to(at::kLong).contiguous();
+  for (int64_t batch = 0; batch < self.size(0); ++batch) {
+    const int64_t start = starts.const_data_ptr<int64_t>()[batch];
+    self.select(0, batch).narrow(dim - 1, start, updates.size(dim)).copy_(updates.select(0, batch));
+  }
+});
+
 ACLNN(InplaceMaskedFillScalar, [](Out self, In mask, Scalar value) { self.masked_fill_(mask, value); });
 ACLNN(InplaceMaskedFillTensor, [](Out self, In mask, In value) { self.masked_fill_(mask, value.reshape({})); });
 ACLNN(InplaceMaskedScatter, [](Out self, In mask, In source) { self.masked_scatter_(mask, source); });
@@ -162,7 +175,8 @@ ACLNN(EmbeddingDenseBackward,
 ACLNN(EmbeddingRenorm, [](Out self, In indices, double max_norm, double norm_type) {
   at::embedding_renorm_(self, indices, max_norm, norm_type);
 });
-ACLNN(OneHot, [](In self, int64_t, In on_value, In off_value, int64_t axis, Out out) {
+ACLNN(OneHot, [](In self, int64_t depth, In on_value, In off_value, int64_t axis, Out out) {
+  TORCH_CHECK(out.size(axis) == depth, "the depth is ", depth, ", the given output has shape ", out.sizes());
   out.copy_(off_value.reshape({}).expand_as(out));
   const auto index = self.to(at::kLong).unsqueeze(axis);
   out.scatter_(axis, index, on_value.reshape({}).to(out.scalar_type()).expand_as(index));

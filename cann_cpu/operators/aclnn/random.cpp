@@ -130,7 +130,8 @@ ACLNN(DropoutGenMaskV2Tensor,
       });
 ACLNN(DropoutDoMask,
       [](In self, In mask, double probability, Out out) { apply_dropout(self, mask, probability, out); });
-ACLNN(DropoutV3, [](In self, OptionalIn, double probability, uint64_t seed, uint64_t offset, Out out, Out mask) {
+ACLNN(DropoutV3, [](In self, Absent<"optionalNoiseShape", OptionalIn>, double probability, uint64_t seed,
+                    uint64_t offset, Out out, Out mask) {
   draw_dropout_mask(probability, generator(seed, offset), self.sizes(), mask);
   apply_dropout(self, mask, probability, out);
 });

@@ -92,11 +92,13 @@ ACLNN(Cummin, [](In self, int64_t dim, Out values, Out indices) {
 ACLNN(Renorm,
       [](In self, Scalar p, int64_t dim, Scalar max_norm, Out out) { at::renorm_out(out, self, p, dim, max_norm); });
 ACLNN(InplaceRenorm, [](Out self, Scalar p, int64_t dim, Scalar max_norm) { self.renorm_(p, dim, max_norm); });
-ACLNN(Cdist, [](In x1, In x2, float p, int64_t mode, Out out) { assign(out, at::_cdist_forward(x1, x2, p, mode)); });
-ACLNN(CdistBackward, [](In grad, In x1, In x2, In distance, float p, Out out) {
-  assign(out, at::_cdist_backward(grad, x1, x2, p, distance));
+ACLNN(Cdist, [](In x1, In x2, float p, int64_t mode, Out out) {
+  assign(out, at::_cdist_forward(in_float(x1), in_float(x2), p, mode));
 });
-ACLNN(Pdist, [](In self, float p, Out out) { assign(out, at::_pdist_forward(self, p)); });
+ACLNN(CdistBackward, [](In grad, In x1, In x2, In distance, float p, Out out) {
+  assign(out, at::_cdist_backward(in_float(grad).contiguous(), in_float(x1), in_float(x2), p, in_float(distance)));
+});
+ACLNN(Pdist, [](In self, float p, Out out) { assign(out, at::_pdist_forward(in_float(self), p)); });
 ACLNN(Trace, [](In self, Out out) { assign(out, at::trace(self)); });
 ACLNN(Histc, [](In self, int64_t bins, Scalar min, Scalar max, Out out) {
   assign(out, at::histc(self.is_floating_point() ? self : self.to(at::kFloat), bins, min, max));

@@ -41,10 +41,11 @@ ACLNN(RepeatInterleave, [](In self, In repeats, int64_t output_size, Out out) {
 ACLNN(RepeatInterleaveWithDim, [](In self, In repeats, int64_t dim, int64_t output_size, Out out) {
   assign(out, at::repeat_interleave(self, repeats, dim, output_size));
 });
-ACLNN(RepeatInterleaveInt,
-      [](In self, int64_t repeats, int64_t, Out out) { assign(out, at::repeat_interleave(self, repeats)); });
-ACLNN(RepeatInterleaveIntWithDim, [](In self, int64_t repeats, int64_t dim, int64_t, Out out) {
-  assign(out, at::repeat_interleave(self, repeats, dim));
+ACLNN(RepeatInterleaveInt, [](In self, int64_t repeats, int64_t output_size, Out out) {
+  assign(out, at::repeat_interleave(self, repeats, std::nullopt, output_size));
+});
+ACLNN(RepeatInterleaveIntWithDim, [](In self, int64_t repeats, int64_t dim, int64_t output_size, Out out) {
+  assign(out, at::repeat_interleave(self, repeats, dim, output_size));
 });
 ACLNN(RepeatInterleaveTensor,
       [](In repeats, int64_t output_size, Out out) { assign(out, at::repeat_interleave(repeats, output_size)); });

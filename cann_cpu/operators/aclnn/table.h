@@ -20,8 +20,9 @@ using Scalars = const std::vector<at::Scalar>&;
 using Ints = at::IntArrayRef;
 using Bools = at::ArrayRef<bool>;
 using Text = const std::string&;
-using Dtype = int32_t;        // an aclDataType that says what the output's dtype says as well
-using CubeMathType = int8_t;  // which precision a matrix product may drop to; the CPU keeps all of it
+using OptionalInts = at::OptionalIntArrayRef;
+using Dtype = Ignored<int32_t>;        // an aclDataType that says what the output's dtype says as well
+using CubeMathType = Ignored<int8_t>;  // which precision a matrix product may drop to; the CPU keeps all of it
 
 // For the ATen functions that have no out argument, or take another dtype there: copies, with a cast.
 inline void assign(const at::Tensor& out, const at::Tensor& value) {
@@ -32,6 +33,11 @@ inline void assign(const at::Tensor& out, const at::Tensor& value) {
 
 inline void assign(OptionalOut out, const at::Tensor& value) {
   if (out.has_value()) assign(*out, value);
+}
+
+// For what ATen's CPU kernels do not have in the half types, or round on the way there: float, rounded once at the end.
+inline at::Tensor in_float(const at::Tensor& tensor) {
+  return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
 }
 
 // A number as ATen passes it to a binary operator: it takes no part in the promotion of tensor dtypes.

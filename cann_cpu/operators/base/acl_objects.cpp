@@ -7,34 +7,12 @@
 #include <exception>
 #include <memory>
 
+#include "cann_cpu/dtypes.h"
 #include "cann_cpu/runtime.h"
 
 namespace {
 
 using cann_cpu::error;
-
-struct DtypeInfo {
-  aclDataType dtype;
-  const char* name;
-  size_t size;
-};
-
-constexpr DtypeInfo kDtypes[] = {
-    {ACL_FLOAT, "float32", 4},       {ACL_FLOAT16, "float16", 2},
-    {ACL_BF16, "bfloat16", 2},       {ACL_DOUBLE, "float64", 8},
-    {ACL_INT8, "int8", 1},           {ACL_UINT8, "uint8", 1},
-    {ACL_INT16, "int16", 2},         {ACL_UINT16, "uint16", 2},
-    {ACL_INT32, "int32", 4},         {ACL_UINT32, "uint32", 4},
-    {ACL_INT64, "int64", 8},         {ACL_UINT64, "uint64", 8},
-    {ACL_BOOL, "bool", 1},           {ACL_COMPLEX32, "complex32", 4},
-    {ACL_COMPLEX64, "complex64", 8}, {ACL_COMPLEX128, "complex128", 16},
-};
-
-const DtypeInfo* find(aclDataType dtype) {
-  const auto* found =
-      std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeInfo& info) { return info.dtype == dtype; });
-  return found == std::end(kDtypes) ? nullptr : found;
-}
 
 // Runs make, which returns a new object; null with a message where it throws.
 template <class Make>
@@ -78,20 +56,6 @@ std::vector<T> take_over(const T* const* value, uint64_t size) {
 }
 
 }  // namespace
-
-namespace cann_cpu {
-
-std::string dtype_name(aclDataType dtype) {
-  const DtypeInfo* info = find(dtype);
-  return info ? info->name : std::to_string(static_cast<int>(dtype));
-}
-
-size_t dtype_size(aclDataType dtype) {
-  const DtypeInfo* info = find(dtype);
-  return info ? info->size : 0;
-}
-
-}  // namespace cann_cpu
 
 aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, aclDataType data_type,
                            const int64_t* strides, int64_t offset, aclFormat format, const int64_t* storage_dims,

@@ -2,14 +2,34 @@
 // Hands out executors at the end of phase one and enqueues them in phase two.
 #include "executor.h"
 
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "cann_cpu/runtime.h"
 #include "executor_cache.h"
 
 namespace cann_cpu {
+namespace {
+
+// Appends to the file that CANN_CPU_CALLS names, at a function's first call. A line goes into the file as a whole, so
+// that processes can share it.
+void list_call(const std::string& name) {
+  static const char* const file = std::getenv("CANN_CPU_CALLS");
+  if (file == nullptr) return;
+  static std::mutex mutex;
+  static auto* const listed = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (listed->insert(name).second) std::ofstream(file, std::ios::app) << name + "\n";
+}
+
+}  // namespace
 
 aclnnStatus finish_phase_one(std::shared_ptr<const Call> call, uint64_t* workspace_size, aclOpExecutor** executor) {
+  list_call(call->name);
   store_in_executor_cache(call);
   auto addresses = call->addresses;
   *workspace_size = 0;

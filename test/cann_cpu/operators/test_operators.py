@@ -282,7 +282,36 @@ def gelu_tanh(x):
     return F.gelu(x, approximate="tanh")
 
 
+def swiglu(x):
+    """In float, rounded once."""
+    if x.device.type == "npu":
+        return torch.ops.npu.npu_swiglu(x)
+    gate, value = x.float().chunk(2, -1)
+    return (F.silu(gate) * value).to(x.dtype)
+
+
+def in_float(function):
+    """For what ATen's CPU kernels do not have in half types: computed in float, rounded once."""
+
+    @functools.wraps(function)
+    def call(*tensors):
+        if tensors[0].device.type == "npu" or tensors[0].dtype not in (torch.bfloat16, torch.float16):
+            return function(*tensors)
+        return function(*(tensor.float() for tensor in tensors)).to(tensors[0].dtype)
+
+    return call
+
+
 ACTIVATIONS = (
+    Operator("swiglu", swiglu, one(), FLOATS[:3], ((6,), (3, 10), (2, 3, 130)), gradient=True),
+    Operator(
+        "prelu by channel",
+        F.prelu,
+        lambda s, d: [values(s, d), values(s[1:2], d, 1)],
+        FLOATS,
+        ((3, 5), (2, 3, 17), (2, 3, 4, 5)),
+        gradient=True,
+    ),
     *(
         activation(n)
         for n in ("relu", "sigmoid", "tanh", "silu", "gelu", "mish", "hardswish", "hardsigmoid", "softplus")
@@ -345,6 +374,16 @@ REDUCTIONS = (
     Operator("trace", torch.trace, one(), tuple(d for d in NUMBERS if d not in torch_versions.UNTRACED), MATRICES),
     Operator("bincount", torch.bincount, lambda s, d: [positive(s, d)], (torch.int32, torch.int64), ((7,), (129,))),
     Operator("histc", lambda x: torch.histc(x, 5, -3, 3), one(), (torch.float32,), NONEMPTY),
+    Operator(
+        "cdist",
+        in_float(torch.cdist),
+        lambda s, d: [values((4, s[-1]), d), values((6, s[-1]), d, 1)],
+        FLOATS,
+        MATRICES,
+        gradient=True,
+        gradient_units=4,
+    ),
+    Operator("pdist", in_float(F.pdist), one(), FLOATS, ((2, 3), (7, 33))),
     Operator("equal", torch.equal, two(), ANY),
     Operator("equal to itself", torch.equal, lambda s, d: [values(s, d), values(s, d)], ANY),
     Operator("allclose", torch.allclose, lambda s, d: [values(s, d), values(s, d)], FLOATS),
@@ -890,6 +929,14 @@ VISION = (
     image_operator("conv2d", lambda x, w, b: F.conv2d(x, w, b, padding=1, stride=2), arguments=with_kernel(3, 3)),
     image_operator("conv1d", F.conv1d, shapes=((2, 3, 17),), arguments=with_kernel(3)),
     image_operator("avg_pool2d", lambda x: F.avg_pool2d(x, 2)),
+    Operator(
+        "avg_pool3d",
+        in_float(lambda x: F.avg_pool3d(x, 2, stride=1, padding=1, count_include_pad=False)),
+        one(),
+        FLOATS,
+        ((2, 3, 4, 5, 6),),
+        gradient=True,
+    ),
     image_operator("max_pool2d", lambda x: F.max_pool2d(x, 3, 2, 1)),
     image_operator("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, 2)),
     *(

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No kernel takes a parameter and ignores it: one that it does not name has a type that says why, or rejects values."""
+
+import pathlib
+import re
+
+import pytest
+
+SOURCES = pathlib.Path(__file__).parents[3] / "cann_cpu/operators/aclnn"
+FILES = sorted(SOURCES.glob("*.cpp"))
+
+
+def parameters(text):
+    """The parameters of the lambda that text begins with."""
+    depth, parts = 0, [""]
+    for character in text[text.index("(") + 1 :]:
+        depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(character, 0)
+        if depth < 0:
+            break
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [" ".join(part.replace("\\", "").split()) for part in parts if part.strip()]
+
+
+def kernels(text):
+    """Name and parameters of every kernel; a check, before it, may leave out what it does not look at."""
+    for found in re.finditer(r"\bACLNN(_CHECKED)?\(\s*([\w#]+),", text):
+        lambdas = [at.start() for at in re.finditer(r"\[\]\(", text[found.end() :])]
+        start = found.end() + lambdas[1 if found[1] else 0]
+        yield found[2], parameters(text[start:])
+
+
+def unused_types(text):
+    return set(re.findall(r"using (\w+) = (?:Absent|Ignored)<", text))
+
+
+def unnamed(text, known):
+    """The parameters without a name whose type does not say why."""
+    for name, given in kernels(text):
+        for parameter in given:
+            named = re.search(r"[\w>&] &?\*?\w+$", parameter) is not None
+            if not named and parameter not in known and not re.match(r"(Absent|Ignored)<", parameter):
+                yield f"{name}: {parameter}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_kernel_uses_every_parameter_or_its_type_says_why_not(file):
+    known = unused_types((SOURCES / "table.h").read_text()) | unused_types(file.read_text())
+    assert list(unnamed(file.read_text(), known)) == []
+
+
+def test_a_parameter_without_a_name_is_found():
+    text = 'ACLNN(First, [](In self, int64_t, Dtype, Absent<"x", In>, Out out) {});'
+    assert list(unnamed(text, {"Dtype"})) == ["First: int64_t"]
+    text = "ACLNN_CHECKED(\n Second, [](In, Out) {},\n [](In self, const std::optional<at::Tensor>&, Out out) {});"
+    assert list(unnamed(text, set())) == ["Second: const std::optional<at::Tensor>&"]
+    assert sum(len(list(kernels(file.read_text()))) for file in FILES) > 300
