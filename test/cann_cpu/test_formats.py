@@ -288,6 +288,11 @@ OPERATORS = {
     "reshaped": lambda x: x.reshape(41, 23) * 2,
     "zeros_like": lambda x: torch.zeros_like(x),
     "in place": lambda x: x.clone().add_(1),
+    "fmod": lambda x: torch.fmod(x, -7),
+    "fmod of tensors": lambda x: torch.fmod(x, x.abs() + 3),
+    "remainder": lambda x: torch.remainder(x, -7),
+    "round": lambda x: torch.round(x / 8),
+    "round to decimals": lambda x: torch.round(x / 8, decimals=2),
     "filled": lambda x: x.clone().fill_(3),
     "zeroed": lambda x: x.clone().zero_(),
 }

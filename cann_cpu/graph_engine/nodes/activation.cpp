@@ -1,137 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations and losses, and their gradients.
-#include "table.h"
+#include "nodes/aclnn.h"
 
-#include <ATen/ops/_prelu_kernel.h>
-#include <ATen/ops/_prelu_kernel_backward.h>
-#include <ATen/ops/elu.h>
-#include <ATen/ops/elu_backward.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward.h>
-#include <ATen/ops/glu.h>
-#include <ATen/ops/glu_backward.h>
-#include <ATen/ops/hardsigmoid_backward.h>
-#include <ATen/ops/hardsigmoid_ops.h>
-#include <ATen/ops/hardswish_backward_ops.h>
-#include <ATen/ops/hardswish_ops.h>
-#include <ATen/ops/hardtanh_backward.h>
-#include <ATen/ops/leaky_relu.h>
-#include <ATen/ops/leaky_relu_backward.h>
-#include <ATen/ops/log_sigmoid_backward.h>
-#include <ATen/ops/log_sigmoid_forward.h>
-#include <ATen/ops/mish_ops.h>
-#include <ATen/ops/mse_loss.h>
-#include <ATen/ops/mse_loss_backward.h>
-#include <ATen/ops/nll_loss_backward.h>
-#include <ATen/ops/nll_loss_forward.h>
-#include <ATen/ops/relu_ops.h>
-#include <ATen/ops/sigmoid_backward.h>
-#include <ATen/ops/sigmoid_ops.h>
-#include <ATen/ops/silu_backward.h>
-#include <ATen/ops/silu_ops.h>
-#include <ATen/ops/softplus.h>
-#include <ATen/ops/softplus_backward.h>
-#include <ATen/ops/tanh_backward.h>
-#include <ATen/ops/threshold.h>
-#include <ATen/ops/threshold_backward.h>
+#include <ATen/core/Reduction.h>
 
 namespace cann_cpu::graph {
 namespace {
 
-using namespace at::_ops;
+static_assert(at::Reduction::None == 0 && at::Reduction::Mean == 1 && at::Reduction::Sum == 2);
 
-int64_t reduction(const NodeCall& n) {
-  const std::string name = n.text("reduction", "mean");
-  refuse_unless(name == "none" || name == "mean" || name == "sum", "this reduction");
-  return name == "none" ? at::Reduction::None : name == "mean" ? at::Reduction::Mean : at::Reduction::Sum;
+Parameter reduction() {
+  return [](AclnnCall& c) {
+    const std::vector<std::string> order = {"mean", "sum", "none"};
+    constexpr int64_t kReductions[] = {at::Reduction::Mean, at::Reduction::Sum, at::Reduction::None};
+    plain(kReductions[c.node.choice("reduction", order)])(c);
+  };
 }
+bool is_reduced(const NodeCall& n) { return n.text("reduction", "mean") != "none"; }
 
-std::optional<at::Tensor> weight(const NodeCall& n, size_t i) {
-  return n.has(i) ? std::optional(n.in(i)) : std::nullopt;
+at::Tensor loss(NodeCall& n) { return is_reduced(n) ? new_tensor({}, n.in(0).scalar_type()) : promoted({0, 1})(n); }
+at::Tensor nll_loss(NodeCall& n) {
+  const at::Tensor& x = n.in(0);
+  return new_tensor(is_reduced(n) ? at::IntArrayRef() : n.in(1).sizes(), x.scalar_type());
 }
+at::Tensor one_number(NodeCall& n) { return new_tensor({}, n.in(0).scalar_type()); }
+
+// The size of the dimension "dim" is multiplied.
+Rule resized(size_t i, int64_t factor, int64_t divisor) {
+  return [=](NodeCall& n) {
+    auto shape = n.in(i).sizes().vec();
+    const int64_t dim = n.integer("dim", -1);
+    int64_t& size = shape.at(dim < 0 ? dim + shape.size() : dim);
+    reject_unless(size % divisor == 0, "halving a dimension of odd size");
+    size = size * factor / divisor;
+    return new_tensor(shape, n.in(i).scalar_type());
+  };
+}
+Rule halved(size_t i) { return resized(i, 1, 2); }
+
+// aclnnHardsigmoid's slope is 1 / 6, of which there are two shortenings.
+Parameter slope() { return one_of("alpha", {0.16666666f, 0.16666667f}); }
+
+const at::Scalar kZero(0);
 
 }  // namespace
 
 const NodeTable kActivationNodes = {
-    {"Relu", unary<relu::call>},
-    {"ReluGrad", [](NodeCall& n) -> Outputs { return at::threshold_backward(n.in(0), n.in(1), 0); }},
-    {"Sigmoid", unary<sigmoid::call>},
-    {"SigmoidGrad", [](NodeCall& n) -> Outputs { return at::sigmoid_backward(n.in(1), n.in(0)); }},
-    {"TanhGrad", [](NodeCall& n) -> Outputs { return at::tanh_backward(n.in(1), n.in(0)); }},
-    {"Swish",
-     [](NodeCall& n) -> Outputs {
-       refuse_unless(n.real("scale", 1) == 1, "a scale");
-       return silu::call(n.in(0));
-     }},
-    {"SwishGrad",
-     [](NodeCall& n) -> Outputs {
-       refuse_unless(n.real("scale", 1) == 1, "a scale");
-       return at::silu_backward(n.in(0), n.in(1));
-     }},
-    {"Gelu", [](NodeCall& n) -> Outputs { return at::gelu(n.in(0)); }},
-    {"GeluGrad", [](NodeCall& n) -> Outputs { return at::gelu_backward(n.in(0), n.in(1)); }},
-    {"GeluV2", [](NodeCall& n) -> Outputs { return at::gelu(n.in(0), n.text("approximate", "none")); }, "",
-     "approximate"},
-    {"GeluGradV2",
-     [](NodeCall& n) -> Outputs { return at::gelu_backward(n.in(0), n.in(1), n.text("approximate", "none")); }, "",
-     "approximate"},
-    {"LeakyRelu", [](NodeCall& n) -> Outputs { return at::leaky_relu(n.in(0), n.real("negative_slope", 0)); }},
+    {"Relu", unary("Relu")},
+    {"ReluGrad", aclnn("ThresholdBackward", in(0), in(1), value(kZero), out(like(0)))},
+    {"Sigmoid", unary("Sigmoid")},
+    {"SigmoidGrad", aclnn("SigmoidBackward", in(1), in(0), only("complex_conj", false), out(like(0)))},
+    {"TanhGrad", aclnn("TanhBackward", in(1), in(0), only("complex_conj", false), out(like(0)))},
+    {"Swish", aclnn("Silu", in(0), only("scale", 1.f), out(like(0)))},
+    // The result of the forward pass is not needed.
+    {"SwishGrad", aclnn("SiluBackward", in(0), in(1), ignore(2), only("scale", 1.f), out(like(0)))},
+    {"Gelu", unary("Gelu")},
+    {"GeluGrad", aclnn("GeluBackward", in(0), in(1), ignore(2), out(like(0)))},
+    {"GeluV2", aclnn("GeluV2", in(0), choice("approximate", {"none", "tanh"}), out(like(0))), "", "approximate"},
+    {"GeluGradV2", aclnn("GeluBackwardV2", in(0), in(1), text("approximate", "none"), out(like(0))), "", "approximate"},
+    {"LeakyRelu", aclnn("LeakyRelu", in(0), scalar("negative_slope", 0), out(like(0)))},
     {"LeakyReluGrad",
-     [](NodeCall& n) -> Outputs {
-       return at::leaky_relu_backward(n.in(0), n.in(1), n.real("negative_slope", 0), /*self_is_result=*/false);
-     }},
-    {"PRelu", [](NodeCall& n) -> Outputs { return at::_prelu_kernel(n.in(0), n.in(1)); }},
-    {"PReluGrad", [](NodeCall& n) -> Outputs { return at::_prelu_kernel_backward(n.in(0), n.in(1), n.in(2)); }},
-    {"Elu",
-     [](NodeCall& n) -> Outputs {
-       return at::elu(n.in(0), n.real("alpha", 1), n.real("scale", 1), n.real("input_scale", 1));
-     }},
-    {"EluGradV2",
-     [](NodeCall& n) -> Outputs {
-       return at::elu_backward(n.in(0), n.real("alpha", 1), n.real("scale", 1), n.real("input_scale", 1),
-                               n.flag("is_result", false), n.in(1));
-     }},
-    {"HardSwish", unary<hardswish::call>},
-    {"HardSwishGrad", binary<hardswish_backward::call>},
-    {"HardSigmoid", unary<hardsigmoid::call>},
-    {"HardSigmoidGrad", [](NodeCall& n) -> Outputs { return at::hardsigmoid_backward(n.in(0), n.in(1)); }},
+     aclnn("LeakyReluBackward", in(0), in(1), scalar("negative_slope", 0), plain(int64_t{false}), out(like(0)))},
+    {"PRelu", aclnn("Prelu", in(0), in(1), out(like(0)))},
+    {"PReluGrad", aclnn("PreluBackward", in(0), in(1), in(2), out(like(1)), out(like(1)))},
+    {"Elu", aclnn("Elu", in(0), scalar("alpha", 1), scalar("scale", 1), scalar("input_scale", 1), out(like(0)))},
+    {"EluGradV2", aclnn("EluBackward", in(0), scalar("alpha", 1), scalar("scale", 1), scalar("input_scale", 1),
+                        flag("is_result", false), in(1), out(like(0)))},
+    {"HardSwish", unary("Hardswish")},
+    {"HardSwishGrad", aclnn("HardswishBackward", in(0), in(1), out(like(0)))},
+    {"HardSigmoid", aclnn("Hardsigmoid", in(0), slope(), only("beta", 0.5f), out(like(0)))},
+    {"HardSigmoidGrad", aclnn("HardsigmoidBackward", in(0), in(1), slope(), only("beta", 0.5f), out(like(0)))},
     {"HardtanhGrad",
-     [](NodeCall& n) -> Outputs {
-       return at::hardtanh_backward(n.in(1), n.in(0), n.real("min_val", -1), n.real("max_val", 1));
-     }},
-    {"Mish", unary<mish::call>},
-    {"SoftplusV2",
-     [](NodeCall& n) -> Outputs { return at::softplus(n.in(0), n.real("beta", 1), n.real("threshold", 20)); }},
+     aclnn("HardtanhBackward", in(1), in(0), scalar("min_val", -1), scalar("max_val", 1), out(like(0)))},
+    {"Mish", unary("Mish")},
+    {"SoftplusV2", aclnn("Softplus", in(0), scalar("beta", 1), scalar("threshold", 20), out(like(0)))},
     {"SoftplusV2Grad",
-     [](NodeCall& n) -> Outputs {
-       return at::softplus_backward(n.in(0), n.in(1), n.real("beta", 1), n.real("threshold", 20));
-     }},
-    {"GLU", [](NodeCall& n) -> Outputs { return at::glu(n.in(0), n.integer("dim", -1)); }},
-    {"GLUGrad", [](NodeCall& n) -> Outputs { return at::glu_backward(n.in(0), n.in(1), n.integer("dim", -1)); }},
-    {"LogSigmoid", [](NodeCall& n) -> Outputs { return std::get<0>(at::log_sigmoid_forward(n.in(0))); }},
-    {"LogSigmoidGrad",
-     [](NodeCall& n) -> Outputs {
-       return at::log_sigmoid_backward(n.in(0), n.in(1), std::get<1>(at::log_sigmoid_forward(n.in(1))));
-     }},
-    {"ThresholdV2",
-     [](NodeCall& n) -> Outputs {
-       return at::threshold(n.in(0), scalar(n.in(1)), n.has(2) ? scalar(n.in(2)) : at::Scalar(0));
-     }},
-    {"ThresholdGradV2D",
-     [](NodeCall& n) -> Outputs { return at::threshold_backward(n.in(0), n.in(1), n.real("threshold", 0)); }},
-    {"MseLoss", [](NodeCall& n) -> Outputs { return at::mse_loss(n.in(0), n.in(1), reduction(n)); }},
-    {"MseLossGrad",
-     [](NodeCall& n) -> Outputs { return at::mse_loss_backward(n.in(2), n.in(0), n.in(1), reduction(n)); }},
-    {"NLLLoss",
-     [](NodeCall& n) -> Outputs {
-       return at::nll_loss_forward(n.in(0), n.in(1).to(at::kLong), weight(n, 2), reduction(n),
-                                   n.integer("ignore_index", -100));
-     }},
-    {"NLLLossGrad",
-     [](NodeCall& n) -> Outputs {
-       return at::nll_loss_backward(n.in(1), n.in(0), n.in(2).to(at::kLong), weight(n, 3), reduction(n),
-                                    n.integer("ignore_index", -100), n.in(4));
-     }},
+     aclnn("SoftplusBackward", in(0), in(1), scalar("beta", 1), scalar("threshold", 20), out(like(0)))},
+    {"GLU", aclnn("Glu", in(0), integer("dim", -1), out(halved(0)))},
+    {"GLUGrad", aclnn("GluBackward", in(0), in(1), integer("dim", -1), out(like(1)))},
+    {"SwiGlu", aclnn("SwiGlu", in(0), integer("dim", -1), out(halved(0)))},
+    {"SwiGluGrad", aclnn("SwiGluGrad", in(0), in(1), integer("dim", -1), out(like(1)))},
+    {"LogSigmoid", aclnn("LogSigmoid", in(0), out(like(0)))},
+    {"LogSigmoidGrad", aclnn("LogSigmoidBackward", in(0), in(1), in(1), out(like(0)))},
+    {"ThresholdV2", aclnn("Threshold", in(0), number(1), number(2, 0), out(like(0)))},
+    {"ThresholdGradV2D", aclnn("ThresholdBackward", in(0), in(1), scalar("threshold", 0), out(like(0)))},
+    {"MseLoss", aclnn("MseLoss", in(0), in(1), reduction(), out(loss))},
+    {"MseLossGrad", aclnn("MseLossBackward", in(2), in(0), in(1), reduction(), out(promoted({0, 1})))},
+    {"NLLLoss", aclnn("NLLLoss", in(0), in(1), optional(2), reduction(), integer("ignore_index", -100), out(nll_loss),
+                      out(one_number))},
+    {"NLLLossGrad", aclnn("NLLLossBackward", in(1), in(0), in(2), optional(3), reduction(),
+                          integer("ignore_index", -100), in(4), out(like(0)))},
 };
 
 }  // namespace cann_cpu::graph

@@ -1,46 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparisons, logic and selection.
-#include "table.h"
+#include "nodes/aclnn.h"
 
-#include <ATen/ops/eq_ops.h>
-#include <ATen/ops/ge_ops.h>
-#include <ATen/ops/gt_ops.h>
-#include <ATen/ops/isfinite_ops.h>
-#include <ATen/ops/isinf_ops.h>
-#include <ATen/ops/isnan_ops.h>
-#include <ATen/ops/le_ops.h>
-#include <ATen/ops/logical_and_ops.h>
-#include <ATen/ops/logical_not_ops.h>
-#include <ATen/ops/logical_or_ops.h>
-#include <ATen/ops/logical_xor_ops.h>
-#include <ATen/ops/lt_ops.h>
-#include <ATen/ops/masked_fill.h>
-#include <ATen/ops/ne_ops.h>
-#include <ATen/ops/where.h>
+#include <ATen/ops/isinf.h>
 
 namespace cann_cpu::graph {
+namespace {
 
-using namespace at::_ops;
+// x, broadcast over the mask, to fill.
+at::Tensor filled(NodeCall& n) { return broadcast({0, 1}, n.in(0).scalar_type())(n).copy_(n.in(0)); }
+
+at::Tensor selected(NodeCall& n) {
+  return broadcast({0, 1, 2}, at::promoteTypes(n.in(1).scalar_type(), n.in(2).scalar_type()))(n);
+}
+
+}  // namespace
 
 const NodeTable kComparisonNodes = {
-    {"Equal", binary<eq_Tensor::call>},
-    {"NotEqual", binary<ne_Tensor::call>},
-    {"Less", binary<lt_Tensor::call>},
-    {"LessEqual", binary<le_Tensor::call>},
-    {"Greater", binary<gt_Tensor::call>},
-    {"GreaterEqual", binary<ge_Tensor::call>},
-    {"LogicalAnd", binary<logical_and::call>},
-    {"LogicalOr", binary<logical_or::call>},
-    {"LogicalXor", binary<logical_xor::call>},
-    {"LogicalNot", unary<logical_not::call>},
-    {"IsInf", unary<isinf::call>},
-    {"IsNan", unary<isnan::call>},
-    {"IsFinite", unary<isfinite::call>},
-    {"SelectV2", [](NodeCall& n) -> Outputs { return at::where(n.in(0).to(at::kBool), n.in(1), n.in(2)); }},
-    {"MaskedFill",
-     [](NodeCall& n) -> Outputs {
-       return at::masked_fill(n.in(0), n.in(1).to(at::kBool), without_dimensions(n.in(2)));
-     }},
+    {"Equal", comparison("EqTensor")},
+    {"NotEqual", comparison("NeTensor")},
+    {"Less", comparison("LtTensor")},
+    {"LessEqual", comparison("LeTensor")},
+    {"Greater", comparison("GtTensor")},
+    {"GreaterEqual", comparison("GeTensor")},
+    {"LogicalAnd", comparison("LogicalAnd")},
+    {"LogicalOr", comparison("LogicalOr")},
+    {"LogicalXor", comparison("LogicalXor")},
+    {"LogicalNot", predicate("LogicalNot")},
+    {"IsInf", [](NodeCall& n) -> Outputs { return at::isinf(n.in(0)); }},
+    {"IsNan", aclnn("NeTensor", in(0), in(0), out(like(0, at::kBool)))},
+    {"IsFinite", predicate("IsFinite")},
+    {"SelectV2", aclnn("SWhere", in(0, at::kBool), in(1), in(2), out(selected))},
+    {"MaskedFill", aclnn("InplaceMaskedFillTensor", out(filled), in(1, at::kBool), in(2))},
 };
 
 }  // namespace cann_cpu::graph

@@ -1,130 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0
 // One operation on every tensor of a list, as the optimizers of torch.optim make them.
-#include "table.h"
-
-#include <ATen/ops/_foreach_abs.h>
-#include <ATen/ops/_foreach_acos.h>
-#include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_foreach_addcdiv.h>
-#include <ATen/ops/_foreach_addcmul.h>
-#include <ATen/ops/_foreach_asin.h>
-#include <ATen/ops/_foreach_atan.h>
-#include <ATen/ops/_foreach_cos.h>
-#include <ATen/ops/_foreach_cosh.h>
-#include <ATen/ops/_foreach_div.h>
-#include <ATen/ops/_foreach_erf.h>
-#include <ATen/ops/_foreach_erfc.h>
-#include <ATen/ops/_foreach_exp.h>
-#include <ATen/ops/_foreach_expm1.h>
-#include <ATen/ops/_foreach_lerp.h>
-#include <ATen/ops/_foreach_log.h>
-#include <ATen/ops/_foreach_log10.h>
-#include <ATen/ops/_foreach_log1p.h>
-#include <ATen/ops/_foreach_log2.h>
-#include <ATen/ops/_foreach_maximum.h>
-#include <ATen/ops/_foreach_minimum.h>
-#include <ATen/ops/_foreach_mul.h>
-#include <ATen/ops/_foreach_norm.h>
-#include <ATen/ops/_foreach_pow.h>
-#include <ATen/ops/_foreach_sigmoid.h>
-#include <ATen/ops/_foreach_sin.h>
-#include <ATen/ops/_foreach_sinh.h>
-#include <ATen/ops/_foreach_sub.h>
-#include <ATen/ops/_foreach_tan.h>
-#include <ATen/ops/_foreach_tanh.h>
+#include "nodes/aclnn.h"
 
 namespace cann_cpu::graph {
 namespace {
 
 // List i of a node whose inputs are `lists` lists of equal length, and one tensor behind them if their number says so.
-std::vector<at::Tensor> list(NodeCall& n, size_t i, size_t lists) {
+std::vector<at::Tensor> list_at(NodeCall& n, size_t i, size_t lists) {
   const size_t length = n.input_count() / lists;
   return n.in_range(i * length, length);
 }
+Parameter list_of(size_t i, size_t lists) {
+  return [=](AclnnCall& c) { value(list_at(c.node, i, lists))(c); };
+}
 
 // The last input, which is no part of a list: a number, or a number for each tensor.
-const at::Tensor& last(NodeCall& n) { return n.in(n.input_count() - 1); }
-std::vector<at::Tensor> before_last(NodeCall& n) { return n.in_range(0, n.input_count() - 1); }
-std::vector<at::Scalar> scalars(const at::Tensor& tensor) {
-  std::vector<at::Scalar> values;
-  for (const at::Tensor& value : tensor.unbind()) {
-    values.push_back(scalar(value));
-  }
-  return values;
+size_t last(const NodeCall& n) { return n.input_count() - 1; }
+Parameter last_tensor() {
+  return [](AclnnCall& c) { in(last(c.node))(c); };
+}
+Parameter last_number() {
+  return [](AclnnCall& c) { number(last(c.node))(c); };
+}
+Parameter last_numbers() {
+  return [](AclnnCall& c) {
+    std::vector<at::Scalar> numbers;
+    for (const at::Tensor& element : c.node.in(last(c.node)).unbind()) {
+      numbers.push_back(number_in(element));
+    }
+    value(numbers)(c);
+  };
+}
+using Inputs = std::function<std::vector<at::Tensor>(NodeCall&)>;
+Parameter outs_like(Inputs inputs) {
+  return outs([=](NodeCall& n) {
+    auto tensors = inputs(n);
+    for (at::Tensor& tensor : tensors) {
+      tensor = new_tensor(tensor.sizes(), tensor.scalar_type());
+    }
+    return tensors;
+  });
+}
+Parameter outs_like(size_t lists) {
+  return outs_like([=](NodeCall& n) { return list_at(n, 0, lists); });
+}
+std::vector<at::Tensor> all_but_last(NodeCall& n) { return n.in_range(0, last(n)); }
+std::vector<at::Tensor> all_but_first(NodeCall& n) { return n.in_from(1); }
+
+Parameter listed(Inputs inputs) {
+  return [=](AclnnCall& c) { value(inputs(c.node))(c); };
+}
+
+// A number for each tensor.
+Parameter norms() {
+  return outs([](NodeCall& n) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor& tensor : all_but_last(n)) {
+      tensors.push_back(new_tensor({}, tensor.scalar_type()));
+    }
+    return tensors;
+  });
+}
+
+NodeFunction each(const char* name) { return aclnn(name, list_of(0, 1), outs_like(1)); }
+NodeFunction with_number(const char* name) {
+  return aclnn(name, listed(all_but_last), last_number(), outs_like(all_but_last));
+}
+NodeFunction with_numbers(const char* name) {
+  return aclnn(name, listed(all_but_last), last_numbers(), outs_like(all_but_last));
+}
+NodeFunction of_two(const char* name) { return aclnn(name, list_of(0, 2), list_of(1, 2), outs_like(2)); }
+NodeFunction of_two_with_number(const char* name) {
+  return aclnn(name, list_of(0, 2), list_of(1, 2), last_number(), outs_like(2));
+}
+NodeFunction of_three(const char* name) {
+  return aclnn(name, list_of(0, 3), list_of(1, 3), list_of(2, 3), outs_like(3));
+}
+NodeFunction of_three_with(const char* name, const Parameter& last) {
+  return aclnn(name, list_of(0, 3), list_of(1, 3), list_of(2, 3), last, outs_like(3));
 }
 
 }  // namespace
 
-// torch._foreach_op(list), (list, number) and (list, numbers), (list, list), (list, list, list, number), ...
-#define FOREACH_UNARY(Op, function) \
-  {"Foreach" #Op, [](NodeCall& n) -> Outputs { return at::_foreach_##function(n.in_from(0)); }}
-#define FOREACH_WITH_NUMBERS(Op, function)                                                               \
-  {"Foreach" #Op "Scalar",                                                                               \
-   [](NodeCall& n) -> Outputs { return at::_foreach_##function(before_last(n), scalar(last(n))); }},     \
-  {                                                                                                      \
-    "Foreach" #Op "ScalarList",                                                                          \
-        [](NodeCall& n) -> Outputs { return at::_foreach_##function(before_last(n), scalars(last(n))); } \
-  }
-#define FOREACH_BINARY(Op, function)                                                                                   \
-  FOREACH_WITH_NUMBERS(Op, function), {                                                                                \
-    "Foreach" #Op "List", [](NodeCall& n) -> Outputs { return at::_foreach_##function(list(n, 0, 2), list(n, 1, 2)); } \
-  }
-#define FOREACH_WITH_ALPHA(Op, function)                                                                              \
-  FOREACH_WITH_NUMBERS(Op, function), {                                                                               \
-    "Foreach" #Op "List",                                                                                             \
-        [](NodeCall& n) -> Outputs { return at::_foreach_##function(list(n, 0, 2), list(n, 1, 2), scalar(last(n))); } \
-  }
-#define FOREACH_TERNARY_OF(Op, function, form, value)                                             \
-  {"Foreach" #Op #form, [](NodeCall& n) -> Outputs {                                              \
-     return at::_foreach_##function(list(n, 0, 3), list(n, 1, 3), list(n, 2, 3), value(last(n))); \
-   }}
-#define FOREACH_TERNARY(Op, function)                                                                      \
-  FOREACH_TERNARY_OF(Op, function, Scalar, scalar), FOREACH_TERNARY_OF(Op, function, ScalarList, scalars), \
-      FOREACH_TERNARY_OF(Op, function, List, )
-
 const NodeTable kForeachNodes = {
-    FOREACH_UNARY(Abs, abs),
-    FOREACH_UNARY(ACos, acos),
-    FOREACH_UNARY(ASin, asin),
-    FOREACH_UNARY(ATan, atan),
-    FOREACH_UNARY(Cos, cos),
-    FOREACH_UNARY(Cosh, cosh),
-    FOREACH_UNARY(Erf, erf),
-    FOREACH_UNARY(Erfc, erfc),
-    FOREACH_UNARY(Exp, exp),
-    FOREACH_UNARY(Expm1, expm1),
-    FOREACH_UNARY(Log, log),
-    FOREACH_UNARY(Log10, log10),
-    FOREACH_UNARY(Log1p, log1p),
-    FOREACH_UNARY(Log2, log2),
-    FOREACH_UNARY(Sigmoid, sigmoid),
-    FOREACH_UNARY(Sin, sin),
-    FOREACH_UNARY(Sinh, sinh),
-    FOREACH_UNARY(Tan, tan),
-    FOREACH_UNARY(Tanh, tanh),
-    FOREACH_WITH_ALPHA(Add, add),
-    FOREACH_WITH_ALPHA(Sub, sub),
-    FOREACH_BINARY(Mul, mul),
-    FOREACH_BINARY(Div, div),
-    FOREACH_BINARY(Maximum, maximum),
-    FOREACH_BINARY(Minimum, minimum),
-    FOREACH_BINARY(Pow, pow),
+    {"ForeachAbs", each("ForeachAbs")},
+    {"ForeachACos", each("ForeachAcos")},
+    {"ForeachASin", each("ForeachAsin")},
+    {"ForeachATan", each("ForeachAtan")},
+    {"ForeachCos", each("ForeachCos")},
+    {"ForeachCosh", each("ForeachCosh")},
+    {"ForeachErf", each("ForeachErf")},
+    {"ForeachErfc", each("ForeachErfc")},
+    {"ForeachExp", each("ForeachExp")},
+    {"ForeachExpm1", each("ForeachExpm1")},
+    {"ForeachLog", each("ForeachLog")},
+    {"ForeachLog10", each("ForeachLog10")},
+    {"ForeachLog1p", each("ForeachLog1p")},
+    {"ForeachLog2", each("ForeachLog2")},
+    {"ForeachSigmoid", each("ForeachSigmoid")},
+    {"ForeachSin", each("ForeachSin")},
+    {"ForeachSinh", each("ForeachSinh")},
+    {"ForeachTan", each("ForeachTan")},
+    {"ForeachTanh", each("ForeachTanh")},
+    {"ForeachAddScalar", with_number("ForeachAddScalarV2")},
+    {"ForeachAddScalarList", with_numbers("ForeachAddScalarList")},
+    {"ForeachAddList", of_two_with_number("ForeachAddListV2")},
+    {"ForeachSubScalar", with_number("ForeachSubScalarV2")},
+    {"ForeachSubScalarList", with_numbers("ForeachSubScalarList")},
+    {"ForeachSubList", of_two_with_number("ForeachSubListV2")},
+    {"ForeachMulScalar", with_number("ForeachMulScalarV2")},
+    {"ForeachMulScalarList", with_numbers("ForeachMulScalarList")},
+    {"ForeachMulList", of_two("ForeachMulList")},
+    {"ForeachDivScalar", with_number("ForeachDivScalarV2")},
+    {"ForeachDivScalarList", with_numbers("ForeachDivScalarList")},
+    {"ForeachDivList", of_two("ForeachDivList")},
+    {"ForeachMaximumScalar", with_number("ForeachMaximumScalarV2")},
+    {"ForeachMaximumScalarList", with_numbers("ForeachMaximumScalarList")},
+    {"ForeachMaximumList", of_two("ForeachMaximumList")},
+    {"ForeachMinimumScalar", with_number("ForeachMinimumScalarV2")},
+    {"ForeachMinimumScalarList", with_numbers("ForeachMinimumScalarList")},
+    {"ForeachMinimumList", of_two("ForeachMinimumList")},
+    {"ForeachPowScalar", with_number("ForeachPowScalarV2")},
+    {"ForeachPowScalarList", with_numbers("ForeachPowScalarList")},
+    {"ForeachPowList", of_two("ForeachPowList")},
     {"ForeachPowScalarAndTensor",
-     [](NodeCall& n) -> Outputs { return at::_foreach_pow(scalar(n.in(0)), n.in_from(1)); }},
-    FOREACH_TERNARY(Addcmul, addcmul),
-    FOREACH_TERNARY(Addcdiv, addcdiv),
-    {"ForeachLerpScalar",
-     [](NodeCall& n) -> Outputs { return at::_foreach_lerp(list(n, 0, 2), list(n, 1, 2), scalar(last(n))); }},
-    {"ForeachLerpList",
-     [](NodeCall& n) -> Outputs { return at::_foreach_lerp(list(n, 0, 3), list(n, 1, 3), list(n, 2, 3)); }},
-    {"ForeachNorm", [](NodeCall& n) -> Outputs { return at::_foreach_norm(before_last(n), scalar(last(n))); }},
+     aclnn("ForeachPowScalarAndTensor", number(0), listed(all_but_first), outs_like(all_but_first))},
+    {"ForeachAddcmulScalar", of_three_with("ForeachAddcmulScalarV2", last_number())},
+    {"ForeachAddcmulScalarList", of_three_with("ForeachAddcmulScalarList", last_tensor())},
+    {"ForeachAddcmulList", of_three_with("ForeachAddcmulScalarList", last_tensor())},
+    {"ForeachAddcdivScalar", of_three_with("ForeachAddcdivScalarV2", last_number())},
+    {"ForeachAddcdivScalarList", of_three_with("ForeachAddcdivScalarList", last_tensor())},
+    {"ForeachAddcdivList", of_three_with("ForeachAddcdivScalarList", last_tensor())},
+    {"ForeachLerpScalar", of_two_with_number("ForeachLerpScalar")},
+    {"ForeachLerpList", of_three("ForeachLerpList")},
+    {"ForeachRoundOffNumber", with_number("ForeachRoundOffNumberV2")},
+    {"ForeachNorm", aclnn("ForeachNorm", listed(all_but_last), last_number(), norms())},
 };
-
-#undef FOREACH_UNARY
-#undef FOREACH_WITH_NUMBERS
-#undef FOREACH_BINARY
-#undef FOREACH_WITH_ALPHA
-#undef FOREACH_TERNARY_OF
-#undef FOREACH_TERNARY
 
 }  // namespace cann_cpu::graph

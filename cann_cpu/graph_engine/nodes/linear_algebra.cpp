@@ -1,44 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products.
-#include "table.h"
+#include "nodes/aclnn.h"
 
-#include <ATen/ops/add.h>
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/matmul.h>
-
-#include "cann_cpu/factor.h"
+#include <ATen/ExpandUtils.h>
 
 namespace cann_cpu::graph {
 namespace {
 
-at::Tensor transposed_if(bool transpose, const at::Tensor& x) { return factor(transpose ? x.transpose(-2, -1) : x); }
+constexpr int64_t kKeepPrecision = 0;  // cubeMathType
+const at::Scalar kOne(1);
 
-// A product with an optional bias as input 2.
-Outputs product(const NodeCall& n, const char* transpose_1, const char* transpose_2) {
-  const at::Tensor x1 = transposed_if(n.flag(transpose_1, false), n.in(0));
-  const at::Tensor x2 = transposed_if(n.flag(transpose_2, false), n.in(1));
-  const auto dtype = n.in(0).scalar_type();
-  if (!n.has(2)) {
-    return at::matmul(x1, x2).to(dtype);
+at::Tensor transposed_if(bool transpose, const at::Tensor& x) { return transpose ? x.transpose(-2, -1) : x; }
+
+// Vectors are a row before, and a column behind, a matrix.
+std::vector<int64_t> product_shape(const at::Tensor& a, const at::Tensor& b) {
+  const auto batch = [](const at::Tensor& x) { return x.sizes().slice(0, std::max<int64_t>(x.dim() - 2, 0)); };
+  auto shape = at::infer_size(batch(a), batch(b));
+  if (a.dim() > 1) {
+    shape.push_back(a.size(-2));
   }
-  if (x1.dim() == 2 && x2.dim() == 2) {
-    return at::addmm(in_product_dtype(n.in(2)), x1, x2).to(dtype);
+  if (b.dim() > 1) {
+    shape.push_back(b.size(-1));
   }
-  return at::add(at::matmul(x1, x2).to(dtype), n.in(2));
+  return shape;
 }
 
-Outputs matmul(NodeCall& n) { return product(n, "transpose_x1", "transpose_x2"); }
-Outputs batch_matmul(NodeCall& n) { return product(n, "adj_x1", "adj_x2"); }
+// A product with an optional bias as input 2.
+NodeFunction product(const char* transpose_1, const char* transpose_2) {
+  return [=](NodeCall& n) -> Outputs {
+    n.only("offset_x", 0);
+    const at::Tensor a = transposed_if(n.flag(transpose_1, false), n.in(0));
+    const at::Tensor b = transposed_if(n.flag(transpose_2, false), n.in(1));
+    const auto y = [&](NodeCall&) { return new_tensor(product_shape(a, b), a.scalar_type()); };
+    if (n.has(2) && a.dim() == 2 && b.dim() == 2) {
+      return aclnn("Addmm", in(2), value(a), value(b), value(kOne), value(kOne), out(y), plain(kKeepPrecision))(n);
+    }
+    const Outputs plain_product = aclnn("Matmul", value(a), value(b), out(y), plain(kKeepPrecision))(n);
+    return n.has(2) ? aclnn("Add", value(plain_product[0]), in(2), value(kOne), out(y))(n) : plain_product;
+  };
+}
 
 }  // namespace
 
 const NodeTable kLinearAlgebraNodes = {
-    {"MatMul", matmul},
-    {"MatMulV2", matmul},
-    {"MatMulV3", matmul},
-    {"BatchMatMul", batch_matmul},
-    {"BatchMatMulV2", batch_matmul},
-    {"BatchMatMulV3", batch_matmul},
+    {"MatMul", product("transpose_x1", "transpose_x2")},   {"MatMulV2", product("transpose_x1", "transpose_x2")},
+    {"MatMulV3", product("transpose_x1", "transpose_x2")}, {"BatchMatMul", product("adj_x1", "adj_x2")},
+    {"BatchMatMulV2", product("adj_x1", "adj_x2")},        {"BatchMatMulV3", product("adj_x1", "adj_x2")},
 };
 
 }  // namespace cann_cpu::graph

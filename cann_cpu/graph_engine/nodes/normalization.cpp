@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax and normalizations, and their gradients.
-#include "table.h"
+#include "nodes/aclnn.h"
 
-#include <ATen/ops/_log_softmax.h>
-#include <ATen/ops/_log_softmax_backward_data.h>
-#include <ATen/ops/_softmax.h>
-#include <ATen/ops/_softmax_backward_data.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/native_layer_norm.h>
-#include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/var.h>
 
-#include "../aclnn_function.h"
 namespace cann_cpu::graph {
 namespace {
 
-int64_t only_axis(const NodeCall& n, const char* name) {
-  const auto axes = n.integers(name, {-1});
-  refuse_unless(axes.size() == 1, "a softmax over several dimensions");
-  return axes[0];
+Parameter only_axis(const char* name) {
+  return [=](AclnnCall& c) {
+    const auto axes = c.node.integers(name, {-1});
+    reject_unless(axes.size() == 1, "a softmax over several dimensions");
+    plain(axes[0])(c);
+  };
+}
+
+at::Tensor softmax(NodeCall& n) {
+  return like(0, n.flag("half_to_float", false) ? at::kFloat : n.in(0).scalar_type())(n);
 }
 
 // The dtype of a normalization's statistics: float for the half types.
@@ -25,57 +26,124 @@ at::ScalarType statistics_dtype(const at::Tensor& x) {
   return at::isReducedFloatingType(x.scalar_type()) ? at::kFloat : x.scalar_type();
 }
 
-Outputs layer_norm(NodeCall& n) {
-  const auto optional = [&](size_t i) { return n.has(i) ? std::optional(n.in(i)) : std::nullopt; };
-  return at::native_layer_norm(n.in(0), n.integers(1), optional(2), optional(3), n.real("epsilon", 1e-5));
+// A number for every vector of the last `normalized` dimensions of input 0.
+at::Tensor statistics(NodeCall& n, size_t normalized) {
+  auto shape = n.in(0).sizes().vec();
+  std::fill(shape.end() - static_cast<ptrdiff_t>(normalized), shape.end(), 1);
+  return new_tensor(shape, statistics_dtype(n.in(0)));
+}
+at::Tensor layer_statistics(NodeCall& n) { return statistics(n, n.integers(1).size()); }
+Rule statistics_over(size_t gamma) {
+  return [=](NodeCall& n) { return statistics(n, n.in(gamma).dim()); };
 }
 
-// gamma stands in for the bias too, whose gradient needs nothing but its shape.
-Outputs layer_norm_gradient(NodeCall& n) {
-  const auto& [dy, x, rstd, mean, gamma] = std::tie(n.in(0), n.in(1), n.in(2), n.in(3), n.in(4));
-  return at::native_layer_norm_backward(dy, x, gamma.sizes(), mean, rstd, gamma, gamma, {true, true, true});
+Parameter shape_of(size_t i) {
+  return [=](AclnnCall& c) { c.arguments.array(c.node.in(i).sizes().vec()); };
+}
+const std::vector<bool> kAllOutputs = {true, true, true};
+
+// Group normalization takes the sizes of its input apart: n, c, the rest.
+Parameter sizes(size_t i) {
+  return [=](AclnnCall& c) {
+    const auto shape = c.node.in(i).sizes();
+    reject_unless(shape.size() >= 2, "a normalization of fewer than two dimensions");
+    plain(shape[0])(c);
+    plain(shape[1])(c);
+    plain(c10::multiply_integers(shape.slice(2)))(c);
+  };
+}
+at::Tensor group_statistics(NodeCall& n) {
+  return new_tensor({n.in(0).size(0), n.integer("num_groups")}, n.in(0).scalar_type());
+}
+NodeFunction group_norm(double eps) {
+  return aclnn("GroupNorm", in(0), in(1), in(2), sizes(0), integer("num_groups", 1), real("eps", eps), out(like(0)),
+               out(group_statistics), out(group_statistics), ignore("data_format"), only("is_training", true));
 }
 
-// eager's own function: there is none in ATen that gives both outputs.
-Outputs rms_norm(NodeCall& n) {
-  std::string reason;
-  const auto function = find_aclnn("aclnnRmsNorm", reason);
-  if (!function) {
-    throw GraphError(reason);
-  }
-  const at::Tensor x = n.in(0).contiguous();
-  const at::Tensor gamma = n.in(1).contiguous();
-  auto statistics_shape = x.sizes().vec();
-  for (int64_t d = x.dim() - gamma.dim(); d < x.dim(); ++d) {
-    statistics_shape[d] = 1;
-  }
-  const at::Tensor y = at::empty(x.sizes(), x.options());
-  const at::Tensor rstd = at::empty(statistics_shape, x.options().dtype(statistics_dtype(x)));
-  AclnnArguments arguments;
-  arguments.tensor(x).tensor(gamma).real(n.real("epsilon", 1e-6)).tensor(y).tensor(rstd);
-  arguments.call(*function, n.stream());
-  return std::tuple(y, rstd);
+// GroupNorm gives the variance where aclnnGroupNorm gives the inverse of the deviation.
+Outputs group_norm_with_variance(NodeCall& n) {
+  static const NodeFunction function = group_norm(1e-4);
+  Outputs outputs = function(n);
+  const auto groups = n.in(0).reshape({n.in(0).size(0), n.integer("num_groups"), -1}).to(at::kFloat);
+  outputs[2] = groups.var(-1, /*unbiased=*/false).to(outputs[2].scalar_type());
+  return outputs;
+}
+
+NodeFunction group_norm_gradient() {
+  const auto wanted = [](AclnnCall& c) {
+    std::vector<bool> mask;
+    for (const char* name : {"dx_is_require", "dgamma_is_require", "dbeta_is_require"}) {
+      mask.push_back(c.node.flag(name, true));
+    }
+    c.arguments.array(mask);
+  };
+  return aclnn("GroupNormBackward", in(0), in(3), in(1), in(2), in(4), sizes(3), integer("num_groups", 1), wanted,
+               out(like(3)), out(like(4)), out(like(4)), only("data_format", "NCHW"));
+}
+
+// Batch normalization. With a mean and a variance that are given:
+NodeFunction batch_norm_inference() {
+  return aclnn("BatchNorm", in(0), in(1), in(2), in(3), in(4), plain(int64_t{false}), plain(0.), real("epsilon", 1e-5),
+               out(like(0)), value(at::Tensor()), value(at::Tensor()));
+}
+
+NodeFunction batch_norm() {
+  return aclnn("BatchNorm", in(0), in(1), in(2), out(1, written(3)), out(2, written(4)), flag("is_training", true),
+               real("momentum", 0.1), real("epsilon", 1e-5), out(0, like(0)), out(3, vector_of(0)),
+               out(4, vector_of(0)));
+}
+
+NodeFunction batch_norm_gradient() {
+  return aclnn("BatchNormBackward", in(0), in(1), in(2), in(3), in(4), in(5), in(6), flag("is_training", true),
+               real("epsilon", 1e-5), value(kAllOutputs), out(like(1)), out(like(2)), out(like(2)));
+}
+
+Parameter absent() { return value(at::Tensor()); }
+
+// The gradient in parts, as torchair asks for it: of scale and offset, of x where the statistics are the batch's, and
+// of x where they are given. The first and the last are those of given statistics.
+NodeFunction parameter_gradients() {
+  return aclnn("BatchNormBackward", in(0), in(1), absent(), in(2), in(3), absent(), absent(), plain(int64_t{false}),
+               real("epsilon", 1e-4), value(std::vector<bool>{false, true, true}), absent(), out(vector_of(1)),
+               out(vector_of(1)));
+}
+Parameter only_input() { return value(std::vector<bool>{true, false, false}); }
+NodeFunction batch_gradient() {
+  const auto rstd = [](NodeCall& n) { return at::rsqrt(n.in(6) + n.real("epsilon", 1e-4)); };
+  return aclnn("BatchNormBackward", in(0), in(1), in(4), absent(), absent(), in(5), computed(rstd), ignore(2),
+               ignore(3), plain(int64_t{true}), real("epsilon", 1e-4), only_input(), out(like(1)), absent(), absent());
+}
+NodeFunction inference_gradient() {
+  return aclnn("BatchNormBackward", in(0), in(0), in(1), in(2), in(2), absent(), absent(), plain(int64_t{false}),
+               real("epsilon", 1e-4), only_input(), out(like(0)), absent(), absent());
 }
 
 }  // namespace
 
 const NodeTable kNormalizationNodes = {
-    {"SoftmaxV2",
-     [](NodeCall& n) -> Outputs {
-       return at::_softmax(n.in(0), only_axis(n, "axes"), n.flag("half_to_float", false));
-     }},
-    {"LogSoftmaxV2", [](NodeCall& n) -> Outputs { return at::_log_softmax(n.in(0), only_axis(n, "axes"), false); }},
-    {"SoftmaxGrad",
-     [](NodeCall& n) -> Outputs {
-       return at::_softmax_backward_data(n.in(1), n.in(0), only_axis(n, "axes"), n.in(0).scalar_type());
-     }},
-    {"LogSoftmaxGrad",
-     [](NodeCall& n) -> Outputs {
-       return at::_log_softmax_backward_data(n.in(0), n.in(1), only_axis(n, "axis"), n.in(1).scalar_type());
-     }},
-    {"LayerNormV4", layer_norm},
-    {"LayerNormGradV3", layer_norm_gradient},
-    {"RmsNorm", rms_norm},
+    {"SoftmaxV2", aclnn("Softmax", in(0), only_axis("axes"), out(softmax))},
+    {"LogSoftmaxV2", aclnn("LogSoftmax", in(0), only_axis("axes"), out(like(0)))},
+    {"SoftmaxGrad", aclnn("SoftmaxBackward", in(1), in(0), only_axis("axes"), out(like(0)))},
+    {"LogSoftmaxGrad", aclnn("LogSoftmaxBackward", in(0), in(1), only_axis("axis"), out(like(1)))},
+    {"LayerNormV4", aclnn("LayerNorm", in(0), integers(1), optional(2), optional(3), real("epsilon", 1e-5),
+                          out(like(0)), out(layer_statistics), out(layer_statistics))},
+    // gamma stands in for the bias too, whose gradient needs nothing but its shape.
+    {"LayerNormGradV3", aclnn("LayerNormBackward", in(0), in(1), shape_of(4), in(3), in(2), in(4), in(4),
+                              value(kAllOutputs), out(like(1)), out(like(4)), out(like(4)))},
+    {"RmsNorm", aclnn("RmsNorm", in(0), in(1), real("epsilon", 1e-6), out(like(0)), out(statistics_over(1)))},
+    {"RmsNormGrad", aclnn("RmsNormGrad", in(0), in(1), in(2), in(3), out(like(1)), out(like(3, at::kFloat)))},
+    {"AddRmsNorm", aclnn("AddRmsNorm", in(0), in(1), in(2), real("epsilon", 1e-6), out(like(0)),
+                         out(statistics_over(2)), out(like(0)))},
+    {"GroupNorm", group_norm_with_variance},
+    {"GroupNormV2", group_norm(1e-5)},
+    {"GroupNormGrad", group_norm_gradient()},
+    {"BNInfer", batch_norm_inference()},
+    {"BatchNormV3", batch_norm()},
+    {"BatchNormGradV3", batch_norm_gradient()},
+    {"BNTrainingUpdateGrad", parameter_gradients()},
+    {"BN3DTrainingUpdateGrad", parameter_gradients()},
+    {"BNTrainingReduceGrad", batch_gradient()},
+    {"BNInferGrad", inference_gradient()},
 };
 
 }  // namespace cann_cpu::graph

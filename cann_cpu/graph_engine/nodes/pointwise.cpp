@@ -1,176 +1,136 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic, unary mathematics and casts, element by element.
-#include "table.h"
+#include "nodes/aclnn.h"
 
-#include <ATen/ops/abs_ops.h>
-#include <ATen/ops/acos_ops.h>
-#include <ATen/ops/acosh_ops.h>
-#include <ATen/ops/add.h>
-#include <ATen/ops/addcdiv.h>
-#include <ATen/ops/addcmul.h>
-#include <ATen/ops/asin_ops.h>
-#include <ATen/ops/asinh_ops.h>
-#include <ATen/ops/atan2_ops.h>
-#include <ATen/ops/atan_ops.h>
-#include <ATen/ops/atanh_ops.h>
-#include <ATen/ops/bitwise_and_ops.h>
-#include <ATen/ops/bitwise_left_shift_ops.h>
-#include <ATen/ops/bitwise_not_ops.h>
-#include <ATen/ops/bitwise_or_ops.h>
-#include <ATen/ops/bitwise_right_shift_ops.h>
-#include <ATen/ops/bitwise_xor_ops.h>
-#include <ATen/ops/ceil_ops.h>
-#include <ATen/ops/clamp.h>
-#include <ATen/ops/cos_ops.h>
-#include <ATen/ops/cosh_ops.h>
-#include <ATen/ops/div.h>
-#include <ATen/ops/erf_ops.h>
-#include <ATen/ops/erfc_ops.h>
-#include <ATen/ops/erfinv_ops.h>
-#include <ATen/ops/exp_ops.h>
-#include <ATen/ops/expm1_ops.h>
-#include <ATen/ops/floor_divide_ops.h>
-#include <ATen/ops/floor_ops.h>
-#include <ATen/ops/lerp.h>
-#include <ATen/ops/log10_ops.h>
-#include <ATen/ops/log1p_ops.h>
-#include <ATen/ops/log2_ops.h>
-#include <ATen/ops/log_ops.h>
-#include <ATen/ops/maximum_ops.h>
-#include <ATen/ops/minimum_ops.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/nan_to_num.h>
-#include <ATen/ops/neg_ops.h>
-#include <ATen/ops/pow.h>
-#include <ATen/ops/reciprocal_ops.h>
-#include <ATen/ops/remainder_ops.h>
-#include <ATen/ops/round_ops.h>
-#include <ATen/ops/rsqrt_ops.h>
-#include <ATen/ops/sgn_ops.h>
-#include <ATen/ops/sign_ops.h>
-#include <ATen/ops/sin_ops.h>
-#include <ATen/ops/sinh_ops.h>
-#include <ATen/ops/sqrt_ops.h>
-#include <ATen/ops/square_ops.h>
-#include <ATen/ops/sub.h>
-#include <ATen/ops/tan_ops.h>
-#include <ATen/ops/tanh_ops.h>
-#include <ATen/ops/trunc_ops.h>
-
-#include <cmath>
+#include <ATen/ops/imag.h>
+#include <ATen/ops/real.h>
 
 namespace cann_cpu::graph {
 namespace {
 
-using namespace at::_ops;
+const at::Scalar kOne(1);
+constexpr int64_t kTruncated = 1;  // aclnnDivMod's mode
 
 Outputs logarithm(NodeCall& n) {
-  refuse_unless(n.real("scale", 1) == 1 && n.real("shift", 0) == 0, "a scale or shift");
+  n.one_of("base", {-1.f, 2.f, 10.f});
+  n.only("scale", 1.f);
+  n.only("shift", 0.f);
   const double base = n.real("base", -1);
-  if (base == 2) {
-    return log2::call(n.in(0));
-  }
-  if (base == 10) {
-    return log10::call(n.in(0));
-  }
-  refuse_unless(base == -1, "a base other than e, 2 and 10");
-  return log::call(n.in(0));
+  return unary(base == 2 ? "Log2" : base == 10 ? "Log10" : "Log")(n);
 }
 
-Outputs exponential(NodeCall& n) {
-  refuse_unless(n.real("base", -1) == -1 && n.real("scale", 1) == 1 && n.real("shift", 0) == 0,
-                "a base, scale or shift");
-  return exp::call(n.in(0));
-}
+NodeFunction truncated_division() { return aclnn("DivMod", in(0), in(1), plain(kTruncated), out(promoted({0, 1}))); }
 
 // Whole numbers are divided toward zero, others exactly.
 Outputs divide(NodeCall& n) {
-  if (at::isIntegralType(n.in(0).scalar_type(), /*includeBool=*/true)) {
-    return at::div(n.in(0), n.in(1), "trunc");
-  }
-  return at::div(n.in(0), n.in(1));
+  static const NodeFunction exact = binary("Div"), truncated = truncated_division();
+  return (at::isIntegralType(n.in(0).scalar_type(), /*includeBool=*/true) ? truncated : exact)(n);
 }
 
-// A minimum or maximum that torchair has made up, because the clamp has only the other, leaves every number as it is.
-Outputs clip(NodeCall& n) {
-  return at::clamp(n.in(0), std::optional(without_dimensions(n.in(1))), std::optional(without_dimensions(n.in(2))));
+// ATen has exact short cuts for a scalar exponent (2, 3, 0.5, ...), as eager takes them.
+Outputs power(NodeCall& n) {
+  static const NodeFunction by_tensor = binary("PowTensorTensor");
+  static const NodeFunction by_number = aclnn("PowTensorScalar", in(0), number(1), out(promoted({0, 1})));
+  return (n.in(1).dim() == 0 && n.in(0).dim() != 0 ? by_number : by_tensor)(n);
 }
+
+Outputs interpolate(NodeCall& n) {
+  static const NodeFunction by_tensor = aclnn("Lerp", in(0), in(1), in(2), out(promoted({0, 1, 2})));
+  static const NodeFunction by_number = aclnn("Lerps", in(0), in(1), number(2), out(promoted({0, 1})));
+  return (n.in(2).dim() == 0 ? by_number : by_tensor)(n);
+}
+
+Outputs round(NodeCall& n) {
+  static const NodeFunction to_integers = unary("Round");
+  static const NodeFunction to_decimals = aclnn("RoundDecimals", in(0), integer("decimals", 0), out(like(0)));
+  return (n.integer("decimals", 0) == 0 ? to_integers : to_decimals)(n);
+}
+
+// A bound of one element has no dimensions of its own.
+Parameter bound(size_t i) {
+  return computed([=](NodeCall& n) { return without_dimensions(n.in(i)); });
+}
+at::Tensor clipped(NodeCall& n) {
+  const auto dtype = at::promoteTypes(n.in(0).scalar_type(), n.in(1).scalar_type());
+  const bool numbers = n.in(1).numel() == 1 && n.in(2).numel() == 1;
+  return numbers ? new_tensor(n.in(0).sizes(), dtype) : broadcast({0, 1, 2}, dtype)(n);
+}
+
+NodeFunction scaled_product(const char* name) {
+  return aclnn(name, in(0), in(1), in(2), number(3), out(promoted({0, 1, 2})));
+}
+
+at::ScalarType part_of(at::ScalarType complex) { return c10::toRealValueType(complex); }
 
 }  // namespace
 
 const NodeTable kPointwiseNodes = {
-    {"Add", [](NodeCall& n) -> Outputs { return at::add(n.in(0), n.in(1)); }},
-    {"AxpyV2", [](NodeCall& n) -> Outputs { return at::add(n.in(0), n.in(1), scalar(n.in(2))); }},
-    {"Axpy", [](NodeCall& n) -> Outputs { return at::add(n.in(0), n.in(1), n.real("alpha", 1)); }},
-    {"Sxpy",
-     [](NodeCall& n) -> Outputs {
-       return n.has(2) ? at::sub(n.in(0), n.in(1), scalar(n.in(2))) : at::sub(n.in(0), n.in(1));
-     }},
-    {"Sub", [](NodeCall& n) -> Outputs { return at::sub(n.in(0), n.in(1)); }},
-    {"Mul", [](NodeCall& n) -> Outputs { return at::mul(n.in(0), n.in(1)); }},
-    {"Muls", [](NodeCall& n) -> Outputs { return at::mul(n.in(0), n.real("value", 1)); }},
-    {"RealDiv", [](NodeCall& n) -> Outputs { return at::div(n.in(0), n.in(1)); }},
+    {"Add", aclnn("Add", in(0), in(1), value(kOne), out(promoted({0, 1})))},
+    {"AxpyV2", aclnn("Add", in(0), in(1), number(2), out(promoted({0, 1})))},
+    {"Axpy", aclnn("Add", in(0), in(1), scalar("alpha", 1), out(promoted({0, 1})))},
+    {"Sub", aclnn("Sub", in(0), in(1), value(kOne), out(promoted({0, 1})))},
+    {"Sxpy", aclnn("Sub", in(0), in(1), number(2, 1), out(promoted({0, 1})))},
+    {"Mul", binary("Mul")},
+    {"Muls", aclnn("Muls", in(0), scalar("value", 1), out(like(0)))},
+    {"RealDiv", aclnn("Div", in(0), in(1), out(quotient({0, 1})))},
     {"Div", divide},
-    {"TruncateDiv", [](NodeCall& n) -> Outputs { return at::div(n.in(0), n.in(1), "trunc"); }},
-    {"FloorDiv", binary<floor_divide::call>},
-    {"FloorMod", binary<remainder_Tensor::call>},
-    {"Mod", binary<remainder_Tensor::call>},
-    {"Pow",
-     [](NodeCall& n) -> Outputs {
-       // ATen has exact short cuts for a scalar exponent (2, 3, 0.5, ...), as eager takes them.
-       return n.in(1).dim() == 0 && n.in(0).dim() != 0 ? at::pow(n.in(0), scalar(n.in(1))) : at::pow(n.in(0), n.in(1));
-     }},
-    {"Addcmul", [](NodeCall& n) -> Outputs { return at::addcmul(n.in(0), n.in(1), n.in(2), scalar(n.in(3))); }},
-    {"Addcdiv", [](NodeCall& n) -> Outputs { return at::addcdiv(n.in(0), n.in(1), n.in(2), scalar(n.in(3))); }},
-    {"Lerp",
-     [](NodeCall& n) -> Outputs {
-       return n.in(2).dim() == 0 ? at::lerp(n.in(0), n.in(1), scalar(n.in(2))) : at::lerp(n.in(0), n.in(1), n.in(2));
-     }},
-    {"Maximum", binary<maximum::call>},
-    {"Minimum", binary<minimum::call>},
-    {"ClipByValueV2", clip},
-    {"Atan2", binary<atan2::call>},
-    {"Neg", unary<neg::call>},
-    {"Abs", unary<abs::call>},
-    {"Reciprocal", unary<reciprocal::call>},
-    {"Exp", exponential},
-    {"Expm1", unary<expm1::call>},
+    {"TruncateDiv", truncated_division()},
+    {"FloorDiv", binary("FloorDivide")},
+    {"FloorMod", binary("RemainderTensorTensor")},
+    {"Mod", binary("FmodTensor")},
+    {"Pow", power},
+    {"Addcmul", scaled_product("Addcmul")},
+    {"Addcdiv", scaled_product("Addcdiv")},
+    {"Lerp", interpolate},
+    {"Maximum", binary("Maximum")},
+    {"Minimum", binary("Minimum")},
+    {"ClipByValueV2", aclnn("ClampTensor", in(0), bound(1), bound(2), out(clipped))},
+    {"Atan2", binary("Atan2")},
+    {"Neg", unary("Neg")},
+    {"Abs", unary("Abs")},
+    {"Reciprocal", unary("Reciprocal")},
+    {"Exp", aclnn("Exp", in(0), only("base", -1.f), only("scale", 1.f), only("shift", 0.f), out(like(0)))},
+    {"Expm1", unary("Expm1")},
     {"Log", logarithm},
-    {"Log1p", unary<log1p::call>},
-    {"Sqrt", unary<sqrt::call>},
-    {"Rsqrt", unary<rsqrt::call>},
-    {"Square", unary<square::call>},
-    {"Sin", unary<sin::call>},
-    {"Cos", unary<cos::call>},
-    {"Tan", unary<tan::call>},
-    {"Asin", unary<asin::call>},
-    {"Acos", unary<acos::call>},
-    {"Atan", unary<atan::call>},
-    {"Sinh", unary<sinh::call>},
-    {"Cosh", unary<cosh::call>},
-    {"Tanh", unary<tanh::call>},
-    {"Asinh", unary<asinh::call>},
-    {"Acosh", unary<acosh::call>},
-    {"Atanh", unary<atanh::call>},
-    {"Erf", unary<erf::call>},
-    {"Erfc", unary<erfc::call>},
-    {"Erfinv", unary<erfinv::call>},
-    {"Floor", unary<floor::call>},
-    {"Ceil", unary<ceil::call>},
-    {"Round", unary<round::call>},
-    {"Trunc", unary<trunc::call>},
-    {"Sign", unary<sign::call>},
-    {"NanToNum",
-     [](NodeCall& n) -> Outputs {
-       return at::nan_to_num(n.in(0), n.real("nan", 0), n.real("posinf", 0), n.real("neginf", 0));
-     }},
-    {"BitwiseAnd", binary<bitwise_and_Tensor::call>},
-    {"BitwiseOr", binary<bitwise_or_Tensor::call>},
-    {"BitwiseXor", binary<bitwise_xor_Tensor::call>},
-    {"Invert", unary<bitwise_not::call>},
-    {"LeftShift", binary<bitwise_left_shift_Tensor::call>},
-    {"RightShift", binary<bitwise_right_shift_Tensor::call>},
+    {"Log1p", unary("Log1p")},
+    {"Sqrt", unary("Sqrt")},
+    {"Rsqrt", unary("Rsqrt")},
+    {"Square", aclnn("PowTensorScalar", in(0), value(at::Scalar(2)), out(like(0)))},
+    {"Sin", unary("Sin")},
+    {"Cos", unary("Cos")},
+    {"Tan", unary("Tan")},
+    {"Asin", unary("Asin")},
+    {"Acos", unary("Acos")},
+    {"Atan", unary("Atan")},
+    {"Sinh", unary("Sinh")},
+    {"Cosh", unary("Cosh")},
+    {"Tanh", unary("Tanh")},
+    {"Asinh", unary("Asinh")},
+    {"Acosh", unary("Acosh")},
+    {"Atanh", unary("Atanh")},
+    {"Erf", unary("Erf")},
+    {"Erfc", unary("Erfc")},
+    {"Erfinv", unary("Erfinv")},
+    {"Floor", unary("Floor")},
+    {"Ceil", unary("Ceil")},
+    {"Round", round, "", "decimals"},
+    {"Trunc", unary("Trunc")},
+    {"Sign", unary("Sign")},
+    {"NanToNum", aclnn("NanToNum", in(0), real32("nan", 0), real32("posinf", 0), real32("neginf", 0), out(like(0)))},
+    {"BitwiseAnd", binary("BitwiseAndTensor")},
+    {"BitwiseOr", binary("BitwiseOrTensor")},
+    {"BitwiseXor", binary("BitwiseXorTensor")},
+    {"Invert", unary("BitwiseNot")},
+    {"LeftShift", binary("LeftShift")},
+    {"RightShift", binary("RightShift")},
     {"Cast", [](NodeCall& n) -> Outputs { return n.in(0).to(n.dtype("dst_type")); }},
+    {"Complex", aclnn("Complex", in(0), in(1), out([](NodeCall& n) {
+                        return broadcast({0, 1}, n.dtype("Tout", at::toComplexType(n.in(0).scalar_type())))(n);
+                      }))},
+    {"Real",
+     [](NodeCall& n) -> Outputs { return at::real(n.in(0)).to(n.dtype("Tout", part_of(n.in(0).scalar_type()))); }},
+    {"Imag",
+     [](NodeCall& n) -> Outputs { return at::imag(n.in(0)).to(n.dtype("Tout", part_of(n.in(0).scalar_type()))); }},
 };
 
 }  // namespace cann_cpu::graph

@@ -1,99 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers: eager's own functions, so that a seed and an offset give the same numbers in both.
-#include "table.h"
+// Random numbers: a seed and an offset give the same numbers as eagerly.
+#include "nodes/aclnn.h"
 
-#include <ATen/ops/empty.h>
-
-#include "../aclnn_function.h"
 namespace cann_cpu::graph {
 namespace {
 
-const AclnnFunction& function(const char* name) {
-  static std::map<std::string, AclnnFunction> found;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  auto entry = found.find(name);
-  if (entry == found.end()) {
-    std::string reason;
-    const auto function = find_aclnn(name, reason);
-    if (!function) {
-      throw GraphError(reason);
-    }
-    entry = found.emplace(name, *function).first;
-  }
-  return entry->second;
-}
-
-at::Tensor result(const NodeCall& n) {
-  return at::empty(n.integers(0), at::TensorOptions().dtype(n.dtype("dtype", at::kFloat)));
-}
+Rule drawn() { return shaped(0, "dtype", at::kFloat); }
 
 // The offset is the last element of a counter.
-uint64_t offset(const NodeCall& n, size_t i) { return static_cast<uint64_t>(n.integers(i).back()); }
-uint64_t seed(const NodeCall& n, size_t i) { return static_cast<uint64_t>(n.integer(i)); }
-
-Outputs uniform(NodeCall& n) {
-  const at::Tensor y = result(n);
-  AclnnArguments arguments;
-  arguments.tensor(y).real(0).real(1).integer(seed(n, 1)).integer(offset(n, 2));
-  arguments.call(function("aclnnInplaceUniform"), n.stream());
-  return y;
+Parameter offset(size_t i) {
+  return [=](AclnnCall& c) { plain(c.node.integers(i).back())(c); };
 }
+Parameter seed(size_t i) { return integer(i); }
 
-Outputs normal(NodeCall& n) {
-  const at::Tensor y = result(n);
-  AclnnArguments arguments;
-  arguments.tensor(y).real32(0).real32(1).integer(seed(n, 1)).integer(offset(n, 2));
-  arguments.call(function("aclnnInplaceNormal"), n.stream());
-  return y;
-}
+at::Tensor permutation(NodeCall& n) { return new_tensor({n.integer(0)}, n.dtype("dtype", at::kLong)); }
 
-Outputs bernoulli(NodeCall& n) {
-  const at::Tensor y = result(n);
-  AclnnArguments arguments;
-  arguments.tensor(y).tensor(n.in(1).contiguous()).integer(seed(n, 2)).integer(offset(n, 3));
-  arguments.call(function("aclnnInplaceBernoulliTensor"), n.stream());
-  return y;
-}
-
-Outputs permutation(NodeCall& n) {
-  const int64_t count = n.integer(0);
-  const at::Tensor y = at::empty({count}, at::TensorOptions().dtype(n.dtype("dtype", at::kLong)));
-  AclnnArguments arguments;
-  arguments.integer(static_cast<uint64_t>(count)).integer(seed(n, 1)).integer(offset(n, 2)).tensor(y);
-  arguments.call(function("aclnnRandperm"), n.stream());
-  return y;
+// Dropout nodes say how many are kept, aclnn how many are dropped.
+Parameter drop_probability(size_t kept) {
+  return [=](AclnnCall& c) { plain(1 - c.node.number(kept).toDouble())(c); };
 }
 
 // One bit an element, in whole lines of 128.
-Outputs dropout_mask(NodeCall& n) {
-  const auto shape = n.integers(0);
-  int64_t count = 1;
-  for (const int64_t dim : shape) {
-    count *= dim;
-  }
-  const at::Tensor mask = at::empty({(count + 127) / 128 * 16}, at::TensorOptions().dtype(at::kByte));
-  AclnnArguments arguments;
-  arguments.array(shape).real(1 - scalar(n.in(1)).toDouble());
-  arguments.integer(seed(n, 2)).integer(offset(n, 4)).tensor(mask);
-  arguments.call(function("aclnnDropoutGenMask"), n.stream());
-  return mask;
+at::Tensor dropout_mask(NodeCall& n) {
+  const int64_t count = c10::multiply_integers(n.integers(0));
+  return new_tensor({(count + 127) / 128 * 16}, at::kByte);
 }
 
-Outputs apply_dropout(NodeCall& n) {
-  const at::Tensor x = n.in(0).contiguous();
-  const at::Tensor y = at::empty(x.sizes(), x.options());
-  AclnnArguments arguments;
-  arguments.tensor(x).tensor(n.in(1).contiguous()).real(1 - scalar(n.in(2)).toDouble()).tensor(y);
-  arguments.call(function("aclnnDropoutDoMask"), n.stream());
-  return y;
+// One sample a column, of a vector or of every row of a matrix.
+at::Tensor samples(NodeCall& n) {
+  auto shape = n.in(0).sizes().vec();
+  shape.back() = n.integer("numsamples");
+  return new_tensor(shape, at::kLong);
 }
+
+const Parameter kFloatZero = [](AclnnCall& c) { c.arguments.real32(0); };
+const Parameter kFloatOne = [](AclnnCall& c) { c.arguments.real32(1); };
 
 }  // namespace
 
 const NodeTable kRandomNodes = {
-    {"StatelessRandomUniformV2", uniform}, {"StatelessRandomNormalV2", normal},       {"StatelessBernoulli", bernoulli},
-    {"StatelessRandperm", permutation},    {"StatelessDropOutGenMask", dropout_mask}, {"DropOutDoMask", apply_dropout},
+    // "alg", which generator, is not eager's to choose.
+    {"StatelessRandomUniformV2",
+     aclnn("InplaceUniform", out(drawn()), plain(0.), plain(1.), seed(1), offset(2), ignore(3))},
+    {"StatelessRandomNormalV2",
+     aclnn("InplaceNormal", out(drawn()), kFloatZero, kFloatOne, seed(1), offset(2), ignore(3))},
+    {"StatelessBernoulli", aclnn("InplaceBernoulliTensor", out(drawn()), in(1), seed(2), offset(3))},
+    {"StatelessRandperm", aclnn("Randperm", integer(0), seed(1), offset(2), out(permutation), only("layout", 0))},
+    // The second seed is not eager's either.
+    {"StatelessDropOutGenMask",
+     aclnn("DropoutGenMask", integers(0), drop_probability(1), seed(2), offset(4), out(dropout_mask), ignore(3))},
+    {"DropOutDoMask", aclnn("DropoutDoMask", in(0), in(1), drop_probability(2), out(like(0)))},
+    {"MultinomialWithReplacement", aclnn("Multinomial", in(0), integer("numsamples", 1), flag("replacement", false),
+                                         seed(1), offset(2), out(samples))},
 };
 
 }  // namespace cann_cpu::graph

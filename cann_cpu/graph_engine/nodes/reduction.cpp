@@ -1,124 +1,163 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions and scans.
-#include "table.h"
-
-#include <ATen/ops/all.h>
-#include <ATen/ops/amax.h>
-#include <ATen/ops/amin.h>
-#include <ATen/ops/any.h>
-#include <ATen/ops/argmax.h>
-#include <ATen/ops/argmin.h>
-#include <ATen/ops/cumprod.h>
-#include <ATen/ops/cumsum.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/logsumexp.h>
-#include <ATen/ops/max.h>
-#include <ATen/ops/mean.h>
-#include <ATen/ops/min.h>
-#include <ATen/ops/prod.h>
-#include <ATen/ops/std.h>
-#include <ATen/ops/std_mean.h>
-#include <ATen/ops/sum.h>
+#include "nodes/aclnn.h"
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace cann_cpu::graph {
 namespace {
 
-// The dimensions to reduce: no list means all.
-std::vector<int64_t> dimensions(std::vector<int64_t> axes, const at::Tensor& x) {
+using Axes = std::function<std::vector<int64_t>(NodeCall&)>;
+
+// The dimensions of input 0 to reduce: no list means all.
+std::vector<int64_t> all_unless_given(NodeCall& n, std::vector<int64_t> axes) {
   if (axes.empty()) {
-    for (int64_t d = 0; d < x.dim(); ++d) {
-      axes.push_back(d);
-    }
+    axes.resize(n.in(0).dim());
+    std::iota(axes.begin(), axes.end(), 0);
   }
   return axes;
 }
-
-std::vector<int64_t> axes(const NodeCall& n) { return dimensions(n.integers(1), n.in(0)); }
-bool keep(const NodeCall& n) { return n.flag("keep_dims", false); }
-
-at::Tensor product(at::Tensor x, std::vector<int64_t> axes, bool keep) {
-  for (int64_t& axis : axes) {
-    axis = axis < 0 ? axis + x.dim() : axis;
-  }
-  std::sort(axes.rbegin(), axes.rend());
-  for (const int64_t axis : axes) {
-    x = at::prod(x, axis, keep, x.scalar_type());
-  }
-  return x;
+Axes axes_in(size_t i) {
+  return [=](NodeCall& n) { return all_unless_given(n, n.integers(i)); };
+}
+Axes axes_in(const char* name) {
+  return [=](NodeCall& n) { return all_unless_given(n, n.integers(name, {})); };
+}
+Axes axis_in(const char* name) {
+  return [=](NodeCall& n) { return std::vector<int64_t>{n.integer(name)}; };
 }
 
-// Index first, and of 32 bits.
-Outputs index_and_value(std::tuple<at::Tensor, at::Tensor> value_and_index) {
-  auto& [value, index] = value_and_index;
-  return std::tuple(index.to(at::kInt), value);
+Parameter reduced_axes(Axes axes) {
+  return [=](AclnnCall& c) { c.arguments.array(axes(c.node)); };
 }
 
-void refuse_partial_scan(const NodeCall& n) {
-  refuse_unless(!n.flag("exclusive", false) && !n.flag("reverse", false), "an exclusive or reverse scan");
+std::vector<int64_t> reduced_shape(at::IntArrayRef sizes, const std::vector<int64_t>& axes, bool keep) {
+  std::vector<int64_t> shape;
+  for (int64_t d = 0; d < static_cast<int64_t>(sizes.size()); ++d) {
+    const bool reduced = std::any_of(
+        axes.begin(), axes.end(), [&](int64_t axis) { return (axis < 0 ? axis + sizes.size() : axis) == size_t(d); });
+    if (!reduced || keep) {
+      shape.push_back(reduced ? 1 : sizes[d]);
+    }
+  }
+  return shape;
+}
+
+// An output without the reduced dimensions, or with 1 for them where the attribute `keep` says so.
+Rule reduced(Axes axes, const char* keep) {
+  return [=](NodeCall& n) {
+    return new_tensor(reduced_shape(n.in(0).sizes(), axes(n), n.flag(keep, false)), n.in(0).scalar_type());
+  };
+}
+Rule reduced(Axes axes, const char* keep, at::ScalarType dtype) {
+  return [=](NodeCall& n) { return new_tensor(reduced_shape(n.in(0).sizes(), axes(n), n.flag(keep, false)), dtype); };
+}
+
+constexpr int64_t kAsOutput = 0;  // an aclDataType that repeats the output's
+
+NodeFunction reduction(const char* name) {
+  return aclnn(name, in(0), reduced_axes(axes_in(1)), flag("keep_dims", false), out(reduced(axes_in(1), "keep_dims")));
+}
+NodeFunction test(const char* name) {
+  return aclnn(name, in(0), reduced_axes(axes_in(1)), flag("keep_dims", false),
+               out(reduced(axes_in(1), "keep_dims", at::kBool)));
+}
+// aclnn functions that take the dtype of the result as well.
+NodeFunction accumulation(const char* name, const Rule& result) {
+  return aclnn(name, in(0), reduced_axes(axes_in(1)), flag("keep_dims", false), plain(kAsOutput), out(result));
+}
+
+// Whether the mean of no dimensions is the tensor itself.
+Outputs mean(NodeCall& n) {
+  static const NodeFunction function = accumulation("Mean", [](NodeCall& n) {
+    const auto dtype = n.attribute("dtype") == nullptr ? n.in(0).scalar_type() : n.dtype("dtype");
+    return reduced(axes_in(1), "keep_dims", dtype)(n);
+  });
+  const bool skips = n.flag("noop_with_empty_axes", true);
+  const bool nothing = skips && n.integers(1).empty() && n.in(0).dim() > 0;
+  n.ignore("dtype");
+  n.ignore("keep_dims");
+  return nothing ? Outputs(n.in(0)) : function(n);
+}
+
+// One dimension after the other, the last first.
+NodeFunction product(Axes axes) {
+  return [=](NodeCall& n) -> Outputs {
+    at::Tensor x = n.in(0);
+    const bool keep = n.flag("keep_dims", false);
+    auto given = axes(n);
+    for (int64_t& axis : given) {
+      axis = axis < 0 ? axis + x.dim() : axis;
+    }
+    std::sort(given.rbegin(), given.rend());
+    for (const int64_t axis : given) {
+      const at::Tensor y = new_tensor(reduced_shape(x.sizes(), {axis}, keep), x.scalar_type());
+      x = aclnn("ProdDim", value(x), plain(axis), plain(int64_t{keep}), plain(kAsOutput),
+                out([&](NodeCall&) { return y; }))(n)[0];
+    }
+    return x;
+  };
+}
+
+NodeFunction extremum_with_index(const char* name) {
+  return aclnn(name, in(0), integer("dimension", 0), flag("keep_dims", false),
+               out(1, reduced(axis_in("dimension"), "keep_dims")),
+               out_as(0, at::kInt, reduced(axis_in("dimension"), "keep_dims", at::kLong)));
+}
+
+NodeFunction index_of_extremum(const char* name) {
+  return aclnn(name, in(0), integer(1), plain(int64_t{false}), out([](NodeCall& n) {
+                 const auto shape = reduced_shape(n.in(0).sizes(), {n.integer(1)}, false);
+                 return new_tensor(shape, n.dtype("dtype", at::kLong));
+               }));
+}
+
+NodeFunction scan(const char* name, const Parameter& axis) {
+  return aclnn(name, in(0), axis, plain(kAsOutput), only("exclusive", false), only("reverse", false), out(like(0)));
 }
 
 // torchair writes the infinite norms as the limits of 32-bit integers.
-at::Scalar norm_order(const NodeCall& n) {
+void norm_order(AclnnCall& c) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const double p = n.real("p", 2);
-  return p >= std::numeric_limits<int32_t>::max()   ? kInfinity
-         : p <= std::numeric_limits<int32_t>::min() ? -kInfinity
-                                                    : p;
+  const double p = c.node.real("p", 2);
+  c.arguments.scalar(p >= std::numeric_limits<int32_t>::max()   ? kInfinity
+                     : p <= std::numeric_limits<int32_t>::min() ? -kInfinity
+                                                                : p);
 }
 
 }  // namespace
 
 const NodeTable kReductionNodes = {
-    {"ReduceSum", [](NodeCall& n) -> Outputs { return at::sum(n.in(0), axes(n), keep(n), n.in(0).scalar_type()); }},
-    {"ReduceMean", [](NodeCall& n) -> Outputs { return at::mean(n.in(0), axes(n), keep(n)); }},
-    {"ReduceMeanWithCast",
-     [](NodeCall& n) -> Outputs {
-       return at::mean(n.in(0), axes(n), keep(n), n.dtype("dtype", n.in(0).scalar_type()));
-     }},
-    {"ReduceMax", [](NodeCall& n) -> Outputs { return at::amax(n.in(0), axes(n), keep(n)); }},
-    {"ReduceMin", [](NodeCall& n) -> Outputs { return at::amin(n.in(0), axes(n), keep(n)); }},
-    {"ReduceProd", [](NodeCall& n) -> Outputs { return product(n.in(0), axes(n), keep(n)); }},
-    {"ReduceProdD",
-     [](NodeCall& n) -> Outputs { return product(n.in(0), dimensions(n.integers("axes", {}), n.in(0)), keep(n)); }},
-    {"ReduceAll", [](NodeCall& n) -> Outputs { return at::all(n.in(0), axes(n), keep(n)); }},
-    {"ReduceAny", [](NodeCall& n) -> Outputs { return at::any(n.in(0), axes(n), keep(n)); }},
-    {"ReduceLogSumExp", [](NodeCall& n) -> Outputs { return at::logsumexp(n.in(0), axes(n), keep(n)); }},
+    {"ReduceSum", accumulation("ReduceSum", reduced(axes_in(1), "keep_dims"))},
+    {"ReduceMean", mean},
+    {"ReduceMeanWithCast", mean},
+    {"ReduceMax", reduction("Amax")},
+    {"ReduceMin", reduction("Amin")},
+    {"ReduceProd", product(axes_in(1))},
+    {"ReduceProdD", product(axes_in("axes"))},
+    {"ReduceAll", test("All")},
+    {"ReduceAny", test("Any")},
+    {"ReduceLogSumExp", reduction("LogSumExp")},
+    // The mean is given whether is_mean_out asks for it or not.
     {"ReduceStdV2",
-     [](NodeCall& n) -> Outputs {
-       return at::std_mean(n.in(0), dimensions(n.integers("dim", {}), n.in(0)), at::Scalar(n.integer("correction", 1)),
-                           n.flag("keepdim", false));
-     }},
-    // The mean that comes with it is not needed.
-    {"ReduceStdWithMean",
-     [](NodeCall& n) -> Outputs {
-       refuse_unless(!n.flag("invert", false), "the inverse of the deviation");
-       return at::std(n.in(0), dimensions(n.integers("dim", {}), n.in(0)), at::Scalar(n.integer("correction", 1)),
-                      n.flag("keepdim", false));
-     }},
-    {"ArgMaxV2",
-     [](NodeCall& n) -> Outputs { return at::argmax(n.in(0), n.integer(1)).to(n.dtype("dtype", at::kLong)); }},
-    {"ArgMin",
-     [](NodeCall& n) -> Outputs { return at::argmin(n.in(0), n.integer(1)).to(n.dtype("dtype", at::kLong)); }},
-    {"ArgMaxWithValue", [](NodeCall& n) { return index_and_value(at::max(n.in(0), n.integer("dimension"), keep(n))); }},
-    {"ArgMinWithValue", [](NodeCall& n) { return index_and_value(at::min(n.in(0), n.integer("dimension"), keep(n))); }},
-    {"Cumsum",
-     [](NodeCall& n) -> Outputs {
-       refuse_partial_scan(n);
-       return at::cumsum(n.in(0), n.integer(1), n.in(0).scalar_type());
-     }},
-    {"Cumprod",
-     [](NodeCall& n) -> Outputs {
-       refuse_partial_scan(n);
-       return at::cumprod(n.in(0), n.integer(1), n.in(0).scalar_type());
-     }},
+     aclnn("StdMeanCorrection", in(0), reduced_axes(axes_in("dim")), integer("correction", 1), flag("keepdim", false),
+           out(reduced(axes_in("dim"), "keepdim")), out(reduced(axes_in("dim"), "keepdim")), ignore("is_mean_out"))},
+    // The mean that comes with it is not needed; correction says what unbiased says; epsilon is the inverse's.
+    {"ReduceStdWithMean", aclnn("Std", in(0), reduced_axes(axes_in("dim")), integer("correction", 1),
+                                flag("keepdim", false), out(reduced(axes_in("dim"), "keepdim")), ignore(1),
+                                only("invert", false), only("unbiased", true), ignore("epsilon"))},
+    {"ArgMaxV2", index_of_extremum("ArgMax")},
+    {"ArgMin", index_of_extremum("ArgMin")},
+    {"ArgMaxWithValue", extremum_with_index("MaxDim")},
+    {"ArgMinWithValue", extremum_with_index("MinDim")},
+    {"Cumsum", scan("Cumsum", integer(1))},
+    {"Cumprod", scan("Cumprod", number(1))},
+    // epsilon, for a norm that something is divided by, changes nothing in the norm itself.
     {"LpNormV2",
-     [](NodeCall& n) -> Outputs {
-       return at::linalg_vector_norm(n.in(0), norm_order(n), dimensions(n.integers("axes", {}), n.in(0)),
-                                     n.flag("keepdim", false));
-     }},
+     aclnn("LinalgVectorNorm", in(0), Parameter(norm_order), reduced_axes(axes_in("axes")), flag("keepdim", false),
+           plain(kAsOutput), out(reduced(axes_in("axes"), "keepdim")), one_of("epsilon", {0.f, 1e-12f}))},
 };
 
 }  // namespace cann_cpu::graph

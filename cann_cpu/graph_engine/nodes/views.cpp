@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reshaping, slicing, joining and copying. What can be a view of its input is one, as in eager.
-#include "table.h"
+#include "nodes/aclnn.h"
 
 #include <ATen/ExpandUtils.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/flatten.h>
-#include <ATen/ops/flip.h>
-#include <ATen/ops/pad.h>
-#include <ATen/ops/roll.h>
-#include <ATen/ops/slice.h>
 #include <ATen/ops/split_with_sizes.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/tril.h>
-#include <ATen/ops/triu.h>
 #include <ATen/ops/unbind.h>
 
 #include <algorithm>
@@ -21,6 +11,28 @@
 
 namespace cann_cpu::graph {
 namespace {
+
+Outputs reshape(NodeCall& n) {
+  n.only("axis", 0);
+  n.only("num_axes", -1);
+  return n.in(0).reshape(n.integers(1));
+}
+
+Outputs unpack(NodeCall& n) {
+  n.ignore("num");  // how many there are
+  return at::unbind(n.in(0), n.integer("axis", 0));
+}
+
+// Elements of another size: a new last dimension of parts, or one that is joined, unless the last is to be scaled.
+Outputs bitcast(NodeCall& n) {
+  const at::Tensor x = n.in(0).contiguous();
+  const auto type = n.dtype("type");
+  const auto size = static_cast<int64_t>(c10::elementSize(type));
+  if (n.flag("keep_dim", false) || size == x.element_size()) {
+    return x.view(type);
+  }
+  return size < x.element_size() ? x.unsqueeze(-1).view(type) : x.view(type).squeeze(-1);
+}
 
 Outputs squeeze(NodeCall& n) {
   const auto axes = n.integers("axis", {});
@@ -44,36 +56,40 @@ Outputs unsqueeze(NodeCall& n) {
 // Like BroadcastTo, but a dimension of the shape may also be the smaller one.
 Outputs expand(NodeCall& n) { return n.in(0).expand(at::infer_size(n.in(0).sizes(), n.integers(1))); }
 
-// Paddings are pairs from the first dimension on; ATen's begin with the last.
-Outputs pad(NodeCall& n) {
-  const auto paddings = n.integers(1);
-  std::vector<int64_t> last_first;
-  for (size_t i = paddings.size(); i >= 2; i -= 2) {
-    last_first.push_back(paddings[i - 2]);
-    last_first.push_back(paddings[i - 1]);
+void reject_masks(const NodeCall& n) {
+  for (const char* mask : {"begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"}) {
+    n.only(mask, 0);
   }
-  const std::string mode = n.text("mode", "constant");
-  refuse_unless(mode == "constant", "a padding mode other than constant");
-  return at::constant_pad_nd(n.in(0), last_first, n.has(2) ? scalar(n.in(2)) : at::Scalar(0));
 }
 
-Outputs strided_slice(NodeCall& n) {
-  for (const char* mask : {"begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"}) {
-    refuse_unless(n.integer(mask, 0) == 0, mask);
-  }
-  const auto begin = n.integers(1);
-  const auto end = n.integers(2);
-  std::vector<int64_t> axes(begin.size());
-  std::iota(axes.begin(), axes.end(), 0);
-  axes = n.has(3) ? n.integers(3) : axes;
-  const auto strides = n.has(4) ? n.integers(4) : std::vector<int64_t>(begin.size(), 1);
-  refuse_unless(end.size() == begin.size() && axes.size() == begin.size() && strides.size() == begin.size(),
+at::Tensor sliced(at::Tensor x, const std::vector<int64_t>& axes, const std::vector<int64_t>& begin,
+                  const std::vector<int64_t>& end, const std::vector<int64_t>& strides) {
+  reject_unless(end.size() == begin.size() && axes.size() == begin.size() && strides.size() == begin.size(),
                 "a slice whose bounds differ in number");
-  at::Tensor x = n.in(0);
   for (size_t i = 0; i < axes.size(); ++i) {
     x = x.slice(axes[i], begin[i], end[i], strides[i]);
   }
   return x;
+}
+
+// The first so many dimensions.
+std::vector<int64_t> first_dimensions(size_t count) {
+  std::vector<int64_t> axes(count);
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+Outputs strided_slice(NodeCall& n) {
+  reject_masks(n);
+  const auto begin = n.integers(1);
+  return sliced(n.in(0), n.has(3) ? n.integers(3) : first_dimensions(begin.size()), begin, n.integers(2),
+                n.has(4) ? n.integers(4) : std::vector<int64_t>(begin.size(), 1));
+}
+
+Outputs plain_strided_slice(NodeCall& n) {
+  reject_masks(n);
+  const auto begin = n.integers(1);
+  return sliced(n.in(0), first_dimensions(begin.size()), begin, n.integers(2), n.integers(3));
 }
 
 Outputs slice(NodeCall& n) {
@@ -88,6 +104,7 @@ Outputs slice(NodeCall& n) {
 
 // One size may be -1: what the others leave.
 Outputs split_by_sizes(NodeCall& n) {
+  n.ignore("num_split");  // how many there are
   auto sizes = n.integers(1);
   const int64_t axis = n.integer(2);
   const auto open = std::find(sizes.begin(), sizes.end(), -1);
@@ -97,25 +114,55 @@ Outputs split_by_sizes(NodeCall& n) {
   return at::split_with_sizes(n.in(0), sizes, axis);
 }
 
+NodeFunction joined(const char* name, const std::vector<at::Tensor>& tensors, int64_t axis,
+                    std::vector<int64_t> shape) {
+  auto dtype = tensors.at(0).scalar_type();
+  for (const at::Tensor& tensor : tensors) {
+    dtype = at::promoteTypes(dtype, tensor.scalar_type());
+  }
+  return aclnn(name, value(tensors), plain(axis), out([=](NodeCall&) { return new_tensor(shape, dtype); }));
+}
+
+int64_t counted(int64_t axis, size_t rank) { return axis < 0 ? axis + static_cast<int64_t>(rank) : axis; }
+
 // Sizes come as scalars from constants and as one element each from graph inputs, even to the same node.
 Outputs pack(NodeCall& n) {
+  n.ignore("N");  // how many there are
   auto tensors = n.in_from(0);
   if (std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return tensor.dim() == 0; })) {
     for (at::Tensor& tensor : tensors) {
-      tensor = tensor.numel() == 1 ? tensor.reshape({}) : tensor;
+      tensor = without_dimensions(tensor);
     }
   }
-  return at::stack(tensors, n.integer("axis", 0));
+  auto shape = tensors.at(0).sizes().vec();
+  const int64_t axis = counted(n.integer("axis", 0), shape.size() + 1);
+  shape.insert(shape.begin() + axis, static_cast<int64_t>(tensors.size()));
+  return joined("Stack", tensors, axis, shape)(n);
+}
+
+// ATen's rule: an empty vector joins with anything.
+bool is_nothing(const at::Tensor& tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
+
+Outputs concatenate(NodeCall& n, std::vector<at::Tensor> tensors, int64_t axis) {
+  n.ignore("N");
+  const auto some = std::find_if_not(tensors.begin(), tensors.end(), is_nothing);
+  auto shape = (some == tensors.end() ? tensors.at(0) : *some).sizes().vec();
+  axis = counted(axis, shape.size());
+  shape.at(axis) = 0;
+  for (const at::Tensor& tensor : tensors) {
+    shape[axis] += is_nothing(tensor) ? 0 : tensor.size(axis);
+  }
+  return joined("Cat", tensors, axis, shape)(n);
 }
 
 // Joins the inputs before the last, which is the dimension; a scalar joins as one element.
-Outputs concatenate(NodeCall& n) {
+Outputs concatenate_along_input(NodeCall& n) {
   const size_t count = n.input_count() - 1;
   auto tensors = n.in_range(0, count);
   for (at::Tensor& tensor : tensors) {
     tensor = tensor.dim() == 0 ? tensor.reshape({1}) : tensor;
   }
-  return at::cat(tensors, n.integer(count));
+  return concatenate(n, tensors, n.integer(count));
 }
 
 // Always a copy: an operator that works in place may write to it.
@@ -133,7 +180,10 @@ Outputs view_copy(NodeCall& n) {
   return dst;
 }
 
+// Sizes come as they are: ATen refuses what does not fit, and a stream's work needs no lock.
 Outputs assign(NodeCall& n) {
+  n.ignore("validate_shape");
+  n.ignore("use_locking");
   at::Tensor& ref = n.writable(0);
   ref.copy_(n.in(1));
   return ref;
@@ -142,8 +192,9 @@ Outputs assign(NodeCall& n) {
 }  // namespace
 
 const NodeTable kViewNodes = {
-    {"Reshape", [](NodeCall& n) -> Outputs { return n.in(0).reshape(n.integers(1)); }},
+    {"Reshape", reshape},
     {"Transpose", [](NodeCall& n) -> Outputs { return n.in(0).permute(n.integers(1)); }},
+    {"Permute", [](NodeCall& n) -> Outputs { return n.in(0).permute(n.integers("order", {0})); }},
     {"Squeeze", squeeze},
     {"Unsqueeze", unsqueeze},
     {"ExpandDims", [](NodeCall& n) -> Outputs { return n.in(0).unsqueeze(n.integer(1)); }},
@@ -153,22 +204,8 @@ const NodeTable kViewNodes = {
     {"BroadcastTo", [](NodeCall& n) -> Outputs { return n.in(0).expand(n.integers(1)); }},
     {"Expand", expand},
     {"Tile", [](NodeCall& n) -> Outputs { return n.in(0).repeat(n.integers(1)); }},
-    {"Pad", pad},
-    {"PadV3", pad},
     {"StridedSliceV2", strided_slice},
-    {"StridedSlice",
-     [](NodeCall& n) -> Outputs {
-       at::Tensor x = n.in(0);
-       const auto begin = n.integers(1), end = n.integers(2), strides = n.integers(3);
-       refuse_unless(n.integer("begin_mask", 0) == 0 && n.integer("end_mask", 0) == 0 &&
-                         n.integer("ellipsis_mask", 0) == 0 && n.integer("new_axis_mask", 0) == 0 &&
-                         n.integer("shrink_axis_mask", 0) == 0,
-                     "a mask");
-       for (size_t d = 0; d < begin.size(); ++d) {
-         x = x.slice(static_cast<int64_t>(d), begin[d], end.at(d), strides.at(d));
-       }
-       return x;
-     }},
+    {"StridedSlice", plain_strided_slice},
     {"Slice", slice},
     {"SplitV", split_by_sizes},
     {"Split",
@@ -176,16 +213,15 @@ const NodeTable kViewNodes = {
        const int64_t axis = n.integer(0);
        return n.in(1).split(n.in(1).size(axis) / n.integer("num_split"), axis);
      }},
-    {"Unpack", [](NodeCall& n) -> Outputs { return at::unbind(n.in(0), n.integer("axis", 0)); }},
-    {"ConcatV2", concatenate},
-    {"ConcatD", [](NodeCall& n) -> Outputs { return at::cat(n.in_from(0), n.integer("concat_dim")); }},
+    {"Unpack", unpack},
+    {"ConcatV2", concatenate_along_input},
+    {"ConcatD", [](NodeCall& n) { return concatenate(n, n.in_from(0), n.integer("concat_dim")); }},
     {"Pack", pack},
-    {"ReverseV2", [](NodeCall& n) -> Outputs { return at::flip(n.in(0), n.integers(1)); }},
-    {"Roll",
-     [](NodeCall& n) -> Outputs { return at::roll(n.in(0), n.integers("shifts", {}), n.integers("dims", {})); }},
-    {"Tril", [](NodeCall& n) -> Outputs { return at::tril(n.in(0), n.integer("diagonal", 0)); }},
-    {"Triu", [](NodeCall& n) -> Outputs { return at::triu(n.in(0), n.integer("diagonal", 0)); }},
-    {"Bitcast", [](NodeCall& n) -> Outputs { return n.in(0).contiguous().view(n.dtype("type")); }, "", "type keep_dim"},
+    {"ReverseV2", aclnn("Flip", in(0), integers(1), out(like(0)))},
+    {"Roll", aclnn("Roll", in(0), integers("shifts", {}), integers("dims", {}), out(like(0)))},
+    {"Tril", aclnn("Tril", in(0), integer("diagonal", 0), out(like(0)))},
+    {"Triu", aclnn("Triu", in(0), integer("diagonal", 0), out(like(0)))},
+    {"Bitcast", bitcast, "", "type keep_dim"},
     {"Identity", [](NodeCall& n) -> Outputs { return n.in(0); }},
     {"TensorMove", [](NodeCall& n) -> Outputs { return n.moved(0); }},
     {"AsStrided", as_strided},

@@ -57,7 +57,7 @@ def package_environment(operator_package):
 @pytest.fixture(scope="session")
 def rule_library(tmp_path_factory):
     """The evaluator of inference rules with a C interface."""
-    sources = [CANN_CPU / "graph_engine" / f"{name}.cpp" for name in ("inference_rule", "json")]
+    sources = [CANN_CPU / "graph_engine" / f"{name}.cpp" for name in ("inference/inference_rule", "model/json")]
     output = tmp_path_factory.mktemp("rule") / "librule.so"
     return ctypes.CDLL(str(compile_cpp(output, [HERE / "harness" / "rule.cpp", *sources], "-shared")))
 
@@ -65,7 +65,7 @@ def rule_library(tmp_path_factory):
 @pytest.fixture(scope="session")
 def model_fuzzer(tmp_path_factory):
     """A program that reads mutations of a model under the address and undefined-behaviour sanitizers."""
-    sources = [CANN_CPU / "graph_engine" / f"{name}.cpp" for name in ("model", "dtypes")]
+    sources = [CANN_CPU / "graph_engine" / f"{name}.cpp" for name in ("model/model", "model/dtypes")]
     return compile_cpp(
         tmp_path_factory.mktemp("fuzz") / "fuzz",
         [HERE / "harness" / "fuzz_model.cpp", *sources],

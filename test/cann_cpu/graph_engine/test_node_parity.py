@@ -4,6 +4,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+import torch_npu
 import torchair
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -237,6 +238,61 @@ CASES = [
     ("nan_to_num", lambda x: torch.nan_to_num(x / 0, 1.0, 2.0, 3.0), [M], (torch.float32,)),
     ("prelu", F.prelu, [M, (7,)], (torch.float32,)),
     ("mse", F.mse_loss, [M, M], (torch.float32,)),
+    ("conv1d", lambda x, w, b: F.conv1d(x, w, b, 2, 1), [(2, 3, 9), (4, 3, 3), (4,)], (torch.float32,)),
+    ("conv2d", lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 0)), [(2, 3, 7, 9), (4, 3, 3, 3), (4,)], FLOATS),
+    ("conv2d_groups", lambda x, w: F.conv2d(x, w, groups=2), [(2, 4, 7, 9), (6, 2, 3, 3)], (torch.float32,)),
+    ("conv3d", lambda x, w: F.conv3d(x, w, None, 1, 1), [(2, 3, 4, 5, 6), (4, 3, 2, 2, 2)], (torch.float32,)),
+    (
+        "conv_transpose2d",
+        lambda x, w: F.conv_transpose2d(x, w, None, 2, 1, 1),
+        [(2, 4, 5, 6), (4, 3, 3, 3)],
+        (torch.float32,),
+    ),
+    (
+        "avg_pool2d",
+        lambda x: (F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=3)),
+        [(2, 3, 7, 9)],
+        (torch.float32,),
+    ),
+    ("max_pool2d", lambda x: F.max_pool2d(x, 3, 2, 1), [(2, 3, 7, 9)], FLOATS),
+    ("max_pool3d", lambda x: F.max_pool3d(x, 2, 1), [(2, 3, 4, 5, 6)], (torch.float32,)),
+    ("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 2)), [(2, 3, 7, 9)], (torch.float32,)),
+    ("nearest", lambda x: F.interpolate(x, (10, 5)), [(2, 3, 7, 9)], FLOATS),
+    (
+        "grid_sample",
+        lambda x, g: F.grid_sample(x, g.sin(), padding_mode="border", align_corners=True),
+        [(2, 3, 7, 9), (2, 4, 5, 2)],
+        (torch.float32,),
+    ),
+    ("reflect", lambda x: F.pad(x, (1, 2, 2, 0), mode="reflect"), [(2, 3, 5, 4)], (torch.float32,)),
+    ("group_norm", lambda x, w, b: F.group_norm(x, 3, w, b), [(2, 6, 5), (6,), (6,)], (torch.float32,)),
+    (
+        "batch_norm",
+        lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b),
+        [(2, 6, 5, 4), (6,), ("positive", (6,)), (6,), (6,)],
+        (torch.float32,),
+    ),
+    ("swiglu", lambda x: torch_npu.npu_swiglu(x, -1), [(5, 8)], FLOATS),
+    ("add_rms_norm", lambda x, y, w: torch_npu.npu_add_rms_norm(x, y, w, 1e-6), [M, M, (7,)], FLOATS),
+    (
+        "fusion_attention",
+        lambda q, k, v: torch_npu.npu_fusion_attention(q, k, v, 3, "BNSD", scale=0.5)[:3],
+        [(2, 3, 5, 8)] * 3,
+        FLOATS,
+    ),
+    ("complex", lambda x: torch.view_as_real(torch.view_as_complex(x) * 1), [(5, 2)], (torch.float32,)),
+    (
+        "foreach_rounding",
+        lambda x, y: (torch._foreach_floor([x, y]), torch._foreach_trunc([x, y]), torch._foreach_frac([x, y])),
+        [M, (3,)],
+        (torch.float32,),
+    ),
+    (
+        "scatter_update",
+        lambda x, u: torch_npu.scatter_update(x, torch.tensor([2, 0], device=x.device), u, -2),
+        [(2, 3, 5, 4), (2, 3, 1, 4)],
+        (torch.float32,),
+    ),
     ("attention", lambda q, k, v: ((q @ k.transpose(-2, -1)) * 0.125).softmax(-1) @ v, [(2, 3, 5, 8)] * 3, FLOATS),
 ]
 
@@ -248,3 +304,33 @@ def test_graph_gives_the_bits_of_eager(function, inputs, dtypes, dynamic):
     for dtype in dtypes:
         arguments = [make(spec, dtype, seed) for seed, spec in enumerate(inputs)]
         assert_same_bits(graph(*arguments), function(*arguments))
+
+
+GRADIENTS = [
+    # name, function, inputs
+    ("conv2d", lambda x, w: F.conv2d(x, w, None, (2, 1), (1, 0), groups=2), [(2, 4, 7, 9), (4, 2, 3, 3)]),
+    ("conv_transpose2d", lambda x, w: F.conv_transpose2d(x, w, None, 2, 1), [(2, 4, 5, 6), (4, 3, 3, 3)]),
+    ("avg_pool2d", lambda x: F.avg_pool2d(x, 3, 2, 1), [(2, 3, 7, 9)]),
+    ("max_pool2d", lambda x: F.max_pool2d(x, 3, 2, 1), [(2, 3, 7, 9)]),
+    ("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 2)), [(2, 3, 7, 9)]),
+    ("nearest", lambda x: F.interpolate(x, (10, 5)), [(2, 3, 7, 9)]),
+    ("layer_norm", lambda x, w, b: F.layer_norm(x, (7,), w, b), [(3, 5, 7), (7,), (7,)]),
+    ("rms_norm", lambda x, w: torch_npu.npu_rms_norm(x, w)[0], [M, (7,)]),
+    ("swiglu", lambda x: torch_npu.npu_swiglu(x, -1), [(5, 8)]),
+    ("prelu", F.prelu, [(5, 7, 3), (7,)]),
+    ("gelu", F.gelu, [M]),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("function, inputs", [case[1:] for case in GRADIENTS], ids=[case[0] for case in GRADIENTS])
+def test_gradient_of_a_graph_has_the_bits_of_eager(function, inputs, dtype):
+    graph = compiled(function, dynamic=False)
+
+    def gradients(call):
+        leaves = [make(spec, dtype, seed).requires_grad_() for seed, spec in enumerate(inputs)]
+        result = call(*leaves)
+        result.backward(make(tuple(result.shape), dtype, 9))
+        return [leaf.grad for leaf in leaves]
+
+    assert_same_bits(gradients(graph), gradients(function))

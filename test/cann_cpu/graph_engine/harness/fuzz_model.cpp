@@ -7,7 +7,7 @@
 #include <memory>
 #include <random>
 
-#include "model.h"
+#include "model/model.h"
 
 namespace {
 

@@ -2,8 +2,8 @@
 // The evaluator of inference rules, callable from Python.
 #include <cstring>
 
-#include "inference_rule.h"
-#include "model.h"
+#include "inference/inference_rule.h"
+#include "model/model.h"
 
 using namespace cann_cpu::graph;
 

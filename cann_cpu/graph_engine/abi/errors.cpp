@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the text of each thread's last error.
+#include "abi/errors.h"
+
+namespace cann_cpu::graph {
+namespace {
+
+thread_local std::string text_of_thread;
+
+}  // namespace
+
+void set_last_error(const std::string& text) { text_of_thread = text; }
+
+const char* last_error() { return text_of_thread.c_str(); }
+
+}  // namespace cann_cpu::graph

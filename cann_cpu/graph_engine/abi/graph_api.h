@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind ge::Graph.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "graph/graph.h"
+#include "model/model.h"
+
+namespace ge {
+
+class GraphImpl {
+ public:
+  // The graph's model. Throws GraphError when none was loaded.
+  static std::shared_ptr<const cann_cpu::graph::Model> model(const Graph& graph);
+
+  std::string bytes;
+  std::shared_ptr<const cann_cpu::graph::Model> loaded;
+};
+
+}  // namespace ge

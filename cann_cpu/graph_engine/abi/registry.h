@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operator prototypes: those of REG_OP libraries in operator packages, by operator type.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/attribute.h"
+
+namespace cann_cpu::graph {
+
+enum class Arity { required, optional, dynamic };
+
+struct PrototypeTensor {
+  std::string name;
+  Arity arity = Arity::required;
+};
+
+struct PrototypeAttribute {
+  std::string name;
+  std::string type;  // VT_INT, VT_LIST_FLOAT, ...
+  bool required = false;
+  Attribute default_value;
+};
+
+// An operator's inputs, attributes and outputs in IR order.
+struct Prototype {
+  std::string type;
+  std::vector<PrototypeTensor> inputs;
+  std::vector<PrototypeAttribute> attributes;
+  std::vector<PrototypeTensor> outputs;
+
+  bool has_input(const std::string& name) const;
+};
+
+// The prototype of an operator type, or nullptr; the packages' libraries are loaded at the first call.
+const Prototype* find_prototype(const std::string& type);
+
+// What went wrong while the packages' libraries were loaded; empty when all is well.
+const std::string& package_errors();
+
+}  // namespace cann_cpu::graph

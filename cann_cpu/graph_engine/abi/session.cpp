@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// ge::Session and the C exports: adds, compiles and runs graphs.
+#include <ATen/core/Tensor.h>
+
+#include <future>
+#include <mutex>
+
+#include "abi/bindings.h"
+#include "abi/errors.h"
+#include "abi/graph_api.h"
+#include "abi/registry.h"
+#include "abi/summary.h"
+#include "acl/acl_rt.h"
+#include "cann_cpu/runtime.h"
+#include "execution/execution.h"
+#include "ge/ge_api.h"
+
+namespace cann_cpu::graph {
+namespace {
+
+using StringMap = std::map<ge::AscendString, ge::AscendString>;
+
+struct AddedGraph {
+  std::shared_ptr<const Model> model;
+  Options options;
+  std::shared_ptr<const CompiledGraph> compiled;
+};
+
+class SessionState {
+ public:
+  static SessionState& of(uint64_t id) { return *reinterpret_cast<SessionState*>(id); }
+
+  void add(uint32_t id, const ge::Graph& graph, const StringMap& options) {
+    AddedGraph added;
+    added.model = ge::GraphImpl::model(graph);
+    for (const auto& [name, value] : options) {
+      added.options[name.GetString()] = value.GetString();
+    }
+    const std::lock_guard lock(mutex_);
+    if (!graphs_.emplace(id, std::move(added)).second) {
+      throw GraphError("graph " + std::to_string(id) + " was added before");
+    }
+  }
+
+  void remove(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    find(id);
+    graphs_.erase(id);
+  }
+
+  std::shared_ptr<const CompiledGraph> compile(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    AddedGraph& graph = find(id);
+    if (graph.compiled == nullptr) {
+      graph.compiled = std::make_shared<const CompiledGraph>(graph.model, graph.options);
+    }
+    return graph.compiled;
+  }
+
+  void set_allocator(const void* stream, std::shared_ptr<ge::Allocator> allocator) {
+    const std::lock_guard lock(mutex_);
+    allocators_[stream] = std::move(allocator);
+  }
+
+  std::shared_ptr<ge::Allocator> allocator(const void* stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = allocators_.find(stream);
+    if (found == allocators_.end() || found->second == nullptr) {
+      throw GraphError("an output has no memory, and no external allocator is registered for the stream");
+    }
+    return found->second;
+  }
+
+ private:
+  AddedGraph& find(uint32_t id) {
+    const auto found = graphs_.find(id);
+    if (found == graphs_.end()) {
+      throw GraphError("there is no graph " + std::to_string(id) + " in this session");
+    }
+    return found->second;
+  }
+
+  std::mutex mutex_;
+  std::map<uint32_t, AddedGraph> graphs_;
+  std::map<const void*, std::shared_ptr<ge::Allocator>> allocators_;
+};
+
+constexpr const char* kTaskName = "graph";
+
+// One execution: what its task needs, and nothing of the caller's that may go away.
+struct Execution {
+  std::shared_ptr<const CompiledGraph> graph;
+  std::vector<StoredTensor> inputs;
+  std::vector<at::Tensor> targets;  // undefined: the engine allocates the output
+  aclrtStream stream = nullptr;
+
+  std::vector<at::Tensor> run() const {
+    try {
+      auto results = run_nodes(*graph, inputs, targets, stream);
+      write_outputs(results, targets);
+      return results;
+    } catch (const GraphError& error) {
+      throw GraphError("graph '" + graph->name() + "': " + error.what());
+    }
+  }
+};
+
+bool is_capturing(aclrtStream stream) {
+  aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+  aclmdlRI model = nullptr;
+  return aclmdlRICaptureGetInfo(stream, &status, &model) == ACL_SUCCESS && status == ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
+}
+
+void enqueue(std::shared_ptr<const Execution> execution) {
+  const aclError code = launch(execution->stream, kTaskName, [execution]() -> aclError {
+    try {
+      execution->run();
+      return ACL_SUCCESS;
+    } catch (const std::exception& failure) {
+      return error(ACL_ERROR_RT_INTERNAL_ERROR, "%s", failure.what());
+    }
+  });
+  if (code != ACL_SUCCESS) {
+    throw GraphError(std::string("the graph cannot be launched: ") + aclGetRecentErrMsg());
+  }
+}
+
+// Runs on the stream's worker and waits: the shapes of the outputs are known only afterwards.
+std::vector<at::Tensor> run_and_wait(const Execution& execution) {
+  if (is_capturing(execution.stream)) {
+    throw GraphError("graph '" + execution.graph->name() +
+                     "' cannot be captured: the sizes of its outputs are known only after it has run");
+  }
+  auto promise = std::make_shared<std::promise<std::vector<at::Tensor>>>();  // the task's alone: it breaks with it
+  auto results = promise->get_future();
+  const aclError code = launch(execution.stream, kTaskName, [&execution, promise = std::move(promise)]() -> aclError {
+    try {
+      promise->set_value(execution.run());
+    } catch (...) {
+      promise->set_exception(std::current_exception());
+    }
+    return ACL_SUCCESS;
+  });
+  if (code != ACL_SUCCESS) {
+    throw GraphError(std::string("the graph cannot be launched: ") + aclGetRecentErrMsg());
+  }
+  try {
+    return results.get();
+  } catch (const std::future_error&) {
+    throw GraphError("graph '" + execution.graph->name() + "': its stream was destroyed before it ran");
+  }
+}
+
+template <class T>
+std::shared_ptr<Execution> prepare(SessionState& session, uint32_t id, aclrtStream stream, const std::vector<T>& inputs,
+                                   const std::vector<T>& outputs) {
+  auto execution = std::make_shared<Execution>();
+  execution->graph = session.compile(id);
+  execution->stream = stream;
+  const CompiledGraph& graph = *execution->graph;
+  if (inputs.size() != graph.input_count() || outputs.size() != graph.outputs().size()) {
+    throw GraphError("graph '" + graph.name() + "' has " + std::to_string(graph.input_count()) + " inputs and " +
+                     std::to_string(graph.outputs().size()) + " outputs, it was called with " +
+                     std::to_string(inputs.size()) + " and " + std::to_string(outputs.size()));
+  }
+  for (const T& input : inputs) {
+    try {
+      execution->inputs.push_back(bind_input(input));
+    } catch (const std::invalid_argument& e) {
+      throw GraphError("graph '" + graph.name() + "': input " + std::to_string(execution->inputs.size()) + " " +
+                       e.what() + "; torchair keeps the formats of a graph's first call");
+    }
+  }
+  for (const T& output : outputs) {
+    execution->targets.push_back(bind_output(output));
+  }
+  return execution;
+}
+
+at::Tensor in_place_target(const StoredTensor& input) {
+  if (input.format != ACL_FORMAT_ND) {
+    throw GraphError("an input in FRACTAL_NZ is written in place; cast it to ND with torch_npu.npu_format_cast(x, 2)");
+  }
+  return input.tensor;
+}
+
+// An output without memory that reuses an input's gets that; one of no elements needs none. Returns whether any is left
+// that the engine has to allocate.
+template <class T>
+bool complete_targets(Execution& execution, std::vector<T>& outputs) {
+  bool incomplete = false;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const GraphOutput& output = execution.graph->outputs()[i];
+    if (execution.targets[i].defined()) {
+      continue;
+    }
+    if (output.reused_input >= 0) {
+      execution.targets[i] = in_place_target(execution.inputs[output.reused_input]);
+      share_output(execution.targets[i], outputs[i]);
+      continue;
+    }
+    const bool empty =
+        execution.graph->is_static() && std::find(output.shape.begin(), output.shape.end(), 0) != output.shape.end();
+    incomplete = incomplete || !empty;
+  }
+  return incomplete;
+}
+
+template <class T>
+void execute(SessionState& session, uint32_t id, aclrtStream stream, const std::vector<T>& inputs,
+             std::vector<T>& outputs) {
+  auto execution = prepare(session, id, stream, inputs, outputs);
+  if (!complete_targets(*execution, outputs)) {
+    enqueue(std::move(execution));
+    return;
+  }
+  const auto allocator = session.allocator(stream);
+  const auto results = run_and_wait(*execution);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!execution->targets[i].defined()) {
+      allocate_output(results[i], *allocator, outputs[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cann_cpu::graph
+
+static_assert(sizeof(ge::Session) == sizeof(uint64_t), "torchair allocates sessions by this size");
+
+namespace ge {
+
+using cann_cpu::graph::GraphError;
+using cann_cpu::graph::guarded;
+using cann_cpu::graph::SessionState;
+
+Status GEInitialize(const std::map<AscendString, AscendString>&) {
+  return guarded([] { cann_cpu::graph::package_errors(); });  // loads the packages' prototypes
+}
+
+Status GEFinalize() { return SUCCESS; }
+
+AscendString GEGetWarningMsgV2() { return AscendString(cann_cpu::graph::package_errors().c_str()); }
+
+Session::Session(const std::map<AscendString, AscendString>&)
+    : sessionId_(reinterpret_cast<uint64_t>(new SessionState)) {}
+
+Session::~Session() { delete &SessionState::of(sessionId_); }
+
+Status Session::AddGraph(uint32_t graph_id, const Graph& graph, const std::map<AscendString, AscendString>& options) {
+  return guarded([&] { SessionState::of(sessionId_).add(graph_id, graph, options); });
+}
+
+Status Session::RemoveGraph(uint32_t graph_id) {
+  return guarded([&] { SessionState::of(sessionId_).remove(graph_id); });
+}
+
+Status Session::CompileGraph(uint32_t graph_id) {
+  return guarded([&] { SessionState::of(sessionId_).compile(graph_id); });
+}
+
+CompiledGraphSummaryPtr Session::GetCompiledGraphSummary(uint32_t graph_id) {
+  CompiledGraphSummaryPtr summary;
+  guarded([&] {
+    auto data = std::make_shared<CompiledGraphSummary::SummaryData>();
+    data->graph = SessionState::of(sessionId_).compile(graph_id);
+    summary = std::make_shared<CompiledGraphSummary>(std::move(data));
+  });
+  return summary;
+}
+
+Status Session::RunGraph(uint32_t graph_id, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) {
+  return guarded([&] {
+    auto& session = SessionState::of(sessionId_);
+    outputs.assign(session.compile(graph_id)->outputs().size(), Tensor());
+    const auto execution = cann_cpu::graph::prepare(session, graph_id, nullptr, inputs, outputs);
+    const auto results = cann_cpu::graph::run_and_wait(*execution);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      cann_cpu::graph::host_output(results[i], outputs[i]);
+    }
+  });
+}
+
+Status Session::RunGraphWithStreamAsync(uint32_t graph_id, void* stream, const std::vector<Tensor>& inputs,
+                                        std::vector<Tensor>& outputs) {
+  return guarded([&] { cann_cpu::graph::execute(SessionState::of(sessionId_), graph_id, stream, inputs, outputs); });
+}
+
+Status Session::RegisterExternalAllocator(const void* const stream, std::shared_ptr<Allocator> allocator) const {
+  return guarded([&] { SessionState::of(sessionId_).set_allocator(stream, std::move(allocator)); });
+}
+
+namespace {
+
+Status accept_memory(uint64_t session, uint32_t graph_id, const void* memory, size_t size) {
+  return guarded([&] {
+    SessionState::of(session).compile(graph_id);
+    if (memory == nullptr && size > 0) {
+      throw GraphError("the memory for graph " + std::to_string(graph_id) + " is a null pointer");
+    }
+  });
+}
+
+}  // namespace
+
+Status Session::SetGraphConstMemoryBase(uint32_t graph_id, const void* const memory, size_t size) {
+  return accept_memory(sessionId_, graph_id, memory, size);
+}
+Status Session::UpdateGraphFeatureMemoryBase(uint32_t graph_id, const void* const memory, size_t size) {
+  return accept_memory(sessionId_, graph_id, memory, size);
+}
+Status Session::SetGraphFixedFeatureMemoryBase(uint32_t graph_id, const void* const memory, size_t size) {
+  return accept_memory(sessionId_, graph_id, memory, size);
+}
+Status Session::UpdateGraphRefreshableFeatureMemoryBase(uint32_t graph_id, const void* const memory, size_t size) {
+  return accept_memory(sessionId_, graph_id, memory, size);
+}
+
+}  // namespace ge
+
+ge::Status GeSessionLoadGraph(ge::Session& session, uint32_t graph_id,
+                              const std::map<ge::AscendString, ge::AscendString>&, void*) {
+  return session.CompileGraph(graph_id);
+}
+
+ge::Status GeSessionExecuteGraphWithStreamAsync(ge::Session& session, uint32_t graph_id, void* stream,
+                                                const std::vector<gert::Tensor>& inputs,
+                                                std::vector<gert::Tensor>& outputs) {
+  return cann_cpu::graph::guarded([&] {
+    auto& state = cann_cpu::graph::SessionState::of(session.id());
+    cann_cpu::graph::execute(state, graph_id, stream, inputs, outputs);
+  });
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// ge::CompiledGraphSummary.
+#include "abi/summary.h"
+
+namespace ge {
+
+bool CompiledGraphSummary::IsStatic() const { return data_->graph->is_static(); }
+
+namespace {
+
+// The engine needs none of the caller's memory, but torchair allocates what it is told and takes no empty block.
+constexpr size_t kSmallestBlock = 512;
+
+}  // namespace
+
+Status CompiledGraphSummary::GetConstMemorySize(size_t& size) const {
+  size = kSmallestBlock;
+  return SUCCESS;
+}
+Status CompiledGraphSummary::GetFeatureMemorySize(size_t& size) const {
+  size = kSmallestBlock;
+  return SUCCESS;
+}
+Status CompiledGraphSummary::GetFixedFeatureMemorySize(size_t& size) const {
+  size = kSmallestBlock;
+  return SUCCESS;
+}
+Status CompiledGraphSummary::GetFeatureMemoryBaseRefreshable(bool& v) const {
+  v = false;
+  return SUCCESS;
+}
+
+Status CompiledGraphSummary::GetOutputShapes(std::vector<ge::Shape>& shapes) const {
+  shapes.clear();
+  for (const auto& output : data_->graph->outputs()) {
+    shapes.emplace_back(output.shape);
+  }
+  return SUCCESS;
+}
+
+Status CompiledGraphSummary::GetOutputDtypes(std::vector<ge::DataType>& dtypes) const {
+  dtypes.clear();
+  for (const auto& output : data_->graph->outputs()) {
+    dtypes.push_back(output.dtype);
+  }
+  return SUCCESS;
+}
+
+}  // namespace ge

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind ge::CompiledGraphSummary.
+#pragma once
+
+#include <memory>
+
+#include "execution/graph.h"
+#include "ge/ge_graph_compile_summary.h"
+
+namespace ge {
+
+class CompiledGraphSummary::SummaryData {
+ public:
+  std::shared_ptr<const cann_cpu::graph::CompiledGraph> graph;
+};
+
+}  // namespace ge

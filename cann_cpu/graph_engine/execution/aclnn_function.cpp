@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds and calls aclnn functions.
+#include "execution/aclnn_function.h"
+
+#include <ATen/ops/empty.h>
+#include <dlfcn.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "acl/acl_rt.h"
+#include "execution/operator_packages.h"
+#include "model/dtypes.h"
+#include "model/model.h"
+
+namespace cann_cpu::graph {
+namespace {
+
+// The libraries that hold aclnn functions, in order of priority; what does not load is told in `errors`.
+struct AclnnLibraries {
+  std::vector<void*> handles;
+  std::string errors;
+
+  AclnnLibraries() {
+    for (const auto& package : operator_packages()) {
+      const auto library = package / "op_api/lib/libcust_opapi.so";
+      if (std::filesystem::exists(library)) {
+        open(library.string());
+      }
+    }
+    open("libopapi.so");
+  }
+
+  void* find(const std::string& symbol) const {
+    for (void* handle : handles) {
+      if (void* function = dlsym(handle, symbol.c_str())) {
+        return function;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  void open(const std::string& library) {
+    if (void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      handles.push_back(handle);
+    } else {
+      errors += std::string("; ") + dlerror();
+    }
+  }
+};
+
+aclTensor* create_tensor(const StoredTensor& stored) {
+  const at::Tensor& tensor = stored.tensor;
+  const auto sizes = tensor.sizes();
+  const int64_t* strides = stored.format == ACL_FORMAT_ND ? tensor.strides().data() : nullptr;  // null: contiguous
+  return aclCreateTensor(stored.shape.data(), stored.shape.size(),
+                         static_cast<aclDataType>(ge_dtype(tensor.scalar_type())), strides, 0, stored.format,
+                         sizes.data(), sizes.size(), tensor.data_ptr());
+}
+
+// As torch_npu passes Python's numbers.
+aclScalar* create_scalar(const at::Scalar& scalar) {
+  if (scalar.isBoolean()) {
+    bool value = scalar.toBool();
+    return aclCreateScalar(&value, ACL_BOOL);
+  }
+  if (scalar.isIntegral(/*includeBool=*/false)) {
+    int64_t value = scalar.toLong();
+    return aclCreateScalar(&value, ACL_INT64);
+  }
+  if (scalar.isFloatingPoint()) {
+    double value = scalar.toDouble();
+    return aclCreateScalar(&value, ACL_DOUBLE);
+  }
+  auto value = scalar.toComplexDouble();
+  return aclCreateScalar(&value, ACL_COMPLEX128);
+}
+
+// Both calling conventions (System V x86-64, AAPCS64) give integers and doubles registers of their own, eight doubles
+// at most, and pass the integers behind the registers on the stack, eight bytes each, in order. So how the two kinds
+// are mixed in a signature does not matter, as long as no double comes to the stack; integers that a function does not
+// have lie behind those that it has, where it does not look.
+constexpr size_t kMaxReals = 8;
+constexpr size_t kMaxIntegers = 64;
+
+template <size_t>
+using Real = double;
+template <size_t>
+using Integer = uint64_t;
+
+template <size_t... R, size_t... I>
+aclnnStatus call_any(void* function, const std::array<double, kMaxReals>& reals,
+                     const std::array<uint64_t, kMaxIntegers>& integers, std::index_sequence<R...>,
+                     std::index_sequence<I...>) {
+  using AnyPhaseOne = aclnnStatus (*)(Real<R>..., Integer<I>...);
+  return reinterpret_cast<AnyPhaseOne>(function)(reals[R]..., integers[I]...);
+}
+
+void check(aclnnStatus status, const std::string& function) {
+  if (status != ACL_SUCCESS) {
+    const char* message = aclGetRecentErrMsg();
+    throw GraphError(function + " returned " + std::to_string(status) + ": " +
+                     (message == nullptr || *message == '\0' ? "it left no message" : message));
+  }
+}
+
+}  // namespace
+
+std::optional<AclnnFunction> find_aclnn(const std::string& name, std::string& reason) {
+  static const auto* libraries = new AclnnLibraries;
+  AclnnFunction function;
+  function.name = name;
+  function.phase_one = libraries->find(name + "GetWorkspaceSize");
+  function.phase_two = reinterpret_cast<decltype(function.phase_two)>(libraries->find(name));
+  if (function.phase_one == nullptr || function.phase_two == nullptr) {
+    reason = name + (function.phase_one == nullptr ? "GetWorkspaceSize" : "") +
+             " is in no operator package's libcust_opapi.so, nor in libopapi.so" + libraries->errors;
+    return std::nullopt;
+  }
+  return function;
+}
+
+AclnnArguments::~AclnnArguments() {
+  for (auto destroy = destroyers_.rbegin(); destroy != destroyers_.rend(); ++destroy) {
+    (*destroy)();
+  }
+}
+
+template <class T>
+AclnnArguments& AclnnArguments::keep(T* object, aclnnStatus (*destroy)(const T*)) {
+  if (object == nullptr) {
+    throw GraphError(std::string("an argument of its aclnn function cannot be created: ") + aclGetRecentErrMsg());
+  }
+  destroyers_.push_back([object, destroy] { destroy(object); });
+  return integer(reinterpret_cast<uintptr_t>(object));
+}
+
+AclnnArguments& AclnnArguments::tensor(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return integer(0);
+  }
+  return this->tensor(in_rows(tensor));
+}
+
+AclnnArguments& AclnnArguments::tensor(const StoredTensor& stored) {
+  tensors_.push_back(stored.tensor);
+  return keep(create_tensor(stored), aclDestroyTensor);
+}
+
+AclnnArguments& AclnnArguments::list(const std::vector<StoredTensor>& tensors) {
+  std::vector<const aclTensor*> elements;  // the list destroys them
+  for (const auto& stored : tensors) {
+    tensors_.push_back(stored.tensor);
+    elements.push_back(create_tensor(stored));
+  }
+  return keep(aclCreateTensorList(elements.data(), elements.size()), aclDestroyTensorList);
+}
+
+AclnnArguments& AclnnArguments::array(const std::vector<int64_t>& values) {
+  return keep(aclCreateIntArray(values.data(), values.size()), aclDestroyIntArray);
+}
+
+AclnnArguments& AclnnArguments::array(const std::vector<float>& values) {
+  return keep(aclCreateFloatArray(values.data(), values.size()), aclDestroyFloatArray);
+}
+
+AclnnArguments& AclnnArguments::array(const std::vector<bool>& values) {
+  const std::unique_ptr<bool[]> bools(new bool[values.size()]);
+  std::copy(values.begin(), values.end(), bools.get());
+  return keep(aclCreateBoolArray(bools.get(), values.size()), aclDestroyBoolArray);
+}
+
+AclnnArguments& AclnnArguments::scalar(const at::Scalar& scalar) {
+  return keep(create_scalar(scalar), aclDestroyScalar);
+}
+
+AclnnArguments& AclnnArguments::scalars(const std::vector<at::Scalar>& scalars) {
+  std::vector<const aclScalar*> elements;  // the list destroys them
+  for (const at::Scalar& scalar : scalars) {
+    elements.push_back(create_scalar(scalar));
+  }
+  return keep(aclCreateScalarList(elements.data(), elements.size()), aclDestroyScalarList);
+}
+
+AclnnArguments& AclnnArguments::text(std::string text) {
+  return integer(reinterpret_cast<uintptr_t>(texts_.emplace_back(std::move(text)).c_str()));
+}
+
+AclnnArguments& AclnnArguments::integer(uint64_t value) {
+  integers_.push_back(value);
+  return *this;
+}
+
+AclnnArguments& AclnnArguments::real(double value) {
+  reals_.push_back(value);
+  return *this;
+}
+
+AclnnArguments& AclnnArguments::real32(float value) {
+  double lower_half = 0;
+  std::memcpy(&lower_half, &value, sizeof value);
+  return real(lower_half);
+}
+
+aclnnStatus AclnnArguments::call_phase_one(void* function, uint64_t* workspace_size, aclOpExecutor** executor) const {
+  if (reals_.size() > kMaxReals || integers_.size() + 2 > kMaxIntegers) {
+    throw GraphError("its aclnn function has " + std::to_string(reals_.size()) + " float attributes and " +
+                     std::to_string(integers_.size()) + " other arguments; at most " + std::to_string(kMaxReals) +
+                     " and " + std::to_string(kMaxIntegers - 2) + " can be passed");
+  }
+  std::array<double, kMaxReals> reals{};
+  std::array<uint64_t, kMaxIntegers> integers{};
+  std::copy(reals_.begin(), reals_.end(), reals.begin());
+  auto* next = std::copy(integers_.begin(), integers_.end(), integers.begin());
+  *next++ = reinterpret_cast<uintptr_t>(workspace_size);
+  *next = reinterpret_cast<uintptr_t>(executor);
+  return call_any(function, reals, integers, std::make_index_sequence<kMaxReals>(),
+                  std::make_index_sequence<kMaxIntegers>());
+}
+
+void AclnnArguments::call(const AclnnFunction& function, aclrtStream stream) const {
+  uint64_t workspace_size = 0;
+  aclOpExecutor* executor = nullptr;
+  check(call_phase_one(function.phase_one, &workspace_size, &executor), function.name + "GetWorkspaceSize");
+  const auto bytes = at::TensorOptions().dtype(at::kByte);
+  const at::Tensor workspace = at::empty({static_cast<int64_t>(workspace_size)}, bytes);
+  check(function.phase_two(workspace_size == 0 ? nullptr : workspace.data_ptr(), workspace_size, executor, stream),
+        function.name);
+}
+
+}  // namespace cann_cpu::graph

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds and joins the nodes of an addmm.
+#include "execution/fusion.h"
+
+#include "nodes/aclnn.h"
+
+namespace cann_cpu::graph {
+namespace {
+
+constexpr int64_t kKeepPrecision = 0;  // cubeMathType
+
+at::Tensor product(NodeCall& n) { return new_tensor({n.in(1).size(0), n.in(2).size(1)}, n.in(1).scalar_type()); }
+
+// Inputs: bias, a, b, alpha and, unless it is 1, beta.
+const NodeType kAddmm = {
+    "Addmm", aclnn("Addmm", in(0), in(1), in(2), number(4, 1), number(3), out(product), plain(kKeepPrecision))};
+
+bool is(const Node& node, const char* type) {
+  return node.role == Role::compute && node.type != nullptr && node.model->type == type;
+}
+
+std::vector<int> count_uses(const std::vector<Node>& nodes, const std::vector<GraphOutput>& outputs) {
+  std::vector<int> uses(nodes.size());
+  const auto count = [&](const Edge& edge) {
+    if (!edge.absent()) {
+      ++uses[edge.node];
+    }
+  };
+  for (const Node& node : nodes) {
+    for (const Edge& edge : node.inputs) {
+      count(edge);
+    }
+  }
+  for (const auto& output : outputs) {
+    count(output.source);
+  }
+  return uses;
+}
+
+bool is_plain_product(const Node& node) {
+  const auto set = [&](const char* name) {
+    const bool* value = find_attribute<bool>(node.model->attributes, name);
+    return value != nullptr && *value;
+  };
+  return is(node, "MatMulV2") && (node.inputs.size() < 3 || node.inputs[2].absent()) && !set("transpose_x1") &&
+         !set("transpose_x2");
+}
+
+}  // namespace
+
+void fuse_addmm(std::vector<Node>& nodes, const std::vector<GraphOutput>& outputs) {
+  const auto uses = count_uses(nodes, outputs);
+  const auto used_once = [&](const Edge& edge) { return !edge.absent() && uses[edge.node] == 1; };
+  for (Node& sum : nodes) {
+    if (!(is(sum, "Add") || is(sum, "AxpyV2")) || sum.inputs.size() < 2 || !used_once(sum.inputs[0])) {
+      continue;
+    }
+    Node& scaled = nodes[sum.inputs[0].node];
+    if (!is(scaled, "Mul") || scaled.inputs.size() != 2 || !used_once(scaled.inputs[0]) || scaled.inputs[1].absent() ||
+        nodes[scaled.inputs[1].node].role != Role::constant) {
+      continue;
+    }
+    Node& product = nodes[scaled.inputs[0].node];
+    if (!is_plain_product(product)) {
+      continue;
+    }
+    std::vector<Edge> inputs = {sum.inputs[1], product.inputs[0], product.inputs[1], scaled.inputs[1]};
+    inputs.insert(inputs.end(), sum.inputs.begin() + 2, sum.inputs.end());
+    sum.inputs = std::move(inputs);
+    sum.type = &kAddmm;
+    scaled.role = product.role = Role::fused;
+    scaled.inputs.clear();
+    product.inputs.clear();
+  }
+}
+
+}  // namespace cann_cpu::graph

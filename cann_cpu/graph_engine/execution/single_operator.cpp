@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs an operator of the aclop path: a graph of one node.
+#include <c10/core/InferenceMode.h>
+
+#include <memory>
+#include <variant>
+
+#include "abi/bindings.h"
+#include "cann_cpu/aclop.h"
+#include "cann_cpu/export.h"
+#include "cann_cpu/runtime.h"
+#include "execution/execution.h"
+
+namespace cann_cpu::graph {
+namespace {
+
+Attribute attribute(const aclopAttr::Value& value) {
+  return std::visit(
+      [](const auto& held) -> Attribute {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, aclDataType>) {
+          return static_cast<ge::DataType>(held);
+        } else {
+          return held;
+        }
+      },
+      value);
+}
+
+// An optional input that the caller leaves out.
+bool is_absent(const Operand& operand) { return operand.desc.type == ACL_DT_UNDEFINED; }
+
+TensorDescription description(const Operand& operand) {
+  return {operand.desc.name, static_cast<ge::DataType>(operand.desc.type), true, operand.desc.dims, "", ""};
+}
+
+std::shared_ptr<const Model> model_of(const SingleOperator& op) {
+  auto model = std::make_shared<Model>();
+  model->name = op.type;
+  ModelNode node{op.type, op.type, {}, {}, {}, {}};
+  ModelNode results{"results", "NetOutput", {}, {}, {}, {}};
+  for (const auto& [name, value] : op.attributes.values) {
+    node.attributes.emplace(name, attribute(value));
+  }
+  for (const Operand& input : op.inputs) {
+    if (is_absent(input)) {
+      node.inputs.emplace_back();
+      continue;
+    }
+    const auto index = static_cast<int64_t>(model->nodes.size());
+    const std::string name = "input " + std::to_string(index);
+    model->nodes.push_back({name, "Data", {}, {{"index", index}}, {}, {description(input)}});
+    node.inputs.push_back(name + ":0");
+    node.input_descriptions.push_back(description(input));
+  }
+  for (const Operand& output : op.outputs) {
+    results.inputs.push_back(op.type + ":" + std::to_string(results.inputs.size()));
+    results.input_descriptions.push_back(description(output));
+    node.output_descriptions.push_back(description(output));
+  }
+  model->nodes.push_back(std::move(node));
+  model->nodes.push_back(std::move(results));
+  return model;
+}
+
+StoredTensor stored(const Operand& operand) {
+  const aclTensorDesc& desc = operand.desc;
+  return stored_tensor(operand.buffer.data, static_cast<ge::DataType>(desc.type), desc.dims,
+                       desc.is_fractal_nz() ? ge::FORMAT_FRACTAL_NZ : ge::FORMAT_ND,
+                       desc.is_fractal_nz() ? desc.storage_dims : desc.dims);
+}
+
+// Where a result is written: the output's memory, or rows that are laid out in it afterwards.
+at::Tensor target_of(const StoredTensor& output) {
+  return output.format == ACL_FORMAT_ND ? output.tensor : at::empty(output.shape, output.tensor.options());
+}
+
+void lay_out(const at::Tensor& rows, const StoredTensor& output) {
+  if (output.format != ACL_FORMAT_ND) {
+    const FractalNz matrices(output.shape, output.tensor.sizes().vec(), output.tensor.element_size());
+    matrices.to_blocks(rows.const_data_ptr(), output.tensor.mutable_data_ptr());
+  }
+}
+
+void run(const SingleOperator& op, aclrtStream stream) {
+  const c10::InferenceMode no_autograd;
+  std::vector<StoredTensor> inputs;
+  for (const Operand& input : op.inputs) {
+    if (!is_absent(input)) {
+      inputs.push_back(stored(input));
+    }
+  }
+  std::vector<StoredTensor> outputs;
+  std::vector<at::Tensor> targets;
+  for (const Operand& output : op.outputs) {
+    outputs.push_back(stored(output));
+    targets.push_back(target_of(outputs.back()));
+  }
+  std::vector<at::Tensor> results = run_nodes(CompiledGraph(model_of(op), {}), inputs, targets, stream);
+  write_outputs(results, targets);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    lay_out(targets[i], outputs[i]);
+  }
+}
+
+}  // namespace
+}  // namespace cann_cpu::graph
+
+extern "C" CANN_EXPORT aclError cann_cpu_run_operator(const cann_cpu::SingleOperator& op, aclrtStream stream) {
+  using namespace cann_cpu;
+  if (graph::find_node_type(op.type) == nullptr) {
+    return ACL_ERROR_OP_NOT_FOUND;
+  }
+  try {
+    graph::run(op, stream);
+    return ACL_SUCCESS;
+  } catch (const std::exception& e) {
+    return error(ACL_ERROR_RT_AICPU_EXCEPTION, "%s", e.what());
+  }
+}

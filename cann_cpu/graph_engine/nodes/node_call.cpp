@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a node's inputs and attributes.
+#include "nodes/node_call.h"
+
+#include <algorithm>
+
+#include "model/dtypes.h"
+
+namespace cann_cpu::graph {
+
+const Edge& NodeCall::source(size_t i) const {
+  read_inputs_.insert(i);
+  if (!has(i)) {
+    throw GraphError("input " + std::to_string(i) + " is missing");
+  }
+  return node_.inputs[i];
+}
+
+const at::Tensor& NodeCall::in(size_t i) const { return values_.at(source(i)); }
+
+StoredTensor NodeCall::stored(size_t i) const { return values_.stored(source(i)); }
+
+std::vector<int64_t> NodeCall::shape(size_t i) const { return values_.shape(source(i)); }
+
+std::vector<at::Tensor> NodeCall::in_from(size_t i) const {
+  return in_range(i, node_.inputs.size() < i ? 0 : node_.inputs.size() - i);
+}
+
+std::vector<at::Tensor> NodeCall::in_range(size_t i, size_t count) const {
+  std::vector<at::Tensor> tensors;
+  for (size_t k = i; k < i + count; ++k) {
+    tensors.push_back(in(k));
+  }
+  return tensors;
+}
+
+std::vector<int64_t> NodeCall::integers(size_t i) const {
+  const at::Tensor tensor = in(i).to(at::kLong).contiguous();
+  const auto* begin = tensor.const_data_ptr<int64_t>();
+  return {begin, begin + tensor.numel()};
+}
+
+int64_t NodeCall::integer(size_t i) const {
+  const auto values = integers(i);
+  if (values.size() != 1) {
+    throw GraphError("input " + std::to_string(i) + " has " + std::to_string(values.size()) + " elements, expected 1");
+  }
+  return values[0];
+}
+
+at::Tensor NodeCall::moved(size_t i) {
+  return node_.may_be_written ? in(i).clone(at::MemoryFormat::Contiguous) : values_.moved(in(i));
+}
+
+at::Tensor& NodeCall::referenced(size_t i) {
+  const at::Tensor& tensor = in(i);
+  const bool through = tensor.is_contiguous() && values_.owner_of(tensor) == Owner::caller;
+  return through ? values_.at(source(i)) : writable(i);
+}
+
+namespace {
+
+[[noreturn]] void missing(const std::string& name) { throw GraphError("attribute '" + name + "' is missing"); }
+
+// Where the model says which layout an input or output has, for a compiler that may change it.
+bool is_hint(const std::string& name) {
+  return name.starts_with('_') || name == "input_layout_info" || name == "output_layout_info";
+}
+
+std::string input_name(const ModelNode& node, size_t i) {
+  const auto& descriptions = node.input_descriptions;
+  const bool named = i < descriptions.size() && !descriptions[i].name.empty();
+  return named ? "'" + descriptions[i].name + "'" : std::to_string(i);
+}
+
+}  // namespace
+
+void NodeCall::check_all_read() const {
+  for (const auto& [name, value] : node().attributes) {
+    if (read_attributes_.count(name) == 0 && !is_hint(name)) {
+      throw GraphError("attribute '" + name + "', here " + to_text(value) + ", is not implemented");
+    }
+  }
+  for (size_t i = 0; i < node_.inputs.size(); ++i) {
+    if (has(i) && read_inputs_.count(i) == 0) {
+      throw GraphError("input " + input_name(node(), i) + " is not implemented; leave it out");
+    }
+  }
+}
+
+const Attribute* NodeCall::attribute(const std::string& name) const {
+  read_attributes_.insert(name);
+  const auto found = node().attributes.find(name);
+  return found == node().attributes.end() ? nullptr : &found->second;
+}
+
+template <class T>
+const T* NodeCall::find(const std::string& name) const {
+  const Attribute* given = attribute(name);
+  if (given == nullptr) {
+    return nullptr;
+  }
+  const T* value = std::get_if<T>(given);
+  if (value == nullptr) {
+    throw GraphError("attribute '" + name + "', here " + to_text(*given) + ", has another type than the node's");
+  }
+  return value;
+}
+
+int64_t NodeCall::integer(const std::string& name, int64_t fallback) const {
+  const auto* value = find<int64_t>(name);
+  return value == nullptr ? fallback : *value;
+}
+
+double NodeCall::real(const std::string& name, double fallback) const {
+  const auto* value = find<float>(name);
+  return value == nullptr ? fallback : widened(*value);
+}
+
+bool NodeCall::flag(const std::string& name, bool fallback) const {
+  const auto* value = find<bool>(name);
+  return value == nullptr ? fallback : *value;
+}
+
+std::string NodeCall::text(const std::string& name, const std::string& fallback) const {
+  const auto* value = find<std::string>(name);
+  return value == nullptr ? fallback : *value;
+}
+
+std::vector<int64_t> NodeCall::integers(const std::string& name, std::vector<int64_t> fallback) const {
+  const auto* value = find<std::vector<int64_t>>(name);
+  return value == nullptr ? std::move(fallback) : *value;
+}
+
+at::ScalarType NodeCall::dtype(const std::string& name, at::ScalarType fallback) const {
+  const Attribute* value = attribute(name);
+  if (value == nullptr) {
+    return fallback;
+  }
+  const auto* dtype = std::get_if<ge::DataType>(value);
+  return scalar_type(dtype == nullptr ? dtype_of_number(*find<int64_t>(name)) : *dtype);
+}
+
+int64_t NodeCall::choice(const std::string& name, const std::vector<std::string>& all) const {
+  const auto found = std::find(all.begin(), all.end(), text(name, all.front()));
+  if (found == all.end()) {
+    throw GraphError("attribute '" + name + "' = " + to_text(*attribute(name)) + " is not implemented");
+  }
+  return found - all.begin();
+}
+
+int64_t NodeCall::integer(const std::string& name) const {
+  const auto* value = find<int64_t>(name);
+  return value == nullptr ? (missing(name), 0) : *value;
+}
+
+at::ScalarType NodeCall::dtype(const std::string& name) const {
+  const auto type = dtype(name, at::ScalarType::Undefined);
+  return type == at::ScalarType::Undefined ? (missing(name), type) : type;
+}
+
+void NodeCall::one_of(const std::string& name, const std::vector<Attribute>& values) const {
+  const Attribute* given = attribute(name);
+  if (given != nullptr && std::find(values.begin(), values.end(), *given) == values.end()) {
+    std::string expected;
+    for (const Attribute& value : values) {
+      expected += (expected.empty() ? "" : " or ") + to_text(value);
+    }
+    throw GraphError("attribute '" + name + "' = " + to_text(*given) + " is not implemented, only " + expected);
+  }
+}
+
+}  // namespace cann_cpu::graph

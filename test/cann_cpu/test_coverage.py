@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No aclnn function is without a test that runs it: every table of the suite, once and small, and what it calls."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+from served import aclnn_functions, converted_types, node_types
+
+HERE = pathlib.Path(__file__).parent
+
+# Every table of the suite, one dtype and one shape each: that the results are right is the tables' own tests.
+SWEEP = """
+import contextlib
+import test_nodes
+import test_operators as operators
+import test_random
+import torch
+
+
+def first(operator):
+    dtype = torch.float32 if torch.float32 in operator.dtypes else operator.dtypes[0]
+    shape = next((shape for shape in operator.shapes if shape and 0 not in shape), operator.shapes[0])
+    return operators.to_npu(operator.arguments(shape, dtype))
+
+
+for operator in operators.TABLE:
+    result = operator.function(*first(operator))
+    if operator.inplace:
+        with contextlib.suppress(RuntimeError):
+            self, *rest = first(operator)
+            getattr(self, operator.inplace)(*rest)
+    if operator.out:
+        operator.function(*first(operator), out=torch.empty_like(result))
+    if operator.gradient:
+        result = operators.flatten(operator.function(*first(operator)))[0]
+        operators.gradients(operator, first(operator), torch.ones_like(result))
+for create in operators.CREATIONS.values():
+    create(torch.float32, "npu")
+for draw in test_random.DRAWS.values():
+    draw()
+for node_type, cases in test_nodes.CASES.items():
+    for inputs, function, _, attributes in cases:
+        expected = test_nodes.as_tuple(function(*(x for x in inputs if x is not None)))
+        test_nodes.run_node(node_type, inputs, expected, **attributes)
+torch.npu.synchronize()
+"""
+
+# What other tests run, by their names.
+ELSEWHERE = {}
+
+
+def test_no_aclnn_function_is_without_a_test(tmp_path):
+    calls = tmp_path / "calls"
+    folders = [HERE / "operators", HERE / "graph_engine", HERE.parent]
+    environment = os.environ | {"CANN_CPU_CALLS": str(calls), "PYTHONPATH": ":".join(map(str, folders))}
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SWEEP)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert len(aclnn_functions()) > 500
+    assert aclnn_functions() - set(calls.read_text().split()) - set(ELSEWHERE) == set()
+
+
+def test_a_node_type_whose_aclnn_function_is_there_is_there():
+    missing = converted_types() - node_types()
+    assert len(missing) > 100  # of operators that are not there at all
+    assert {node_type for node_type in missing if "aclnn" + node_type in aclnn_functions()} == set()
