@@ -116,9 +116,12 @@ void process_report(int32_t timeout) {
   std::shared_ptr<Report> report;
   {
     std::unique_lock lock(waits_mutex());
+    bool was_subscribed = false;
     auto take = [&] {
       auto found = subscribers().find(this_thread());
-      if (found == subscribers().end() || found->second.reports.empty()) return false;
+      if (found == subscribers().end()) return was_subscribed;  // its streams have ended; or they are yet to come
+      was_subscribed = true;
+      if (found->second.reports.empty()) return false;
       report = std::move(found->second.reports.front());
       found->second.reports.pop_front();
       return true;

@@ -2,9 +2,9 @@
 // Threads that use streams, events, copies, callbacks and captured graphs at once; ends with 0 when every count is
 // right.
 //
-// For data races, build it together with the runtime and -fsanitize=thread instead of linking the library:
-//   g++ -std=c++20 -g -O1 -fsanitize=thread -pthread -Icann_cpu/headers test/cann_cpu/runtime/stress.cpp
-//       cann_cpu/runtime/{callback,capture,context,copy,device,error,event,memory,options,process,stream,value,virtual_memory}.cpp
+// test/sanitizers.sh builds it together with the runtime under ThreadSanitizer.
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -117,6 +117,80 @@ struct Round {
   }
 };
 
+// A capture begins and ends on a stream while another thread records an event on it. Waiting for the event is not
+// allowed when it was recorded in the capture.
+void record_beside_captures() {
+  aclrtStream stream;
+  aclrtEvent event;
+  check(aclrtCreateStream(&stream));
+  check(aclrtCreateEventExWithFlag(&event, ACL_EVENT_SYNC));
+  std::atomic<bool> done = false;
+  std::thread recording([&] {
+    check(aclrtSetDevice(0));
+    while (!done) {
+      check(aclrtRecordEvent(event, stream));
+      const aclError code = aclrtSynchronizeEvent(event);
+      if (code != ACL_ERROR_RT_EVENT_CAPTURED) check(code);
+    }
+  });
+  for (int round = 0; round < kRounds * kSteps; ++round) {
+    aclmdlRI graph;
+    check(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED));
+    check(aclmdlRICaptureEnd(stream, &graph));
+    check(aclmdlRIDestroy(graph));
+  }
+  done = true;
+  recording.join();
+  check(aclrtDestroyEvent(event));
+  check(aclrtDestroyStream(stream));
+}
+
+// Streams are destroyed, in either way, while others wait for them and free memory that their tasks write.
+void free_beside_endings() {
+  for (int round = 0; round < kRounds; ++round) {
+    aclrtStream stream;
+    void* memory;
+    check(aclrtCreateStream(&stream));
+    check(aclrtMalloc(&memory, 1 << 20, ACL_MEM_MALLOC_HUGE_FIRST));
+    for (int step = 0; step < kSteps; ++step) check(aclrtMemsetAsync(memory, 1 << 20, step, 1 << 20, stream));
+    std::thread waiting([&] {
+      check(aclrtSetDevice(1));
+      aclrtSynchronizeStream(stream);  // or it is gone
+    });
+    std::thread freeing([&] {
+      check(aclrtSetDevice(1));
+      check(aclrtFree(memory));
+    });
+    check(round % 2 == 0 ? aclrtDestroyStream(stream) : aclrtDestroyStreamForce(stream));
+    waiting.join();
+    freeing.join();
+  }
+}
+
+// A thread calls the functions of a stream that goes away in the meantime.
+void report_beside_endings() {
+  for (int round = 0; round < kRounds; ++round) {
+    aclrtStream stream;
+    check(aclrtCreateStream(&stream));
+    std::atomic<long> called = 0;
+    std::atomic<bool> subscribed = false;
+    std::thread reporting([&] {
+      check(aclrtSetDevice(0));
+      check(aclrtSubscribeReport(static_cast<uint64_t>(pthread_self()), stream));
+      subscribed = true;
+      while (aclrtProcessReport(-1) == ACL_SUCCESS) {
+      }
+    });
+    while (!subscribed) std::this_thread::yield();
+    for (int step = 0; step < kSteps; ++step) {
+      check(aclrtLaunchCallback(count_atomically, &called, ACL_CALLBACK_BLOCK, stream));
+    }
+    check(aclrtDestroyStream(stream));
+    reporting.join();
+    expect(called, kSteps, "callbacks");
+  }
+}
+
 void work(int32_t device) {
   check(aclrtSetDevice(device));
   for (int round = 0; round < kRounds; ++round) {
@@ -134,5 +208,9 @@ int main() {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) threads.emplace_back(work, i % 2);
   for (std::thread& thread : threads) thread.join();
+  check(aclrtSetDevice(0));
+  record_beside_captures();
+  free_beside_endings();
+  report_beside_endings();
   check(aclFinalize());
 }
