@@ -267,6 +267,7 @@ stream = acl.make("aclrtCreateStream")
 total = acl.memory_info()[0]
 memory = acl.make("aclrtMallocAlign32", 64 << 20, 0)
 arrived = ctypes.c_int64.from_address(memory)
+arrived.value = 0
 acl.check(acl.status(tasks.launch_rendezvous, stream, memory, 2))
 while arrived.value == 0:
     time.sleep(0.001)
