@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the code under the sanitizers, in builds of its own (build/sanitizers), in the active environment:
+#
+#   bash test/sanitizers.sh                         all of it
+#   bash test/sanitizers.sh thread                  the runtime's stress driver under ThreadSanitizer
+#   bash test/sanitizers.sh address [pytest...]     test/cann_cpu and test/opp, or what is named, under AddressSanitizer and
+#                                                   UndefinedBehaviorSanitizer
+#
+# Needs what build_and_install.sh has installed, and g++ with its sanitizers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$PWD/build/sanitizers
+mkdir -p "$out"
+
+# The runtime alone, compiled together with the driver: all of it is seen, and nothing else.
+thread() {
+  local sources=()
+  for name in callback capture context copy device error event memory options process stream value virtual_memory; do
+    sources+=("cann_cpu/runtime/$name.cpp")
+  done
+  g++ -std=c++20 -g -O1 -fsanitize=thread -pthread -Icann_cpu/headers test/cann_cpu/runtime/stress.cpp "${sources[@]}" \
+    -o "$out/stress"
+  TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" "$out/stress"
+  echo "ThreadSanitizer: clean"
+}
+
+# build PROJECT TARGET: with both sanitizers; an error of either ends the process. No check of vptr: it asks for type
+# information that torch's libraries do not export. None of enum: ACL's are C's, whose programs may hand over any number,
+# which is then refused. The warnings are those that the sanitizers' own code raises.
+build() {
+  local flags="-O1 -g1 -DNDEBUG -fno-omit-frame-pointer -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds"
+  flags+=" -fsanitize=address,undefined -fno-sanitize=vptr,enum -fno-sanitize-recover=undefined"
+  cmake -S "$1" -B "$out/$1" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" \
+    -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON >/dev/null
+  ninja -C "$out/$1" "$2"
+}
+
+# The installed packages with the sanitized libraries in their places, found before the installed ones.
+overlay() {
+  local site
+  site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  rm -rf "$out/site" "$out/installed"
+  mkdir -p "$out/site"
+  cp -a "$site/cann_cpu" "$site/custom_pypto" "$out/site/"
+  ln -s "$site/torch" "$out/site/torch"  # where the libraries' rpaths lead
+  cmake --install "$out/cann_cpu" --prefix "$out/installed" --component cann_cpu >/dev/null
+  cp -a "$out/installed/cann_cpu/lib64/." "$out/site/cann_cpu/lib64/"
+  cp -a cann_cpu/headers/. "$out/site/cann_cpu/include/"
+  cp "$out/opp/libcust_opapi.so" "$out/site/custom_pypto/opp/vendors/custom_pypto/op_api/lib/"
+}
+
+address() {
+  local tests=("$@")
+  [ $# -gt 0 ] || tests=(test/cann_cpu test/opp)
+  build cann_cpu all
+  build opp cust_opapi
+  overlay
+  # Leaks are not looked for: Python's and torch's own, of what lives until the process ends, drown all others. Torch's
+  # libraries are not instrumented, so that containers that they and we fill look overflowed. Allocations that are too
+  # large fail, as without. One test limits the addresses of a process, of which AddressSanitizer takes terabytes.
+  ASAN_OPTIONS="detect_leaks=0 detect_container_overflow=0 allocator_may_return_null=1" \
+    UBSAN_OPTIONS="print_stacktrace=1" PYTHONPATH="$out/site" \
+    LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" \
+    pytest -s -q -p no:cacheprovider -k "not no_exception_leaves_an_entry_point" "${tests[@]}"
+  echo "AddressSanitizer and UndefinedBehaviorSanitizer: clean"
+}
+
+case "${1:-all}" in
+  all) thread && address ;;
+  thread) thread ;;
+  address) shift && address "$@" ;;
+  *) sed -n '3,10p' "$0" >&2 && exit 2 ;;
+esac
