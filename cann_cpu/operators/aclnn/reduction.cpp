@@ -98,7 +98,7 @@ ACLNN(Cdist, [](In x1, In x2, float p, int64_t mode, Out out) {
 ACLNN(CdistBackward, [](In grad, In x1, In x2, In distance, float p, Out out) {
   assign(out, at::_cdist_backward(in_float(grad).contiguous(), in_float(x1), in_float(x2), p, in_float(distance)));
 });
-ACLNN(Pdist, [](In self, float p, Out out) { assign(out, at::_pdist_forward(in_float(self), p)); });
+ACLNN(Pdist, [](In self, float p, Out out) { assign(out, at::_pdist_forward(in_float(self).contiguous(), p)); });
 ACLNN(Trace, [](In self, Out out) { assign(out, at::trace(self)); });
 ACLNN(Histc, [](In self, int64_t bins, Scalar min, Scalar max, Out out) {
   assign(out, at::histc(self.is_floating_point() ? self : self.to(at::kFloat), bins, min, max));

@@ -47,8 +47,10 @@ ACLNN(RepeatInterleaveInt, [](In self, int64_t repeats, int64_t output_size, Out
 ACLNN(RepeatInterleaveIntWithDim, [](In self, int64_t repeats, int64_t dim, int64_t output_size, Out out) {
   assign(out, at::repeat_interleave(self, repeats, dim, output_size));
 });
-ACLNN(RepeatInterleaveTensor,
-      [](In repeats, int64_t output_size, Out out) { assign(out, at::repeat_interleave(repeats, output_size)); });
+// An optional: else ATen takes the number for the repeats of each.
+ACLNN(RepeatInterleaveTensor, [](In repeats, int64_t output_size, Out out) {
+  assign(out, at::repeat_interleave(repeats, std::optional<int64_t>(output_size)));
+});
 // grad holds repeats[i] neighbours for each element i of the dimension: their sums.
 ACLNN(RepeatInterleaveGrad, [](In grad, In repeats, int64_t dim, Out out) {
   const auto source = at::repeat_interleave(repeats.expand({out.size(dim)}));

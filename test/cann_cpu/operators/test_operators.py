@@ -380,8 +380,6 @@ REDUCTIONS = (
         lambda s, d: [values((4, s[-1]), d), values((6, s[-1]), d, 1)],
         FLOATS,
         MATRICES,
-        gradient=True,
-        gradient_units=4,
     ),
     Operator("pdist", in_float(F.pdist), one(), FLOATS, ((2, 3), (7, 33))),
     Operator("equal", torch.equal, two(), ANY),

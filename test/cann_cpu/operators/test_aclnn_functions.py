@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""aclnn functions that no operator of torch_npu leads to here, called as C functions."""
+
+import ctypes
+from collections import namedtuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+ACL_DTYPES = {torch.float32: 0, torch.int32: 3, torch.uint8: 4, torch.int64: 9, torch.float64: 11, torch.bool: 12}
+ND = 2
+Scalar = namedtuple("Scalar", "value")  # aclScalar
+Float = namedtuple("Float", "value")  # float, where a Python float is a double
+Out = namedtuple("Out", "shape dtype", defaults=[torch.float32])
+InOut = namedtuple("InOut", "tensor")
+
+
+class Functions:
+    """Keeps what it has made for a call until the call has run."""
+
+    def __init__(self):
+        torch.ones(1, device="npu")  # torch_npu has set the device up
+        self.base, self.opapi = ctypes.CDLL("libnnopbase.so"), ctypes.CDLL("libopapi.so")
+        for name in ("aclCreateTensor", "aclCreateScalar", "aclCreateIntArray", "aclCreateTensorList"):
+            getattr(self.base, name).restype = ctypes.c_void_p
+        self.acl = ctypes.CDLL("libascendcl.so")
+        self.acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
+        self.memory, self.results = [], []
+
+    def tensor(self, tensor):
+        self.memory.append(tensor)
+        sizes, strides = ((ctypes.c_int64 * tensor.dim())(*values) for values in (tensor.shape, tensor.stride()))
+        rank, address = ctypes.c_uint64(tensor.dim()), ctypes.c_void_p(tensor.data_ptr())
+        dtype = ACL_DTYPES[tensor.dtype]
+        return self.base.aclCreateTensor(sizes, rank, dtype, strides, ctypes.c_int64(0), ND, sizes, rank, address)
+
+    def result(self, tensor):
+        self.results.append(tensor)
+        return ctypes.c_void_p(self.tensor(tensor))
+
+    def argument(self, given):
+        match given:
+            case None:
+                return ctypes.c_void_p()
+            case torch.Tensor():
+                return ctypes.c_void_p(self.tensor(given.contiguous().npu()))
+            case Out(shape, dtype):
+                return self.result(torch.zeros(shape, dtype=dtype, device="npu"))
+            case InOut(tensor):
+                return self.result(tensor.contiguous().npu())
+            case Scalar(value):
+                kind, dtype = (ctypes.c_double, 11) if isinstance(value, float) else (ctypes.c_int64, 9)
+                return ctypes.c_void_p(self.base.aclCreateScalar(ctypes.byref(kind(value)), dtype))
+            case Float(value):
+                return ctypes.c_float(value)
+            case float():
+                return ctypes.c_double(given)
+            case int():
+                return ctypes.c_int64(given)
+            case [Out(), *_]:
+                elements = (ctypes.c_void_p * len(given))(*(self.argument(out) for out in given))
+                return ctypes.c_void_p(self.base.aclCreateTensorList(elements, ctypes.c_uint64(len(given))))
+            case [*values]:
+                array = (ctypes.c_int64 * len(values))(*values)
+                return ctypes.c_void_p(self.base.aclCreateIntArray(array, ctypes.c_uint64(len(values))))
+
+    def call(self, name, *given):
+        arguments = [self.argument(argument) for argument in given]
+        torch.npu.synchronize()
+        workspace, executor = ctypes.c_uint64(), ctypes.c_void_p()
+        phase_one = getattr(self.opapi, f"{name}GetWorkspaceSize")
+        status = phase_one(*arguments, ctypes.byref(workspace), ctypes.byref(executor))
+        assert status == 0, self.acl.aclGetRecentErrMsg()
+        stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+        assert getattr(self.opapi, name)(None, ctypes.c_uint64(0), executor, stream) == 0
+        torch.npu.synchronize()
+        return [result.cpu() for result in self.results]
+
+
+def call(name, *arguments):
+    """What the function has written, in the order of its arguments."""
+    return Functions().call(name, *arguments)
+
+
+def floats(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+X, Y = floats(5, 7), floats(5, 7, seed=1)
+N = torch.randint(1, 9, (5, 7), generator=torch.Generator().manual_seed(2))
+M = torch.randint(-9, 9, (5, 7), generator=torch.Generator().manual_seed(3))
+MATRICES = floats(2, 5, 7), floats(2, 5, 3, seed=1), floats(2, 3, 7, seed=2)
+IMAGE = floats(2, 3, 5, 6)
+DEPTHWISE = floats(3, 1, 3, 3)
+POINTS, OTHERS = floats(4, 3), floats(6, 3, seed=1)
+INDEX = torch.tensor([[0], [4], [2]])
+COUNTS = torch.tensor([2, 0, 1])
+
+
+def gradient(function, x, dy):
+    leaf = x.clone().requires_grad_()
+    function(leaf).backward(dy)
+    return leaf.grad
+
+
+CDIST_DY, IMAGE_DY = floats(4, 6, seed=2), floats(2, 3, 4, 3)
+CASES = {
+    "aclnnInplaceAbs": ([InOut(X)], X.abs()),
+    "aclnnInplaceNeg": ([InOut(X)], -X),
+    "aclnnInplaceRound": ([InOut(X * 3)], (X * 3).round()),
+    "aclnnInplaceSign": ([InOut(X)], X.sign()),
+    "aclnnInplaceTrunc": ([InOut(X * 3)], (X * 3).trunc()),
+    "aclnnInplaceBitwiseNot": ([InOut(M)], ~M),
+    "aclnnInplaceBitwiseOrTensor": ([InOut(M), N], M | N),
+    "aclnnInplaceBitwiseOrScalar": ([InOut(M), Scalar(5)], M | 5),
+    "aclnnInplaceGcd": ([InOut(M), N], M.gcd(N)),
+    "aclnnInplaceLeftShift": ([InOut(N), N], N << N),
+    "aclnnInplaceLeftShifts": ([InOut(N), Scalar(2)], N << 2),
+    "aclnnInplaceRightShift": ([InOut(M), N], M >> N),
+    "aclnnInplaceLogAddExp": ([InOut(X), Y], X.logaddexp(Y)),
+    "aclnnInplaceLogAddExp2": ([InOut(X), Y], X.logaddexp2(Y)),
+    "aclnnInplaceLogicalXor": ([InOut(X > 0), Y > 0], (X > 0) ^ (Y > 0)),
+    "aclnnInplaceMaximum": ([InOut(X), Y], X.maximum(Y)),
+    "aclnnInplaceMinimum": ([InOut(X), Y], X.minimum(Y)),
+    "aclnnInplaceXLogYTensor": ([InOut(X), Y.abs()], X.xlogy(Y.abs())),
+    "aclnnInplaceBaddbmm": (
+        [InOut(MATRICES[0]), *MATRICES[1:], Scalar(0.5), Scalar(2.0), 0],
+        torch.baddbmm(*MATRICES, beta=0.5, alpha=2),
+    ),
+    "aclnnInplaceCumprod": ([InOut(X), Scalar(1), 0], X.cumprod(1)),
+    "aclnnAminmaxAll": ([X, Out(()), Out(())], X.aminmax()),
+    "aclnnAminmaxDim": ([X, 1, True, Out((5, 1)), Out((5, 1))], X.aminmax(dim=1, keepdim=True)),
+    "aclnnBucketize": (
+        [X, Y[0].sort().values, False, True, Out((5, 7), torch.int64)],
+        torch.bucketize(X, Y[0].sort().values, right=True),
+    ),
+    "aclnnCast": ([X * 9, 9, Out((5, 7), torch.int64)], (X * 9).long()),
+    "aclnnCdistBackward": (
+        [CDIST_DY, POINTS, OTHERS, torch.cdist(POINTS, OTHERS), Float(2.0), Out((4, 3))],
+        gradient(lambda x: torch.cdist(x, OTHERS), POINTS, CDIST_DY),
+    ),
+    "aclnnConvDepthwise2d": (
+        [IMAGE, DEPTHWISE, [3, 3], None, [1, 2], [1, 0], [1, 1], Out((2, 3, 5, 2)), 0],
+        F.conv2d(IMAGE, DEPTHWISE, None, (1, 2), (1, 0), groups=3),
+    ),
+    "aclnnIndexFillTensor": ([X, 1, [0, 3], Scalar(2.5), Out((5, 7))], X.index_fill(1, torch.tensor([0, 3]), 2.5)),
+    "aclnnInplaceIndexFillTensor": ([InOut(X), 0, [4], Scalar(2.5)], X.index_fill(0, torch.tensor([4]), 2.5)),
+    "aclnnInplaceScatterReduce": (
+        [InOut(X), 0, INDEX, Y, 3, True],
+        X.scatter_reduce(0, INDEX, Y, "amax"),
+    ),
+    "aclnnNorm": ([X, Scalar(3.0), [1], False, Out((5,))], X.norm(3, 1)),
+    "aclnnRepeatInterleaveGrad": (
+        [X[:3], COUNTS, 0, Out((3, 7))],
+        gradient(lambda x: x.repeat_interleave(COUNTS, 0), floats(3, 7), X[:3]),
+    ),
+    "aclnnSplitWithSize": ([X, [2, 5], 1, [Out((5, 2)), Out((5, 5))]], X.split((2, 5), 1)),
+    "aclnnUnique": (
+        [M.flatten(), True, False, Out((M.unique().numel(),), torch.int64), Out((35,), torch.int64)],
+        (M.unique(), torch.zeros(35, dtype=torch.int64)),
+    ),
+    "aclnnUpsampleBilinear2dBackward": (
+        [IMAGE_DY, [4, 3], [2, 3, 5, 6], True, 0.0, 0.0, Out((2, 3, 5, 6))],
+        gradient(lambda x: F.interpolate(x, (4, 3), mode="bilinear", align_corners=True), IMAGE, IMAGE_DY),
+    ),
+    "aclnnUpsampleNearest1d": ([IMAGE[0], [4], Out((3, 5, 4))], F.interpolate(IMAGE[0], 4)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_result_is_that_of_the_cpu(name):
+    arguments, expected = CASES[name]
+    expected = (expected,) if isinstance(expected, torch.Tensor) else tuple(expected)
+    torch.testing.assert_close(tuple(call(name, *arguments)), expected, rtol=1e-5, atol=1e-5)
+
+
+SEED, OFFSET, IN_GRAPH = 7, 5, 3
+SEEDS = [torch.tensor([SEED]), torch.tensor([OFFSET]), IN_GRAPH]  # as a captured graph has them
+NUMBERS = [SEED, OFFSET + IN_GRAPH]
+WEIGHTS = torch.tensor([0.1, 0.2, 0.7])
+MASK = Out((128,), torch.uint8)
+DRAWS = {
+    "aclnnInplaceUniform": lambda seeds: [Out((99,)), -1.0, 1.0, *seeds],
+    "aclnnInplaceNormal": lambda seeds: [Out((99,)), Float(1.0), Float(2.0), *seeds],
+    "aclnnInplaceRandom": lambda seeds: [Out((99,), torch.int64), 0, 1000, *seeds],
+    "aclnnMultinomial": lambda seeds: [WEIGHTS, 99, True, *seeds, Out((99,), torch.int64)],
+    "aclnnDropoutGenMaskV2": lambda seeds: [[1000], 0.25, *seeds, 0, MASK],
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_seeds_in_device_memory_draw_the_same_numbers(name):
+    (numbers,) = call(name, *DRAWS[name](NUMBERS))
+    assert numbers.unique().numel() > 1
+    assert torch.equal(call(f"{name}Tensor", *DRAWS[name](SEEDS))[0], numbers)
+
+
+NORMALS = {
+    "aclnnNormalFloatFloat": [Float(3.0), Float(0.5)],
+    "aclnnNormalFloatTensor": [Float(3.0), torch.full((4000,), 0.5)],
+    "aclnnNormalTensorFloat": [torch.full((4000,), 3.0), Float(0.5)],
+}
+
+
+@pytest.mark.parametrize("name", NORMALS)
+def test_normal_numbers_have_their_mean_and_deviation(name):
+    (numbers,) = call(name, *NORMALS[name], SEED, OFFSET, Out((4000,)))
+    assert abs(numbers.mean().item() - 3) < 0.05 and abs(numbers.std().item() - 0.5) < 0.05
+
+
+def test_dropout_scales_what_its_mask_keeps():
+    y, mask = call("aclnnDropoutV3", torch.ones(1000), None, 0.25, SEED, OFFSET, Out((1000,)), MASK)
+    kept = ((mask[:, None] >> torch.arange(8)) & 1).flatten()[:1000]
+    torch.testing.assert_close(y, kept / 0.75)
+    (alone,) = call("aclnnDropoutGenMask", [1000], 0.25, SEED, OFFSET, MASK)
+    assert torch.equal(mask, alone)
+
+
+def test_rrelu_draws_the_slopes_of_negative_numbers():
+    x = floats(1000)
+    noise, y = call("aclnnRReluWithNoise", x, Out((1000,)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET, Out((1000,)))
+    assert (y[x > 0] == x[x > 0]).all()
+    slopes = (y / x)[x < 0]
+    assert 0.1 <= slopes.min() < 0.12 and 0.28 < slopes.max() <= 0.3
+    arguments = [InOut(x), Out((1000,)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET]
+    in_place, same_noise = call("aclnnInplaceRReluWithNoise", *arguments)
+    assert torch.equal(in_place, y) and torch.equal(same_noise, noise)
