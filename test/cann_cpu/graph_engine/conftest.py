@@ -80,8 +80,11 @@ def model_fuzzer(tmp_path_factory):
 @pytest.fixture(scope="session")
 def session_library(tmp_path_factory):
     """ge::Session with a C interface, compiled with the string ABI that torchair's compatibility library has."""
+    import torch
     import torch_npu  # noqa: F401  it has loaded libge_runner when the harness is
 
+    torch.npu.set_device(0)
+    torch.npu.synchronize()
     output = tmp_path_factory.mktemp("session") / "libsession.so"
     compile_cpp(
         output,

@@ -11,7 +11,10 @@ from models import ModelWriter
 
 
 def sample():
-    """A model with every part that the reader knows: constants, attributes of all kinds, control edges."""
+    """A model with every part that the reader knows: constants, attributes of all kinds, control edges.
+
+    The attributes' names are those of a compiler's own: others must be the node type's.
+    """
     writer = ModelWriter()
     x = writer.data(0, [-1, 3])
     two = writer.const("two", [2.0], dtype=1)
@@ -19,12 +22,12 @@ def sample():
     axes = writer.const("axes", [1])
     total = writer.node("ReduceSum", "total", doubled, axes, "doubled:-1", keep_dims=True)
     for node in writer.graph.op:
-        node.attr["ints"].list.i.extend([1, -2, 300])
-        node.attr["floats"].list.f.extend([1.5, 2.5])
-        node.attr["bools"].list.b.extend([True, False])
-        node.attr["strings"].list.s.extend([b"a", b"b"])
-        node.attr["nested"].list_list_int.list_list_i.add().list_i.extend([1, 2])
-        node.attr["type"].dt = 27
+        node.attr["_ints"].list.i.extend([1, -2, 300])
+        node.attr["_floats"].list.f.extend([1.5, 2.5])
+        node.attr["_bools"].list.b.extend([True, False])
+        node.attr["_strings"].list.s.extend([b"a", b"b"])
+        node.attr["_nested"].list_list_int.list_list_i.add().list_i.extend([1, 2])
+        node.attr["_type"].dt = 27
     return writer.output(total)
 
 
