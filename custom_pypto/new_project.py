@@ -54,7 +54,7 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     print(*(folder / file for file in files), sep="\n")
-    print(f"\nBuild and test it:\n  cd {folder}\n  pip install . --no-build-isolation\n  pytest")
+    print(f"\nBuild and test it:\n  cd {folder}\n  pip install --no-build-isolation '.[test]'\n  pytest")
     return 0
 
 

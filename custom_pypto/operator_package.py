@@ -11,10 +11,14 @@
 The project's folders are those of custom_pypto's own: my_ops/csrc, graph, opp, test.
 """
 
+import contextlib
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import threading
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -59,10 +63,51 @@ def built_with() -> str:
     return f"custom_pypto=={version('custom_pypto')}"
 
 
+@contextlib.contextmanager
+def first_error_last() -> Iterator[None]:
+    """Ends a build that fails with the first error that a compiler, CMake or a check has printed meanwhile."""
+    read, write = os.pipe()
+    streams = {number: os.dup(number) for number in (1, 2)}
+    errors = []
+
+    def copy() -> None:
+        with open(read, "rb") as lines:
+            for line in lines:
+                os.write(streams[1], line)
+                if re.search(rb"\berror: |^CMake Error", line):
+                    errors.append(line.decode(errors="replace").strip().removeprefix("error: "))
+
+    def redirect(targets: dict[int, int]) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, target in targets.items():
+            os.dup2(target, number)
+
+    redirect(dict.fromkeys(streams, write))
+    os.close(write)
+    copying = threading.Thread(target=copy)
+    copying.start()
+    failed = False
+    try:
+        yield
+    except (Exception, SystemExit):
+        failed = True
+        raise
+    finally:
+        redirect(streams)
+        copying.join()
+        if failed and errors:
+            raise SystemExit(f"setup.py: {errors[0]}")
+
+
 class BuildOperatorPackage(BuildExtension):
     """Builds the extension on the headers of the aclnn functions, and beside it in the package the operator package."""
 
     def run(self):
+        with first_error_last():
+            self.build()
+
+    def build(self):
         extension = self.extensions[0]
         self.vendor = extension.name.partition(".")[0]
         self.folder = Path(self.get_ext_fullpath(extension.name)).parent.resolve()

@@ -60,14 +60,21 @@ Result check_add_custom(const Tensor& self, const Tensor& other) {
   checks.dtype("self", self, kDtypes);
   checks.dtype("other", other, kDtypes);
   const Tensor& array = is_cpu_scalar(self) ? other : self;
-  return {broadcast(checks, self, other), array.options().dtype(at::result_type(self, other))};
+  const bool same = self.scalar_type() == other.scalar_type();
+  return {broadcast(checks, self, other),
+          array.options().dtype(same ? self.scalar_type() : at::result_type(self, other))};
+}
+
+Tensor converted(const Tensor& tensor, const at::TensorOptions& options) {
+  const bool is_it = tensor.scalar_type() == options.dtype() && tensor.device() == options.device();
+  return is_it ? tensor : tensor.to(options);
 }
 
 Tensor add_custom_npu(const Tensor& self, const Tensor& other) {
   const Result result = check_add_custom(self, other);
   const Tensor out = at::empty_symint(result.sizes, result.options);
   if (out.numel() != 0) {
-    const Tensor left = self.to(result.options), right = other.to(result.options);
+    const Tensor left = converted(self, result.options), right = converted(other, result.options);
     if (!by_cann::add_custom(left, right, out)) {
       EXEC_NPU_CMD(aclnnAddCustom, left, right, out);
     }
@@ -139,8 +146,16 @@ struct AddCustomBackward : torch::autograd::Function<AddCustomBackward> {
   }
 };
 
+bool is_differentiated(const Tensor& tensor) {
+  return (tensor.requires_grad() && at::GradMode::is_enabled()) || tensor._fw_grad(/*level=*/0).defined();
+}
+
 Tensor add_custom_autograd(const Tensor& self, const Tensor& other) {
   Checks("custom_pypto::add_custom").defined({{"self", &self}, {"other", &other}});
+  if (!is_differentiated(self) && !is_differentiated(other)) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    return add_custom(self, other);
+  }
   return AddCustom::apply(self, other);
 }
 

@@ -8,6 +8,7 @@
 #include <c10/util/StringUtil.h>
 #include <torch_npu/csrc/core/npu/NPUFormat.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace custom_pypto {
@@ -99,18 +100,20 @@ void Checks::one_dtype(c10::ArrayRef<Named> tensors, c10::ArrayRef<at::ScalarTyp
         first = named.name;
         expected = tensor.scalar_type();
       }
-      dtype(named.name, tensor, {expected}, c10::str("'", first, "' and '", named.name, "' have the same dtype"));
+      if (tensor.scalar_type() != expected) {
+        dtype(named.name, tensor, {expected}, c10::str("'", first, "' and '", named.name, "' have the same dtype"));
+      }
     }
   }
 }
 
 void Checks::dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at::ScalarType> allowed,
                    std::string_view hint) const {
+  if (std::ranges::find(allowed, tensor.scalar_type()) != allowed.end()) {
+    return;
+  }
   std::string expected;
   for (const at::ScalarType dtype : allowed) {
-    if (dtype == tensor.scalar_type()) {
-      return;
-    }
     expected += c10::str(expected.empty() ? "be of dtype " : " or ", name_of(dtype));
   }
   refuse(name, expected, c10::str("is ", name_of(tensor.scalar_type())), hint);
@@ -145,11 +148,11 @@ void Checks::epsilon(const char* name, double value) const {
 }
 
 void Checks::one_of(const char* name, std::string_view value, c10::ArrayRef<std::string_view> allowed) const {
+  if (std::ranges::find(allowed, value) != allowed.end()) {
+    return;
+  }
   std::string expected;
   for (const std::string_view choice : allowed) {
-    if (choice == value) {
-      return;
-    }
     expected += c10::str(expected.empty() ? "be '" : " or '", choice, "'");
   }
   refuse(name, expected, c10::str("is '", value, "'"));

@@ -45,8 +45,8 @@ def project(environment, tmp_path_factory):
     folder = tmp_path_factory.mktemp("projects") / NAME
     made = environment.run("-m", "custom_pypto.new_project", NAME, folder=folder.parent)
     assert made.returncode == 0, made.stderr
-    assert f"cd {NAME}\n  pip install . --no-build-isolation\n  pytest\n" in made.stdout
-    installed = environment.run("-m", "pip", "install", ".", "--no-build-isolation", folder=folder)
+    assert f"cd {NAME}\n  pip install --no-build-isolation '.[test]'\n  pytest\n" in made.stdout
+    installed = environment.run("-m", "pip", "install", "--no-build-isolation", ".[test]", folder=folder)
     assert installed.returncode == 0, installed.stdout
     return folder
 
@@ -139,6 +139,31 @@ def test_a_cann_without_kernels_on_the_cpu_gives_prototypes_and_headers(tmp_path
     files = {path.name for path in (tmp_path / "package").rglob("*") if path.is_file()}
     generated = {"auto_generated_ge_raw_custom_ops.py", "aclnn_softcap.h", "op_proto.h"}
     assert files == generated | {"libcust_opsproto_rt2.0.so"}
+
+
+FAILING_BUILD = """
+import subprocess, sys
+from custom_pypto.operator_package import first_error_last
+with first_error_last():
+    print("[1/2] compiling", flush=True)
+    subprocess.run(["sh", "-c", "echo x.cpp:3:1: error: no such thing >&2; echo y.cpp:4:1: error: neither this"])
+    if sys.argv[1] == "fails":
+        raise RuntimeError("Error compiling objects")
+print("done")
+"""
+
+
+def test_a_build_that_fails_ends_with_its_first_error():
+    def run(how):
+        command = [sys.executable, "-c", FAILING_BUILD, how]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+
+    failed = run("fails")
+    assert failed.returncode == 1
+    assert failed.stdout.splitlines()[-1] == "setup.py: x.cpp:3:1: error: no such thing"
+    assert "[1/2] compiling" in failed.stdout
+    passed = run("passes")
+    assert (passed.returncode, passed.stdout.splitlines()[-1]) == (0, "done")
 
 
 @pytest.mark.parametrize(
