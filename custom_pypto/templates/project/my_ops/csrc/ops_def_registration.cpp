@@ -14,4 +14,6 @@ TORCH_LIBRARY(my_ops, m) {
 
 }  // namespace
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.doc() = "The operators of my_ops: they are registered when this is imported."; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.doc() = "The operators of my_ops: they are registered when this is imported.";
+}
