@@ -181,7 +181,8 @@ class Operator:
     @property
     def converter(self) -> str:
         """The file that its node in a graph follows from: that of a converter of its own, or the prototype."""
-        own = [op._ge_converter for op in self.overloads if not getattr(op._ge_converter, "plain", False)]
+        converters = [getattr(op, "_ge_converter", None) for op in self.overloads]
+        own = [each for each in converters if each is not None and not getattr(each, "plain", False)]
         return own[0].__module__.replace(".", "/") + ".py" if own else definition.PROTOTYPES
 
     @cached_property
@@ -610,7 +611,12 @@ def autograd(operator: Operator) -> str:
     if not any(op.has_kernel_for_dispatch_key(key) for op in operator.overloads for key in AUTOGRAD):
         mend = f"define it with custom_pypto::define in {operator.schemas}"
         raise Mistake(f"without a gradient it must say so in a backward: {mend}")
-    own = any(op.has_kernel_for_dispatch_key(AUTOGRAD[0]) for op in operator.overloads)
+    if not any(op.has_kernel_for_dispatch_key(AUTOGRAD[0]) for op in operator.overloads):
+        answers = {_raises_in_a_backward(call) for call in operator.calls()} - {None}
+        if not answers:
+            return "nothing that it takes and gives could have one"
+        if answers == {True}:
+            return "it has no gradient, and says so"
     checked = 0
     for call in operator.calls():
         floating = _floating(call.arguments)
@@ -621,11 +627,25 @@ def autograd(operator: Operator) -> str:
                 if f"derivative for {operator.full_name} is not implemented" not in str(error):
                     raise
                 return "it has no gradient, and says so"
-    if not checked and not own:
-        return "nothing that it takes and gives could have one"
     if not checked:
         raise Mistake(f"no call has gradients: give one floating-point tensors in {operator.samples_file}")
     return f"gradcheck of {checked} calls"
+
+
+def _raises_in_a_backward(call: Call) -> bool | None:
+    """Whether a backward says that the derivative is not implemented; None where nothing could have a gradient."""
+    arguments = call.on("npu")
+    for name, value in arguments.items():
+        for tensor in _floating(value) if name not in call.written else ():
+            tensor.requires_grad_()
+    results, _ = call.run(call.overload, arguments)
+    differentiable = [result for result in _floating(results) if result.requires_grad]
+    try:
+        for result in differentiable:
+            result.sum().backward()
+    except RuntimeError as error:
+        return f"derivative for {call.operator.full_name} is not implemented" in str(error)
+    return False if differentiable else None
 
 
 def _floating(values) -> list[Tensor]:
