@@ -24,6 +24,7 @@ def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="with the tests that are long and rarely find a fault")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--nightly"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
@@ -49,7 +50,7 @@ def random_numbers_are_the_test_s_own(request):
 
 
 def seed_of(test):
-    return zlib.crc32(test.nodeid.encode())
+    return zlib.crc32(test.nodeid.partition("@")[0].encode())  # without its group
 
 
 @pytest.hookimpl(wrapper=True)
