@@ -31,8 +31,8 @@ case "${1:-main}" in
   test)
     shift
     install pytest pytest-timeout pytest-xdist hypothesis expecttest ruff mypy matplotlib tqdm
-    # Side by side, as test/conftest.py groups them. python -m pytest would import the source folder custom_pypto instead of what is installed.
-    pytest --numprocesses auto --maxprocesses 8 --dist loadgroup "$@"
+    # Side by side, in the groups and the order of test/conftest.py. python -m pytest would import the source folder custom_pypto instead of what is installed.
+    pytest --numprocesses auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder "$@"
     ;;
   bench)
     python benchmark/dispatch.py

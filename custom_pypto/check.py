@@ -261,7 +261,7 @@ class Call:
     def run(self, function: Callable, arguments: dict[str, Any]) -> tuple[tuple, tuple]:
         """Results, and behind the call the written arguments."""
         value = function(**arguments)
-        results = () if value is None else tuple(value) if isinstance(value, tuple | list) else (value,)
+        results = () if value is None else value if isinstance(value, tuple) else (value,)
         return results, tuple(arguments[name] for name in self.written)
 
 

@@ -24,16 +24,24 @@ def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="with the tests that are long and rarely find a fault")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--nightly"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
-    for item in items:
-        module = item.path.relative_to(HERE).as_posix()
-        folder = item.path.parent.relative_to(HERE).as_posix()
-        item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else module))
     items.sort(key=lambda item: item.path.relative_to(HERE).as_posix() not in LONGEST)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            module = Path(nodeid.partition("::")[0]).relative_to(HERE.name)
+            folder = module.parent.as_posix()
+            return folder if folder in TOGETHER else module.as_posix()
+
+    return Scheduling(config, log)
 
 
 def pytest_report_header():
@@ -50,7 +58,7 @@ def random_numbers_are_the_test_s_own(request):
 
 
 def seed_of(test):
-    return zlib.crc32(test.nodeid.partition("@")[0].encode())  # without its group
+    return zlib.crc32(test.nodeid.encode())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -45,6 +45,7 @@ def test_both_languages_show_the_same_blocks():
     assert [block.info for block in english].count("console") == 3
 
 
+@pytest.mark.nightly  # the next one goes the same way but for the first build of everything
 def test_the_guide_leads_to_an_operator_that_passes_every_check_in_a_fresh_copy_of_the_project(follower):
     copy_of_the_project(follower.folder)
     for block in guide.blocks(PAGES[0]):

@@ -124,8 +124,9 @@ def operators(cases: list[Case]) -> list[str]:
 
 @pytest.mark.parametrize("operator", operators(FRESH))
 def test_a_fresh_operator_fails_because_its_mathematics_is_missing_and_for_no_other_reason(operator, tables):
-    registration, meta, *others = tables[operator].items()
-    assert registration[1][0] == "ok", registration
+    build, registration, meta, *others = tables[operator].items()
+    assert build[1][0] == registration[1][0] == "ok", (build, registration)
+    assert meta[0] == "Meta"
     assert meta[1][0] == "FAILED"
     name = operator.removesuffix("_backward")
     kernel = rf"opp/op_api/aclnn_{name}.cpp:\d+: the mathematics of {name} is missing: mend opp/op_api/aclnn_{name}.cpp"
