@@ -30,7 +30,7 @@ struct AdvanceStepFlashattnTiling {
   uint32_t blocks;
 };
 
-// Divides the rows over the blocks to launch, of at most `cores`.
+// Sets the rows of a block and the blocks to launch.
 void divide(AdvanceStepFlashattnTiling& tiling, uint32_t cores);
 
 }  // namespace opp

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the inputs of the next decode step of the tokens that were sampled in the last one.
 //
-// Every block reads the lengths of all sequences and checks them before it writes anything; then it moves its own rows
-// on. Another block may have moved some of its rows on by then: their lengths are one greater, and as good as before.
+// One block reads the lengths of all sequences and checks them before it writes anything; then it moves the rows on.
 #include "kernel_operator.h"
 #include "op_host/advance_step_flashattn_tiling.h"
 
