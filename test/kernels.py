@@ -143,7 +143,7 @@ def in_a_process(function, **environment):
     """The last line that a function of a test's file prints in a process of its own."""
     file = Path(function.__code__.co_filename)
     paths = [str(file.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    program = f"import torch, custom_pypto, {file.stem} as t; t.{function.__name__}()"
+    program = f"import torch, custom_pypto, {file.stem} as t; torch.manual_seed(1); t.{function.__name__}()"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=file.parent,

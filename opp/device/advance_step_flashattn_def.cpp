@@ -32,8 +32,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.slot_mapping = numbers(*context, kSlotMapping);
   tiling.block_table = numbers(*context, kBlockTables);
   tiling.block_table_row = table.strides[0] * table.itemsize;
-  opp::divide(tiling, opp::vector_cores(*context));
-  return opp::launch(*context, tiling.blocks);
+  return opp::launch(*context, opp::AdvanceStepFlashattnTiling::kBlocks);
 }
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {

@@ -21,7 +21,7 @@ using opp::gm_address;
 
 void launch(const opp::AdvanceStepFlashattn& call) {
   if (call.num_seqs == 0) return;
-  opp::AdvanceStepFlashattnTiling tiling = opp::tile(call, opp::cores());
+  opp::AdvanceStepFlashattnTiling tiling = opp::tile(call);
   auto* const tokens = gm_address(call.input_tokens);
   auto* const positions = gm_address(call.input_positions);
   auto* const lengths = gm_address(call.seq_lens);
@@ -30,9 +30,9 @@ void launch(const opp::AdvanceStepFlashattn& call) {
       {"input_tokens", call.input_tokens},       {"sampled_token_ids", call.sampled_token_ids},
       {"input_positions", call.input_positions}, {"seq_lens", call.seq_lens},
       {"slot_mapping", call.slot_mapping},       {"block_tables", call.block_tables}};
-  ICPU_RUN_KF(advance_step_flashattn, tiling.blocks, tokens, gm_address(call.sampled_token_ids), positions, lengths,
-              slots, gm_address(call.block_tables), tokens, positions, lengths, slots, nullptr,
-              reinterpret_cast<GM_ADDR>(&tiling));
+  ICPU_RUN_KF(advance_step_flashattn, opp::AdvanceStepFlashattnTiling::kBlocks, tokens,
+              gm_address(call.sampled_token_ids), positions, lengths, slots, gm_address(call.block_tables), tokens,
+              positions, lengths, slots, nullptr, reinterpret_cast<GM_ADDR>(&tiling));
 }
 
 template <void (*function)(const opp::AdvanceStepFlashattn&)>

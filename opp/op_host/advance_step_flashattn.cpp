@@ -46,7 +46,7 @@ void check(const AdvanceStepFlashattn& call) {
                  "(num_seqs, max_blocks)");
 }
 
-AdvanceStepFlashattnTiling tile(const AdvanceStepFlashattn& call, uint32_t cores) {
+AdvanceStepFlashattnTiling tile(const AdvanceStepFlashattn& call) {
   AdvanceStepFlashattnTiling tiling{};
   tiling.num_seqs = call.num_seqs;
   tiling.num_queries = call.num_queries;
@@ -59,7 +59,6 @@ AdvanceStepFlashattnTiling tile(const AdvanceStepFlashattn& call, uint32_t cores
   tiling.slot_mapping = numbers(call.slot_mapping, 0);
   tiling.block_table = numbers(call.block_tables, 1);
   tiling.block_table_row = call.block_tables.stride(0) * tiling.block_table.bytes;
-  divide(tiling, cores);
   return tiling;
 }
 

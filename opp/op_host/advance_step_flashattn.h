@@ -26,7 +26,6 @@ struct AdvanceStepFlashattn {
 // Throws c10::Error unless dtypes, ranks and sizes fit together; reads no tensor's data.
 void check(const AdvanceStepFlashattn& call);
 
-// Divides the work over at most `cores` blocks.
-AdvanceStepFlashattnTiling tile(const AdvanceStepFlashattn& call, uint32_t cores);
+AdvanceStepFlashattnTiling tile(const AdvanceStepFlashattn& call);
 
 }  // namespace opp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The division of advance_step_flashattn's work, in plain C++: the host computes it, the kernel reads it.
+// What advance_step_flashattn's kernel is told of its tensors, in plain C++: the host computes it, the kernel reads it.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ struct NumbersTiling {
 };
 
 struct AdvanceStepFlashattnTiling {
+  // All lengths are checked before any is written, and blocks cannot wait for each other.
+  static constexpr uint32_t kBlocks = 1;
   static constexpr uint32_t kRowsAtATime = 128;  // that lie in the unified buffer
 
   int64_t num_seqs;
@@ -26,11 +28,6 @@ struct AdvanceStepFlashattnTiling {
   NumbersTiling slot_mapping;
   NumbersTiling block_table;  // a row of it
   int64_t block_table_row;    // bytes from row to row
-  int64_t rows_of_block;
-  uint32_t blocks;
 };
-
-// Sets the rows of a block and the blocks to launch.
-void divide(AdvanceStepFlashattnTiling& tiling, uint32_t cores);
 
 }  // namespace opp

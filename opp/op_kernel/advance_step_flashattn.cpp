@@ -100,9 +100,8 @@ class AdvanceStep {
   }
 
   __aicore__ inline void Advance() const {
-    const int64_t end = Smaller(tiling_.num_seqs, (GetBlockIdx() + 1) * tiling_.rows_of_block);
-    for (int64_t first = GetBlockIdx() * tiling_.rows_of_block; first < end; first += Tiling::kRowsAtATime) {
-      AdvanceRows(first, Smaller(end - first, Tiling::kRowsAtATime));
+    for (int64_t first = 0; first < tiling_.num_seqs; first += Tiling::kRowsAtATime) {
+      AdvanceRows(first, Smaller(tiling_.num_seqs - first, Tiling::kRowsAtATime));
     }
   }
 

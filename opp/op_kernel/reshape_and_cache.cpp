@@ -55,6 +55,7 @@ class ReshapeAndCache {
   __aicore__ inline void Copy(const RowCopy& copy, GM_ADDR from, GM_ADDR to) {
     from_.SetGlobalBuffer(from);
     to_.SetGlobalBuffer(to);
+    written_ = {};
     for (int64_t first = 0; first < tiling_.tokens; first += ReshapeAndCacheTiling::kSlotsAtATime) {
       LoadSlots(first);
       for (Cursor next{0, 0}; Seek(next);) next = CopyBuffer(copy, next);
@@ -73,6 +74,11 @@ class ReshapeAndCache {
     int64_t from;
     int64_t to;
     uint32_t count;
+  };
+
+  struct SlotRange {
+    int64_t first;
+    int64_t end;
   };
 
   __aicore__ inline void LoadSlots(int64_t first) {
@@ -117,14 +123,29 @@ class ReshapeAndCache {
     Cursor again = first;
     for (uint32_t written = 0; written < filled;) {
       Seek(again);
+      const Cursor start = again;
       const Runs runs = Take(copy, again, copy.in_buffer - written);
       const DataCopyExtParams params{static_cast<uint16_t>(runs.count), copy.run, 0, GapOf(copy.to_step, copy, runs),
                                      0};
+      if (start.run == 0) WaitForWritesTo(slots_.GetValue(start.token), copy.runs > 1 ? 1 : runs.count);
       DataCopyPad(to_[runs.to], buffer[written * copy.pitch], params);
       written += runs.count;
     }
     rows_.FreeTensor(buffer);
     return next;
+  }
+
+  // A copy may pass those before it, so that a slot would not keep the last token.
+  __aicore__ inline void WaitForWritesTo(int64_t slot, uint32_t count) {
+    const SlotRange slots{slot, slot + count};
+    if (slots.first < written_.end && written_.first < slots.end) {
+      PipeBarrier<PIPE_MTE3>();
+      written_ = slots;
+    } else if (written_.end == 0) {
+      written_ = slots;
+    } else {
+      written_ = {Smaller(written_.first, slots.first), slots.end < written_.end ? written_.end : slots.end};
+    }
   }
 
   __aicore__ inline static uint32_t GapOf(int64_t step, const RowCopy& copy, const Runs& runs) {
@@ -171,6 +192,7 @@ class ReshapeAndCache {
   LocalTensor<Slot> slots_;
   int64_t first_ = -1;  // token of the slots that are loaded
   int64_t loaded_ = 0;
+  SlotRange written_{};  // spans the slots of all copies that have not been waited for
 };
 
 template <class Slot>

@@ -94,5 +94,5 @@ def test_calls_are_tiled(printed):
     write, keys, step, add = (line for line in printed if "status" in line)
     assert write == {"status": 0, "blocks": 40, "copies": 2, "tokens": 4096, "capacity": 8192, "runs": [2048, 512]}
     assert keys == {"status": 0, "blocks": 1, "copies": 1, "run": 32, "runs": 3}
-    assert step == {"status": 0, "blocks": 32, "table_row": 36, "lengths": 4}
+    assert step == {"status": 0, "blocks": 1, "table_row": 36, "lengths": 4}
     assert add == {"status": 0, "blocks": 2, "key": 27, "broadcast": FAILED, "double": FAILED}

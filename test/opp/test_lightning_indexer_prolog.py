@@ -257,7 +257,6 @@ def test_caches_may_be_views_and_what_lies_beside_them_stays():
 
 
 def print_results():
-    torch.manual_seed(1)
     many = small(530, hidden=300, heads=9, depth=40, cache=(40, 16))
     few = small(3, hidden=2000, q_lora=1000, heads=20, depth=128)
     print_digest([*run(many), *run(few)])

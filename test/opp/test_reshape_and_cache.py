@@ -322,7 +322,6 @@ def test_the_kernel_breaks_no_rule_of_the_hardware():
 
 
 def print_results():
-    torch.manual_seed(1)
     inputs = goldens.reshape_and_cache_inputs(3000, heads=4, depth=64, cache=(40, 16))
     print_digest(written(to_npu(inputs | {"slot_mapping": torch.randint(-1, 640, (3000,))})))
 

@@ -294,7 +294,6 @@ def test_the_judge_sees_one_wrong_key():
 
 
 def print_results():
-    torch.manual_seed(1)
     calls = [
         goldens.sparse_attention_inputs([2000, 1, 0, 300], queries=3, **SMALL),
         goldens.sparse_attention_inputs([3000], hidden=1000, q_lora=600, heads=20, index_heads=10),
