@@ -11,7 +11,7 @@ mkdir -p build dist
 step() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 quiet_pip() { python -m pip --quiet --disable-pip-version-check "$@"; }
 
-# torch_npu refuses a CUDA build of torch, and PyPI's own build is one.
+# torch_npu rejects a CUDA build of torch, and PyPI's own build is one.
 install_torch() {
   if quiet_pip install "$1" 2>/dev/null; then return; fi
   echo "pip finds no $1 by itself; taking it from PyTorch's own CPU index"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs everything there is about one operator and prints a table: a line for each check, which names the file to mend.
+"""Runs everything there is about one operator and prints a table: a line for each check, which names the file to fix.
 
 ``python -m custom_pypto.check my_op``, or ``my_package::my_op``, in the folder of the package's sources, checks the
 installed package; exit code 1 if a line failed. The calls of the operator and what it must compute are
@@ -135,7 +135,7 @@ def gradients_of(golden: Callable, calls: dict[str, Callable], results: list[str
 
 
 class Mistake(Exception):
-    """What a check found, in a line with the file to mend."""
+    """What a check found, in a line with the file to fix."""
 
 
 def load_samples(package: str, folder: Path) -> dict[str, tuple[Samples, str]]:
@@ -210,7 +210,7 @@ class Operator:
         try:
             return Call(self, name, self.samples.calls[name]())
         except Exception as error:
-            raise Mistake(f"call '{name}' cannot be made: {_described(error)}: mend {self.samples_file}") from error
+            raise Mistake(f"call '{name}' cannot be made: {_described(error)}: fix {self.samples_file}") from error
 
     def calls(self) -> Iterator["Call"]:
         return map(self.call, self.samples.calls)
@@ -231,8 +231,8 @@ class Call:
             if self.arguments.keys() <= {argument.name for argument in op._schema.arguments}:
                 return op
         names = ", ".join(self.arguments)
-        mend = f"mend {self.operator.samples_file} or {self.operator.schemas}"
-        raise Mistake(f"no overload of the schema has the arguments {names} of call '{self.name}': {mend}")
+        fix = f"fix {self.operator.samples_file} or {self.operator.schemas}"
+        raise Mistake(f"no overload of the schema has the arguments {names} of call '{self.name}': {fix}")
 
     @cached_property
     def written(self) -> list[str]:
@@ -323,7 +323,7 @@ def meta(operator: Operator) -> str:
         if form(there) != form(on_meta):
             raise Mistake(
                 f"on Meta it gives {', '.join(form(on_meta)) or 'nothing'}, on an NPU "
-                f"{', '.join(form(there)) or 'nothing'} ({call.name}): mend one of both in {operator.source}"
+                f"{', '.join(form(there)) or 'nothing'} ({call.name}): fix one of both in {operator.source}"
             )
     return "shapes and dtypes as on an NPU"
 
@@ -380,13 +380,13 @@ def _check_dtypes(operator: Operator, call: str, given: dict, allowed: dict, sym
             if allowed[name] and ge_dtype not in allowed[name]:
                 raise Mistake(
                     f"'{name}' is {_dtype(tensor)} ({call}), but the prototype has it in {', '.join(allowed[name])}: "
-                    f"mend {files}"
+                    f"fix {files}"
                 )
             other, of_other = first.setdefault(symbols.get(name, name), (name, tensor))
             if of_other.dtype != tensor.dtype:
                 raise Mistake(
                     f"'{name}' is {_dtype(tensor)} and '{other}' {_dtype(of_other)} ({call}), but for the prototype "
-                    f'both are "{symbols[name]}", of one dtype: mend {files}'
+                    f'both are "{symbols[name]}", of one dtype: fix {files}'
                 )
 
 
@@ -419,7 +419,7 @@ def _check_kernel(call: "Call") -> None:
         call.run(call.overload, arguments)
         torch.npu.synchronize()
     except RuntimeError as error:
-        raise Mistake(f"{_line(error)} ({call.name}): mend {_kernel_of(call.operator, error)}") from error
+        raise Mistake(f"{_line(error)} ({call.name}): fix {_kernel_of(call.operator, error)}") from error
     for name, of_it in guards.items():
         for i, guard in enumerate(of_it):
             written = (guard.cpu() != GUARD_BYTE).nonzero().flatten()
@@ -428,7 +428,7 @@ def _check_kernel(call: "Call") -> None:
                 where = "in front of" if i % 2 == 0 else "behind"
                 raise Mistake(
                     f"it writes {len(written)} bytes {where} argument '{name}', from {first} bytes away on "
-                    f"({call.name}): mend {_kernel_of(call.operator)}"
+                    f"({call.name}): fix {_kernel_of(call.operator)}"
                 )
 
 
@@ -464,7 +464,7 @@ def mutations(operator: Operator) -> str:
         for name, before in call.arguments.items():
             if name not in call.written and not same(arguments[name], before):
                 raise Mistake(
-                    f"it writes to argument '{name}' ({call.name}), which the schema does not declare: mend "
+                    f"it writes to argument '{name}' ({call.name}), which the schema does not declare: fix "
                     f"{_kernel_of(operator)}, or where this is meant write Tensor(a!) in {operator.schemas}"
                 )
         written |= dict.fromkeys(call.written)
@@ -484,7 +484,7 @@ def aliases(operator: Operator) -> str:
                 owner = owners.setdefault(_storage(result), f"result {i}")
                 if owner != f"result {i}":
                     where = f"({call.name}, on {device})"
-                    raise Mistake(f"result {i} lies in the memory of {owner} {where}: mend {operator.source}")
+                    raise Mistake(f"result {i} lies in the memory of {owner} {where}: fix {operator.source}")
     return "the results are new tensors"
 
 
@@ -512,7 +512,7 @@ def opcheck(operator: Operator) -> str:
         try:
             torch.library.opcheck(call.overload, tuple(positional), arguments)
         except Exception as error:
-            raise Mistake(f"{_line(error)} ({call.name}): mend {operator.source}") from error
+            raise Mistake(f"{_line(error)} ({call.name}): fix {operator.source}") from error
     return "as torch.library.opcheck demands"
 
 
@@ -523,10 +523,10 @@ def eager(operator: Operator) -> str:
         try:
             operator.samples.judge(results, written, call.arguments)
         except AssertionError as error:
-            raise Mistake(f"not as the golden: {_line(error)} ({call.name}): mend {operator.kernel}") from error
+            raise Mistake(f"not as the golden: {_line(error)} ({call.name}): fix {operator.kernel}") from error
         except Exception as error:
-            mend = f"mend {operator.samples_file}"
-            raise Mistake(f"its golden fails: {_described(error)} ({call.name}): {mend}") from error
+            fix = f"fix {operator.samples_file}"
+            raise Mistake(f"its golden fails: {_described(error)} ({call.name}): {fix}") from error
     return "as the golden"
 
 
@@ -561,7 +561,7 @@ def _viewable(call: "Call", written_too: bool) -> Iterator[str]:
 
 
 def _is_as_whole(call: "Call", name: str, what: str, view: Callable[[Tensor], Tensor]) -> bool:
-    """Whether it takes a tensor in this view; it may refuse it by name."""
+    """Whether it takes a tensor in this view; it may reject it by name."""
     arguments = call.on("npu")
     viewed = view(arguments[name])
     whole = _given(call, call.on("npu") | {name: viewed.clone(memory_format=torch.contiguous_format)})
@@ -569,24 +569,24 @@ def _is_as_whole(call: "Call", name: str, what: str, view: Callable[[Tensor], Te
     if isinstance(found, str):
         if whole == found or call.operator.name in found:
             return False
-        raise Mistake(f"'{name}' {what} ({call.name}) earns {found}: mend {call.operator.source}")
+        raise Mistake(f"'{name}' {what} ({call.name}) gives {found}: fix {call.operator.source}")
     if isinstance(whole, str):
         return False  # what the view holds is no good call
     if not same(found, whole):
         unlike = call.unlike(found, whole)
-        raise Mistake(f"'{name}' {what} ({call.name}): {unlike}: mend {_kernel_of(call.operator)}")
+        raise Mistake(f"'{name}' {what} ({call.name}): {unlike}: fix {_kernel_of(call.operator)}")
     return True
 
 
 def _is_as_on(call: "Call", device: str) -> bool:
     expected, found = _given(call, call.on("npu")), _given(call, call.on(device))
     if isinstance(found, str):
-        raise Mistake(f"on {device} ({call.name}) it earns {found}: mend {call.operator.source}")
+        raise Mistake(f"on {device} ({call.name}) it gives {found}: fix {call.operator.source}")
     devices = {str(tensor.device) for tensor in _tensors(found)} - {device}
     if devices:
-        raise Mistake(f"on {device} ({call.name}) it gives tensors on {devices.pop()}: mend {call.operator.source}")
+        raise Mistake(f"on {device} ({call.name}) it gives tensors on {devices.pop()}: fix {call.operator.source}")
     if not same(found, expected):
-        raise Mistake(f"on {device} ({call.name}): {call.unlike(found, expected)}: mend {_kernel_of(call.operator)}")
+        raise Mistake(f"on {device} ({call.name}): {call.unlike(found, expected)}: fix {_kernel_of(call.operator)}")
     return True
 
 
@@ -602,15 +602,15 @@ def _given(call: "Call", arguments: dict[str, Any]) -> tuple[tuple, tuple] | str
 
 
 AUTOGRAD = (torch._C.DispatchKey.AutogradPrivateUse1, torch._C.DispatchKey.Autograd)
-# dtype of the arguments: how gradcheck takes differences; float32 is for operators that refuse float64
+# dtype of the arguments: how gradcheck takes differences; float32 is for operators that reject float64
 DIFFERENCES = {torch.float64: {}, torch.float32: {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2}}
 
 
 def autograd(operator: Operator) -> str:
     """Its gradients are those that differences of its results give, of every call on floating-point tensors."""
     if not any(op.has_kernel_for_dispatch_key(key) for op in operator.overloads for key in AUTOGRAD):
-        mend = f"define it with custom_pypto::define in {operator.schemas}"
-        raise Mistake(f"without a gradient it must say so in a backward: {mend}")
+        fix = f"define it with custom_pypto::define in {operator.schemas}"
+        raise Mistake(f"without a gradient it must say so in a backward: {fix}")
     if not any(op.has_kernel_for_dispatch_key(AUTOGRAD[0]) for op in operator.overloads):
         answers = {_raises_in_a_backward(call) for call in operator.calls()} - {None}
         if not answers:
@@ -666,15 +666,15 @@ def _check_gradients(call: Call, floating: list[Tensor]) -> bool:
 
     for dtype in DIFFERENCES:
         values = [tensor.to(dtype).to("npu").requires_grad_() for tensor in floating]
-        refusal = _outcome(lambda: function(*values))  # noqa: B023
-        if not isinstance(refusal, str):
+        rejection = _outcome(lambda: function(*values))  # noqa: B023
+        if not isinstance(rejection, str):
             break
     else:
-        raise Mistake(f"it takes neither float64 nor float32, which gradcheck needs ({call.name}): {refusal}")
+        raise Mistake(f"it takes neither float64 nor float32, which gradcheck needs ({call.name}): {rejection}")
     try:
         gradcheck(function, values, **DIFFERENCES[dtype])
     except GradcheckError as error:
-        raise Mistake(f"{_line(error)} ({call.name}): mend the backward in {call.operator.source}") from error
+        raise Mistake(f"{_line(error)} ({call.name}): fix the backward in {call.operator.source}") from error
     return True
 
 
@@ -702,10 +702,10 @@ def _compare_with_eager(function: Callable, call: Call, operator: Operator) -> N
         found = call.run(function, call.on("npu"))
         torch.npu.synchronize()
     except Exception as error:
-        raise Mistake(f"no graph: {_described(error)} ({call.name}): mend {operator.converter}") from error
+        raise Mistake(f"no graph: {_described(error)} ({call.name}): fix {operator.converter}") from error
     if not same(found, expected):
-        mend = f"mend {operator.kernel} or {operator.converter}"
-        raise Mistake(f"something else than eagerly ({call.name}): {call.unlike(found, expected)}: {mend}")
+        fix = f"fix {operator.kernel} or {operator.converter}"
+        raise Mistake(f"something else than eagerly ({call.name}): {call.unlike(found, expected)}: {fix}")
 
 
 def _with_another_size(call: Call) -> Call | None:
@@ -730,35 +730,35 @@ def _with_another_size(call: Call) -> Call | None:
 
 
 def bad_input(operator: Operator) -> str:
-    """Where one tensor has another dtype, rank or size, or is none, eager and Meta refuse with the same words or both
-    take it. Refusals name the operator, and write nothing. On the CPU it is refused."""
+    """Where one tensor has another dtype, rank or size, or is none, eager and Meta reject with the same words or both
+    take it. Rejections name the operator, and write nothing. On the CPU it is rejected."""
     bad = [
         (f"{what} ({call.name})", changed)
         for call in operator.calls()
         if all(tensor.numel() for tensor in _tensors(call.arguments))
         for what, changed in _bad_calls(call)
     ]
-    refused = 0
+    rejected = 0
     for what, call in bad:
         arguments = call.on("npu")
         before = tree_map_only(Tensor, torch.clone, arguments)
         eagerly = _outcome(lambda: call.run(call.overload, arguments)[0])  # noqa: B023
         on_meta = _outcome(lambda: call.run(call.overload, call.on("meta"))[0])  # noqa: B023
         if eagerly != on_meta:
-            raise Mistake(f"{what}: an NPU says {eagerly}, Meta {on_meta}: mend {operator.source}")
+            raise Mistake(f"{what}: an NPU says {eagerly}, Meta {on_meta}: fix {operator.source}")
         if isinstance(eagerly, str):
-            refused += 1
+            rejected += 1
             if operator.name not in eagerly:
-                raise Mistake(f"{what}: the error does not name the operator: {eagerly}: mend {operator.source}")
+                raise Mistake(f"{what}: the error does not name the operator: {eagerly}: fix {operator.source}")
             if not same(arguments, before):
-                raise Mistake(f"{what}: it is refused, but something is written: mend {operator.source}")
+                raise Mistake(f"{what}: it is rejected, but something is written: fix {operator.source}")
     for call in operator.calls():
         for name, value in call.arguments.items():
             if any(tensor.dim() > 0 for tensor in _tensors(value)):
                 eagerly = _outcome(lambda: call.run(call.overload, call.on("npu") | {name: value})[0])  # noqa: B023
                 if not isinstance(eagerly, str) or operator.name not in eagerly:
-                    raise Mistake(f"'{name}' on the CPU ({call.name}) earns {eagerly}: mend {operator.source}")
-    return f"{len(bad)} calls with one other argument, {refused} refused, all as on Meta"
+                    raise Mistake(f"'{name}' on the CPU ({call.name}) gives {eagerly}: fix {operator.source}")
+    return f"{len(bad)} calls with one other argument, {rejected} rejected, all as on Meta"
 
 
 def _bad_calls(call: Call) -> Iterator[tuple[str, Call]]:
@@ -788,7 +788,7 @@ def _other_tensors(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def _outcome(run: Callable[[], Any]) -> str | list[str]:
-    """The message with which a call is refused, or the form of what it gives; what only the kernel refuses is taken."""
+    """The message of a rejected call, or the form of what it gives; what only the kernel rejects is taken."""
     try:
         results = run()
     except (RuntimeError, TypeError, ValueError) as error:
@@ -824,7 +824,7 @@ def check(operator: Operator) -> Iterator[tuple[str, str, str]]:
     malformed = False
     for name, run in (FORM | BEHAVIOUR).items():
         if malformed:
-            yield name, "not run", "mend the above first"
+            yield name, "not run", "fix the above first"
             continue
         try:
             yield name, "ok", run(operator)
@@ -833,8 +833,8 @@ def check(operator: Operator) -> Iterator[tuple[str, str, str]]:
             if isinstance(error, Mistake):
                 yield name, "FAILED", str(error)
             else:
-                mend = operator.kernel if _line(error).startswith("aclnn") else operator.source
-                yield name, "FAILED", f"{_described(error)}: mend {mend}"
+                fix = operator.kernel if _line(error).startswith("aclnn") else operator.source
+                yield name, "FAILED", f"{_described(error)}: fix {fix}"
 
 
 def main() -> int:

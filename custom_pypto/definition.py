@@ -251,7 +251,7 @@ def _has_schema(full_name: str) -> bool:
 
 
 def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
-    """What is missing or does not agree of a package's operators, a line each, with the file in `folder` to mend."""
+    """What is missing or does not agree of a package's operators, a line each, with the file in `folder` to fix."""
     from .converter import ge_api
 
     prototypes = {name: Prototype.of(ir) for name, ir in ge_api(package.__name__).IR.items()}
@@ -313,7 +313,7 @@ def _missing_functions(prototype: Prototype, package: types.ModuleType, folder: 
                 return
     for file in sorted(folder.joinpath(package.__name__, "csrc").glob("*.cpp")):
         for misplaced in _misplaced_arguments(file.read_text(), prototype):
-            yield f"{misplaced}: mend {file.relative_to(folder)}"
+            yield f"{misplaced}: fix {file.relative_to(folder)}"
 
 
 def _misplaced_arguments(text: str, prototype: Prototype) -> Iterator[str]:
@@ -346,11 +346,11 @@ def _disagreements(overloads: list[torch._ops.OpOverload], prototype: Prototype,
     mapped = [name for op in own for name in getattr(op._ge_converter, "mapped", ())]
     for mismatch in mismatches([op._schema for op in overloads], prototype):
         if not any(f"'{name}'" in mismatch for name in mapped):
-            yield f"{mismatch}: mend {files}, or map it in a converter of its own"
+            yield f"{mismatch}: fix {files}, or map it in a converter of its own"
     for op in own:
         if not _takes(op._ge_converter, op._schema):
             file = "/".join(op._ge_converter.__module__.split("."))
-            yield f"its converter's parameters are not the schema's arguments, or have other defaults: mend {file}.py"
+            yield f"its converter's parameters are not the schema's arguments, or have other defaults: fix {file}.py"
 
 
 def _takes(converter: Callable, schema: torch.FunctionSchema) -> bool:

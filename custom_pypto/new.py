@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a new operator of its schema: all of it that a machine can write, with the mathematics left to be filled in.
+"""Writes a new operator of its schema: all that a machine can write, with the implementation left to be filled in.
 
 ``python -m custom_pypto.new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the
-sources of a package. What it writes builds as it is, and refuses to compute: in the files that it names, write the
+sources of a package. What it writes builds as it is, and raises when it is called: in the files that it names, write the
 checks, the kernel and the golden. The files are made of the templates in ``templates/operator``.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import definition
-from .schema import EXAMPLE, Operator, Refused, gradient_of
+from .schema import EXAMPLE, Operator, Rejected, gradient_of
 
 REGISTRATION = "csrc/ops_def_registration.cpp"
 WIDTH = 120
@@ -64,7 +64,7 @@ def environment() -> "jinja2.Environment":  # noqa: F821
     try:
         import jinja2
     except ModuleNotFoundError:
-        raise Refused("templates need jinja2: pip install 'custom_pypto[new]'") from None
+        raise Rejected("templates need jinja2: pip install 'custom_pypto[new]'") from None
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates" / "operator"),
         undefined=jinja2.StrictUndefined,
@@ -88,7 +88,7 @@ class Package:
         """The one in a folder."""
         found = [*folder.glob(f"*/{REGISTRATION}")]
         if len(found) != 1:
-            raise Refused(f"{folder.resolve()} is no operator package: run this where there is one */{REGISTRATION}")
+            raise Rejected(f"{folder.resolve()} is no operator package: run this where there is one */{REGISTRATION}")
         return Package(folder, found[0].relative_to(folder).parts[0])
 
     @property
@@ -116,7 +116,7 @@ def registration(package: Package, operators: list[Operator]) -> str:
     define = "define" if "using custom_pypto::define;" in text else "custom_pypto::define"
     library = re.search(rf"^TORCH_LIBRARY\({package.name}, (\w+)\) {{(?:\n|(?=}}))(?:.*\n)*?(?=}})", text, re.MULTILINE)
     if library is None:
-        raise Refused(f"{package.registration} has no TORCH_LIBRARY({package.name}, m) {{ ... }}: write one")
+        raise Rejected(f"{package.registration} has no TORCH_LIBRARY({package.name}, m) {{ ... }}: write one")
     before, after = text[: library.end()], text[library.end() :]
     lines = [definition_line(define, library[1], each.text) for each in operators]
     return "\n".join([before.removesuffix("\n"), *lines, after])
@@ -141,7 +141,7 @@ def prototypes(package: Package, text: str) -> str:
     """The file of prototypes, with those of `text` at the end of the namespace."""
     before, closing, after = package.prototypes.read_text().rpartition("}  // namespace ge")
     if not closing:
-        raise Refused(f"{package.prototypes} does not end with }}  // namespace ge: write that")
+        raise Rejected(f"{package.prototypes} does not end with }}  // namespace ge: write that")
     return before + text + closing + after
 
 
@@ -156,7 +156,7 @@ def functions(package: Package, text: str) -> str:
 def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Path, tuple[str, str]]:
     """What is written: {file: its text, and what is left to do there}."""
     operators = [op, *filter(None, [gradient])]
-    refuse_existing(package, operators)
+    reject_existing(package, operators)
     made = environment()
     written = ["InOut" in parameter for each in operators for parameter in each.kernel_parameters]
 
@@ -169,7 +169,7 @@ def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Pat
     calls = package.folder / "test" / package.name / f"{op.name}_calls.py"
     for file in (source, aclnn, calls):
         if file.exists():
-            raise Refused(f"{file} exists: remove it, or choose another name")
+            raise Rejected(f"{file} exists: remove it, or choose another name")
 
     def begun(comment: str, text: str) -> str:
         return f"{comment} {package.licence}\n{text}" if package.licence else text
@@ -186,16 +186,16 @@ def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Pat
     return found
 
 
-def refuse_existing(package: Package, operators: list[Operator]) -> None:
+def reject_existing(package: Package, operators: list[Operator]) -> None:
     schemas, registered = package.registration.read_text(), package.prototypes.read_text()
     builtin = builtin_operators()
     for each in operators:
         if re.search(rf'"{each.name}[.(]', schemas):
-            raise Refused(f"{package.name}::{each.name} exists, in {package.registration}: choose another name")
+            raise Rejected(f"{package.name}::{each.name} exists, in {package.registration}: choose another name")
         if f"REG_OP({each.type})" in registered:
-            raise Refused(f"{package.prototypes} has {each.type}, which {each.name} would be: choose another name")
+            raise Rejected(f"{package.prototypes} has {each.type}, which {each.name} would be: choose another name")
         if f"def {each.type}(" in builtin:
-            raise Refused(f"CANN has an operator {each.type}, which {each.name} would hide: choose another name")
+            raise Rejected(f"CANN has an operator {each.type}, which {each.name} would hide: choose another name")
 
 
 def builtin_operators() -> str:
@@ -207,7 +207,7 @@ def builtin_operators() -> str:
 
 
 def create(folder: Path, schema: str, autograd: bool) -> tuple[Package, Operator, dict[Path, str]]:
-    """Writes an operator to the package in a folder, or raises Refused; gives what is left to do in each file."""
+    """Writes an operator to the package in a folder, or raises Rejected; gives what is left to do in each file."""
     package = Package.of(folder)
     op = Operator(schema.removeprefix(f"{package.name}::"))
     found = files(package, op, gradient_of(op) if autograd else None)
@@ -224,8 +224,8 @@ def main() -> int:
     options = parser.parse_args()
     try:
         package, op, tasks = create(Path(), options.schema, options.autograd)
-    except Refused as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
+    except Rejected as rejection:
+        print(f"error: {rejection}", file=sys.stderr)
         return 1
     print(f"{package.name}::{op.name}, in a graph {op.type}. Fill in:")
     width = max(len(str(file)) for file in tasks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators as typed Python functions: what each takes, computes and refuses.
+"""The operators as typed Python functions: what each takes, computes and rejects.
 
 All work eagerly, under autograd where a gradient is named, and inside torch.compile with torchair. They run
 asynchronously on the current NPU stream. Arguments of a wrong shape, dtype, device or value raise RuntimeError at the
@@ -71,7 +71,7 @@ def npu_lightning_indexer_pto(
         actual_seq_lengths_key: ``[B]``, int32. With layout_key "PA_BSND" the number of key tokens of each sequence, the
             new ones included (mandatory); with "BSND" the same (default: S2); with "TND" its running total (mandatory).
         block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past
-            them. Mandatory with layout_key "PA_BSND", refused otherwise.
+            them. Mandatory with layout_key "PA_BSND", rejected otherwise.
         layout_query: "BSND" (padded) or "TND" (packed).
         layout_key: "PA_BSND" (paged), or the same as layout_query.
         sparse_count: how many tokens to select, 1 or more. CANN's own indexer takes up to 2048.
@@ -391,7 +391,7 @@ def npu_sparse_flash_attention_pto(
             the block table gives as -1. A position that is named twice counts twice.
         scale_value: what the products are multiplied by; used as float32.
         block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past
-            them. Mandatory with layout_kv "PA_BSND", refused otherwise.
+            them. Mandatory with layout_kv "PA_BSND", rejected otherwise.
         actual_seq_lengths_query: ``[B]``, int32. With layout_query "BSND" the number of query tokens of each sequence
             (default: S1); with "TND" its running total, the last one T (mandatory).
         actual_seq_lengths_kv: ``[B]``, int32. With layout_kv "PA_BSND" the number of key tokens of each sequence, the
@@ -539,7 +539,7 @@ def advance_step_flashattn(
 
     and for the rows of padding behind them, up to num_seqs, ``input_tokens`` and ``input_positions`` become 0 and
     ``slot_mapping`` -1; their ``seq_lens`` stay. A position has no block where the block table gives a negative number
-    or is not that wide: the token is then not cached, and whoever deals out blocks sees a slot of -1.
+    or is not that wide: the token is then not cached, and whoever assigns blocks sees a slot of -1.
 
     The call of vLLM and of vllm-mindspore ::
 

@@ -15,7 +15,7 @@ import torch
 from . import definition
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """Why no operator can be made, in a line that says what to do."""
 
 
@@ -246,12 +246,12 @@ class Operator:
     """An operator of a schema, as the templates ask for it."""
 
     def __init__(self, text: str):
-        """Raises Refused unless it can be made of that schema."""
+        """Raises Rejected unless it can be made of that schema."""
         schema = parsed(text)
         self.text = " ".join(text.split())
         self.name = schema.name
         for objection in objections(schema, self.text):
-            raise Refused(objection)
+            raise Rejected(objection)
         self.type = definition.ge_type(self.name)
         self.aclnn = f"aclnn{self.type}"
         self.file = f"aclnn_{definition.snake_case(self.type)}"
@@ -473,7 +473,7 @@ def parsed(text: str) -> torch.FunctionSchema:
         reason = next(line for line in str(error).splitlines() if line.strip()).split(". ")[0].rstrip(":")
         if "seen_default_arg" in reason:
             reason = "an argument without a default is behind one that has one"
-        raise Refused(f'"{text}" is no schema: {reason}. Write it like "{EXAMPLE}"') from error
+        raise Rejected(f'"{text}" is no schema: {reason}. Write it like "{EXAMPLE}"') from error
 
 
 EXAMPLE = "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"
@@ -560,11 +560,11 @@ def gradient_of(op: Operator) -> Operator:
     """The backward of an operator: of the results' gradients and of its arguments, the gradients of its tensors."""
     if op.written:
         written = op.written[0].name
-        raise Refused(f"{op.name} writes to '{written}', and what is written has no gradient: leave out --autograd")
+        raise Rejected(f"{op.name} writes to '{written}', and what is written has no gradient: leave out --autograd")
     if sum(argument.is_list for argument in op.tensors) > 1:
-        raise Refused(f"{op.name} has several lists of tensors: --autograd is for one; write this gradient by hand")
+        raise Rejected(f"{op.name} has several lists of tensors: --autograd is for one; write this gradient by hand")
     if any(result.is_list for result in op.results) and len(op.results) > 1:
-        raise Refused(f"{op.name} gives tensors and lists: --autograd is for one kind; write this gradient by hand")
+        raise Rejected(f"{op.name} gives tensors and lists: --autograd is for one kind; write this gradient by hand")
     types = {"Tensor": "Tensor", "Optional[Tensor]": "Tensor", "List[Tensor]": "Tensor[]"}
     grads = [f"{'Tensor[]' if result.is_list else 'Tensor'} grad_{result.name}" for result in op.results]
     gradients = [f"{types[argument.type]} grad_{argument.name}" for argument in op.tensors]

@@ -62,10 +62,10 @@ class Sizes:
 class Pages:
     """The pages of the caches: a free list, and for every sequence a row of the block table that names its pages."""
 
-    def __init__(self, lengths: list[int], most: int, page: int):
-        """Sequences of these lengths, which may each grow by `most` tokens."""
+    def __init__(self, lengths: list[int], max_new_tokens: int, page: int):
+        """Sequences of these lengths, which may each grow by `max_new_tokens` tokens."""
         self.page = page
-        counts = [self.count(length + most) for length in lengths]
+        counts = [self.count(length + max_new_tokens) for length in lengths]
         self.blocks = sum(counts)
         self.free = torch.randperm(self.blocks).tolist()  # in no particular order, as in a server that has run a while
         self.block_table = torch.full((len(lengths), max(counts)), -1, dtype=torch.int32)  # as wide as it ever gets
@@ -98,7 +98,7 @@ class Step:
         }
 
     def advance(self, sampled: Tensor) -> None:
-        """Goes on to these tokens, [B, NEW_TOKENS]. Only the pages are dealt out on the host."""
+        """Goes on to these tokens, [B, NEW_TOKENS]. Only the pages are assigned on the host."""
         self.pages.extend(torch.tensor(NEW_TOKENS))
         self.inputs["block_table"].copy_(self.pages.block_table)
         for column in range(NEW_TOKENS):

@@ -2,7 +2,7 @@
 // The Graph Engine prototypes of custom_pypto's operators: the one place that says what a node of each type takes and
 // gives. The comment above a prototype is the docstring of its function in the generated Python API, and stands in the
 // generated header of its aclnn function, which takes the inputs, the attributes and the outputs in the order written
-// here. Sums and other details of the mathematics are in custom_pypto/ops.py.
+// here. The formulas are in custom_pypto/ops.py.
 #pragma once
 
 #include "graph/operator_reg.h"

@@ -125,7 +125,7 @@ def lightning_indexer_inputs(
 ) -> dict:
     """Arguments for a batch whose entries have these lengths; `values` draws the contents of the tensors.
 
-    The pages of the cache are dealt out in random order; two belong to nobody, and the table ends each row with -1.
+    The pages of the cache are assigned in random order; two belong to nobody, and the table ends each row with -1.
     `query_lengths` are at most `queries`, and all of them by default.
     """
     batch = len(key_lengths)
@@ -493,7 +493,7 @@ def sparse_attention_inputs(
     Sizes are DeepSeek-V3.2's by default. As in a trained model, what comes out of a layer is about as large as what
     goes in: weights are normal with deviation fan_in ** -0.5, so that activations, caches and the scaled scores of the
     attention have a deviation of about 1. (Were they uniform in (-1, 1), scores would be in the thousands, and the
-    softmax would pick one token.) The pages of the caches are dealt out in random order; two belong to nobody, and the
+    softmax would pick one token.) The pages of the caches are assigned in random order; two belong to nobody, and the
     block table ends each row with -1.
     """
 

@@ -47,8 +47,8 @@ class Operator:
         results = (out,) if isinstance(out, torch.Tensor) else out
         return [tensor.cpu() for tensor in (*results, *(npu[name] for name in self.caches))]
 
-    def refuses(self, inputs, message, **options):
-        """Makes a call that the kernel refuses: the next synchronisation raises, and nothing is written."""
+    def rejects(self, inputs, message, **options):
+        """Makes a call that the kernel rejects: the next synchronisation raises, and nothing is written."""
         npu = to_npu(inputs)
         function = "aclnn" + "".join(word.capitalize() for word in self.name.removeprefix("npu_").split("_"))
         with pytest.raises(RuntimeError, match=f"{function}: {message}"):

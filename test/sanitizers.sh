@@ -27,7 +27,7 @@ thread() {
 
 # build PROJECT TARGET: with both sanitizers; an error of either ends the process. No check of vptr: it asks for type
 # information that torch's libraries do not export. None of enum: ACL's are C's, whose programs may hand over any number,
-# which is then refused. The warnings are those that the sanitizers' own code raises.
+# which is then rejected. The warnings are those that the sanitizers' own code raises.
 build() {
   local flags="-O1 -g1 -DNDEBUG -fno-omit-frame-pointer -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds"
   flags+=" -fsanitize=address,undefined -fno-sanitize=vptr,enum -fno-sanitize-recover=undefined"

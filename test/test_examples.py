@@ -32,7 +32,7 @@ LENGTHS = [64, 100, 33, 5]
 
 
 def test_each_token_has_a_slot_of_its_own_and_the_table_names_its_page():
-    pages = decode.Pages([32, 47, 1], most=20, page=16)
+    pages = decode.Pages([32, 47, 1], max_new_tokens=20, page=16)
     step, slots = decode.Step(pages), {}
     for number in range(10):
         sampled = torch.arange(6).view(3, 2) + 6 * number

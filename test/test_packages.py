@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheels and sdists as users meet them: what they hold, ask for and refuse, and that they run by themselves."""
+"""The wheels and sdists as users meet them: what they hold, ask for and reject, and that they run by themselves."""
 
 import ast
 import os
@@ -97,14 +97,14 @@ def test_the_installed_wheels_run_without_the_sources(installed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("package", "refusal"),
+    ("package", "rejection"),
     [
         ("torch", f"cann_cpu {version('cann_cpu')} was built for torch {TORCH}, and torch 2.12.0 is installed: pip"),
         ("torch_npu", f"custom_pypto {version('custom_pypto')} was built for torch and torch_npu {TORCH}; installed"),
     ],
     ids=["torch", "torch_npu"],
 )
-def test_another_torch_or_torch_npu_is_rejected_in_a_line(package, refusal, installed, tmp_path):
+def test_another_torch_or_torch_npu_is_rejected_in_a_line(package, rejection, installed, tmp_path):
     folder, variables = installed
     found = tmp_path / f"{package}-2.12.0.dist-info"
     found.mkdir()
@@ -113,7 +113,7 @@ def test_another_torch_or_torch_npu_is_rejected_in_a_line(package, refusal, inst
         result = run([folder / "bin/python", *command], tmp_path, variables | {"PYTHONPATH": str(tmp_path)})
         assert result.returncode == 1
         lines = (result.stderr + result.stdout).splitlines()
-        (said,) = [line for line in lines if f"ImportError: {refusal}" in line]
+        (said,) = [line for line in lines if f"ImportError: {rejection}" in line]
         assert "pip install" in said
         assert "build" in said
 

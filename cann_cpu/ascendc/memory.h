@@ -16,7 +16,7 @@ class DeviceMemory {
   // The buffer that holds an address; if there are several, one that holds these bytes, too. nullptr if there is none.
   const DeviceBuffer* find(const void* address, const void* begin, size_t bytes) const;
 
-  // Whether memory in none of the buffers is refused: not if nobody has said what the kernel may touch.
+  // Whether memory in none of the buffers is rejected: not if nobody has said what the kernel may touch.
   bool complete() const { return complete_; }
 
  private:

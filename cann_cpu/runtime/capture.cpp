@@ -269,7 +269,7 @@ void forbid_unsafe_during_capture() {
        "not allowed while a stream is being captured (aclmdlRICaptureThreadExchangeMode can allow it)");
 }
 
-bool refuse_pageable(aclrtStream handle) {
+bool reject_pageable(aclrtStream handle) {
   if (active_captures == 0 || is_running(handle)) return false;
   std::shared_ptr<Stream> stream = find_stream(handle);
   std::lock_guard lock(capture_mutex());

@@ -19,7 +19,7 @@ bool record_event_mark(Stream& stream, Event& event);
 bool join_capture(Stream& stream, Event& event);
 // Invalidates a capture of the stream: a replay could not rely on the host memory that it copies. False when the stream
 // is not captured.
-bool refuse_pageable(aclrtStream stream);
+bool reject_pageable(aclrtStream stream);
 // Takes a stream that is going away out of its capture, which becomes invalid.
 void stop_capture(Stream& stream);
 

@@ -60,7 +60,7 @@ void copy_now(void* dst, size_t destMax, const void* src, size_t count, aclrtMem
 void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
   bool from_pageable = copy.source.space == Space::kPageable;
   bool to_pageable = copy.target.space == Space::kPageable;
-  if ((from_pageable || to_pageable) && refuse_pageable(stream)) return;
+  if ((from_pageable || to_pageable) && reject_pageable(stream)) return;
   if (from_pageable && !to_pageable && copy.size <= kStagingBytes) {
     const char* begin = static_cast<const char*>(copy.from);
     append(stream, name, [to = copy.to, staged = std::string(begin, begin + copy.size)] {

@@ -12,8 +12,8 @@ namespace {
 bool is_printed(aclLogLevel level) {
   const char* print = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");
   if (print == nullptr || std::strcmp(print, "1") != 0) return false;
-  const char* least = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
-  return level >= (least == nullptr ? ACL_ERROR : std::atoi(least));
+  const char* min_level = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
+  return level >= (min_level == nullptr ? ACL_ERROR : std::atoi(min_level));
 }
 
 }  // namespace

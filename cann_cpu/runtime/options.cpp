@@ -27,8 +27,8 @@ int64_t value_or_zero(const std::map<aclSysParamOpt, int64_t>& params, aclSysPar
 }
 
 void check_cores(aclrtDevResLimitType type, uint32_t value) {
-  uint32_t most = CoreLimits().at(type);
-  if (value == 0 || value > most) fail(ACL_ERROR_INVALID_PARAM, "value is %u; 1 to %u cores", value, most);
+  uint32_t max = CoreLimits().at(type);
+  if (value == 0 || value > max) fail(ACL_ERROR_INVALID_PARAM, "value is %u; 1 to %u cores", value, max);
 }
 
 CoreLimits limits_of(Stream& stream) {

@@ -2,7 +2,7 @@
 """The prototypes of cann-recipes-infer's operator package, whose operators of our types take and give lists.
 
 They have DYNAMIC_INPUT(x) and DYNAMIC_OUTPUT(y), where ours name every input, output and attribute. What they have no
-place for is compiled into its kernels, as are most sizes: a call that wants something else is refused.
+place for is compiled into its kernels, as are most sizes: a call that wants something else is rejected.
 """
 
 import math
@@ -136,7 +136,7 @@ def convert(op: torch._ops.OpOverload, given: dict, lists: Lists, ge_type: str) 
     """
     given = {argument.name: argument.default_value for argument in op._schema.arguments} | given
 
-    def refuse(name: str, expected: str, found: str):
+    def reject(name: str, expected: str, found: str):
         raise RuntimeError(
             f"{op._schema.name}: argument '{name}' must be {expected}, but is {found}; the operator package that "
             f"registers {ge_type} with inputs x and outputs y can do nothing else: name that of custom_pypto before it "
@@ -145,13 +145,13 @@ def convert(op: torch._ops.OpOverload, given: dict, lists: Lists, ge_type: str) 
 
     for name, values in lists.fixed.items():
         if not any(same(given[name], value) for value in values):
-            refuse(name, " or ".join(map(repr, values)), repr(given[name]))
+            reject(name, " or ".join(map(repr, values)), repr(given[name]))
     for name, (dtype, *sizes) in lists.inputs.items():
         if given[name] is None:
-            refuse(name, "given", "None")
+            reject(name, "given", "None")
         meta = given[name].meta
         if meta.dtype != dtype or len(meta.shape) != len(sizes) or not all(map(_fits, meta.shape, sizes)):
-            refuse(name, f"{dtype} of shape [{', '.join(map(_text, sizes))}]", f"{meta.dtype} of {[*meta.shape]}")
+            reject(name, f"{dtype} of shape [{', '.join(map(_text, sizes))}]", f"{meta.dtype} of {[*meta.shape]}")
     tensors = [
         _in_blocks(given[name], *sizes) if name in lists.blocks else given[name]
         for name, (_, *sizes) in lists.inputs.items()

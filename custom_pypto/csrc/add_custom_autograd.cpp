@@ -40,7 +40,7 @@ at::SymDimVector broadcast(const Checks& checks, const Tensor& self, const Tenso
     if (is_one(size)) {
       size = shorter[i];
     } else if (!is_one(shorter[i]) && !size.sym_eq(shorter[i]).expect_true(__FILE__, __LINE__)) {
-      checks.refuse("other", c10::str("broadcast with 'self' of shape ", self.sym_sizes()),
+      checks.reject("other", c10::str("broadcast with 'self' of shape ", self.sym_sizes()),
                     c10::str("its shape is ", other.sym_sizes()));
     }
   }

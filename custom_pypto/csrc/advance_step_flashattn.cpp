@@ -22,7 +22,7 @@ void advance_meta(int64_t num_seqs, int64_t num_queries, int64_t block_size, con
   checks.defined({{"sampled_token_ids", &sampled_token_ids}});
   checks.at_least("num_seqs", num_seqs, 0);
   if (num_queries < 0 || num_queries > num_seqs) {
-    checks.refuse("num_queries", c10::str("lie between 0 and num_seqs (", num_seqs, ")"), c10::str("is ", num_queries));
+    checks.reject("num_queries", c10::str("lie between 0 and num_seqs (", num_seqs, ")"), c10::str("is ", num_queries));
   }
   checks.at_least("block_size", block_size, 1);
   const Sizes sizes(checks, {{"input_tokens", input_tokens, {at::kLong}, {"num_seqs"}, Use::kWritten},

@@ -108,7 +108,7 @@ void Sizes::check_memory() const {
     }
     for (const ArgumentRow& other : rows_) {
       if (&other != &written && share_memory(written.tensor, other.tensor)) {
-        checks_.refuse(written.name, c10::str("share no memory with '", other.name, "', as it is written to"), "does",
+        checks_.reject(written.name, c10::str("share no memory with '", other.name, "', as it is written to"), "does",
                        "pass a tensor of its own");
       }
     }
@@ -142,7 +142,7 @@ void Sizes::check_rope(std::string_view width, std::string_view head) const {
   const c10::SymInt& limit = (*this)[head];
   if (!(size.value % 2).sym_eq(0).expect_true(__FILE__, __LINE__) ||
       !size.value.sym_le(limit).expect_true(__FILE__, __LINE__)) {
-    checks_.refuse(size.decided_by.name,
+    checks_.reject(size.decided_by.name,
                    c10::str("have a size ", width, " that is even and at most ", head, " (", limit, ")"),
                    c10::str("its shape is ", size.decided_by.tensor.sym_sizes()));
   }

@@ -77,7 +77,7 @@ class TakenRoute {
         there_(library_of(route_.cann).has_value()),
         taken_(there_ && !library_of(route_.ours).has_value()) {
     if (taken_) {
-      TORCH_WARN(name_, ": calls CANN's ", route_.cann, ", and refuses what that does not do: ", missing());
+      TORCH_WARN(name_, ": calls CANN's ", route_.cann, ", and rejects what that does not do: ", missing());
     }
   }
 
@@ -85,11 +85,11 @@ class TakenRoute {
   // Whether CANN's function could be called, ours being deployed or not.
   bool is_there() const { return there_; }
 
-  // Refuses a call for the first limit that does not hold.
+  // Rejects a call for the first limit that does not hold.
   void check(std::initializer_list<Limit> limits) const {
     for (const Limit& limit : limits) {
       if (!limit.holds) {
-        refuse(limit.argument, limit.expected,
+        reject(limit.argument, limit.expected,
                limit.tensor == nullptr
                    ? c10::str("is ", limit.number)
                    : c10::str("is ", limit.tensor->scalar_type(), " of shape ", limit.tensor->sizes()));
@@ -101,7 +101,7 @@ class TakenRoute {
     for (const Checks::Named& named : tensors) {
       for (const Tensor& tensor : named.tensors) {
         if (!tensor.is_contiguous()) {
-          refuse(named.name, "be contiguous", c10::str("its strides are ", tensor.strides()));
+          reject(named.name, "be contiguous", c10::str("its strides are ", tensor.strides()));
         }
       }
     }
@@ -110,8 +110,8 @@ class TakenRoute {
  private:
   std::string missing() const { return not_deployed(c10::str(route_.ours, "GetWorkspaceSize")); }
 
-  [[noreturn]] void refuse(const char* argument, const char* expected, const std::string& found) const {
-    Checks(name_.c_str()).refuse(argument, c10::str(expected, " for CANN's ", route_.cann), found, missing());
+  [[noreturn]] void reject(const char* argument, const char* expected, const std::string& found) const {
+    Checks(name_.c_str()).reject(argument, c10::str(expected, " for CANN's ", route_.cann), found, missing());
   }
 
   const Route& route_;

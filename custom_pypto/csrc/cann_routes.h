@@ -21,7 +21,7 @@ std::span<const Route> routes();
 
 // Each takes the arguments of our aclnn function and calls CANN's with them. It does nothing and returns false where
 // ours is deployed, or CANN's is not either; add_custom calls CANN's also where ours does not do this call. What CANN's
-// function does not do, by the documents of op-plugin and of CANN, is refused by the argument's name. The first call
+// function does not do, by the documents of op-plugin and of CANN, is rejected by the argument's name. The first call
 // warns.
 namespace by_cann {
 

@@ -34,7 +34,7 @@ bool is_strided(int64_t format) {
 
 }  // namespace
 
-void Checks::refuse(const char* name, std::string_view expected, std::string_view found, std::string_view hint) const {
+void Checks::reject(const char* name, std::string_view expected, std::string_view found, std::string_view hint) const {
   TORCH_CHECK(false, op_, ": argument '", name, "' must ", expected, ", but ", found, hint.empty() ? "" : "; ", hint);
 }
 
@@ -42,7 +42,7 @@ void Checks::defined(c10::ArrayRef<Named> tensors) const {
   for (const Named& named : tensors) {
     for (const at::Tensor& tensor : named.tensors) {
       if (!tensor.defined()) {
-        refuse(named.name, "be a tensor", "is undefined (null)");
+        reject(named.name, "be a tensor", "is undefined (null)");
       }
     }
   }
@@ -55,7 +55,7 @@ void Checks::one_device(c10::ArrayRef<Named> tensors) const {
   for (const Named& named : tensors) {
     for (const at::Tensor& tensor : named.tensors) {
       if (tensor.layout() != at::kStrided) {
-        refuse(named.name, "be a dense tensor", c10::str("its layout is ", tensor.layout()),
+        reject(named.name, "be a dense tensor", c10::str("its layout is ", tensor.layout()),
                "convert it with .to_dense()");
       }
       if (!device.has_value() || (tensor.is_privateuseone() && !device->is_privateuseone())) {
@@ -67,7 +67,7 @@ void Checks::one_device(c10::ArrayRef<Named> tensors) const {
   for (const Named& named : tensors) {
     for (const at::Tensor& tensor : named.tensors) {
       if (tensor.device() != *device) {
-        refuse(named.name, c10::str("be on ", *device, " as '", reference, "' is"), c10::str("is on ", tensor.device()),
+        reject(named.name, c10::str("be on ", *device, " as '", reference, "' is"), c10::str("is on ", tensor.device()),
                "move it there with .to()");
       }
       format(named.name, tensor, named.format);
@@ -84,7 +84,7 @@ void Checks::format(const char* name, const at::Tensor& tensor, Format allowed) 
   const bool fractal_nz = format == ACL_FORMAT_FRACTAL_NZ;
   const bool may_be_nz = allowed == Format::NdOrFractalNz && tensor.dim() == 2;
   if (!is_strided(format) && !(fractal_nz && may_be_nz)) {
-    refuse(name, may_be_nz ? "be in format ND or FRACTAL_NZ" : "be in format ND",
+    reject(name, may_be_nz ? "be in format ND or FRACTAL_NZ" : "be in format ND",
            fractal_nz ? "is in FRACTAL_NZ" : c10::str("is in format ", format),
            c10::str("cast it with torch_npu.npu_format_cast(", name, ", 2)"));
   }
@@ -116,12 +116,12 @@ void Checks::dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at:
   for (const at::ScalarType dtype : allowed) {
     expected += c10::str(expected.empty() ? "be of dtype " : " or ", name_of(dtype));
   }
-  refuse(name, expected, c10::str("is ", name_of(tensor.scalar_type())), hint);
+  reject(name, expected, c10::str("is ", name_of(tensor.scalar_type())), hint);
 }
 
 void Checks::rank(const char* name, const at::Tensor& tensor, int64_t expected, std::string_view shape) const {
   if (tensor.dim() != expected) {
-    refuse(name, c10::str("have ", expected, " dimensions, ", shape), c10::str("its shape is ", tensor.sym_sizes()));
+    reject(name, c10::str("have ", expected, " dimensions, ", shape), c10::str("its shape is ", tensor.sym_sizes()));
   }
 }
 
@@ -129,21 +129,21 @@ void Checks::size(const char* name, const at::Tensor& tensor, int64_t dim, const
                   std::string_view meaning) const {
   const c10::SymInt size = tensor.sym_size(dim);
   if (!size.sym_eq(expected).expect_true(__FILE__, __LINE__)) {
-    refuse(name, c10::str("have size ", expected, " in dimension ", dim, " (", meaning, ")"),
+    reject(name, c10::str("have size ", expected, " in dimension ", dim, " (", meaning, ")"),
            c10::str("its shape is ", tensor.sym_sizes()));
   }
 }
 
-void Checks::at_least(const char* name, const c10::SymInt& value, int64_t least, std::string_view what) const {
-  if (!value.sym_ge(least).expect_true(__FILE__, __LINE__)) {
-    refuse(name, c10::str(what.empty() ? "" : "have ", what, what.empty() ? "be " : " of ", least, " or more"),
+void Checks::at_least(const char* name, const c10::SymInt& value, int64_t min, std::string_view what) const {
+  if (!value.sym_ge(min).expect_true(__FILE__, __LINE__)) {
+    reject(name, c10::str(what.empty() ? "" : "have ", what, what.empty() ? "be " : " of ", min, " or more"),
            c10::str(what.empty() ? "is " : "that is ", value));
   }
 }
 
 void Checks::epsilon(const char* name, double value) const {
   if (!std::isfinite(value) || value < 0) {
-    refuse(name, "be a finite number of 0 or more", c10::str("is ", value));
+    reject(name, "be a finite number of 0 or more", c10::str("is ", value));
   }
 }
 
@@ -155,7 +155,7 @@ void Checks::one_of(const char* name, std::string_view value, c10::ArrayRef<std:
   for (const std::string_view choice : allowed) {
     expected += c10::str(expected.empty() ? "be '" : " or '", choice, "'");
   }
-  refuse(name, expected, c10::str("is '", value, "'"));
+  reject(name, expected, c10::str("is '", value, "'"));
 }
 
 }  // namespace custom_pypto

@@ -51,11 +51,11 @@ class C10_EXPORT Checks {
   // A dimension's size equals that of another argument; `meaning` says which: "B, the first dimension of 'query'".
   void size(const char* name, const at::Tensor& tensor, int64_t dim, const c10::SymInt& expected,
             std::string_view meaning) const;
-  void at_least(const char* name, const c10::SymInt& value, int64_t least, std::string_view what = "") const;
+  void at_least(const char* name, const c10::SymInt& value, int64_t min, std::string_view what = "") const;
   // What a normalisation adds to a variance: finite and not negative.
   void epsilon(const char* name, double value) const;
   void one_of(const char* name, std::string_view value, c10::ArrayRef<std::string_view> allowed) const;
-  [[noreturn]] void refuse(const char* name, std::string_view expected, std::string_view found,
+  [[noreturn]] void reject(const char* name, std::string_view expected, std::string_view found,
                            std::string_view hint = "") const;
 
  private:

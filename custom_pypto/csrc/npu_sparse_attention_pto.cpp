@@ -19,7 +19,7 @@ using at::Tensor;
 
 void check_scale(const Checks& checks, const std::optional<double>& scale) {
   if (scale.has_value() && !(std::isfinite(*scale) && *scale > 0)) {
-    checks.refuse("softmax_scale", "be None or a finite number greater than 0", c10::str("is ", *scale));
+    checks.reject("softmax_scale", "be None or a finite number greater than 0", c10::str("is ", *scale));
   }
 }
 

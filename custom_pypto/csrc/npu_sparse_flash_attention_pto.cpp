@@ -65,7 +65,7 @@ void check_sparse_indices(const Checks& checks, const Arguments& a) {
 void check_rope(const Checks& checks, const Arguments& a) {
   if (a.query_rope.has_value() != a.key_rope.has_value()) {
     const char* given = a.query_rope.has_value() ? "query_rope" : "key_rope";
-    checks.refuse(a.query_rope.has_value() ? "key_rope" : "query_rope", c10::str("be given with '", given, "'"),
+    checks.reject(a.query_rope.has_value() ? "key_rope" : "query_rope", c10::str("be given with '", given, "'"),
                   "is None");
   }
   if (!a.query_rope.has_value()) {

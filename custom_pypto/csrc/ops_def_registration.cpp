@@ -41,7 +41,7 @@ TORCH_LIBRARY(custom_pypto, m) {
          "float scale_value, *, Tensor? block_table=None, Tensor? actual_seq_lengths_query=None, "
          "Tensor? actual_seq_lengths_kv=None, Tensor? query_rope=None, Tensor? key_rope=None, str layout_query='BSND', "
          "str layout_kv='PA_BSND', int sparse_mode=3) -> Tensor");
-  // Made of the next two, which refuse and count for it.
+  // Made of the next two, which reject and count for it.
   m.def(
       "reshape_and_cache(Tensor key, Tensor? value, Tensor(a!) key_cache, Tensor(b!)? value_cache, "
       "Tensor slot_mapping, *, str cache_layout='ND') -> ()",

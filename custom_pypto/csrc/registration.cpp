@@ -61,11 +61,11 @@ void write(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
     }
     for (at::Tensor& tensor : tensors_of(values[i])) {
       if (!tensor.defined()) {
-        continue;  // refused by name below
+        continue;  // rejected by name below
       }
       if (overlaps_itself(tensor)) {
         Checks(schema.name().c_str())
-            .refuse(schema.arguments()[i].name().c_str(), "not overlap itself, as it is written to",
+            .reject(schema.arguments()[i].name().c_str(), "not overlap itself, as it is written to",
                     c10::str("its shape is ", tensor.sym_sizes(), " with strides ", tensor.sym_strides()),
                     "make a tensor of its own of it with .contiguous()");
       }
@@ -82,7 +82,7 @@ void write(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 }
 
 // The kernel of every operator for tensors on the CPU: it names the argument that should be on an NPU.
-void refuse_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void reject_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -103,7 +103,7 @@ void define(torch::Library& m, const char* schema) {
   const std::string name = c10::toString(parsed.operator_name());
   const bool writes = std::ranges::any_of(parsed.arguments(), is_written);
   m.def(std::move(parsed), {at::Tag::pt2_compliant_tag});
-  m.impl(name.c_str(), torch::dispatch(c10::kCPU, torch::CppFunction::makeFromBoxedFunction<&refuse_cpu>()));
+  m.impl(name.c_str(), torch::dispatch(c10::kCPU, torch::CppFunction::makeFromBoxedFunction<&reject_cpu>()));
   // An operator's own gradient is that of a device, AutogradPrivateUse1, and goes before what all devices have.
   m.impl(name.c_str(), torch::dispatch(c10::DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
   if (writes) {

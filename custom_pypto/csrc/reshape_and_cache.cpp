@@ -91,7 +91,7 @@ void check_row(const Checks& checks, const Sizes& sizes, const Part& part, bool 
     const c10::SymInt width = flat ? sizes[part.hidden] : sizes[part.heads] * sizes[part.depth];
     sizes.check_equal(part.fractal, part.c0(), c10::str("c0, the elements of 32 bytes"));
     if (!(width % part.c0()).sym_eq(0).expect_true(__FILE__, __LINE__)) {
-      checks.refuse(part.name,
+      checks.reject(part.name,
                     c10::str("have a multiple of c0 (", part.c0(), ") elements a token with cache_layout 'NZ'"),
                     c10::str("its shape is ", part.rows.sym_sizes()));
     }
@@ -169,7 +169,7 @@ void reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
                        const OptionalTensor& value_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
   if (value.has_value() != value_cache.has_value()) {
     const bool given = value.has_value();
-    Checks(kName).refuse(given ? "value_cache" : "value",
+    Checks(kName).reject(given ? "value_cache" : "value",
                          c10::str("be given with '", given ? "value" : "value_cache", "'"), "is None");
   }
   if (value.has_value()) {

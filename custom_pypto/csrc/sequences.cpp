@@ -15,7 +15,7 @@ void check_sizes(const Checks& checks, const SequenceArguments& a) {
   checks.at_least("key", key_heads, 1, "a number of heads (N2)");
   checks.size("key", a.key, a.key.dim() - 1, a.query.sym_size(-1), "D, the last of 'query'");
   if (!(heads % key_heads).sym_eq(0).expect_true(__FILE__, __LINE__)) {
-    checks.refuse("key", c10::str("have a number of heads (N2) that divides the ", heads, " heads of 'query' (N1)"),
+    checks.reject("key", c10::str("have a number of heads (N2) that divides the ", heads, " heads of 'query' (N1)"),
                   c10::str("has ", key_heads));
   }
   if (a.is_paged()) {
@@ -41,11 +41,11 @@ void check_layouts(const Checks& checks, const SequenceArguments& a) {
   checks.one_of("layout_query", a.layout_query, {"BSND", "TND"});
   checks.one_of(a.layout_key_name, a.layout_key, {"PA_BSND", "BSND", "TND"});
   if (!a.is_paged() && a.layout_key != a.layout_query) {
-    checks.refuse(a.layout_key_name, c10::str("be 'PA_BSND' or the same as layout_query ('", a.layout_query, "')"),
+    checks.reject(a.layout_key_name, c10::str("be 'PA_BSND' or the same as layout_query ('", a.layout_query, "')"),
                   c10::str("is '", a.layout_key, "'"));
   }
   if (a.sparse_mode != 0 && a.sparse_mode != 3) {
-    checks.refuse("sparse_mode", "be 0 (no mask) or 3 (causal, aligned to the last key)",
+    checks.reject("sparse_mode", "be 0 (no mask) or 3 (causal, aligned to the last key)",
                   c10::str("is ", a.sparse_mode));
   }
 }
@@ -66,7 +66,7 @@ void check_sequences(const Checks& checks, const SequenceArguments& a) {
   const bool packed = a.is_packed();
   if (packed) {
     if (!a.actual_seq_lengths_query.has_value()) {
-      checks.refuse("actual_seq_lengths_query", "be given with layout_query 'TND'", "is None");
+      checks.reject("actual_seq_lengths_query", "be given with layout_query 'TND'", "is None");
     }
     checks.rank("actual_seq_lengths_query", *a.actual_seq_lengths_query, 1, "[B]");
   }
@@ -74,13 +74,13 @@ void check_sequences(const Checks& checks, const SequenceArguments& a) {
   const char* batch_of = packed ? "B, as 'actual_seq_lengths_query' has" : "B, the first of 'query'";
   check_lengths(checks, "actual_seq_lengths_query", a.actual_seq_lengths_query, batch, batch_of);
   if ((a.is_paged() || packed) && !a.actual_seq_lengths_key.has_value()) {
-    checks.refuse(a.key_lengths_name, c10::str("be given with ", a.layout_key_name, " '", a.layout_key, "'"),
+    checks.reject(a.key_lengths_name, c10::str("be given with ", a.layout_key_name, " '", a.layout_key, "'"),
                   "is None");
   }
   check_lengths(checks, a.key_lengths_name, a.actual_seq_lengths_key, batch, batch_of);
 
   if (a.is_paged() != a.block_table.has_value()) {
-    checks.refuse("block_table",
+    checks.reject("block_table",
                   c10::str(a.is_paged() ? "be given" : "be None", " with ", a.layout_key_name, " '", a.layout_key, "'",
                            a.is_paged() ? "" : ", whose keys are not paged"),
                   a.is_paged() ? "is None" : "is a tensor");

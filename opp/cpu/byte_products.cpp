@@ -23,7 +23,7 @@ namespace {
 #define OPP_VNNI __attribute__((target("avx512f,avx512bw,avx512vnni")))
 
 // Rows of x whose sums fit into the registers beside the weight's.
-constexpr int64_t kMostRows = 5;
+constexpr int64_t kMaxRows = 5;
 constexpr int64_t kLanes = 4;  // of 16 bytes in a register
 
 // The weight's bytes of four rows, by fours: those of columns 16 l + 4 j, ..., 16 l + 4 j + 3 in lane l of register j.
@@ -78,9 +78,9 @@ void add_byte_products(const uint8_t* x, int64_t x_stride, int64_t rows, const i
                        int64_t depth, int32_t* sums, int64_t sums_stride) {
   using Add = decltype(&add_rows<1>);
   static constexpr Add kAdd[] = {add_rows<1>, add_rows<2>, add_rows<3>, add_rows<4>, add_rows<5>};
-  static_assert(std::size(kAdd) == kMostRows);
-  for (int64_t row = 0; row < rows; row += kMostRows) {
-    const int64_t count = std::min(kMostRows, rows - row);
+  static_assert(std::size(kAdd) == kMaxRows);
+  for (int64_t row = 0; row < rows; row += kMaxRows) {
+    const int64_t count = std::min(kMaxRows, rows - row);
     kAdd[count - 1](x + row * x_stride, x_stride, weight, weight_stride, depth, sums + row * sums_stride, sums_stride);
   }
 }

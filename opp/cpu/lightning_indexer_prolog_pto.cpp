@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kTokens = 256;
 // What they may take.
 constexpr int64_t kScratch = 32 << 20;
-// Heads of tokens that a thread takes at once, at the most, and what their number is a multiple of.
+// The max number of heads of tokens that a thread takes at once, and what it is a multiple of.
 constexpr int64_t kRows = 256;
 constexpr int64_t kRowsStep = 16;
 
@@ -72,16 +72,16 @@ class Prolog {
   // Makes the results of them: first of blocks of queries, then of blocks of tokens.
   void finish() {
     const int64_t queries = count_ * heads_;
-    const int64_t most = std::clamp(round_up(queries / (2 * at::get_num_threads()), kRowsStep), kRowsStep, kRows);
-    const int64_t blocks = (queries + most - 1) / most;
-    at::parallel_for(0, blocks + (count_ + most - 1) / most, 1, [&](int64_t begin, int64_t end) {
+    const int64_t max_heads = std::clamp(round_up(queries / (2 * at::get_num_threads()), kRowsStep), kRowsStep, kRows);
+    const int64_t blocks = (queries + max_heads - 1) / max_heads;
+    at::parallel_for(0, blocks + (count_ + max_heads - 1) / max_heads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
-        const int64_t first = (block < blocks ? block : block - blocks) * most;
+        const int64_t first = (block < blocks ? block : block - blocks) * max_heads;
         if (block < blocks) {
-          write_queries(first, std::min(first + most, queries));
+          write_queries(first, std::min(first + max_heads, queries));
         } else {
-          write_keys(first, std::min(first + most, count_));
-          write_weights(first, std::min(first + most, count_));
+          write_keys(first, std::min(first + max_heads, count_));
+          write_weights(first, std::min(first + max_heads, count_));
         }
       }
     });

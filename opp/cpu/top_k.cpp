@@ -27,7 +27,7 @@ void TopK::reset(int64_t k, int64_t keys) {
   k_ = k;
   size_ = 0;
   floor_ = 0;
-  // Twice k makes a clean-up, whose cost is proportional to the room, rare enough; one more for a refused entry.
+  // Twice k makes a clean-up, whose cost is proportional to the room, rare enough; one more for a rejected entry.
   const auto room = static_cast<size_t>(std::min(keys, 2 * k + 1024) + 1);
   if (entries_.size() < room) entries_.resize(room);
 }

@@ -10,7 +10,7 @@ namespace {
 // The dtypes that the vector unit adds; the kernel's tiling key is the dtype.
 constexpr ge::DataType kAdded[] = {ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_INT32, ge::DT_INT16};
 
-// Refuses what the prototype has and the kernel has not: shapes that broadcast, and the other dtypes.
+// Rejects what the prototype has and the kernel has not: shapes that broadcast, and the other dtypes.
 ge::graphStatus tile(gert::TilingContext* context) {
   const ge::DataType type = context->GetRequiredInputDesc(0)->GetDataType();
   const opp::Contiguous self = opp::required(*context, 0);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kBlockBytes = 32;           // what the unified buffer is aligned to
 constexpr int64_t kMostBlocksOfACopy = 4095;  // DataCopyPad's blockCount
-constexpr int64_t kLeastBytesOfABlock = 16 * 1024;
+constexpr int64_t kMinBytesOfABlock = 16 * 1024;
 constexpr uint32_t kMostShift = 6;
 
 struct Dimension {
@@ -42,8 +42,8 @@ Strided strided(const Dimension& outer, const Dimension& inner, int64_t itemsize
 }
 
 // The largest divisor of `bytes` in whole elements that is at most `most`.
-int64_t largest_part(int64_t bytes, int64_t most, int64_t itemsize) {
-  int64_t parts = (bytes + most - 1) / most;
+int64_t largest_part(int64_t bytes, int64_t max, int64_t itemsize) {
+  int64_t parts = (bytes + max - 1) / max;
   while (bytes % (parts * itemsize) != 0) ++parts;
   return bytes / parts;
 }
@@ -104,8 +104,8 @@ void divide(ReshapeAndCacheTiling& tiling, uint32_t cores) {
   for (int64_t i = 0; i < tiling.copies; ++i) {
     bytes_of_token += int64_t{tiling.copy[i].run} * tiling.copy[i].runs;
   }
-  const int64_t most = std::max<int64_t>(1, tiling.tokens * bytes_of_token / kLeastBytesOfABlock);
-  tiling.blocks = static_cast<uint32_t>(std::min<int64_t>({cores, most, std::max<int64_t>(1, tiling.tokens)}));
+  const int64_t max = std::max<int64_t>(1, tiling.tokens * bytes_of_token / kMinBytesOfABlock);
+  tiling.blocks = static_cast<uint32_t>(std::min<int64_t>({cores, max, std::max<int64_t>(1, tiling.tokens)}));
   // Each block gets several groups of slots: where all tokens follow one another the blocks have equally much to do.
   const int64_t share = tiling.tokens / (4 * tiling.blocks);
   while (tiling.slots_shift < kMostShift && share >> tiling.slots_shift > 0) ++tiling.slots_shift;

@@ -23,8 +23,8 @@ int64_t bytes_of_token(const SparseAttentionPto& call) {
 }
 
 int64_t tokens_of_chunk(const SparseAttentionPto& call, int64_t threads) {
-  const int64_t most = std::max<int64_t>(1, kScratchOfThread * threads / bytes_of_token(call));
-  return most > kTokenStep ? most / kTokenStep * kTokenStep : most;
+  const int64_t max_tokens = std::max<int64_t>(1, kScratchOfThread * threads / bytes_of_token(call));
+  return max_tokens > kTokenStep ? max_tokens / kTokenStep * kTokenStep : max_tokens;
 }
 
 TokenChunk chunk_of(const std::vector<Sequence>& entries, int64_t first, int64_t last) {

@@ -82,9 +82,9 @@ int64_t heads_of_tiles(int64_t heads, int64_t rows, int64_t threads) {
 }  // namespace
 
 int64_t AttentionTiling::most_named() const {
-  int64_t most = 0;
-  for (const AttentionRow& row : rows) most = std::max(most, row.named);
-  return most;
+  int64_t max = 0;
+  for (const AttentionRow& row : rows) max = std::max(max, row.named);
+  return max;
 }
 
 AttentionTiling tile(const SparseFlashAttentionPto& call, int64_t threads) {

@@ -153,12 +153,12 @@ class ReshapeAndCache {
   }
 
   // The runs at the cursor that one instruction copies, `most` at most; moves the cursor behind them.
-  __aicore__ inline Runs Take(const RowCopy& copy, Cursor& cursor, uint32_t most) const {
+  __aicore__ inline Runs Take(const RowCopy& copy, Cursor& cursor, uint32_t max) const {
     const int64_t token = first_ + cursor.token;
     const int64_t slot = slots_.GetValue(cursor.token);
     Runs runs{OffsetOf(copy.tokens, token) + int64_t{cursor.run} * copy.run,
               OffsetOf(copy.slots, slot) + OffsetOf(copy.runs_in_cache, cursor.run), 1};
-    const int64_t limit = Smaller(most, copy.together);
+    const int64_t limit = Smaller(max, copy.together);
     if (copy.runs > 1) {
       runs.count = Smaller(limit, Smaller(copy.runs - cursor.run, EvenFrom(copy.runs_in_cache, cursor.run)));
       cursor.run += runs.count;

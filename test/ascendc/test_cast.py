@@ -184,7 +184,7 @@ def test_odd_counts_masks_and_strides(kernels, dtype, to):
 
 @pytest.mark.parametrize("to", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_the_vector_unit_does_not_convert_is_refused(kernels, dtype, to):
+def test_what_the_vector_unit_does_not_convert_is_rejected(kernels, dtype, to):
     source, dst = np.zeros(64, stored(dtype)), np.zeros(64, stored(to))
     for mode in set(range(7)) - PAIRS.get((dtype, to), set()):
         expected = "no rounding mode" if (dtype, to) in PAIRS else "the function has the dtype"

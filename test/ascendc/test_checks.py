@@ -220,7 +220,7 @@ def test_what_does_not_compile_is_an_error_that_says_why(tmp_path):
         KernelFile(source)
 
 
-def test_arguments_that_do_not_fit_are_refused(kernels):
+def test_arguments_that_do_not_fit_are_rejected(kernels):
     kernel = kernels("correct")["one_buffer"]
     x = np.ones(64, np.float32)
     with pytest.raises(KernelError, match=r"one_buffer takes 3 arguments \(x, y, per_block\), but 2 were given"):

@@ -86,7 +86,7 @@ def test_a_file_of_several_kernels_needs_the_name_of_one(scale):
     assert "other: 3 blocks" in scale(DESCRIPTION + 'kernel = "other"\n', source).stdout
 
 
-def test_a_kernel_without_a_description_is_refused(tmp_path):
+def test_a_kernel_without_a_description_is_rejected(tmp_path):
     (tmp_path / "alone.cpp").write_text(SCALE)
     done = kernel_command(tmp_path / "alone.cpp")
     assert done.returncode == 1

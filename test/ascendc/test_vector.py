@@ -408,7 +408,7 @@ def test_comparisons(kernels, name, dtype, mode):
         assert (out[len(expected) :] == 255).all()
 
 
-def test_a_comparison_of_no_whole_repeats_is_refused(kernels):
+def test_a_comparison_of_no_whole_repeats_is_rejected(kernels):
     source = np.zeros(128, np.float32)
     call = Call("selection", "Compare", "float32", Form(COUNT, 64, 65))
     with pytest.raises(KernelError, match="Compare: 65 elements are no multiple of 64, the 256 bytes of a repeat"):

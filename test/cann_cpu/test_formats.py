@@ -77,7 +77,7 @@ class ArgumentList:
 
 
 def call(name, *arguments):
-    """Runs an aclnn function on host memory; the status and the message where phase one refuses it."""
+    """Runs an aclnn function on host memory; the status and the message where phase one rejects it."""
     torch.ones(1, device="npu")  # sets a device for this thread
     opapi, acl = ctypes.CDLL("libopapi.so"), ctypes.CDLL("libascendcl.so")
     acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
@@ -139,13 +139,13 @@ def test_inputs_in_lists_and_those_that_may_be_null_are_read():
     torch.testing.assert_close(loss, expected)
 
 
-def test_outputs_in_blocks_are_refused():
+def test_outputs_in_blocks_are_rejected():
     x = random(20, 40)
     message = "is written, so it must be in format ND, but is in FRACTAL_NZ"
     assert call("aclnnNeg", nd(x), nz(x.clone())) == (INVALID, f"aclnnNeg: argument 2 {message}")
     assert call("aclnnInplaceCopy", nz(x), nd(x)) == (INVALID, f"aclnnInplaceCopy: argument 1 {message}")
-    refused = call("aclnnForeachNeg", ArgumentList(nd(x)), ArgumentList(nz(x.clone())))
-    assert refused == (INVALID, f"aclnnForeachNeg: argument 2 {message}")
+    rejected = call("aclnnForeachNeg", ArgumentList(nd(x)), ArgumentList(nz(x.clone())))
+    assert rejected == (INVALID, f"aclnnForeachNeg: argument 2 {message}")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_outputs_in_blocks_are_refused():
         (lambda x: Argument(x, x, 3), "is in format 3, which the CPU does not have"),
     ],
 )
-def test_what_is_in_no_known_layout_is_refused(argument, message):
+def test_what_is_in_no_known_layout_is_rejected(argument, message):
     x = random(20, 40)
     given = argument(x)
     out = torch.empty(given.memory.shape)
@@ -257,7 +257,7 @@ def test_without_permission_torch_npu_leaves_a_tensor_in_nd():
     assert torch_npu.get_npu_format(weight) == ND and weight.cpu().equal(matrix)
 
 
-def test_other_formats_are_refused_by_name_and_the_next_call_works():
+def test_other_formats_are_rejected_by_name_and_the_next_call_works():
     with pytest.raises(RuntimeError, match="operator Identity is asked for by the aclop path"):
         torch_npu.npu_format_cast(torch.ones(1, 4, 4, 4, device="npu"), 3)
         torch.npu.synchronize()

@@ -141,7 +141,7 @@ def without_rope():
     return {name: value for name, value in arguments.items() if not name.endswith("rope")}
 
 
-REFUSED = {
+REJECTED = {
     "heads of the indexer": (INDEXER, lambda: indexer(heads=72), "query", "have at most 64 heads (N1)"),
     "depth of the indexer": (INDEXER, lambda: indexer(depth=64), "query", "have a last dimension (D) of 128"),
     "key heads of the indexer": (INDEXER, lambda: indexer(key_heads=2), "key", "have one head (N2)"),
@@ -187,9 +187,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_canns_function_does_not_do_is_refused_before_anything_is_written(case):
-    operator, make, argument, expected = REFUSED[case]
+@pytest.mark.parametrize("case", REJECTED)
+def test_what_canns_function_does_not_do_is_rejected_before_anything_is_written(case):
+    operator, make, argument, expected = REJECTED[case]
     arguments = make()
     on_npu = on("npu", arguments)
     if operator == ATTENTION and case != "another value":

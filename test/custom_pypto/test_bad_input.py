@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input: refused with operator, argument, expectation and finding, by eager and Meta alike; the process goes on."""
+"""Bad input: rejected with operator, argument, expectation and finding, eager and Meta alike; the process goes on."""
 
 import re
 
@@ -24,7 +24,7 @@ def ones(*shape, dtype=torch.float32):
     return torch.ones(shape, dtype=dtype)
 
 
-# What is changed in a good call, and the message it earns, after "argument ".
+# What is changed in a good call, and the message it gives, after "argument ".
 ADDED_DTYPES = "float16 or bfloat16 or float32 or float64 or int8 or uint8 or int16 or int32 or int64 or bool"
 ADD_CUSTOM = {
     "sizes": ((ones(3), ones(4)), "'other' must broadcast with 'self' of shape [3], but its shape is [4]"),
@@ -769,7 +769,7 @@ def assert_process_goes_on():
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
 @pytest.mark.parametrize("case", ADD_CUSTOM)
-def test_add_custom_refuses(case, device):
+def test_add_custom_rejects(case, device):
     arguments, expected = ADD_CUSTOM[case]
     message = message_of(lambda: ops.add_custom(*(to(device, value) for value in arguments)))
     assert message == f"custom_pypto::add_custom: argument {expected}"
@@ -778,7 +778,7 @@ def test_add_custom_refuses(case, device):
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
 @pytest.mark.parametrize(("operator", "case"), EVERY_CASE)
-def test_operators_on_caches_refuse(operator, case, device):
+def test_operators_on_caches_reject(operator, case, device):
     good, changes, expected = CASES[operator][case]
     arguments = on(device, good() | changes)
     assert message_of(lambda: overload(operator)(**arguments)) == f"custom_pypto::{operator}: argument {expected}"
@@ -819,7 +819,7 @@ def test_every_tensor_has_its_dtype(operator, device):
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
 @pytest.mark.parametrize("operator", WRITERS)
-def test_a_cache_that_shares_memory_with_another_argument_is_refused(operator, device):
+def test_a_cache_that_shares_memory_with_another_argument_is_rejected(operator, device):
     """The first elements of the cache as another argument."""
     good = on(device, GOOD[operator]())
     for cache in caches_of(operator):
@@ -914,7 +914,7 @@ def test_only_the_matrices_are_taken_in_fractal_nz(operator, internal_formats):
                 )
 
 
-def test_backward_refuses_complex_gradients():
+def test_backward_rejects_complex_gradients():
     for device in ("npu", "meta"):
         message = message_of(lambda: ops.add_custom_backward(torch.ones(3, dtype=torch.complex64, device=device)))  # noqa: B023
         assert "custom_pypto::add_custom_backward: argument 'self' must be of dtype" in message
@@ -923,7 +923,7 @@ def test_backward_refuses_complex_gradients():
 # ---- devices
 
 
-def test_tensors_on_the_cpu_are_refused():
+def test_tensors_on_the_cpu_are_rejected():
     expected = "custom_pypto::add_custom: argument 'self' must be on an NPU, but is on cpu; move it there with .npu()"
     assert message_of(lambda: ops.add_custom(torch.ones(3), torch.ones(3))) == expected
     message = message_of(lambda: ops.add_custom_backward(torch.ones(3)))
@@ -935,7 +935,7 @@ def test_tensors_on_the_cpu_are_refused():
 
 @pytest.mark.parametrize("left", ["cpu", "npu:0", "npu:1", "meta"])
 @pytest.mark.parametrize("right", ["cpu", "npu:0", "npu:1", "meta"])
-def test_add_custom_refuses_tensors_on_different_devices(left, right):
+def test_add_custom_rejects_tensors_on_different_devices(left, right):
     if left == right:
         return
     message = message_of(lambda: ops.add_custom(torch.ones(3, device=left), torch.ones(3, device=right)))
@@ -965,7 +965,7 @@ def test_the_argument_on_another_device_is_named(operator, call, device):
 # ---- no data
 
 
-def test_a_tensor_whose_memory_was_given_back_is_refused():
+def test_a_tensor_whose_memory_was_given_back_is_rejected():
     x = torch.ones(4).npu()
     x.untyped_storage().resize_(0)
     message = message_of(lambda: ops.add_custom(x, torch.ones(4).npu()))
@@ -977,7 +977,7 @@ def test_a_tensor_whose_memory_was_given_back_is_refused():
 
 
 @pytest.mark.parametrize("device", ["npu", "meta"])
-def test_none_is_refused_where_a_tensor_is_needed(device):
+def test_none_is_rejected_where_a_tensor_is_needed(device):
     x = torch.ones(3, device=device)
     undefined = "must be a tensor, but is undefined (null)"
     assert message_of(lambda: ops.add_custom(x, None)) == f"custom_pypto::add_custom: argument 'other' {undefined}"
@@ -990,7 +990,7 @@ def test_none_is_refused_where_a_tensor_is_needed(device):
     assert_process_goes_on()
 
 
-def test_sparse_tensors_are_refused():
+def test_sparse_tensors_are_rejected():
     sparse = torch.eye(3).to_sparse()
     with pytest.raises((RuntimeError, NotImplementedError)):
         ops.add_custom(sparse.to("meta"), torch.ones(3, device="meta"))

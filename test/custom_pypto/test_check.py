@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of one operator: one without mistakes passes them all, each mistake is a line with the file to mend."""
+"""The checks of one operator: one without mistakes passes them all, each mistake is a line with the file to fix."""
 
 import itertools
 import json
@@ -45,11 +45,11 @@ def test_an_unknown_operator_is_an_error_that_lists_those_there_are():
 
 KERNEL_MISTAKES = {
     "without_mistake": {},
-    "other_dtype": {"Meta": "on Meta it gives [3, 5] float16, on an NPU [3, 5] float32 (a call): mend one of both in"},
-    "other_shape": {"Meta": "on Meta it gives [5] float32, on an NPU [3, 5] float32 (a call): mend one of both in"},
-    "scribbled": {"mutations": "it writes to argument 'self' (a call), which the schema does not declare: mend"},
-    "overrun": {"kernel": "it writes 4 bytes behind argument 'self', from 0 bytes away on (a call): mend"},
-    "aliased": {"aliases": "result 0 lies in the memory of argument 'self' (a call, on npu): mend"},
+    "other_dtype": {"Meta": "on Meta it gives [3, 5] float16, on an NPU [3, 5] float32 (a call): fix one of both in"},
+    "other_shape": {"Meta": "on Meta it gives [5] float32, on an NPU [3, 5] float32 (a call): fix one of both in"},
+    "scribbled": {"mutations": "it writes to argument 'self' (a call), which the schema does not declare: fix"},
+    "overrun": {"kernel": "it writes 4 bytes behind argument 'self', from 0 bytes away on (a call): fix"},
+    "aliased": {"aliases": "result 0 lies in the memory of argument 'self' (a call, on npu): fix"},
 }
 
 
@@ -165,34 +165,34 @@ FORM_MISTAKES = {
     "Meta's dtype differs": (
         {"Meta": in_half},
         "Meta",
-        "on Meta it gives [3, 5] float16, on an NPU [3, 5] float32 (ones): mend one of both in NAME/csrc/scale.cpp",
+        "on Meta it gives [3, 5] float16, on an NPU [3, 5] float32 (ones): fix one of both in NAME/csrc/scale.cpp",
     ),
     "Meta's shape differs": (
         {"Meta": transposed},
         "Meta",
-        "on Meta it gives [5, 3] float32, on an NPU [3, 5] float32 (ones): mend one of both in NAME/csrc/scale.cpp",
+        "on Meta it gives [5, 3] float32, on an NPU [3, 5] float32 (ones): fix one of both in NAME/csrc/scale.cpp",
     ),
     "a mutation is not declared": (
         {"PrivateUse1": scribbling},
         "mutations",
-        "it writes to argument 'x' (ones), which the schema does not declare: mend opp/op_api/aclnn_scale.cpp, or "
+        "it writes to argument 'x' (ones), which the schema does not declare: fix opp/op_api/aclnn_scale.cpp, or "
         "where this is meant write Tensor(a!) in NAME/csrc/ops_def_registration.cpp",
     ),
     "a result aliases an argument": (
         {"PrivateUse1": in_place},
         "aliases",
-        "result 0 lies in the memory of argument 'x' (ones, on npu): mend NAME/csrc/scale.cpp",
+        "result 0 lies in the memory of argument 'x' (ones, on npu): fix NAME/csrc/scale.cpp",
     ),
     "a result on Meta aliases an argument": (
         {"Meta": lambda x, factor=2.0: x[:]},
         "aliases",
-        "result 0 lies in the memory of argument 'x' (ones, on meta): mend NAME/csrc/scale.cpp",
+        "result 0 lies in the memory of argument 'x' (ones, on meta): fix NAME/csrc/scale.cpp",
     ),
 }
 
 
 @pytest.mark.parametrize(("functions", "line", "text"), FORM_MISTAKES.values(), ids=FORM_MISTAKES)
-def test_a_mistake_in_the_form_is_one_line_with_the_file_to_mend(functions, line, text, tmp_path, monkeypatch):
+def test_a_mistake_in_the_form_is_one_line_with_the_file_to_fix(functions, line, text, tmp_path, monkeypatch):
     probe = Probe()
     probe.functions |= functions
     lines = probe.lines(tmp_path, monkeypatch)
@@ -216,7 +216,7 @@ def test_other_strides_on_meta_are_what_opcheck_finds(tmp_path, monkeypatch):
     verdict, text = behaviour(probe, "opcheck", tmp_path, monkeypatch)
     assert verdict == "FAILED"
     assert "Strides are (5, 1) and (1, 3)" in text
-    assert text.endswith(" (ones): mend NAME/csrc/scale.cpp")
+    assert text.endswith(" (ones): fix NAME/csrc/scale.cpp")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_other_strides_on_meta_are_what_opcheck_finds(tmp_path, monkeypatch):
         ("opcheck", "as torch.library.opcheck demands"),
         ("eager", "as the golden"),
         ("layouts", "4 calls as with whole tensors"),
-        ("bad input", "6 calls with one other argument, 4 refused, all as on Meta"),
+        ("bad input", "6 calls with one other argument, 4 rejected, all as on Meta"),
     ],
 )
 def test_an_operator_of_another_package_passes(line, text, tmp_path, monkeypatch):
@@ -238,7 +238,7 @@ def test_what_differs_from_the_golden_is_a_line(tmp_path, monkeypatch):
     verdict, text = behaviour(probe, "eager", tmp_path, monkeypatch)
     assert verdict == "FAILED"
     assert text.startswith("not as the golden: ")
-    assert text.endswith(" (ones): mend opp/op_api/aclnn_scale.cpp")
+    assert text.endswith(" (ones): fix opp/op_api/aclnn_scale.cpp")
 
 
 def test_without_a_gradient_an_operator_says_so(tmp_path, monkeypatch):
@@ -310,12 +310,12 @@ def always_on_the_first(x, factor=2.0):
     return scale(x, factor).to("npu:0")
 
 
-def refuses_views(x, factor=2.0):
+def rejects_views(x, factor=2.0):
     torch._check(x.is_contiguous(), lambda: "scale: argument 'x' must be contiguous")
     return scale(x, factor)
 
 
-def refuses_views_namelessly(x, factor=2.0):
+def rejects_views_namelessly(x, factor=2.0):
     torch._check(x.is_contiguous(), lambda: "not contiguous")
     return scale(x, factor)
 
@@ -323,14 +323,14 @@ def refuses_views_namelessly(x, factor=2.0):
 @pytest.mark.parametrize(
     ("function", "verdict", "text"),
     [
-        (refuses_views, "ok", "2 calls as with whole tensors"),
-        (refuses_views_namelessly, "FAILED", "'x' with gaps between its elements (random) earns not contiguous: mend"),
+        (rejects_views, "ok", "2 calls as with whole tensors"),
+        (rejects_views_namelessly, "FAILED", "'x' with gaps between its elements (random) gives not contiguous: fix"),
         (
             as_if_whole,
             "FAILED",
             "'x' with gaps between its elements (random): result 0 (float32) differs in ",
         ),
-        (always_on_the_first, "FAILED", "on npu:1 (random) it gives tensors on npu:0: mend NAME/csrc/scale.cpp"),
+        (always_on_the_first, "FAILED", "on npu:1 (random) it gives tensors on npu:0: fix NAME/csrc/scale.cpp"),
     ],
 )
 def test_views_and_the_second_device(function, verdict, text, tmp_path, monkeypatch):
@@ -380,7 +380,7 @@ def narrow_meta(x, factor=2.0):
         (
             {"x": "T", "out": "T", "dtypes": "DT_FLOAT", "out dtypes": "DT_FLOAT"},
             False,
-            "'x' is float16 (ones, in float16), but the prototype has it in DT_FLOAT: mend graph/custom_reg_op.h, or",
+            "'x' is float16 (ones, in float16), but the prototype has it in DT_FLOAT: fix graph/custom_reg_op.h, or",
         ),
         ({"x": "T", "out": "U"}, True, None),
         (
@@ -439,17 +439,17 @@ def broken():
 def test_what_fails_in_the_calls_or_the_golden_is_a_line_with_their_file(tmp_path, monkeypatch):
     probe = Probe()
     probe.samples = Samples({"ones": lambda: {"x": torch.ones(3, 5)}}, lambda *_: broken())
-    text = "its golden fails: LookupError: there is none (ones): mend test/NAME/calls.py"
+    text = "its golden fails: LookupError: there is none (ones): fix test/NAME/calls.py"
     assert behaviour(probe, "eager", tmp_path, monkeypatch) == ("FAILED", text)
 
     probe = Probe()
     probe.samples = Samples({"ones": broken}, judge)
-    text = "call 'ones' cannot be made: LookupError: there is none: mend test/NAME/calls.py"
+    text = "call 'ones' cannot be made: LookupError: there is none: fix test/NAME/calls.py"
     assert failed(probe.lines(tmp_path, monkeypatch)) == {"Meta": text}
 
     probe = Probe()
     probe.samples = Samples({"ones": lambda: {"y": torch.ones(3)}}, judge)
-    text = "no overload of the schema has the arguments y of call 'ones': mend test/NAME/calls.py or NAME/csrc/"
+    text = "no overload of the schema has the arguments y of call 'ones': fix test/NAME/calls.py or NAME/csrc/"
     assert failed(probe.lines(tmp_path, monkeypatch)) == {"Meta": text + "ops_def_registration.cpp"}
 
 
@@ -469,7 +469,7 @@ class Gradient(torch.autograd.Function):
 
 @pytest.mark.parametrize(
     ("off", "verdict", "text"),
-    [(0.0, "ok", "gradcheck of 1 calls"), (0.5, "FAILED", "mend the backward in NAME/csrc/scale.cpp")],
+    [(0.0, "ok", "gradcheck of 1 calls"), (0.5, "FAILED", "fix the backward in NAME/csrc/scale.cpp")],
 )
 @pytest.mark.parametrize("takes_float64", [True, False])
 def test_gradients_are_compared_with_differences(off, verdict, text, takes_float64, tmp_path, monkeypatch):
@@ -485,8 +485,8 @@ def test_gradients_are_compared_with_differences(off, verdict, text, takes_float
     assert found[1].endswith(text)
 
 
-def test_an_operator_that_refuses_to_be_differentiated_has_no_gradient(tmp_path, monkeypatch):
-    class Refusal(torch.autograd.Function):
+def test_an_operator_that_rejects_to_be_differentiated_has_no_gradient(tmp_path, monkeypatch):
+    class Rejection(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, factor):
             with torch._C._AutoDispatchBelowAutograd():
@@ -497,7 +497,7 @@ def test_an_operator_that_refuses_to_be_differentiated_has_no_gradient(tmp_path,
             raise RuntimeError(f"derivative for check_probe_{next(counter) - 1}::scale is not implemented")
 
     probe = Probe()
-    probe.functions["AutogradPrivateUse1"] = lambda x, factor=2.0: Refusal.apply(x, factor)
+    probe.functions["AutogradPrivateUse1"] = lambda x, factor=2.0: Rejection.apply(x, factor)
     assert behaviour(probe, "autograd", tmp_path, monkeypatch) == ("ok", "it has no gradient, and says so")
 
 
@@ -506,12 +506,15 @@ def test_an_operator_that_refuses_to_be_differentiated_has_no_gradient(tmp_path,
     [
         ({"PrivateUse1": nameless}, "'x' of dtype torch.complex64 (ones): an NPU says unsupported dtype, Meta scale: "),
         ({"PrivateUse1": nameless, "Meta": nameless}, "'x' of dtype torch.complex64 (ones): the error does not name"),
-        ({"Meta": lambda x, factor=2.0: torch.empty_like(x)}, "Meta ['[3, 5] complex64']: mend NAME/csrc/scale.cpp"),
-        ({"PrivateUse1": writes_first}, "'x' of dtype torch.complex64 (ones): it is refused, but something is written"),
-        ({"CPU": lambda x, factor=2.0: x * factor}, "'x' on the CPU (ones) earns ['[3, 5] float32']"),
+        ({"Meta": lambda x, factor=2.0: torch.empty_like(x)}, "Meta ['[3, 5] complex64']: fix NAME/csrc/scale.cpp"),
+        (
+            {"PrivateUse1": writes_first},
+            "'x' of dtype torch.complex64 (ones): it is rejected, but something is written",
+        ),
+        ({"CPU": lambda x, factor=2.0: x * factor}, "'x' on the CPU (ones) gives ['[3, 5] float32']"),
     ],
 )
-def test_bad_input_that_is_refused_otherwise_than_on_meta_or_not_by_name_is_a_line(
+def test_bad_input_that_is_rejected_otherwise_than_on_meta_or_not_by_name_is_a_line(
     functions, text, tmp_path, monkeypatch
 ):
     probe = Probe()
@@ -546,7 +549,7 @@ def test_what_a_graph_gives_otherwise_than_eager_at_any_call_is_a_line(mode, exp
     monkeypatch.setattr(check.Operator, "converter", "converter.py")
     verdict, text = behaviour(probe, "GE static", tmp_path, monkeypatch)
     assert verdict == expected[0] and text.startswith(expected[1])
-    assert verdict == "ok" or text.endswith(": mend opp/op_api/aclnn_scale.cpp or converter.py")
+    assert verdict == "ok" or text.endswith(": fix opp/op_api/aclnn_scale.cpp or converter.py")
 
 
 class OfOneShape:
@@ -590,15 +593,15 @@ def test_a_dynamic_graph_is_called_with_other_sizes(mode, verdict, text, tmp_pat
 
 
 def test_what_no_graph_runs_is_a_line_with_the_prototype(tmp_path, monkeypatch):
-    def refuses(function):
+    def rejects(function):
         def graph(**arguments):
             raise RuntimeError("input 'x' has type float32, which the prototype does not allow\nand more")
 
         return graph
 
-    monkeypatch.setattr(check, "MODES", {"GE static": refuses})
+    monkeypatch.setattr(check, "MODES", {"GE static": rejects})
     monkeypatch.setattr(check.Operator, "converter", definition.PROTOTYPES)
-    text = "no graph: RuntimeError: input 'x' has type float32, which the prototype does not allow (ones): mend "
+    text = "no graph: RuntimeError: input 'x' has type float32, which the prototype does not allow (ones): fix "
     assert behaviour(Probe(), "GE static", tmp_path, monkeypatch) == ("FAILED", text + "graph/custom_reg_op.h")
 
 
@@ -633,7 +636,7 @@ def test_lists_of_tensors_are_bad_input_too(tmp_path, monkeypatch):
         probe.functions = {"PrivateUse1": sums, "Meta": sums_meta, "CPU": sums}
         return probe
 
-    expected = ("ok", "5 calls with one other argument, 5 refused, all as on Meta")
+    expected = ("ok", "5 calls with one other argument, 5 rejected, all as on Meta")
     assert behaviour(probe(), "bad input", tmp_path, monkeypatch) == expected
     lax = probe()
     lax.functions["Meta"] = lambda parts: torch.empty_like(parts[0])

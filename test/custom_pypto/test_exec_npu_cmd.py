@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EXEC_NPU_CMD: what it passes on, what it refuses, and that every failure is reported and leaves a working process."""
+"""EXEC_NPU_CMD: what it passes on, what it rejects, and that every failure is reported and leaves a working process."""
 
 import json
 import os
@@ -41,11 +41,11 @@ FAILURES = {
     ],
     "phase one": [
         "aclnnProbePhaseOneFails failed in phase one: aclnnProbePhaseOneFailsGetWorkspaceSize returned 161002",
-        "phase one refuses every call",
+        "phase one rejects every call",
     ],
     "phase two": [
         "aclnnProbePhaseTwoFails failed in phase two: aclnnProbePhaseTwoFails returned 561000",
-        "phase two refuses every call",
+        "phase two rejects every call",
     ],
     "undefined": ["aclnnProbeNothing: a tensor is undefined (null)"],
     "emptied storage": ["aclnnProbeNothing: a tensor of shape [4] reaches 16 bytes into its storage, which has 0"],
@@ -74,7 +74,7 @@ def test_an_error_of_the_queue_is_raised_once_by_what_comes_next(step, results):
     result = results[f"late: {step}"]
     (error,) = result["errors"]
     assert "aclnnProbePhaseTwoFails failed in phase two: aclnnProbePhaseTwoFails returned 561000" in error
-    assert "phase two refuses every call" in error
+    assert "phase two rejects every call" in error
     assert ("ASCEND_LAUNCH_BLOCKING=1" in error) == results["queues"]
     assert result["next call works"]
 

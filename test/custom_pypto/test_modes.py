@@ -177,7 +177,7 @@ def test_one_dynamic_graph_takes_changing_batches_queries_and_tables(operator):
 
 
 @compiling_mode
-def test_a_slot_out_of_range_is_refused_in_a_graph_and_writes_nothing(mode):
+def test_a_slot_out_of_range_is_rejected_in_a_graph_and_writes_nothing(mode):
     operator, call = "npu_lightning_indexer_prolog_pto", "BSND on PA_BSND"
     in_mode = MODES[mode](partial(overload(operator)))
     good = arguments_of(operator, call)
@@ -193,7 +193,7 @@ def test_a_slot_out_of_range_is_refused_in_a_graph_and_writes_nothing(mode):
 
 @compiling_mode
 @pytest.mark.parametrize("operator", WRITERS)
-def test_one_tensor_for_two_caches_is_refused_in_every_mode(operator, mode):
+def test_one_tensor_for_two_caches_is_rejected_in_every_mode(operator, mode):
     arguments = arguments_of(operator, ONE_WRITE[operator])
     name, *_ = caches_of(operator)
     other = next(
@@ -210,7 +210,7 @@ def test_one_tensor_for_two_caches_is_refused_in_every_mode(operator, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_bad_input_is_refused_by_name_in_every_mode_and_the_next_call_works(mode):
+def test_bad_input_is_rejected_by_name_in_every_mode_and_the_next_call_works(mode):
     in_mode = MODES[mode](lambda x, y: custom_pypto.add_custom(x, y))
     x = torch.ones(3).npu()
     with pytest.raises(Exception, match="add_custom: argument 'other' must broadcast with 'self' of shape"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New operators of many kinds: what is written builds as it is, agrees, and lacks the mathematics and nothing else."""
+"""New operators of many kinds: what is written builds as it is, agrees, and lacks only the implementation."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import new_package
 import pytest
 
 from custom_pypto import new, new_project
-from custom_pypto.schema import Refused
+from custom_pypto.schema import Rejected
 
 HERE = Path(__file__).parent
 PACKAGE = "new_probe"
@@ -26,7 +26,7 @@ EVERY_PART = "for (size_t k = 0; k < parts.size(); ++k)"
 
 @dataclass
 class Case:
-    """A schema, and the mathematics with which its files are filled in: the kernels' bodies, and the golden's."""
+    """A schema, and the implementation with which its files are filled in: the kernels' bodies, and the golden's."""
 
     schema: str
     autograd: bool = False
@@ -41,7 +41,7 @@ class Case:
         _, op, _ = new.create(folder, self.schema, self.autograd)
         aclnn, calls = folder / f"opp/op_api/{op.file}.cpp", folder / f"test/{PACKAGE}/{self.name}_calls.py"
         for kernel, body in self.kernels.items():
-            replace(aclnn, rf'  TORCH_CHECK\(false, .* ": the mathematics of {kernel} is missing"\);', f"  {body}")
+            replace(aclnn, rf'  TORCH_CHECK\(false, .* ": the implementation of {kernel} is missing"\);', f"  {body}")
         if self.golden:
             replace(calls, r"    raise NotImplementedError\(.*\)", f"    {self.golden}")
 
@@ -123,26 +123,28 @@ def operators(cases: list[Case]) -> list[str]:
 
 
 @pytest.mark.parametrize("operator", operators(FRESH))
-def test_a_fresh_operator_fails_because_its_mathematics_is_missing_and_for_no_other_reason(operator, tables):
+def test_a_fresh_operator_fails_because_its_implementation_is_missing_and_for_no_other_reason(operator, tables):
     build, registration, meta, *others = tables[operator].items()
     assert build[1][0] == registration[1][0] == "ok", (build, registration)
     assert meta[0] == "Meta"
     assert meta[1][0] == "FAILED"
     name = operator.removesuffix("_backward")
-    kernel = rf"opp/op_api/aclnn_{name}.cpp:\d+: the mathematics of {name} is missing: mend opp/op_api/aclnn_{name}.cpp"
-    golden = rf"the mathematics of {name} is missing in the golden: mend test/{PACKAGE}/{name}_calls.py"
+    kernel = (
+        rf"opp/op_api/aclnn_{name}.cpp:\d+: the implementation of {name} is missing: fix opp/op_api/aclnn_{name}.cpp"
+    )
+    golden = rf"the implementation of {name} is missing in the golden: fix test/{PACKAGE}/{name}_calls.py"
     assert re.search(golden if operator.endswith("_backward") else kernel, meta[1][1])
     assert {verdict for _, (verdict, _) in others} == {"not run"}
 
 
 @pytest.mark.parametrize("operator", operators(FILLED))
-def test_with_its_mathematics_an_operator_passes_every_line(operator, tables):
+def test_with_its_implementation_an_operator_passes_every_line(operator, tables):
     assert {line: text for line, (verdict, text) in tables[operator].items() if verdict != "ok"} == {}
     gradient = tables[operator]["autograd"][1]
     assert gradient.startswith("gradcheck of") == (operator in [case.name for case in FILLED if case.autograd])
 
 
-def test_lists_on_the_cpu_and_second_gradients_are_refused_and_writes_counted(built):
+def test_lists_on_the_cpu_and_second_gradients_are_rejected_and_writes_counted(built):
     result = run(
         built,
         "-c",
@@ -172,7 +174,7 @@ except RuntimeError as error:
     assert "scaled_backward" in twice and "not implemented" in twice
 
 
-# ---- what is refused
+# ---- what is rejected
 
 
 @pytest.fixture
@@ -186,7 +188,7 @@ def texts(folder: Path) -> dict[Path, str]:
     return {file: file.read_text() for file in folder.rglob("*") if file.is_file()}
 
 
-REFUSED = {
+REJECTED = {
     "f(Tensro x) -> Tensor": "is no schema: unknown type specifier",
     "f(Tensor x)": "is no schema: expected arrow but found 'eof' here. Write it like \"my_op(",
     "": "is no schema",
@@ -221,7 +223,7 @@ REFUSED = {
     "npu_softcap(Tensor x) -> Tensor": "has Softcap, which npu_softcap would be: choose another name",
     "npu_softmax_v2(Tensor x) -> Tensor": "CANN has an operator SoftmaxV2, which npu_softmax_v2 would hide",
 }
-REFUSED_GRADIENTS = {
+REJECTED_GRADIENTS = {
     "f(Tensor(a!) x, Tensor y) -> Tensor": "f writes to 'x', and what is written has no gradient: leave out --autograd",
     "f(Tensor[] x, Tensor[] y) -> Tensor": "f has several lists of tensors: --autograd is for one",
     "f(Tensor x) -> (Tensor, Tensor[])": "f gives tensors and lists: --autograd is for one kind",
@@ -231,29 +233,29 @@ REFUSED_GRADIENTS = {
 
 @pytest.mark.parametrize(
     ("schema", "autograd", "message"),
-    [(schema, False, message) for schema, message in REFUSED.items()]
-    + [(schema, True, message) for schema, message in REFUSED_GRADIENTS.items()],
+    [(schema, False, message) for schema, message in REJECTED.items()]
+    + [(schema, True, message) for schema, message in REJECTED_GRADIENTS.items()],
 )
-def test_what_cannot_be_made_is_refused_in_a_line_and_nothing_is_written(schema, autograd, message, package):
+def test_what_cannot_be_made_is_rejected_in_a_line_and_nothing_is_written(schema, autograd, message, package):
     before = texts(package)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Rejected) as rejection:
         new.create(package, schema, autograd)
-    assert message in str(refusal.value)
-    assert "\n" not in str(refusal.value)
+    assert message in str(rejection.value)
+    assert "\n" not in str(rejection.value)
     assert texts(package) == before
 
 
-def test_an_operator_is_refused_where_it_is_already_and_outside_of_a_package(package, tmp_path):
+def test_an_operator_is_rejected_where_it_is_already_and_outside_of_a_package(package, tmp_path):
     new.create(package, "f(Tensor x) -> Tensor", False)
     before = texts(package)
-    with pytest.raises(Refused, match="my_probe::f exists"):
+    with pytest.raises(Rejected, match="my_probe::f exists"):
         new.create(package, "my_probe::f(Tensor x) -> Tensor", False)
     (package / "my_probe/csrc/g.cpp").touch()
-    with pytest.raises(Refused, match=r"g\.cpp exists: remove it, or choose another name"):
+    with pytest.raises(Rejected, match=r"g\.cpp exists: remove it, or choose another name"):
         new.create(package, "g(Tensor x) -> Tensor", False)
     (package / "my_probe/csrc/g.cpp").unlink()
     assert texts(package) == before
-    with pytest.raises(Refused, match="is no operator package: run this where there is one"):
+    with pytest.raises(Rejected, match="is no operator package: run this where there is one"):
         new.create(tmp_path, "f(Tensor x) -> Tensor", False)
 
 
@@ -281,7 +283,7 @@ def test_the_command_says_what_to_fill_in(package, monkeypatch, capsys):
 
 def test_without_the_extra_that_it_needs_it_says_so(package, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(Refused, match=r"templates need jinja2: pip install 'custom_pypto\[new\]'"):
+    with pytest.raises(Rejected, match=r"templates need jinja2: pip install 'custom_pypto\[new\]'"):
         new.create(package, "f(Tensor x) -> Tensor", False)
 
 

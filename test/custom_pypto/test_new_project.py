@@ -176,7 +176,7 @@ def test_a_build_that_fails_ends_with_its_first_error():
         ("pytest", "'pytest' is the name of another package"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused(name, message, tmp_path):
+def test_a_name_that_cannot_be_is_rejected(name, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         new_project.make(name, tmp_path / name)
     assert not any(tmp_path.iterdir())

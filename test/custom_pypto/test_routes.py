@@ -87,7 +87,7 @@ def test_without_any_package_an_operator_says_once_what_it_takes_or_each_time_wh
     assert "Deploy the operator package of the wheel" in indexer and "docs/device_build.md" in indexer
     warnings = [line for line in result.stderr.splitlines() if "calls CANN's" in line]
     assert len(warnings) == 1
-    assert "custom_pypto::add_custom: calls CANN's aclnnAdd, and refuses what that does not do: " in warnings[0]
+    assert "custom_pypto::add_custom: calls CANN's aclnnAdd, and rejects what that does not do: " in warnings[0]
     assert "aclnnAddCustomGetWorkspaceSize is in no operator library" in warnings[0]
 
 

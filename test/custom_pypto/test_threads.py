@@ -77,7 +77,7 @@ def test_gradients_in_threads():
 
 @pytest.mark.parametrize("operator", WRITERS)
 def test_threads_write_rows_of_caches_of_their_own(operator):
-    """Together on one device, each as often as there is work for it, with a call that is refused among them."""
+    """Together on one device, each as often as there is work for it, with a call that is rejected among them."""
     call = list(CALLS[operator])[1]
     arguments = [arguments_of(operator, call) for _ in range(THREADS)]
     expected = [copied(each) for each in arguments]

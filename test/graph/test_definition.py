@@ -232,7 +232,7 @@ def mistakes_of(package, monkeypatch):
 
 
 SCHEMAS = "NAME/csrc/ops_def_registration.cpp"
-MEND = f"mend {SCHEMAS} or graph/custom_reg_op.h, or map it in a converter of its own"
+FIX = f"fix {SCHEMAS} or graph/custom_reg_op.h, or map it in a converter of its own"
 MISTAKES = {
     "none": ({}, []),
     "Meta": (
@@ -247,7 +247,7 @@ MISTAKES = {
         {"source": "EXEC_NPU_CMD(aclnnScale,\n    out, factor(a, b), x);"},
         [
             "NAME::scale: EXEC_NPU_CMD(aclnnScale, ...) gives 'out' where the function takes 'x': "
-            "mend NAME/csrc/scaling.cpp"
+            "fix NAME/csrc/scaling.cpp"
         ],
     ),
     "aclnn": (
@@ -264,13 +264,13 @@ MISTAKES = {
     ),
     "converter": (
         {"schema": "scale(Tensor x, *, float factor=3.0) -> Tensor"},
-        [f"NAME::scale: argument 'factor' is 3.0 by default, but the attribute 2.0: {MEND}"],
+        [f"NAME::scale: argument 'factor' is 3.0 by default, but the attribute 2.0: {FIX}"],
     ),
 }
 
 
 @pytest.mark.parametrize(("change", "lines"), MISTAKES.values(), ids=MISTAKES)
-def test_what_is_missing_of_an_operator_is_a_line_with_the_file_to_mend(change, lines, package, monkeypatch):
+def test_what_is_missing_of_an_operator_is_a_line_with_the_file_to_fix(change, lines, package, monkeypatch):
     vars(package).update(change)
     assert mistakes_of(package, monkeypatch) == lines
 
@@ -288,7 +288,7 @@ def convert(y, *, factor=2.0, meta_outputs=None):
 """
 PARAMETERS = (
     "NAME::scale: its converter's parameters are not the schema's arguments, or have other defaults: "
-    "mend NAME/converter/scale.py"
+    "fix NAME/converter/scale.py"
 )
 
 
@@ -301,7 +301,7 @@ PARAMETERS = (
             "Tensor y, *, float factor=3.0",
             "2.0",
             "3.0",
-            [f"NAME::scale: argument 'factor' is 3.0 by default, but the attribute 2.0: {MEND}"],
+            [f"NAME::scale: argument 'factor' is 3.0 by default, but the attribute 2.0: {FIX}"],
         ),
         ("Tensor y, *, float factor=2.0", "2.0", "3.0", [PARAMETERS]),
         ("Tensor y, *, float factor=2.0", "factor=2.0", "factor", [PARAMETERS]),

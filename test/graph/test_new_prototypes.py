@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from custom_pypto import definition, new
-from custom_pypto.schema import Operator, Refused, gradient_of
+from custom_pypto.schema import Operator, Rejected, gradient_of
 
 floats = st.floats(-1e9, 1e9, width=32).map(repr)
 integers = st.integers(-(2**62), 2**62).map(str)
@@ -57,7 +57,7 @@ def with_gradient(text: str) -> list[Operator]:
     op = Operator(text)
     try:
         return [op, gradient_of(op)]
-    except Refused:
+    except Rejected:
         return [op]
 
 

@@ -125,7 +125,7 @@ SMALL = {
 }
 
 
-REFUSED = {
+REJECTED = {
     (INDEXER, "sparse_count"): (lambda: {"sparse_count": 64}, "2048, but is 64"),
     (INDEXER, "sparse_mode"): (lambda: {"sparse_mode": 0}, "3, but is 0"),
     (INDEXER, "actual_seq_lengths_query"): (lambda: {"actual_seq_lengths_query": int32(3, 2)}, "None, but is"),
@@ -146,16 +146,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("operator", "argument"), REFUSED, ids=lambda value: value)
-def test_what_its_kernels_do_otherwise_is_refused_by_the_arguments_name(operator, argument):
-    change, message = REFUSED[operator, argument]
+@pytest.mark.parametrize(("operator", "argument"), REJECTED, ids=lambda value: value)
+def test_what_its_kernels_do_otherwise_is_rejected_by_the_arguments_name(operator, argument):
+    change, message = REJECTED[operator, argument]
     with pytest.raises(Exception, match=f"custom_pypto::{operator}: argument '{argument}' must be") as raised:
         run(operator, SMALL[operator]() | change(), "GE static")
     assert message in str(raised.value)
     assert "name that of custom_pypto before it in ASCEND_CUSTOM_OPP_PATH" in str(raised.value)
 
 
-def test_a_refused_size_of_a_dynamic_graph_is_refused_and_the_next_is_not():
+def test_a_rejected_size_of_a_dynamic_graph_is_rejected_and_the_next_is_not():
     torch._dynamo.reset()
     indexer = MODES["GE dynamic"](lambda arguments: ops.npu_lightning_indexer_pto(**arguments))
     inputs = indexer_inputs()
@@ -167,7 +167,7 @@ def test_a_refused_size_of_a_dynamic_graph_is_refused_and_the_next_is_not():
     goldens.check_lightning_indexer(indexer(calls.on("npu", inputs)).cpu(), **inputs)
 
 
-def test_a_prototype_that_is_neither_is_refused():
+def test_a_prototype_that_is_neither_is_rejected():
     from custom_pypto.converter import _upstream, ge_api
     from custom_pypto.definition import Prototype
 

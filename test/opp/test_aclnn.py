@@ -69,7 +69,7 @@ def convert(argument):
 
 
 def phase_one(name, *arguments):
-    """The executor; or, refused, the status and the message."""
+    """The executor; or, rejected, the status and the message."""
     converted = [convert(argument) for argument in arguments]
     size, executor = ctypes.c_uint64(), ctypes.c_void_p()
     status = getattr(opapi(), f"{name}GetWorkspaceSize")(*converted, ctypes.byref(size), ctypes.byref(executor))
@@ -141,9 +141,9 @@ def test_add_custom_grad_gives_two_copies():
     assert torch.equal(grad_other.cpu(), grad)
 
 
-def expect_refusal(name, arguments, status, message):
-    refused_with, text = phase_one(name, *arguments)
-    assert refused_with == status
+def expect_rejection(name, arguments, status, message):
+    rejected_with, text = phase_one(name, *arguments)
+    assert rejected_with == status
     assert re.search(f"^{name}: .*{message}", text), text
 
 
@@ -179,8 +179,8 @@ def npu(*shape, dtype=torch.float32):
         ),
     ],
 )
-def test_add_custom_refuses_what_does_not_fit(name, arguments, status, message):
-    expect_refusal(name, arguments(), status, message)
+def test_add_custom_rejects_what_does_not_fit(name, arguments, status, message):
+    expect_rejection(name, arguments(), status, message)
 
 
 def indexer_arguments(**changes):
@@ -238,14 +238,14 @@ INT32 = {"dtype": torch.int32}
         ),
     ],
 )
-def test_the_indexer_refuses_what_does_not_fit(changes, message):
-    expect_refusal("aclnnLightningIndexerPto", indexer_arguments(**changes()), INVALID, message)
+def test_the_indexer_rejects_what_does_not_fit(changes, message):
+    expect_rejection("aclnnLightningIndexerPto", indexer_arguments(**changes()), INVALID, message)
 
 
 @pytest.mark.parametrize(("name", "position"), [("query", 1), ("key", 2), ("weights", 3), ("out", 11)])
-def test_the_indexer_refuses_a_null_pointer(name, position):
+def test_the_indexer_rejects_a_null_pointer(name, position):
     message = f"argument {position} is a null pointer"
-    expect_refusal("aclnnLightningIndexerPto", indexer_arguments(**{name: None}), NULL_POINTER, message)
+    expect_rejection("aclnnLightningIndexerPto", indexer_arguments(**{name: None}), NULL_POINTER, message)
 
 
 def on_npu(inputs, out):
@@ -261,7 +261,7 @@ def test_the_indexer_writes_through_strides():
     assert (out[..., 1::2].cpu() == 7).all()
 
 
-def test_the_indexer_writes_nothing_when_it_refuses_a_value():
+def test_the_indexer_writes_nothing_when_it_rejects_a_value():
     inputs = goldens.lightning_indexer_inputs([300] * 8, heads=4, depth=8)
     inputs["block_table"][7, 2] = 99
     out = torch.full((8, 1, 1, 20), 7, dtype=torch.int32).npu()
@@ -324,16 +324,16 @@ def attention_arguments(**changes):
         (lambda: {"block_table": None}, "block_table is required with layout_kv PA_BSND"),
     ],
 )
-def test_the_attention_refuses_what_does_not_fit(changes, message):
-    expect_refusal("aclnnSparseFlashAttentionPto", attention_arguments(**changes()), INVALID, message)
+def test_the_attention_rejects_what_does_not_fit(changes, message):
+    expect_rejection("aclnnSparseFlashAttentionPto", attention_arguments(**changes()), INVALID, message)
 
 
 @pytest.mark.parametrize(
     ("name", "position"), [("query", 1), ("key", 2), ("value", 3), ("sparse_indices", 4), ("out", 14)]
 )
-def test_the_attention_refuses_a_null_pointer(name, position):
+def test_the_attention_rejects_a_null_pointer(name, position):
     message = f"argument {position} is a null pointer"
-    expect_refusal("aclnnSparseFlashAttentionPto", attention_arguments(**{name: None}), NULL_POINTER, message)
+    expect_rejection("aclnnSparseFlashAttentionPto", attention_arguments(**{name: None}), NULL_POINTER, message)
 
 
 def attention_on_npu(inputs, out):
@@ -349,7 +349,7 @@ def test_the_attention_writes_through_strides():
     assert (out[..., 1::2].cpu() == 7).all()
 
 
-def test_the_attention_writes_nothing_when_it_refuses_a_value():
+def test_the_attention_writes_nothing_when_it_rejects_a_value():
     inputs = goldens.sparse_flash_attention_inputs([300] * 8, heads=4, depth=8, rope_depth=2, count=50)
     inputs["sparse_indices"][7, 0, 0, 49] = -3
     out = torch.full((8, 1, 4, 8), 7.0).bfloat16().npu()
@@ -444,15 +444,15 @@ HALF = {"dtype": torch.half}
         (lambda: {"weights": npu(4, 3)}, "weights must be Half, but is Float"),
     ],
 )
-def test_the_prolog_refuses_what_does_not_fit(changes, message):
-    expect_refusal("aclnnLightningIndexerPrologPto", prolog_arguments(**changes()).values(), INVALID, message)
+def test_the_prolog_rejects_what_does_not_fit(changes, message):
+    expect_rejection("aclnnLightningIndexerPrologPto", prolog_arguments(**changes()).values(), INVALID, message)
 
 
-def test_the_prolog_refuses_null_pointers():
+def test_the_prolog_rejects_null_pointers():
     for position, (name, argument) in enumerate(prolog_arguments().items(), 1):
         if isinstance(argument, torch.Tensor):
             arguments = prolog_arguments(**{name: None}).values()
-            expect_refusal(
+            expect_rejection(
                 "aclnnLightningIndexerPrologPto", arguments, NULL_POINTER, f"argument {position} is a null pointer"
             )
 
@@ -468,7 +468,7 @@ def test_the_prolog_writes_through_strides():
         assert (wide[name][..., 1].cpu() == 7).all()
 
 
-def test_the_prolog_writes_nothing_when_it_refuses_a_slot():
+def test_the_prolog_writes_nothing_when_it_rejects_a_slot():
     arguments = prolog_arguments()
     arguments["idx_k_cache_index"][3] = 32
     before = {name: x.cpu() for name, x in arguments.items() if isinstance(x, torch.Tensor)}
@@ -551,11 +551,11 @@ def layer_arguments(**changes):
         (lambda: {"attn_out": npu(2, 3, 2, 7, **BF16)}, r"attn_out must have shape .* \[2, 3, 2, 8\], but has"),
     ],
 )
-def test_the_layer_refuses_what_does_not_fit(changes, message):
-    expect_refusal("aclnnSparseAttentionPto", layer_arguments(**changes()).values(), INVALID, message)
+def test_the_layer_rejects_what_does_not_fit(changes, message):
+    expect_rejection("aclnnSparseAttentionPto", layer_arguments(**changes()).values(), INVALID, message)
 
 
-def test_the_layer_refuses_null_pointers():
+def test_the_layer_rejects_null_pointers():
     for position, name in enumerate(layer_arguments(), 1):
         if name not in (
             "sparse_count",
@@ -566,7 +566,7 @@ def test_the_layer_refuses_null_pointers():
             "indexer_rope_mode",
         ):
             message = f"argument {position} is a null pointer"
-            expect_refusal("aclnnSparseAttentionPto", layer_arguments(**{name: None}).values(), NULL_POINTER, message)
+            expect_rejection("aclnnSparseAttentionPto", layer_arguments(**{name: None}).values(), NULL_POINTER, message)
 
 
 def test_the_layer_writes_through_strides():
@@ -581,7 +581,7 @@ def test_the_layer_writes_through_strides():
         assert (wide.cpu() == 7).all()
 
 
-def test_the_layer_writes_nothing_when_it_refuses_a_value():
+def test_the_layer_writes_nothing_when_it_rejects_a_value():
     for name, index, value in (("cache_index", (1, 2), 112), ("act_seqs", 1, 65), ("block_table", (1, 2), 7)):
         arguments = layer_arguments()
         arguments[name][index] = value
@@ -632,8 +632,8 @@ FLOAT = {"dtype": torch.float32}
         (lambda: {"slot_mapping": npu(1, 1, 4, **INT32)}, "slot_mapping must be 1-dimensional, .* or 2-dimensional"),
     ],
 )
-def test_writing_to_caches_refuses_what_does_not_fit(changes, message):
-    expect_refusal("aclnnReshapeAndCache", write_arguments(**changes()).values(), INVALID, message)
+def test_writing_to_caches_rejects_what_does_not_fit(changes, message):
+    expect_rejection("aclnnReshapeAndCache", write_arguments(**changes()).values(), INVALID, message)
 
 
 def test_writing_to_caches_takes_keys_alone():
@@ -645,10 +645,10 @@ def test_writing_to_caches_takes_keys_alone():
     assert torch.equal(arguments["key_cache"].cpu(), expected)
 
 
-def test_writing_to_caches_refuses_null_pointers():
+def test_writing_to_caches_rejects_null_pointers():
     for position, name in ((1, "key"), (3, "key_cache"), (5, "slot_mapping")):
         message = f"argument {position} is a null pointer"
-        expect_refusal("aclnnReshapeAndCache", write_arguments(**{name: None}).values(), NULL_POINTER, message)
+        expect_rejection("aclnnReshapeAndCache", write_arguments(**{name: None}).values(), NULL_POINTER, message)
 
 
 def step_arguments(**changes):
@@ -678,14 +678,14 @@ INT64 = {"dtype": torch.int64}
         (lambda: {"block_tables": npu(4, 2)}, "block_tables must be int32 or int64, but is Float"),
     ],
 )
-def test_the_step_refuses_what_does_not_fit(changes, message):
-    expect_refusal("aclnnAdvanceStepFlashattn", step_arguments(**changes()).values(), INVALID, message)
+def test_the_step_rejects_what_does_not_fit(changes, message):
+    expect_rejection("aclnnAdvanceStepFlashattn", step_arguments(**changes()).values(), INVALID, message)
 
 
-def test_the_step_refuses_null_pointers():
+def test_the_step_rejects_null_pointers():
     for position, name in enumerate(list(step_arguments())[:6], 1):
         message = f"argument {position} is a null pointer"
-        expect_refusal("aclnnAdvanceStepFlashattn", step_arguments(**{name: None}).values(), NULL_POINTER, message)
+        expect_rejection("aclnnAdvanceStepFlashattn", step_arguments(**{name: None}).values(), NULL_POINTER, message)
 
 
 @pytest.mark.parametrize(

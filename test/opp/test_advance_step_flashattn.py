@@ -137,10 +137,10 @@ def test_any_step(data):
 
 @every_integer
 @pytest.mark.parametrize(("row", "length"), [(0, -1), (299, -1), (150, -(2**31))])
-def test_a_negative_length_is_refused_and_nothing_is_written(row, length, dtype):
+def test_a_negative_length_is_rejected_and_nothing_is_written(row, length, dtype):
     inputs = step(lengths_of(300), padding=4, dtype=dtype)
     message = rf".*seq_lens\[{row}\] is {length}, but must be 0 or more"
-    advance.refuses(with_value(inputs, "seq_lens", row, length), message)
+    advance.rejects(with_value(inputs, "seq_lens", row, length), message)
     check(inputs)
 
 
@@ -148,10 +148,10 @@ def test_the_length_of_a_row_of_padding_is_not_looked_at():
     check(with_value(step([3, 4], padding=2), "seq_lens", 2, -5))
 
 
-def test_a_slot_that_int32_does_not_hold_is_refused():
+def test_a_slot_that_int32_does_not_hold_is_rejected():
     inputs = step([3, 4], dtype=torch.int32)
     inputs["block_tables"][1] = 2**27
-    advance.refuses(inputs, r".*slot_mapping\[1\] would be 2147483652, which int32 does not hold; make it int64")
+    advance.rejects(inputs, r".*slot_mapping\[1\] would be 2147483652, which int32 does not hold; make it int64")
     check(inputs | {"slot_mapping": inputs["slot_mapping"].long()})
 
 

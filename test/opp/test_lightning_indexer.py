@@ -210,9 +210,11 @@ def test_a_query_that_is_not_finite_leaves_the_others_alone():
 
 
 @pytest.mark.parametrize(("layout_query", "layout_key", "name", "index", "value", "message"), BAD_SEQUENCES)
-def test_values_out_of_range_are_refused_and_the_next_call_works(layout_query, layout_key, name, index, value, message):
+def test_values_out_of_range_are_rejected_and_the_next_call_works(
+    layout_query, layout_key, name, index, value, message
+):
     inputs = goldens.lightning_indexer_inputs(**TWO_SEQUENCES, layout_query=layout_query, layout_key=layout_key)
-    indexer.refuses(with_value(inputs, name, index, value), name + message, sparse_count=16)
+    indexer.rejects(with_value(inputs, name, index, value), name + message, sparse_count=16)
     check(inputs, sparse_count=16)
 
 

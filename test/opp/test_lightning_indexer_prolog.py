@@ -220,9 +220,9 @@ def test_of_tokens_with_the_same_slot_the_last_is_cached():
         ((2, 3), (1, 2), 2**31 - 1, r"\[1\]\[2\] is 2147483647"),
     ],
 )
-def test_slots_out_of_range_are_refused_and_nothing_is_written(tokens, token, slot, message, slot_dtype):
+def test_slots_out_of_range_are_rejected_and_nothing_is_written(tokens, token, slot, message, slot_dtype):
     inputs = small(tokens, slot_dtype=slot_dtype)
-    prolog.refuses(with_value(inputs, "idx_k_cache_index", token, slot), "idx_k_cache_index" + message)
+    prolog.rejects(with_value(inputs, "idx_k_cache_index", token, slot), "idx_k_cache_index" + message)
     check(inputs)
 
 

@@ -58,6 +58,6 @@ def test_small_cases(name):
         ("CUSTOM_PYPTO_PRODUCTS", "CUSTOM_PYPTO_PRODUCTS is 'avx9', but must be vnni, rows or float"),
     ],
 )
-def test_a_word_that_names_nothing_is_refused(variable, message):
+def test_a_word_that_names_nothing_is_rejected(variable, message):
     with pytest.raises(AssertionError, match=message):
         in_a_process(test_lightning_indexer.check_small_cases, **{variable: "avx9"})

@@ -191,10 +191,10 @@ def test_slots_that_follow_one_another_cross_blocks(first):
 @every_layout
 @pytest.mark.parametrize("slot_dtype", [torch.int64, torch.int32])
 @pytest.mark.parametrize(("token", "slot"), [(0, 96), (4999, 96), (5, 2**31 - 1)])
-def test_a_slot_past_the_cache_is_refused_and_nothing_is_written(token, slot, slot_dtype, cache_layout):
+def test_a_slot_past_the_cache_is_rejected_and_nothing_is_written(token, slot, slot_dtype, cache_layout):
     inputs = small(5000, cache_layout=cache_layout) | {"slot_mapping": torch.randint(0, 96, (5000,)).to(slot_dtype)}
     message = rf".*slot_mapping\[{token}\] is {slot}, but must lie between 0 and 95 \(the slots of the cache\), or be"
-    write.refuses(with_value(inputs, "slot_mapping", token, slot), message)
+    write.rejects(with_value(inputs, "slot_mapping", token, slot), message)
     check(inputs)
 
 
@@ -288,7 +288,7 @@ def test_the_calls_of_ms_custom_ops():
         ({"head_num": 4, "key": torch.zeros(4, 30)}, r"head_num must be the heads of key \(4, 30\), but is 4"),
     ],
 )
-def test_modes_and_numbers_of_heads_that_do_not_fit_are_refused(options, message):
+def test_modes_and_numbers_of_heads_that_do_not_fit_are_rejected(options, message):
     with pytest.raises(ValueError, match=f"reshape_and_cache: {message}"):
         custom_pypto.reshape_and_cache(**to_npu(small(4)) | {"cache_layout": None} | options)
 

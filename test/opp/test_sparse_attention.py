@@ -201,18 +201,18 @@ def test_what_a_length_does_not_need_of_the_block_table_is_not_read():
         ("block_table", (1, 0), -2, r"\[1\]\[0\] is -2"),
     ],
 )
-def test_values_out_of_range_are_refused_before_anything_is_written(name, index, value, message):
+def test_values_out_of_range_are_rejected_before_anything_is_written(name, index, value, message):
     inputs = goldens.sparse_attention_inputs([300, 256], queries=3, **SMALL)
-    layer.refuses(with_value(inputs, name, index, value), name + message)
+    layer.rejects(with_value(inputs, name, index, value), name + message)
     check(inputs)
 
 
 @pytest.mark.parametrize("value", [-2, 896, 2**40])
-def test_wide_slots_out_of_range_are_refused(value):
+def test_wide_slots_out_of_range_are_rejected(value):
     inputs = goldens.sparse_attention_inputs([300, 256], queries=3, slot_dtype=torch.int64, **SMALL)
     check(inputs)
     inputs["cache_index"][1, 2] = value
-    layer.refuses(inputs, rf"cache_index\[1\]\[2\] is {value}")
+    layer.rejects(inputs, rf"cache_index\[1\]\[2\] is {value}")
 
 
 # ---- the same bits
@@ -270,7 +270,7 @@ def test_the_caches_may_be_views_of_one():
 
 
 def test_the_judge_sees_one_wrong_key():
-    """A selection without its best key is refused, one that differs at the last place is not."""
+    """A selection without its best key is rejected, one that differs at the last place is not."""
     torch.manual_seed(0)  # with which the last two lie close together
     inputs = goldens.sparse_attention_inputs([4000], hidden=256, q_lora=64, index_depth=64)
     count = inputs.pop("sparse_count")

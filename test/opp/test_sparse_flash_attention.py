@@ -333,12 +333,12 @@ BAD_INDICES = [
 @pytest.mark.parametrize(
     ("layout_query", "layout_kv", "name", "index", "value", "message"), BAD_SEQUENCES + BAD_INDICES
 )
-def test_values_out_of_range_are_refused_and_the_next_call_works(layout_query, layout_kv, name, index, value, message):
+def test_values_out_of_range_are_rejected_and_the_next_call_works(layout_query, layout_kv, name, index, value, message):
     name = name.replace("lengths_key", "lengths_kv")
     inputs = goldens.sparse_flash_attention_inputs(
         **TWO_SEQUENCES, count=16, layout_query=layout_query, layout_key=layout_kv
     )
-    attention.refuses(with_value(inputs, name, index, value), name + message)
+    attention.rejects(with_value(inputs, name, index, value), name + message)
     check(inputs)
 
 

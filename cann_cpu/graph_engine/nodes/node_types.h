@@ -26,7 +26,7 @@ struct Outputs : std::vector<at::Tensor> {
   }
 };
 
-// Computes a node's outputs from its inputs and attributes; throws to refuse.
+// Computes a node's outputs from its inputs and attributes; throws to reject.
 using NodeFunction = std::function<Outputs(NodeCall&)>;
 
 struct NodeType {

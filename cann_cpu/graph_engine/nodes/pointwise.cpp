@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic, unary mathematics and casts, element by element.
+// Arithmetic, unary functions and casts, element by element.
 #include "nodes/aclnn.h"
 
 #include <ATen/ops/imag.h>

@@ -180,7 +180,7 @@ Outputs view_copy(NodeCall& n) {
   return dst;
 }
 
-// Sizes come as they are: ATen refuses what does not fit, and a stream's work needs no lock.
+// Sizes come as they are: ATen rejects what does not fit, and a stream's work needs no lock.
 Outputs assign(NodeCall& n) {
   n.ignore("validate_shape");
   n.ignore("use_locking");

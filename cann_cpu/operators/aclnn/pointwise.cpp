@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic, unary mathematics, bits and logic, element by element.
+// Arithmetic, unary functions, bits and logic, element by element.
 #include <ATen/Functions.h>
 
 #include "table.h"

@@ -429,7 +429,7 @@ def test_a_cache_that_is_a_view_of_the_callers_tensor_is_written_and_nothing_bes
         assert torch.equal(caches.cpu(), reference.cpu())
 
 
-def test_an_unknown_node_type_is_refused_when_the_graph_is_compiled():
+def test_an_unknown_node_type_is_rejected_when_the_graph_is_compiled():
     graph = compiled(lambda x: torch.ops.probe.unknown(x * 2) + 1)
     with pytest.raises(RuntimeError, match="ProbeUnknown") as raised:
         graph(torch.randn(3).npu())

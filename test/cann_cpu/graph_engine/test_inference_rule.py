@@ -141,7 +141,7 @@ def test_expressions_that_torchair_writes(evaluate, expression, value):
         ("Floor(1, 2)", "has 2 arguments"),
     ],
 )
-def test_bad_expressions_are_refused(evaluate, expression, message):
+def test_bad_expressions_are_rejected(evaluate, expression, message):
     with pytest.raises(ValueError, match=message):
         evaluate(expression)
 
@@ -167,6 +167,6 @@ def test_a_rule_binds_dimensions_and_values(apply):
         ([], "expected an object"),
     ],
 )
-def test_bad_rules_are_refused(apply, bad, message):
+def test_bad_rules_are_rejected(apply, bad, message):
     with pytest.raises(ValueError, match=message):
         apply(bad, [5, 5])

@@ -126,7 +126,7 @@ def broken(change):
         (lambda w, x: w.output(""), "an output has no source"),
     ],
 )
-def test_a_broken_graph_is_refused(compile_model, change, message):
+def test_a_broken_graph_is_rejected(compile_model, change, message):
     assert message in compile_model(broken(change))
 
 
@@ -136,7 +136,7 @@ def test_all_unknown_types_are_listed(compile_model):
     assert "node 'b' of type Second" in text
 
 
-def test_a_constant_whose_bytes_do_not_fit_is_refused(compile_model):
+def test_a_constant_whose_bytes_do_not_fit_is_rejected(compile_model):
     def change(writer, x):
         constant = writer.const("c", [1, 2, 3])
         writer.graph.op[-1].attr["value"].t.desc.shape.dim[0] = 2**40
@@ -149,18 +149,18 @@ def test_no_mutation_of_a_model_crashes_the_reader(model_fuzzer, tmp_path):
     (tmp_path / "model").write_bytes(sample())
     result = subprocess.run([model_fuzzer, tmp_path / "model", "20000"], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr[-3000:]
-    read, refused = map(int, result.stdout.split())
+    read, rejected = map(int, result.stdout.split())
     assert read > 1000
-    assert refused > 1000
+    assert rejected > 1000
 
 
 def test_no_mutation_of_a_model_crashes_the_compiler(compile_model):
     model, generator = sample(), random.Random(7)
     assert compile_model(model) is None
-    outcomes = {"compiled": 0, "refused": 0}
+    outcomes = {"compiled": 0, "rejected": 0}
     for _ in range(4000):
         mutated = bytearray(model)
         for _ in range(generator.randint(1, 4)):
             mutated[generator.randrange(len(mutated))] = generator.randrange(256)
-        outcomes["refused" if compile_model(bytes(mutated)) else "compiled"] += 1
+        outcomes["rejected" if compile_model(bytes(mutated)) else "compiled"] += 1
     assert min(outcomes.values()) > 100

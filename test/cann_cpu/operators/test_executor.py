@@ -109,7 +109,7 @@ def test_a_repeatable_executor_runs_again_until_it_is_destroyed(acl, base, opapi
 
 
 @pytest.mark.parametrize("position", range(4))
-def test_a_null_argument_is_refused_by_its_position(acl, base, opapi, position):
+def test_a_null_argument_is_rejected_by_its_position(acl, base, opapi, position):
     x = np.zeros(3, np.float32)
     call = AddCall(base, opapi, x, x, x)
     base.aclDestroyAclOpExecutor(call.executor)
@@ -122,7 +122,7 @@ def test_a_null_argument_is_refused_by_its_position(acl, base, opapi, position):
     call.destroy()
 
 
-def test_a_tensor_without_data_is_refused_unless_it_is_empty(acl, base, opapi, stream):
+def test_a_tensor_without_data_is_rejected_unless_it_is_empty(acl, base, opapi, stream):
     x, empty = np.zeros(3, np.float32), np.zeros((0, 3), np.float32)
     workspace, executor = ctypes.c_uint64(), ctypes.c_void_p()
     without_data = acl_tensor(base, x, data=0)
@@ -134,12 +134,12 @@ def test_a_tensor_without_data_is_refused_unless_it_is_empty(acl, base, opapi, s
     assert opapi.aclnnAdd(None, ctypes.c_uint64(0), call.executor, stream) == 0
 
 
-def test_phase_two_refuses_a_null_executor(acl, opapi, stream):
+def test_phase_two_rejects_a_null_executor(acl, opapi, stream):
     assert opapi.aclnnAdd(None, ctypes.c_uint64(0), None, stream) == NULL_POINTER
     assert "executor is null" in acl.aclGetRecentErrMsg().decode()
 
 
-def test_an_unknown_scalar_dtype_is_refused(acl, base):
+def test_an_unknown_scalar_dtype_is_rejected(acl, base):
     assert base.aclCreateScalar(ctypes.byref(ctypes.c_float(1)), 999) is None
     assert "dtype 999 is unknown" in acl.aclGetRecentErrMsg().decode()
 

@@ -711,7 +711,7 @@ INDEXING = (
     ),
 )
 
-# torch_npu refuses to sort float64.
+# torch_npu does not sort float64.
 SORTABLE = tuple(d for d in NUMBERS if d != torch.float64)
 SORTING = (
     Operator("sort", lambda x: tuple(torch.sort(x, stable=True)), one(), SORTABLE, NONEMPTY, gradient=True),
@@ -981,8 +981,8 @@ def test_inplace_form_writes_into_its_argument(operator):
             self, *rest = to_npu(arguments)
             try:
                 getattr(arguments[0], operator.inplace)(*arguments[1:])
-            except RuntimeError as refusal:  # for one, integers into which a float result does not go
-                assert "can't be cast" in str(refusal), what
+            except RuntimeError as rejection:  # for one, integers into which a float result does not go
+                assert "can't be cast" in str(rejection), what
                 continue
             assert getattr(self, operator.inplace)(*rest) is self
             assert_same(self, arguments[0], what)

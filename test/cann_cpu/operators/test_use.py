@@ -154,7 +154,7 @@ def test_operator_without_an_aclnn_function_names_itself_and_the_next_call_works
     assert torch.equal(torch.ones(3, device="npu") + 1, torch.full((3,), 2.0, device="npu"))
 
 
-def test_refused_call_names_the_operator_and_its_shapes():
+def test_rejected_call_names_the_operator_and_its_shapes():
     with pytest.raises(RuntimeError, match=r"aclnnBatchMatMul(.|\n)*\[2, 2, 3\](.|\n)*\[3, 3, 4\]"):
         torch.bmm(torch.ones(2, 2, 3, device="npu"), torch.ones(3, 3, 4, device="npu"))
         torch.npu.synchronize()

@@ -59,7 +59,7 @@ def test_a_callback_runs_in_the_subscribed_thread(acl, block):
     assert threads == [subscriber.ident]
 
 
-def test_a_callback_without_a_subscriber_is_refused(acl):
+def test_a_callback_without_a_subscriber_is_rejected(acl):
     with acl.stream() as stream, pytest.raises(acl.AclError, match="aclrtSubscribeReport") as failure:
         acl.call("aclrtLaunchCallback", acl.Callback(lambda _: None), None, 1, stream)
     assert failure.value.code == acl.RT_STREAM_NO_CB_REG
@@ -100,6 +100,6 @@ def test_processing_reports_ends_with_the_timeout(acl):
         acl.call("aclrtUnSubscribeReport", threading.get_ident(), stream)
 
 
-def test_null_functions_are_refused(acl):
+def test_null_functions_are_rejected(acl):
     with acl.stream() as stream, pytest.raises(acl.AclError, match="fn is null"):
         acl.call("aclrtLaunchHostFunc", stream, None, None)

@@ -104,7 +104,7 @@ def wrong_copies(acl, places):
     }
 
 
-def test_wrong_copies_are_refused_and_copy_nothing(acl, places):
+def test_wrong_copies_are_rejected_and_copy_nothing(acl, places):
     with acl.stream() as stream:
         for message, arguments in wrong_copies(acl, places).items():
             before = acl.read(places["device"], 100)
@@ -129,7 +129,7 @@ def test_memory_is_filled_with_the_low_byte(acl, places, place, value):
     assert acl.read(places[place], 100) == fill * 50 + bytes(range(50, 60)) + fill * 10 + bytes(range(70, 100))
 
 
-def test_fills_beyond_their_bounds_are_refused(acl, places):
+def test_fills_beyond_their_bounds_are_rejected(acl, places):
     for arguments, message in [
         ((places["device"], 10, 0, 11), "more than maxCount"),
         ((places["device"], 1000, 0, 513), "bytes left in its allocation"),

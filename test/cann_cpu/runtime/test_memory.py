@@ -108,7 +108,7 @@ def test_the_limit_is_what_the_variable_says(setting, expected):
 
 
 @pytest.mark.parametrize("setting", ["0", "-1", "1X", "G", "1 G", "1GG"])
-def test_a_limit_that_is_none_is_refused_with_its_name(setting):
+def test_a_limit_that_is_none_is_rejected_with_its_name(setting):
     program = (
         "import importlib.util, sys; "
         f"s = importlib.util.spec_from_file_location('acl', {acl_path()!r}); acl = importlib.util.module_from_spec(s); "
@@ -129,7 +129,7 @@ def run(program, **variables):
 
 
 @pytest.mark.parametrize("name", ["aclrtMalloc", "aclrtMallocAlign32"])
-def test_size_zero_and_a_null_result_are_refused(acl, name):
+def test_size_zero_and_a_null_result_are_rejected(acl, name):
     for arguments in [(ctypes.byref(ctypes.c_void_p()), 0, 0), (None, 16, 0)]:
         with pytest.raises(acl.AclError, match=name) as failure:
             acl.call(name, *arguments)
@@ -260,7 +260,7 @@ def test_physical_memory_is_counted_until_it_is_freed(acl, reservation):
     assert failure.value.code == acl.RT_MEMORY_ALLOCATION
 
 
-def test_wrong_mappings_are_refused(acl, reservation):
+def test_wrong_mappings_are_rejected(acl, reservation):
     handle = reservation.allocate()
     reservation.map(0, handle)
     wrong = {

@@ -57,7 +57,7 @@ def test_no_device_is_an_error_of_its_own(variables):
 
 
 @pytest.mark.parametrize("setting", ["two", "-1", "17", "1.5"])
-def test_a_number_of_devices_that_is_none_is_refused(setting):
+def test_a_number_of_devices_that_is_none_is_rejected(setting):
     result = run(COUNT, CANN_CPU_DEVICES=setting)
     assert result.returncode != 0 and f'CANN_CPU_DEVICES is "{setting}"' in result.stderr
 

@@ -138,7 +138,7 @@ def test_a_failure_without_a_message_says_its_code(acl, tasks):
             acl.call("aclrtSynchronizeStream", stream)
 
 
-def test_an_empty_task_is_refused(acl, tasks):
+def test_an_empty_task_is_rejected(acl, tasks):
     with acl.stream() as stream, pytest.raises(acl.AclError, match="Empty: the task is empty"):
         acl.check(acl.status(tasks.launch_empty, stream))
 
@@ -199,7 +199,7 @@ def test_destroying_by_force_drops_what_waits_and_frees_those_who_wait_for_it(ac
         acl.call("aclrtSynchronizeEvent", never)
 
 
-def test_a_dead_or_foreign_handle_is_refused_by_name(acl, tasks, counter):
+def test_a_dead_or_foreign_handle_is_rejected_by_name(acl, tasks, counter):
     stream = acl.make("aclrtCreateStream")
     acl.call("aclrtDestroyStream", stream)
     for handle in (stream, 0xDEAD0):

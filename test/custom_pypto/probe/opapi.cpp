@@ -35,9 +35,9 @@ ACLNN(ProbeFormat, [](const cann_cpu::StoredTensor& self, at::Tensor& out) {
   std::copy(self.tensor.sizes().begin(), self.tensor.sizes().end(), written + 1);
 });
 
-void refuse(const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "phase one refuses every call"); }
+void reject(const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "phase one rejects every call"); }
 
-ACLNN_CHECKED(ProbePhaseOneFails, refuse, [](const at::Tensor&, at::Tensor&) {});
+ACLNN_CHECKED(ProbePhaseOneFails, reject, [](const at::Tensor&, at::Tensor&) {});
 
 ACLNN(ProbeKernelFails, [](const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "the kernel gives up"); });
 
@@ -101,7 +101,7 @@ CANN_EXPORT aclnnStatus aclnnProbePhaseTwoFailsGetWorkspaceSize(const aclTensor*
 
 CANN_EXPORT aclnnStatus aclnnProbePhaseTwoFails(void*, uint64_t, aclOpExecutor* executor, aclrtStream) {
   aclDestroyAclOpExecutor(executor);
-  return cann_cpu::error(ACLNN_ERR_INNER, "phase two refuses every call");
+  return cann_cpu::error(ACLNN_ERR_INNER, "phase two rejects every call");
 }
 
 }  // extern "C"

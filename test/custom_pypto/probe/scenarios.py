@@ -46,7 +46,7 @@ def failing(name: str):
     return scenario
 
 
-def refused(call):
+def rejected(call):
     def scenario():
         return {"errors": [error_of(call)], "next call works": next_call_works()}
 
@@ -223,10 +223,10 @@ SCENARIOS = {
     "phase one": failing("phase_one_fails"),
     "phase two": failing("phase_two_fails"),
     "kernel": failing("kernel_fails"),
-    "undefined": refused(lambda: probe.undefined(numbers(4))),
-    "emptied storage": refused(emptied_storage),
-    "two devices": refused(two_devices),
-    "on the CPU": refused(on_the_cpu),
+    "undefined": rejected(lambda: probe.undefined(numbers(4))),
+    "emptied storage": rejected(emptied_storage),
+    "two devices": rejected(two_devices),
+    "on the CPU": rejected(on_the_cpu),
     "order": runs_behind_what_was_queued_before,
     "cache": cached_executors_take_new_tensors,
     "arguments": arguments,

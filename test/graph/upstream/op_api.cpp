@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the nodes of these prototypes compute, by their mathematics, with ATen: one list in, one list out, and every
+// What the nodes of these prototypes compute, by their formulas, with ATen: one list in, one list out, and every
 // size, epsilon and count that the prototypes do not speak of as in cann-recipes-infer's kernels.
 #include <ATen/ATen.h>
 

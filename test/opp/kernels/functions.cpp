@@ -45,8 +45,8 @@ struct NotHere {};
 
 std::mt19937_64 random_bits;
 
-int64_t random_integer(int64_t least, int64_t most) {
-  return std::uniform_int_distribution<int64_t>(least, most)(random_bits);
+int64_t random_integer(int64_t min, int64_t max) {
+  return std::uniform_int_distribution<int64_t>(min, max)(random_bits);
 }
 
 // About normal, and the same on every machine.

@@ -1,4 +1,4 @@
-"""The operators as typed Python functions: what each takes, computes and refuses."""
+"""The operators as typed Python functions: what each takes, computes and rejects."""
 
 import inspect
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a model, then all its prefixes and many mutations of it: each must be read or refused, never crash.
+// Reads a model, then all its prefixes and many mutations of it: each must be read or rejected, never crash.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -53,12 +53,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::mt19937 random(7);
-  int read = 0, refused = 0;
+  int read = 0, rejected = 0;
   for (size_t size = 0; size < model.size(); ++size) {
-    ++(is_model(model.substr(0, size)) ? read : refused);
+    ++(is_model(model.substr(0, size)) ? read : rejected);
   }
   for (int i = std::atoi(argv[2]); i > 0; --i) {
-    ++(is_model(mutated(model, random)) ? read : refused);
+    ++(is_model(mutated(model, random)) ? read : rejected);
   }
-  std::printf("%d %d\n", read, refused);
+  std::printf("%d %d\n", read, rejected);
 }

@@ -21,7 +21,7 @@ Tensor softcap_meta(const Tensor& x, double cap) {
   checks.one_device({{"x", &x}});
   checks.dtype("x", x, {at::kHalf, at::kBFloat16, at::kFloat});
   if (!(std::isfinite(cap) && cap > 0)) {
-    checks.refuse("cap", "be a finite number above 0", c10::str("is ", cap));
+    checks.reject("cap", "be a finite number above 0", c10::str("is ", cap));
   }
   return at::empty_symint(x.sym_sizes(), x.options());
 }

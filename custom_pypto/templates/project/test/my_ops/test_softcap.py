@@ -1,4 +1,4 @@
-"""softcap refuses what it cannot take, and says why."""
+"""softcap rejects what it cannot take, and says why."""
 
 import my_ops
 import pytest
@@ -17,6 +17,6 @@ import torch
         ({"x": torch.ones(3).npu(), "cap": float("inf")}, "'cap' must be a finite number above 0, but is inf"),
     ],
 )
-def test_refuses_what_it_cannot_take(arguments, message):
+def test_rejects_what_it_cannot_take(arguments, message):
     with pytest.raises(RuntimeError, match=message):
         my_ops.softcap(**arguments)
