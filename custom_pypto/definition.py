@@ -36,21 +36,6 @@ ATTRIBUTES = {
 }
 # number of a dtype in a schema's default: in a graph
 DTYPES = {0: 4, 1: 2, 2: 6, 3: 3, 4: 9, 5: 1, 6: 0, 7: 11, 11: 12, 15: 27}
-# dtype of a tensor: in a prototype
-GE_DTYPES = {
-    torch.float16: "DT_FLOAT16",
-    torch.bfloat16: "DT_BF16",
-    torch.float32: "DT_FLOAT",
-    torch.float64: "DT_DOUBLE",
-    torch.int8: "DT_INT8",
-    torch.uint8: "DT_UINT8",
-    torch.int16: "DT_INT16",
-    torch.int32: "DT_INT32",
-    torch.int64: "DT_INT64",
-    torch.bool: "DT_BOOL",
-    torch.complex64: "DT_COMPLEX64",
-    torch.complex128: "DT_COMPLEX128",
-}
 # type in a schema: the inputs that take it
 INPUTS = {
     "Tensor": ("required", "optional"),

@@ -7,22 +7,23 @@ at the next call of one of our operators and where values leave the NPU (``.cpu(
 
 import functools
 
+import torch
 import torch_npu
 
 from . import custom_pypto_lib
 
 SYNCHRONISATIONS = [
     (torch_npu._C, "_npu_synchronize"),
+    (torch._C, "_accelerator_synchronizeDevice"),
     (torch_npu.npu.Stream, "synchronize"),
+    (torch_npu.npu.SyncLaunchStream, "synchronize"),
     (torch_npu.npu.Event, "synchronize"),
 ]
 
 
 def raise_at_synchronisations() -> None:
     for owner, name in SYNCHRONISATIONS:
-        function = getattr(owner, name)
-        if not hasattr(function, "raises_late_errors"):
-            setattr(owner, name, _raising(function))
+        setattr(owner, name, _raising(getattr(owner, name)))
 
 
 def _raising(function):
@@ -32,5 +33,4 @@ def _raising(function):
         custom_pypto_lib.raise_late_errors()
         return result
 
-    synchronize.raises_late_errors = True
     return synchronize

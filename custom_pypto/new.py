@@ -2,7 +2,7 @@
 """Writes a new operator of its schema: all that a machine can write, with the implementation left to be filled in.
 
 ``python -m custom_pypto.new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the
-sources of a package. What it writes builds as it is, and raises when it is called: in the files that it names, write the
+sources of a package. What it writes builds as it is, and raises when called: in the files that it names, write the
 checks, the kernel and the golden. The files are made of the templates in ``templates/operator``.
 """
 

@@ -17,8 +17,6 @@ def routes(package: str) -> dict[str, str]:
 def _route(function: str) -> str:
     if library := custom_pypto_lib.library_of(function):
         return f"{function}, {library}"
-    if function == "aclnnAddCustomGrad":
-        return f"torch_npu's copies: {function} is not deployed"
     cann = custom_pypto_lib.cann_routes().get(function)
     library = cann and custom_pypto_lib.library_of(cann)
     return f"CANN's {cann}, {library}: {function} is not deployed" if library else f"none: {function} is not deployed"

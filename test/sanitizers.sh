@@ -67,8 +67,8 @@ address() {
 }
 
 case "${1:-all}" in
-  all) thread && address ;;
+  all) thread; address ;;
   thread) thread ;;
-  address) shift && address "$@" ;;
+  address) shift; address "$@" ;;
   *) sed -n '3,10p' "$0" >&2 && exit 2 ;;
 esac

@@ -40,7 +40,7 @@ def a_step_away(tensor):
     """Every number the next one further from zero."""
     if not tensor.is_floating_point():
         return tensor + 1
-    return torch.nextafter(tensor, tensor.sign() * torch.inf)
+    return torch.nextafter(tensor, torch.where(tensor < 0, -torch.inf, torch.inf).to(tensor.dtype))
 
 
 def two_steps_away(tensor):

@@ -52,6 +52,7 @@ using at::Tensor;
 
 constexpr Route kRoutes[] = {
     {"add_custom", "aclnnAddCustom", "aclnnAdd"},
+    {"add_custom_backward", "aclnnAddCustomGrad", "aclnnInplaceCopy"},  // torch_npu's Tensor.copy_
     {"npu_lightning_indexer_pto", "aclnnLightningIndexerPto", "aclnnLightningIndexer"},
     {"npu_sparse_flash_attention_pto", "aclnnSparseFlashAttentionPto", "aclnnSparseFlashAttention"},
     {"reshape_and_cache", "aclnnReshapeAndCache", "aclnnScatterPaKvCache"},
@@ -147,7 +148,9 @@ namespace by_cann {
 
 bool add_custom(const Tensor& self, const Tensor& other, const Tensor& out) {
   static const TakenRoute route("add_custom");
-  if (!route && (!route.is_there() || is_for_vector_unit(self, other))) {
+  // The gradient's function is only where a library of C++ is deployed, which adds whatever there is.
+  static const bool adds_everything = library_of("aclnnAddCustomGrad").has_value();
+  if (!route && (adds_everything || !route.is_there() || is_for_vector_unit(self, other))) {
     return false;
   }
   EXEC_NPU_CMD(aclnnAdd, self, other, at::Scalar(1), out);

@@ -77,6 +77,13 @@ struct HugeMemory {
   }
 };
 
+// Ends what begin() has begun, of a call that phase one was called for.
+void release_huge_memory() {
+  if (HugeMemory::get().complete) {
+    HugeMemory::get().release(nullptr, false);
+  }
+}
+
 // The key of the call that this thread is making; a longer one switches the cache off for its call.
 struct Key {
   std::array<uint8_t, 8192> bytes;
@@ -117,14 +124,14 @@ struct PhaseTwo {
   std::string run() const {
     using Function = int (*)(void*, uint64_t, aclOpExecutor*, aclrtStream);
     const int status = reinterpret_cast<Function>(op->phase_two())(workspace, workspace_size, executor, stream);
-    if (arguments != nullptr && HugeMemory::get().complete) {
-      HugeMemory::get().release(nullptr, false);
+    if (arguments != nullptr) {
+      release_huge_memory();
     }
     return status == ACL_SUCCESS ? std::string() : failure(*op, "phase two", "", status);
   }
 };
 
-// An executor whose phase two does not run is destroyed here: phase two does it otherwise.
+// Without memory, phase two does not run: what it would have given back is given back here.
 c10::DataPtr allocate_workspace(uint64_t size, aclOpExecutor* executor, bool is_new) {
   static const auto destroy = optional_function<int (*)(aclOpExecutor*)>("aclDestroyAclOpExecutor");
   if (size == 0) {
@@ -133,8 +140,11 @@ c10::DataPtr allocate_workspace(uint64_t size, aclOpExecutor* executor, bool is_
   try {
     return c10::GetAllocator(c10::DeviceType::PrivateUse1)->allocate(size);
   } catch (...) {
-    if (is_new && destroy != nullptr) {  // CANN's are of another kind where they come from its cache
-      destroy(executor);
+    if (is_new) {
+      release_huge_memory();
+      if (destroy != nullptr) {  // CANN's are of another kind where they come from its cache
+        destroy(executor);
+      }
     }
     throw;
   }
@@ -358,9 +368,7 @@ bool AclnnCall::run_cached() {
 void AclnnCall::run(int phase_one_status, uint64_t workspace_size, aclOpExecutor* executor,
                     std::shared_ptr<void> arguments) {
   if (phase_one_status != ACL_SUCCESS) {
-    if (HugeMemory::get().complete) {
-      HugeMemory::get().release(nullptr, false);
-    }
+    release_huge_memory();
     TORCH_CHECK(false, failure(op_, "phase one", "GetWorkspaceSize", phase_one_status));
   }
   run_phase_two(workspace_size, executor, std::move(arguments));

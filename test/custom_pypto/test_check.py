@@ -406,21 +406,18 @@ def test_dtypes_that_the_prototype_does_not_have_are_a_line(types, widens, text,
         assert found["prototype"].startswith(text)
 
 
-def test_sources_that_are_newer_than_the_installed_build_are_said_first(tmp_path, monkeypatch):
+def test_sources_that_are_not_those_of_the_installed_build_are_said_first(tmp_path, monkeypatch):
     folder, installed = tmp_path / "sources", tmp_path / "installed"
     source = folder / "stale_probe/csrc/x.cpp"
     for file in (source, folder / "opp/CMakeLists.txt"):
         file.parent.mkdir(parents=True)
         file.write_text("as it was built")
     installed.mkdir()
-    library = installed / "stale_probe_lib.so"
-    library.write_text("")
-    sources.record("stale_probe", folder, installed)
+    sources.record(sources.hashes("stale_probe", folder), installed)
     assert sources.changed_since_build("stale_probe", folder, installed) == []
-    os.utime(source, (library.stat().st_mtime + 10,) * 2)  # only touched
+    os.utime(source, (source.stat().st_mtime + 10,) * 2)  # only touched
     assert sources.changed_since_build("stale_probe", folder, installed) == []
     source.write_text("another")
-    os.utime(source, (library.stat().st_mtime + 10,) * 2)
     assert sources.changed_since_build("stale_probe", folder, installed) == ["stale_probe/csrc/x.cpp"]
     package = types.ModuleType("stale_probe")
     package.__path__ = [str(installed)]
@@ -428,8 +425,10 @@ def test_sources_that_are_newer_than_the_installed_build_are_said_first(tmp_path
     assert line[:2] == ("build", "FAILED")
     assert line[2].startswith("stale_probe/csrc/x.cpp changed after the build that is installed")
     assert {verdict for _, verdict, _ in others} == {"not run"}
-    os.utime(source, (library.stat().st_mtime - 10,) * 2)  # a library that was made of it by hand
-    assert sources.changed_since_build("stale_probe", folder, installed) == []
+    source.rename(source.with_name("y.cpp"))
+    (folder / "stale_probe/converter.py").write_text("new")
+    changed = ["stale_probe/converter.py", "stale_probe/csrc/x.cpp", "stale_probe/csrc/y.cpp"]
+    assert sources.changed_since_build("stale_probe", folder, installed) == changed
 
 
 def broken():

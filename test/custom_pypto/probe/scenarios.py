@@ -209,6 +209,7 @@ def synchronise_event(out):
 LATE = {
     "another call": lambda out: (settle(), probe.nothing(out, out, 1)),
     "torch.npu.synchronize": lambda out: torch.npu.synchronize(),
+    "torch.accelerator.synchronize": lambda out: torch.accelerator.synchronize(),
     "a stream": lambda out: torch.npu.current_stream().synchronize(),
     "an event": synchronise_event,
     "cpu": lambda out: out.cpu(),
