@@ -167,6 +167,11 @@ bool Stream::wait(uint64_t number, std::optional<Clock::time_point> deadline) {
   return done_ >= number;
 }
 
+bool Stream::is_abandoned() const {
+  std::lock_guard lock(mutex_);
+  return abandoned_;
+}
+
 uint64_t Stream::last() const {
   std::lock_guard lock(mutex_);
   return last_;
@@ -194,6 +199,7 @@ void Stream::stop(bool discard) {
 }
 
 void Stream::join() {
+  std::deque<Entry> dropped;
   std::unique_lock lock(mutex_);
   if (worker_.joinable()) {
     auto has_exited = [&] { return exited_; };
@@ -202,9 +208,11 @@ void Stream::join() {
     } else {
       completed_.wait(lock, has_exited);
     }
+    if (abandoned_) dropped.swap(queue_);  // not done: drain() still sees the task that runs
     completed_.notify_all();
     lock.unlock();
     abandoned_ ? worker_.detach() : worker_.join();
+    dropped.clear();  // what waits for these tasks waits no longer
   }
   end_subscriptions(*this);
 }
@@ -278,6 +286,17 @@ void destroy_stream(aclrtStream handle, bool discard) {
   stream->join();
 }
 
+// What a wait that came to no end says.
+[[noreturn]] void fail_unfinished(const Stream& stream, int32_t timeout) {
+  if (stream.is_abandoned()) {
+    fail(ACL_ERROR_RT_STREAM_CONTEXT,
+         "stream %d of device %d was destroyed, and the task that it ran did not end in time", stream.id,
+         stream.context->device);
+  }
+  fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "stream %d of device %d was still working after %d ms", stream.id,
+       stream.context->device, timeout);
+}
+
 void synchronize_stream(aclrtStream handle, int32_t timeout) {
   std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
   if (is_running(handle)) return;  // all that came before has run in place
@@ -285,9 +304,7 @@ void synchronize_stream(aclrtStream handle, int32_t timeout) {
   if (is_running(stream.get())) return;
   forbid_during_capture(*stream);
   uint64_t number = stream->last();
-  if (!stream->wait(number, deadline)) {
-    fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "stream %d was still working after %d ms", stream->id, timeout);
-  }
+  if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
   if (std::optional<Failure> failure = stream->take_failure(number)) {
     failed_synchronization = {*failure, calls_of_thread};
     throw *failure;
@@ -302,10 +319,7 @@ void synchronize_device(int32_t timeout) {
   std::optional<Failure> first;
   for (const auto& stream : streams().find_if([&](const Stream& s) { return s.context->device == device; })) {
     uint64_t number = stream->last();
-    if (!stream->wait(number, deadline)) {
-      fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "stream %d of device %d was still working after %d ms", stream->id, device,
-           timeout);
-    }
+    if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
     std::optional<Failure> failure = stream->take_failure(number);
     if (failure && first) first->message += "; " + failure->message;
     if (failure && !first) first = std::move(failure);

@@ -29,6 +29,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Waits until the task of that number is done or dropped; false when the deadline came first, or the worker was
   // abandoned.
   bool wait(uint64_t number, std::optional<Clock::time_point> deadline = {});
+  bool is_abandoned() const;
   // Number of the task appended last.
   uint64_t last() const;
   bool is_idle() const;
@@ -37,7 +38,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Tells the worker to end: after the queue is done, or (discard) after the task that runs now, whose waits are cut
   // short.
   void stop(bool discard);
-  // Waits for that end, behind stop(); a worker that discards and yet goes on for long is abandoned.
+  // Waits for that end, behind stop(); a worker that discards and yet goes on for long is abandoned, and its queue
+  // dropped.
   void join();
   // Blocks the worker until the condition holds; false when the stream is being discarded. notify_waits() makes it look
   // again, and so does every millisecond when it has to poll memory that kernels and copies write.

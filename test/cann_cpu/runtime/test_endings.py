@@ -94,6 +94,27 @@ def test_who_waits_for_a_stream_hears_of_its_destruction_when_the_running_task_h
     assert "3 tasks on stream" in late.end().message and counter.value == 0
 
 
+def test_who_waits_for_a_stream_whose_task_never_ends_hears_of_its_destruction(acl, tasks, counter):
+    """Five seconds of patience with the running task."""
+    arrived, stream = ctypes.c_int64(0), acl.make("aclrtCreateStream")
+    with acl.event() as event, acl.stream() as other, working(acl, tasks, stream, arrived):
+        acl.call("aclrtRecordEvent", event, stream)
+        acl.call("aclrtStreamWaitEvent", other, event)
+        acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
+        waiting = [
+            Call(acl, "aclrtSynchronizeEvent", event),
+            Call(acl, "aclrtSynchronizeStream", other),
+            Call(acl, "aclrtSynchronizeStream", stream),
+        ]
+        assert all(call.is_waiting() for call in waiting)
+        acl.call("aclrtDestroyStreamForce", stream)
+        assert not any(call.is_waiting() for call in waiting)
+    time.sleep(SHORT)  # the worker leaves
+    failures = [call.end() for call in waiting]
+    assert failures[:2] == [None, None] and counter.value == 0
+    assert "was destroyed, and the task that it ran did not end in time" in failures[2].message
+
+
 def test_the_end_of_a_stream_ends_its_subscription(acl):
     stream = acl.make("aclrtCreateStream")
     acl.call("aclrtSubscribeReport", threading.get_ident(), stream)
