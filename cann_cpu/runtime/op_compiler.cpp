@@ -180,7 +180,10 @@ aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numL
     check_list("numLists", numLists, "numValues", numValues);
     check_list("numLists", numLists, "values", values);
     std::vector<std::vector<int64_t>> lists;
-    for (int i = 0; i < numLists; ++i) lists.emplace_back(values[i], values[i] + numValues[i]);
+    for (int i = 0; i < numLists; ++i) {
+      check_list("one of numValues", numValues[i], "one of values", values[i]);
+      lists.emplace_back(values[i], values[i] + numValues[i]);
+    }
     return lists;
   });
 }

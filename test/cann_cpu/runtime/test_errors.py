@@ -88,6 +88,16 @@ def test_the_asynchronous_aclop_path_answers_as_an_error_of_the_stream(acl):
         acl.call("aclrtSynchronizeStream", stream)
 
 
+@pytest.mark.parametrize("count, values, name", [(-1, 8, "numValues is -1"), (1, None, "values is null")])
+def test_a_list_in_a_list_attribute_is_checked(acl, count, values, name):
+    acl.op_compiler.aclopCreateAttr.restype = ctypes.c_void_p
+    attributes = ctypes.c_void_p(acl.op_compiler.aclopCreateAttr())
+    counts, lists = (ctypes.c_int * 1)(count), (ctypes.c_void_p * 1)(values)
+    with pytest.raises(acl.AclError, match=f"one of {name}"):
+        acl.check(acl.status(acl.op_compiler.aclopSetAttrListListInt, attributes, b"name", 1, counts, lists))
+    acl.op_compiler.aclopDestroyAttr(attributes)
+
+
 def test_compile_options_are_kept_and_their_size_is_real(acl):
     size, value = acl.op_compiler.aclGetCompileoptSize, ctypes.create_string_buffer(64)
     size.restype = ctypes.c_size_t
