@@ -84,15 +84,18 @@ at::Tensor masked_scores(const at::Tensor& query, const at::Tensor& key, const s
   return scores;
 }
 
-at::Tensor normalized(const at::Tensor& scores, const at::Tensor& maximum, const at::Tensor& sum) {
-  return ((scores - maximum).exp() / sum).masked_fill_(sum.eq(0), 0);
+at::Tensor weights(const at::Tensor& scores, const at::Tensor& maximum) { return (scores - maximum).exp_(); }
+
+at::Tensor normalized(const at::Tensor& weights, const at::Tensor& sum) {
+  return (weights / sum).masked_fill_(sum.eq(0), 0);
 }
 
 Probabilities probabilities(const at::Tensor& scores) {
   auto maximum = scores.amax({-1}, /*keepdim=*/true);
   maximum.masked_fill_(maximum.isinf(), 0);
-  const auto sum = (scores - maximum).exp().sum({-1}, /*keepdim=*/true);
-  return {normalized(scores, maximum, sum), maximum, sum};
+  const auto exponentials = weights(scores, maximum);
+  const auto sum = exponentials.sum({-1}, /*keepdim=*/true);
+  return {normalized(exponentials, sum), maximum, sum};
 }
 
 // What each probability is multiplied by in dropout; nullopt without dropout.
@@ -139,7 +142,7 @@ ACLNN(FlashAttentionScoreGrad,
         const auto k = for_heads(by_head(key, layout, size).to(at::kFloat), heads);
         const auto v = for_heads(by_head(value, layout, size).to(at::kFloat), heads);
         const auto dy = by_head(grad, layout, size).to(at::kFloat);
-        const auto p = normalized(masked_scores(q, k, mask, attributes), first_of(maximum), first_of(sum));
+        const auto p = normalized(weights(masked_scores(q, k, mask, attributes), first_of(maximum)), first_of(sum));
         const auto factor = dropout_factor(drop_mask, p, attributes);
         auto dp = at::matmul(dy, v.mT());
         if (factor.has_value()) dp = dp * *factor;
