@@ -17,13 +17,13 @@ namespace {
 
 // Appends to the file that CANN_CPU_CALLS names, at a function's first call. A line goes into the file as a whole, so
 // that processes can share it.
-void list_call(const std::string& name) {
+void list_call(const char* name) {
   static const char* const file = std::getenv("CANN_CPU_CALLS");
   if (file == nullptr) return;
   static std::mutex mutex;
   static auto* const listed = new std::set<std::string>;
   const std::lock_guard lock(mutex);
-  if (listed->insert(name).second) std::ofstream(file, std::ios::app) << name + "\n";
+  if (listed->insert(name).second) std::ofstream(file, std::ios::app) << std::string(name) + "\n";
 }
 
 }  // namespace
