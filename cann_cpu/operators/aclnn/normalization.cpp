@@ -80,7 +80,11 @@ ACLNN(BatchNorm,
         auto [value, mean_value, invstd_value] =
             at::native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps);
         assign(out, value);
-        if (!training) return;
+        if (!training) {  // ATen gives no statistics, and eager asks for none: those that were given
+          if (!save_mean.has_value() || save_mean->numel() == 0) return;
+          mean_value = running_mean.value();
+          invstd_value = at::rsqrt(running_var.value() + eps);
+        }
         assign(save_mean, mean_value);
         assign(save_invstd, invstd_value);
       });

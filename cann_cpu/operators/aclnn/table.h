@@ -31,8 +31,9 @@ inline void assign(const at::Tensor& out, const at::Tensor& value) {
   out.copy_(value);
 }
 
+// A gradient that a mask leaves out is undefined.
 inline void assign(OptionalOut out, const at::Tensor& value) {
-  if (out.has_value()) assign(*out, value);
+  if (out.has_value() && value.defined()) assign(*out, value);
 }
 
 // For what ATen's CPU kernels do not have in the half types, or round on the way there: float, rounded once at the end.
