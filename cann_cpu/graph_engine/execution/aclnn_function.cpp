@@ -63,20 +63,7 @@ aclTensor* create_tensor(const StoredTensor& stored) {
 
 // As torch_npu passes Python's numbers.
 aclScalar* create_scalar(const at::Scalar& scalar) {
-  if (scalar.isBoolean()) {
-    bool value = scalar.toBool();
-    return aclCreateScalar(&value, ACL_BOOL);
-  }
-  if (scalar.isIntegral(/*includeBool=*/false)) {
-    int64_t value = scalar.toLong();
-    return aclCreateScalar(&value, ACL_INT64);
-  }
-  if (scalar.isFloatingPoint()) {
-    double value = scalar.toDouble();
-    return aclCreateScalar(&value, ACL_DOUBLE);
-  }
-  auto value = scalar.toComplexDouble();
-  return aclCreateScalar(&value, ACL_COMPLEX128);
+  return aclCreateScalar(const_cast<void*>(scalar.data_ptr()), static_cast<aclDataType>(ge_dtype(scalar.type())));
 }
 
 // Both calling conventions (System V x86-64, AAPCS64) give integers and doubles registers of their own, eight doubles

@@ -14,7 +14,10 @@ namespace {
 
 void write(std::ostream& out, std::monostate) { out << "empty"; }
 void write(std::ostream& out, int64_t value) { out << value; }
-void write(std::ostream& out, float value) { out << widened(value); }
+void write(std::ostream& out, float value) {
+  char text[32];  // the shortest decimal
+  out.write(text, std::to_chars(text, text + sizeof text, value).ptr - text);
+}
 void write(std::ostream& out, bool value) { out << (value ? "true" : "false"); }
 void write(std::ostream& out, const std::string& value) { out << '"' << value << '"'; }
 void write(std::ostream& out, ge::DataType value) { out << dtype_name(value); }

@@ -16,6 +16,7 @@ ACL_DTYPES = {
     torch.int64: 9,
     torch.float64: 11,
     torch.bool: 12,
+    torch.uint64: 10,
     torch.complex64: 16,
     torch.bfloat16: 27,
 }

@@ -509,6 +509,11 @@ case(
 PADS = longs(0, 0, 0, 0, 1, 2, 2, 1)
 case("Pad", [X, longs(1, 0, 2, 3)], lambda x, p: F.pad(x, (2, 3, 1, 0)))
 case("PadV3", [X, longs(1, 0, 2, 3), number(1.5)], lambda x, p, v: F.pad(x, (2, 3, 1, 0), value=1.5))
+case(
+    "PadV3",
+    [integers(5).to(torch.uint64), longs(1, 0), number(2**63 + 5, torch.uint64)],
+    lambda x, p, v: torch.cat((v[None], x)),
+)
 for mode, torch_mode in (("reflect", "reflect"), ("edge", "replicate")):
     case("PadV3", [IMAGE, PADS], lambda x, p, m=torch_mode: F.pad(x, (2, 1, 1, 2), mode=m), mode=mode)
     case(
@@ -785,7 +790,12 @@ def test_no_node_type_is_without_a_test():
 REJECTED = [
     ("Exp", [X], {"base": 2.0}, "attribute 'base' = 2 is not implemented, only -1"),
     ("Swish", [X], {"scale": 2.0}, "attribute 'scale' = 2 is not implemented, only 1"),
-    ("HardSigmoid", [X], {"alpha": 0.25}, "attribute 'alpha' = 0.25 is not implemented"),
+    (
+        "HardSigmoid",
+        [X],
+        {"alpha": 0.1666667},
+        "attribute 'alpha' = 0.1666667 is not implemented, only 0.16666666 or 0.16666667",
+    ),
     ("LpNormV2", [X], {"epsilon": 0.5, "axes": [1]}, "attribute 'epsilon' = 0.5 is not implemented"),
     ("PadV3", [X, longs(1, 0, 2, 3)], {"paddings_contiguous": False}, "attribute 'paddings_contiguous' = false"),
     ("PadV3", [IMAGE, PADS], {"mode": "circular"}, "this padding mode is not implemented"),
