@@ -190,6 +190,7 @@ Outputs CustomNode::run(NodeCall& call) const {
     pass_attribute(declared, call, arguments);
   }
   pass_outputs(call, *prototype, outputs, arguments);
+  call.check_all_read();
   arguments.call(function, call.stream());
   return outputs;
 }

@@ -2,12 +2,13 @@
 // Finds and joins the nodes of an addmm.
 #include "execution/fusion.h"
 
+#include <algorithm>
+
+#include "model/attributes.h"
 #include "nodes/aclnn.h"
 
 namespace cann_cpu::graph {
 namespace {
-
-constexpr int64_t kKeepPrecision = 0;  // cubeMathType
 
 at::Tensor product(NodeCall& n) { return new_tensor({n.in(1).size(0), n.in(2).size(1)}, n.in(1).scalar_type()); }
 
@@ -37,13 +38,18 @@ std::vector<int> count_uses(const std::vector<Node>& nodes, const std::vector<Gr
   return uses;
 }
 
-bool is_plain_product(const Node& node) {
-  const auto set = [&](const char* name) {
-    const bool* value = find_attribute<bool>(node.model->attributes, name);
-    return value != nullptr && *value;
+// Whether the node has this type and so many inputs, and asks for nothing that these attributes do not say.
+bool is_plain(const Node& node, const char* type, size_t inputs, const Attributes& attributes) {
+  const auto is_known = [&](const auto& attribute) {
+    const auto known = attributes.find(attribute.first);
+    return is_hint(attribute.first) || (known != attributes.end() && known->second == attribute.second);
   };
-  return is(node, "MatMulV2") && (node.inputs.size() < 3 || node.inputs[2].absent()) && !set("transpose_x1") &&
-         !set("transpose_x2");
+  const auto is_given = [](const Edge& edge) { return !edge.absent(); };
+  const auto& given = node.model->attributes;
+  return is(node, type) && node.inputs.size() >= inputs &&
+         std::all_of(node.inputs.begin(), node.inputs.begin() + inputs, is_given) &&
+         std::none_of(node.inputs.begin() + inputs, node.inputs.end(), is_given) &&
+         std::all_of(given.begin(), given.end(), is_known);
 }
 
 }  // namespace
@@ -56,12 +62,13 @@ void fuse_addmm(std::vector<Node>& nodes, const std::vector<GraphOutput>& output
       continue;
     }
     Node& scaled = nodes[sum.inputs[0].node];
-    if (!is(scaled, "Mul") || scaled.inputs.size() != 2 || !used_once(scaled.inputs[0]) || scaled.inputs[1].absent() ||
+    if (!is_plain(scaled, "Mul", 2, {}) || !used_once(scaled.inputs[0]) ||
         nodes[scaled.inputs[1].node].role != Role::constant) {
       continue;
     }
     Node& product = nodes[scaled.inputs[0].node];
-    if (!is_plain_product(product)) {
+    if (!is_plain(product, "MatMulV2", 2,
+                  {{"transpose_x1", false}, {"transpose_x2", false}, {"offset_x", int64_t{0}}})) {
       continue;
     }
     std::vector<Edge> inputs = {sum.inputs[1], product.inputs[0], product.inputs[1], scaled.inputs[1]};

@@ -13,6 +13,12 @@ const T* find_attribute(const Attributes& attributes, const std::string& name) {
   return found == attributes.end() ? nullptr : std::get_if<T>(&found->second);
 }
 
+// Whether the attribute asks for nothing: torchair's and the engine's own names, and where the model says which layout
+// an input or output has, for a compiler that may change it.
+inline bool is_hint(const std::string& name) {
+  return name.starts_with('_') || name == "input_layout_info" || name == "output_layout_info";
+}
+
 inline std::vector<int64_t> integers_or(const Attributes& attributes, const std::string& name,
                                         std::vector<int64_t> fallback) {
   const auto* value = find_attribute<std::vector<int64_t>>(attributes, name);

@@ -6,7 +6,9 @@
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/empty.h>
 
+#include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace cann_cpu::graph {
@@ -52,12 +54,18 @@ void AclnnCall::set_output(size_t place, at::Tensor tensor) {
 }
 
 NodeFunction aclnn_call(const char* name, std::vector<Parameter> parameters) {
-  return [name = "aclnn" + std::string(name), parameters = std::move(parameters)](NodeCall& n) -> Outputs {
+  // Looked up at the row's first call.
+  const auto known = std::make_shared<std::atomic<const AclnnFunction*>>(nullptr);
+  return [known, name = "aclnn" + std::string(name), parameters = std::move(parameters)](NodeCall& n) -> Outputs {
     AclnnCall call{n, {}, {}, {}};
     for (const Parameter& parameter : parameters) {
       parameter(call);
     }
-    call.arguments.call(function(name), n.stream());
+    n.check_all_read();
+    if (*known == nullptr) {
+      *known = &function(name);
+    }
+    call.arguments.call(**known, n.stream());
     for (const auto& convert : call.conversions) {
       convert(call);
     }
@@ -74,9 +82,6 @@ Parameter in(size_t i, at::ScalarType dtype) {
 Parameter optional(size_t i) {
   return [=](AclnnCall& c) { c.arguments.tensor(c.node.has(i) ? c.node.in(i) : at::Tensor()); };
 }
-Parameter list(size_t first, size_t count) {
-  return [=](AclnnCall& c) { value(c.node.in_range(first, count))(c); };
-}
 Parameter number(size_t i) {
   return [=](AclnnCall& c) { c.arguments.scalar(c.node.number(i)); };
 }
@@ -84,26 +89,26 @@ Parameter number(size_t i, at::Scalar fallback) {
   return [=](AclnnCall& c) { c.arguments.scalar(c.node.has(i) ? c.node.number(i) : fallback); };
 }
 Parameter integer(size_t i) {
-  return [=](AclnnCall& c) { c.arguments.integer(static_cast<uint64_t>(c.node.integer(i))); };
+  return [=](AclnnCall& c) { plain(c.node.integer(i))(c); };
 }
 Parameter integers(size_t i) {
   return [=](AclnnCall& c) { c.arguments.array(c.node.integers(i)); };
 }
 
-Parameter scalar(const char* name, double fallback) {
+Parameter scalar(std::string name, std::optional<double> fallback) {
   return [=](AclnnCall& c) { c.arguments.scalar(c.node.real(name, fallback)); };
 }
-Parameter real(const char* name, double fallback) {
+Parameter real(std::string name, std::optional<double> fallback) {
   return [=](AclnnCall& c) { c.arguments.real(c.node.real(name, fallback)); };
 }
-Parameter real32(const char* name, double fallback) {
+Parameter real32(std::string name, std::optional<double> fallback) {
   return [=](AclnnCall& c) { c.arguments.real32(static_cast<float>(c.node.real(name, fallback))); };
 }
-Parameter integer(const char* name, int64_t fallback) {
-  return [=](AclnnCall& c) { c.arguments.integer(static_cast<uint64_t>(c.node.integer(name, fallback))); };
+Parameter integer(std::string name, std::optional<int64_t> fallback) {
+  return [=](AclnnCall& c) { plain(c.node.integer(name, fallback))(c); };
 }
 Parameter flag(const char* name, bool fallback) {
-  return [=](AclnnCall& c) { c.arguments.integer(c.node.flag(name, fallback) ? 1 : 0); };
+  return [=](AclnnCall& c) { plain(c.node.flag(name, fallback))(c); };
 }
 Parameter text(const char* name, const char* fallback) {
   return [=](AclnnCall& c) { c.arguments.text(c.node.text(name, fallback)); };
@@ -112,7 +117,7 @@ Parameter integers(const char* name, std::vector<int64_t> fallback) {
   return [=](AclnnCall& c) { c.arguments.array(c.node.integers(name, fallback)); };
 }
 Parameter choice(const char* name, std::vector<std::string> all) {
-  return [=](AclnnCall& c) { c.arguments.integer(static_cast<uint64_t>(c.node.choice(name, all))); };
+  return [=](AclnnCall& c) { plain(c.node.choice(name, all))(c); };
 }
 
 Parameter value(at::Scalar scalar) {
@@ -139,9 +144,11 @@ Parameter value(std::vector<int64_t> integers) {
 Parameter value(std::vector<bool> flags) {
   return [=](AclnnCall& c) { c.arguments.array(flags); };
 }
+Parameter absent() { return value(at::Tensor()); }
 Parameter plain(int64_t integer) {
   return [=](AclnnCall& c) { c.arguments.integer(static_cast<uint64_t>(integer)); };
 }
+Parameter plain(bool flag) { return plain(int64_t{flag}); }
 Parameter plain(double real) {
   return [=](AclnnCall& c) { c.arguments.real(real); };
 }

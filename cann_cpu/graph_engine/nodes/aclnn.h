@@ -34,35 +34,39 @@ NodeFunction aclnn(const char* name, Parameters... parameters) {
   return aclnn_call(name, {Parameter(std::move(parameters))...});
 }
 
+constexpr int64_t kKeepPrecision = 0;  // cubeMathType
+inline const at::Scalar kZero(0), kOne(1);
+
 // Inputs, by their place in the node.
 Parameter in(size_t i);
 Parameter in(size_t i, at::ScalarType dtype);  // cast to this dtype
 Parameter optional(size_t i);                  // a null pointer where the node leaves it out
-Parameter list(size_t first, size_t count);
-Parameter number(size_t i);  // aclScalar, from a tensor of one element
+Parameter number(size_t i);                    // aclScalar, from a tensor of one element
 Parameter number(size_t i, at::Scalar fallback);
 Parameter integer(size_t i);   // int64_t, from a tensor of one element
 Parameter integers(size_t i);  // aclIntArray, from the elements
 
-// Attributes, and their defaults in the node type's prototype.
-Parameter scalar(const char* name, double fallback);                  // aclScalar
-Parameter real(const char* name, double fallback);                    // double
-Parameter real32(const char* name, double fallback);                  // float
-Parameter integer(const char* name, int64_t fallback);                // int64_t and narrower
-Parameter flag(const char* name, bool fallback);                      // bool
-Parameter text(const char* name, const char* fallback);               // char*
-Parameter integers(const char* name, std::vector<int64_t> fallback);  // aclIntArray
+// Attributes, and their defaults in the node type's prototype; those without one are required.
+Parameter scalar(std::string name, std::optional<double> fallback = {});    // aclScalar
+Parameter real(std::string name, std::optional<double> fallback = {});      // double
+Parameter real32(std::string name, std::optional<double> fallback = {});    // float
+Parameter integer(std::string name, std::optional<int64_t> fallback = {});  // int64_t and narrower
+Parameter flag(const char* name, bool fallback);                            // bool
+Parameter text(const char* name, const char* fallback);                     // char*
+Parameter integers(const char* name, std::vector<int64_t> fallback);        // aclIntArray
 // The place of the attribute's text in `all`, whose first is the default.
 Parameter choice(const char* name, std::vector<std::string> all);
 
 // What the row knows.
 Parameter value(at::Scalar scalar);                // aclScalar
 Parameter value(std::vector<at::Scalar> scalars);  // aclScalarList
-Parameter value(at::Tensor tensor);                // aclTensor; undefined: a null pointer
+Parameter value(at::Tensor tensor);                // aclTensor
 Parameter value(std::vector<at::Tensor> tensors);  // aclTensorList
 Parameter value(std::vector<int64_t> integers);    // aclIntArray
 Parameter value(std::vector<bool> flags);          // aclBoolArray
-Parameter plain(int64_t integer);                  // an integer, bool or enumerator
+Parameter absent();                                // a null pointer
+Parameter plain(int64_t integer);                  // an integer or enumerator
+Parameter plain(bool flag);
 Parameter plain(double real);
 Parameter computed(Rule rule);  // a tensor, not one of the node's outputs
 

@@ -25,23 +25,16 @@ at::Tensor nll_loss(NodeCall& n) {
 }
 at::Tensor one_number(NodeCall& n) { return new_tensor({}, n.in(0).scalar_type()); }
 
-// The size of the dimension "dim" is multiplied.
-Rule resized(size_t i, int64_t factor, int64_t divisor) {
-  return [=](NodeCall& n) {
-    auto shape = n.in(i).sizes().vec();
-    const int64_t dim = n.integer("dim", -1);
-    int64_t& size = shape.at(dim < 0 ? dim + shape.size() : dim);
-    reject_unless(size % divisor == 0, "halving a dimension of odd size");
-    size = size * factor / divisor;
-    return new_tensor(shape, n.in(i).scalar_type());
-  };
+at::Tensor halved(NodeCall& n) {
+  auto shape = n.in(0).sizes().vec();
+  int64_t& size = shape[wrapped(n.integer("dim", -1), shape.size())];
+  reject_unless(size % 2 == 0, "halving a dimension of odd size");
+  size /= 2;
+  return new_tensor(shape, n.in(0).scalar_type());
 }
-Rule halved(size_t i) { return resized(i, 1, 2); }
 
 // aclnnHardsigmoid's slope is 1 / 6, of which there are two shortenings.
 Parameter slope() { return one_of("alpha", {0.16666666f, 0.16666667f}); }
-
-const at::Scalar kZero(0);
 
 }  // namespace
 
@@ -60,7 +53,7 @@ const NodeTable kActivationNodes = {
     {"GeluGradV2", aclnn("GeluBackwardV2", in(0), in(1), text("approximate", "none"), out(like(0))), "", "approximate"},
     {"LeakyRelu", aclnn("LeakyRelu", in(0), scalar("negative_slope", 0), out(like(0)))},
     {"LeakyReluGrad",
-     aclnn("LeakyReluBackward", in(0), in(1), scalar("negative_slope", 0), plain(int64_t{false}), out(like(0)))},
+     aclnn("LeakyReluBackward", in(0), in(1), scalar("negative_slope", 0), plain(false), out(like(0)))},
     {"PRelu", aclnn("Prelu", in(0), in(1), out(like(0)))},
     {"PReluGrad", aclnn("PreluBackward", in(0), in(1), in(2), out(like(1)), out(like(1)))},
     {"Elu", aclnn("Elu", in(0), scalar("alpha", 1), scalar("scale", 1), scalar("input_scale", 1), out(like(0)))},
@@ -76,14 +69,14 @@ const NodeTable kActivationNodes = {
     {"SoftplusV2", aclnn("Softplus", in(0), scalar("beta", 1), scalar("threshold", 20), out(like(0)))},
     {"SoftplusV2Grad",
      aclnn("SoftplusBackward", in(0), in(1), scalar("beta", 1), scalar("threshold", 20), out(like(0)))},
-    {"GLU", aclnn("Glu", in(0), integer("dim", -1), out(halved(0)))},
+    {"GLU", aclnn("Glu", in(0), integer("dim", -1), out(halved))},
     {"GLUGrad", aclnn("GluBackward", in(0), in(1), integer("dim", -1), out(like(1)))},
-    {"SwiGlu", aclnn("SwiGlu", in(0), integer("dim", -1), out(halved(0)))},
+    {"SwiGlu", aclnn("SwiGlu", in(0), integer("dim", -1), out(halved))},
     {"SwiGluGrad", aclnn("SwiGluGrad", in(0), in(1), integer("dim", -1), out(like(1)))},
     {"LogSigmoid", aclnn("LogSigmoid", in(0), out(like(0)))},
     {"LogSigmoidGrad", aclnn("LogSigmoidBackward", in(0), in(1), in(1), out(like(0)))},
     {"ThresholdV2", aclnn("Threshold", in(0), number(1), number(2, 0), out(like(0)))},
-    {"ThresholdGradV2D", aclnn("ThresholdBackward", in(0), in(1), scalar("threshold", 0), out(like(0)))},
+    {"ThresholdGradV2D", aclnn("ThresholdBackward", in(0), in(1), scalar("threshold"), out(like(0)))},
     {"MseLoss", aclnn("MseLoss", in(0), in(1), reduction(), out(loss))},
     {"MseLossGrad", aclnn("MseLossBackward", in(2), in(0), in(1), reduction(), out(promoted({0, 1})))},
     {"NLLLoss", aclnn("NLLLoss", in(0), in(1), optional(2), reduction(), integer("ignore_index", -100), out(nll_loss),

@@ -28,7 +28,7 @@ Parameter attributes(int64_t tokens) {
   return [=](AclnnCall& c) {
     for (const Parameter& parameter :
          {real("scale_value", 1), real("keep_prob", 1), integer("pre_tockens", tokens), integer("next_tockens", tokens),
-          integer("head_num", 1), text("input_layout", ""), integer("inner_precise", 1), integer("sparse_mode", 0)}) {
+          integer("head_num"), text("input_layout", ""), integer("inner_precise", 1), integer("sparse_mode", 0)}) {
       parameter(c);
     }
   };
@@ -38,9 +38,9 @@ Parameter attributes(int64_t tokens) {
 at::Tensor statistics(NodeCall& n) {
   const std::string layout = n.text("input_layout", "");
   const auto sizes = n.in(0).sizes();
-  const size_t tokens = layout.find('S');
-  reject_unless(tokens != std::string::npos && layout.size() == sizes.size(), "this input_layout");
-  return new_tensor({sizes[layout.find('B')], n.integer("head_num"), sizes[tokens], 8}, at::kFloat);
+  const size_t batch = layout.find('B'), tokens = layout.find('S');
+  reject_unless(batch < sizes.size() && tokens < sizes.size() && layout.size() == sizes.size(), "this input_layout");
+  return new_tensor({sizes[batch], n.integer("head_num"), sizes[tokens], 8}, at::kFloat);
 }
 
 at::Tensor nothing(NodeCall& n) { return new_tensor({0}, n.in(0).scalar_type()); }

@@ -21,7 +21,7 @@ Outputs gather_along(NodeCall& n, int64_t axis) {
   n.ignore("negative_index_support");
   const at::Tensor& x = n.in(0);
   const at::Tensor& indices = n.in(1);
-  axis = axis < 0 ? axis + x.dim() : axis;
+  axis = wrapped(axis, x.dim());
   at::Tensor flat = indices.reshape({-1}).to(at::kLong);
   if (indices.numel() > 0) {
     flat = at::where(flat.lt(0), flat.add(x.size(axis)), flat);
@@ -86,8 +86,7 @@ Rule top(at::ScalarType (*dtype)(NodeCall&)) {
   return [=](NodeCall& n) {
     auto shape = n.in(0).sizes().vec();
     if (!shape.empty()) {
-      const int64_t dim = n.integer("dim", -1);
-      shape.at(dim < 0 ? dim + shape.size() : dim) = n.integer(1);
+      shape[wrapped(n.integer("dim", -1), shape.size())] = n.integer(1);
     }
     return new_tensor(shape, dtype(n));
   };
@@ -96,7 +95,7 @@ at::ScalarType own(NodeCall& n) { return n.in(0).scalar_type(); }
 at::ScalarType wide(NodeCall&) { return at::kLong; }
 
 Parameter narrow_index() {
-  return [](AclnnCall& c) { plain(int64_t{c.node.dtype("dtype", at::kLong) == at::kInt})(c); };
+  return [](AclnnCall& c) { plain(c.node.dtype("dtype", at::kLong) == at::kInt)(c); };
 }
 
 }  // namespace
@@ -108,9 +107,9 @@ const NodeTable kIndexingNodes = {
                              out([](NodeCall& n) { return like(1, n.in(0).scalar_type())(n); }))},
     {"IndexByTensor", index_by_tensor},
     {"EmbeddingDenseGrad",
-     aclnn("EmbeddingDenseBackward", in(0), in(1, at::kLong), integer("num_weights", 0), integer("padding_idx", -1),
+     aclnn("EmbeddingDenseBackward", in(0), in(1, at::kLong), integer("num_weights"), integer("padding_idx", -1),
            flag("scale_grad_by_freq", false), out(embedding_gradient))},
-    {"InplaceIndexAdd", aclnn("IndexAdd", in(0), integer("axis", 0), in(1), in(2), number(3, 1), out(like(0)))},
+    {"InplaceIndexAdd", aclnn("IndexAdd", in(0), integer("axis"), in(1), in(2), number(3, 1), out(like(0)))},
     {"ScatterElements", scatter_elements()},
     {"ScatterElementsV2", scatter_elements()},
     {"ScatterNdUpdate", aclnn("ScatterNdUpdate", out(referenced(0)), in(1), in(2), ignore("use_locking"))},

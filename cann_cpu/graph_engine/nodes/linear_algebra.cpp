@@ -7,9 +7,6 @@
 namespace cann_cpu::graph {
 namespace {
 
-constexpr int64_t kKeepPrecision = 0;  // cubeMathType
-const at::Scalar kOne(1);
-
 at::Tensor transposed_if(bool transpose, const at::Tensor& x) { return transpose ? x.transpose(-2, -1) : x; }
 
 // Vectors are a row before, and a column behind, a matrix.
@@ -32,11 +29,13 @@ NodeFunction product(const char* transpose_1, const char* transpose_2) {
     const at::Tensor a = transposed_if(n.flag(transpose_1, false), n.in(0));
     const at::Tensor b = transposed_if(n.flag(transpose_2, false), n.in(1));
     const auto y = [&](NodeCall&) { return new_tensor(product_shape(a, b), a.scalar_type()); };
-    if (n.has(2) && a.dim() == 2 && b.dim() == 2) {
-      return aclnn("Addmm", in(2), value(a), value(b), value(kOne), value(kOne), out(y), plain(kKeepPrecision))(n);
+    const at::Tensor bias = n.has(2) ? n.in(2) : at::Tensor();
+    if (bias.defined() && a.dim() == 2 && b.dim() == 2) {
+      return aclnn("Addmm", value(bias), value(a), value(b), value(kOne), value(kOne), out(y),
+                   plain(kKeepPrecision))(n);
     }
     const Outputs plain_product = aclnn("Matmul", value(a), value(b), out(y), plain(kKeepPrecision))(n);
-    return n.has(2) ? aclnn("Add", value(plain_product[0]), in(2), value(kOne), out(y))(n) : plain_product;
+    return bias.defined() ? aclnn("Add", value(plain_product[0]), value(bias), value(kOne), out(y))(n) : plain_product;
   };
 }
 

@@ -8,8 +8,14 @@
 
 namespace cann_cpu::graph {
 
+void NodeCall::ignore(size_t i) const {
+  if (i < read_inputs_.size()) {
+    read_inputs_[i] = true;
+  }
+}
+
 const Edge& NodeCall::source(size_t i) const {
-  read_inputs_.insert(i);
+  ignore(i);
   if (!has(i)) {
     throw GraphError("input " + std::to_string(i) + " is missing");
   }
@@ -60,11 +66,12 @@ at::Tensor& NodeCall::referenced(size_t i) {
 
 namespace {
 
-[[noreturn]] void missing(const std::string& name) { throw GraphError("attribute '" + name + "' is missing"); }
-
-// Where the model says which layout an input or output has, for a compiler that may change it.
-bool is_hint(const std::string& name) {
-  return name.starts_with('_') || name == "input_layout_info" || name == "output_layout_info";
+template <class T>
+T required(const std::string& name, const std::optional<T>& value) {
+  if (!value) {
+    throw GraphError("attribute '" + name + "' is missing");
+  }
+  return *value;
 }
 
 std::string input_name(const ModelNode& node, size_t i) {
@@ -77,21 +84,25 @@ std::string input_name(const ModelNode& node, size_t i) {
 
 void NodeCall::check_all_read() const {
   for (const auto& [name, value] : node().attributes) {
-    if (read_attributes_.count(name) == 0 && !is_hint(name)) {
+    const auto read = std::find(read_attributes_.begin(), read_attributes_.end(), &value);
+    if (read == read_attributes_.end() && !is_hint(name)) {
       throw GraphError("attribute '" + name + "', here " + to_text(value) + ", is not implemented");
     }
   }
   for (size_t i = 0; i < node_.inputs.size(); ++i) {
-    if (has(i) && read_inputs_.count(i) == 0) {
+    if (has(i) && !read_inputs_[i]) {
       throw GraphError("input " + input_name(node(), i) + " is not implemented; leave it out");
     }
   }
 }
 
 const Attribute* NodeCall::attribute(const std::string& name) const {
-  read_attributes_.insert(name);
   const auto found = node().attributes.find(name);
-  return found == node().attributes.end() ? nullptr : &found->second;
+  if (found == node().attributes.end()) {
+    return nullptr;
+  }
+  read_attributes_.push_back(&found->second);
+  return &found->second;
 }
 
 template <class T>
@@ -107,14 +118,14 @@ const T* NodeCall::find(const std::string& name) const {
   return value;
 }
 
-int64_t NodeCall::integer(const std::string& name, int64_t fallback) const {
+int64_t NodeCall::integer(const std::string& name, std::optional<int64_t> fallback) const {
   const auto* value = find<int64_t>(name);
-  return value == nullptr ? fallback : *value;
+  return value == nullptr ? required(name, fallback) : *value;
 }
 
-double NodeCall::real(const std::string& name, double fallback) const {
+double NodeCall::real(const std::string& name, std::optional<double> fallback) const {
   const auto* value = find<float>(name);
-  return value == nullptr ? fallback : widened(*value);
+  return value == nullptr ? required(name, fallback) : widened(*value);
 }
 
 bool NodeCall::flag(const std::string& name, bool fallback) const {
@@ -132,10 +143,10 @@ std::vector<int64_t> NodeCall::integers(const std::string& name, std::vector<int
   return value == nullptr ? std::move(fallback) : *value;
 }
 
-at::ScalarType NodeCall::dtype(const std::string& name, at::ScalarType fallback) const {
+at::ScalarType NodeCall::dtype(const std::string& name, std::optional<at::ScalarType> fallback) const {
   const Attribute* value = attribute(name);
   if (value == nullptr) {
-    return fallback;
+    return required(name, fallback);
   }
   const auto* dtype = std::get_if<ge::DataType>(value);
   return scalar_type(dtype == nullptr ? dtype_of_number(*find<int64_t>(name)) : *dtype);
@@ -147,16 +158,6 @@ int64_t NodeCall::choice(const std::string& name, const std::vector<std::string>
     throw GraphError("attribute '" + name + "' = " + to_text(*attribute(name)) + " is not implemented");
   }
   return found - all.begin();
-}
-
-int64_t NodeCall::integer(const std::string& name) const {
-  const auto* value = find<int64_t>(name);
-  return value == nullptr ? (missing(name), 0) : *value;
-}
-
-at::ScalarType NodeCall::dtype(const std::string& name) const {
-  const auto type = dtype(name, at::ScalarType::Undefined);
-  return type == at::ScalarType::Undefined ? (missing(name), type) : type;
 }
 
 void NodeCall::one_of(const std::string& name, const std::vector<Attribute>& values) const {

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,10 +23,10 @@ inline at::Scalar number_in(const at::Tensor& tensor) {
 
 class NodeCall {
  public:
-  NodeCall(const Node& node, Values& values, aclrtStream stream) : node_(node), values_(values), stream_(stream) {}
+  NodeCall(const Node& node, Values& values, aclrtStream stream)
+      : node_(node), values_(values), stream_(stream), read_inputs_(node.inputs.size()) {}
 
-  // Rejects a node that was given an input or an attribute that nothing has read: what it asks for was not done. Names
-  // with an underscore first are torchair's and the engine's own.
+  // Rejects a node that was given an input or an attribute that nothing has read: what it asks for was not done.
   void check_all_read() const;
 
   const ModelNode& node() const { return *node_.model; }
@@ -52,26 +52,23 @@ class NodeCall {
   // lets write to an input without a copy (npu_scatter_nd_update_ on a view of a cache, for one).
   at::Tensor& referenced(size_t i);
 
-  // An attribute, or `fallback` when it is absent.
-  int64_t integer(const std::string& name, int64_t fallback) const;
-  double real(const std::string& name, double fallback) const;
+  // An attribute, or `fallback` when it is absent; without one it is required.
+  int64_t integer(const std::string& name, std::optional<int64_t> fallback = {}) const;
+  double real(const std::string& name, std::optional<double> fallback = {}) const;
+  at::ScalarType dtype(const std::string& name, std::optional<at::ScalarType> fallback = {}) const;
   bool flag(const std::string& name, bool fallback) const;
   std::string text(const std::string& name, const std::string& fallback) const;
   std::vector<int64_t> integers(const std::string& name, std::vector<int64_t> fallback) const;
-  at::ScalarType dtype(const std::string& name, at::ScalarType fallback) const;
   // The place of the attribute's text in `all`, whose first is the default.
   int64_t choice(const std::string& name, const std::vector<std::string>& all) const;
-  // A required attribute.
-  int64_t integer(const std::string& name) const;
-  at::ScalarType dtype(const std::string& name) const;
   const Attribute* attribute(const std::string& name) const;
 
   // What the node does not implement: an attribute must have one of these values, where it is given at all.
   void one_of(const std::string& name, const std::vector<Attribute>& values) const;
   void only(const std::string& name, const Attribute& value) const { one_of(name, {value}); }
   // What says nothing that the inputs do not.
-  void ignore(const std::string& name) const { read_attributes_.insert(name); }
-  void ignore(size_t i) const { read_inputs_.insert(i); }
+  void ignore(const std::string& name) const { attribute(name); }
+  void ignore(size_t i) const;
 
  private:
   const Edge& source(size_t i) const;
@@ -81,8 +78,8 @@ class NodeCall {
   const Node& node_;
   Values& values_;
   aclrtStream stream_;
-  mutable std::set<size_t> read_inputs_;
-  mutable std::set<std::string> read_attributes_;
+  mutable std::vector<bool> read_inputs_;
+  mutable std::vector<const Attribute*> read_attributes_;
 };
 
 }  // namespace cann_cpu::graph

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,14 +15,10 @@ namespace cann_cpu::graph {
 
 class NodeCall;
 
-// A node's outputs, in order: made from one tensor, a tuple of tensors or a list of them.
+// A node's outputs, in order: made from one tensor or a list of them.
 struct Outputs : std::vector<at::Tensor> {
   Outputs(at::Tensor tensor) { push_back(std::move(tensor)); }
   Outputs(std::vector<at::Tensor> tensors) : std::vector<at::Tensor>(std::move(tensors)) {}
-  template <class... Tensors>
-  Outputs(std::tuple<Tensors...> tensors) {
-    std::apply([this](auto&&... tensor) { (push_back(std::move(tensor)), ...); }, std::move(tensors));
-  }
 };
 
 // Computes a node's outputs from its inputs and attributes; throws to reject.

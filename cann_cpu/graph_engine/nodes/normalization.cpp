@@ -29,6 +29,7 @@ at::ScalarType statistics_dtype(const at::Tensor& x) {
 // A number for every vector of the last `normalized` dimensions of input 0.
 at::Tensor statistics(NodeCall& n, size_t normalized) {
   auto shape = n.in(0).sizes().vec();
+  reject_unless(normalized <= shape.size(), "a normalization over more dimensions than there are");
   std::fill(shape.end() - static_cast<ptrdiff_t>(normalized), shape.end(), 1);
   return new_tensor(shape, statistics_dtype(n.in(0)));
 }
@@ -56,7 +57,7 @@ at::Tensor group_statistics(NodeCall& n) {
   return new_tensor({n.in(0).size(0), n.integer("num_groups")}, n.in(0).scalar_type());
 }
 NodeFunction group_norm(double eps) {
-  return aclnn("GroupNorm", in(0), in(1), in(2), sizes(0), integer("num_groups", 1), real("eps", eps), out(like(0)),
+  return aclnn("GroupNorm", in(0), in(1), in(2), sizes(0), integer("num_groups"), real("eps", eps), out(like(0)),
                out(group_statistics), out(group_statistics), ignore("data_format"), only("is_training", true));
 }
 
@@ -77,14 +78,14 @@ NodeFunction group_norm_gradient() {
     }
     c.arguments.array(mask);
   };
-  return aclnn("GroupNormBackward", in(0), in(3), in(1), in(2), in(4), sizes(3), integer("num_groups", 1), wanted,
+  return aclnn("GroupNormBackward", in(0), in(3), in(1), in(2), in(4), sizes(3), integer("num_groups"), wanted,
                out(like(3)), out(like(4)), out(like(4)), only("data_format", "NCHW"));
 }
 
 // Batch normalization. With a mean and a variance that are given:
 NodeFunction batch_norm_inference() {
-  return aclnn("BatchNorm", in(0), in(1), in(2), in(3), in(4), plain(int64_t{false}), plain(0.), real("epsilon", 1e-5),
-               out(like(0)), value(at::Tensor()), value(at::Tensor()));
+  return aclnn("BatchNorm", in(0), in(1), in(2), in(3), in(4), plain(false), plain(0.), real("epsilon"), out(like(0)),
+               absent(), absent());
 }
 
 NodeFunction batch_norm() {
@@ -98,12 +99,10 @@ NodeFunction batch_norm_gradient() {
                real("epsilon", 1e-5), value(kAllOutputs), out(like(1)), out(like(2)), out(like(2)));
 }
 
-Parameter absent() { return value(at::Tensor()); }
-
 // The gradient in parts, as torchair asks for it: of scale and offset, of x where the statistics are the batch's, and
 // of x where they are given. The first and the last are those of given statistics.
 NodeFunction parameter_gradients() {
-  return aclnn("BatchNormBackward", in(0), in(1), absent(), in(2), in(3), absent(), absent(), plain(int64_t{false}),
+  return aclnn("BatchNormBackward", in(0), in(1), absent(), in(2), in(3), absent(), absent(), plain(false),
                real("epsilon", 1e-4), value(std::vector<bool>{false, true, true}), absent(), out(vector_of(1)),
                out(vector_of(1)));
 }
@@ -111,10 +110,10 @@ Parameter only_input() { return value(std::vector<bool>{true, false, false}); }
 NodeFunction batch_gradient() {
   const auto rstd = [](NodeCall& n) { return at::rsqrt(n.in(6) + n.real("epsilon", 1e-4)); };
   return aclnn("BatchNormBackward", in(0), in(1), in(4), absent(), absent(), in(5), computed(rstd), ignore(2),
-               ignore(3), plain(int64_t{true}), real("epsilon", 1e-4), only_input(), out(like(1)), absent(), absent());
+               ignore(3), plain(true), real("epsilon", 1e-4), only_input(), out(like(1)), absent(), absent());
 }
 NodeFunction inference_gradient() {
-  return aclnn("BatchNormBackward", in(0), in(0), in(1), in(2), in(2), absent(), absent(), plain(int64_t{false}),
+  return aclnn("BatchNormBackward", in(0), in(0), in(1), in(2), in(2), absent(), absent(), plain(false),
                real("epsilon", 1e-4), only_input(), out(like(0)), absent(), absent());
 }
 

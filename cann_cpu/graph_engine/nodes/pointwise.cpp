@@ -8,7 +8,6 @@
 namespace cann_cpu::graph {
 namespace {
 
-const at::Scalar kOne(1);
 constexpr int64_t kTruncated = 1;  // aclnnDivMod's mode
 
 Outputs logarithm(NodeCall& n) {
@@ -67,11 +66,11 @@ at::ScalarType part_of(at::ScalarType complex) { return c10::toRealValueType(com
 const NodeTable kPointwiseNodes = {
     {"Add", aclnn("Add", in(0), in(1), value(kOne), out(promoted({0, 1})))},
     {"AxpyV2", aclnn("Add", in(0), in(1), number(2), out(promoted({0, 1})))},
-    {"Axpy", aclnn("Add", in(0), in(1), scalar("alpha", 1), out(promoted({0, 1})))},
+    {"Axpy", aclnn("Add", in(0), in(1), scalar("alpha"), out(promoted({0, 1})))},
     {"Sub", aclnn("Sub", in(0), in(1), value(kOne), out(promoted({0, 1})))},
     {"Sxpy", aclnn("Sub", in(0), in(1), number(2, 1), out(promoted({0, 1})))},
     {"Mul", binary("Mul")},
-    {"Muls", aclnn("Muls", in(0), scalar("value", 1), out(like(0)))},
+    {"Muls", aclnn("Muls", in(0), scalar("value"), out(like(0)))},
     {"RealDiv", aclnn("Div", in(0), in(1), out(quotient({0, 1})))},
     {"Div", divide},
     {"TruncateDiv", truncated_division()},
@@ -116,7 +115,7 @@ const NodeTable kPointwiseNodes = {
     {"Round", round, "", "decimals"},
     {"Trunc", unary("Trunc")},
     {"Sign", unary("Sign")},
-    {"NanToNum", aclnn("NanToNum", in(0), real32("nan", 0), real32("posinf", 0), real32("neginf", 0), out(like(0)))},
+    {"NanToNum", aclnn("NanToNum", in(0), real32("nan"), real32("posinf"), real32("neginf"), out(like(0)))},
     {"BitwiseAnd", binary("BitwiseAndTensor")},
     {"BitwiseOr", binary("BitwiseOrTensor")},
     {"BitwiseXor", binary("BitwiseXorTensor")},

@@ -9,7 +9,11 @@ Rule drawn() { return shaped(0, "dtype", at::kFloat); }
 
 // The offset is the last element of a counter.
 Parameter offset(size_t i) {
-  return [=](AclnnCall& c) { plain(c.node.integers(i).back())(c); };
+  return [=](AclnnCall& c) {
+    const auto counter = c.node.integers(i);
+    reject_unless(!counter.empty(), "an empty counter");
+    plain(counter.back())(c);
+  };
 }
 Parameter seed(size_t i) { return integer(i); }
 
@@ -29,6 +33,7 @@ at::Tensor dropout_mask(NodeCall& n) {
 // One sample a column, of a vector or of every row of a matrix.
 at::Tensor samples(NodeCall& n) {
   auto shape = n.in(0).sizes().vec();
+  reject_unless(!shape.empty(), "a sample of a scalar");
   shape.back() = n.integer("numsamples");
   return new_tensor(shape, at::kLong);
 }
@@ -50,8 +55,8 @@ const NodeTable kRandomNodes = {
     {"StatelessDropOutGenMask",
      aclnn("DropoutGenMask", integers(0), drop_probability(1), seed(2), offset(4), out(dropout_mask), ignore(3))},
     {"DropOutDoMask", aclnn("DropoutDoMask", in(0), in(1), drop_probability(2), out(like(0)))},
-    {"MultinomialWithReplacement", aclnn("Multinomial", in(0), integer("numsamples", 1), flag("replacement", false),
-                                         seed(1), offset(2), out(samples))},
+    {"MultinomialWithReplacement",
+     aclnn("Multinomial", in(0), integer("numsamples"), flag("replacement", false), seed(1), offset(2), out(samples))},
 };
 
 }  // namespace cann_cpu::graph

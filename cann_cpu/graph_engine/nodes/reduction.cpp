@@ -2,6 +2,8 @@
 // Reductions and scans.
 #include "nodes/aclnn.h"
 
+#include <ATen/native/ReduceOpsUtils.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -33,26 +35,14 @@ Parameter reduced_axes(Axes axes) {
   return [=](AclnnCall& c) { c.arguments.array(axes(c.node)); };
 }
 
-std::vector<int64_t> reduced_shape(at::IntArrayRef sizes, const std::vector<int64_t>& axes, bool keep) {
-  std::vector<int64_t> shape;
-  for (int64_t d = 0; d < static_cast<int64_t>(sizes.size()); ++d) {
-    const bool reduced = std::any_of(
-        axes.begin(), axes.end(), [&](int64_t axis) { return (axis < 0 ? axis + sizes.size() : axis) == size_t(d); });
-    if (!reduced || keep) {
-      shape.push_back(reduced ? 1 : sizes[d]);
-    }
-  }
-  return shape;
-}
-
 // An output without the reduced dimensions, or with 1 for them where the attribute `keep` says so.
-Rule reduced(Axes axes, const char* keep) {
+Rule reduced(Axes axes, const char* keep, at::ScalarType dtype) {
   return [=](NodeCall& n) {
-    return new_tensor(reduced_shape(n.in(0).sizes(), axes(n), n.flag(keep, false)), n.in(0).scalar_type());
+    return new_tensor(at::meta::get_reduction_shape(n.in(0), axes(n), n.flag(keep, false)), dtype);
   };
 }
-Rule reduced(Axes axes, const char* keep, at::ScalarType dtype) {
-  return [=](NodeCall& n) { return new_tensor(reduced_shape(n.in(0).sizes(), axes(n), n.flag(keep, false)), dtype); };
+Rule reduced(Axes axes, const char* keep) {
+  return [=](NodeCall& n) { return reduced(axes, keep, n.in(0).scalar_type())(n); };
 }
 
 constexpr int64_t kAsOutput = 0;  // an aclDataType that repeats the output's
@@ -71,15 +61,13 @@ NodeFunction accumulation(const char* name, const Rule& result) {
 
 // Whether the mean of no dimensions is the tensor itself.
 Outputs mean(NodeCall& n) {
-  static const NodeFunction function = accumulation("Mean", [](NodeCall& n) {
-    const auto dtype = n.attribute("dtype") == nullptr ? n.in(0).scalar_type() : n.dtype("dtype");
-    return reduced(axes_in(1), "keep_dims", dtype)(n);
-  });
+  static const auto dtype = [](NodeCall& n) { return n.dtype("dtype", n.in(0).scalar_type()); };
+  static const NodeFunction function =
+      accumulation("Mean", [](NodeCall& n) { return reduced(axes_in(1), "keep_dims", dtype(n))(n); });
   const bool skips = n.flag("noop_with_empty_axes", true);
   const bool nothing = skips && n.integers(1).empty() && n.in(0).dim() > 0;
-  n.ignore("dtype");
   n.ignore("keep_dims");
-  return nothing ? Outputs(n.in(0)) : function(n);
+  return nothing ? Outputs(n.in(0).to(dtype(n))) : function(n);
 }
 
 // One dimension after the other, the last first.
@@ -89,12 +77,12 @@ NodeFunction product(Axes axes) {
     const bool keep = n.flag("keep_dims", false);
     auto given = axes(n);
     for (int64_t& axis : given) {
-      axis = axis < 0 ? axis + x.dim() : axis;
+      axis = c10::maybe_wrap_dim(axis, x.dim());
     }
     std::sort(given.rbegin(), given.rend());
     for (const int64_t axis : given) {
-      const at::Tensor y = new_tensor(reduced_shape(x.sizes(), {axis}, keep), x.scalar_type());
-      x = aclnn("ProdDim", value(x), plain(axis), plain(int64_t{keep}), plain(kAsOutput),
+      const at::Tensor y = new_tensor(at::meta::get_reduction_shape(x, axis, keep), x.scalar_type());
+      x = aclnn("ProdDim", value(x), plain(axis), plain(keep), plain(kAsOutput),
                 out([&](NodeCall&) { return y; }))(n)[0];
     }
     return x;
@@ -102,14 +90,14 @@ NodeFunction product(Axes axes) {
 }
 
 NodeFunction extremum_with_index(const char* name) {
-  return aclnn(name, in(0), integer("dimension", 0), flag("keep_dims", false),
+  return aclnn(name, in(0), integer("dimension"), flag("keep_dims", false),
                out(1, reduced(axis_in("dimension"), "keep_dims")),
                out_as(0, at::kInt, reduced(axis_in("dimension"), "keep_dims", at::kLong)));
 }
 
 NodeFunction index_of_extremum(const char* name) {
-  return aclnn(name, in(0), integer(1), plain(int64_t{false}), out([](NodeCall& n) {
-                 const auto shape = reduced_shape(n.in(0).sizes(), {n.integer(1)}, false);
+  return aclnn(name, in(0), integer(1), plain(false), out([](NodeCall& n) {
+                 const auto shape = at::meta::get_reduction_shape(n.in(0), n.integer(1), /*keepdim=*/false);
                  return new_tensor(shape, n.dtype("dtype", at::kLong));
                }));
 }

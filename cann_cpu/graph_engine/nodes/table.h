@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/WrapDimMinimal.h>
 
 #include "nodes/node_call.h"
 #include "nodes/node_types.h"
@@ -19,6 +20,11 @@ inline void reject_unless(bool condition, const char* what) {
   if (!condition) {
     throw GraphError(std::string(what) + " is not implemented");
   }
+}
+
+// The place of a dimension of so many, counted from the end where it is negative; throws unless it is one of them.
+inline int64_t wrapped(int64_t dim, size_t rank) {
+  return c10::maybe_wrap_dim(dim, static_cast<int64_t>(rank), /*wrap_scalar=*/false);
 }
 
 }  // namespace cann_cpu::graph

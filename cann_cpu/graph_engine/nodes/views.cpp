@@ -42,9 +42,9 @@ Outputs squeeze(NodeCall& n) {
 Outputs unsqueeze(NodeCall& n) {
   auto axes = n.integers("axes", {});
   at::Tensor x = n.in(0);
-  const int64_t rank = x.dim() + static_cast<int64_t>(axes.size());
+  const size_t rank = x.dim() + axes.size();
   for (int64_t& axis : axes) {
-    axis = axis < 0 ? axis + rank : axis;
+    axis = wrapped(axis, rank);
   }
   std::sort(axes.begin(), axes.end());
   for (const int64_t axis : axes) {
@@ -123,8 +123,6 @@ NodeFunction joined(const char* name, const std::vector<at::Tensor>& tensors, in
   return aclnn(name, value(tensors), plain(axis), out([=](NodeCall&) { return new_tensor(shape, dtype); }));
 }
 
-int64_t counted(int64_t axis, size_t rank) { return axis < 0 ? axis + static_cast<int64_t>(rank) : axis; }
-
 // Sizes come as scalars from constants and as one element each from graph inputs, even to the same node.
 Outputs pack(NodeCall& n) {
   n.ignore("N");  // how many there are
@@ -135,7 +133,7 @@ Outputs pack(NodeCall& n) {
     }
   }
   auto shape = tensors.at(0).sizes().vec();
-  const int64_t axis = counted(n.integer("axis", 0), shape.size() + 1);
+  const int64_t axis = wrapped(n.integer("axis", 0), shape.size() + 1);
   shape.insert(shape.begin() + axis, static_cast<int64_t>(tensors.size()));
   return joined("Stack", tensors, axis, shape)(n);
 }
@@ -147,8 +145,8 @@ Outputs concatenate(NodeCall& n, std::vector<at::Tensor> tensors, int64_t axis) 
   n.ignore("N");
   const auto some = std::find_if_not(tensors.begin(), tensors.end(), is_nothing);
   auto shape = (some == tensors.end() ? tensors.at(0) : *some).sizes().vec();
-  axis = counted(axis, shape.size());
-  shape.at(axis) = 0;
+  axis = wrapped(axis, shape.size());
+  shape[axis] = 0;
   for (const at::Tensor& tensor : tensors) {
     shape[axis] += is_nothing(tensor) ? 0 : tensor.size(axis);
   }
@@ -210,8 +208,9 @@ const NodeTable kViewNodes = {
     {"SplitV", split_by_sizes},
     {"Split",
      [](NodeCall& n) -> Outputs {
-       const int64_t axis = n.integer(0);
-       return n.in(1).split(n.in(1).size(axis) / n.integer("num_split"), axis);
+       const int64_t axis = n.integer(0), size = n.in(1).size(axis), count = n.integer("num_split");
+       reject_unless(count > 0 && size % count == 0, "a split into parts of different sizes");
+       return n.in(1).split(size / count, axis);
      }},
     {"Unpack", unpack},
     {"ConcatV2", concatenate_along_input},

@@ -7,9 +7,6 @@
 namespace cann_cpu::graph {
 namespace {
 
-constexpr int64_t kKeepPrecision = 0;  // cubeMathType
-const at::Scalar kZero(0);
-
 // A node names the sizes of all dimensions, or of the spatial ones alone: those count.
 std::vector<int64_t> spatial(std::vector<int64_t> sizes, size_t first, size_t count) {
   if (sizes.size() < first + count) {
@@ -39,13 +36,13 @@ class Convolution {
   explicit Convolution(size_t rank) : rank_(rank) {}
 
   NodeFunction forward() const {
-    return aclnn("Convolution", in(0), in(1), optional(2), common(), plain(int64_t{false}), zeros(), groups(),
+    return aclnn("Convolution", in(0), in(1), optional(2), common(), plain(false), zeros(), groups(),
                  out([*this](NodeCall& n) { return n_result(n); }), plain(kKeepPrecision), only("offset_x", 0));
   }
   NodeFunction transposed() const {
     const Sizes output_padding = attribute("output_padding", 0);
-    return aclnn("Convolution", in(1), in(2), optional(3), common(), plain(int64_t{true}), passed(output_padding),
-                 groups(), out([](NodeCall& n) { return new_tensor(n.integers(0), n.in(1).scalar_type()); }),
+    return aclnn("Convolution", in(1), in(2), optional(3), common(), plain(true), passed(output_padding), groups(),
+                 out([](NodeCall& n) { return new_tensor(n.integers(0), n.in(1).scalar_type()); }),
                  plain(kKeepPrecision), only("offset_x", 0));
   }
   NodeFunction input_gradient() const {
@@ -58,7 +55,6 @@ class Convolution {
   }
 
  private:
-  static Parameter absent() { return value(at::Tensor()); }
   static Parameter groups() { return integer("groups", 1); }
   Parameter zeros() const { return value(std::vector<int64_t>(rank_, 0)); }
 
@@ -80,7 +76,7 @@ class Convolution {
 
   NodeFunction gradient(const Parameter& grad, const Parameter& x, const Parameter& w, std::vector<bool> mask,
                         const Parameter& grad_x, const Parameter& grad_w) const {
-    return aclnn("ConvolutionBackward", grad, x, w, absent(), common(), plain(int64_t{false}), zeros(), groups(),
+    return aclnn("ConvolutionBackward", grad, x, w, absent(), common(), plain(false), zeros(), groups(),
                  value(std::move(mask)), plain(kKeepPrecision), grad_x, grad_w, absent());
   }
 
@@ -88,6 +84,7 @@ class Convolution {
     const auto strides = attribute("strides", 1)(n), dilations = attribute("dilations", 1)(n), pads = padding(n);
     std::vector<int64_t> shape = {n.in(0).size(0), n.in(1).size(0)};
     for (size_t d = 0; d < rank_; ++d) {
+      reject_unless(strides.at(d) > 0, "a stride below 1");
       const int64_t extent = dilations.at(d) * (n.in(1).size(d + 2) - 1) + 1;
       shape.push_back((n.in(0).size(d + 2) + 2 * pads.at(d) - extent) / strides.at(d) + 1);
     }
@@ -155,7 +152,7 @@ void average_attributes(AclnnCall& c) {
     passed(sizes)(c);
   }
   flag("ceil_mode", false)(c);
-  plain(int64_t{!c.node.flag("exclusive", true)})(c);
+  plain(!c.node.flag("exclusive", true))(c);
   integer("divisor_override", 0)(c);
   plain(kKeepPrecision)(c);
   c.node.only("padding_mode", std::string("CALCULATED"));
@@ -187,10 +184,10 @@ NodeFunction nearest(const char* name, const Parameter& sizes) {
 }
 // The output's size, the input's shape, and no scales: the sizes say them.
 void nearest_gradient_sizes(AclnnCall& c) {
+  const auto input = resized(second_input)(c.node).sizes().vec();
   const auto grad = c.node.in(0).sizes();
-  const auto size = c.node.integers(1);
-  c.arguments.array(grad.slice(grad.size() - size.size()).vec());
-  c.arguments.array(resized(second_input)(c.node).sizes().vec());
+  c.arguments.array(grad.slice(grad.size() - c.node.integers(1).size()).vec());
+  c.arguments.array(input);
   c.arguments.real(0).real(0);
 }
 
@@ -198,6 +195,7 @@ void nearest_gradient_sizes(AclnnCall& c) {
 at::Tensor sampled(NodeCall& n) {
   std::vector<int64_t> shape = {n.in(0).size(0), n.in(0).size(1)};
   const auto grid = n.in(1).sizes();
+  reject_unless(grid.size() >= 2, "a grid of fewer than two dimensions");
   shape.insert(shape.end(), grid.begin() + 1, grid.end() - 1);
   return new_tensor(shape, n.in(0).scalar_type());
 }

@@ -97,6 +97,20 @@ def test_a_failing_node_is_named(run_model, way):
     assert run_model(way, sample(), numpy.ones((1, 3))).tolist() == [[6]]
 
 
+@pytest.mark.parametrize(
+    "attributes, inputs", [({"offset_x": 1}, []), ({"made_up": 1}, []), ({}, ["", "scale:0"])], ids=str
+)
+def test_what_a_product_of_an_addmm_asks_for_is_not_dropped(run_model, attributes, inputs):
+    writer = ModelWriter()
+    x = writer.data(0, [-1, 2])
+    w, scale, bias = (writer.const(*c, dtype=1) for c in [("w", numpy.eye(2)), ("scale", 2.0), ("bias", [1.0, 0.0])])
+    product = writer.node("MatMulV2", "product", x, w, *inputs, **attributes)
+    model = writer.output(writer.node("Add", "sum", writer.node("Mul", "scaled", product, scale), bias))
+    named = next(iter(attributes), "input 3")
+    with pytest.raises(RuntimeError, match=f"node 'product' of type MatMulV2: .*{named}.* is not implemented"):
+        run_model(0, model, numpy.ones((1, 2)))
+
+
 def test_a_graph_whose_stream_is_destroyed_before_it_runs_says_so(run_model):
     with pytest.raises(RuntimeError, match="graph 'hand_written': its stream was destroyed before it ran"):
         run_model(2, sample(), numpy.ones((1, 3)))

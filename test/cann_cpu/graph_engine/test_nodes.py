@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from served import node_types
-from single_node import Out, run_node
+from single_node import Compiler, Out, run_node
 
 CASES = defaultdict(list)
 
@@ -216,6 +216,7 @@ for name, function in {
 case("ReduceMean", [X, longs()], lambda x, axes: x, noop_with_empty_axes=True)
 case("ReduceMean", [X, longs()], lambda x, axes: x.mean(), noop_with_empty_axes=False)
 case("ReduceMeanWithCast", [HALF, AXES], lambda x, axes: x.float().mean(1), dtype=torch.float32)
+case("ReduceMeanWithCast", [HALF, longs()], lambda x, axes: x.float(), dtype=torch.float32)
 case("ReduceAll", [B, AXES], lambda x, axes: x.all(1))
 case("ReduceAny", [B, AXES], lambda x, axes: x.any(1))
 case("ReduceProd", [X, longs(0, 1)], lambda x, axes: x.prod(1).prod(0), exact=False)
@@ -334,7 +335,6 @@ def batch_norm(x, g, b, m, v):
 
 BATCH_NORM = [IMAGE, SCALE, OFFSET, MEAN, VARIANCE]
 case("BatchNormV3", BATCH_NORM, batch_norm, epsilon=1e-3, momentum=0.3, is_training=True)
-SAVED = torch.native_batch_norm(IMAGE, SCALE, OFFSET, None, None, True, 0.1, 1e-5)[1:]
 case(
     "BatchNormV3",
     BATCH_NORM,
@@ -343,6 +343,7 @@ case(
     is_training=False,
     exact=False,
 )
+SAVED = torch.native_batch_norm(IMAGE, SCALE, OFFSET, None, None, True, 0.1, 1e-5)[1:]
 DY = tensor(2, 6, 5, 4, seed=5)
 
 
@@ -508,12 +509,12 @@ case(
 )
 PADS = longs(0, 0, 0, 0, 1, 2, 2, 1)
 case("Pad", [X, longs(1, 0, 2, 3)], lambda x, p: F.pad(x, (2, 3, 1, 0)))
-case("PadV3", [X, longs(1, 0, 2, 3), number(1.5)], lambda x, p, v: F.pad(x, (2, 3, 1, 0), value=1.5))
 case(
     "PadV3",
     [integers(5).to(torch.uint64), longs(1, 0), number(2**63 + 5, torch.uint64)],
     lambda x, p, v: torch.cat((v[None], x)),
 )
+case("PadV3", [X, longs(1, 0, 2, 3), number(1.5)], lambda x, p, v: F.pad(x, (2, 3, 1, 0), value=1.5))
 for mode, torch_mode in (("reflect", "reflect"), ("edge", "replicate")):
     case("PadV3", [IMAGE, PADS], lambda x, p, m=torch_mode: F.pad(x, (2, 1, 1, 2), mode=m), mode=mode)
     case(
@@ -765,6 +766,26 @@ def test_samples_follow_their_probabilities():
     assert abs((drawn[0] == 2).float().mean().item() - 0.75) < 0.1
 
 
+@pytest.mark.parametrize("wanted", [(0,), (1, 2)])
+def test_a_group_norm_gives_the_gradients_that_are_asked_for(wanted):
+    inputs, function, _, attributes = CASES["GroupNormGrad"][0]
+    required = {f"d{name}_is_require": i in wanted for i, name in enumerate(("x", "gamma", "beta"))}
+    expected = function(*inputs)
+    got = run_node("GroupNormGrad", inputs, expected, **attributes, **required)
+    for i in wanted:
+        torch.testing.assert_close(got[i], expected[i], rtol=1e-5, atol=1e-5)
+
+
+def test_a_node_that_asks_for_too_much_writes_nothing():
+    x, index, updates = (tensor.npu() for tensor in (BATCH, longs(3, 1), tensor(2, 2, 7, seed=1)))
+    attributes = {"reduce": "update", "axis": 1}
+    with pytest.raises(RuntimeError, match="attribute 'made_up', here 1, is not implemented"):
+        Compiler().run("Scatter", [x, index, updates], [x], attributes | {"made_up": 1})
+    assert torch.equal(x.cpu(), BATCH)
+    Compiler().run("Scatter", [x, index, updates], [x], attributes)
+    assert not torch.equal(x.cpu(), BATCH)
+
+
 TESTED_ALONE = {*RANDOM, "StatelessRandperm", "StatelessDropOutGenMask", "DropOutDoMask", "MultinomialWithReplacement"}
 
 
@@ -814,6 +835,29 @@ REJECTED = [
     ("Conv2D", [IMAGE, FILTER], CONV | {"data_format": "NHWC"}, "attribute 'data_format' = \"NHWC\""),
     ("Conv2D", [IMAGE, FILTER], CONV | {"pads": [1, 0, 0, 0]}, "a padding that differs between the two sides"),
     ("FlashAttentionScore", [QUERY, KEY, VALUE, MAXIMUM], ATTENTION, "argument 4 (realShift) is not implemented"),
+    ("FlashAttentionScore", [QUERY, KEY, VALUE], ATTENTION | {"input_layout": "NNSD"}, "this input_layout"),
+    (
+        "FlashAttentionScoreGrad",
+        [QUERY, KEY, VALUE, DOUT, *NONE, MAXIMUM, SUM, None, RESULT],
+        {"input_layout": "BNSD"},
+        "attribute 'head_num' is missing",
+    ),
+    ("InplaceIndexAdd", [X, INDEX, Y[:3]], {}, "attribute 'axis' is missing"),
+    ("Muls", [X], {}, "attribute 'value' is missing"),
+    ("Pack", [X, Y], {"axis": 3}, "Dimension out of range"),
+    ("ConcatD", [X, Y], {"concat_dim": -3}, "Dimension out of range"),
+    ("GatherV2", [X, INDEX, number(4, torch.int32)], {}, "Dimension out of range"),
+    ("GatherV2", [number(1.0), INDEX, number(0, torch.int32)], {}, "tensor has no dimensions"),
+    ("TopKV2", [X, number(3, torch.int32)], {"dim": 2}, "Dimension out of range"),
+    ("GLU", [X], {"dim": -3}, "Dimension out of range"),
+    ("Unsqueeze", [X], {"axes": [3]}, "Dimension out of range"),
+    ("ReduceMax", [X, longs(2)], {}, "Dimension out of range"),
+    ("ReduceProd", [X, longs(2)], {}, "Dimension out of range"),
+    ("Split", [number(1, torch.int32), X], {"num_split": 0}, "a split into parts of different sizes"),
+    ("LayerNormV4", [X, longs(1, 5, 7)], {}, "a normalization over more dimensions than there are"),
+    ("GridSampler2D", [IMAGE, number(1.0)], {}, "a grid of fewer than two dimensions"),
+    ("ResizeNearestNeighborV2Grad", [X[0], longs(5, 4)], {}, "fewer dimensions than are resized"),
+    ("Conv2D", [IMAGE, FILTER], CONV | {"strides": [1, 1, 0, 1]}, "a stride below 1"),
 ]
 
 
