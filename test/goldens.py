@@ -281,20 +281,17 @@ def check_attention(
 ) -> float:
     """Asserts rtol 5e-3 and `atol` in a `share` of the elements, and `limit` in all; returns the largest error.
 
-    These are for bfloat16, of which rtol is 0.64 rounding steps. float16 has eight times its precision; half of `atol`
-    is left, as kernels may round the weights of the values to it.
+    These are for bfloat16, of which rtol is 0.64 rounding steps. float16 has eight times its precision.
     """
     _check_form(actual, expected.shape)
     if actual.numel() == 0:
         return 0.0
-    rtol = 5e-3
-    if actual.dtype == torch.float16:
-        rtol, atol, limit = rtol / 8, atol / 2, limit / 8
+    precision = torch.finfo(actual.dtype).eps / torch.finfo(torch.bfloat16).eps
     error = (actual.double() - expected).abs()
-    close = (error <= atol + rtol * expected.abs()).double().mean().item()
+    close = (error <= precision * (atol + 5e-3 * expected.abs())).double().mean().item()
     worst = error.max().item()
     assert close >= share, f"only {close:.2%} of the elements are within the tolerance, the worst is off by {worst}"
-    assert worst <= limit, f"an element is off by {worst}"
+    assert worst <= precision * limit, f"an element is off by {worst}"
     return worst
 
 

@@ -2,7 +2,6 @@
 """What the tests of the kernels share: calls through torch.ops on npu tensors, views, and processes of their own."""
 
 import ctypes
-import hashlib
 import os
 import subprocess
 import sys
@@ -161,15 +160,6 @@ def machine():
     says = ctypes.CDLL(f"{VENDOR}/op_api/lib/libcust_opapi.so").custom_pypto_machine
     says.restype = ctypes.c_char_p
     return says().decode()
-
-
-def print_digest(tensors):
-    data = b"".join(tensor.contiguous().view(torch.uint8).numpy().tobytes() for tensor in tensors)
-    print(hashlib.sha256(data).hexdigest())
-
-
-def is_the_same_on_any_number_of_threads(function):
-    return len({in_a_process(function, OMP_NUM_THREADS=threads) for threads in "1237"}) == 1
 
 
 def print_memory_beside_the_result(call):

@@ -57,6 +57,7 @@ def test_the_guide_leads_to_an_operator_that_passes_every_check_in_a_fresh_copy_
             follower.edit(block)
 
 
+@pytest.mark.nightly  # builds for minutes, as its users do
 def test_the_guide_leads_there_in_a_project_of_one_s_own_too(follower):
     blocks = guide.blocks(PAGES[0])
     first, second = (block for block in blocks if block.info == OWN)

@@ -11,8 +11,6 @@ from kernels import (
     columns_of_a_wider,
     dimensions_swapped,
     in_a_process,
-    is_the_same_on_any_number_of_threads,
-    print_digest,
     same,
     to_npu,
     viewed,
@@ -197,9 +195,5 @@ def test_the_kernel_breaks_no_rule_of_the_hardware():
     assert in_a_process(check_some_steps, ASCENDC_CPU_CHECKS="1") == "fine"
 
 
-def print_results():
-    print_digest(advanced(to_npu(step(lengths_of(500), padding=12))))
-
-
-def test_the_result_does_not_depend_on_the_number_of_threads():
-    assert is_the_same_on_any_number_of_threads(print_results)
+def some_results():
+    return advanced(to_npu(step(lengths_of(500), padding=12)))

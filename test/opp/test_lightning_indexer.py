@@ -16,8 +16,6 @@ from kernels import (
     Operator,
     any_sequences,
     in_a_process,
-    is_the_same_on_any_number_of_threads,
-    print_digest,
     print_memory_beside_the_result,
     to_npu,
     viewed,
@@ -231,12 +229,8 @@ def check_small_cases():
         check(goldens.lightning_indexer_inputs([9], heads=3, depth=5, dtype=dtype), sparse_count=4)
 
 
-def print_results():
-    print_digest([run(goldens.lightning_indexer_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16))])
-
-
-def test_the_result_does_not_depend_on_the_number_of_threads():
-    assert is_the_same_on_any_number_of_threads(print_results)
+def some_results():
+    return [run(goldens.lightning_indexer_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16))]
 
 
 def print_scratch_memory():

@@ -11,8 +11,6 @@ from kernels import (
     VIEWS,
     Operator,
     in_blocks,
-    is_the_same_on_any_number_of_threads,
-    print_digest,
     same,
     to_npu,
     viewed,
@@ -256,14 +254,10 @@ def test_caches_may_be_views_and_what_lies_beside_them_stays():
 # ---- other machines
 
 
-def print_results():
+def some_results():
     many = small(530, hidden=300, heads=9, depth=40, cache=(40, 16))
     few = small(3, hidden=2000, q_lora=1000, heads=20, depth=128)
-    print_digest([*run(many), *run(few)])
-
-
-def test_the_result_does_not_depend_on_the_number_of_threads():
-    assert is_the_same_on_any_number_of_threads(print_results)
+    return [*run(many), *run(few)]
 
 
 def check_small_cases():

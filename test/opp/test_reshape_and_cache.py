@@ -10,8 +10,6 @@ from kernels import (
     VIEWS,
     Operator,
     in_a_process,
-    is_the_same_on_any_number_of_threads,
-    print_digest,
     same,
     to_npu,
     viewed,
@@ -321,10 +319,6 @@ def test_the_kernel_breaks_no_rule_of_the_hardware():
     assert in_a_process(check_some_calls, ASCENDC_CPU_CHECKS="1") == "fine"
 
 
-def print_results():
+def some_results():
     inputs = goldens.reshape_and_cache_inputs(3000, heads=4, depth=64, cache=(40, 16))
-    print_digest(written(to_npu(inputs | {"slot_mapping": torch.randint(-1, 640, (3000,))})))
-
-
-def test_the_result_does_not_depend_on_the_number_of_threads():
-    assert is_the_same_on_any_number_of_threads(print_results)
+    return written(to_npu(inputs | {"slot_mapping": torch.randint(-1, 640, (3000,))}))

@@ -12,8 +12,6 @@ from kernels import (
     Operator,
     in_a_process,
     in_blocks,
-    is_the_same_on_any_number_of_threads,
-    print_digest,
     print_memory_beside_the_result,
     same,
     to_npu,
@@ -293,17 +291,13 @@ def test_the_judge_sees_one_wrong_key():
 # ---- other machines, and memory
 
 
-def print_results():
+def some_results():
     calls = [
         goldens.sparse_attention_inputs([2000, 1, 0, 300], queries=3, **SMALL),
         goldens.sparse_attention_inputs([3000], hidden=1000, q_lora=600, heads=20, index_heads=10),
         goldens.sparse_attention_inputs([300], queries=300, hidden=70, q_lora=40, heads=64, index_heads=3),
     ]
-    print_digest([tensor for inputs in calls for tensor in run(inputs)])
-
-
-def test_the_result_does_not_depend_on_the_number_of_threads():
-    assert is_the_same_on_any_number_of_threads(print_results)
+    return [tensor for inputs in calls for tensor in run(inputs)]
 
 
 def check_small_cases():
