@@ -281,7 +281,8 @@ def same(left, right) -> bool:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    # Not contiguous(): a tensor of one element keeps its strides.
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
 
 
 def form(value) -> list[str]:
