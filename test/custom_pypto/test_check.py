@@ -320,10 +320,45 @@ def rejects_views_namelessly(x, factor=2.0):
     return scale(x, factor)
 
 
+def crashes_on_views(x, factor=2.0):
+    torch._check(x.is_contiguous(), lambda: "op_kernel/scale.cpp:7: scale, block 0: out of range")
+    return scale(x, factor)
+
+
+def without_strides(x, factor=2.0):
+    return scale(x.as_strided(x.shape, torch.empty(x.shape).stride(), x.storage_offset()), factor)
+
+
+def writes_beside(x, factor=2.0):
+    x.as_strided((2,), (1,), 0).fill_(factor)
+    return torch.full_like(x, factor)
+
+
+ONES = {"ones": lambda: {"x": torch.ones(3, 5)}}
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (without_strides, "'x' with gaps between its elements (ones): result 0 (float32) differs in "),
+        (writes_beside, "'x' with gaps between its elements (ones): it writes beside its elements: fix"),
+    ],
+)
+def test_arguments_whose_elements_are_all_the_same_show_it_too(function, text, tmp_path, monkeypatch):
+    probe = Probe()
+    probe.functions["PrivateUse1"] = function
+    probe.samples = Samples(ONES, judge)
+    monkeypatch.setattr(check, "FORM", {})
+    found = behaviour(probe, "layouts", tmp_path, monkeypatch)
+    assert found[0] == "FAILED"
+    assert found[1].startswith(text)
+
+
 @pytest.mark.parametrize(
     ("function", "verdict", "text"),
     [
         (rejects_views, "ok", "2 calls as with whole tensors"),
+        (crashes_on_views, "FAILED", "'x' with gaps between its elements (random) gives op_kernel/scale.cpp:7: scale"),
         (rejects_views_namelessly, "FAILED", "'x' with gaps between its elements (random) gives not contiguous: fix"),
         (
             as_if_whole,
@@ -482,6 +517,19 @@ def test_gradients_are_compared_with_differences(off, verdict, text, takes_float
     found = behaviour(probe, "autograd", tmp_path, monkeypatch)
     assert found[0] == verdict
     assert found[1].endswith(text)
+
+
+@pytest.mark.parametrize("key", ["AutogradPrivateUse1", "Autograd"])
+def test_a_gradient_that_is_lost_is_a_line(key, tmp_path, monkeypatch):
+    def below_autograd(x, factor=2.0):
+        with torch._C._AutoDispatchBelowAutograd():
+            return x * factor
+
+    probe = Probe()
+    probe.functions[key] = below_autograd
+    verdict, text = behaviour(probe, "autograd", tmp_path, monkeypatch)
+    assert verdict == "FAILED"
+    assert text.endswith(" (ones): fix the backward in NAME/csrc/scale.cpp")
 
 
 def test_an_operator_that_rejects_to_be_differentiated_has_no_gradient(tmp_path, monkeypatch):
