@@ -75,7 +75,7 @@ quiet_pip install "setuptools>=77" wheel "scikit-build-core>=1.1" "cmake>=3.25" 
 
 if [ -n "${WHEELS:-}" ] || ! is_built cann_cpu; then
   step "cann_cpu: CANN on the CPU"
-  wheel cann_cpu ./cann_cpu -C build-dir=build/cann_cpu
+  wheel cann_cpu ./cann_cpu --config-settings build-dir=build/cann_cpu
   cp -rp cann_cpu/headers/. "$site/cann_cpu/include/"  # with their times, so that what includes them is not compiled again
   fingerprint cann_cpu >build/cann_cpu.fingerprint
 fi

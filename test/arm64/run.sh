@@ -124,7 +124,7 @@ wheel() {
     install --no-deps "$WORK"/wheel/*.whl
 }
 
-build_cann_cpu() { wheel ./cann_cpu -C build-dir="$WORK/cann_cpu"; }
+build_cann_cpu() { wheel ./cann_cpu --config-settings build-dir="$WORK/cann_cpu"; }
 
 # setup.py builds in the project's build/.
 build_custom_pypto() { ASCEND_HOME_PATH=$SITE_PACKAGES/cann_cpu wheel .; }

@@ -2,8 +2,8 @@
 // A tensor as it lies in memory, and the copy in rows of one that lies in FRACTAL_NZ.
 #pragma once
 
+#include <ATen/EmptyTensor.h>  // ATen/ops/empty.h costs twice the rest
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 
 #include <vector>
 
@@ -22,7 +22,7 @@ inline StoredTensor in_rows(const at::Tensor& tensor) { return {tensor, ACL_FORM
 
 // The elements of all matrices, row by row, one matrix behind the other.
 inline at::Tensor copy_rows(const FractalNz& matrices, const void* blocks, at::ScalarType dtype) {
-  const at::Tensor rows = at::empty({matrices.numel()}, at::TensorOptions().dtype(dtype));
+  const at::Tensor rows(at::detail::empty_cpu({matrices.numel()}, dtype));
   matrices.to_rows(blocks, rows.mutable_data_ptr());
   return rows;
 }
