@@ -71,7 +71,7 @@ StoredTensor stored(const Operand& operand) {
 
 // Where a result is written: the output's memory, or rows that are laid out in it afterwards.
 at::Tensor target_of(const StoredTensor& output) {
-  return output.format == ACL_FORMAT_ND ? output.tensor : at::empty(output.shape, output.tensor.options());
+  return output.format == ACL_FORMAT_ND ? output.tensor : output.tensor.new_empty(output.shape);
 }
 
 void lay_out(const at::Tensor& rows, const StoredTensor& output) {
