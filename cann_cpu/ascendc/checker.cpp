@@ -173,6 +173,9 @@ void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, 
     fail(by.where, "%s %s bytes %" PRId64 " to %" PRId64 " of a GlobalTensor of %" PRId64 " bytes", by.name, verb(use),
          offset, offset + bytes - 1, std::max<int64_t>(memory.bytes, 0));
   }
+  if (memory.origin == nullptr) {
+    fail(by.where, "%s %s %" PRId64 " bytes of %s", by.name, verb(use), bytes, device_.nothing().c_str());
+  }
   const std::byte* begin = memory.data + offset;
   const DeviceBuffer* buffer = device_.find(memory.origin, begin, static_cast<size_t>(bytes));
   if (buffer == nullptr && device_.complete()) {

@@ -68,5 +68,13 @@ const DeviceBuffer* DeviceMemory::find(const void* address, const void* begin, s
   return found;
 }
 
+std::string DeviceMemory::nothing() const {
+  std::string names;
+  for (const DeviceBuffer& buffer : buffers_) {
+    if (buffer.begin == nullptr) names += (names.empty() ? "'" : " or '") + std::string(buffer.name) + "'";
+  }
+  return names.empty() ? "a null address" : "argument " + names + ", which is None";
+}
+
 }  // namespace cpu
 }  // namespace AscendC

@@ -2,6 +2,7 @@
 // The memory of the device that a launch may touch.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "ascendc/launch.h"
@@ -15,6 +16,9 @@ class DeviceMemory {
 
   // The buffer that holds an address; if there are several, one that holds these bytes, too. nullptr if there is none.
   const DeviceBuffer* find(const void* address, const void* begin, size_t bytes) const;
+
+  // What there is instead of memory at the address null: the arguments that are None.
+  std::string nothing() const;
 
   // Whether memory in none of the buffers is rejected: not if nobody has said what the kernel may touch.
   bool complete() const { return complete_; }

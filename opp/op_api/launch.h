@@ -30,7 +30,7 @@ class TensorMemory {
   TensorMemory(std::initializer_list<Named> tensors) {
     if (!AscendC::cpu::checks_by_default()) return;
     for (const auto& [name, tensor] : tensors) {
-      if (tensor) buffers_.push_back({gm_address(*tensor), bytes_of(*tensor), name});
+      buffers_.push_back({gm_address(tensor), tensor ? bytes_of(*tensor) : 0, name});
     }
     known_.emplace(buffers_.data(), buffers_.size());
   }

@@ -178,7 +178,12 @@ extern "C" __global__ __aicore__ void early(GM_ADDR x) {
   AscendC::DataCopy(device, buffer.Get<float>(), 16);
 }
 
-int main() {
+int main(int count, char**) {
+  if (count > 1) {
+    const AscendC::cpu::DeviceBuffer none[] = {{nullptr, 0, "bias"}, {nullptr, 0, "scale"}};
+    const AscendC::cpu::KnownMemory known(none, count - 1);
+    ICPU_RUN_KF(early, 1, nullptr);
+  }
   auto* x = static_cast<uint8_t*>(AscendC::GmAlloc(60));
   ICPU_RUN_KF(early, 1, x);
   AscendC::GmFree(x);
@@ -208,6 +213,10 @@ def test_a_plain_program_checks_as_the_environment_says(tmp_path):
     assert checked.returncode != 0
     expected = f"{source}:10: early, block 0: DataCopy reads bytes 0 to 63 of a buffer of GmAlloc, which has 60 bytes"
     assert expected in checked.stderr
+    environment["ASCENDC_CPU_CHECKS"] = "1"
+    for none, named in {"1": "'bias'", "1 2": "'bias' or 'scale'"}.items():
+        checked = subprocess.run([program, *none.split()], env=environment, capture_output=True, text=True)
+        assert f"DataCopy reads 64 bytes of argument {named}, which is None" in checked.stderr
 
 
 def test_what_does_not_compile_is_an_error_that_says_why(tmp_path):

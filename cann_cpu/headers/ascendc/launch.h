@@ -23,7 +23,8 @@ struct ASCENDC_CPU_EXPORT KernelError : std::runtime_error {
 
 namespace cpu {
 
-// Memory of the device that a kernel may touch, and what messages call it.
+// Memory of the device that a kernel may touch, and what messages call it; null and 0 bytes for an argument that is
+// None.
 struct DeviceBuffer {
   const void* begin;
   size_t bytes;

@@ -130,6 +130,18 @@ struct PhaseOne;
 
 struct NoCheck {};
 
+// What converts to every parameter, and what converts to those of one type.
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+template <class T>
+struct Exactly {
+  template <class U>
+    requires std::is_same_v<T, U>
+  operator U() const;
+};
+
 template <class Name, class Check, class... Params>
 struct PhaseOne<Name, Check, void (*)(Params...)> {
   static aclnnStatus call(typename Argument<Params>::CType... arguments, uint64_t* workspace_size,
@@ -137,6 +149,13 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
     void (*check)(Params...) = nullptr;
     if constexpr (!std::is_same_v<Check, NoCheck>) check = Name::check;
     return phase_one<Params...>(Name::name, check, Name::kernel, workspace_size, executor, arguments...);
+  }
+
+  // Whether the header, if one is included that declares the function, has these parameters.
+  static constexpr bool is_as_declared() {
+    return !Name::takes(std::conditional_t<true, Anything, Params>{}..., Anything{}, Anything{}) ||
+           Name::takes(Exactly<typename Argument<Params>::CType>{}..., Exactly<uint64_t*>{},
+                       Exactly<aclOpExecutor**>{});
   }
 };
 
@@ -150,10 +169,17 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
     static constexpr const char* name = "aclnn" #op;                                                          \
     static constexpr auto check = check_expression;                                                           \
     static constexpr auto kernel = +__VA_ARGS__;                                                              \
+    static constexpr bool takes(auto... arguments) {                                                          \
+      return requires { aclnn##op##GetWorkspaceSize(arguments...); };                                         \
+    }                                                                                                         \
   };                                                                                                          \
   using op##PhaseOne =                                                                                        \
       cann_cpu::detail::PhaseOne<op##Definition, std::remove_const_t<decltype(op##Definition::check)>,        \
                                  std::remove_const_t<decltype(op##Definition::kernel)>>;                      \
+  static_assert(op##PhaseOne::is_as_declared(),                                                               \
+                "the kernel of aclnn" #op                                                                     \
+                " does not have the parameters of the header: a tensor that is written, Tensor(a!), is an "   \
+                "InOut, one that is read a const Tensor&, a result a Tensor&");                               \
   }                                                                                                           \
   extern "C" {                                                                                                \
   [[gnu::used]] static auto aclnn##op##Resolve() { return &op##PhaseOne::call; }                              \

@@ -3,8 +3,11 @@
 
 import pathlib
 import re
+import subprocess
 
 import pytest
+import torch
+from cann_cpu import activation
 
 SOURCES = pathlib.Path(__file__).parents[3] / "cann_cpu/operators/aclnn"
 FILES = sorted(SOURCES.glob("*.cpp"))
@@ -57,3 +60,33 @@ def test_a_parameter_without_a_name_is_found():
     text = "ACLNN_CHECKED(\n Second, [](In, Out) {},\n [](In self, const std::optional<at::Tensor>&, Out out) {});"
     assert list(unnamed(text, set())) == ["Second: const std::optional<at::Tensor>&"]
     assert sum(len(list(kernels(file.read_text()))) for file in FILES) > 300
+
+
+HEADER = """
+#include "cann_cpu/op.h"
+extern "C" {
+aclnnStatus aclnnFitsGetWorkspaceSize(const aclTensor* self, aclTensor* cacheRef, double scale, const aclTensor* out,
+                                      uint64_t* workspaceSize, aclOpExecutor** executor);
+decltype(aclnnFitsGetWorkspaceSize) aclnnOnlyReadsGetWorkspaceSize, aclnnOnlyWritesGetWorkspaceSize;
+decltype(aclnnFitsGetWorkspaceSize) aclnnTakesAnIntegerGetWorkspaceSize;
+}
+using at::Tensor;
+using cann_cpu::InOut;
+"""
+KERNELS = {
+    "Fits": "const Tensor& self, InOut cache, double scale, Tensor& out",
+    "Undeclared": "const Tensor& self, Tensor& out",
+    "OnlyReads": "const Tensor& self, const Tensor& cache, double scale, Tensor& out",
+    "OnlyWrites": "InOut self, InOut cache, double scale, Tensor& out",
+    "TakesAnInteger": "const Tensor& self, InOut cache, int64_t scale, Tensor& out",
+}
+
+
+def test_parameters_that_are_not_those_of_the_header_are_said_in_a_line(tmp_path):
+    source = tmp_path / "kernels.cpp"
+    source.write_text(HEADER + "".join(f"ACLNN({name}, []({given}) {{}});\n" for name, given in KERNELS.items()))
+    includes = [f"-I{activation.HOME}/include", f"-isystem{pathlib.Path(torch.__file__).parent}/include"]
+    command = ["g++", "-std=c++20", "-fsyntax-only", *includes, source]
+    errors = subprocess.run(command, capture_output=True, text=True, timeout=300).stderr
+    found = re.findall(r"the kernel of aclnn(\w+) does not have the parameters of the header: a tensor that is", errors)
+    assert found == ["OnlyReads", "OnlyWrites", "TakesAnInteger"]
