@@ -111,12 +111,14 @@ void launch_callback(aclrtCallback fn, void* userData, aclrtCallbackBlockType bl
   });
 }
 
+// Whether this thread was subscribed when it last looked: its streams may end between two calls, too.
+thread_local bool was_subscribed = false;
+
 void process_report(int32_t timeout) {
   std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
   std::shared_ptr<Report> report;
   {
     std::unique_lock lock(waits_mutex());
-    bool was_subscribed = false;
     auto take = [&] {
       auto found = subscribers().find(this_thread());
       if (found == subscribers().end()) return was_subscribed;  // its streams have ended; or they are yet to come
@@ -132,6 +134,7 @@ void process_report(int32_t timeout) {
       waits_condition().wait(lock, take);
     }
     if (!report && !subscribers().contains(this_thread())) {
+      was_subscribed = false;
       fail(ACL_ERROR_RT_THREAD_SUBSCRIBE, "this thread is subscribed to no stream");
     }
   }

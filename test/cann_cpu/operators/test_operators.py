@@ -974,6 +974,18 @@ def test_result_is_that_of_the_cpu(operator, layout):
             assert_same(result, operator.function(*arguments), what, units)
 
 
+# From 32768 elements on ATen divides the work among threads.
+LARGE = ((32771,), (3, 11003))
+
+
+@pytest.mark.parametrize("operator", [o for o in TABLE if o.shapes in (SHAPES, RANKED, NONEMPTY)], ids=str)
+def test_result_of_several_threads_is_that_of_the_cpu(operator):
+    for dtype, shape in product({operator.dtypes[0], operator.dtypes[-1]}, LARGE):
+        arguments = operator.arguments(shape, dtype)
+        result, expected = operator.function(*to_npu(arguments)), operator.function(*arguments)
+        assert_same(result, expected, f"{operator} {dtype} {shape}")
+
+
 @pytest.mark.parametrize("operator", [o for o in TABLE if o.inplace], ids=str)
 def test_inplace_form_writes_into_its_argument(operator):
     for layout in (contiguous, transposed, stepped):

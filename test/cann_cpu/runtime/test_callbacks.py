@@ -100,6 +100,18 @@ def test_processing_reports_ends_with_the_timeout(acl):
         acl.call("aclrtUnSubscribeReport", threading.get_ident(), stream)
 
 
+def test_a_thread_whose_streams_ended_between_two_calls_does_not_wait(acl):
+    called = []
+    callback = acl.Callback(called.append)
+    with acl.stream() as stream:
+        acl.call("aclrtSubscribeReport", threading.get_ident(), stream)
+        acl.call("aclrtLaunchCallback", callback, 7, 1, stream)
+        acl.call("aclrtProcessReport", -1)
+    assert called == [7]
+    with pytest.raises(acl.AclError, match="subscribed to no stream"):
+        acl.call("aclrtProcessReport", -1)
+
+
 def test_null_functions_are_rejected(acl):
     with acl.stream() as stream, pytest.raises(acl.AclError, match="fn is null"):
         acl.call("aclrtLaunchHostFunc", stream, None, None)
