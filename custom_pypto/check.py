@@ -296,8 +296,7 @@ def form(value) -> list[str]:
 def build(operator: Operator) -> str:
     """What is installed was built of the sources that are here."""
     package = operator.package
-    installed = Path(*getattr(package, "__path__", ["nowhere"]))  # modules that tests make have no folder
-    changed = sources.changed_since_build(package.__name__, operator.folder, installed)
+    changed = sources.changed_since_build(package.__name__, operator.folder, Path(package.__path__[0]))
     if changed:
         others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise Mistake(

@@ -112,7 +112,7 @@ class BuildOperatorPackage(BuildExtension):
         self.vendor = extension.name.partition(".")[0]
         self.folder = Path(self.get_ext_fullpath(extension.name)).parent.resolve()
         self.opp = Path(self.build_temp, "opp").resolve()
-        of = sources.hashes(self.vendor, Path.cwd())  # before the build: what changes meanwhile may not be in it
+        made_of = sources.hashes(self.vendor, Path.cwd())  # before the build: what changes meanwhile may not be in it
         self.configure()
         self.cmake("--build", self.opp, "--target", "aclnn_headers")
         aclnn = (self.opp / "aclnn", Path(cann_home(), "include"))
@@ -123,7 +123,7 @@ class BuildOperatorPackage(BuildExtension):
         self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()))
         self.cmake("--install", self.opp)
         (self.folder / "_version.py").write_text(f'__version__ = "{self.distribution.get_version()}"\n')
-        sources.record(of, self.folder)
+        sources.record(made_of, self.folder)
         self.check()
 
     def configure(self) -> None:

@@ -19,9 +19,9 @@ def hashes(package: str, folder: Path) -> dict[str, str]:
     }
 
 
-def record(of: dict[str, str], built: Path) -> None:
+def record(made_of: dict[str, str], built: Path) -> None:
     """Keeps in a built package what it was made of."""
-    (built / RECORD).write_text(json.dumps(of, indent=1))
+    (built / RECORD).write_text(json.dumps(made_of, indent=1))
 
 
 def changed_since_build(package: str, folder: Path, installed: Path) -> list[str]:

@@ -69,7 +69,7 @@ class TileAttention {
         query_(tiling.tile_heads * depth_),
         keys_(kBlock * depth_),
         values_(values_are_keys_ ? 0 : kBlock * columns_),
-        span_(std::min(kSpan, round_up(tiling.most_named(), kBlock))),
+        span_(std::min(kSpan, round_up(tiling.max_named(), kBlock))),
         packed_keys_(kBlock * depth_),
         packed_values_(span_ * columns_),
         mean_squares_(span_),

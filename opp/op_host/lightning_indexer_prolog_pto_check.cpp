@@ -14,7 +14,7 @@ namespace opp {
 namespace {
 
 // Sums of that many products of int8 fit into int32.
-constexpr int64_t kMostDepth = (int64_t{1} << 31) / (128 * 128) - 1;
+constexpr int64_t kMaxDepth = (int64_t{1} << 31) / (128 * 128) - 1;
 
 void check_attributes(const LightningIndexerPrologPto& call) {
   TORCH_CHECK(call.layout_query == "TND" || call.layout_query == "BSND", "layout_query must be TND or BSND, but is '",
@@ -60,7 +60,7 @@ void check_sizes_given(const LightningIndexerPrologPto& call) {
   check_at_least_1("q_norm", "q_lora", call.q_lora());
   check_at_least_1("wk", "D", call.depth());
   check_at_least_1("weights_proj", "N", call.heads());
-  TORCH_CHECK(call.q_lora() <= kMostDepth, "q_norm must have a size q_lora of at most ", kMostDepth,
+  TORCH_CHECK(call.q_lora() <= kMaxDepth, "q_norm must have a size q_lora of at most ", kMaxDepth,
               ", whose products int32 can sum, but it is ", call.q_lora());
   const int64_t rope = call.rope_depth();
   TORCH_CHECK(rope >= 2 && rope % 2 == 0 && rope <= call.depth(),

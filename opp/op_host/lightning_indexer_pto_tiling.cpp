@@ -14,7 +14,7 @@ constexpr int64_t kTileQueries = 16;
 // What a tile costs beside its blocks (packing the query, sorting the result), measured in blocks.
 constexpr int64_t kTileOverhead = 2;
 // A tile is not cut in pieces of fewer blocks: each piece packs the query again, and its candidates have to be merged.
-constexpr int64_t kLeastPiece = 16;
+constexpr int64_t kMinPiece = 16;
 // More parts than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kPartsOfThread = 4;
 
@@ -44,8 +44,8 @@ void divide(Tiling& tiling, int64_t parts) {
       const auto room = [&] { return total * (part + 1) / parts - used; };
       while (part + 1 < parts && room() <= 0) ++part;
       int64_t take = blocks - first;
-      if (part + 1 < parts && take * tile.queries > room() && take >= 2 * kLeastPiece) {
-        take = std::clamp(divide_up(room(), tile.queries), kLeastPiece, take - kLeastPiece);
+      if (part + 1 < parts && take * tile.queries > room() && take >= 2 * kMinPiece) {
+        take = std::clamp(divide_up(room(), tile.queries), kMinPiece, take - kMinPiece);
       }
       tiling.parts[part].push_back({i, first, first + take});
       first += take;

@@ -8,10 +8,10 @@
 namespace opp {
 namespace {
 
-constexpr int64_t kBlockBytes = 32;           // what the unified buffer is aligned to
-constexpr int64_t kMostBlocksOfACopy = 4095;  // DataCopyPad's blockCount
+constexpr int64_t kBlockBytes = 32;          // what the unified buffer is aligned to
+constexpr int64_t kMaxBlocksOfACopy = 4095;  // DataCopyPad's blockCount
 constexpr int64_t kMinBytesOfABlock = 16 * 1024;
-constexpr uint32_t kMostShift = 6;
+constexpr uint32_t kMaxShift = 6;
 
 struct Dimension {
   int64_t size;
@@ -41,7 +41,7 @@ Strided strided(const Dimension& outer, const Dimension& inner, int64_t itemsize
   return {one ? outer.size * inner.size : inner.size, inner.stride * itemsize, outer.stride * itemsize};
 }
 
-// The largest divisor of `bytes` in whole elements that is at most `most`.
+// The largest divisor of `bytes` in whole elements that is at most `max`.
 int64_t largest_part(int64_t bytes, int64_t max, int64_t itemsize) {
   int64_t parts = (bytes + max - 1) / max;
   while (bytes % (parts * itemsize) != 0) ++parts;
@@ -95,7 +95,7 @@ RowCopy tile(const TensorView& rows, const TensorView& cache, bool nz) {
   copy.from_step = copy.runs == 1 ? copy.tokens.inner_stride : copy.run;
   copy.to_step = copy.runs == 1 ? copy.slots.inner_stride : copy.runs_in_cache.inner_stride;
   const bool together = can_go_together(copy.from_step, copy.run) && can_go_together(copy.to_step, copy.run);
-  copy.together = together ? static_cast<uint32_t>(std::min<int64_t>(copy.in_buffer, kMostBlocksOfACopy)) : 1;
+  copy.together = together ? static_cast<uint32_t>(std::min<int64_t>(copy.in_buffer, kMaxBlocksOfACopy)) : 1;
   return copy;
 }
 
@@ -108,7 +108,7 @@ void divide(ReshapeAndCacheTiling& tiling, uint32_t cores) {
   tiling.blocks = static_cast<uint32_t>(std::min<int64_t>({cores, max, std::max<int64_t>(1, tiling.tokens)}));
   // Each block gets several groups of slots: where all tokens follow one another the blocks have equally much to do.
   const int64_t share = tiling.tokens / (4 * tiling.blocks);
-  while (tiling.slots_shift < kMostShift && share >> tiling.slots_shift > 0) ++tiling.slots_shift;
+  while (tiling.slots_shift < kMaxShift && share >> tiling.slots_shift > 0) ++tiling.slots_shift;
 }
 
 }  // namespace opp

@@ -48,7 +48,7 @@ struct AttentionTiling {
   std::vector<AttentionTile> tiles;
 
   // The most indices that a row has before its first -1.
-  int64_t most_named() const;
+  int64_t max_named() const;
 };
 
 // Reads lengths, block table and indices, and divides the work so that each of `threads` gets some. Throws c10::Error

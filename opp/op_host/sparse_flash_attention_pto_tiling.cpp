@@ -11,9 +11,9 @@ namespace opp {
 namespace {
 
 // The accumulators of this many heads stay in a core's L2 cache, and make packing the keys cheap beside multiplying.
-constexpr int64_t kMostHeads = 128;
+constexpr int64_t kMaxHeads = 128;
 // What the matrix product takes at once: fewer would save little.
-constexpr int64_t kLeastHeads = 16;
+constexpr int64_t kMinHeads = 16;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -75,13 +75,13 @@ void read_rows(const SparseFlashAttentionPto& call, AttentionTiling& tiling) {
 // Each tile packs the keys of its row again, so there are no more tiles than threads need. What a head's result is does
 // not depend on its tile.
 int64_t heads_of_tiles(int64_t heads, int64_t rows, int64_t threads) {
-  const int64_t tiles_of_row = std::max(divide_up(heads, kMostHeads), divide_up(threads, std::max<int64_t>(rows, 1)));
-  return std::max(kLeastHeads, divide_up(divide_up(heads, tiles_of_row), kLeastHeads) * kLeastHeads);
+  const int64_t tiles_of_row = std::max(divide_up(heads, kMaxHeads), divide_up(threads, std::max<int64_t>(rows, 1)));
+  return std::max(kMinHeads, divide_up(divide_up(heads, tiles_of_row), kMinHeads) * kMinHeads);
 }
 
 }  // namespace
 
-int64_t AttentionTiling::most_named() const {
+int64_t AttentionTiling::max_named() const {
   int64_t max = 0;
   for (const AttentionRow& row : rows) max = std::max(max, row.named);
   return max;

@@ -152,7 +152,7 @@ class ReshapeAndCache {
     return runs.count == 1 ? 0 : static_cast<uint32_t>(step - copy.run);
   }
 
-  // The runs at the cursor that one instruction copies, `most` at most; moves the cursor behind them.
+  // The runs at the cursor that one instruction copies, at most `max`; moves the cursor behind them.
   __aicore__ inline Runs Take(const RowCopy& copy, Cursor& cursor, uint32_t max) const {
     const int64_t token = first_ + cursor.token;
     const int64_t slot = slots_.GetValue(cursor.token);

@@ -117,6 +117,7 @@ class Probe:
         for key, function in self.functions.items():
             self.library.impl("scale", function, key)
         package = types.ModuleType(name)
+        package.__path__ = [str(folder)]
         mistakes = [mistake.replace("NAME", name) for mistake in self.mistakes]
         monkeypatch.setattr(definition, "mistakes", lambda package, folder: iter(mistakes))
         samples = {"scale": (self.samples, "test/NAME/calls.py")} if self.samples else {}

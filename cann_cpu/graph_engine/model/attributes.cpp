@@ -12,12 +12,14 @@
 namespace cann_cpu::graph {
 namespace {
 
+std::string shortest_decimal(float value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
 void write(std::ostream& out, std::monostate) { out << "empty"; }
 void write(std::ostream& out, int64_t value) { out << value; }
-void write(std::ostream& out, float value) {
-  char text[32];  // the shortest decimal
-  out.write(text, std::to_chars(text, text + sizeof text, value).ptr - text);
-}
+void write(std::ostream& out, float value) { out << shortest_decimal(value); }
 void write(std::ostream& out, bool value) { out << (value ? "true" : "false"); }
 void write(std::ostream& out, const std::string& value) { out << '"' << value << '"'; }
 void write(std::ostream& out, ge::DataType value) { out << dtype_name(value); }
@@ -38,10 +40,9 @@ double widened(float value) {
   if (!std::isfinite(value)) {
     return value;
   }
-  char text[32];
-  const auto written = std::to_chars(text, text + sizeof text, value);
+  const std::string text = shortest_decimal(value);
   double result = value;
-  std::from_chars(text, written.ptr, result);
+  std::from_chars(text.data(), text.data() + text.size(), result);
   return result;
 }
 

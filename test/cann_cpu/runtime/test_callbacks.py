@@ -100,6 +100,7 @@ def test_processing_reports_ends_with_the_timeout(acl):
         acl.call("aclrtUnSubscribeReport", threading.get_ident(), stream)
 
 
+@pytest.mark.timeout(60)
 def test_a_thread_whose_streams_ended_between_two_calls_does_not_wait(acl):
     called = []
     callback = acl.Callback(called.append)

@@ -88,11 +88,11 @@ template <class T>
 struct Format;
 template <>
 struct Format<Half> {
-  static constexpr int kFraction = 10, kLeastExponent = -14;
+  static constexpr int kFraction = 10, kMinExponent = -14;
 };
 template <>
 struct Format<BFloat16> {
-  static constexpr int kFraction = 7, kLeastExponent = -126;
+  static constexpr int kFraction = 7, kMinExponent = -126;
 };
 
 template <class T>
@@ -106,7 +106,7 @@ double value_of(T number) {
     const int fraction = number.x & ((1 << Of::kFraction) - 1);
     if (exponent == 0x7FFF >> Of::kFraction) return fraction ? kNaN : sign * kInfinity;
     const int whole = exponent ? fraction + (1 << Of::kFraction) : fraction;
-    return sign * std::ldexp(whole, std::max(exponent, 1) - 1 + Of::kLeastExponent - Of::kFraction);
+    return sign * std::ldexp(whole, std::max(exponent, 1) - 1 + Of::kMinExponent - Of::kFraction);
   }
 }
 
@@ -118,9 +118,9 @@ double nearest(double x) {
   } else {
     using Of = Format<T>;
     if (!std::isfinite(x) || x == 0) return x;
-    const double unit = std::ldexp(1, std::max(std::ilogb(x), Of::kLeastExponent) - Of::kFraction);
+    const double unit = std::ldexp(1, std::max(std::ilogb(x), Of::kMinExponent) - Of::kFraction);
     const double rounded = std::nearbyint(x / unit) * unit;
-    return std::abs(rounded) < std::ldexp(1, 2 - Of::kLeastExponent) ? rounded : std::copysign(kInfinity, x);
+    return std::abs(rounded) < std::ldexp(1, 2 - Of::kMinExponent) ? rounded : std::copysign(kInfinity, x);
   }
 }
 
@@ -131,7 +131,7 @@ double rounding_error(double x) {
     return std::abs(x) * kFloatUnit;
   } else {
     using Of = Format<T>;
-    return std::ldexp(std::max(std::abs(x), std::ldexp(1, Of::kLeastExponent)), -Of::kFraction - 1);
+    return std::ldexp(std::max(std::abs(x), std::ldexp(1, Of::kMinExponent)), -Of::kFraction - 1);
   }
 }
 
