@@ -2,7 +2,7 @@
 """Lets synchronisations raise what operators failed with after their calls had returned.
 
 torch_npu's task queue runs phase two of an operator behind the caller. The library keeps an error of it, and raises it
-at the next call of one of our operators and where values leave the NPU (``.cpu()``, ``.item()``).
+at the next call of one of our operators, where values leave the NPU (``.cpu()``, ``.item()``) and where a capture ends.
 """
 
 import functools
@@ -18,6 +18,7 @@ SYNCHRONISATIONS = [
     (torch_npu.npu.Stream, "synchronize"),
     (torch_npu.npu.SyncLaunchStream, "synchronize"),
     (torch_npu.npu.Event, "synchronize"),
+    (torch_npu.npu.NPUGraph, "capture_end"),
 ]
 
 

@@ -13,3 +13,21 @@ UNTRACED = () if Version("2.13") <= TORCH else (torch.bfloat16, torch.float16)
 
 FAILED_CAPTURE_IS_CLEARED = Version("2.10.0.post4") < TORCH_NPU
 """2.10.0.post4 goes on as if a capture that failed were underway: no memory is returned any more."""
+
+EXPORT_WRITES_OPTIONS = Version("2.13") <= TORCH_NPU
+"""The torchair of 2.10 saves the graph of dynamo_export, not the options that it was made with."""
+
+DYNAMO_DECOMPOSES = Version("2.13") <= TORCH
+"""2.10's Dynamo has no decompositions of its own, nor a setting that turns them off."""
+
+OPCHECK_COMPARES_STRIDES = Version("2.13") <= TORCH
+
+PRINTS_WEIGHTS_IN_BLOCKS = Version("2.13") <= TORCH_NPU
+"""2.10 asks for the aclop MaskedSelect where the tensor is in FRACTAL_NZ."""
+
+UNCALLED = (
+    set()
+    if Version("2.13") <= TORCH_NPU
+    else {"aclnnFusedSgd", "aclnnInplaceCeil", "aclnnRepeatInterleaveTensor", "aclnnScatterReduce"}
+)
+"""The aclnn functions that no operator of this torch_npu calls."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs what EXEC_NPU_CMD must stand, in one process, and prints what happened as JSON: {scenario: result}."""
 
+import contextlib
 import ctypes
 import json
 import sys
@@ -177,13 +178,18 @@ def workspace() -> dict:
     return {"errors": [error], "destroyed": destroyed() - before, "next call works": next_call_works()}
 
 
-def late_error(step) -> dict:
+def late_error(step, where=contextlib.nullcontext, device="npu:0") -> dict:
     """An error that came up in the queue is raised once: by the step behind the call, and by nothing after it."""
 
     def scenario():
-        x, out = numbers(4), numbers(4)
+        x, out = numbers(4, device=device), numbers(4, device=device)
         errors = []
-        for what in (lambda: probe.phase_two_fails(x, out), lambda: step(out), lambda: step(out)):
+
+        def call():
+            with where():
+                probe.phase_two_fails(x, out)
+
+        for what in (call, lambda: step(out), lambda: step(out)):
             try:
                 what()
             except RuntimeError as error:
@@ -204,6 +210,13 @@ def synchronise_event(out):
     event = torch.npu.Event()
     event.record()
     event.synchronize()
+
+
+@contextlib.contextmanager
+def capture():
+    """Its end raises what failed in it."""
+    with torch.npu.graph(torch.npu.NPUGraph()):
+        yield
 
 
 LATE = {
@@ -236,6 +249,11 @@ SCENARIOS = {
     "stream": the_current_stream_is_used,
     "determinism": determinism_is_asked_for_as_torch_says,
     "workspace": workspace,
+    "late: on another stream": late_error(
+        lambda out: torch.npu.synchronize(), where=lambda: torch.npu.stream(torch.npu.Stream())
+    ),
+    "late: on another device": late_error(lambda out: torch.npu.synchronize(1), device="npu:1"),
+    "late: the end of a capture": late_error(lambda out: None, where=capture),
 } | {f"late: {name}": late_error(step) for name, step in LATE.items()}
 
 print(json.dumps({name: scenario() for name, scenario in SCENARIOS.items()}))
