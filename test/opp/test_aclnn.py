@@ -1,91 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator package's aclnn functions, called as C functions on the memory of npu tensors."""
 
-import ctypes
-import os
+import functools
 import re
 from pathlib import Path
 
+import aclnn
 import goldens
 import pytest
 import torch
+from aclnn import DTYPES, INVALID, NULL_POINTER
+from kernels import VENDOR
 
-import custom_pypto  # noqa: F401  (puts its operator package where torch_npu looks)
-
-NULL_POINTER, INVALID = 161001, 161002
-ND = 2
-DTYPES = {
-    torch.float32: 0,
-    torch.float16: 1,
-    torch.int8: 2,
-    torch.int32: 3,
-    torch.uint8: 4,
-    torch.int16: 6,
-    torch.int64: 9,
-    torch.float64: 11,
-    torch.bool: 12,
-    torch.bfloat16: 27,
-}
-
-
-def packages():
-    return [Path(entry) for entry in os.environ["ASCEND_CUSTOM_OPP_PATH"].split(":")]
-
-
-def opapi():
-    (package,) = (path for path in packages() if path.name == "custom_pypto")
-    return ctypes.CDLL(package / "op_api/lib/libcust_opapi.so")
-
-
-def acl():
-    lib = ctypes.CDLL("libascendcl.so")
-    lib.aclGetRecentErrMsg.restype = ctypes.c_char_p
-    return lib
-
-
-def acl_tensor(tensor):
-    """An aclTensor that views a tensor's memory; None is the null pointer."""
-    if tensor is None:
-        return None
-    base = ctypes.CDLL("libnnopbase.so")
-    base.aclCreateTensor.restype = ctypes.c_void_p
-    rank = ctypes.c_uint64(tensor.dim())
-    array = ctypes.c_int64 * max(tensor.dim(), 1)
-    sizes, strides = array(*tensor.shape), array(*tensor.stride())
-    storage = array(tensor.untyped_storage().nbytes() // tensor.element_size())
-    start = ctypes.c_void_p(tensor.data_ptr() - tensor.storage_offset() * tensor.element_size())
-    offset = ctypes.c_int64(tensor.storage_offset())
-    dtype = DTYPES[tensor.dtype]
-    made = base.aclCreateTensor(sizes, rank, dtype, strides, offset, ND, storage, ctypes.c_uint64(1), start)
-    return ctypes.c_void_p(made)
-
-
-def convert(argument):
-    if argument is None or isinstance(argument, torch.Tensor):
-        return acl_tensor(argument)
-    if isinstance(argument, str):
-        return ctypes.c_char_p(argument.encode())
-    return ctypes.c_double(argument) if isinstance(argument, float) else ctypes.c_int64(argument)
-
-
-def phase_one(name, *arguments):
-    """The executor; or, rejected, the status and the message."""
-    converted = [convert(argument) for argument in arguments]
-    size, executor = ctypes.c_uint64(), ctypes.c_void_p()
-    status = getattr(opapi(), f"{name}GetWorkspaceSize")(*converted, ctypes.byref(size), ctypes.byref(executor))
-    for argument, made in zip(arguments, converted, strict=True):
-        if isinstance(argument, torch.Tensor):
-            ctypes.CDLL("libnnopbase.so").aclDestroyTensor(made)
-    return executor if status == 0 else (status, acl().aclGetRecentErrMsg().decode())
-
-
-def call(name, *arguments):
-    torch.npu.synchronize()  # the tensors' contents are there, whatever queue they went through
-    executor = phase_one(name, *arguments)
-    assert isinstance(executor, ctypes.c_void_p), executor
-    stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
-    assert getattr(opapi(), name)(None, ctypes.c_uint64(0), executor, stream) == 0
-    torch.npu.synchronize()
+call = functools.partial(aclnn.call, f"{VENDOR}/op_api/lib/libcust_opapi.so")
 
 
 def values(*shape, dtype):
@@ -142,7 +69,9 @@ def test_add_custom_grad_gives_two_copies():
 
 
 def expect_rejection(name, arguments, status, message):
-    rejected_with, text = phase_one(name, *arguments)
+    with pytest.raises(aclnn.Rejected) as rejected:
+        call(name, *arguments)
+    rejected_with, text = rejected.value.args
     assert rejected_with == status
     assert re.search(f"^{name}: .*{message}", text), text
 
@@ -702,6 +631,5 @@ def test_the_step_rejects_null_pointers():
     ],
 )
 def test_the_package_has_a_header_for_each_function(name):
-    (package,) = (path for path in packages() if path.name == "custom_pypto")
     function = "aclnn" + "".join(word.capitalize() for word in name.split("_"))
-    assert f"{function}GetWorkspaceSize(" in (package / f"op_api/include/aclnn_{name}.h").read_text()
+    assert f"{function}GetWorkspaceSize(" in Path(VENDOR, f"op_api/include/aclnn_{name}.h").read_text()

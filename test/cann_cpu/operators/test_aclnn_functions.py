@@ -1,86 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """aclnn functions that no operator of torch_npu leads to here, called as C functions."""
 
-import ctypes
 from collections import namedtuple
 
+import aclnn
 import pytest
 import torch
 import torch.nn.functional as F
+from aclnn import Float, Scalar
 
-ACL_DTYPES = {torch.float32: 0, torch.int32: 3, torch.uint8: 4, torch.int64: 9, torch.float64: 11, torch.bool: 12}
-ND = 2
-Scalar = namedtuple("Scalar", "value")  # aclScalar
-Float = namedtuple("Float", "value")  # float, where a Python float is a double
 Out = namedtuple("Out", "shape dtype", defaults=[torch.float32])
 InOut = namedtuple("InOut", "tensor")
 
 
-class Functions:
-    """Keeps what it has made for a call until the call has run."""
-
-    def __init__(self):
-        torch.ones(1, device="npu")  # torch_npu has set the device up
-        self.base, self.opapi = ctypes.CDLL("libnnopbase.so"), ctypes.CDLL("libopapi.so")
-        for name in ("aclCreateTensor", "aclCreateScalar", "aclCreateIntArray", "aclCreateTensorList"):
-            getattr(self.base, name).restype = ctypes.c_void_p
-        self.acl = ctypes.CDLL("libascendcl.so")
-        self.acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
-        self.memory, self.results = [], []
-
-    def tensor(self, tensor):
-        self.memory.append(tensor)
-        sizes, strides = ((ctypes.c_int64 * tensor.dim())(*values) for values in (tensor.shape, tensor.stride()))
-        rank, address = ctypes.c_uint64(tensor.dim()), ctypes.c_void_p(tensor.data_ptr())
-        dtype = ACL_DTYPES[tensor.dtype]
-        return self.base.aclCreateTensor(sizes, rank, dtype, strides, ctypes.c_int64(0), ND, sizes, rank, address)
-
-    def result(self, tensor):
-        self.results.append(tensor)
-        return ctypes.c_void_p(self.tensor(tensor))
-
-    def argument(self, given):
-        match given:
-            case None:
-                return ctypes.c_void_p()
-            case torch.Tensor():
-                return ctypes.c_void_p(self.tensor(given.contiguous().npu()))
-            case Out(shape, dtype):
-                return self.result(torch.zeros(shape, dtype=dtype, device="npu"))
-            case InOut(tensor):
-                return self.result(tensor.contiguous().npu())
-            case Scalar(value):
-                kind, dtype = (ctypes.c_double, 11) if isinstance(value, float) else (ctypes.c_int64, 9)
-                return ctypes.c_void_p(self.base.aclCreateScalar(ctypes.byref(kind(value)), dtype))
-            case Float(value):
-                return ctypes.c_float(value)
-            case float():
-                return ctypes.c_double(given)
-            case int():
-                return ctypes.c_int64(given)
-            case [Out(), *_]:
-                elements = (ctypes.c_void_p * len(given))(*(self.argument(out) for out in given))
-                return ctypes.c_void_p(self.base.aclCreateTensorList(elements, ctypes.c_uint64(len(given))))
-            case [*values]:
-                array = (ctypes.c_int64 * len(values))(*values)
-                return ctypes.c_void_p(self.base.aclCreateIntArray(array, ctypes.c_uint64(len(values))))
-
-    def call(self, name, *given):
-        arguments = [self.argument(argument) for argument in given]
-        torch.npu.synchronize()
-        workspace, executor = ctypes.c_uint64(), ctypes.c_void_p()
-        phase_one = getattr(self.opapi, f"{name}GetWorkspaceSize")
-        status = phase_one(*arguments, ctypes.byref(workspace), ctypes.byref(executor))
-        assert status == 0, self.acl.aclGetRecentErrMsg()
-        stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
-        assert getattr(self.opapi, name)(None, ctypes.c_uint64(0), executor, stream) == 0
-        torch.npu.synchronize()
-        return [result.cpu() for result in self.results]
-
-
 def call(name, *arguments):
     """What the function has written, in the order of its arguments."""
-    return Functions().call(name, *arguments)
+    written = []
+
+    def result(tensor):
+        written.append(tensor)
+        return tensor
+
+    def on_the_device(given):
+        match given:
+            case torch.Tensor():
+                return given.contiguous().npu()
+            case Out(shape, dtype):
+                return result(torch.zeros(shape, dtype=dtype, device="npu"))
+            case InOut(tensor):
+                return result(tensor.contiguous().npu())
+            case [Out(), *_]:
+                return [on_the_device(out) for out in given]
+        return given
+
+    aclnn.call("libopapi.so", name, *map(on_the_device, arguments))
+    return [tensor.cpu() for tensor in written]
 
 
 def floats(*shape, seed=0):

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls aclnn functions as C functions, on the memory of torch tensors."""
+
+import ctypes
+from collections import namedtuple
+
+import torch
+
+NULL_POINTER, INVALID = 161001, 161002
+ND, FRACTAL_NZ = 2, 29
+DTYPES = {
+    torch.float32: 0,
+    torch.float16: 1,
+    torch.int8: 2,
+    torch.int32: 3,
+    torch.uint8: 4,
+    torch.int16: 6,
+    torch.int64: 9,
+    torch.float64: 11,
+    torch.bool: 12,
+    torch.bfloat16: 27,
+}
+
+Scalar = namedtuple("Scalar", "value")  # aclScalar
+Float = namedtuple("Float", "value")  # float, where a Python float is a double
+Stored = namedtuple("Stored", "view memory format")  # sizes, strides and offset of a view, on memory in a format
+
+
+class Rejected(Exception):
+    """Phase one's status, and the message that it left."""
+
+
+def call(library, name, *arguments):
+    """Runs a function of a library: tensors are used where they lie, numbers are int64_t or double, lists aclIntArray
+    or aclTensorList. Raises Rejected where phase one fails; has run when it returns."""
+    torch.ones(1, device="npu")  # sets a device for this thread
+    torch.npu.synchronize()  # the tensors' contents are there, whatever queue they went through
+    acl, functions = ctypes.CDLL("libascendcl.so"), ctypes.CDLL(library)
+    acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
+    size, executor, made = ctypes.c_uint64(), ctypes.c_void_p(), Made()
+    converted = [made.argument(argument) for argument in arguments]
+    status = getattr(functions, f"{name}GetWorkspaceSize")(*converted, ctypes.byref(size), ctypes.byref(executor))
+    if status == 0:
+        stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+        assert getattr(functions, name)(None, ctypes.c_uint64(0), executor, stream) == 0
+    torch.npu.synchronize()
+    made.destroy()
+    if status != 0:
+        raise Rejected(status, acl.aclGetRecentErrMsg().decode())
+
+
+class Made:
+    """What is made of CANN's objects for a call."""
+
+    def __init__(self):
+        self.base, self.objects = ctypes.CDLL("libnnopbase.so"), []
+
+    def argument(self, given):
+        match given:
+            case None:
+                return ctypes.c_void_p()
+            case torch.Tensor():
+                storage = given.untyped_storage()
+                return self.tensor(given, [storage.nbytes() // given.element_size()], storage.data_ptr(), ND)
+            case Stored(view, memory, format):
+                return self.tensor(view, memory.shape, memory.data_ptr(), format)
+            case Scalar(value):
+                kind, dtype = (ctypes.c_double, 11) if isinstance(value, float) else (ctypes.c_int64, 9)
+                return self.make("Scalar", ctypes.byref(kind(value)), dtype)
+            case Float(value):
+                return ctypes.c_float(value)
+            case str():
+                return ctypes.c_char_p(given.encode())
+            case float():
+                return ctypes.c_double(given)
+            case int():
+                return ctypes.c_int64(given)
+            case [torch.Tensor() | Stored(), *_]:
+                elements = [self.argument(element) for element in given]
+                del self.objects[-len(elements) :]  # the list destroys them
+                return self.make("TensorList", (ctypes.c_void_p * len(given))(*elements), ctypes.c_uint64(len(given)))
+            case [*values]:
+                return self.make("IntArray", integers(values), ctypes.c_uint64(len(values)))
+
+    def tensor(self, view, storage, address, format):
+        sizes, strides, offset = integers(view.shape), integers(view.stride()), ctypes.c_int64(view.storage_offset())
+        ranks = ctypes.c_uint64(view.dim()), ctypes.c_uint64(len(storage))
+        kind = (DTYPES[view.dtype], strides, offset, format)
+        return self.make("Tensor", sizes, ranks[0], *kind, integers(storage), ranks[1], ctypes.c_void_p(address))
+
+    def make(self, kind, *arguments):
+        create = getattr(self.base, f"aclCreate{kind}")
+        create.restype = ctypes.c_void_p
+        self.objects.append((kind, ctypes.c_void_p(create(*arguments))))
+        return self.objects[-1][1]
+
+    def destroy(self):
+        for kind, made in self.objects:
+            assert getattr(self.base, f"aclDestroy{kind}")(made) == 0
+
+
+def integers(values):
+    return (ctypes.c_int64 * len(values))(*values)
