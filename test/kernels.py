@@ -137,6 +137,13 @@ def viewed(npu, view):
 
 # ---- processes of their own
 
+CANN_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "ASCEND_CUSTOM_OPP_PATH", "LD_LIBRARY_PATH", "CANN_CPU")
+
+
+def clean_environment(**variables):
+    """The environment of a user who has set none of CANN's variables."""
+    return {k: v for k, v in os.environ.items() if k not in CANN_VARIABLES} | variables
+
 
 def in_a_process(function, **environment):
     """The last line that a function of a test's file prints in a process of its own."""

@@ -88,6 +88,7 @@ print(*{module.__file__ for module in list(sys.modules.values()) if getattr(modu
 """
 
 
+@pytest.mark.nightly
 def test_the_installed_wheels_run_without_the_sources(installed, tmp_path):
     folder, variables = installed
     result = run([folder / "bin/python", "-c", PROGRAM], tmp_path, variables)
@@ -96,6 +97,7 @@ def test_the_installed_wheels_run_without_the_sources(installed, tmp_path):
     assert str(ROOT / "custom_pypto") not in result.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("package", "rejection"),
     [

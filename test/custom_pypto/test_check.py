@@ -26,6 +26,7 @@ def run(*arguments) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.nightly
 def test_an_operator_of_this_project_passes_every_line():
     result = run("add_custom")
     lines = result.stdout.splitlines()

@@ -30,7 +30,8 @@ def results(probe, request) -> dict:
     """What scenarios.py saw under each TASK_QUEUE_ENABLE, and under ASCEND_LAUNCH_BLOCKING."""
     blocking = request.param == "blocking"
     variables = {"ASCEND_LAUNCH_BLOCKING": "1"} if blocking else {"TASK_QUEUE_ENABLE": request.param}
-    return run_scenarios(probe, **variables) | {"is blocking": blocking, "queues": request.param in ("1", "2")}
+    facts = {"is blocking": blocking, "queues": request.param in ("1", "2"), "captures": request.param != "2"}
+    return run_scenarios(probe, **variables) | facts
 
 
 FAILURES = {
@@ -74,6 +75,8 @@ LATE = [
 
 @pytest.mark.parametrize("step", LATE)
 def test_an_error_of_the_queue_is_raised_once_by_what_comes_next(step, results):
+    if step == "the end of a capture" and not results["captures"]:
+        pytest.skip("torch_npu captures nothing with TASK_QUEUE_ENABLE=2")
     result = results[f"late: {step}"]
     (error,) = result["errors"]
     assert "aclnnProbePhaseTwoFails failed in phase two: aclnnProbePhaseTwoFails returned 561000" in error

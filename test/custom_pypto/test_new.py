@@ -122,6 +122,7 @@ def operators(cases: list[Case]) -> list[str]:
     return [name for case in cases for name in (case.name, *[f"{case.name}_backward"] * case.autograd)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("operator", operators(FRESH))
 def test_a_fresh_operator_fails_because_its_implementation_is_missing_and_for_no_other_reason(operator, tables):
     build, registration, meta, *others = tables[operator].items()
@@ -137,6 +138,7 @@ def test_a_fresh_operator_fails_because_its_implementation_is_missing_and_for_no
     assert {verdict for _, (verdict, _) in others} == {"not run"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("operator", operators(FILLED))
 def test_with_its_implementation_an_operator_passes_every_line(operator, tables):
     assert {line: text for line, (verdict, text) in tables[operator].items() if verdict != "ok"} == {}
@@ -144,6 +146,7 @@ def test_with_its_implementation_an_operator_passes_every_line(operator, tables)
     assert gradient.startswith("gradcheck of") == (operator in [case.name for case in FILLED if case.autograd])
 
 
+@pytest.mark.nightly
 def test_lists_on_the_cpu_and_second_gradients_are_rejected_and_writes_counted(built):
     result = run(
         built,

@@ -51,12 +51,14 @@ def project(environment, tmp_path_factory):
     return folder
 
 
+@pytest.mark.nightly
 def test_its_tests_pass(project, environment):
     result = environment.run("-m", "pytest", folder=project)
     assert result.returncode == 0, result.stdout
     assert "5 passed" in result.stdout
 
 
+@pytest.mark.nightly
 def test_its_sources_are_what_was_written_and_nothing_of_ours(project):
     made = {"build", f"{NAME}.egg-info", "kernel_meta", "torchair_cache", ".pytest_cache", "__pycache__"}
     files = {path.relative_to(project) for path in project.rglob("*") if path.is_file()}
@@ -86,6 +88,7 @@ print("both work")
 """
 
 
+@pytest.mark.nightly
 def test_both_packages_work_in_one_process_and_one_graph(project, environment, tmp_path):
     away = project.rename(project.with_name("away"))  # what is installed needs no sources
     try:
@@ -95,6 +98,7 @@ def test_both_packages_work_in_one_process_and_one_graph(project, environment, t
     assert result.stdout == "both work\n", result.stderr
 
 
+@pytest.mark.nightly
 def test_it_is_not_loaded_with_another_version_of_ours(project, environment, tmp_path):
     shutil.copytree(environment.site / NAME, tmp_path / NAME)
     library = tmp_path / NAME / LIBRARY
@@ -107,6 +111,7 @@ def test_it_is_not_loaded_with_another_version_of_ours(project, environment, tmp
     assert "build and install it again" in message
 
 
+@pytest.mark.nightly
 def test_it_is_uninstalled_without_a_trace(project, environment, tmp_path):
     other = Environment(tmp_path / "other")
     for folder in environment.site.glob(f"{NAME}*"):
@@ -118,6 +123,7 @@ def test_it_is_uninstalled_without_a_trace(project, environment, tmp_path):
     assert other.run("-c", program, folder=tmp_path).stdout == "False\n"
 
 
+@pytest.mark.nightly
 def test_a_cann_without_kernels_on_the_cpu_gives_prototypes_and_headers(tmp_path):
     new_project.make(NAME, project := tmp_path / NAME)
     cann = tmp_path / "cann"

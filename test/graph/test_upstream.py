@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import operator_package
+import pytest
 
 HERE = Path(__file__).parent
 
 
+@pytest.mark.nightly
 def test_upstreams_prototypes(tmp_path):
     package = operator_package.build(HERE / "upstream", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]

@@ -12,6 +12,7 @@ import pytest
 from operator_package import CANN
 from opp.test_machines import HERE
 
+pytestmark = pytest.mark.nightly  # compiles for a minute; test_machines.py runs the kernels themselves
 SOURCES = Path(__file__).with_name("kernels")
 
 

@@ -159,6 +159,7 @@ def test_a_constant_whose_bytes_do_not_fit_is_rejected(compile_model):
     assert "its shape and dtype do not need" in compile_model(broken(change))
 
 
+@pytest.mark.nightly
 def test_no_mutation_of_a_model_crashes_the_reader(model_fuzzer, tmp_path):
     (tmp_path / "model").write_bytes(sample())
     result = subprocess.run([model_fuzzer, tmp_path / "model", "20000"], capture_output=True, text=True, timeout=300)
