@@ -108,7 +108,7 @@ install() {
 install_packages() {
   [ "$(cat "$ENVIRONMENT/torch" 2>/dev/null)" = "$TORCH" ] && return
   local torch torch_npu
-  read -r torch torch_npu < <(python -c 'import sys; sys.path.insert(0, "cann_cpu/backend"); import versions; print(*versions.build_requirements())')
+  read -r torch torch_npu _ < <(python -c 'import sys; sys.path.insert(0, "cann_cpu/backend"); import versions; print(*versions.build_requirements())')
   install "$torch" numpy pyyaml packaging protobuf jinja2 "setuptools>=77" wheel "scikit-build-core>=1.1" pip \
     pytest pytest-timeout hypothesis expecttest
   install --no-deps "$torch_npu"
