@@ -771,13 +771,15 @@ SHAPING = (
         NONEMPTY,
     ),
     Operator("stack", lambda *x: torch.stack(x, 0), three_tensors, ANY, gradient=True),
-    Operator("split", lambda x: [part + 1 for part in torch.split(x, 2, -1)], one(), NUMBERS, RANKED),
+    Operator(
+        "split", lambda x: [part + 1 for part in torch.split(x, x.shape[-1] // 4 + 1, -1)], one(), NUMBERS, RANKED
+    ),
     Operator("chunk", lambda x: [part + 1 for part in torch.chunk(x, 3)], one(), NUMBERS, NONEMPTY),
     Operator("repeat", lambda x: x.repeat(2, *[1] * x.dim()), one(), ANY, gradient=True),
     Operator("repeat_interleave", lambda x: torch.repeat_interleave(x, 3, -1), one(), NUMBERS, NONEMPTY, gradient=True),
     Operator(
         "repeat_interleave by counts",
-        lambda x: torch.repeat_interleave(x, torch.arange(x.shape[0], device=x.device), 0),
+        lambda x: torch.repeat_interleave(x, torch.arange(x.shape[0], device=x.device) % 3, 0),
         one(),
         NUMBERS,
         NONEMPTY,
