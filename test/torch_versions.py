@@ -17,8 +17,8 @@ FAILED_CAPTURE_IS_CLEARED = Version("2.10.0.post4") < TORCH_NPU
 EXPORT_WRITES_OPTIONS = Version("2.13") <= TORCH_NPU
 """The torchair of 2.10 saves the graph of dynamo_export, not the options that it was made with."""
 
-DYNAMO_DECOMPOSES = Version("2.13") <= TORCH
-"""2.10's Dynamo has no decompositions of its own, nor a setting that turns them off."""
+DECOMPOSITIONS_CAN_BE_TURNED_OFF = Version("2.13") <= TORCH
+"""2.10's Dynamo always decomposes what Adam calls, which then rounds otherwise than eagerly."""
 
 OPCHECK_COMPARES_STRIDES = Version("2.13") <= TORCH
 
