@@ -92,11 +92,17 @@ def generator(tmp_path_factory) -> Generator:
 
 @pytest.fixture(scope="session")
 def ge_api(generator):
-    """ge_api(header, directory): the Graph Engine API that is generated of a header, as a module."""
+    """ge_api(header, directory): the Graph Engine API that is generated of a header, as a module in the directory."""
+    generated = {}  # by the header's text: to compile the generator takes seconds
 
     def made(header: Path, directory: Path):
-        result = generator.run(header, directory)
-        assert result.returncode == 0, result.stderr
-        return load(directory / "ge_api.py")
+        text, module = header.read_text(), directory / "ge_api.py"
+        if text in generated:
+            module.write_text(generated[text])
+        else:
+            result = generator.run(header, directory)
+            assert result.returncode == 0, result.stderr
+            generated[text] = module.read_text()
+        return load(module)
 
     return made
