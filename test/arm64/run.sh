@@ -93,7 +93,9 @@ set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L $SYSROOT)
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,$SYSROOT/usr/lib/aarch64-linux-gnu:$SYSROOT/lib/aarch64-linux-gnu")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "\${CMAKE_EXE_LINKER_FLAGS_INIT}")
 CMAKE
-  export PATH=$TOOLS:$ENVIRONMENT/bin:$PATH VIRTUAL_ENV=$ENVIRONMENT
+  mkdir -p "$WORK/include/$COMPILER"  # where Debian's Python.h looks for what differs between processors
+  ln -sfn "$SYSROOT/usr/include/$COMPILER/$python" "$WORK/include/$COMPILER/$python"
+  export PATH=$TOOLS:$ENVIRONMENT/bin:$PATH VIRTUAL_ENV=$ENVIRONMENT CPATH=$WORK/include
   export CC=$COMPILER-gcc CXX=$COMPILER-g++ CMAKE_TOOLCHAIN_FILE=$WORK/toolchain.cmake
 }
 
