@@ -263,6 +263,17 @@ void SetVectorMask(int32_t elements, cpu::Where where = cpu::Where::current()) {
   SetVectorMask<T, mode>(counter ? 0 : first.bits[1], counter ? static_cast<uint64_t>(elements) : first.bits[0], where);
 }
 
+struct AscendCUtils {
+  template <class T, bool isSetMask = true>
+  static void SetMask(uint64_t high, uint64_t low, cpu::Where where = cpu::Where::current()) {
+    if (isSetMask) SetVectorMask<T>(high, low, where);
+  }
+  template <class T, bool isSetMask = true>
+  static void SetMask(int32_t elements, cpu::Where where = cpu::Where::current()) {
+    if (isSetMask) SetVectorMask<T>(elements, where);
+  }
+};
+
 inline void ResetMask(cpu::Where where = cpu::Where::current()) {
   const cpu::MaskRegister all;
   for (int word = 0; word < 2; ++word) cpu::block(where).mask.bits[word] = all.bits[word];

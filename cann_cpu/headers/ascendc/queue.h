@@ -234,11 +234,18 @@ class TPipe : public BufferPool {
   cpu::Block& block_;
 };
 
-inline TPipe* GetTPipePtr(cpu::Where where = cpu::Where::current()) {
-  TPipe* pipe = cpu::block(where).pipe;
-  if (pipe == nullptr) cpu::fail(where, "GetTPipePtr: the kernel has made no TPipe");
+}  // namespace AscendC
+
+// The kernel's TPipe; of the global namespace, and by its name in AscendC, too.
+inline AscendC::TPipe* GetTPipePtr(AscendC::cpu::Where where = AscendC::cpu::Where::current()) {
+  AscendC::TPipe* pipe = AscendC::cpu::block(where).pipe;
+  if (pipe == nullptr) AscendC::cpu::fail(where, "GetTPipePtr: the kernel has made no TPipe");
   return pipe;
 }
+
+namespace AscendC {
+
+using ::GetTPipePtr;
 
 template <HardEvent event>
 void SetFlag(int32_t id, cpu::Where where = cpu::Where::current()) {

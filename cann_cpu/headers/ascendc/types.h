@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <source_location>
+#include <type_traits>
 
 // By these names kernel files tell that the device compiler is not at work: no <<<>>> then.
 #define ASCENDC_CPU_DEBUG 1
@@ -54,6 +55,16 @@ constexpr pipe_t source(uint8_t event) { return static_cast<pipe_t>(event / kPip
 constexpr pipe_t target(uint8_t event) { return static_cast<pipe_t>(event % kPipes); }
 
 }  // namespace cpu
+
+// The sizes of blocks and repeats in bytes, and the strides of operands whose elements follow each other.
+inline constexpr int32_t ONE_BLK_SIZE = cpu::kBlockBytes;
+inline constexpr int32_t ONE_REPEAT_BYTE_SIZE = cpu::kRepeatBytes;
+inline constexpr int32_t DEFAULT_BLK_NUM = 8;
+inline constexpr uint8_t DEFAULT_BLK_STRIDE = 1;
+inline constexpr uint8_t DEFAULT_REPEAT_STRIDE = 8;
+
+template <class T, class U>
+struct IsSameType : std::is_same<T, U> {};
 
 // SetFlag<HardEvent::MTE2_V> tells the vector pipe that the MTE2 pipe has come so far.
 enum class HardEvent : uint8_t {

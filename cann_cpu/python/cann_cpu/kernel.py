@@ -246,7 +246,7 @@ class KernelFile:
         return Kernel(self._library, name, self._parameters[name])
 
     def _preprocess(self) -> str:
-        source = f'#include "{self.path}"\n#include "ascendc/entry.h"\n'
+        source = f'#include "ascendc/entry.h"\n#include "{self.path}"\n'
         return self._run_compiler(["-E", "-CC", f"-D__global__={_KERNEL}", "-x", "c++", "-"], source).stdout
 
     def _compile(self, preprocessed: str) -> tuple[str, ctypes.CDLL]:
