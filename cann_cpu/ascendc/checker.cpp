@@ -3,12 +3,19 @@
 #include "checker.h"
 
 #include <algorithm>
+#include <bit>
 #include <cinttypes>
-#include <string>
+#include <fstream>
+#include <string_view>
+#include <tuple>
+
+#include "ascendc/tiling.h"
+#include "team.h"
 
 namespace AscendC::cpu {
 namespace {
 
+constexpr uintptr_t kCacheLine = DeviceMemory::kCacheLine;
 constexpr const char* kPipeNames[kPipes] = {"S", "V", "MTE2", "MTE3"};
 
 std::string event_name(uint8_t event) {
@@ -23,6 +30,22 @@ const char* verb(Use use) { return use == Use::Read ? "reads" : "writes"; }
 const char* past(Use use) { return use == Use::Read ? "read" : "wrote"; }
 
 uintptr_t address_of(const std::byte* data) { return reinterpret_cast<uintptr_t>(data); }
+
+// The first argument of InitBuffer as it stands in the source.
+std::string variable_of(const Where& where) {
+  std::ifstream file(where.file_name());
+  std::string line;
+  for (uint32_t number = 0; number < where.line(); ++number) {
+    if (!std::getline(file, line)) return "a buffer";
+  }
+  constexpr std::string_view kCall = "InitBuffer(";
+  size_t begin = line.rfind(kCall, std::max<size_t>(where.column(), 1) - 1);
+  if (begin == std::string::npos) begin = line.find(kCall);
+  if (begin == std::string::npos) return "a buffer";
+  begin = line.find_first_not_of(' ', begin + kCall.size());
+  const size_t end = line.find(',', begin);
+  return begin < end && end != std::string::npos ? line.substr(begin, end - begin) : "a buffer";
+}
 
 // Calls see(offset, bytes) for the runs of bytes that an operand's lanes are, in order.
 template <class See>
@@ -94,16 +117,38 @@ bool Checker::is_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlie
   }
 }
 
+std::string Checker::Naming::elements(uintptr_t begin, uintptr_t end) const {
+  const bool whole = (begin - base) % itemsize == 0 && (end - base) % itemsize == 0;
+  const uint32_t size = whole ? itemsize : 1;
+  const auto first = static_cast<intptr_t>(begin - base) / size, last = static_cast<intptr_t>(end - base) / size - 1;
+  const std::string unit = whole ? "element" : "byte";
+  if (first == last) return unit + " " + std::to_string(first) + " of " + name;
+  return unit + "s " + std::to_string(first) + " to " + std::to_string(last) + " of " + name;
+}
+
+Checker::Naming Checker::naming(const LocalMemory& memory) const {
+  const Buffer& buffer = *memory.buffer;
+  if (buffer.made.line() == 0) return {"the unified buffer", address_of(buffer.data), memory.itemsize};
+  return {variable_of(buffer.made) + " (InitBuffer in line " + std::to_string(buffer.made.line()) + ")",
+          address_of(buffer.data), memory.itemsize};
+}
+
+Checker::Naming Checker::naming(const GlobalMemory& memory) const {
+  const DeviceBuffer* buffer = device_.find(address_of(memory.origin));
+  if (buffer == nullptr) return {"a GlobalTensor", address_of(memory.origin), memory.itemsize};
+  return {buffer->name, reinterpret_cast<uintptr_t>(buffer->begin), memory.itemsize};
+}
+
+template <class Memory>
 void Checker::check_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier,
-                            uintptr_t begin, uintptr_t end, uintptr_t base) const {
+                            uintptr_t begin, uintptr_t end, const Memory& memory) const {
   if (is_ordered(by, use, pipe, earlier_use, earlier)) return;
   const std::string cure = pipe == by.pipe ? "that; use PipeBarrier<PIPE_" + std::string(kPipeNames[pipe]) + ">"
                                            : "that; use EnQue and DeQue, SetFlag and WaitFlag of HardEvent::" +
                                                  event_name(event(pipe, by.pipe)) + ", or PipeBarrier<PIPE_ALL>";
   fail(by.where,
-       "hazard: %s on pipe %s %s bytes %" PRIuPTR " to %" PRIuPTR
-       " of the tensor, which %s on pipe %s %s in line %u, and nothing makes pipe %s wait for %s",
-       by.name, kPipeNames[by.pipe], verb(use), begin - base, end - base - 1, earlier.name, kPipeNames[pipe],
+       "hazard: %s on pipe %s %s %s, which %s on pipe %s %s in line %u, and nothing makes pipe %s wait for %s", by.name,
+       kPipeNames[by.pipe], verb(use), naming(memory).elements(begin, end).c_str(), earlier.name, kPipeNames[pipe],
        past(earlier_use), earlier.where.line(), kPipeNames[by.pipe], cure.c_str());
 }
 
@@ -113,26 +158,34 @@ bool Checker::was_read(const Shadow& shadow, pipe_t pipe, uintptr_t begin, uintp
   return segment != nullptr && segment->end >= end && segment->history.reads[pipe].epoch == clocks_[pipe][pipe];
 }
 
-void Checker::access(Shadow& shadow, const Instruction& by, Use use, const std::byte* data, int64_t bytes,
-                     uintptr_t base) {
-  const uintptr_t begin = address_of(data);
+template <class Memory>
+void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memory& memory, int64_t offset,
+                     int64_t bytes) {
+  last_ = by.where;
+  const uintptr_t begin = address_of(memory.data + offset);
   const uintptr_t end = begin + static_cast<uintptr_t>(bytes);
   if (use == Use::Read && was_read(shadow, by.pipe, begin, end)) return;
   uintptr_t defined_until = begin;
+  bool atomic = by.atomic;
   shadow.for_each(begin, end, [&](uintptr_t from, uintptr_t to, const History& history) {
-    check_ordered(by, use, history.writer, Use::Write, history.write, from, to, base);
+    if (!(by.atomic && history.write.atomic)) {
+      check_ordered(by, use, history.writer, Use::Write, history.write, from, to, memory);
+    }
     if (use == Use::Write) {
       for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
-        check_ordered(by, use, static_cast<pipe_t>(pipe), Use::Read, history.reads[pipe], from, to, base);
+        check_ordered(by, use, static_cast<pipe_t>(pipe), Use::Read, history.reads[pipe], from, to, memory);
       }
+      // For other blocks it is a plain write if one of the block's was.
+      if (history.write.epoch != 0 && !history.write.atomic) atomic = false;
     }
     if (history.defined && from == defined_until) defined_until = to;
   });
   if (&shadow == &local_shadow_ && use == Use::Read && defined_until != end) {
-    fail(by.where, "%s reads byte %" PRIuPTR " of the tensor, which nothing has written", by.name,
-         defined_until - base);
+    const uintptr_t item = defined_until - (defined_until - begin) % memory.itemsize;
+    fail(by.where, "%s reads %s, which nothing has written", by.name,
+         naming(memory).elements(item, std::min<uintptr_t>(item + memory.itemsize, end)).c_str());
   }
-  const Access access{by.name, by.where, clocks_[by.pipe][by.pipe]};
+  const Access access{by.name, by.where, clocks_[by.pipe][by.pipe], atomic};
   if (use == Use::Write) {
     shadow.assign(begin, end, {.defined = true, .writer = by.pipe, .write = access, .reads = {}});
   } else {
@@ -161,41 +214,161 @@ void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, i
   check_alive(by, memory);
   if (bytes == 0) return;
   if (offset + bytes > memory.bytes) {
-    fail(by.where, "%s %s bytes %" PRId64 " to %" PRId64 " of a tensor of %" PRId64 " bytes", by.name, verb(use),
-         offset, offset + bytes - 1, std::max<int64_t>(memory.bytes, 0));
+    const Naming tensor{"a tensor of " + naming(memory).name, address_of(memory.data), memory.itemsize};
+    const uintptr_t begin = tensor.base + static_cast<uintptr_t>(offset);
+    fail(by.where, "%s %s %s, which has %" PRId64, by.name, verb(use),
+         tensor.elements(begin, begin + static_cast<uintptr_t>(bytes)).c_str(),
+         std::max<int64_t>(memory.bytes, 0) / memory.itemsize);
   }
-  access(local_shadow_, by, use, memory.data + offset, bytes, address_of(memory.data));
+  access(local_shadow_, by, use, memory, offset, bytes);
 }
 
 void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, int64_t offset, int64_t bytes) {
   if (bytes == 0) return;
-  if (offset + bytes > memory.bytes) {
-    fail(by.where, "%s %s bytes %" PRId64 " to %" PRId64 " of a GlobalTensor of %" PRId64 " bytes", by.name, verb(use),
-         offset, offset + bytes - 1, std::max<int64_t>(memory.bytes, 0));
-  }
+  const uintptr_t begin = address_of(memory.data + offset), end = begin + static_cast<uintptr_t>(bytes);
+  const auto size = static_cast<int64_t>(memory.itemsize);
   if (memory.origin == nullptr) {
     fail(by.where, "%s %s %" PRId64 " bytes of %s", by.name, verb(use), bytes, device_.nothing().c_str());
   }
-  const std::byte* begin = memory.data + offset;
-  const DeviceBuffer* buffer = device_.find(memory.origin, begin, static_cast<size_t>(bytes));
+  if (offset + bytes > memory.bytes) {
+    const Naming tensor{"a GlobalTensor of " + naming(memory).name, address_of(memory.data), memory.itemsize};
+    fail(by.where, "%s %s %s, which has %" PRId64, by.name, verb(use), tensor.elements(begin, end).c_str(),
+         std::max<int64_t>(memory.bytes, 0) / size);
+  }
+  const DeviceBuffer* buffer = device_.find(memory.origin, memory.data + offset, static_cast<size_t>(bytes));
   if (buffer == nullptr && device_.complete()) {
     fail(by.where, "%s %s %" PRId64 " bytes from the address %p on, which lies in none of the launch's buffers",
          by.name, verb(use), bytes, static_cast<const void*>(memory.origin));
   }
   if (buffer != nullptr) {
-    const auto first = begin - static_cast<const std::byte*>(buffer->begin);
-    if (first < 0 || static_cast<uint64_t>(first + bytes) > buffer->bytes) {
-      fail(by.where, "%s %s bytes %td to %" PRId64 " of %s, which has %zu bytes", by.name, verb(use), first,
-           first + bytes - 1, buffer->name, buffer->bytes);
+    const auto first = reinterpret_cast<uintptr_t>(buffer->begin);
+    if (begin < first || end > first + buffer->bytes) {
+      fail(by.where, "%s %s %s, which has %" PRId64 " (%zu bytes)", by.name, verb(use),
+           naming(memory).elements(begin, end).c_str(), static_cast<int64_t>(buffer->bytes) / size, buffer->bytes);
     }
   }
-  access(device_shadow_, by, use, begin, bytes, address_of(memory.data));
+  check_cache(by, use, memory, begin, end);
+  access(device_shadow_, by, use, memory, offset, bytes);
+}
+
+// The scalar unit writes to a cache of lines, which goes to memory as whole lines when it likes.
+void Checker::check_cache(const Instruction& by, Use use, const GlobalMemory& memory, uintptr_t begin, uintptr_t end) {
+  if (by.pipe == PIPE_S) {
+    if (use == Use::Read) return;
+    for (uintptr_t at = begin, start = device_.lines(begin, end).first; at < end; ++at) {
+      if (at == start + kCacheLine) start = at;
+      CachedLine& line = cached_[start];
+      line.written |= uint64_t{1} << (at - start);
+      line.where = by.where;
+    }
+    return;
+  }
+  for (auto at = cached_.lower_bound(begin - kCacheLine + 1); at != cached_.end() && at->first < end; ++at) {
+    const auto& [start, line] = *at;
+    const auto is_used = [&](uintptr_t byte) { return begin <= start + byte && start + byte < end; };
+    bool meets = use == Use::Write;  // the line overwrites all its bytes
+    for (uint32_t byte = 0; byte < kCacheLine; ++byte) meets |= (line.written >> byte & 1) != 0 && is_used(byte);
+    if (!meets) continue;
+    fail(by.where, "%s %s %s, where SetValue in line %u wrote to the data cache; call DataCacheCleanAndInvalid between",
+         by.name, verb(use), naming(memory).elements(begin, end).c_str(), line.where.line());
+  }
+}
+
+void Checker::check_tiling(Where where, const char* type, const void* address, size_t bytes) const {
+  if (address == nullptr) fail(where, "%s is read from %s", type, device_.nothing().c_str());
+  const DeviceBuffer* buffer = device_.find(address, address, bytes);
+  if (buffer == nullptr || buffer->begin != address || buffer->bytes == bytes) return;
+  fail(where, "%s has %zu bytes, and %s, from which it is read, has %zu", type, bytes, buffer->name, buffer->bytes);
+}
+
+void Checker::clean_cache(const std::byte* address, bool all) {
+  if (all) {
+    cached_.clear();
+  } else {
+    cached_.erase(device_.lines(address_of(address), address_of(address) + 1).first);
+  }
 }
 
 void Checker::touch(const Instruction& by, const Lanes& lanes, const Operand& operand) {
   check_alignment(by, operand.memory, operand.alignment);
   for_each_run(lanes, operand,
                [&](int64_t offset, int64_t bytes) { touch(by, operand.use, operand.memory, offset, bytes); });
+}
+
+// The bytes of a block of 32 that an operand's lanes are in one repeat; empty if none is.
+namespace {
+
+struct Span {
+  uintptr_t begin, end;
+  uint32_t block;
+  bool meets(const Span& other) const { return begin < other.end && other.begin < end; }
+};
+
+std::vector<Span> spans_of(const Lanes& lanes, const Operand& operand, uint32_t repeat) {
+  const uint32_t per_block = kBlockBytes / operand.itemsize;
+  const Mask& mask = lanes.of_repeat(repeat);
+  std::vector<Span> spans;
+  for (uint32_t lane = 0; lane < lanes.per_repeat; ++lane) {
+    if (!mask.has(lane)) continue;
+    const uint32_t block = lane / per_block;
+    const uintptr_t at = address_of(operand.memory.data) + uintptr_t{repeat} * operand.repeat_stride +
+                         uintptr_t{block} * operand.block_stride + lane % per_block * operand.itemsize;
+    if (spans.empty() || spans.back().block != block) spans.push_back({at, at, block});
+    spans.back().end = at + operand.itemsize;
+  }
+  return spans;
+}
+
+uintptr_t end_of(const Lanes& lanes, const Operand& operand) {
+  const uint32_t per_block = kBlockBytes / operand.itemsize;
+  const auto extent = [&](const Mask& mask) -> uint64_t {
+    uint32_t lane = lanes.per_repeat;
+    while (lane > 0 && !mask.has(lane - 1)) --lane;
+    if (lane == 0) return 0;
+    return uint64_t{(lane - 1) / per_block} * operand.block_stride + ((lane - 1) % per_block + 1) * operand.itemsize;
+  };
+  const uint64_t last = uint64_t{lanes.repeats - 1} * operand.repeat_stride + extent(lanes.last);
+  const uint64_t before =
+      lanes.repeats > 1 ? uint64_t{lanes.repeats - 2} * operand.repeat_stride + extent(lanes.mask) : 0;
+  return address_of(operand.memory.data) + std::max(last, before);
+}
+
+}  // namespace
+
+// In a repeat source and destination are the same or apart, and no repeat reads what an earlier one wrote; only the
+// second source of an addition and the like may be its own result, with a stride of 0.
+void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Operand& dst, const Operand& src,
+                            bool may_accumulate) const {
+  if (lanes.repeats == 0 || dst.memory.buffer != src.memory.buffer) return;
+  const bool same_start = dst.memory.data == src.memory.data;
+  if (same_start && dst.itemsize == src.itemsize && dst.block_stride == src.block_stride &&
+      dst.repeat_stride == src.repeat_stride) {
+    return;
+  }
+  if (end_of(lanes, dst) <= address_of(src.memory.data) || end_of(lanes, src) <= address_of(dst.memory.data)) return;
+  const bool accumulates = may_accumulate && (dst.repeat_stride == 0 || src.repeat_stride == 0);
+  const Naming source = naming(src.memory);
+  std::vector<Span> written;
+  for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
+    const std::vector<Span> reads = spans_of(lanes, src, repeat), writes = spans_of(lanes, dst, repeat);
+    const bool same_repeat = same_start && uint64_t{repeat} * dst.repeat_stride == uint64_t{repeat} * src.repeat_stride;
+    for (const Span& read : reads) {
+      for (const Span& earlier : written) {
+        if (accumulates || !read.meets(earlier)) continue;
+        fail(by.where,
+             "%s: repeat %u reads %s, which an earlier repeat has written; let source and destination lie apart",
+             by.name, repeat, source.elements(read.begin, read.end).c_str());
+      }
+      for (const Span& write : writes) {
+        if (!read.meets(write)) continue;
+        if (dst.itemsize == src.itemsize ? write.begin == read.begin && write.block == read.block : same_repeat)
+          continue;
+        fail(by.where, "%s: source and destination overlap in part, at %s; they must be the same or lie apart", by.name,
+             source.elements(std::max(read.begin, write.begin), std::min(read.end, write.end)).c_str());
+      }
+    }
+    written.insert(written.end(), writes.begin(), writes.end());
+  }
 }
 
 void Checker::allocated(const Buffer& buffer, pipe_t producer) {
@@ -215,10 +388,31 @@ void Checker::set_flag(uint8_t event, uint32_t id, Where where) {
     fail(where, "SetFlag: %s %u is set already, in line %u, and nobody has waited for it", event_name(event).c_str(),
          id, flag->where.line());
   }
+  check_not_of_queue("SetFlag", event, id, where);
   flag = Flag{release(source(event)), where};
 }
 
+void Checker::check_not_of_queue(const char* name, uint8_t event, uint32_t id, Where where) const {
+  const std::optional<Where>& taken = flags_of_queues_[event][id];
+  if (!taken) return;
+  fail(where, "%s: %s %u belongs to the queue that took it in line %u; take an id of FetchEventID or AllocEventID",
+       name, event_name(event).c_str(), id, taken->line());
+}
+
+void Checker::queue_takes(const char* name, uint8_t event, uint32_t id, Where where) {
+  if (const std::optional<Flag>& flag = flags_[event][id]) {
+    fail(where,
+         "%s: the queue takes %s %u, which SetFlag has set in line %u, and nobody has waited for it; take an id "
+         "of AllocEventID for that",
+         name, event_name(event).c_str(), id, flag->where.line());
+  }
+  flags_of_queues_[event][id] = where;
+}
+
+void Checker::queue_returns(uint8_t event, uint32_t id) { flags_of_queues_[event][id].reset(); }
+
 void Checker::wait_flag(uint8_t event, uint32_t id, Where where) {
+  check_not_of_queue("WaitFlag", event, id, where);
   std::optional<Flag>& flag = flags_[event][id];
   if (!flag) {
     fail(where, "WaitFlag: %s %u is not set; call SetFlag before, or the pipe waits for ever",
@@ -243,6 +437,14 @@ void Checker::barrier(pipe_t pipe, Where where) {
 }
 
 void Checker::finish() const {
+  if (!cached_.empty()) {
+    const auto& [begin, line] = *cached_.begin();
+    const DeviceBuffer* buffer = device_.find(begin + static_cast<uintptr_t>(std::countr_zero(line.written)));
+    fail(line.where,
+         "SetValue: what it wrote to %s is in the data cache when the kernel ends; call "
+         "DataCacheCleanAndInvalid behind it",
+         buffer != nullptr ? buffer->name : "device memory");
+  }
   for (uint32_t event = 0; event < flags_.size(); ++event) {
     for (uint32_t id = 0; id < kEventIds; ++id) {
       if (!flags_[event][id]) continue;
@@ -252,59 +454,144 @@ void Checker::finish() const {
   }
 }
 
-void Checker::add_device_uses(uint32_t block, std::vector<DeviceUse>& writes, std::vector<DeviceUse>& reads) const {
+void Checker::next_time(uint32_t time) {
   for (const auto& [begin, segment] : device_shadow_.segments()) {
-    const auto add = [&, begin = begin, end = segment.end](std::vector<DeviceUse>& uses, const Access& access) {
-      if (access.epoch != 0) uses.push_back({begin, end, block, access});
+    const auto add = [&, begin = begin, end = segment.end](Use use, pipe_t pipe, const Access& access) {
+      if (access.epoch != 0) uses_.push_back({begin, end, block_, time_, use, pipe, access});
     };
-    add(writes, segment.history.write);
-    for (const Access& read : segment.history.reads) add(reads, read);
+    add(Use::Write, segment.history.writer, segment.history.write);
+    for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
+      add(Use::Read, static_cast<pipe_t>(pipe), segment.history.reads[pipe]);
+    }
   }
+  device_shadow_.clear();
+  time_ = time;
+}
+
+std::vector<DeviceUse> Checker::device_uses() {
+  next_time(time_);
+  return std::move(uses_);
 }
 
 namespace {
 
-// `what` is said of the block whose access is the one that is reported.
-[[noreturn]] void fail_blocks(const char* kernel, const DeviceUse& reported, const DeviceUse& other,
-                              const std::string& what, const char* cure) {
-  const auto [first, second] = std::minmax(reported.block, other.block);
-  const Where where = reported.access.where;
-  throw KernelError(std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": " + kernel + ", blocks " +
-                    std::to_string(first) + " and " + std::to_string(second) + ": " + what + " in line " +
-                    std::to_string(other.access.where.line()) + ", and nothing orders blocks; " + cure);
-}
+// Pairs of uses by different blocks of the same bytes, one of which writes, and neither of which waits for the other.
+class BlocksApart {
+ public:
+  BlocksApart(const char* kernel, const Team& team, const DeviceMemory& device)
+      : kernel_(kernel), team_(team), device_(device) {}
+
+  void check_bytes(std::vector<DeviceUse> uses) const {
+    sweep(std::move(uses), [this](const DeviceUse& one, const DeviceUse& other) {
+      if (one.access.atomic && other.access.atomic) return;
+      if (one.use == Use::Write && other.use == Use::Write) {
+        fail(one, other, "both write " + bytes(one, other) + ", the other one", "give each block elements of its own");
+      }
+      const DeviceUse& read = one.use == Use::Read ? one : other;
+      fail(read, one.use == Use::Read ? other : one,
+           "block " + std::to_string(read.block) + " reads " + bytes(one, other) + ", which the other one writes",
+           "let a block read what no other one writes, let them wait by SyncAll, or leave the rest to a second kernel");
+    });
+  }
+
+  // A scalar write goes to memory with the line of the cache that it lies in.
+  void check_lines(const std::vector<DeviceUse>& uses) const {
+    std::vector<DeviceUse> writes;
+    for (DeviceUse use : uses) {
+      if (use.use != Use::Write) continue;
+      if (use.pipe == PIPE_S) std::tie(use.begin, use.end) = device_.lines(use.begin, use.end);
+      writes.push_back(use);
+    }
+    sweep(std::move(writes), [this](const DeviceUse& one, const DeviceUse& other) {
+      if (one.pipe != PIPE_S && other.pipe != PIPE_S) return;
+      const DeviceUse& scalar = one.pipe == PIPE_S ? one : other;
+      fail(scalar, one.pipe == PIPE_S ? other : one,
+           std::string(scalar.access.name) + " writes a line of the data cache, 64 bytes of " + buffer(scalar) +
+               ", in which the other one writes",
+           "let the elements of blocks lie 64 bytes apart, or copy them from the unified buffer");
+    });
+  }
+
+ private:
+  template <class See>
+  void sweep(std::vector<DeviceUse> uses, const See& see) const {
+    std::ranges::sort(uses, [](const DeviceUse& a, const DeviceUse& b) {
+      return std::tie(a.begin, a.block, a.time, a.use) < std::tie(b.begin, b.block, b.time, b.use);
+    });
+    std::vector<const DeviceUse*> writes, reads;  // that reach as far as the use that is looked at
+    for (const DeviceUse& use : uses) {
+      const auto compare = [&](std::vector<const DeviceUse*>& earlier) {
+        std::erase_if(earlier, [&](const DeviceUse* other) { return other->end <= use.begin; });
+        for (const DeviceUse* other : earlier) {
+          if (other->block != use.block && !is_ordered(use, *other)) see(use, *other);
+        }
+      };
+      compare(writes);
+      if (use.use == Use::Write) compare(reads);
+      (use.use == Use::Write ? writes : reads).push_back(&use);
+    }
+  }
+
+  bool is_ordered(const DeviceUse& one, const DeviceUse& other) const {
+    return team_.is_before(one.block, one.time, other.block, other.time) ||
+           team_.is_before(other.block, other.time, one.block, one.time);
+  }
+
+  std::string buffer(const DeviceUse& use) const {
+    const DeviceBuffer* buffer = device_.find(use.begin);
+    return buffer != nullptr ? buffer->name : "device memory";
+  }
+
+  std::string bytes(const DeviceUse& one, const DeviceUse& other) const {
+    const uintptr_t begin = std::max(one.begin, other.begin), end = std::min(one.end, other.end);
+    const DeviceBuffer* found = device_.find(begin);
+    const uintptr_t base = found != nullptr ? reinterpret_cast<uintptr_t>(found->begin) : 0;
+    return "bytes " + std::to_string(begin - base) + " to " + std::to_string(end - base - 1) + " of " + buffer(one);
+  }
+
+  // `what` is said of the block whose access is the one that is reported.
+  [[noreturn]] void fail(const DeviceUse& reported, const DeviceUse& other, const std::string& what,
+                         const char* cure) const {
+    const auto [first, second] = std::minmax(reported.block, other.block);
+    const Where where = reported.access.where;
+    throw KernelError(std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": " + kernel_ +
+                      ", blocks " + std::to_string(first) + " and " + std::to_string(second) + ": " + what +
+                      " in line " + std::to_string(other.access.where.line()) + ", and neither waits for the other; " +
+                      cure);
+  }
+
+  const char* kernel_;
+  const Team& team_;
+  const DeviceMemory& device_;
+};
 
 }  // namespace
 
-void check_blocks_apart(const char* kernel, std::vector<DeviceUse> writes, const std::vector<DeviceUse>& reads) {
-  std::ranges::sort(writes, {}, &DeviceUse::begin);
-  const DeviceUse* last = nullptr;  // a block's own do not overlap
-  for (const DeviceUse& write : writes) {
-    if (last != nullptr && write.begin < last->end) {
-      fail_blocks(kernel, write, *last, "both write the same bytes of device memory, the other one",
-                  "give each block bytes of its own");
-    }
-    last = &write;
-  }
-  for (const DeviceUse& read : reads) {
-    for (auto write = std::ranges::upper_bound(writes, read.begin, {}, &DeviceUse::end);
-         write != writes.end() && write->begin < read.end; ++write) {
-      if (write->block == read.block) continue;
-      fail_blocks(kernel, read, *write,
-                  "block " + std::to_string(read.block) + " reads bytes of device memory that the other one writes",
-                  "let a block read what no other one writes, and leave the rest to a second kernel");
-    }
-  }
+void check_blocks_apart(const char* kernel, std::vector<DeviceUse> uses, const Team& team, const DeviceMemory& device) {
+  const BlocksApart apart(kernel, team, device);
+  apart.check_lines(uses);
+  apart.check_bytes(std::move(uses));
 }
 
 void check_vector(const char* name, Where where, const Lanes& lanes, std::initializer_list<Operand> operands) {
   Checker& checker = *current_block->checker;
+  const Checker::Instruction by{name, where, PIPE_V};
   // What is read is read before anything is written: an operand may be both.
   for (const Use use : {Use::Read, Use::Write}) {
     for (const Operand& operand : operands) {
-      if (operand.use == use) checker.touch({name, where, PIPE_V}, lanes, operand);
+      if (operand.use == use) checker.touch(by, lanes, operand);
     }
   }
+  const Operand& last = *(operands.end() - 1);
+  for (const Operand& dst : operands) {
+    for (const Operand& src : operands) {
+      if (dst.use == Use::Write && src.use == Use::Read) checker.check_overlap(by, lanes, dst, src, &src == &last);
+    }
+  }
+}
+
+void check_tiling(Where where, const char* type, const void* address, size_t bytes) {
+  current_block->checker->check_tiling(where, type, address, bytes);
 }
 
 void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory, int64_t offset,
@@ -343,7 +630,8 @@ void check_copy_in(const char* name, Where where, const LocalMemory& dst, const 
 void check_copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
                     const LocalMemory& src, const Runs& src_runs) {
   touch_runs({name, where, PIPE_MTE3}, Use::Read, src, src_runs);
-  touch_runs({name, where, PIPE_MTE3}, Use::Write, dst, dst_runs);
+  const bool atomic = current_block->atomic.kind != Atomic::Kind::None;
+  touch_runs({name, where, PIPE_MTE3, atomic}, Use::Write, dst, dst_runs);
 }
 
 void check_copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,

@@ -12,7 +12,9 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -28,14 +30,19 @@ struct DeviceUse {
   uintptr_t begin;
   uintptr_t end;
   uint32_t block;
+  uint32_t time;  // of the block, as its team counts it
+  Use use;
+  pipe_t pipe;
   Access access;
 };
+
+class Team;
 
 class Checker {
  public:
   // auto_sync: the compiler orders vector instructions.
-  Checker(const std::byte* unified_buffer, const DeviceMemory& device, bool auto_sync)
-      : unified_buffer_(unified_buffer), device_(device), auto_sync_(auto_sync) {
+  Checker(uint32_t block, const std::byte* unified_buffer, const DeviceMemory& device, bool auto_sync)
+      : block_(block), unified_buffer_(unified_buffer), device_(device), auto_sync_(auto_sync) {
     for (uint32_t pipe = 0; pipe < kPipes; ++pipe) clocks_[pipe][pipe] = 1;
   }
 
@@ -43,11 +50,14 @@ class Checker {
     const char* name;
     Where where;
     pipe_t pipe;
+    bool atomic = false;
   };
 
   void touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes);
   void touch(const Instruction& by, Use use, const GlobalMemory& memory, int64_t offset, int64_t bytes);
   void touch(const Instruction& by, const Lanes& lanes, const Operand& operand);
+  void check_overlap(const Instruction& by, const Lanes& lanes, const Operand& dst, const Operand& src,
+                     bool may_accumulate) const;
   void check_alignment(const Instruction& by, const LocalMemory& memory, uint32_t alignment);
 
   void allocated(const Buffer& buffer, pipe_t producer);
@@ -59,11 +69,24 @@ class Checker {
   void wait_flag(uint8_t event, uint32_t id, Where where);
   void barrier(pipe_t pipe, Where where);
 
-  // What is wrong when the kernel has returned: flags that nobody waited for.
+  // The flags that a queue sets and waits for by itself.
+  void queue_takes(const char* name, uint8_t event, uint32_t id, Where where);
+  void queue_returns(uint8_t event, uint32_t id);
+
+  void check_tiling(Where where, const char* type, const void* address, size_t bytes) const;
+  void clean_cache(const std::byte* address, bool all);
+
+  // The block has waited for others, or may be waited for: what it does from here on is at another time.
+  void next_time(uint32_t time);
+
+  // Where the last instruction stands that touched memory.
+  const Where& last() const { return last_; }
+
+  // What is wrong when the kernel has returned: flags that nobody waited for, a data cache that nobody wrote back.
   void finish() const;
 
-  // Adds what the block has done to device memory.
-  void add_device_uses(uint32_t block, std::vector<DeviceUse>& writes, std::vector<DeviceUse>& reads) const;
+  // What the block has done to device memory.
+  std::vector<DeviceUse> device_uses();
 
  private:
   using Clock = std::array<uint32_t, kPipes>;
@@ -74,13 +97,28 @@ class Checker {
 
   Clock release(pipe_t pipe);
   void acquire(pipe_t pipe, const Clock& clock);
-  void access(Shadow& shadow, const Instruction& by, Use use, const std::byte* begin, int64_t bytes, uintptr_t base);
+  // What messages call the elements: their numbers in memory that begins at `base`, of a size each.
+  struct Naming {
+    std::string name;
+    uintptr_t base;
+    uint32_t itemsize;
+    std::string elements(uintptr_t begin, uintptr_t end) const;
+  };
+  Naming naming(const LocalMemory& memory) const;
+  Naming naming(const GlobalMemory& memory) const;
+
+  template <class Memory>
+  void access(Shadow& shadow, const Instruction& by, Use use, const Memory& memory, int64_t offset, int64_t bytes);
+  void check_cache(const Instruction& by, Use use, const GlobalMemory& memory, uintptr_t begin, uintptr_t end);
   bool is_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier) const;
   bool was_read(const Shadow& shadow, pipe_t pipe, uintptr_t begin, uintptr_t end) const;
+  void check_not_of_queue(const char* name, uint8_t event, uint32_t id, Where where) const;
   void check_alive(const Instruction& by, const LocalMemory& memory) const;
+  template <class Memory>
   void check_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier,
-                     uintptr_t begin, uintptr_t end, uintptr_t base) const;
+                     uintptr_t begin, uintptr_t end, const Memory& memory) const;
 
+  const uint32_t block_;
   const std::byte* unified_buffer_;
   const DeviceMemory& device_;
   const bool auto_sync_;
@@ -91,9 +129,20 @@ class Checker {
   std::unordered_map<uint32_t, Clock> ready_;  // by number of the buffer
   std::unordered_map<uint32_t, Clock> released_;
   std::array<std::array<std::optional<Flag>, kEventIds>, kPipes * kPipes> flags_;
+  std::array<std::array<std::optional<Where>, kEventIds>, kPipes * kPipes> flags_of_queues_;
+
+  // Bytes that the scalar unit wrote to device memory and that are still in its cache, a bit each.
+  struct CachedLine {
+    uint64_t written = 0;
+    Where where = {};
+  };
+  std::map<uintptr_t, CachedLine> cached_;
+  uint32_t time_ = 0;
+  Where last_ = {};
+  std::vector<DeviceUse> uses_;  // of earlier times
 };
 
-// Fails if a block wrote bytes of the device that another one wrote or read: nothing orders blocks.
-void check_blocks_apart(const char* kernel, std::vector<DeviceUse> writes, const std::vector<DeviceUse>& reads);
+// Fails if a block wrote bytes of the device that another one wrote or read, and neither waited for the other.
+void check_blocks_apart(const char* kernel, std::vector<DeviceUse> uses, const Team& team, const DeviceMemory& device);
 
 }  // namespace AscendC::cpu

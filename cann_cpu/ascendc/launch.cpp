@@ -2,6 +2,12 @@
 // Launches: every block of a kernel runs once, in one of the pool's threads, with a unified buffer of its own.
 #include "ascendc/launch.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +22,7 @@
 #include "memory.h"
 #include "pool.h"
 #include "running_block.h"
+#include "team.h"
 
 namespace AscendC::cpu {
 
@@ -60,11 +67,7 @@ void check_all_freed(const RunningBlock& block) {
 }
 
 using Body = void (*)(const void* context);
-
-struct DeviceUses {
-  std::vector<DeviceUse> writes;
-  std::vector<DeviceUse> reads;
-};
+using DeviceUses = std::vector<DeviceUse>;
 
 bool is_set(const char* variable, const char* value) {
   const char* found = std::getenv(variable);
@@ -78,20 +81,18 @@ struct Checking {
 };
 
 // Runs one block; what it did to device memory, if it is checked.
-DeviceUses run_block(const Block& start, Body body, const void* context, const Checking* checking) {
-  RunningBlock block{start};
+DeviceUses run_block(const Block& start, Team& team, Body body, const void* context, const Checking* checking) {
+  RunningBlock block(start, team);
   std::optional<Checker> checker;
   if (checking != nullptr) {
-    block.checker = &checker.emplace(block.unified_buffer, checking->memory, checking->auto_sync);
+    block.checker = &checker.emplace(block.index, block.unified_buffer, checking->memory, checking->auto_sync);
   }
   const Running running(block);
   body(context);
-  DeviceUses uses;
-  if (!checker) return uses;
+  if (!checker) return {};
   checker->finish();
   check_all_freed(block);
-  checker->add_device_uses(block.index, uses.writes, uses.reads);
-  return uses;
+  return checker->device_uses();
 }
 
 }  // namespace
@@ -106,17 +107,51 @@ void run(const Launch& launch, Body body, const void* context) {
   }
   std::vector<DeviceUses> of_blocks(checking ? launch.blocks : 0);
   const uint64_t key = tiling_key;
+  Team team(launch.blocks);
   run_in_parallel(launch.blocks, [&](uint32_t index) {
     const Block block{launch.kernel, index, launch.blocks, key, unified_buffer(), nullptr};
-    DeviceUses uses = run_block(block, body, context, checking ? &*checking : nullptr);
-    if (checking) of_blocks[index] = std::move(uses);
+    try {
+      DeviceUses uses = run_block(block, team, body, context, checking ? &*checking : nullptr);
+      if (checking) of_blocks[index] = std::move(uses);
+      team.end(index);
+    } catch (const Abandoned&) {
+      team.end(index);
+    } catch (...) {
+      team.give_up();
+      throw;
+    }
   });
   DeviceUses all;
-  for (const DeviceUses& uses : of_blocks) {
-    all.writes.insert(all.writes.end(), uses.writes.begin(), uses.writes.end());
-    all.reads.insert(all.reads.end(), uses.reads.begin(), uses.reads.end());
+  for (const DeviceUses& uses : of_blocks) all.insert(all.end(), uses.begin(), uses.end());
+  if (!checking) return;
+  std::vector<std::pair<uintptr_t, uintptr_t>> writes;
+  for (const DeviceUse& use : all) {
+    if (use.use == Use::Write) writes.emplace_back(use.begin, use.end);
   }
-  check_blocks_apart(launch.kernel, std::move(all.writes), all.reads);
+  std::ranges::sort(writes);
+  checking->memory.count_written(writes);
+  check_blocks_apart(launch.kernel, std::move(all), team, checking->memory);
+}
+
+namespace {
+
+// In one line what crashed; the process is of no more use.
+void report_crash(int signal) {
+  static std::atomic_flag reported;
+  if (reported.test_and_set()) pause();  // the other blocks crash, too
+  const Block* block = current_block;
+  if (block == nullptr) _exit(128 + signal);
+  const Where last = block->checker != nullptr ? block->checker->last() : Where{};
+  dprintf(STDERR_FILENO, "%s, block %u: crashed (%s)", block->kernel, block->index, strsignal(signal));
+  if (last.line() != 0) dprintf(STDERR_FILENO, " behind line %u of %s", last.line(), last.file_name());
+  dprintf(STDERR_FILENO, "\n");
+  _exit(128 + signal);
+}
+
+}  // namespace
+
+extern "C" ASCENDC_CPU_EXPORT void ascendc_cpu_report_crashes() {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) std::signal(signal, report_crash);
 }
 
 void set_tiling_key(uint64_t key) { tiling_key = key; }

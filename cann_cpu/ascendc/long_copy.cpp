@@ -2,6 +2,7 @@
 // Copies of long runs of bytes between device memory and the unified buffer.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "ascendc/data_copy.h"
 #include "running_block.h"
@@ -11,6 +12,16 @@
 #endif
 
 namespace AscendC::cpu {
+
+void combine_runs(const Atomic& atomic, std::byte* to, const Runs& to_runs, const std::byte* from,
+                  const Runs& from_runs) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  finish_stores();
+  for (uint32_t run = 0; run < from_runs.count; ++run) {
+    atomic.combine(to + run * to_runs.step, from + run * from_runs.step, static_cast<size_t>(from_runs.bytes));
+  }
+}
 
 #ifdef __x86_64__
 

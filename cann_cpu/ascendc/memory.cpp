@@ -2,6 +2,7 @@
 // The memory of the device: GmAlloc and GmFree, and what a launch may touch of it.
 #include "memory.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -45,8 +46,8 @@ bool holds(const DeviceBuffer& buffer, const void* begin, size_t bytes) {
 
 }  // namespace
 
-KnownMemory::KnownMemory(const DeviceBuffer* buffers, size_t count)
-    : buffers(buffers), count(count), outer_(known_memory) {
+KnownMemory::KnownMemory(const DeviceBuffer* buffers, size_t count, size_t* written)
+    : buffers(buffers), count(count), written(written), outer_(known_memory) {
   known_memory = this;
 }
 
@@ -58,6 +59,31 @@ DeviceMemory::DeviceMemory() : complete_(known_memory != nullptr) {
   for (const auto& [begin, bytes] : allocations()) buffers_.push_back({begin, bytes, "a buffer of GmAlloc"});
 }
 
+std::pair<uintptr_t, uintptr_t> DeviceMemory::lines(uintptr_t begin, uintptr_t end) const {
+  const DeviceBuffer* buffer = find(begin);
+  const uintptr_t base = buffer != nullptr ? reinterpret_cast<uintptr_t>(buffer->begin) : 0;
+  const uintptr_t last = base + (end - base + kCacheLine - 1) / kCacheLine * kCacheLine;
+  return {base + (begin - base) / kCacheLine * kCacheLine,
+          buffer != nullptr ? std::min(last, base + buffer->bytes) : last};
+}
+
+void DeviceMemory::count_written(const std::vector<std::pair<uintptr_t, uintptr_t>>& writes) const {
+  if (known_memory == nullptr || known_memory->written == nullptr) return;
+  for (size_t i = 0; i < known_memory->count; ++i) {
+    const auto begin = reinterpret_cast<uintptr_t>(known_memory->buffers[i].begin);
+    const uintptr_t end = begin + known_memory->buffers[i].bytes;
+    uintptr_t until = begin;
+    size_t bytes = 0;
+    for (const auto& [from, to] : writes) {
+      const uintptr_t first = std::max(from, until), last = std::min(to, end);
+      if (first >= last) continue;
+      bytes += last - first;
+      until = last;
+    }
+    known_memory->written[i] = bytes;
+  }
+}
+
 const DeviceBuffer* DeviceMemory::find(const void* address, const void* begin, size_t bytes) const {
   const DeviceBuffer* found = nullptr;
   for (const DeviceBuffer& buffer : buffers_) {
@@ -66,6 +92,11 @@ const DeviceBuffer* DeviceMemory::find(const void* address, const void* begin, s
     if (holds(buffer, begin, bytes)) break;
   }
   return found;
+}
+
+const DeviceBuffer* DeviceMemory::find(uintptr_t address) const {
+  const void* there = reinterpret_cast<const void*>(address);
+  return find(there, there, 1);
 }
 
 std::string DeviceMemory::nothing() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ascendc/launch.h"
@@ -16,6 +17,17 @@ class DeviceMemory {
 
   // The buffer that holds an address; if there are several, one that holds these bytes, too. nullptr if there is none.
   const DeviceBuffer* find(const void* address, const void* begin, size_t bytes) const;
+
+  // What messages call an address: the buffer that it lies in.
+  const DeviceBuffer* find(uintptr_t address) const;
+
+  // The lines of the data cache that bytes lie in, of 64 bytes from the start of their buffer on: where they begin and
+  // end.
+  static constexpr uintptr_t kCacheLine = 64;
+  std::pair<uintptr_t, uintptr_t> lines(uintptr_t begin, uintptr_t end) const;
+
+  // Says to the launching thread's KnownMemory how much of its buffers was written, by ranges sorted by their begins.
+  void count_written(const std::vector<std::pair<uintptr_t, uintptr_t>>& writes) const;
 
   // What there is instead of memory at the address null: the arguments that are None.
   std::string nothing() const;

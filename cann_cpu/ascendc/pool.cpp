@@ -10,6 +10,8 @@
 #include <list>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace AscendC::cpu {
 namespace {
@@ -22,12 +24,36 @@ class Job {
   bool has_more() const { return next_.load(std::memory_order_relaxed) < count_; }
 
   void work() {
+    Job* const outer = std::exchange(current_, this);
     for (uint32_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
       try {
         task_(i);
       } catch (...) {
         keep_error(i, std::current_exception());
       }
+    }
+    current_ = outer;
+  }
+
+  static Job* current() { return current_; }
+
+  void add_worker() {
+    if (!has_more()) return;
+    const std::lock_guard lock(mutex_);
+    added_.emplace_back([this] { work(); });
+  }
+
+  // Threads may be added until all have ended: one that is added works on a task of its own.
+  void join() {
+    while (true) {
+      std::thread next;
+      {
+        const std::lock_guard lock(mutex_);
+        if (added_.empty()) return;
+        next = std::move(added_.back());
+        added_.pop_back();
+      }
+      next.join();
     }
   }
 
@@ -52,7 +78,11 @@ class Job {
   std::mutex mutex_;
   std::exception_ptr error_;
   uint32_t error_of_ = 0;
+  std::vector<std::thread> added_;
+  static thread_local Job* current_;
 };
+
+thread_local Job* Job::current_ = nullptr;
 
 class Pool {
  public:
@@ -66,6 +96,7 @@ class Pool {
     if (count > 1 && threads_ != 0) offer(job, count);
     job.work();
     if (count > 1 && threads_ != 0) withdraw(job);
+    job.join();
     job.rethrow();
   }
 
@@ -137,5 +168,7 @@ void run_in_parallel(uint32_t count, const std::function<void(uint32_t)>& task) 
   Job job(count, task);
   pool().run(job, count);
 }
+
+void add_worker() { Job::current()->add_worker(); }
 
 }  // namespace AscendC::cpu

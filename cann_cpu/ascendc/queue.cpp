@@ -3,6 +3,7 @@
 #include "ascendc/queue.h"
 
 #include <bit>
+#include <utility>
 
 #include "checker.h"
 #include "running_block.h"
@@ -10,45 +11,104 @@
 namespace AscendC::cpu {
 namespace {
 
-constexpr uint32_t kUsableBytes = kUnifiedBufferBytes - kReservedBytes;
-
 uint32_t checked_id(const char* name, int32_t id, Where where) {
   if (id < 0 || id >= static_cast<int32_t>(kEventIds)) fail(where, "%s: event id %d; there are 0 to 7", name, id);
   return static_cast<uint32_t>(id);
 }
 
 TEventID free_id(const char* name, uint8_t event, Where where) {
-  const RunningBlock& block = running_block(where);
-  const auto id = std::countr_one(static_cast<uint32_t>(block.flags_set[event] | block.ids_taken[event]));
-  if (id >= static_cast<int>(kEventIds)) fail(where, "%s: all 8 ids of this event are in use", name);
+  const auto id = std::countr_one(static_cast<uint32_t>(running_block(where).ids_taken[event]));
+  if (id >= static_cast<int>(kEventIds))
+    fail(where, "%s: all 8 ids of this event are in use; each buffer of a queue that waits has one", name);
   return static_cast<TEventID>(id);
+}
+
+TEventID take_id(const char* name, uint8_t event, Where where) {
+  const TEventID id = free_id(name, event, where);
+  running_block(where).ids_taken[event] |= 1u << id;
+  return id;
+}
+
+// A queue's own flags: EnQue and FreeTensor take an id and set it, DeQue and AllocTensor wait for it and give it back.
+// Where nothing is checked, the queue needs none.
+void take_flag(const char* name, Buffer& buffer, pipe_t from, pipe_t to, Where where) {
+  Checker* checker = cpu::checker();
+  if (checker == nullptr || from == to) return;
+  buffer.event = event(from, to);
+  buffer.event_id = take_id(name, buffer.event, where);
+  checker->queue_takes(name, buffer.event, static_cast<uint32_t>(buffer.event_id), where);
+}
+
+void give_flag_back(Buffer& buffer, Where where) {
+  if (buffer.event_id < 0) return;
+  cpu::checker()->queue_returns(buffer.event, static_cast<uint32_t>(buffer.event_id));
+  release_event_id(buffer.event, buffer.event_id, where);
+  buffer.event_id = -1;
+}
+
+Region& region_of(RunningBlock& block, Region* region) { return region != nullptr ? *region : block.region; }
+
+// Where `count` pieces of a region begin.
+uint32_t take(RunningBlock& block, const char* name, uint32_t count, uint32_t bytes, Where where, Region* chosen) {
+  Region& region = region_of(block, chosen);
+  const uint64_t rounded = static_cast<uint64_t>(whole_blocks(bytes));
+  if (region.used + count * rounded > region.end) {
+    fail(where, "%s: %u buffers of %u bytes, with %u bytes in use already, exceed the %s of %u bytes", name, count,
+         bytes, region.used - region.begin, chosen != nullptr ? "pool" : "unified buffer; a kernel has a part",
+         region.end - region.begin);
+  }
+  return std::exchange(region.used, region.used + static_cast<uint32_t>(count * rounded));
 }
 
 }  // namespace
 
-Buffer* reserve(uint32_t count, uint32_t bytes, Where where) {
+Buffer* reserve(uint32_t count, uint32_t bytes, Where where, Region* region) {
   RunningBlock& block = running_block(where);
-  const uint64_t rounded = (uint64_t{bytes} + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-  const uint64_t used = block.bytes_used + count * rounded;
-  if (used > kUsableBytes) {
-    fail(where,
-         "InitBuffer: %u buffers of %u bytes, with %u bytes in use already, exceed the unified buffer; a kernel has %u "
-         "bytes of it",
-         count, bytes, block.bytes_used, kUsableBytes);
-  }
+  const uint32_t begin = take(block, "InitBuffer", count, bytes, where, region);
   std::vector<Buffer>& buffers = block.buffers.emplace_back(count);
   for (uint32_t i = 0; i < count; ++i) {
-    buffers[i].data = block.unified_buffer + block.bytes_used + i * rounded;
-    buffers[i].bytes = static_cast<uint32_t>(rounded);
+    buffers[i].bytes = static_cast<uint32_t>(whole_blocks(bytes));
+    buffers[i].data = block.unified_buffer + begin + i * buffers[i].bytes;
     buffers[i].number = block.buffer_count++;
+    buffers[i].made = where;
+    if (Checker* checker = block.checker) checker->allocated(buffers[i], PIPE_S);
   }
-  block.bytes_used = static_cast<uint32_t>(used);
   return buffers.data();
 }
 
-void Queue::init(uint32_t buffers, uint32_t bytes, Where where) {
+Region reserve_region(uint32_t bytes, Where where, Region* outer) {
+  const uint32_t begin = take(running_block(where), "InitBufPool", 1, bytes, where, outer);
+  return {begin, begin + bytes, begin};
+}
+
+LocalMemory static_memory(Where where, uint32_t address, int64_t bytes) {
+  RunningBlock& block = running_block(where);
+  if (address + bytes > kUnifiedBufferBytes) {
+    fail(where, "LocalTensor: bytes %u to %lld of the unified buffer, which has %u", address,
+         static_cast<long long>(address + bytes), kUnifiedBufferBytes);
+  }
+  Buffer& whole = block.static_memory;
+  whole.data = block.unified_buffer;
+  whole.bytes = kUnifiedBufferBytes;
+  return {whole.data + address, bytes, 0, &whole};
+}
+
+void reset_buffers(Where where, Region* region) {
+  RunningBlock& block = running_block(where);
+  Region& freed = region_of(block, region);
+  pipe_barrier(PIPE_ALL, where);
+  freed.used = freed.begin;
+  for (auto& buffers : block.buffers) {
+    for (Buffer& buffer : buffers) {
+      const auto begin = static_cast<uint32_t>(buffer.data - block.unified_buffer);
+      if (freed.begin <= begin && begin < freed.end) give_flag_back(buffer, where);
+    }
+  }
+}
+
+void Queue::init(uint32_t buffers, uint32_t bytes, Where where, Region* region) {
   if (buffers == 0 || bytes == 0) fail(where, "InitBuffer: a queue needs at least one buffer of at least one byte");
-  buffers_ = reserve(buffers, bytes, where);
+  buffers_ = reserve(buffers, bytes, where, region);
   buffer_count_ = buffers;
 }
 
@@ -61,11 +121,13 @@ bool Queue::has_free() const {
 
 LocalMemory Queue::allocate(Where where) {
   for (uint32_t i = 0; i < buffer_count_; ++i) {
-    Buffer& buffer = buffers_[i];
+    Buffer& buffer = buffers_[(next_ + i) % buffer_count_];
     if (buffer.state != Buffer::State::Free) continue;
+    next_ = (next_ + i + 1) % buffer_count_;
     buffer.state = Buffer::State::Allocated;
     buffer.taken = where;
     ++buffer.generation;
+    give_flag_back(buffer, where);
     if (Checker* checker = cpu::checker()) checker->allocated(buffer, producer_);
     return {buffer.data, buffer.bytes, buffer.generation, &buffer};
   }
@@ -94,6 +156,7 @@ void Queue::put(const LocalMemory& memory, Where where) {
   (first_ != nullptr ? last_->next : first_) = &buffer;
   last_ = &buffer;
   ++queued_;
+  take_flag("EnQue", buffer, producer_, consumer_, where);
   if (Checker* checker = cpu::checker()) checker->queued(buffer, producer_);
 }
 
@@ -103,6 +166,7 @@ LocalMemory Queue::get(Where where) {
   first_ = buffer.next;
   --queued_;
   buffer.state = Buffer::State::Dequeued;
+  give_flag_back(buffer, where);
   if (Checker* checker = cpu::checker()) checker->dequeued(buffer, consumer_);
   return {buffer.data, buffer.bytes, buffer.generation, &buffer};
 }
@@ -114,21 +178,18 @@ void Queue::release(const LocalMemory& memory, Where where) {
   }
   if (buffer.state == Buffer::State::Queued) fail(where, "FreeTensor: the tensor is in the queue; call DeQue first");
   buffer.state = Buffer::State::Free;
+  take_flag("FreeTensor", buffer, consumer_, producer_, where);
   if (Checker* checker = cpu::checker()) checker->released(buffer, consumer_);
 }
 
 void set_flag(uint8_t event, int32_t id, Where where) {
-  RunningBlock& block = running_block(where);
   const uint32_t checked = checked_id("SetFlag", id, where);
-  if (block.checker != nullptr) block.checker->set_flag(event, checked, where);
-  block.flags_set[event] |= 1u << checked;
+  if (Checker* checker = block(where).checker) checker->set_flag(event, checked, where);
 }
 
 void wait_flag(uint8_t event, int32_t id, Where where) {
-  RunningBlock& block = running_block(where);
   const uint32_t checked = checked_id("WaitFlag", id, where);
-  if (block.checker != nullptr) block.checker->wait_flag(event, checked, where);
-  block.flags_set[event] &= ~(1u << checked);
+  if (Checker* checker = block(where).checker) checker->wait_flag(event, checked, where);
 }
 
 // One thread runs the instructions of a block in order, so that only the checker has to know of a barrier.
@@ -138,11 +199,7 @@ void pipe_barrier(pipe_t pipe, Where where) {
 
 TEventID fetch_event_id(uint8_t event, Where where) { return free_id("FetchEventID", event, where); }
 
-TEventID allocate_event_id(uint8_t event, Where where) {
-  const TEventID id = free_id("AllocEventID", event, where);
-  running_block(where).ids_taken[event] |= 1u << id;
-  return id;
-}
+TEventID allocate_event_id(uint8_t event, Where where) { return take_id("AllocEventID", event, where); }
 
 void release_event_id(uint8_t event, TEventID id, Where where) {
   running_block(where).ids_taken[event] &= ~(1u << checked_id("ReleaseEventID", id, where));

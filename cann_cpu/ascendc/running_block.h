@@ -6,20 +6,24 @@
 #include <deque>
 #include <vector>
 
-#include "ascendc/block.h"
+#include "ascendc/queue.h"
 
 namespace AscendC::cpu {
 
+class Team;
+
 struct RunningBlock : Block {
-  explicit RunningBlock(const Block& block) : Block(block) {}
+  RunningBlock(const Block& block, Team& team) : Block(block), team(&team) {}
+
+  Team* team;
 
   std::deque<std::vector<Buffer>> buffers;
   uint32_t buffer_count = 0;
-  uint32_t bytes_used = 0;  // of the unified buffer
+  Region region = {0, kUnifiedBufferBytes - kReservedBytes, 0};  // of the unified buffer
 
-  using EventIds = uint8_t;  // a bit each
-  std::array<EventIds, kPipes * kPipes> flags_set = {};
-  std::array<EventIds, kPipes * kPipes> ids_taken = {};
+  using EventIds = uint8_t;                              // a bit each
+  std::array<EventIds, kPipes * kPipes> ids_taken = {};  // by AllocEventID and by queues
+  Buffer static_memory = {};                             // the whole, for tensors that are made of addresses
 };
 
 // Other threads see what this one has stored past its caches.

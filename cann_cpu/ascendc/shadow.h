@@ -19,9 +19,10 @@ struct Access {
   const char* name = nullptr;
   Where where = {};
   uint32_t epoch = 0;
+  bool atomic = false;  // in any order with others that are
 
   bool operator==(const Access& other) const {
-    return epoch == other.epoch && name == other.name && where.line() == other.where.line() &&
+    return epoch == other.epoch && atomic == other.atomic && name == other.name && where.line() == other.where.line() &&
            where.file_name() == other.where.file_name();
   }
 };
@@ -87,6 +88,7 @@ class Shadow {
   }
 
   const Segments& segments() const { return segments_; }
+  void clear() { segments_.clear(); }
 
  private:
   // The first segment that ends behind an address.

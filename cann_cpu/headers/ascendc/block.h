@@ -29,8 +29,28 @@ struct Buffer {
   uint32_t number = 0;      // of the block's buffers
   uint32_t generation = 0;  // how often it was taken from its queue
   State state = State::Free;
+  int8_t event_id = -1;  // of the flag by which one pipe waits for the other to be done with it
+  uint8_t event = 0;
   Buffer* next = nullptr;  // in the queue
   Where taken = {};
+  Where made = {};  // its InitBuffer
+};
+
+// What SetVectorMask has set, for instructions that are called with isSetMask false.
+struct MaskRegister {
+  bool counter = false;  // then the first number counts elements, and repeats do not matter
+  uint64_t bits[2] = {~uint64_t{0}, ~uint64_t{0}};
+};
+
+// What copies to device memory do to the elements that are there.
+struct Atomic {
+  enum class Kind : uint8_t { None, Add, Max, Min };
+  using Combine = void (*)(std::byte* to, const std::byte* from, size_t bytes);
+
+  Kind kind = Kind::None;
+  uint8_t itemsize = 1;
+  Combine combine = nullptr;
+  bool operator==(const Atomic&) const = default;
 };
 
 struct Block {
@@ -41,6 +61,9 @@ struct Block {
   std::byte* unified_buffer;
   Checker* checker;  // null: the launch is not checked
   TPipe* pipe = nullptr;
+  MaskRegister mask = {};
+  Atomic atomic = {};
+  uint16_t merged[4] = {};  // what MrgSort took of each run
 };
 
 ASCENDC_CPU_EXPORT extern constinit thread_local Block* current_block;
@@ -58,6 +81,7 @@ struct LocalMemory {
   int64_t bytes = 0;
   uint32_t generation = 0;
   const Buffer* buffer = nullptr;
+  uint32_t itemsize = 1;
 };
 
 // Bytes of the device that a tensor stands for.
@@ -68,9 +92,13 @@ struct GlobalMemory {
 
   int64_t bytes = INT64_MAX;  // as far as its author knows
   uint64_t elements = 0;      // as SetGlobalBuffer was told
+  uint32_t itemsize = 1;
 };
 
 enum class Use : uint8_t { Read, Write };
+
+// The whole unified buffer, for tensors that are made of an address in it.
+ASCENDC_CPU_EXPORT LocalMemory static_memory(Where where, uint32_t address, int64_t bytes);
 
 // Where the elements of a vector instruction's operand lie: in blocks `block_stride` bytes apart, and the repeats
 // `repeat_stride` bytes apart.

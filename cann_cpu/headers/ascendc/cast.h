@@ -140,12 +140,12 @@ void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundM
                       cpu::consecutive(cpu::Use::Read, src, n));
 }
 
-template <class To, class From>
+template <class To, class From, bool isSetMask = true>
   requires(cpu::kCastModes<To, From> != 0)
 void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundMode& mode, const MaskArgument& mask,
-          uint8_t repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) {
+          RepeatArgument repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t n = cpu::kLanes<To, From>;
-  cpu::cast<To, From>(where, mode, cpu::Lanes::of_mask("Cast", where, n, mask, repeats),
+  cpu::cast<To, From>(where, mode, cpu::Lanes::of_mask("Cast", where, n, cpu::chosen<isSetMask>(mask), repeats),
                       cpu::strided(cpu::Use::Write, dst, params.dstBlkStride, params.dstRepStride),
                       cpu::strided(cpu::Use::Read, src, params.srcBlkStride, params.srcRepStride));
 }
@@ -160,14 +160,14 @@ void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundM
         #Name, where, [](auto a, auto b) { return cpu::cast<To>(function(a, b), RoundMode::CAST_RINT); }, dst, src0,  \
         src1, static_cast<int32_t>(count));                                                                           \
   }                                                                                                                   \
-  template <class To, class From>                                                                                     \
+  template <class To, class From, bool isSetMask = true>                                                              \
     requires cpu::OneOf<void(From, To), __VA_ARGS__>                                                                  \
   void Name(const LocalTensor<To>& dst, const LocalTensor<From>& src0, const LocalTensor<From>& src1,                 \
-            const MaskArgument& mask, uint8_t repeats, const BinaryRepeatParams& params,                              \
+            const MaskArgument& mask, RepeatArgument repeats, const BinaryRepeatParams& params,                       \
             cpu::Where where = cpu::Where::current()) {                                                               \
     cpu::binary(                                                                                                      \
         #Name, where, [](auto a, auto b) { return cpu::cast<To>(function(a, b), RoundMode::CAST_RINT); }, dst, src0,  \
-        src1, mask, repeats, params);                                                                                 \
+        src1, cpu::chosen<isSetMask>(mask), repeats, params);                                                         \
   }
 
 ASCENDC_CPU_BINARY_CAST(AddReluCast, cpu::positive_sum, void(half, int8_t), void(float, half), void(int16_t, int8_t))

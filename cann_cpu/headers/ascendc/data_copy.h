@@ -44,11 +44,20 @@ inline void copy_in(const char* name, Where where, const LocalMemory& dst, const
   copy<load_run>(dst.data, dst_runs, src.data, src_runs);
 }
 
+// Combines the runs with what is there, no two blocks at a time.
+ASCENDC_CPU_EXPORT void combine_runs(const Atomic& atomic, std::byte* to, const Runs& to_runs, const std::byte* from,
+                                     const Runs& from_runs);
+
 inline void copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
                      const LocalMemory& src, const Runs& src_runs) {
   if (checker() != nullptr) [[unlikely]]
     check_copy_out(name, where, dst, dst_runs, src, src_runs);
-  copy<store_run>(dst.data, dst_runs, src.data, src_runs);
+  const Atomic& atomic = block(where).atomic;
+  if (atomic.kind != Atomic::Kind::None) [[unlikely]] {
+    combine_runs(atomic, dst.data, dst_runs, src.data, src_runs);
+  } else {
+    copy<store_run>(dst.data, dst_runs, src.data, src_runs);
+  }
 }
 
 inline void copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
@@ -73,8 +82,6 @@ Runs one_run(uint32_t elements, Where where) {
 inline Runs blocks(uint32_t count, uint32_t length, uint32_t gap) {
   return {count, int64_t{length} * kBlockBytes, (int64_t{length} + gap) * kBlockBytes};
 }
-
-constexpr int64_t whole_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
 
 }  // namespace cpu
 
@@ -161,14 +168,14 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
                  const DataCopyPadParams& pad, cpu::Where where = cpu::Where::current()) {
   T value;
   std::memcpy(&value, &pad.paddingValue, sizeof(T));
-  DataCopyPad(dst, src, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride},
+  DataCopyPad(dst, src, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride, 0},
               DataCopyPadExtParams<T>{pad.isPad, pad.leftPadding, pad.rightPadding, value}, where);
 }
 
 template <class T>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
                  cpu::Where where = cpu::Where::current()) {
-  DataCopyPad(dst, src, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride}, where);
+  DataCopyPad(dst, src, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride, 0}, where);
 }
 
 }  // namespace AscendC

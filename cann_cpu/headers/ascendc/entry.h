@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a kernel callable from other languages: ASCENDC_CPU_ENTRY(kernel) behind the kernel in the same file.
+// Makes a kernel callable from other languages, by functions that stand behind it in the same file and call
+// Entry<kernel>; and kernel<<<blocks, ...>>>(arguments...) of host functions, which becomes launch_from_host(...).
 #pragma once
 
 #include <cstdio>
@@ -13,6 +14,7 @@ struct Call {
   const void* const* arguments;  // a pointer to each, in the order of the kernel's parameters
   const DeviceBuffer* buffers;
   size_t buffer_count;
+  size_t* written;  // for each buffer, how many of its bytes the kernel wrote, if it is checked
   uint64_t tiling_key;
   uint32_t blocks;
   Checks checks;
@@ -24,7 +26,7 @@ bool call(const char* name, void (*kernel)(Parameters...), const Call& call, cha
           std::integer_sequence<size_t, I...>) {
   try {
     set_tiling_key(call.tiling_key);
-    const KnownMemory known(call.buffers, call.buffer_count);
+    const KnownMemory known(call.buffers, call.buffer_count, call.written);
     run({name, call.blocks, call.checks},
         [&] { kernel(*static_cast<const std::remove_reference_t<Parameters>*>(call.arguments[I])...); });
     return true;
@@ -58,14 +60,18 @@ Signature<Parameters...> signature(void (*)(Parameters...));
 template <class... Parameters>
 std::make_integer_sequence<size_t, sizeof...(Parameters)> positions(void (*)(Parameters...));
 
-}  // namespace AscendC::cpu
-
-#define ASCENDC_CPU_ENTRY(kernel)                                                                           \
-  extern "C" ASCENDC_CPU_EXPORT const char* ascendc_cpu_signature_##kernel() {                              \
-    return decltype(AscendC::cpu::signature(&kernel))::letters;                                             \
-  }                                                                                                         \
-  extern "C" ASCENDC_CPU_EXPORT bool ascendc_cpu_call_##kernel(const AscendC::cpu::Call* call, char* error, \
-                                                               size_t error_size) {                         \
-    return AscendC::cpu::call(#kernel, &kernel, *call, error, error_size,                                   \
-                              decltype(AscendC::cpu::positions(&kernel)){});                                \
+template <auto kernel>
+struct Entry {
+  static const char* signature() { return decltype(cpu::signature(kernel))::letters; }
+  static bool call(const char* name, const Call& call, char* error, size_t error_size) {
+    return cpu::call(name, kernel, call, error, error_size, decltype(positions(kernel)){});
   }
+};
+
+template <class... Parameters>
+auto launch_from_host(const char* name, void (*kernel)(Parameters...), uint32_t blocks, const void* /*reserved*/ = {},
+                      const void* /*stream*/ = {}) {
+  return [=](Parameters... arguments) { run({name, blocks}, [&] { kernel(arguments...); }); };
+}
+
+}  // namespace AscendC::cpu

@@ -9,7 +9,12 @@
 
 namespace AscendC {
 
-// As a mask: an integer is the number of elements of each repeat that take part, an array of two says which.
+// As a mask of an instruction that takes what SetVectorMask has set.
+inline constexpr uint64_t MASK_PLACEHOLDER = 0;
+inline constexpr uint64_t MASK_PLACEHOLDER_LIST[2] = {0, 0};
+
+// As a mask: an integer is the number of elements of each repeat that take part, an array of two says which. In counter
+// mode the integer is the number of all elements.
 struct MaskArgument {
   template <class Number>
     requires std::is_integral_v<Number>
@@ -18,9 +23,34 @@ struct MaskArgument {
 
   int64_t elements = -1;
   uint64_t bits[2] = {};
+  bool as_set = false;  // the mask is the one that SetVectorMask has set
+};
+
+// As a number of repeats, of which the device takes 8 bits.
+struct RepeatArgument {
+  template <class Number>
+    requires std::is_integral_v<Number>
+  RepeatArgument(Number number) : number(static_cast<int64_t>(number)) {}
+
+  uint32_t checked(const char* name, cpu::Where where) const {
+    if (number != static_cast<uint8_t>(number) && cpu::checker() != nullptr) [[unlikely]] {
+      cpu::fail(where, "%s: %lld repeats; there are at most 255, the device makes %u of it; divide the call", name,
+                static_cast<long long>(number), static_cast<uint8_t>(number));
+    }
+    return static_cast<uint8_t>(number);
+  }
+
+  int64_t number;
 };
 
 namespace cpu {
+
+// The mask of an instruction whose template argument isSetMask says whether it is given or was set before.
+template <bool isSetMask>
+MaskArgument chosen(MaskArgument mask) {
+  mask.as_set = !isSetMask;
+  return mask;
+}
 
 template <class T, class... Types>
 concept OneOf = (std::is_same_v<T, Types> || ...);
@@ -74,6 +104,18 @@ struct Lanes {
   }
   static Lanes of_mask(const char* name, Where where, uint32_t per_repeat, const MaskArgument& argument,
                        uint32_t repeats) {
+    const MaskRegister& set = block(where).mask;
+    if (set.counter) {
+      const uint64_t low = argument.as_set ? set.bits[0] : argument.bits[0];
+      return of_count(per_repeat,
+                      argument.elements >= 0 && !argument.as_set ? argument.elements : static_cast<int64_t>(low));
+    }
+    if (argument.as_set) {
+      const Mask all = Mask::first(per_repeat);
+      const uint64_t bits[2] = {set.bits[0] & all.bits[0], set.bits[1] & all.bits[1]};
+      const Mask mask = Mask::of(bits);
+      return {per_repeat, repeats, mask, mask};
+    }
     if (argument.elements > int64_t{per_repeat}) {
       fail(where, "%s: a mask of %lld elements; a repeat has %u of this dtype", name,
            static_cast<long long>(argument.elements), per_repeat);
@@ -81,6 +123,10 @@ struct Lanes {
     const Mask mask =
         argument.elements >= 0 ? Mask::first(static_cast<uint32_t>(argument.elements)) : Mask::of(argument.bits);
     return {per_repeat, repeats, mask, mask};
+  }
+  static Lanes of_mask(const char* name, Where where, uint32_t per_repeat, const MaskArgument& argument,
+                       const RepeatArgument& repeats) {
+    return of_mask(name, where, per_repeat, argument, repeats.checked(name, where));
   }
   const Mask& of_repeat(uint32_t repeat) const { return repeat + 1 == repeats ? last : mask; }
 
@@ -195,4 +241,42 @@ Operand strided(Use use, const LocalTensor<T>& tensor, uint32_t block_stride, ui
 }
 
 }  // namespace cpu
+
+enum class MaskMode : uint8_t { NORMAL, COUNTER };
+
+// Instructions whose isSetMask is false work on the elements that SetVectorMask says: of each repeat, or, behind
+// SetMaskCount, that many in all, however many repeats there are.
+inline void SetMaskCount(cpu::Where where = cpu::Where::current()) { cpu::block(where).mask.counter = true; }
+inline void SetMaskNorm(cpu::Where where = cpu::Where::current()) { cpu::block(where).mask.counter = false; }
+
+template <class T, MaskMode mode = MaskMode::NORMAL>
+void SetVectorMask(uint64_t high, uint64_t low, cpu::Where where = cpu::Where::current()) {
+  uint64_t (&bits)[2] = cpu::block(where).mask.bits;
+  bits[0] = low;
+  bits[1] = mode == MaskMode::COUNTER ? 0 : high;
+}
+
+template <class T, MaskMode mode = MaskMode::NORMAL>
+void SetVectorMask(int32_t elements, cpu::Where where = cpu::Where::current()) {
+  const cpu::Mask first = cpu::Mask::first(static_cast<uint32_t>(elements));
+  const bool counter = mode == MaskMode::COUNTER || cpu::block(where).mask.counter;
+  SetVectorMask<T, mode>(counter ? 0 : first.bits[1], counter ? static_cast<uint64_t>(elements) : first.bits[0], where);
+}
+
+struct AscendCUtils {
+  template <class T, bool isSetMask = true>
+  static void SetMask(uint64_t high, uint64_t low, cpu::Where where = cpu::Where::current()) {
+    if (isSetMask) SetVectorMask<T>(high, low, where);
+  }
+  template <class T, bool isSetMask = true>
+  static void SetMask(int32_t elements, cpu::Where where = cpu::Where::current()) {
+    if (isSetMask) SetVectorMask<T>(elements, where);
+  }
+};
+
+inline void ResetMask(cpu::Where where = cpu::Where::current()) {
+  const cpu::MaskRegister all;
+  for (int word = 0; word < 2; ++word) cpu::block(where).mask.bits[word] = all.bits[word];
+}
+
 }  // namespace AscendC

@@ -35,13 +35,14 @@ struct DeviceBuffer {
 // device; only launches that are checked look at them.
 class ASCENDC_CPU_EXPORT KnownMemory {
  public:
-  KnownMemory(const DeviceBuffer* buffers, size_t count);
+  KnownMemory(const DeviceBuffer* buffers, size_t count, size_t* written = nullptr);
   ~KnownMemory();
   KnownMemory(const KnownMemory&) = delete;
   KnownMemory& operator=(const KnownMemory&) = delete;
 
   const DeviceBuffer* const buffers;
   const size_t count;
+  size_t* const written;  // for each buffer, where checked launches say how many of its bytes they wrote
 
  private:
   const KnownMemory* outer_;

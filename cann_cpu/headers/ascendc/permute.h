@@ -56,13 +56,13 @@ void gather(Where where, const Operand& dst, const LocalMemory& src, const Local
 }  // namespace cpu
 
 // dst = src, lane by lane
-template <class T>
+template <class T, bool isSetMask = true>
   requires cpu::Movable<T>
-void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, uint8_t repeats,
+void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats,
           const CopyRepeatParams& p, cpu::Where where = cpu::Where::current()) {
   using Bits = cpu::BitsOf<T>;
   cpu::Elementwise<Bits, Bits>::run(
-      "Copy", where, cpu::Lanes::of_mask("Copy", where, cpu::kLanes<Bits>, mask, repeats),
+      "Copy", where, cpu::Lanes::of_mask("Copy", where, cpu::kLanes<Bits>, cpu::chosen<isSetMask>(mask), repeats),
       [](Bits bits) { return bits; }, cpu::strided(cpu::Use::Write, dst, p.dstStride, p.dstRepeatSize),
       cpu::strided(cpu::Use::Read, src, p.srcStride, p.srcRepeatSize));
 }
@@ -70,11 +70,12 @@ void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgume
 // Each of eight elements of src in a repeat fills a block of 32 bytes of dst.
 template <class T>
   requires cpu::Movable<T>
-void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint8_t repeats, const BrcbRepeatParams& p,
+void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, RepeatArgument repeats, const BrcbRepeatParams& p,
           cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t kPerRepeat = 8;
-  cpu::check_bytes("Brcb", where, cpu::Use::Read, src.memory(), 0, int64_t{repeats} * kPerRepeat * sizeof(T));
-  for (uint32_t i = 0; i < repeats * kPerRepeat; ++i) {
+  const uint32_t blocks = repeats.checked("Brcb", where) * kPerRepeat;
+  cpu::check_bytes("Brcb", where, cpu::Use::Read, src.memory(), 0, int64_t{blocks} * sizeof(T));
+  for (uint32_t i = 0; i < blocks; ++i) {
     const int64_t block = int64_t{i / kPerRepeat} * p.dstRepStride + i % kPerRepeat * p.dstBlkStride;
     const int64_t offset = block * cpu::kBlockBytes;
     cpu::check_bytes("Brcb", where, cpu::Use::Write, dst.memory(), offset, cpu::kBlockBytes);
@@ -93,23 +94,24 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
                  cpu::Lanes::of_count(n, count));
 }
 
-template <class T>
+template <class T, bool isSetMask = true>
   requires cpu::Movable<T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets, uint32_t base,
-            const MaskArgument& mask, uint8_t repeats, uint16_t dst_repeat_stride,
+            const MaskArgument& mask, RepeatArgument repeats, uint16_t dst_repeat_stride,
             cpu::Where where = cpu::Where::current()) {
   cpu::gather<T>(where, cpu::strided(cpu::Use::Write, dst, 1, dst_repeat_stride), src.memory(), offsets, base,
-                 cpu::Lanes::of_mask("Gather", where, cpu::kLanes<T>, mask, repeats));
+                 cpu::Lanes::of_mask("Gather", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats));
 }
 
 // Block i of dst = the 32 bytes that lie offsets[i] bytes behind the start of src; eight blocks a repeat.
 template <class T>
   requires cpu::Movable<T>
 void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets,
-             uint8_t repeats, const GatherRepeatParams& p, cpu::Where where = cpu::Where::current()) {
+             RepeatArgument repeats, const GatherRepeatParams& p, cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t kPerRepeat = 8;
-  cpu::check_bytes("Gatherb", where, cpu::Use::Read, offsets.memory(), 0, int64_t{repeats} * kPerRepeat * 4);
-  for (uint32_t i = 0; i < repeats * kPerRepeat; ++i) {
+  const uint32_t blocks = repeats.checked("Gatherb", where) * kPerRepeat;
+  cpu::check_bytes("Gatherb", where, cpu::Use::Read, offsets.memory(), 0, int64_t{blocks} * 4);
+  for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t from = cpu::load<uint32_t>(offsets.memory().data + i * sizeof(uint32_t));
     const int64_t block = int64_t{i / kPerRepeat} * p.dstRepStride + i % kPerRepeat * p.dstBlkStride;
     if (from % cpu::kBlockBytes != 0) cpu::fail(where, "Gatherb: offset %u is no multiple of 32", from);

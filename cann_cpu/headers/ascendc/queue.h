@@ -8,6 +8,13 @@ namespace AscendC {
 
 namespace cpu {
 
+// A part of the unified buffer that is divided into buffers.
+struct Region {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  uint32_t used = 0;  // up to here, from the start of the unified buffer
+};
+
 // The part of a queue that does not depend on types. EnQue hands a buffer from the producing pipe to the consuming one,
 // which waits for it in DeQue; FreeTensor hands it back, and the producing pipe waits for that in AllocTensor.
 class ASCENDC_CPU_EXPORT Queue {
@@ -15,8 +22,8 @@ class ASCENDC_CPU_EXPORT Queue {
   constexpr Queue(pipe_t producer, pipe_t consumer, uint32_t depth)
       : producer_(producer), consumer_(consumer), depth_(depth) {}
 
-  void init(uint32_t buffers, uint32_t bytes, Where where);
-  LocalMemory allocate(Where where);
+  void init(uint32_t buffers, uint32_t bytes, Where where, Region* region);
+  LocalMemory allocate(Where where);  // the buffers in turn
   void put(const LocalMemory& memory, Where where);
   LocalMemory get(Where where);
   void release(const LocalMemory& memory, Where where);
@@ -33,13 +40,18 @@ class ASCENDC_CPU_EXPORT Queue {
   uint32_t depth_;
   Buffer* buffers_ = nullptr;
   uint32_t buffer_count_ = 0;
+  uint32_t next_ = 0;        // the buffer to be handed out
   Buffer* first_ = nullptr;  // of those that wait in the queue
   Buffer* last_ = nullptr;
   uint32_t queued_ = 0;
 };
 
-// Buffers next to each other, each of `bytes` rounded up to whole blocks of 32 bytes.
-ASCENDC_CPU_EXPORT Buffer* reserve(uint32_t buffers, uint32_t bytes, Where where);
+// Buffers next to each other, each of `bytes` rounded up to whole blocks of 32 bytes; of the region, or of all there
+// is.
+ASCENDC_CPU_EXPORT Buffer* reserve(uint32_t buffers, uint32_t bytes, Where where, Region* region = nullptr);
+ASCENDC_CPU_EXPORT Region reserve_region(uint32_t bytes, Where where, Region* outer);
+// Everything is free again: nothing that comes after begins before all that came before has ended.
+ASCENDC_CPU_EXPORT void reset_buffers(Where where, Region* region = nullptr);
 
 ASCENDC_CPU_EXPORT void set_flag(uint8_t event, int32_t id, Where where);
 ASCENDC_CPU_EXPORT void wait_flag(uint8_t event, int32_t id, Where where);
@@ -58,15 +70,21 @@ constexpr pipe_t consumer(TPosition to) { return to == TPosition::GM ? PIPE_MTE3
 
 // A queue of buffers that come from one position and go to another; TQueBind<VECIN, VECOUT> is filled from device
 // memory and goes to device memory without the vector unit.
+//
+// With a depth of 0 the queue holds one tensor, which AllocTensor and DeQue give in the form that writes to their
+// argument.
 template <TPosition from, TPosition to, int32_t depth, int32_t mask = 0>
 class TQueBind {
-  static_assert(depth >= 1, "a queue holds at least one tensor");
   static_assert(mask == 0, "queues of FRACTAL_NZ are not served by the CPU");
 
  public:
   template <class T>
   LocalTensor<T> AllocTensor(cpu::Where where = cpu::Where::current()) {
     return LocalTensor<T>(queue_.allocate(where));
+  }
+  template <class T>
+  void AllocTensor(LocalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
+    tensor = AllocTensor<T>(where);
   }
   template <class T>
   bool EnQue(const LocalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
@@ -78,7 +96,11 @@ class TQueBind {
     return LocalTensor<T>(queue_.get(where));
   }
   template <class T>
-  void FreeTensor(LocalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
+  void DeQue(LocalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
+    tensor = DeQue<T>(where);
+  }
+  template <class T>
+  void FreeTensor(const LocalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
     queue_.release(tensor.memory(), where);
   }
 
@@ -88,11 +110,11 @@ class TQueBind {
   bool HasIdleBuffer() const { return queue_.has_free(); }
 
  private:
-  friend class TPipe;
+  friend class BufferPool;
 
   static constexpr bool kFromDevice = from == TPosition::VECIN;
   static constexpr bool kToDevice = to == TPosition::VECOUT;
-  cpu::Queue queue_{kFromDevice ? PIPE_MTE2 : PIPE_V, kToDevice ? PIPE_MTE3 : PIPE_V, depth};
+  cpu::Queue queue_{kFromDevice ? PIPE_MTE2 : PIPE_V, kToDevice ? PIPE_MTE3 : PIPE_V, depth > 0 ? depth : 1};
 };
 
 // VECIN: filled from device memory, read by the vector unit. VECOUT: the other way. VECCALC: within the vector unit.
@@ -125,7 +147,7 @@ class TBuf {
   }
 
  private:
-  friend class TPipe;
+  friend class BufferPool;
 
   cpu::LocalMemory memory(cpu::Where where) const {
     if (buffer_ == nullptr) cpu::fail(where, "TBuf: it has no memory; call TPipe::InitBuffer first");
@@ -135,25 +157,61 @@ class TBuf {
   cpu::Buffer* buffer_ = nullptr;
 };
 
-class TPipe {
+// What gives queues and TBufs their memory.
+class BufferPool {
+ public:
+  template <class Queue>
+  bool InitBuffer(Queue& queue, uint8_t buffers, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
+    queue.queue_.init(buffers, bytes, where, region_);
+    return true;
+  }
+  template <TPosition position>
+  bool InitBuffer(TBuf<position>& buffer, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
+    buffer.buffer_ = cpu::reserve(1, bytes, where, region_);
+    return true;
+  }
+
+  // A part of this pool's memory as a pool of its own; `shared` gives both the same part, to be used by turns.
+  template <class Pool>
+  bool InitBufPool(Pool& pool, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
+    pool.own_ = cpu::reserve_region(bytes, where, region_);
+    pool.region_ = &pool.own_;
+    return true;
+  }
+  template <class Pool, class Other>
+  bool InitBufPool(Pool& pool, uint32_t bytes, Other& shared, cpu::Where where = cpu::Where::current()) {
+    if (bytes > shared.own_.end - shared.own_.begin) {
+      cpu::fail(where, "InitBufPool: %u bytes of a pool of %u bytes", bytes, shared.own_.end - shared.own_.begin);
+    }
+    pool.own_ = {shared.own_.begin, shared.own_.begin + bytes, shared.own_.begin};
+    pool.region_ = &pool.own_;
+    return true;
+  }
+
+  void Reset(cpu::Where where = cpu::Where::current()) { cpu::reset_buffers(where, region_); }
+
+ protected:
+  cpu::Region own_;
+  cpu::Region* region_ = nullptr;  // null: the whole unified buffer
+};
+
+// Memory of a pipe, or of another pool, that is divided apart from the rest; Reset makes all of it free.
+template <TPosition position, uint32_t buffers = 4>
+class TBufPool : public BufferPool {
+  friend class BufferPool;
+};
+
+class TPipe : public BufferPool {
  public:
   explicit TPipe(cpu::Where where = cpu::Where::current()) : block_(cpu::block(where)) { block_.pipe = this; }
   ~TPipe() { block_.pipe = nullptr; }
   TPipe(const TPipe&) = delete;
   TPipe& operator=(const TPipe&) = delete;
 
-  template <class Queue>
-  bool InitBuffer(Queue& queue, uint8_t buffers, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
-    queue.queue_.init(buffers, bytes, where);
-    return true;
-  }
-  template <TPosition position>
-  bool InitBuffer(TBuf<position>& buffer, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
-    buffer.buffer_ = cpu::reserve(1, bytes, where);
-    return true;
-  }
+  void Init() {}
+  void Destroy(cpu::Where where = cpu::Where::current()) { Reset(where); }
 
-  // An id that no flag of this event is set with; it stays free for others until SetFlag.
+  // An id that nobody has; it stays free for others.
   TEventID FetchEventID(HardEvent event, cpu::Where where = cpu::Where::current()) {
     return cpu::fetch_event_id(static_cast<uint8_t>(event), where);
   }
@@ -176,11 +234,18 @@ class TPipe {
   cpu::Block& block_;
 };
 
-inline TPipe* GetTPipePtr(cpu::Where where = cpu::Where::current()) {
-  TPipe* pipe = cpu::block(where).pipe;
-  if (pipe == nullptr) cpu::fail(where, "GetTPipePtr: the kernel has made no TPipe");
+}  // namespace AscendC
+
+// The kernel's TPipe; of the global namespace, and by its name in AscendC, too.
+inline AscendC::TPipe* GetTPipePtr(AscendC::cpu::Where where = AscendC::cpu::Where::current()) {
+  AscendC::TPipe* pipe = AscendC::cpu::block(where).pipe;
+  if (pipe == nullptr) AscendC::cpu::fail(where, "GetTPipePtr: the kernel has made no TPipe");
   return pipe;
 }
+
+namespace AscendC {
+
+using ::GetTPipePtr;
 
 template <HardEvent event>
 void SetFlag(int32_t id, cpu::Where where = cpu::Where::current()) {

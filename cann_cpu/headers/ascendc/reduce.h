@@ -87,7 +87,7 @@ constexpr int64_t bytes_of(ReduceOrder order) {
 
 template <class T, class Better>
 void whole_reduce(const char* name, Where where, const Better& better, const LocalTensor<T>& dst,
-                  const LocalTensor<T>& src, const MaskArgument& mask, uint8_t repeats, uint32_t dst_stride,
+                  const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats, uint32_t dst_stride,
                   uint32_t block_stride, uint32_t repeat_stride, ReduceOrder order) {
   const int64_t bytes = bytes_of<T>(order);
   for_each_repeat(name, where, Lanes::of_mask(name, where, kLanes<T>, mask, repeats), dst, bytes, dst_stride * bytes,
@@ -101,7 +101,7 @@ void whole_reduce(const char* name, Where where, const Better& better, const Loc
 // One result for each group of `group` lanes, stored one behind the other; `dst_stride` counts repeats' results.
 template <class T, class Reduce>
 void group_reduce(const char* name, Where where, const Reduce& reduce, uint32_t group, const LocalTensor<T>& dst,
-                  const LocalTensor<T>& src, const MaskArgument& mask, uint8_t repeats, uint32_t dst_stride,
+                  const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats, uint32_t dst_stride,
                   uint32_t block_stride, uint32_t repeat_stride) {
   const uint32_t groups = kLanes<T> / group;
   const auto bytes = static_cast<int64_t>(groups * sizeof(T));
@@ -123,12 +123,38 @@ auto best_value(const Better& better) {
   };
 }
 
+// The bytes of the work buffer: every round keeps what each repeat gives, value and index, in whole blocks. With the
+// index the rounds lie one behind the other, since the place in a round is needed to find that in the tensor.
+template <class T>
+constexpr int64_t work_bytes(uint32_t repeats, bool with_index) {
+  constexpr uint32_t kPerBlock = kBlockBytes / sizeof(T);
+  const auto ceil = [](uint32_t number, uint32_t by) { return (number + by - 1) / by; };
+  int64_t elements = 0;
+  for (uint32_t results = 2 * repeats, round = 0; round < 3; ++round, results = 2 * ceil(results, kLanes<T>)) {
+    elements += ceil(results, kPerBlock) * kPerBlock;
+    if (!with_index || (round > 0 && results <= 2)) break;
+  }
+  return elements * static_cast<int64_t>(sizeof(T));
+}
+
+// The repeats of which a work buffer keeps results: what a count leaves of the last one is not among them.
+constexpr uint32_t kept_repeats(const Lanes& lanes) {
+  return lanes.repeats > 1 && lanes.last.elements < lanes.mask.elements ? lanes.repeats - 1 : lanes.repeats;
+}
+
 // The best element of all repeats, and its place among the elements of the tensor.
 template <class T, class Better>
 void tensor_reduce(const char* name, Where where, const Better& better, const LocalTensor<T>& dst, const Operand& src,
-                   const Lanes& lanes, bool with_index) {
+                   const LocalMemory& work, const Lanes& lanes, bool with_index) {
   if (checker() != nullptr) [[unlikely]] {
     check_vector(name, where, lanes, {src});
+    const int64_t needed = work_bytes<T>(kept_repeats(lanes), with_index);
+    if (work.bytes < needed) {
+      fail(where, "%s: the work buffer has %lld elements and needs %lld", name,
+           static_cast<long long>(work.bytes / static_cast<int64_t>(sizeof(T))),
+           static_cast<long long>(needed / static_cast<int64_t>(sizeof(T))));
+    }
+    check_local(name, where, PIPE_V, Use::Write, work, 0, needed);
     check_local(name, where, PIPE_V, Use::Write, dst.memory(), 0, sizeof(T) * (with_index ? 2 : 1));
   }
   Computed<T> best{};
@@ -149,9 +175,12 @@ void tensor_reduce(const char* name, Where where, const Better& better, const Lo
 }
 
 template <class T>
-void tensor_sum(Where where, const LocalTensor<T>& dst, const Operand& src, const Lanes& lanes) {
+void tensor_sum(Where where, const LocalTensor<T>& dst, const Operand& src, const LocalMemory& work,
+                const Lanes& lanes) {
   if (checker() != nullptr) [[unlikely]] {
     check_vector("ReduceSum", where, lanes, {src});
+    const int64_t used = whole_blocks(kept_repeats(lanes) * sizeof(T));
+    check_local("ReduceSum", where, PIPE_V, Use::Write, work, 0, used < work.bytes ? used : work.bytes);
     check_local("ReduceSum", where, PIPE_V, Use::Write, dst.memory(), 0, sizeof(T));
   }
   double sum = 0;
@@ -165,48 +194,48 @@ void tensor_sum(Where where, const LocalTensor<T>& dst, const Operand& src, cons
 }  // namespace cpu
 
 // The largest (smallest) of each repeat; dst_stride counts results.
-#define ASCENDC_CPU_WHOLE_REDUCE(Name, better)                                                                        \
-  template <class T>                                                                                                  \
-    requires cpu::OneOf<T, half, float>                                                                               \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, uint8_t repeats,          \
-            uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,                               \
-            ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, cpu::Where where = cpu::Where::current()) {           \
-    cpu::whole_reduce(#Name, where, better, dst, src, mask, repeats, dst_stride, src_block_stride, src_repeat_stride, \
-                      order);                                                                                         \
+#define ASCENDC_CPU_WHOLE_REDUCE(Name, better)                                                                      \
+  template <class T, bool isSetMask = true>                                                                         \
+    requires cpu::OneOf<T, half, float>                                                                             \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats, \
+            uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,                             \
+            ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, cpu::Where where = cpu::Where::current()) {         \
+    cpu::whole_reduce(#Name, where, better, dst, src, cpu::chosen<isSetMask>(mask), repeats, dst_stride,            \
+                      src_block_stride, src_repeat_stride, order);                                                  \
   }
 ASCENDC_CPU_WHOLE_REDUCE(WholeReduceMax, cpu::greater)
 ASCENDC_CPU_WHOLE_REDUCE(WholeReduceMin, cpu::less)
 #undef ASCENDC_CPU_WHOLE_REDUCE
 
 // The sum of each repeat; dst_stride counts elements.
-template <class T>
+template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
-void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, uint8_t repeats,
-                    uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,
+void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask,
+                    RepeatArgument repeats, uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,
                     cpu::Where where = cpu::Where::current()) {
-  cpu::group_reduce("WholeReduceSum", where, cpu::sum_of_lanes, cpu::kLanes<T>, dst, src, mask, repeats, dst_stride,
-                    src_block_stride, src_repeat_stride);
+  cpu::group_reduce("WholeReduceSum", where, cpu::sum_of_lanes, cpu::kLanes<T>, dst, src, cpu::chosen<isSetMask>(mask),
+                    repeats, dst_stride, src_block_stride, src_repeat_stride);
 }
 
 // The sum of each repeat; dst_stride counts elements.
-template <class T>
+template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
-void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint8_t repeats, const MaskArgument& mask,
-                     uint32_t /*dst_block_stride*/, uint32_t src_block_stride, uint32_t dst_stride,
-                     uint32_t src_repeat_stride, cpu::Where where = cpu::Where::current()) {
-  cpu::group_reduce("RepeatReduceSum", where, cpu::sum_of_lanes, cpu::kLanes<T>, dst, src, mask, repeats, dst_stride,
-                    src_block_stride, src_repeat_stride);
+void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, RepeatArgument repeats,
+                     const MaskArgument& mask, uint32_t /*dst_block_stride*/, uint32_t src_block_stride,
+                     uint32_t dst_stride, uint32_t src_repeat_stride, cpu::Where where = cpu::Where::current()) {
+  cpu::group_reduce("RepeatReduceSum", where, cpu::sum_of_lanes, cpu::kLanes<T>, dst, src, cpu::chosen<isSetMask>(mask),
+                    repeats, dst_stride, src_block_stride, src_repeat_stride);
 }
 
 // A result for each block of 32 bytes, or for each pair of elements; dst_stride counts the results of a repeat.
-#define ASCENDC_CPU_GROUP_REDUCE(Name, reduce, group)                                                        \
-  template <class T>                                                                                         \
-    requires cpu::OneOf<T, half, float>                                                                      \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint8_t repeats, const MaskArgument& mask, \
-            uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,                      \
-            cpu::Where where = cpu::Where::current()) {                                                      \
-    cpu::group_reduce(#Name, where, reduce, group, dst, src, mask, repeats, dst_stride, src_block_stride,    \
-                      src_repeat_stride);                                                                    \
+#define ASCENDC_CPU_GROUP_REDUCE(Name, reduce, group)                                                               \
+  template <class T, bool isSetMask = true>                                                                         \
+    requires cpu::OneOf<T, half, float>                                                                             \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, RepeatArgument repeats, const MaskArgument& mask, \
+            uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,                             \
+            cpu::Where where = cpu::Where::current()) {                                                             \
+    cpu::group_reduce(#Name, where, reduce, group, dst, src, cpu::chosen<isSetMask>(mask), repeats, dst_stride,     \
+                      src_block_stride, src_repeat_stride);                                                         \
   }
 ASCENDC_CPU_GROUP_REDUCE(BlockReduceSum, cpu::sum_of_lanes, cpu::kBlockBytes / sizeof(T))
 ASCENDC_CPU_GROUP_REDUCE(BlockReduceMax, cpu::best_value(cpu::greater), cpu::kBlockBytes / sizeof(T))
@@ -220,19 +249,20 @@ ASCENDC_CPU_GROUP_REDUCE(PairReduceSum, cpu::sum_of_lanes, 2)
     requires cpu::OneOf<T, half, float>                                                                           \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace, int32_t count, \
             bool with_index = false, cpu::Where where = cpu::Where::current()) {                                  \
-    cpu::check_temporary(#Name, where, workspace.memory());                                                       \
     constexpr uint32_t n = cpu::kLanes<T>;                                                                        \
-    cpu::tensor_reduce(#Name, where, better, dst, cpu::consecutive(cpu::Use::Read, src, n),                       \
+    cpu::tensor_reduce(#Name, where, better, dst, cpu::consecutive(cpu::Use::Read, src, n), workspace.memory(),   \
                        cpu::Lanes::of_count(n, count), with_index);                                               \
   }                                                                                                               \
-  template <class T>                                                                                              \
+  template <class T, bool isSetMask = true>                                                                       \
     requires cpu::OneOf<T, half, float>                                                                           \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace,                \
             const MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride, bool with_index = false,        \
             cpu::Where where = cpu::Where::current()) {                                                           \
-    cpu::check_temporary(#Name, where, workspace.memory());                                                       \
     cpu::tensor_reduce(#Name, where, better, dst, cpu::strided(cpu::Use::Read, src, 1, src_repeat_stride),        \
-                       cpu::Lanes::of_mask(#Name, where, cpu::kLanes<T>, mask, repeats), with_index);             \
+                       workspace.memory(),                                                                        \
+                       cpu::Lanes::of_mask(#Name, where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask),            \
+                                           static_cast<uint32_t>(repeats)),                                       \
+                       with_index);                                                                               \
   }
 ASCENDC_CPU_TENSOR_REDUCE(ReduceMax, cpu::greater)
 ASCENDC_CPU_TENSOR_REDUCE(ReduceMin, cpu::less)
@@ -243,19 +273,19 @@ template <class T>
   requires cpu::OneOf<T, half, float>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace, int32_t count,
                cpu::Where where = cpu::Where::current()) {
-  cpu::check_temporary("ReduceSum", where, workspace.memory());
   constexpr uint32_t n = cpu::kLanes<T>;
-  cpu::tensor_sum(where, dst, cpu::consecutive(cpu::Use::Read, src, n), cpu::Lanes::of_count(n, count));
+  cpu::tensor_sum(where, dst, cpu::consecutive(cpu::Use::Read, src, n), workspace.memory(),
+                  cpu::Lanes::of_count(n, count));
 }
 
-template <class T>
+template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace,
                const MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride,
                cpu::Where where = cpu::Where::current()) {
-  cpu::check_temporary("ReduceSum", where, workspace.memory());
-  cpu::tensor_sum(where, dst, cpu::strided(cpu::Use::Read, src, 1, src_repeat_stride),
-                  cpu::Lanes::of_mask("ReduceSum", where, cpu::kLanes<T>, mask, repeats));
+  cpu::tensor_sum(where, dst, cpu::strided(cpu::Use::Read, src, 1, src_repeat_stride), workspace.memory(),
+                  cpu::Lanes::of_mask("ReduceSum", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask),
+                                      static_cast<uint32_t>(repeats)));
 }
 
 }  // namespace AscendC

@@ -119,13 +119,14 @@ void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const Loc
                   [mode](auto a, auto b) { return cpu::holds(mode, a, b); });
 }
 
-template <class T, class Bits>
+template <class T, class Bits, bool isSetMask = true>
   requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE mode,
-             const MaskArgument& mask, uint8_t repeats, const BinaryRepeatParams& p,
+             const MaskArgument& mask, RepeatArgument repeats, const BinaryRepeatParams& p,
              cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("Compare", where, mode);
-  cpu::compare<T>("Compare", where, dst.memory(), cpu::Lanes::of_mask("Compare", where, cpu::kLanes<T>, mask, repeats),
+  cpu::compare<T>("Compare", where, dst.memory(),
+                  cpu::Lanes::of_mask("Compare", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),
                   cpu::strided(cpu::Use::Read, src0, p.src0BlkStride, p.src0RepStride),
                   cpu::strided(cpu::Use::Read, src1, p.src1BlkStride, p.src1RepStride),
                   [mode](auto a, auto b) { return cpu::holds(mode, a, b); });
@@ -144,15 +145,16 @@ void CompareScalar(const LocalTensor<Bits>& dst, const LocalTensor<T>& src, cons
                   [mode, value = cpu::Computed<T>(scalar)](auto a, auto) { return cpu::holds(mode, a, value); });
 }
 
-template <class T, class Bits>
+template <class T, class Bits, bool isSetMask = true>
   requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void CompareScalar(const LocalTensor<Bits>& dst, const LocalTensor<T>& src, const T scalar, CMPMODE mode,
-                   const MaskArgument& mask, uint8_t repeats, const UnaryRepeatParams& p,
+                   const MaskArgument& mask, RepeatArgument repeats, const UnaryRepeatParams& p,
                    cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("CompareScalar", where, mode);
   const cpu::Operand operand = cpu::strided(cpu::Use::Read, src, p.srcBlkStride, p.srcRepStride);
   cpu::compare<T>("CompareScalar", where, dst.memory(),
-                  cpu::Lanes::of_mask("CompareScalar", where, cpu::kLanes<T>, mask, repeats), operand, operand,
+                  cpu::Lanes::of_mask("CompareScalar", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),
+                  operand, operand,
                   [mode, value = cpu::Computed<T>(scalar)](auto a, auto) { return cpu::holds(mode, a, value); });
 }
 
@@ -167,13 +169,13 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<Bits>& selection, const
                  cpu::consecutive(cpu::Use::Read, src1, n));
 }
 
-template <class T, class Bits>
+template <class T, class Bits, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
 void Select(const LocalTensor<T>& dst, const LocalTensor<Bits>& selection, const LocalTensor<T>& src0,
-            const LocalTensor<T>& src1, SELMODE mode, const MaskArgument& mask, uint8_t repeats,
+            const LocalTensor<T>& src1, SELMODE mode, const MaskArgument& mask, RepeatArgument repeats,
             const BinaryRepeatParams& p, cpu::Where where = cpu::Where::current()) {
   cpu::select<T>(where, mode, cpu::strided(cpu::Use::Write, dst, p.dstBlkStride, p.dstRepStride), selection.memory(),
-                 cpu::Lanes::of_mask("Select", where, cpu::kLanes<T>, mask, repeats),
+                 cpu::Lanes::of_mask("Select", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),
                  cpu::strided(cpu::Use::Read, src0, p.src0BlkStride, p.src0RepStride),
                  cpu::strided(cpu::Use::Read, src1, p.src1BlkStride, p.src1RepStride));
 }
@@ -188,13 +190,13 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<Bits>& selection, const
                  cpu::Lanes::of_count(n, count), cpu::consecutive(cpu::Use::Read, src0, n), scalar);
 }
 
-template <class T, class Bits>
+template <class T, class Bits, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
 void Select(const LocalTensor<T>& dst, const LocalTensor<Bits>& selection, const LocalTensor<T>& src0, T scalar,
-            SELMODE mode, const MaskArgument& mask, uint8_t repeats, const BinaryRepeatParams& p,
+            SELMODE mode, const MaskArgument& mask, RepeatArgument repeats, const BinaryRepeatParams& p,
             cpu::Where where = cpu::Where::current()) {
   cpu::select<T>(where, mode, cpu::strided(cpu::Use::Write, dst, p.dstBlkStride, p.dstRepStride), selection.memory(),
-                 cpu::Lanes::of_mask("Select", where, cpu::kLanes<T>, mask, repeats),
+                 cpu::Lanes::of_mask("Select", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),
                  cpu::strided(cpu::Use::Read, src0, p.src0BlkStride, p.src0RepStride), scalar);
 }
 

@@ -26,6 +26,16 @@ void store(std::byte* to, const T& value) {
 
 }  // namespace cpu
 
+// Where a tensor lies that SetAddr makes, in bytes of the unified buffer.
+struct TBuffAddr {
+  uint32_t dataLen = 0;
+  uint32_t bufferAddr = 0;
+  uint64_t bufferHandle = 0;
+  uint8_t logicPos = 0;
+};
+
+enum class CacheMode : uint8_t { CACHE_MODE_DISABLE, CACHE_MODE_NORMAL, CACHE_MODE_LAST, CACHE_MODE_PERSISTENT };
+
 // Elements of the unified buffer. Nothing is checked when a tensor is made or indexed, but when its elements are used.
 template <class T>
 class LocalTensor {
@@ -33,7 +43,10 @@ class LocalTensor {
   using PrimType = T;
 
   LocalTensor() = default;
-  explicit LocalTensor(const cpu::LocalMemory& memory) : memory_(memory) {}
+  explicit LocalTensor(const cpu::LocalMemory& memory) : memory_(memory) { memory_.itemsize = sizeof(T); }
+  // `elements` of the unified buffer from a byte on, without a TPipe; nothing else guards them than flags and barriers.
+  LocalTensor(TPosition /*position*/, uint32_t address, uint32_t elements, cpu::Where where = cpu::Where::current())
+      : LocalTensor(cpu::static_memory(where, address, int64_t{elements} * sizeof(T))) {}
 
   T GetValue(uint32_t index, cpu::Where where = cpu::Where::current()) const {
     check("GetValue", where, cpu::Use::Read, index);
@@ -48,13 +61,24 @@ class LocalTensor {
 
   LocalTensor operator[](uint32_t offset) const {
     const int64_t bytes = int64_t{offset} * sizeof(T);
-    return LocalTensor({memory_.data + bytes, memory_.bytes - bytes, memory_.generation, memory_.buffer});
+    LocalTensor moved = *this;
+    moved.memory_.data += bytes;
+    moved.memory_.bytes -= bytes;
+    return moved;
   }
 
   template <class Other>
   LocalTensor<Other> ReinterpretCast() const {
     return LocalTensor<Other>(memory_);
   }
+
+  void SetAddr(const TBuffAddr& address, cpu::Where where = cpu::Where::current()) {
+    *this = LocalTensor(cpu::static_memory(where, address.bufferAddr, address.dataLen));
+  }
+  void SetSize(uint32_t elements) { memory_.bytes = int64_t{elements} * sizeof(T); }
+  void SetBufferLen(uint32_t elements) { SetSize(elements); }
+  void SetUserTag(int32_t tag) { tag_ = tag; }
+  int32_t GetUserTag() const { return tag_; }
 
   uint32_t GetSize() const { return memory_.bytes / sizeof(T); }
   __ubuf__ T* GetPhyAddr(uint32_t offset = 0) const { return reinterpret_cast<T*>(at(offset)); }
@@ -70,6 +94,7 @@ class LocalTensor {
   }
 
   cpu::LocalMemory memory_;
+  int32_t tag_ = 0;
 };
 
 // Elements in device memory, from an address on; their number, where SetGlobalBuffer is told it, bounds every use.
@@ -100,6 +125,8 @@ class GlobalTensor {
     return moved;
   }
 
+  void SetL2CacheHint(CacheMode /*mode*/) {}
+
   uint64_t GetSize() const { return memory_.elements; }
   const __gm__ T* GetPhyAddr(uint64_t offset = 0) const { return reinterpret_cast<T*>(at(offset)); }
   const cpu::GlobalMemory& memory() const { return memory_; }
@@ -107,7 +134,7 @@ class GlobalTensor {
  private:
   void set(T* address, int64_t bytes, uint64_t elements) {
     auto* data = reinterpret_cast<std::byte*>(address);
-    memory_ = {data, data, bytes, elements};
+    memory_ = {data, data, bytes, elements, sizeof(T)};
   }
 
   std::byte* at(uint64_t index) const { return memory_.data + index * sizeof(T); }

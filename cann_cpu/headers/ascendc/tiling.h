@@ -11,19 +11,53 @@
 
 #define GET_TILING_DATA_WITH_STRUCT(Struct, name, address) \
   Struct name;                                             \
-  std::memcpy(&name, address, sizeof(Struct))
+  COPY_TILING_WITH_STRUCT(Struct, address, &name)
+#define COPY_TILING_WITH_STRUCT(Struct, address, destination) \
+  AscendC::cpu::copy_tiling(AscendC::cpu::Where::current(), #Struct, destination, address, sizeof(Struct))
+#define GET_TILING_DATA_PTR_WITH_STRUCT(Struct, name, address) \
+  const __gm__ Struct* name = reinterpret_cast<const __gm__ Struct*>(address)
+#define GET_TILING_DATA_MEMBER(Struct, member, name, address) \
+  const auto name = reinterpret_cast<const __gm__ Struct*>(address)->member
 
 #define REGISTER_TILING_DEFAULT(Struct) using AscendCTilingData = Struct
+#define REGISTER_TILING_FOR_TILINGKEY(condition, Struct) static_assert(sizeof(Struct) != 0)
 #define GET_TILING_DATA(name, address) GET_TILING_DATA_WITH_STRUCT(AscendCTilingData, name, address)
 
 // Only kernels for vector cores are served by the CPU.
-enum KernelMetaType : uint8_t { KERNEL_TYPE_AIV_ONLY };
-#define KERNEL_TASK_TYPE_DEFAULT(type) static_assert((type) == KERNEL_TYPE_AIV_ONLY)
-#define KERNEL_TASK_TYPE(key, type) static_assert((type) == KERNEL_TYPE_AIV_ONLY)
+enum KernelMetaType : uint8_t {
+  KERNEL_TYPE_AIV_ONLY,
+  KERNEL_TYPE_MIX_AIV_1_0,  // vector cores that wait for each other
+  KERNEL_TYPE_AIC_ONLY,
+  KERNEL_TYPE_MIX_AIC_1_0,
+  KERNEL_TYPE_MIX_AIC_1_1,
+  KERNEL_TYPE_MIX_AIC_1_2
+};
+#define KERNEL_TASK_TYPE_DEFAULT(type) \
+  static_assert((type) <= KERNEL_TYPE_MIX_AIV_1_0, "only kernels for vector cores are served by the CPU")
+#define KERNEL_TASK_TYPE(key, type) KERNEL_TASK_TYPE_DEFAULT(type)
 
 namespace AscendC {
 
+namespace cpu {
+
+// Fails if the argument at this address has another size than the struct that is read from it.
+ASCENDC_CPU_EXPORT void check_tiling(Where where, const char* type, const void* address, size_t bytes);
+
+inline void copy_tiling(Where where, const char* type, void* to, const void* address, size_t bytes) {
+  if (checker() != nullptr) check_tiling(where, type, address, bytes);
+  std::memcpy(to, address, bytes);
+}
+
+}  // namespace cpu
+
 // The part of the workspace that is the kernel's; on the CPU the system takes nothing of it.
 inline GM_ADDR GetUserWorkspace(GM_ADDR workspace) { return workspace; }
+
+// The system's part of the workspace: nothing of it is to be read or written.
+inline void SetSysWorkspace(GM_ADDR) {}
+inline GM_ADDR GetSysWorkSpacePtr() {
+  static uint8_t nothing;
+  return &nothing;
+}
 
 }  // namespace AscendC

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <source_location>
+#include <type_traits>
 
 // By these names kernel files tell that the device compiler is not at work: no <<<>>> then.
 #define ASCENDC_CPU_DEBUG 1
@@ -11,9 +12,18 @@
 #define __CCE_KT_TEST__ 1
 #endif
 
+// The device that is computed for: the vector core of Atlas A2.
+#ifndef __CCE_AICORE__
+#define __CCE_AICORE__ 220
+#define __NPU_ARCH__ 2201
+#define __DAV_C220_VEC__ 1
+#endif
+
 // Address spaces and kinds of functions, which only the device compiler tells apart.
 #define __aicore__
+#ifndef __global__  // defined by who looks for kernels in preprocessed text
 #define __global__
+#endif
 #define __gm__
 #define __ubuf__
 #define GM_ADDR __gm__ uint8_t*
@@ -38,11 +48,23 @@ inline constexpr uint32_t kRepeatBytes = 256;  // what the vector unit works on 
 inline constexpr uint32_t kUnifiedBufferBytes = 192 * 1024;
 inline constexpr uint32_t kReservedBytes = 8 * 1024;  // of the unified buffer, for the compiler
 
+constexpr int64_t whole_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
+
 constexpr uint8_t event(pipe_t source, pipe_t target) { return source * kPipes + target; }
 constexpr pipe_t source(uint8_t event) { return static_cast<pipe_t>(event / kPipes); }
 constexpr pipe_t target(uint8_t event) { return static_cast<pipe_t>(event % kPipes); }
 
 }  // namespace cpu
+
+// The sizes of blocks and repeats in bytes, and the strides of operands whose elements follow each other.
+inline constexpr int32_t ONE_BLK_SIZE = cpu::kBlockBytes;
+inline constexpr int32_t ONE_REPEAT_BYTE_SIZE = cpu::kRepeatBytes;
+inline constexpr int32_t DEFAULT_BLK_NUM = 8;
+inline constexpr uint8_t DEFAULT_BLK_STRIDE = 1;
+inline constexpr uint8_t DEFAULT_REPEAT_STRIDE = 8;
+
+template <class T, class U>
+struct IsSameType : std::is_same<T, U> {};
 
 // SetFlag<HardEvent::MTE2_V> tells the vector pipe that the MTE2 pipe has come so far.
 enum class HardEvent : uint8_t {
@@ -90,7 +112,12 @@ struct CopyRepeatParams {
 };
 
 // DataCopy: lengths and gaps in blocks of 32 bytes. DataCopyPad: lengths and the gaps in device memory in bytes.
+// {count, length, gap, gap} is the first of the two structs, and with a fifth number the second.
 struct DataCopyParams {
+  constexpr DataCopyParams() = default;
+  constexpr DataCopyParams(uint16_t count, uint16_t length, uint16_t src_stride, uint16_t dst_stride)
+      : blockCount(count), blockLen(length), srcStride(src_stride), dstStride(dst_stride) {}
+
   uint16_t blockCount = 1;
   uint16_t blockLen = 0;
   uint16_t srcStride = 0;
@@ -98,6 +125,10 @@ struct DataCopyParams {
 };
 
 struct DataCopyExtParams {
+  constexpr DataCopyExtParams() = default;
+  constexpr DataCopyExtParams(uint16_t count, uint32_t length, int64_t src_stride, int64_t dst_stride, uint32_t rsv)
+      : blockCount(count), blockLen(length), srcStride(src_stride), dstStride(dst_stride), rsv(rsv) {}
+
   uint16_t blockCount = 1;
   uint32_t blockLen = 0;
   int64_t srcStride = 0;

@@ -60,8 +60,8 @@ void binary(const char* name, Where where, const Function& function, const Local
 
 template <class Dst, class Src, class Function>
 void binary(const char* name, Where where, const Function& function, const LocalTensor<Dst>& dst,
-            const LocalTensor<Src>& src0, const LocalTensor<Src>& src1, const MaskArgument& mask, uint8_t repeats,
-            const BinaryRepeatParams& p) {
+            const LocalTensor<Src>& src0, const LocalTensor<Src>& src1, const MaskArgument& mask,
+            RepeatArgument repeats, const BinaryRepeatParams& p) {
   constexpr uint32_t n = kLanes<Dst, Src>;
   Elementwise<Dst, Src, Src>::run(name, where, Lanes::of_mask(name, where, n, mask, repeats), function,
                                   strided(Use::Write, dst, p.dstBlkStride, p.dstRepStride),
@@ -80,8 +80,8 @@ void accumulate(const char* name, Where where, const Function& function, const L
 
 template <class Dst, class Src, class Function>
 void accumulate(const char* name, Where where, const Function& function, const LocalTensor<Dst>& dst,
-                const LocalTensor<Src>& src0, const LocalTensor<Src>& src1, const MaskArgument& mask, uint8_t repeats,
-                const BinaryRepeatParams& p) {
+                const LocalTensor<Src>& src0, const LocalTensor<Src>& src1, const MaskArgument& mask,
+                RepeatArgument repeats, const BinaryRepeatParams& p) {
   constexpr uint32_t n = kLanes<Dst, Src>;
   Elementwise<Dst, Dst, Src, Src>::run(name, where, Lanes::of_mask(name, where, n, mask, repeats), function,
                                        strided(Use::Write, dst, p.dstBlkStride, p.dstRepStride),
@@ -100,7 +100,7 @@ void unary(const char* name, Where where, const Function& function, const LocalT
 
 template <class Dst, class Src, class Function>
 void unary(const char* name, Where where, const Function& function, const LocalTensor<Dst>& dst,
-           const LocalTensor<Src>& src, const MaskArgument& mask, uint8_t repeats, const UnaryRepeatParams& p) {
+           const LocalTensor<Src>& src, const MaskArgument& mask, RepeatArgument repeats, const UnaryRepeatParams& p) {
   constexpr uint32_t n = kLanes<Dst, Src>;
   Elementwise<Dst, Src>::run(name, where, Lanes::of_mask(name, where, n, mask, repeats), function,
                              strided(Use::Write, dst, p.dstBlkStride, p.dstRepStride),
@@ -120,12 +120,12 @@ void unary(const char* name, Where where, const Function& function, const LocalT
             cpu::Where where = cpu::Where::current()) {                                                              \
     how(#Name, where, function, dst, src0, src1, count);                                                             \
   }                                                                                                                  \
-  template <class T>                                                                                                 \
+  template <class T, bool isSetMask = true>                                                                          \
     requires cpu::OneOf<T, __VA_ARGS__>                                                                              \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
-            const MaskArgument& mask, uint8_t repeats, const BinaryRepeatParams& params,                             \
+            const MaskArgument& mask, RepeatArgument repeats, const BinaryRepeatParams& params,                      \
             cpu::Where where = cpu::Where::current()) {                                                              \
-    how(#Name, where, function, dst, src0, src1, mask, repeats, params);                                             \
+    how(#Name, where, function, dst, src0, src1, cpu::chosen<isSetMask>(mask), repeats, params);                     \
   }
 
 #define ASCENDC_CPU_BINARY(Name, function, ...) ASCENDC_CPU_BINARY_BY(cpu::binary, Name, function, __VA_ARGS__)
@@ -149,18 +149,18 @@ ASCENDC_CPU_ACCUMULATE(FusedMulAddRelu, cpu::positive_product_plus, half, float)
 #undef ASCENDC_CPU_BINARY_BY
 
 // Name(dst, src, count) and Name(dst, src, mask, repeats, UnaryRepeatParams)
-#define ASCENDC_CPU_UNARY(Name, function, ...)                                                               \
-  template <class T>                                                                                         \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                      \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,                      \
-            cpu::Where where = cpu::Where::current()) {                                                      \
-    cpu::unary(#Name, where, function, dst, src, count);                                                     \
-  }                                                                                                          \
-  template <class T>                                                                                         \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                      \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, uint8_t repeats, \
-            const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) {                     \
-    cpu::unary(#Name, where, function, dst, src, mask, repeats, params);                                     \
+#define ASCENDC_CPU_UNARY(Name, function, ...)                                                                      \
+  template <class T>                                                                                                \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                             \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,                             \
+            cpu::Where where = cpu::Where::current()) {                                                             \
+    cpu::unary(#Name, where, function, dst, src, count);                                                            \
+  }                                                                                                                 \
+  template <class T, bool isSetMask = true>                                                                         \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                             \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats, \
+            const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) {                            \
+    cpu::unary(#Name, where, function, dst, src, cpu::chosen<isSetMask>(mask), repeats, params);                    \
   }
 
 ASCENDC_CPU_UNARY(Abs, cpu::absolute, half, float)
@@ -174,21 +174,22 @@ ASCENDC_CPU_UNARY(Not, cpu::other_bits, int16_t, uint16_t)
 #undef ASCENDC_CPU_UNARY
 
 // Name(dst, src, scalar, count) and Name(dst, src, scalar, mask, repeats, UnaryRepeatParams)
-#define ASCENDC_CPU_SCALAR(Name, function, ...)                                                                     \
-  template <class T>                                                                                                \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                             \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const int32_t& count,            \
-            cpu::Where where = cpu::Where::current()) {                                                             \
-    const cpu::Computed<T> value = scalar;                                                                          \
-    cpu::unary(#Name, where, [value](cpu::Computed<T> x) { return function(x, value); }, dst, src, count);          \
-  }                                                                                                                 \
-  template <class T>                                                                                                \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                             \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const MaskArgument& mask,        \
-            uint8_t repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) {           \
-    const cpu::Computed<T> value = scalar;                                                                          \
-    cpu::unary(                                                                                                     \
-        #Name, where, [value](cpu::Computed<T> x) { return function(x, value); }, dst, src, mask, repeats, params); \
+#define ASCENDC_CPU_SCALAR(Name, function, ...)                                                                  \
+  template <class T>                                                                                             \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                          \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const int32_t& count,         \
+            cpu::Where where = cpu::Where::current()) {                                                          \
+    const cpu::Computed<T> value = scalar;                                                                       \
+    cpu::unary(#Name, where, [value](cpu::Computed<T> x) { return function(x, value); }, dst, src, count);       \
+  }                                                                                                              \
+  template <class T, bool isSetMask = true>                                                                      \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                          \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const MaskArgument& mask,     \
+            RepeatArgument repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) { \
+    const cpu::Computed<T> value = scalar;                                                                       \
+    cpu::unary(                                                                                                  \
+        #Name, where, [value](cpu::Computed<T> x) { return function(x, value); }, dst, src,                      \
+        cpu::chosen<isSetMask>(mask), repeats, params);                                                          \
   }
 
 ASCENDC_CPU_SCALAR(Adds, cpu::sum, half, float, int16_t, int32_t)
@@ -213,11 +214,11 @@ void Axpy(const LocalTensor<Dst>& dst, const LocalTensor<Src>& src, const Src& s
       cpu::consecutive(cpu::Use::Read, src, n));
 }
 
-template <class Dst, class Src>
+template <class Dst, class Src, bool isSetMask = true>
   requires(cpu::OneOf<Src, half, float> && cpu::OneOf<Dst, Src, float>)
 void Axpy(const LocalTensor<Dst>& dst, const LocalTensor<Src>& src, const Src& scalar, const MaskArgument& mask,
-          uint8_t repeats, const UnaryRepeatParams& p, cpu::Where where = cpu::Where::current()) {
-  const auto lanes = cpu::Lanes::of_mask("Axpy", where, cpu::kLanes<Dst, Src>, mask, repeats);
+          RepeatArgument repeats, const UnaryRepeatParams& p, cpu::Where where = cpu::Where::current()) {
+  const auto lanes = cpu::Lanes::of_mask("Axpy", where, cpu::kLanes<Dst, Src>, cpu::chosen<isSetMask>(mask), repeats);
   cpu::Elementwise<Dst, Dst, Src>::run(
       "Axpy", where, lanes, [scalar = static_cast<float>(scalar)](float y, float x) { return y + scalar * x; },
       cpu::strided(cpu::Use::Write, dst, p.dstBlkStride, p.dstRepStride),
@@ -236,12 +237,13 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalar, const int32_t& count,
       cpu::consecutive(cpu::Use::Write, dst, n));
 }
 
-template <class T>
+template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, bfloat16_t, float, int16_t, uint16_t, int32_t, uint32_t>
-void Duplicate(const LocalTensor<T>& dst, const T& scalar, const MaskArgument& mask, uint8_t repeats,
+void Duplicate(const LocalTensor<T>& dst, const T& scalar, const MaskArgument& mask, RepeatArgument repeats,
                uint16_t block_stride, uint8_t repeat_stride, cpu::Where where = cpu::Where::current()) {
   cpu::Elementwise<T>::run(
-      "Duplicate", where, cpu::Lanes::of_mask("Duplicate", where, cpu::kLanes<T>, mask, repeats),
+      "Duplicate", where,
+      cpu::Lanes::of_mask("Duplicate", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),
       [scalar] { return scalar; }, cpu::strided(cpu::Use::Write, dst, block_stride, repeat_stride));
 }
 
@@ -256,12 +258,13 @@ void CreateVecIndex(const LocalTensor<T>& dst, const T& first, uint32_t count,
       [next = cpu::Computed<T>(first)]() mutable { return next++; }, cpu::consecutive(cpu::Use::Write, dst, n));
 }
 
-template <class T>
+template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, float, int16_t, int32_t>
-void CreateVecIndex(const LocalTensor<T>& dst, const T& first, const MaskArgument& mask, uint8_t repeats,
+void CreateVecIndex(const LocalTensor<T>& dst, const T& first, const MaskArgument& mask, RepeatArgument repeats,
                     uint16_t block_stride, uint8_t repeat_stride, cpu::Where where = cpu::Where::current()) {
   cpu::Elementwise<T>::run(
-      "CreateVecIndex", where, cpu::Lanes::of_mask("CreateVecIndex", where, cpu::kLanes<T>, mask, repeats),
+      "CreateVecIndex", where,
+      cpu::Lanes::of_mask("CreateVecIndex", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),
       [next = cpu::Computed<T>(first)]() mutable { return next++; },
       cpu::strided(cpu::Use::Write, dst, block_stride, repeat_stride));
 }

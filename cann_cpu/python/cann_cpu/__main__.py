@@ -78,16 +78,19 @@ def run(command: list[str]) -> int:
     return subprocess.run(command, env=variables).returncode
 
 
-def kernel(source: str, description: str | None, checks: bool) -> int:
+def kernel(source: str, description: str | None, checks: bool, options: list[str]) -> int:
     """Compiles a file of kernels and runs the one that its description gives arguments for."""
     from .kernel import KernelError
     from .kernel_command import run_described
 
     try:
-        return run_described(source, description, checks)
+        return run_described(source, description, checks, options)
     except KernelError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"{source}: interrupted", file=sys.stderr, flush=True)
+        os._exit(130)  # the kernel may still be running
 
 
 def main() -> int:
@@ -103,6 +106,8 @@ def main() -> int:
     kernel_parser.add_argument("source", metavar="FILE.cpp")
     kernel_parser.add_argument("description", metavar="FILE.py", nargs="?", help="its arguments (default: beside it)")
     kernel_parser.add_argument("--no-checks", action="store_true", help="run as fast as it goes, unchecked")
+    kernel_parser.add_argument("-I", action="append", default=[], metavar="FOLDER", help="where to look for headers")
+    kernel_parser.add_argument("-D", action="append", default=[], metavar="NAME[=TEXT]", help="define a macro")
     arguments = parser.parse_args()
     if arguments.command == "info":
         return info()
@@ -110,7 +115,8 @@ def main() -> int:
         print(os.path.join(activation.HOME, "set_env.sh"))
         return 0
     if arguments.command == "kernel":
-        return kernel(arguments.source, arguments.description, not arguments.no_checks)
+        options = [f"-I{folder}" for folder in arguments.I] + [f"-D{macro}" for macro in arguments.D]
+        return kernel(arguments.source, arguments.description, not arguments.no_checks, options)
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:
         run_parser.error("no command; python -m cann_cpu run -- COMMAND")

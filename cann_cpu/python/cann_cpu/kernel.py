@@ -12,6 +12,7 @@ What a kernel does wrong raises KernelError with file, line, kernel, block, reas
 import ctypes
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .activation import HOME, LIBRARIES, choose
+from .ascendc_names import PAGE, missing_in
 
 CHECKS_OFF, CHECKS_ON = 1, 2
 
@@ -36,6 +38,7 @@ class _Call(ctypes.Structure):
         ("arguments", ctypes.POINTER(ctypes.c_void_p)),
         ("buffers", ctypes.POINTER(_DeviceBuffer)),
         ("buffer_count", ctypes.c_size_t),
+        ("written", ctypes.POINTER(ctypes.c_size_t)),
         ("tiling_key", ctypes.c_uint64),
         ("blocks", ctypes.c_uint32),
         ("checks", ctypes.c_uint8),
@@ -80,6 +83,18 @@ def _memory(name: str, array) -> _Memory:
     raise KernelError(f"{name} is an address; give a numpy array, a torch tensor or None, not {type(array).__name__}")
 
 
+def _number(kernel: str, name: str, letter: str, value) -> ctypes._SimpleCData:
+    """A Python number as a parameter of the kernel."""
+    kind = _NUMBERS[letter]
+    try:
+        number = kind(value)
+    except TypeError:
+        raise KernelError(f"{kernel}: {name} is a number, not {type(value).__name__}") from None
+    if letter not in "?fd" and number.value != value:
+        raise KernelError(f"{kernel}: {name} is {value}, which its type, of {ctypes.sizeof(kind)} bytes, does not have")
+    return number
+
+
 def _wait_for_npu(arguments) -> None:
     """Until what writes the npu tensors among the arguments has been done; their memory is then the CPU's to read."""
     if not any(_is_tensor(argument) and argument.device.type == "npu" for argument in arguments):
@@ -89,15 +104,64 @@ def _wait_for_npu(arguments) -> None:
     sys.modules["torch"].npu.synchronize()
 
 
-def _without_comments(source: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+# What the preprocessor leaves where a kernel begins.
+_KERNEL = "ascendc_cpu_kernel_begins"
+_TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "const"}
 
 
-def _kernels_of(source: str) -> dict[str, tuple[str, ...]]:
-    """The kernels that a file defines, and the names of their parameters."""
-    pattern = r"\b__global__\s+(?:__aicore__\s+)?void\s+(\w+)\s*\(([^)]*)\)\s*\{"
-    found = re.findall(pattern, _without_comments(source))
-    return {name: tuple(re.findall(r"\b(\w+)\s*(?:,|$)", parameters.strip())) for name, parameters in found}
+def _without_comments(text: str) -> str:
+    """Without comments and line markers, but with `/*name*/`, which is how a parameter without a name is called."""
+    text = re.sub(r"//[^\n]*|^#.*$", " ", text, flags=re.MULTILINE)
+    return re.sub(r"/\*\s*(\w*)\s*\*/|/\*.*?\*/", r" @\1 ", text, flags=re.DOTALL).replace("@ ", " ")
+
+
+def _name_of(parameter: str) -> str:
+    """The name in `type name` or `type /*name*/`; empty if it has none."""
+    code = re.sub(r"@\w+", "", parameter)
+    named = re.search(r"[\w>*&]\s*[\s*&](\w+)\s*$", code)
+    if named and named[1] not in _TYPES and re.sub(r"\bconst\b|\W", "", code[: named.start(1)]):
+        return named[1]
+    comment = re.search(r"@(\w+)", parameter)
+    return comment[1] if comment else ""
+
+
+def _kernels_of(preprocessed: str) -> dict[str, tuple[str, ...]]:
+    """The kernels that a file defines, by macros, too, and the names of their parameters."""
+    kernels = {}
+    for begin in re.finditer(rf"\b{_KERNEL}\b", preprocessed):
+        if re.search(r">\s*(?:inline\s+)?$", preprocessed[max(0, begin.start() - 100) : begin.start()]):
+            continue  # a template; what is called is what calls it
+        text = _without_comments(preprocessed[begin.end() : begin.end() + 10_000])
+        if found := re.match(r"[\s\w\[\]]*?\bvoid\s+(\w+)\s*\(([^()]*)\)\s*\{", text):
+            parameters = [part for part in found[2].split(",") if part.strip() not in ("", "void")]
+            kernels[found[1]] = tuple(_name_of(part) or f"argument {i + 1}" for i, part in enumerate(parameters))
+    return kernels
+
+
+def _with_launches(text: str) -> str:
+    """kernel<<<blocks, ...>>>(...) is a call of launch_from_host."""
+    parts, done = [], 0
+    for launch in re.finditer(r"<<<([^;]*?)>>>\s*\(", text):
+        before = text[max(done, launch.start() - 200) : launch.start()]
+        if kernel := re.search(r"(\w+(?:\s*<[^<>;(){}]*>)?)\s*$", before):
+            parts += [text[done : launch.start() - len(before) + kernel.start()]]
+            parts += [f'AscendC::cpu::launch_from_host("{kernel[1]}", {kernel[1]}, {launch[1]})(']
+            done = launch.end()
+    return "".join([*parts, text[done:]])
+
+
+def _with_entries(preprocessed: str, kernels) -> str:
+    """A file as it is compiled: its launches are calls, and each kernel has the functions by which it is called."""
+    text = _with_launches(preprocessed.replace(_KERNEL, ""))
+    exported = 'extern "C" __attribute__((visibility("default")))'
+    for name in kernels:
+        text += f"""
+{exported} const char* ascendc_cpu_signature_{name}() {{ return AscendC::cpu::Entry<&{name}>::signature(); }}
+{exported} bool ascendc_cpu_call_{name}(const AscendC::cpu::Call* call, char* error, size_t error_size) {{
+  return AscendC::cpu::Entry<&{name}>::call("{name}", *call, error, error_size);
+}}
+"""
+    return text
 
 
 class Kernel:
@@ -108,8 +172,9 @@ class Kernel:
         signature = getattr(library, f"ascendc_cpu_signature_{name}")
         signature.restype = ctypes.c_char_p
         self._letters = signature().decode()
-        named = len(parameters) == len(self._letters)
-        self.parameters = parameters if named else tuple(f"argument {i + 1}" for i in range(len(self._letters)))
+        self.parameters = parameters
+        self.written: dict[str, tuple[int, int]] = {}
+        """How many bytes of each array the last call wrote, and how many there are, if it was checked."""
         self._function = getattr(library, f"ascendc_cpu_call_{name}")
         self._function.restype = ctypes.c_bool
 
@@ -127,40 +192,49 @@ class Kernel:
         values, buffers = [], []
         for name, letter, argument in zip(self.parameters, self._letters, arguments, strict=True):
             if letter != "p":
-                values.append(_NUMBERS[letter](argument))
+                values.append(_number(self.name, name, letter, argument))
             elif argument is None:
                 values.append(ctypes.c_void_p())
+                buffers.append(_DeviceBuffer(None, 0, name.encode()))
             else:
                 memory = _memory(name, argument)
                 values.append(ctypes.c_void_p(memory.address))
                 buffers.append(_DeviceBuffer(memory.address, memory.bytes, name.encode()))
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        written = (ctypes.c_size_t * (len(buffers) + 1))()
         call = _Call(
             pointers,
             (_DeviceBuffer * (len(buffers) + 1))(*buffers),  # never empty: nothing but these may be touched
             len(buffers),
+            written,
             tiling_key,
             blocks,
             CHECKS_ON if checks else CHECKS_OFF,
         )
         _wait_for_npu(arguments)
+        self.written = {}
         error = ctypes.create_string_buffer(4096)
         if not self._function(ctypes.byref(call), error, ctypes.c_size_t(len(error))):
             raise KernelError(error.value.decode(errors="replace"))
+        if checks:
+            pairs = zip(buffers, written, strict=False)
+            self.written = {buffer.name.decode(): (count, buffer.bytes) for buffer, count in pairs}
 
 
 class KernelFile:
     """A compiled file of kernels; index it by a kernel's name.
 
-    `options` go to the compiler (`$CXX`, else g++) behind `-std=c++20 -O2`.
+    `options` go to the compiler (`$CXX`, else g++) behind `-std=c++20 -O2` and `$CXXFLAGS`.
     """
 
     def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = ()):
         self.path = Path(path).resolve()
-        self._parameters = _kernels_of(self.path.read_text())
+        self._options = [f"-I{HOME}/include", *shlex.split(os.environ.get("CXXFLAGS", "")), *options]
+        preprocessed = self._preprocess()
+        self._parameters = _kernels_of(preprocessed)
         if not self._parameters:
             raise KernelError(f'{path}: no kernel; one is defined by extern "C" __global__ __aicore__ void NAME(...)')
-        self.warnings, self._library = self._compile(options)
+        self.warnings, self._library = self._compile(_with_entries(preprocessed, self._parameters))
 
     @property
     def names(self) -> list[str]:
@@ -171,16 +245,23 @@ class KernelFile:
             raise KernelError(f"{self.path}: no kernel {name}; there is {', '.join(self._parameters)}")
         return Kernel(self._library, name, self._parameters[name])
 
-    def _compile(self, options: tuple[str, ...]) -> tuple[str, ctypes.CDLL]:
-        entries = "".join(f"ASCENDC_CPU_ENTRY({name})\n" for name in self._parameters)
-        source = f'#include "{self.path}"\n#include "ascendc/entry.h"\n{entries}'
+    def _preprocess(self) -> str:
+        source = f'#include "ascendc/entry.h"\n#include "{self.path}"\n'
+        return self._run_compiler(["-E", "-CC", f"-D__global__={_KERNEL}", "-x", "c++", "-"], source).stdout
+
+    def _compile(self, preprocessed: str) -> tuple[str, ctypes.CDLL]:
         with tempfile.TemporaryDirectory() as folder:
             library = os.path.join(folder, "kernel.so")
-            command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-g", "-fPIC", "-shared", "-Wall"]
-            command += ["-ffp-contract=off"]  # a product and a sum are rounded one by one, on every processor
-            command += [f"-I{HOME}/include", *options, "-x", "c++", "-", "-o", library]
-            command += [f"-L{LIBRARIES}", "-lascendc_cpu", f"-Wl,-rpath,{LIBRARIES}"]
-            done = subprocess.run(command, input=source, text=True, capture_output=True)
-            if done.returncode != 0:
-                raise KernelError(f"{self.path} does not compile:\n{done.stderr}")
-            return done.stderr, ctypes.CDLL(library)
+            options = ["-shared", "-x", "c++-cpp-output", "-", "-o", library]
+            options += [f"-L{LIBRARIES}", "-lascendc_cpu", f"-Wl,-rpath,{LIBRARIES}"]
+            return self._run_compiler(options, preprocessed).stderr, ctypes.CDLL(library)
+
+    def _run_compiler(self, options: list[str], source: str) -> subprocess.CompletedProcess:
+        command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-g", "-fPIC", "-Wall"]
+        command += ["-ffp-contract=off"]  # a product and a sum are rounded one by one, on every processor
+        done = subprocess.run([*command, *self._options, *options], input=source, text=True, capture_output=True)
+        if done.returncode != 0:
+            missing = ", ".join(missing_in(done.stderr))
+            said = f"not in Ascend C on the CPU: {missing}; {PAGE} has what is\n" if missing else ""
+            raise KernelError(f"{self.path} does not compile:\n{said}{done.stderr}")
+        return done

@@ -9,45 +9,118 @@ The description is a Python file that sets:
     blocks      optional: in how many blocks it runs (default: 1)
     kernel      its name, if the file has several
     tiling_key  optional: what TILING_KEY_IS compares with (default: 0)
+
+Macros that the build of an operator defines are defined by the arguments' dtypes: DTYPE_X is half if x is of float16.
 """
 
+import ctypes
+import os
 import runpy
 import sys
+import threading
 import time
 from pathlib import Path
 
+from .activation import LIBRARIES
 from .kernel import Kernel, KernelError, KernelFile
 
+# dtypes by the names of numpy and torch: the kernel's type, and the number by which CANN knows it
+DTYPES = {
+    "float32": ("float", 0),
+    "float16": ("half", 1),
+    "int8": ("int8_t", 2),
+    "int32": ("int32_t", 3),
+    "uint8": ("uint8_t", 4),
+    "int16": ("int16_t", 6),
+    "uint16": ("uint16_t", 7),
+    "uint32": ("uint32_t", 8),
+    "int64": ("int64_t", 9),
+    "uint64": ("uint64_t", 10),
+    "bool": ("bool", 12),
+    "bfloat16": ("bfloat16_t", 27),
+}
 
-def run_described(source: str, description: str | None, checks: bool) -> int:
+
+def run_described(source: str, description: str | None, checks: bool, options: list[str]) -> int:
     """0 if the kernel ran without an error and gave what is expected; KernelError if it did something wrong."""
     path = Path(description) if description else Path(source).with_suffix(".py")
     for needed in (Path(source), path):
         if not needed.exists():
             raise KernelError(f"{needed} does not exist; a kernel FILE.cpp has its arguments in FILE.py beside it")
+    described = _described(path)
     start = time.perf_counter()
-    file = KernelFile(source)
+    file = KernelFile(source, (*_dtype_macros(described["arguments"]), *options))
     sys.stderr.write(file.warnings)
     print(f"{source}: compiled in {time.perf_counter() - start:.1f} s", flush=True)
 
-    described = runpy.run_path(str(path))
-    if "arguments" not in described:
-        raise KernelError(f"{path}: no arguments; set `arguments = {{name: array or number, ...}}`")
     if "kernel" not in described and len(file.names) > 1:
         raise KernelError(f"{path}: {source} has several kernels; set `kernel` to one of {', '.join(file.names)}")
     kernel = file[described.get("kernel", file.names[0])]
     arguments = _in_order(path, kernel, described["arguments"])
     blocks = described.get("blocks", 1)
     start = time.perf_counter()
-    kernel(*arguments.values(), blocks=blocks, checks=checks, tiling_key=described.get("tiling_key", 0))
+    _interruptibly(
+        lambda: kernel(*arguments.values(), blocks=blocks, checks=checks, tiling_key=described.get("tiling_key", 0))
+    )
     spent = time.perf_counter() - start
-    print(f"{kernel.name}: {blocks} blocks, checks {'on' if checks else 'off'}, {spent * 1e3:.2f} ms")
+    print(f"{kernel.name}: {blocks} blocks, checks {'on' if checks else 'off'}, {spent * 1e3:.2f} ms on the CPU")
 
+    if "expected" not in described:
+        return 1 if any([_written_in_part(kernel, name) for name in kernel.written]) else 0
     tolerance = described.get("tolerance", 0)
     complaints = [
-        _compare(path, name, arguments, value, tolerance) for name, value in described.get("expected", {}).items()
+        _compare(path, kernel, name, arguments, value, tolerance) for name, value in described["expected"].items()
     ]
     return 1 if any(complaints) else 0
+
+
+def _described(path: Path) -> dict:
+    try:
+        described = runpy.run_path(str(path))
+    except (Exception, SystemExit) as error:
+        trace, line = error.__traceback__, 0
+        while trace is not None:
+            line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == str(path) else line
+            trace = trace.tb_next
+        place = f"{path}:{getattr(error, 'lineno', None) or line}"
+        raise KernelError(f"{place}: {type(error).__name__}: {error}") from None
+    if not isinstance(described.get("arguments"), dict):
+        raise KernelError(f"{path}: no arguments; set `arguments = {{name: array or number, ...}}`")
+    return described
+
+
+def _dtype_macros(arguments: dict) -> list[str]:
+    macros = [f"-DDT_{kind}={DTYPES[dtype][1]}" for kind, dtype in {"FLOAT": "float32", "BF16": "bfloat16"}.items()]
+    macros += [f"-DDT_{name.upper()}={number}" for name, (_, number) in DTYPES.items() if "float" not in name]
+    macros += ["-DDT_FLOAT16=1"]
+    dtypes = {name: str(array.dtype).removeprefix("torch.") for name, array in arguments.items() if _is_array(array)}
+    for name, dtype in dtypes.items():
+        if dtype in DTYPES and name.isidentifier():
+            macros += [f"-DDTYPE_{name.upper()}={DTYPES[dtype][0]}", f"-DORIG_DTYPE_{name.upper()}={DTYPES[dtype][1]}"]
+    return macros
+
+
+def _is_array(value) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def _interruptibly(run) -> None:
+    """Runs it beside this thread, which Ctrl-C interrupts even if the kernel never ends."""
+    ctypes.CDLL(os.path.join(LIBRARIES, "libascendc_cpu.so")).ascendc_cpu_report_crashes()
+    errors = []
+
+    def runs():
+        try:
+            run()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=runs, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    for error in errors:
+        raise error
 
 
 def _in_order(path: Path, kernel: Kernel, given: dict) -> dict:
@@ -60,23 +133,48 @@ def _in_order(path: Path, kernel: Kernel, given: dict) -> dict:
     return {name: given[name] for name in kernel.parameters}
 
 
-def _compare(path: Path, name: str, arguments: dict, expected, tolerance: float) -> bool:
+def _written_in_part(kernel: Kernel, name: str) -> bool:
+    """Prints it if the kernel wrote some bytes of an array and left others as they were."""
+    written, size = kernel.written.get(name, (0, 0))
+    if written in (0, size):
+        return False
+    print(f"  {name}: wrote {written} of {size} bytes; set `expected` if that is right")
+    return True
+
+
+def _compare(path: Path, kernel: Kernel, name: str, arguments: dict, expected, tolerance: float) -> bool:
     """Prints how an array compares with what is expected of it; True if it differs."""
     if not hasattr(arguments.get(name), "shape"):
         raise KernelError(f"{path}: expected has {name}, which is no array among the arguments")
-    if arguments[name].shape != expected.shape:
-        raise KernelError(f"{path}: {name} has shape {arguments[name].shape}, expected {expected.shape}")
+    if not hasattr(expected, "shape"):
+        raise KernelError(f"{path}: expected has for {name} an array, not {type(expected).__name__}")
+    shape = tuple(arguments[name].shape)
+    if shape != tuple(expected.shape):
+        raise KernelError(f"{path}: {name} has shape {shape}, expected {tuple(expected.shape)}")
     actual = arguments[name].reshape(-1).tolist()  # Python's numbers, be it numpy's or torch's
     wanted = expected.reshape(-1).tolist()
     different = [i for i, pair in enumerate(zip(actual, wanted, strict=True)) if not _close(*pair, tolerance)]
-    if different:
-        i = different[0]
-        print(
-            f"  {name}: {len(different)} of {len(actual)} elements differ; [{i}] is {actual[i]}, expected {wanted[i]}"
-        )
-    else:
+    if not different:
         print(f"  {name}: as expected")
-    return bool(different)
+        return False
+    i = different[0]
+    place = ", ".join(map(str, _index(i, shape)))
+    print(
+        f"  {name}: {len(different)} of {len(actual)} elements differ; [{place}] is {actual[i]}, expected {wanted[i]}"
+    )
+    written, size = kernel.written.get(name, (0, 0))
+    if written < size:
+        print(f"  {name}: wrote {written} of {size} bytes")
+    return True
+
+
+def _index(position: int, shape: tuple[int, ...]) -> list[int]:
+    """The place of an element in all dimensions."""
+    index = []
+    for size in reversed(shape):
+        position, i = divmod(position, size)
+        index.insert(0, i)
+    return index
 
 
 def _close(actual, expected, tolerance: float) -> bool:

@@ -408,3 +408,130 @@ extern "C" __global__ __aicore__ void vector_writes_twice(GM_ADDR x, GM_ADDR y) 
   Duplicate(tensor, 1.0f, kCount);
   Duplicate(tensor[8], 2.0f, 8);  // reported
 }
+
+extern "C" __global__ __aicore__ void repeat_of_256(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  const uint32_t repeats = 256;
+  Adds(tensor, tensor, 1.0f, 64, repeats, {1, 1, 0, 0});  // reported
+}
+
+extern "C" __global__ __aicore__ void work_buffer_too_small(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  ReduceMax(p.buffer.Get<float>(), tensor, p.buffer.GetWithOffset<float>(8, 32), kCount, true);  // reported
+}
+
+extern "C" __global__ __aicore__ void overlap_in_part(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  Adds(tensor[8], tensor, 1.0f, 56);  // reported
+}
+
+extern "C" __global__ __aicore__ void repeat_that_reads_what_another_wrote(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> large;
+  p.pipe.InitBuffer(large, 512);
+  LocalTensor<half> tensor = large.Get<half>();
+  Duplicate(tensor, half(1.0f), 128);
+  Cast(tensor.ReinterpretCast<float>(), tensor, RoundMode::CAST_NONE, 128);  // reported
+}
+
+extern "C" __global__ __aicore__ void event_id_of_a_queue(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x, kCount);
+  p.in.EnQue(tensor);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID0);  // reported
+}
+
+extern "C" __global__ __aicore__ void queue_takes_an_id_in_use(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x, kCount);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID0);
+  p.in.EnQue(tensor);  // reported
+}
+
+extern "C" __global__ __aicore__ void more_buffers_than_event_ids(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TQue<QuePosition::VECIN, 1> queues[5];
+  for (auto& queue : queues) {
+    p.pipe.InitBuffer(queue, 2, kBytes);
+    for (int i = 0; i < 2; ++i) {
+      LocalTensor<float> tensor = queue.AllocTensor<float>();
+      queue.FreeTensor(tensor);  // reported
+    }
+  }
+}
+
+extern "C" __global__ __aicore__ void scalar_write_that_stays_in_the_cache(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  p.y.SetValue(3, 1.0f);  // reported
+}
+
+extern "C" __global__ __aicore__ void copy_of_what_is_in_the_cache(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  p.y.SetValue(3, 1.0f);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(p.buffer.Get<float>(), p.y, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void blocks_in_one_cache_line(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  p.y.SetValue(GetBlockIdx(), 1.0f);  // reported
+  DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(p.y);
+}
+
+extern "C" __global__ __aicore__ void block_that_does_not_wait(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, 8);
+  PipeBarrier<PIPE_ALL>();
+  SyncAll();
+  if (GetBlockIdx() == 0) {
+    DataCopy(p.y, tensor, 8);
+  } else {
+    DataCopy(tensor, p.y, 8);  // reported
+  }
+}
+
+extern "C" __global__ __aicore__ void plain_write_beside_atomic_ones(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 0.0f, 8);
+  PipeBarrier<PIPE_ALL>();
+  if (GetBlockIdx() == 0) DataCopy(p.y, tensor, 8);
+  PipeBarrier<PIPE_ALL>();
+  SetAtomicAdd<float>();
+  DataCopy(p.y, tensor, 8);  // reported
+  SetAtomicNone();
+}
+
+extern "C" __global__ __aicore__ void block_that_does_not_come(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  if (GetBlockIdx() == 0) SyncAll();  // reported
+}
+
+extern "C" __global__ __aicore__ void flag_of_a_block_never_set(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  GlobalTensor<int32_t> workspace;
+  workspace.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y), kCount);
+  if (GetBlockIdx() == 0) IBWait(workspace, p.buffer.Get<int32_t>(), 1, 0);  // reported
+}
+
+extern "C" __global__ __aicore__ void soft_sync_with_too_little_memory(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  GlobalTensor<int32_t> workspace;
+  workspace.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y), kCount);
+  SyncAll(workspace, p.buffer.Get<int32_t>(8));  // reported
+}
+
+struct Tiling {
+  uint64_t numbers[3];
+};
+
+extern "C" __global__ __aicore__ void tiling_of_another_size(GM_ADDR x, GM_ADDR) {
+  GET_TILING_DATA_WITH_STRUCT(Tiling, tiling, x);  // reported
+  ASSERT(tiling.numbers[0] != 0);
+}

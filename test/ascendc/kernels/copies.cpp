@@ -102,8 +102,9 @@ extern "C" __global__ __aicore__ void copy_within(GM_ADDR, GM_ADDR local_address
 extern "C" __global__ __aicore__ void launched(GM_ADDR workspace) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
   GlobalTensor<int32_t> of_block;
-  of_block.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(GetUserWorkspace(workspace)) + 3 * GetBlockIdx(), 3);
+  of_block.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(GetUserWorkspace(workspace)) + 16 * GetBlockIdx(), 3);
   of_block.SetValue(0, static_cast<int32_t>(GetBlockIdx()));
   of_block.SetValue(1, static_cast<int32_t>(GetBlockNum()));
   of_block.SetValue(2, TILING_KEY_IS(7) ? 7 : 0);
+  DataCacheCleanAndInvalid<int32_t, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(of_block);
 }

@@ -170,3 +170,40 @@ extern "C" __global__ __aicore__ void bound_queue(GM_ADDR x, GM_ADDR y, uint32_t
     queue.FreeTensor(tensor);
   }
 }
+
+// Tensors that are made of addresses, without a TPipe.
+extern "C" __global__ __aicore__ void static_tensors(GM_ADDR x, GM_ADDR y, uint32_t per_block) {
+  const Share share(x, y, per_block);
+  const LocalTensor<float> tensor(TPosition::VECCALC, 1024, kTile);
+  for (uint32_t start = 0; start < share.count; start += kTile) {
+    copy_in(tensor, share.x[start], share.tile(start));
+    pipe_barrier(PIPE_ALL);
+    compute(tensor, tensor, share.tile(start));
+    set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+    wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+    copy_out(share.y[start], tensor, share.tile(start));
+    pipe_barrier(PIPE_ALL);
+  }
+}
+
+// A pool is divided anew for every tile.
+extern "C" __global__ __aicore__ void pools(GM_ADDR x, GM_ADDR y, uint32_t per_block) {
+  const Share share(x, y, per_block);
+  TPipe pipe;
+  TBufPool<TPosition::VECCALC> pool;
+  pipe.InitBufPool(pool, 2 * kTile * sizeof(float));
+  for (uint32_t start = 0; start < share.count; start += kTile) {
+    TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> queue;
+    TBuf<> between;
+    pool.InitBuffer(queue, 1, kTile * sizeof(float));
+    pool.InitBuffer(between, kTile * sizeof(float));
+    LocalTensor<float> tensor = queue.AllocTensor<float>();
+    copy_in(tensor, share.x[start], share.tile(start));
+    PipeBarrier<PIPE_ALL>();
+    compute(between.Get<float>(), tensor, share.tile(start));
+    PipeBarrier<PIPE_ALL>();
+    copy_out(share.y[start], between.Get<float>(), share.tile(start));
+    queue.FreeTensor(tensor);
+    pool.Reset();
+  }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What orders blocks: SyncAll, IBSet and IBWait, and the data cache through which the scalar unit sees device memory.
+#pragma once
+
+#include "ascendc/tensor.h"
+
+namespace AscendC {
+
+// How much of the data cache, and of what it keeps a copy.
+enum class CacheLine : uint64_t { SINGLE_CACHE_LINE, ENTIRE_DATA_CACHE };
+enum class DcciDst : uint64_t { CACHELINE_ALL, CACHELINE_UB, CACHELINE_OUT, CACHELINE_ATOMIC };
+
+namespace cpu {
+
+// Waits until `used` blocks have come here, all of them if it is 0.
+ASCENDC_CPU_EXPORT void sync_all(Where where, int32_t used);
+// A flag between blocks, by its place in memory; setting it waits until nobody has still to wait for it.
+ASCENDC_CPU_EXPORT void set_block_flag(Where where, const std::byte* flag);
+ASCENDC_CPU_EXPORT void wait_block_flag(Where where, const std::byte* flag);
+// Lines of the data cache are written to memory and forgotten: the one of an address, or all.
+ASCENDC_CPU_EXPORT void clean_cache(Where where, const std::byte* address, bool all);
+
+// The flag of a block and an event in memory that all blocks share: 32 bytes each.
+inline const std::byte* block_flag(const char* name, Where where, const GlobalTensor<int32_t>& memory, int32_t index,
+                                   int32_t event) {
+  const int64_t count = block(where).count;
+  if (index < 0 || index >= count) {
+    fail(where, "%s: block %d; there are %lld", name, index, static_cast<long long>(count));
+  }
+  const int64_t at = (count * event + index) * kBlockBytes;
+  if (at + kBlockBytes > memory.memory().bytes) {
+    fail(where, "%s: the workspace in device memory has %lld bytes and needs %lld: 32 for each block and event", name,
+         static_cast<long long>(memory.memory().bytes), static_cast<long long>(at + kBlockBytes));
+  }
+  return memory.memory().data + at;
+}
+
+}  // namespace cpu
+
+// No block goes on before all have come here; what they have written to device memory is there then. All blocks run at
+// the same time, so there may be no more of them than the device has cores.
+template <bool isAIVOnly = true>
+void SyncAll(cpu::Where where = cpu::Where::current()) {
+  cpu::sync_all(where, 0);
+}
+
+// The same of the first usedCores blocks, by memory that they share: 32 bytes for each block, all 0, and as much of the
+// unified buffer.
+template <bool isAIVOnly = true>
+void SyncAll(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t>& ubWorkspace, int32_t usedCores = 0,
+             cpu::Where where = cpu::Where::current()) {
+  const int64_t blocks = usedCores > 0 ? usedCores : cpu::block(where).count;
+  const int64_t bytes = blocks * cpu::kBlockBytes;
+  if (cpu::checker() != nullptr && (ubWorkspace.memory().bytes < bytes || gmWorkspace.memory().bytes < bytes)) {
+    cpu::fail(where, "SyncAll: the workspaces have %lld and %lld bytes and need %lld each: 32 for each block",
+              static_cast<long long>(gmWorkspace.memory().bytes), static_cast<long long>(ubWorkspace.memory().bytes),
+              static_cast<long long>(bytes));
+  }
+  cpu::sync_all(where, usedCores);
+}
+
+// IBWait waits until a block has called IBSet with its own number and the same event; then the flag may be set again.
+template <bool isAIVOnly = true>
+void IBSet(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t>& /*ubWorkspace*/, int32_t blockIdx,
+           int32_t eventID, cpu::Where where = cpu::Where::current()) {
+  cpu::set_block_flag(where, cpu::block_flag("IBSet", where, gmWorkspace, blockIdx, eventID));
+}
+
+template <bool isAIVOnly = true>
+void IBWait(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t>& /*ubWorkspace*/, int32_t blockIdx,
+            int32_t eventID, cpu::Where where = cpu::Where::current()) {
+  cpu::wait_block_flag(where, cpu::block_flag("IBWait", where, gmWorkspace, blockIdx, eventID));
+}
+
+// What the scalar unit has written to device memory is there for the other units and blocks, and it reads anew what
+// they have written.
+template <class T, CacheLine line, DcciDst destination = DcciDst::CACHELINE_ALL>
+void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
+  cpu::clean_cache(where, tensor.memory().data, line == CacheLine::ENTIRE_DATA_CACHE);
+}
+
+}  // namespace AscendC

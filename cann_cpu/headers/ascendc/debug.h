@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel says while it runs: printf, DumpTensor, DumpAccChkPoint, assertions with a log, the clock.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "ascendc/tensor.h"
+
+namespace AscendC {
+namespace cpu {
+
+// As printf takes it.
+template <class T>
+auto printable(const T& value) {
+  if constexpr (std::is_same_v<T, half> || std::is_same_v<T, bfloat16_t>) {
+    return static_cast<double>(value);
+  } else if constexpr (std::is_enum_v<T>) {
+    return static_cast<int>(value);
+  } else {
+    return value;
+  }
+}
+
+template <class T>
+constexpr const char* type_name() {
+  if constexpr (std::is_same_v<T, half>) return "half";
+  if constexpr (std::is_same_v<T, bfloat16_t>) return "bfloat16_t";
+  if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? "float" : "double";
+  constexpr const char* kNames[][2] = {
+      {"uint8_t", "int8_t"}, {"uint16_t", "int16_t"}, {"uint32_t", "int32_t"}, {"uint64_t", "int64_t"}};
+  return kNames[sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3][std::is_signed_v<T>];
+}
+
+// One line for each tensor, written at once, since blocks write beside each other.
+template <class T>
+void dump(const char* place, const std::byte* data, uint32_t number, uint32_t elements, Where where) {
+  std::string line = std::string("DumpTensor: desc=") + std::to_string(number) +
+                     ", block=" + std::to_string(block(where).index) + ", data_type=" + type_name<T>() +
+                     ", position=" + place + ", dump_size=" + std::to_string(elements) + "\n[";
+  for (uint32_t i = 0; i < elements; ++i) {
+    const T value = load<T>(data + i * sizeof(T));
+    line += i == 0 ? "" : ", ";
+    if constexpr (std::is_integral_v<T>) {
+      line += std::to_string(value);
+    } else {
+      char text[32];
+      std::snprintf(text, sizeof(text), "%.9g", static_cast<double>(value));
+      line += text;
+    }
+  }
+  line += "]\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace cpu
+
+// As C's, for half and bfloat16_t, too.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-security"
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+template <class... Values>
+void printf(const char* format, const Values&... values) {
+  std::printf(format, cpu::printable(values)...);
+  std::fflush(stdout);
+}
+#pragma GCC diagnostic pop
+template <class... Values>
+void PRINTF(const char* format, const Values&... values) {
+  AscendC::printf(format, values...);
+}
+
+// The first elements of a tensor as they are now; `number` tells one dump from another.
+template <class T>
+void DumpTensor(const LocalTensor<T>& tensor, uint32_t number, uint32_t elements,
+                cpu::Where where = cpu::Where::current()) {
+  cpu::dump<T>("UB", tensor.memory().data, number, std::min(elements, tensor.GetSize()), where);
+}
+template <class T>
+void DumpTensor(const GlobalTensor<T>& tensor, uint32_t number, uint32_t elements,
+                cpu::Where where = cpu::Where::current()) {
+  cpu::dump<T>("GM", tensor.memory().data, number, elements, where);
+}
+// The same from an element on.
+template <class Tensor>
+void DumpAccChkPoint(const Tensor& tensor, uint32_t number, uint32_t offset, uint32_t elements,
+                     cpu::Where where = cpu::Where::current()) {
+  DumpTensor(tensor[offset], number, elements, where);
+}
+
+// The device counts 50 million a second.
+inline int64_t GetSystemCycle() {
+  constexpr int64_t kNanoseconds = 20;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+             .count() /
+         kNanoseconds;
+}
+
+}  // namespace AscendC
+
+// ASCENDC_ASSERT(condition, { KERNEL_LOG(KERNEL_ERROR, "...", ...); })
+#define KERNEL_ERROR "ERROR"
+#define KERNEL_WARN "WARNING"
+#define KERNEL_INFO "INFO"
+#define KERNEL_DEBUG "DEBUG"
+#define KERNEL_LOG(level, format, ...) AscendC::printf("[" level "] " format "\n" __VA_OPT__(, ) __VA_ARGS__)
+#define ASCENDC_ASSERT(condition, report)                                                                 \
+  do {                                                                                                    \
+    if (!(condition)) {                                                                                   \
+      report;                                                                                             \
+      AscendC::cpu::fail(AscendC::cpu::Where::current(), "ASCENDC_ASSERT(%s) does not hold", #condition); \
+    }                                                                                                     \
+  } while (false)
+#undef assert
+#define assert(...) ascendc_assert(__VA_ARGS__)

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sorted runs of pairs as Sort32 makes them, 8 bytes each with the score first and the index last: merged, sorted
+// whole, taken apart; and the first k of rows.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "ascendc/vector.h"
+
+namespace AscendC {
+
+template <class T>
+struct MrgSortSrcList {
+  MrgSortSrcList() = default;
+  MrgSortSrcList(const LocalTensor<T>& one, const LocalTensor<T>& two, const LocalTensor<T>& three,
+                 const LocalTensor<T>& four)
+      : src1(one), src2(two), src3(three), src4(four) {}
+
+  LocalTensor<T> src1, src2, src3, src4;
+};
+
+// The lengths of the runs in pairs, whether to stop where one is at its end, and a bit for each run that is there.
+struct MrgSort4Info {
+  MrgSort4Info() = default;
+  MrgSort4Info(const uint16_t lengths[4], bool stops, uint16_t valid, uint16_t repeats)
+      : elementLengths{lengths[0], lengths[1], lengths[2], lengths[3]},
+        ifExhaustedSuspension(stops),
+        validBit(valid),
+        repeatTimes(static_cast<uint8_t>(repeats)) {}
+
+  uint16_t elementLengths[4] = {};
+  bool ifExhaustedSuspension = false;
+  uint16_t validBit = 0;
+  uint8_t repeatTimes = 1;
+};
+
+namespace cpu {
+
+inline constexpr int64_t kPairBytes = 8;
+
+struct Pair {
+  std::byte bytes[kPairBytes];
+};
+
+template <class T>
+T score(const Pair& pair) {
+  return load<T>(pair.bytes);
+}
+
+inline Pair pair_at(const LocalMemory& memory, int64_t index) { return load<Pair>(memory.data + index * kPairBytes); }
+
+inline void check_apart(const char* name, Where where, const LocalMemory& dst, int64_t dst_bytes,
+                        const LocalMemory& src, int64_t src_bytes) {
+  if (checker() == nullptr || dst.data + dst_bytes <= src.data || src.data + src_bytes <= dst.data) return;
+  fail(where, "%s: source and destination overlap; they must lie apart", name);
+}
+
+template <class T>
+void merge_sorted(const char* name, Where where, const LocalTensor<T>& dst, const MrgSortSrcList<T>& list,
+                  const MrgSort4Info& info) {
+  if (info.validBit != 3 && info.validBit != 7 && info.validBit != 15) {
+    fail(where, "%s: validBit %u; it is 0b11, 0b111 or 0b1111", name, info.validBit);
+  }
+  const LocalMemory sources[4] = {list.src1.memory(), list.src2.memory(), list.src3.memory(), list.src4.memory()};
+  const auto runs = static_cast<uint32_t>(std::bit_width(info.validBit));
+  int64_t total = 0;
+  for (uint32_t run = 0; run < runs; ++run) total += info.elementLengths[run];
+  uint16_t (&taken)[4] = block(where).merged;
+  for (int64_t repeat = 0; repeat < info.repeatTimes; ++repeat) {
+    for (uint32_t run = 0; run < runs; ++run) {
+      const int64_t bytes = info.elementLengths[run] * kPairBytes;
+      check_bytes(name, where, Use::Read, sources[run], repeat * total * kPairBytes, bytes);
+      check_apart(name, where, dst.memory(), info.repeatTimes * total * kPairBytes, sources[run], bytes);
+    }
+    std::fill(taken, taken + 4, uint16_t{0});
+    std::vector<Pair> merged;
+    const auto ended = [&](uint32_t run) { return taken[run] == info.elementLengths[run]; };
+    const auto next = [&](uint32_t run) { return pair_at(sources[run], repeat * total + taken[run]); };
+    while (static_cast<int64_t>(merged.size()) < total) {
+      uint32_t best = runs;
+      bool one_ended = false;
+      for (uint32_t run = 0; run < runs; ++run) {
+        one_ended |= ended(run);
+        if (!ended(run) && (best == runs || score<T>(next(run)) > score<T>(next(best)))) best = run;
+      }
+      if (one_ended && info.ifExhaustedSuspension && !merged.empty()) break;
+      merged.push_back(next(best));
+      ++taken[best];
+    }
+    const auto bytes = static_cast<int64_t>(merged.size()) * kPairBytes;
+    check_bytes(name, where, Use::Write, dst.memory(), repeat * total * kPairBytes, bytes);
+    if (bytes != 0) {
+      std::memcpy(dst.memory().data + repeat * total * kPairBytes, merged.data(), static_cast<size_t>(bytes));
+    }
+  }
+}
+
+// Pairs in descending order of their scores, equal ones as they lie.
+template <class T>
+void sort_pairs(std::vector<Pair>& pairs, size_t run) {
+  for (auto begin = pairs.begin(); begin < pairs.end(); begin += static_cast<ptrdiff_t>(run)) {
+    std::stable_sort(begin, begin + static_cast<ptrdiff_t>(run),
+                     [](const Pair& a, const Pair& b) { return score<T>(a) > score<T>(b); });
+  }
+}
+
+template <class T>
+Pair pair_of(T score, uint32_t index) {
+  Pair pair{};
+  store(pair.bytes, score);
+  store(pair.bytes + sizeof(uint32_t), index);
+  return pair;
+}
+
+}  // namespace cpu
+
+// Merges up to four sorted runs into one; of equal scores that of the first run comes first.
+template <class T>
+  requires cpu::OneOf<T, half, float>
+void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const MrgSort4Info& params,
+             cpu::Where where = cpu::Where::current()) {
+  cpu::merge_sorted("MrgSort", where, dst, src, params);
+}
+
+// The same; `taken` is then how many pairs of each run are in dst.
+template <class T, bool stops = false>
+  requires cpu::OneOf<T, half, float>
+void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const uint16_t lengths[4], uint32_t taken[4],
+             uint16_t valid, int32_t repeats, cpu::Where where = cpu::Where::current()) {
+  cpu::merge_sorted("MrgSort", where, dst, src, {lengths, stops, valid, static_cast<uint16_t>(repeats)});
+  std::copy_n(cpu::block(where).merged, 4, taken);
+}
+
+// How many pairs the last MrgSort took of each run.
+inline void GetMrgSortResult(uint16_t& one, uint16_t& two, uint16_t& three, uint16_t& four,
+                             cpu::Where where = cpu::Where::current()) {
+  const uint16_t (&taken)[4] = cpu::block(where).merged;
+  one = taken[0], two = taken[1], three = taken[2], four = taken[3];
+}
+
+// What Sort takes as its source: on Atlas A2 the scores as they are.
+template <class T>
+  requires cpu::OneOf<T, half, float>
+void Concat(LocalTensor<T>& concat, const LocalTensor<T>& src, const LocalTensor<T>& /*tmp*/, int32_t /*repeats*/) {
+  concat = src;
+}
+
+// Pairs of scores and indices in descending order: of every 32, or with isFullSort of all 32 * repeats.
+template <class T, bool isFullSort>
+  requires cpu::OneOf<T, half, float>
+void Sort(const LocalTensor<T>& dst, const LocalTensor<T>& concat, const LocalTensor<uint32_t>& index,
+          const LocalTensor<T>& tmp, int32_t repeats, cpu::Where where = cpu::Where::current()) {
+  const int64_t count = int64_t{repeats} * 32;
+  cpu::check_bytes("Sort", where, cpu::Use::Read, concat.memory(), 0, count * static_cast<int64_t>(sizeof(T)));
+  cpu::check_bytes("Sort", where, cpu::Use::Read, index.memory(), 0, count * 4);
+  if (isFullSort) cpu::check_bytes("Sort", where, cpu::Use::Write, tmp.memory(), 0, count * cpu::kPairBytes);
+  cpu::check_bytes("Sort", where, cpu::Use::Write, dst.memory(), 0, count * cpu::kPairBytes);
+  std::vector<cpu::Pair> pairs(static_cast<size_t>(count));
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    pairs[i] = cpu::pair_of(cpu::load<T>(concat.memory().data + i * sizeof(T)),
+                            cpu::load<uint32_t>(index.memory().data + i * sizeof(uint32_t)));
+  }
+  cpu::sort_pairs<T>(pairs, isFullSort ? pairs.size() : 32);
+  if (count != 0) std::memcpy(dst.memory().data, pairs.data(), pairs.size() * sizeof(cpu::Pair));
+}
+
+// The scores and the indices of 32 * repeats pairs.
+template <class T>
+  requires cpu::OneOf<T, half, float>
+void Extract(const LocalTensor<T>& value, const LocalTensor<uint32_t>& index, const LocalTensor<T>& sorted,
+             int32_t repeats, cpu::Where where = cpu::Where::current()) {
+  const int64_t count = int64_t{repeats} * 32;
+  cpu::check_bytes("Extract", where, cpu::Use::Read, sorted.memory(), 0, count * cpu::kPairBytes);
+  cpu::check_bytes("Extract", where, cpu::Use::Write, value.memory(), 0, count * static_cast<int64_t>(sizeof(T)));
+  cpu::check_bytes("Extract", where, cpu::Use::Write, index.memory(), 0, count * 4);
+  for (int64_t i = 0; i < count; ++i) {
+    const cpu::Pair pair = cpu::pair_at(sorted.memory(), i);
+    cpu::store(value.memory().data + i * static_cast<int64_t>(sizeof(T)), cpu::score<T>(pair));
+    cpu::store(index.memory().data + i * 4, cpu::load<uint32_t>(pair.bytes + sizeof(uint32_t)));
+  }
+}
+
+// The bytes of pairs, and where the pair of an element begins, in elements of the score's type.
+template <class T>
+constexpr uint32_t GetSortLen(uint32_t elements) {
+  return elements * static_cast<uint32_t>(cpu::kPairBytes);
+}
+template <class T>
+constexpr uint32_t GetSortOffset(uint32_t element) {
+  return element * static_cast<uint32_t>(cpu::kPairBytes / sizeof(T));
+}
+
+}  // namespace AscendC

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sorted runs, masks that are set apart from the instruction, lists of tensors, and what a kernel says.
+#include "kernel_operator.h"
+
+using namespace AscendC;
+
+namespace {
+
+// Memory of the kernels below: `count` elements of x copied in, and as many copied out to y at the end.
+struct Copied {
+  Copied(GM_ADDR x_address, GM_ADDR y_address, uint32_t count, uint32_t out_count) {
+    x.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x_address), count);
+    y.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y_address), out_count);
+    pipe.InitBuffer(in_buffer, count * sizeof(float));
+    pipe.InitBuffer(out_buffer, out_count * sizeof(float));
+    in = in_buffer.Get<float>(count);
+    out = out_buffer.Get<float>(out_count);
+    DataCopy(in, x, count);
+    DataCopy(out, y, out_count);
+    PipeBarrier<PIPE_ALL>();
+  }
+
+  void store() {
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(y, out, out.GetSize());
+  }
+
+  TPipe pipe;
+  GlobalTensor<float> x, y;
+  TBuf<> in_buffer, out_buffer;
+  LocalTensor<float> in, out;
+};
+
+}  // namespace
+
+// Merges the runs of pairs that lie one behind the other in x; `lengths` are in pairs. Behind the merged pairs y has
+// how many were taken of each run.
+extern "C" __global__ __aicore__ void merge(GM_ADDR x, GM_ADDR y, uint32_t count, uint32_t a, uint32_t b, uint32_t c,
+                                            uint32_t d, uint32_t valid, bool stops, uint32_t repeats) {
+  Copied data(x, y, count, count + 8);
+  const uint32_t lengths[] = {a, b, c, d};
+  MrgSort4Info info;
+  for (int i = 0; i < 4; ++i) info.elementLengths[i] = static_cast<uint16_t>(lengths[i]);
+  info.ifExhaustedSuspension = stops;
+  info.validBit = static_cast<uint16_t>(valid);
+  info.repeatTimes = static_cast<uint8_t>(repeats);
+  MrgSortSrcList<float> list;
+  list.src1 = data.in[0];
+  list.src2 = data.in[2 * a];
+  list.src3 = data.in[2 * (a + b)];
+  list.src4 = data.in[2 * (a + b + c)];
+  MrgSort(data.out, list, info);
+  PipeBarrier<PIPE_ALL>();
+  uint16_t taken[4];
+  GetMrgSortResult(taken[0], taken[1], taken[2], taken[3]);
+  for (uint32_t i = 0; i < 4; ++i) data.out.SetValue(count + i, static_cast<float>(taken[i]));
+  data.store();
+}
+
+// y = the scores and the indices of x, sorted in runs of 32 or whole.
+extern "C" __global__ __aicore__ void sort(GM_ADDR x, GM_ADDR y, uint32_t count, bool whole) {
+  Copied data(x, y, count, 2 * count);
+  TBuf<> index_buffer, sorted_buffer, work_buffer;
+  data.pipe.InitBuffer(index_buffer, count * sizeof(uint32_t));
+  data.pipe.InitBuffer(sorted_buffer, GetSortLen<float>(count));
+  data.pipe.InitBuffer(work_buffer, GetSortLen<float>(count));
+  LocalTensor<uint32_t> index = index_buffer.Get<uint32_t>();
+  LocalTensor<float> concat, sorted = sorted_buffer.Get<float>(), work = work_buffer.Get<float>();
+  CreateVecIndex(index.ReinterpretCast<int32_t>(), 0, count);
+  const auto repeats = static_cast<int32_t>(count / 32);
+  Concat(concat, data.in, work, repeats);
+  if (whole) {
+    Sort<float, true>(sorted, concat, index, work, repeats);
+  } else {
+    Sort<float, false>(sorted, concat, index, work, repeats);
+  }
+  Extract(data.out, data.out[count].ReinterpretCast<uint32_t>(), sorted, repeats);
+  data.store();
+}
+
+// y[i] += 1 for the elements that a mask selects which is set before: the first `elements` in counter mode, or the bits
+// of `low` in each of three repeats.
+extern "C" __global__ __aicore__ void masked(GM_ADDR y, uint32_t elements, uint64_t low) {
+  Copied data(y, y, 192, 192);
+  if (elements != 0) {
+    SetMaskCount();
+    SetVectorMask<float, MaskMode::COUNTER>(static_cast<int32_t>(elements));
+  } else {
+    SetMaskNorm();
+    SetVectorMask<float, MaskMode::NORMAL>(0, low);
+  }
+  Adds<float, false>(data.out, data.out, 1.0f, MASK_PLACEHOLDER, 3, {1, 1, 8, 8});
+  SetMaskNorm();
+  ResetMask();
+  PipeBarrier<PIPE_V>();
+  Adds<float, false>(data.out, data.out, 1.0f, MASK_PLACEHOLDER, 3, {1, 1, 8, 8});
+  data.store();
+}
+
+// Says what it finds in a list of tensors.
+extern "C" __global__ __aicore__ void listed(GM_ADDR list) {
+  const ListTensorDesc tensors(list);
+  for (uint32_t i = 0; i < tensors.GetSize(); ++i) {
+    uint64_t shape[8];
+    TensorDesc<int32_t> tensor;
+    tensor.SetShapeAddr(shape);
+    tensors.GetDesc(tensor, i);
+    PRINTF("%d: %d dimensions, first %d, at %llx\n", i, static_cast<int>(tensor.GetDim()),
+           static_cast<int>(tensor.GetShape(0)), reinterpret_cast<unsigned long long>(tensor.GetDataPtr()));
+  }
+}
+
+extern "C" __global__ __aicore__ void says(GM_ADDR x) {
+  Copied data(x, x, 8, 8);
+  if ASCEND_IS_AIV {
+    printf("half %g, int %ld\n", half(0.5f), max(3, int64_t{4}));
+  }
+  if ASCEND_IS_AIC {
+    printf("never\n");
+  }
+  DumpTensor(data.in, 7, 3);
+  DumpAccChkPoint(data.x, 8, 6, 2);
+  const int64_t start = GetSystemCycle();
+  assert(GetSystemCycle() >= start, "the clock went back by %d", 1);
+  ASCENDC_ASSERT(data.in.GetSize() == 9, { KERNEL_LOG(KERNEL_ERROR, "there are %u", data.in.GetSize()); });
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that work on the same elements: they wait for each other, or add to what is there. And what a queue hands out.
+#include "kernel_operator.h"
+
+using namespace AscendC;
+
+namespace {
+
+constexpr uint32_t kEach = 8;  // elements of a block
+
+struct Shared {
+  Shared(GM_ADDR x_address, GM_ADDR shared_address, GM_ADDR workspace_address, GM_ADDR y_address) {
+    const uint64_t count = kEach * GetBlockNum();
+    x.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(x_address), count);
+    shared.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(shared_address), count);
+    workspace.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(workspace_address), count);
+    y.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y_address), count);
+    pipe.InitBuffer(row, kEach * sizeof(int32_t));
+    pipe.InitBuffer(sum, kEach * sizeof(int32_t));
+    pipe.InitBuffer(flags, count * sizeof(int32_t));
+  }
+
+  void share() {
+    const uint32_t own = kEach * GetBlockIdx();
+    DataCopy(row.Get<int32_t>(), x[own], kEach);
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(shared[own], row.Get<int32_t>(), kEach);
+  }
+
+  void add_all() {
+    Duplicate(sum.Get<int32_t>(), 0, kEach);
+    for (uint32_t block = 0; block < GetBlockNum(); ++block) {
+      PipeBarrier<PIPE_ALL>();
+      DataCopy(row.Get<int32_t>(), shared[kEach * block], kEach);
+      PipeBarrier<PIPE_ALL>();
+      Add(sum.Get<int32_t>(), sum.Get<int32_t>(), row.Get<int32_t>(), kEach);
+    }
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(y[kEach * GetBlockIdx()], sum.Get<int32_t>(), kEach);
+  }
+
+  TPipe pipe;
+  TBuf<> row, sum, flags;
+  GlobalTensor<int32_t> x, shared, workspace, y;
+};
+
+template <class T>
+void combine(GM_ADDR x_address, GM_ADDR y_address, uint32_t count, int32_t kind) {
+  TPipe pipe;
+  TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> queue;
+  pipe.InitBuffer(queue, 1, count * sizeof(T));
+  GlobalTensor<T> x, y;
+  x.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x_address) + count * GetBlockIdx(), count);
+  y.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(y_address), count);
+  const auto bytes = static_cast<uint32_t>(count * sizeof(T));
+  LocalTensor<T> tensor = queue.template AllocTensor<T>();
+  DataCopyPad(tensor, x, {1, bytes, 0, 0, 0}, {false, 0, 0, 0});
+  queue.EnQue(tensor);
+  tensor = queue.template DeQue<T>();
+  if (kind == 0) SetAtomicAdd<T>();
+  if (kind == 1) SetAtomicMax<T>();
+  if (kind == 2) SetAtomicMin<T>();
+  DataCopyPad(y, tensor, {1, static_cast<uint16_t>(bytes), 0, 0});
+  SetAtomicNone();
+  queue.FreeTensor(tensor);
+}
+
+}  // namespace
+
+extern "C" __global__ __aicore__ void sum_by_sync_all(GM_ADDR x, GM_ADDR shared, GM_ADDR workspace, GM_ADDR y) {
+  Shared s(x, shared, workspace, y);
+  s.share();
+  SyncAll();
+  s.add_all();
+}
+
+extern "C" __global__ __aicore__ void sum_by_soft_sync(GM_ADDR x, GM_ADDR shared, GM_ADDR workspace, GM_ADDR y) {
+  Shared s(x, shared, workspace, y);
+  s.share();
+  SyncAll(s.workspace, s.flags.Get<int32_t>());
+  s.add_all();
+}
+
+// Each block hands the word on to the next, and the last one tells all.
+extern "C" __global__ __aicore__ void sum_by_flags(GM_ADDR x, GM_ADDR shared, GM_ADDR workspace, GM_ADDR y) {
+  Shared s(x, shared, workspace, y);
+  const auto wait = [&](int32_t block) { IBWait(s.workspace, s.flags.Get<int32_t>(), block, 0); };
+  const auto own = static_cast<int32_t>(GetBlockIdx()), last = static_cast<int32_t>(GetBlockNum()) - 1;
+  s.share();
+  if (own > 0) wait(own - 1);
+  if (own < last) IBSet(s.workspace, s.flags.Get<int32_t>(), own, 0);
+  SyncAll();
+  s.add_all();
+}
+
+extern "C" __global__ __aicore__ void atomically(GM_ADDR x, GM_ADDR y, uint32_t count, int32_t dtype, int32_t kind) {
+  switch (dtype) {  // numpy's number of it
+    case 1:
+      return combine<int8_t>(x, y, count, kind);
+    case 3:
+      return combine<int16_t>(x, y, count, kind);
+    case 5:
+      return combine<int32_t>(x, y, count, kind);
+    case 11:
+      return combine<float>(x, y, count, kind);
+    case 23:
+      return combine<half>(x, y, count, kind);
+    default:
+      ASSERT(!"a dtype");
+  }
+}
+
+// Where the buffers of a queue lie that are handed out one behind the other, in bytes from the first.
+extern "C" __global__ __aicore__ void addresses(GM_ADDR y, uint32_t buffers) {
+  TPipe pipe;
+  TQue<QuePosition::VECIN, 1> queue;
+  pipe.InitBuffer(queue, buffers, 64);
+  GlobalTensor<int32_t> to;
+  to.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y), 16);
+  const uint8_t* first = nullptr;
+  for (uint32_t i = 0; i < 2 * buffers; ++i) {
+    LocalTensor<uint8_t> tensor = queue.AllocTensor<uint8_t>();
+    if (first == nullptr) first = tensor.GetPhyAddr();
+    to.SetValue(i, static_cast<int32_t>(tensor.GetPhyAddr() - first));
+    queue.FreeTensor(tensor);
+  }
+  DataCacheCleanAndInvalid<int32_t, CacheLine::ENTIRE_DATA_CACHE, DcciDst::CACHELINE_OUT>(to);
+}
