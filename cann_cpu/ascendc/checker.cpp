@@ -295,7 +295,6 @@ void Checker::touch(const Instruction& by, const Lanes& lanes, const Operand& op
                [&](int64_t offset, int64_t bytes) { touch(by, operand.use, operand.memory, offset, bytes); });
 }
 
-// The bytes of a block of 32 that an operand's lanes are in one repeat; empty if none is.
 namespace {
 
 struct Span {
@@ -304,6 +303,7 @@ struct Span {
   bool meets(const Span& other) const { return begin < other.end && other.begin < end; }
 };
 
+// The bytes that an operand's lanes are in one repeat, a span for each block of 32 that has some.
 std::vector<Span> spans_of(const Lanes& lanes, const Operand& operand, uint32_t repeat) {
   const uint32_t per_block = kBlockBytes / operand.itemsize;
   const Mask& mask = lanes.of_repeat(repeat);
@@ -347,7 +347,6 @@ void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Ope
   }
   if (end_of(lanes, dst) <= address_of(src.memory.data) || end_of(lanes, src) <= address_of(dst.memory.data)) return;
   const bool accumulates = may_accumulate && (dst.repeat_stride == 0 || src.repeat_stride == 0);
-  const Naming source = naming(src.memory);
   std::vector<Span> written;
   for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
     const std::vector<Span> reads = spans_of(lanes, src, repeat), writes = spans_of(lanes, dst, repeat);
@@ -357,14 +356,14 @@ void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Ope
         if (accumulates || !read.meets(earlier)) continue;
         fail(by.where,
              "%s: repeat %u reads %s, which an earlier repeat has written; let source and destination lie apart",
-             by.name, repeat, source.elements(read.begin, read.end).c_str());
+             by.name, repeat, naming(src.memory).elements(read.begin, read.end).c_str());
       }
       for (const Span& write : writes) {
         if (!read.meets(write)) continue;
         if (dst.itemsize == src.itemsize ? write.begin == read.begin && write.block == read.block : same_repeat)
           continue;
         fail(by.where, "%s: source and destination overlap in part, at %s; they must be the same or lie apart", by.name,
-             source.elements(std::max(read.begin, write.begin), std::min(read.end, write.end)).c_str());
+             naming(src.memory).elements(std::max(read.begin, write.begin), std::min(read.end, write.end)).c_str());
       }
     }
     written.insert(written.end(), writes.begin(), writes.end());

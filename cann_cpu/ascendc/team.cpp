@@ -10,7 +10,13 @@
 
 namespace AscendC::cpu {
 
-Team::Team(uint32_t blocks) : running_(blocks), ended_(blocks), known_(blocks, {Clock(blocks)}) {}
+Team::Team(uint32_t blocks) : running_(blocks), ended_(blocks) {}
+
+std::unique_lock<std::mutex> Team::lock_clocks() {
+  std::unique_lock lock(mutex_);
+  if (known_.empty()) known_.assign(ended_.size(), {Clock(ended_.size())});
+  return lock;
+}
 
 void Team::find_deadlock() {
   if (running_ != 0 || waiters_.empty()) return;
@@ -59,7 +65,7 @@ void Team::advance(uint32_t block, const Clock& seen) {
 }
 
 void Team::sync_all(uint32_t block, uint32_t used, Where where) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = lock_clocks();
   Barrier& barrier = barriers_[used];
   if (barrier.arrived == 0) barrier.gathering.assign(known_.size(), 0);
   const Clock mine = published(block);
@@ -77,7 +83,7 @@ void Team::sync_all(uint32_t block, uint32_t used, Where where) {
 }
 
 void Team::set_flag(uint32_t block, const void* flag, Where where) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = lock_clocks();
   wait(lock, where, "IBSet", [this, flag] { return !flags_.contains(flag); });
   flags_[flag] = published(block);
   advance(block, Clock(known_.size()));
@@ -85,7 +91,7 @@ void Team::set_flag(uint32_t block, const void* flag, Where where) {
 }
 
 void Team::wait_flag(uint32_t block, const void* flag, Where where) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = lock_clocks();
   wait(lock, where, "IBWait", [this, flag] { return flags_.contains(flag); });
   const auto set = flags_.extract(flag);
   advance(block, set.mapped());

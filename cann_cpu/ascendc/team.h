@@ -35,7 +35,7 @@ class Team {
   // before what another one did at a time.
   uint32_t time(uint32_t block) const { return static_cast<uint32_t>(known_[block].size() - 1); }
   bool is_before(uint32_t block, uint32_t time, uint32_t other, uint32_t other_time) const {
-    return known_[other][other_time][block] > time;
+    return !known_.empty() && known_[other][other_time][block] > time;
   }
 
  private:
@@ -44,6 +44,7 @@ class Team {
     std::function<bool()> may_go_on;
   };
 
+  std::unique_lock<std::mutex> lock_clocks();
   // Until the condition holds; KernelError if it never will.
   void wait(std::unique_lock<std::mutex>& lock, Where where, const char* name, std::function<bool()> may_go_on);
   void find_deadlock();
@@ -63,9 +64,11 @@ class Team {
   bool deadlock_ = false;
   std::list<Waiter> waiters_;
   std::vector<bool> ended_;
-  std::map<uint32_t, Barrier> barriers_;   // by the number of blocks
-  std::map<const void*, Clock> flags_;     // those that are set
-  std::vector<std::vector<Clock>> known_;  // of each block at each of its times; read by others when all have ended
+  std::map<uint32_t, Barrier> barriers_;  // by the number of blocks
+  std::map<const void*, Clock> flags_;    // those that are set
+  // Of each block at each of its times; read by others when all have ended. Empty where none waits, as in most
+  // launches.
+  std::vector<std::vector<Clock>> known_;
 };
 
 }  // namespace AscendC::cpu

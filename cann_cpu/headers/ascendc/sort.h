@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorted runs of pairs as Sort32 makes them, 8 bytes each with the score first and the index last: merged, sorted
-// whole, taken apart; and the first k of rows.
+// whole and taken apart.
 #pragma once
 
 #include <algorithm>

@@ -15,68 +15,57 @@ PAGE = "docs/ascendc_names.md"
 
 NAMES = {
     "Arithmetic": """Abs AbsSub Add AddDeqRelu AddRelu AddReluCast Adds And Ands Axpy Cast CastDequant Div Divs Exp
-        ExpSub
-        FusedMulAdd FusedMulAddRelu LeakyRelu Ln Max Maxs Min Mins Mul MulAddDst MulAddRelu MulCast Mull Muls
+        ExpSub FusedMulAdd FusedMulAddRelu LeakyRelu Ln Max Maxs Min Mins Mul MulAddDst MulAddRelu MulCast Mull Muls
         MulsCast Neg Not Or Ors Prelu Reciprocal Relu Rsqrt ShiftLeft ShiftRight Sqrt Sub SubRelu SubReluCast Subs
         Truncate Xor SetDeqScale""",
     "Comparisons": "Compare CompareScalar Compares GetCmpMask Select SetCmpMask",
     "Reductions": """BlockReduceMax BlockReduceMin BlockReduceSum PairReduceSum RepeatReduceSum ReduceMax ReduceMin
-        ReduceSum
-        WholeReduceMax WholeReduceMin WholeReduceSum GetReduceRepeatMaxMinSpr GetReduceRepeatSumSpr ReduceDataBlock
-        ReducePairElem ReduceRepeat""",
+        ReduceSum WholeReduceMax WholeReduceMin WholeReduceSum GetReduceRepeatMaxMinSpr GetReduceRepeatSumSpr
+        ReduceDataBlock ReducePairElem ReduceRepeat""",
     "Elements moved": """BilinearInterpolation Brcb Copy CreateVecIndex DataCopy DataCopyPad DeInterleave Duplicate
-        Gather GatherMask
-        Gatherb Interleave ProposalConcat ProposalExtract RpSort16 Scatter SetPadValue Sort32 TransDataTo5HD
-        Transpose VectorPadding""",
+        Gather GatherMask Gatherb Interleave ProposalConcat ProposalExtract RpSort16 Scatter SetPadValue Sort32
+        TransDataTo5HD Transpose VectorPadding""",
     "Sorted runs": "Concat Extract GetMrgSortResult GetSortLen GetSortOffset MrgSort MrgSort4 Sort TopK",
     "Masks": "ResetMask SetMaskCount SetMaskNorm SetVectorMask",
     "Order": """CrossCoreSetFlag CrossCoreWaitFlag DataSyncBarrier GroupBarrier IBSet IBWait
-        InitDetermineComputeWorkspace
-        Lock Mutex NotifyNextBlock PipeBarrier SetFlag SetNextTaskStart SyncAll TQueSync Unlock WaitFlag
-        WaitPreBlock WaitPreTaskEnd""",
+        InitDetermineComputeWorkspace Lock Mutex NotifyNextBlock PipeBarrier SetFlag SetNextTaskStart SyncAll TQueSync
+        Unlock WaitFlag WaitPreBlock WaitPreTaskEnd""",
     "Atomic operations": """AtomicAdd AtomicCas AtomicExch AtomicMax AtomicMin DisableDmaAtomic GetStoreAtomicConfig
-        SetAtomicAdd
-        SetAtomicMax SetAtomicMin SetAtomicNone SetAtomicType SetStoreAtomicConfig""",
+        SetAtomicAdd SetAtomicMax SetAtomicMin SetAtomicNone SetAtomicType SetStoreAtomicConfig""",
     "Caches": """DataCacheCleanAndInvalid DataCachePreload GetICachePreloadStatus ICachePreLoad ReadGmByPassDCache
         WriteGmByPassDCache""",
     "Memory": """AllocEventID AllocTensor DeQue EnQue FetchEventID FreeAllEvent FreeTensor GetBaseAddr GetCurAddr
-        GetCurBufSize GetSysWorkSpacePtr GetTPipePtr GetTensorCountInQue GetUserWorkspace GetWithOffset
-        HasIdleBuffer HasTensorInQue InitBufPool InitBuffer InitGlobalMemory LocalMemAllocator PopStackBuffer
-        ReleaseEventID SetSysWorkspace TBuf TBufPool TBuffAddr TPipe TQue TQueBind VacantInQue""",
+        GetCurBufSize GetSysWorkSpacePtr GetTPipePtr GetTensorCountInQue GetUserWorkspace GetWithOffset HasIdleBuffer
+        HasTensorInQue InitBufPool InitBuffer InitGlobalMemory LocalMemAllocator PopStackBuffer ReleaseEventID
+        SetSysWorkspace TBuf TBufPool TBuffAddr TPipe TQue TQueBind VacantInQue""",
     "Tensors": """GetDataObj GetDataPtr GetPhyAddr GetPosition GetShapeInfo GetSize GetUserTag GetValue GlobalTensor
-        Layout
-        ListTensorDesc LocalTensor MakeLayout ReinterpretCast SetAddrWithOffset SetBufferLen SetGlobalBuffer
+        Layout ListTensorDesc LocalTensor MakeLayout ReinterpretCast SetAddrWithOffset SetBufferLen SetGlobalBuffer
         SetL2CacheHint SetShapeAddr SetShapeInfo SetSize SetUserTag SetValue ShapeInfo TensorDesc TensorTrait""",
-    "The core": """ClearSpr GetArchVersion GetBlockIdx GetBlockNum GetCtrlSpr GetDataBlockSizeInBytes GetProgramCounter
-        GetRuntimeUBSize GetSpr GetSubBlockIdx GetSubBlockNum GetSystemCycle GetTaskRatio GetUBSizeInBytes GetVecLen
-        ResetCtrlSpr SetCtrlSpr SetKernelMode""",
+    "The core": """ClearSpr GetArchVersion GetBlockIdx GetBlockNum GetCtrlSpr GetDataBlockSizeInBytes
+        GetProgramCounter GetRuntimeUBSize GetSpr GetSubBlockIdx GetSubBlockNum GetSystemCycle GetTaskRatio
+        GetUBSizeInBytes GetVecLen ResetCtrlSpr SetCtrlSpr SetKernelMode""",
     "Scalars": """CountBitsCntSameAsSignBit GetBitCount GetSFFValue Nop ScalarCast ScalarCountLeadingZero
         ScalarGetCountOfValue""",
     "Tiling": """COPY_TILING_WITH_ARRAY COPY_TILING_WITH_STRUCT GET_TILING_DATA GET_TILING_DATA_MEMBER
         GET_TILING_DATA_PTR_WITH_STRUCT GET_TILING_DATA_WITH_STRUCT REGISTER_NONE_TILING REGISTER_TILING_DEFAULT
         REGISTER_TILING_FOR_TILINGKEY TILING_KEY_IS TILING_KEY_LIST""",
     "To see what happens": """ASCENDC_ASSERT ASSERT DumpAccChkPoint DumpTensor KERNEL_LOG MarkStamp MetricsProfStart
-        MetricsProfStop
-        PRINTF Print PrintTimeStamp Trap ascendc_assert assert printf""",
+        MetricsProfStop PRINTF Print PrintTimeStamp Trap ascendc_assert assert printf""",
     "On the CPU": "GmAlloc GmFree ICPU_RUN_KF ICPU_SET_TILING_KEY",
     "Elementary functions": """Acos Acosh Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clamp
-        ClampMax ClampMin Cos
-        Cosh CumSum Digamma Erf Erfc Floor Fma Fmod Frac Hypot IsFinite IsInf IsNan Lgamma Log Log10 Log2 LogicalAnd
-        LogicalAnds LogicalNot LogicalOr LogicalOrs LogicalXor Power Rint Round Sign Sin SinCos Sinh Tan Tanh Trunc
-        Where""",
+        ClampMax ClampMin Cos Cosh CumSum Digamma Erf Erfc Floor Fma Fmod Frac Hypot IsFinite IsInf IsNan Lgamma Log
+        Log10 Log2 LogicalAnd LogicalAnds LogicalNot LogicalOr LogicalOrs LogicalXor Power Rint Round Sign Sin SinCos
+        Sinh Tan Tanh Trunc Where""",
     "Activations": """AdjustSoftMaxRes FasterGelu FasterGeluV2 GeGLU Gelu LogSoftMax ReGlu Sigmoid Silu SimpleSoftMax
-        SoftMax
-        SoftmaxFlash SoftmaxFlashV2 SoftmaxFlashV3 SoftmaxGrad SoftmaxGradFront SwiGLU Swish""",
+        SoftMax SoftmaxFlash SoftmaxFlashV2 SoftmaxFlashV3 SoftmaxGrad SoftmaxGradFront SwiGLU Swish""",
     "Normalizations": """BatchNorm DeepNorm GroupNorm LayerNorm LayerNormGrad LayerNormGradBeta Normalize RmsNorm
-        WelfordFinalize
-        WelfordUpdate""",
+        WelfordFinalize WelfordUpdate""",
     "Reductions of matrices": "Mean ReduceAll ReduceAny ReduceMean ReduceProd ReduceXorSum Sum",
     "Shapes": "Arange ArithProgression Broadcast Fill Pad TransData UnPad",
     "Quantization": "AntiQuantize AscendAntiQuant AscendDequant AscendQuant Dequantize Quantize",
     "Random numbers": "DropOut PhiloxRandom",
     "The matrix unit": """Conv2D Fixpipe Gemm LoadData LoadDataWithTranspose Matmul MatmulImpl Mmad REGIST_MATMUL_OBJ
-        SetFixPipeConfig
-        SetHF32Mode""",
+        SetFixPipeConfig SetHF32Mode""",
 }
 
 

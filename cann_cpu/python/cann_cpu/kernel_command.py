@@ -90,9 +90,8 @@ def _described(path: Path) -> dict:
 
 
 def _dtype_macros(arguments: dict) -> list[str]:
-    macros = [f"-DDT_{kind}={DTYPES[dtype][1]}" for kind, dtype in {"FLOAT": "float32", "BF16": "bfloat16"}.items()]
-    macros += [f"-DDT_{name.upper()}={number}" for name, (_, number) in DTYPES.items() if "float" not in name]
-    macros += ["-DDT_FLOAT16=1"]
+    named_otherwise = {"float32": "FLOAT", "bfloat16": "BF16"}
+    macros = [f"-DDT_{named_otherwise.get(dtype, dtype.upper())}={number}" for dtype, (_, number) in DTYPES.items()]
     dtypes = {name: str(array.dtype).removeprefix("torch.") for name, array in arguments.items() if _is_array(array)}
     for name, dtype in dtypes.items():
         if dtype in DTYPES and name.isidentifier():

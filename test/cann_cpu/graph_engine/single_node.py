@@ -5,28 +5,12 @@ import ctypes
 from collections import namedtuple
 
 import torch
+from aclnn import DTYPES, ND, integers
 
-ACL_DTYPES = {
-    torch.float32: 0,
-    torch.float16: 1,
-    torch.int8: 2,
-    torch.int32: 3,
-    torch.uint8: 4,
-    torch.int16: 6,
-    torch.int64: 9,
-    torch.float64: 11,
-    torch.bool: 12,
-    torch.uint64: 10,
-    torch.complex64: 16,
-    torch.bfloat16: 27,
-}
-ND, UNDEFINED = 2, -1
+ACL_DTYPES = DTYPES | {torch.uint64: 10, torch.complex64: 16}
+UNDEFINED = -1
 
 Out = namedtuple("Out", "shape dtype")
-
-
-def longs(values):
-    return (ctypes.c_int64 * len(values))(*values)
 
 
 class Compiler:
@@ -42,7 +26,7 @@ class Compiler:
     def operand(self, tensor):
         if tensor is None:
             return self.acl.aclCreateTensorDesc(UNDEFINED, 0, None, ND), self.acl.aclCreateDataBuffer(None, 0)
-        desc = self.acl.aclCreateTensorDesc(ACL_DTYPES[tensor.dtype], tensor.dim(), longs(tensor.shape), ND)
+        desc = self.acl.aclCreateTensorDesc(ACL_DTYPES[tensor.dtype], tensor.dim(), integers(tensor.shape), ND)
         size = ctypes.c_size_t(tensor.numel() * tensor.element_size())
         return desc, self.acl.aclCreateDataBuffer(ctypes.c_void_p(tensor.data_ptr()), size)
 
@@ -65,7 +49,7 @@ class Compiler:
             case torch.dtype():
                 self.compiler.aclopSetAttrDataType(attributes, name, ACL_DTYPES[value])
             case list():
-                self.compiler.aclopSetAttrListInt(attributes, name, len(value), longs(value))
+                self.compiler.aclopSetAttrListInt(attributes, name, len(value), integers(value))
 
     def run(self, node_type, inputs, outputs, attributes):
         def arrays(tensors):
