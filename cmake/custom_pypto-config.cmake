@@ -49,7 +49,7 @@ endfunction()
 # The header of prototypes compiled against collecting headers is a program that prints what follows from it. One error
 # names what it does not know.
 function(generated_interfaces)
-  set(SOURCES generate.cpp print_aclnn.cpp print_python.cpp text.cpp)
+  set(SOURCES generate.cpp op_proto.cpp print_aclnn.cpp print_python.cpp text.cpp)
   list(TRANSFORM SOURCES PREPEND ${CUSTOM_PYPTO_CODEGEN}/)
   add_executable(generate ${SOURCES})
   target_include_directories(generate PRIVATE ${CUSTOM_PYPTO_CODEGEN} ${CUSTOM_PYPTO_CODEGEN}/include)

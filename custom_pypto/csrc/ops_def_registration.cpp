@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schemas of all operators, and the Python module.
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "cann_routes.h"
 #include "late_errors.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generates from the prototypes in the header PROTOTYPES: `generate python FILE` the Python GE API, `generate aclnn
+// Generates from the prototypes that op_proto.cpp registers: `generate python FILE` the Python GE API, `generate aclnn
 // FOLDER` the headers of the aclnn functions. What is wrong with a prototype is a line each, and nothing is written.
-#include PROTOTYPES
-
 #include <filesystem>
 #include <fstream>
 #include <iostream>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package can be imported in any order, before torchair or without it, and from anywhere."""
+"""The package can be imported in any order, before torchair or without it, and from anywhere; its converters are there
+as soon as torchair is, and cost nothing before that."""
 
 import subprocess
 import sys
@@ -15,13 +16,28 @@ assert {torchair_imported} == ("torchair.core" in sys.modules), "torchair"
 x = torch.arange(3.0).npu()
 assert torch.equal(torch.ops.custom_pypto.add_custom(x, x).cpu(), torch.arange(3.0) * 2)
 assert custom_pypto.add_custom(x, x).shape == (3,)
+{more}
 print("fine")
 """
 
+HAVE_CONVERTERS = """
+import torch_npu.dynamo.torchair
+packets = [getattr(torch.ops.custom_pypto, name) for name in custom_pypto.__all__]
+overloads = [getattr(packet, name) for packet in packets for name in packet.overloads()]
+whole = [op for op in overloads if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)]
+assert {op.overloadpacket for op in whole} == set(packets)
+assert all(hasattr(op, "_ge_converter") for op in whole)
+"""
 
-def run(program, directory, **environment):
+
+def program(*imports, more=""):
+    lines = "\n".join(f"import {name}" for name in imports)
+    return PROGRAM.format(imports=lines, torchair_imported="torchair" in imports, more=more)
+
+
+def run(code, directory, **environment):
     return subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", code],
         cwd=directory,
         env=clean_environment(**environment),
         capture_output=True,
@@ -33,29 +49,28 @@ def run(program, directory, **environment):
 @pytest.mark.parametrize(
     "imports",
     [
-        "import custom_pypto, torch",
-        "import torch, custom_pypto",
-        "import torch_npu, custom_pypto, torch",
-        pytest.param("import torch, torch_npu, custom_pypto", marks=pytest.mark.nightly),
-        pytest.param("import custom_pypto.ops, torch", marks=pytest.mark.nightly),
+        ["custom_pypto", "torch"],
+        ["torch", "torch_npu", "torchair", "custom_pypto"],
+        pytest.param(["torch", "custom_pypto"], marks=pytest.mark.nightly),
+        pytest.param(["torch_npu", "custom_pypto", "torch"], marks=pytest.mark.nightly),
+        pytest.param(["custom_pypto.ops", "torch"], marks=pytest.mark.nightly),
+        pytest.param(["custom_pypto", "torch", "torchair"], marks=pytest.mark.nightly),
     ],
+    ids=", ".join,
 )
 def test_in_any_order(imports, tmp_path):
-    program = PROGRAM.format(imports=imports.replace(", ", "\nimport "), torchair_imported=False)
-    result = run(program, tmp_path)
+    result = run(program(*imports, more=HAVE_CONVERTERS), tmp_path)
     assert result.stdout.endswith("fine\n"), result.stderr
 
 
 def test_without_torch_loading_its_backends(tmp_path):
-    program = PROGRAM.format(imports="import torch\nimport custom_pypto", torchair_imported=False)
-    result = run(program, tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    result = run(program("torch", "custom_pypto"), tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert result.stdout.endswith("fine\n"), result.stderr
 
 
 def test_in_the_source_folder_it_is_the_installed_package():
     source = Path(__file__).parents[2]
-    program = PROGRAM.format(imports="import torch\nimport custom_pypto.ops", torchair_imported=False)
-    result = run(program + "print(custom_pypto.ops.__file__)", source)
+    result = run(program("torch", "custom_pypto.ops") + "print(custom_pypto.ops.__file__)", source)
     assert result.returncode == 0, result.stderr
     assert not Path(result.stdout.splitlines()[-1]).is_relative_to(source / "custom_pypto")
 
@@ -73,14 +88,12 @@ def test_a_source_folder_of_what_is_not_installed_says_so(tmp_path):
 
 def test_where_there_is_no_torchair(tmp_path):
     """torchair's import fails, as it does without protobuf: eager works all the same."""
-    blocked = "sys.modules['torchair'] = sys.modules['torch_npu.dynamo.torchair'] = None"
-    imports = f"{blocked}\nimport torch\nimport custom_pypto"
-    result = run(PROGRAM.format(imports=imports, torchair_imported=False), tmp_path)
+    blocked = "import sys; sys.modules['torchair'] = sys.modules['torch_npu.dynamo.torchair'] = None"
+    result = run(blocked + program("torch", "custom_pypto"), tmp_path)
     assert result.stdout.endswith("fine\n"), result.stderr
 
 
 @pytest.mark.nightly
 def test_with_every_symbol_bound_at_once(tmp_path):
-    program = PROGRAM.format(imports="import torch\nimport custom_pypto", torchair_imported=False)
-    result = run(program, tmp_path, LD_BIND_NOW="1")
+    result = run(program("torch", "custom_pypto"), tmp_path, LD_BIND_NOW="1")
     assert result.stdout.endswith("fine\n"), result.stderr

@@ -48,14 +48,14 @@ class Generator:
     """The generator, compiled with a header as cmake/custom_pypto-config.cmake does."""
 
     def __init__(self, objects: Path):
-        self.objects = [objects / f"{part}.o" for part in ("text", "print_python", "print_aclnn")]
+        self.objects = [objects / f"{part}.o" for part in ("generate", "text", "print_python", "print_aclnn")]
         for part in self.objects:
             build = compile_generator(f"{part.stem}.cpp", part, "-c")
             assert build.returncode == 0, build.stderr
 
     def build(self, header: Path, directory: Path) -> subprocess.CompletedProcess:
         """Compiles it to directory/generate."""
-        return compile_generator("generate.cpp", directory / "generate", f'-DPROTOTYPES="{header}"', *self.objects)
+        return compile_generator("op_proto.cpp", directory / "generate", f'-DPROTOTYPES="{header}"', *self.objects)
 
     def run(self, header: Path, directory: Path, what: str = "python") -> subprocess.CompletedProcess:
         """Compiles and runs it; the module is directory/ge_api.py, the headers are in directory/aclnn."""

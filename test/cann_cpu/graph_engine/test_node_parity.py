@@ -301,7 +301,7 @@ CASES = [
 @pytest.mark.parametrize("function, inputs, dtypes", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_graph_gives_the_bits_of_eager(function, inputs, dtypes, dynamic):
     graph = compiled(function, dynamic=dynamic)
-    for dtype in dtypes:
+    for dtype in dtypes[:1] if dynamic else dtypes:  # where sizes are symbols has nothing to do with types
         arguments = [make(spec, dtype, seed) for seed, spec in enumerate(inputs)]
         assert_same_bits(graph(*arguments), function(*arguments))
 
