@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share. CANN_CPU_CAPABILITY=avx2 bash run.sh test runs them on a machine that has no more."""
 
+import gc
 import os
 import sys
 import zlib
@@ -57,11 +58,17 @@ def random_numbers_are_the_test_s_own(request):
         torch.manual_seed(seed_of(request.node))
 
 
+def no_latency(*_):
+    return 0.0
+
+
 @pytest.fixture(autouse=True)
-def dynamo_does_not_time_its_guards():
-    """For a line of its log it empties the processor's caches at every compilation, a fifth of what one takes."""
-    if guards := sys.modules.get("torch._dynamo.guards"):
-        guards.profile_guard_manager = lambda *_: 0.0
+def compilations_are_quick():
+    guards = sys.modules.get("torch._dynamo.guards")
+    if guards and guards.profile_guard_manager is not no_latency:
+        guards.profile_guard_manager = no_latency  # it empties the processor's caches, for a line of a log
+        gc.collect()
+        gc.freeze()  # what torch's modules hold is not looked through again and again
 
 
 def seed_of(test):

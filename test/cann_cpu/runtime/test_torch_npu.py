@@ -48,7 +48,7 @@ def device(request):
         yield torch.device("npu", request.param)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def clean_memory():
     gc.collect()
     torch.npu.empty_cache()
@@ -70,6 +70,7 @@ def test_values_go_to_the_device_and_come_back(device):
     assert torch.equal(x.to(device).to(other).cpu(), x)
 
 
+@pytest.mark.usefixtures("clean_memory")
 def test_memory_counts_add_up_and_come_back(device):
     before = torch.npu.mem_get_info()
     torch.npu.reset_peak_memory_stats()
@@ -84,6 +85,7 @@ def test_memory_counts_add_up_and_come_back(device):
     assert torch.npu.mem_get_info() == before
 
 
+@pytest.mark.usefixtures("clean_memory")
 def test_out_of_memory_is_torchs_error_and_memory_serves_again(device):
     free, total = torch.npu.mem_get_info()
     with pytest.raises(torch.OutOfMemoryError, match=r"NPU out of memory\. Tried to allocate"):
@@ -287,6 +289,7 @@ class TestGraphs:
         graph.replay()
         assert z.cpu().eq(114).all()
 
+    @pytest.mark.usefixtures("clean_memory")
     def test_graphs_share_a_pool_and_release_it(self, device):
         before = torch.npu.mem_get_info()
         x = torch.zeros(MIB, device=device)
