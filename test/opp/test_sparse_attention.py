@@ -48,7 +48,7 @@ def test_at_the_models_widths_with_sequences_of_up_to_128k_keys():
     check(goldens.sparse_attention_inputs([768, 4097, 8192, 131071]))
 
 
-@pytest.mark.parametrize("batch", [32, 48])
+@pytest.mark.parametrize("batch", [pytest.param(32, marks=pytest.mark.nightly), 48])
 def test_at_the_models_widths_with_many_sequences(batch):
     check(goldens.sparse_attention_inputs([4096] * batch))
 
