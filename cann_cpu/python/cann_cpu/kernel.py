@@ -19,6 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import device_rules
 from .activation import HOME, LIBRARIES, choose
 from .ascendc_names import PAGE, missing_in
 
@@ -104,8 +105,6 @@ def _wait_for_npu(arguments) -> None:
     sys.modules["torch"].npu.synchronize()
 
 
-# What the preprocessor leaves where a kernel begins.
-_KERNEL = "ascendc_cpu_kernel_begins"
 _TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "const"}
 
 
@@ -128,7 +127,7 @@ def _name_of(parameter: str) -> str:
 def _kernels_of(preprocessed: str) -> dict[str, tuple[str, ...]]:
     """The kernels that a file defines, by macros, too, and the names of their parameters."""
     kernels = {}
-    for begin in re.finditer(rf"\b{_KERNEL}\b", preprocessed):
+    for begin in re.finditer(r"\b__global__\b", preprocessed):
         if re.search(r">\s*(?:inline\s+)?$", preprocessed[max(0, begin.start() - 100) : begin.start()]):
             continue  # a template; what is called is what calls it
         text = _without_comments(preprocessed[begin.end() : begin.end() + 10_000])
@@ -152,7 +151,7 @@ def _with_launches(text: str) -> str:
 
 def _with_entries(preprocessed: str, kernels) -> str:
     """A file as it is compiled: its launches are calls, and each kernel has the functions by which it is called."""
-    text = _with_launches(preprocessed.replace(_KERNEL, ""))
+    text = _with_launches(device_rules.without_words(preprocessed))
     exported = 'extern "C" __attribute__((visibility("default")))'
     for name in kernels:
         text += f"""
@@ -234,6 +233,8 @@ class KernelFile:
         self._parameters = _kernels_of(preprocessed)
         if not self._parameters:
             raise KernelError(f'{path}: no kernel; one is defined by extern "C" __global__ __aicore__ void NAME(...)')
+        if broken := device_rules.broken(preprocessed):
+            raise KernelError("\n".join([f"{path}: the device's compiler would not take it", *broken]))
         self.warnings, self._library = self._compile(_with_entries(preprocessed, self._parameters))
 
     @property
@@ -247,7 +248,7 @@ class KernelFile:
 
     def _preprocess(self) -> str:
         source = f'#include "ascendc/entry.h"\n#include "{self.path}"\n'
-        return self._run_compiler(["-E", "-CC", f"-D__global__={_KERNEL}", "-x", "c++", "-"], source).stdout
+        return self._run_compiler([*device_rules.OPTIONS, "-x", "c++", "-"], source).stdout
 
     def _compile(self, preprocessed: str) -> tuple[str, ctypes.CDLL]:
         with tempfile.TemporaryDirectory() as folder:
