@@ -5,7 +5,8 @@ g++ knows no address spaces, and gives kernels the host's library. So the text o
 marked `__global__` or `__aicore__`, and classes that have such. It is the preprocessor's text, in which these words
 still stand, by OPTIONS; without_words takes them out for the compiler.
 
-As a program, `device_rules.py COMPILER OPTION...` compiles, and fails where a kernel breaks a rule.
+As a program it launches a compiler, `device_rules.py COMPILER OPTION...`, and fails where a source in a folder
+op_kernel breaks a rule.
 """
 
 import re
@@ -19,6 +20,8 @@ WORDS = ("__global__", "__aicore__", "__gm__")
 OPTIONS = ("-E", "-CC", *(f"-D{word}={word}" for word in WORDS))
 HEADERS = Path(__file__).parent / "include"
 
+_AUTO_SYNC = "--cce-auto-sync"
+
 _HOST_TYPES = """any basic_string bitset deque forward_list function list map multimap multiset mutex optional
     priority_queue queue set shared_ptr stack string stringstream thread unique_ptr unordered_map unordered_set
     variant vector"""
@@ -27,11 +30,15 @@ _DOUBLE = (
     r"(?<!constexpr )(?<!constexpr const )(?<!constexpr static )\bdouble\b(?=\s+\w|\s*[(){*&]|>\s*\()",
     "the device has none; use float",
 )
-_STATIC = (r"(?<!constexpr )(?<!const )\bstatic\b(?!\s+(?:inline\s+)?const(?:expr)?\b)", "of a function; use a member or constexpr")
+_STATIC = (
+    r"(?<!constexpr )(?<!const )\bstatic\b(?!\s+(?:inline\s+)?const(?:expr)?\b)",
+    "of a function; use a member or constexpr",
+)
 _VIRTUAL = (r"\bvirtual\b", "the device calls no function by its address; use a template parameter")
 
 # Casts to, and initialized, plain pointers: the pointer, and what is made to be one.
-_PLAIN = r"(?:(?:const|volatile)\s+)*(?!__gm__|__ubuf__)[\w:]+(?:\s*<[^<>;]*>)?(?:\s+(?:const|volatile|int|char|long))*\s*\*+(?:\s*const)?"
+_QUALIFIERS = r"(?:(?:const|volatile)\s+)*"
+_PLAIN = rf"{_QUALIFIERS}(?!__gm__|__ubuf__)[\w:]+(?:\s*<[^<>;]*>)?(?:\s+(?:const|int|char|long))*\s*\*+(?:\s*const)?"
 _NO_MEMBER = r"(\w+)\b(?!\s*(?:\.|->|\(|\[|::))"
 _TO_PLAIN = (
     rf"\b(?:reinterpret|static|const)_cast\s*<\s*({_PLAIN})\s*>\s*\(\s*{_NO_MEMBER}",
@@ -43,6 +50,12 @@ _TO_PLAIN = (
 def without_words(preprocessed: str) -> str:
     """As the compiler takes it."""
     return re.sub("|".join(WORDS), "", preprocessed)
+
+
+def compiler_option(option: str) -> str:
+    """An option of the device's compiler as g++ takes it, or the option itself."""
+    name, _, value = option.partition("=")
+    return f"-DASCENDC_CPU_AUTO_SYNC={'Off' if value == 'off' else 'On'}" if name == _AUTO_SYNC else option
 
 
 def broken(preprocessed: str) -> list[str]:
@@ -57,7 +70,7 @@ def broken(preprocessed: str) -> list[str]:
         for pattern, why in rules:
             for hit in re.finditer(pattern, text.code[scope.begin : scope.end]):
                 inner = text.innermost(scope.begin + hit.start())
-                if inner is scope or not scope.is_class and not (inner.is_class and pattern == _STATIC[0]):
+                if inner is scope or (not scope.is_class and not (inner.is_class and pattern == _STATIC[0])):
                     report(scope.begin + hit.start(), f"{hit[0]}: {why}")
 
     for scope in text.scopes:
@@ -74,9 +87,10 @@ def broken(preprocessed: str) -> list[str]:
         for pattern in _TO_PLAIN:
             for hit in re.finditer(pattern, text.code[scope.begin : scope.end]):
                 start = scope.begin + hit.start()
-                qualified = re.search(r"__(?:gm|ubuf)__(?:\s+(?:const|volatile))*\s*$", text.code[:start][-60:])
+                qualified = re.search(rf"__(?:gm|ubuf)__\s+{_QUALIFIERS}$", text.code[max(0, start - 60) : start])
                 if hit[2] in addresses and not qualified and not re.match(r"(?:const\s+)?auto\b", hit[1]):
-                    report(start, f"{hit[1]}: {hit[2]} lies in device memory; write __gm__ {hit[1]}, or use a GlobalTensor")
+                    cure = f"write __gm__ {hit[1]}, or use a GlobalTensor"
+                    report(start, f"{hit[1]}: {hit[2]} lies in device memory; {cure}")
         if scope.is_kernel:
             for begin, parameter in text.parameters(scope):
                 if "*" in parameter and "__gm__" not in parameter:
@@ -151,10 +165,10 @@ class _Text:
             if brace[0] == "{":
                 before = self.code[header : brace.start()]
                 last = scope.inner[-1] if scope.inner else None
-                if last and last.is_device and re.match(r"\s*(?:,|$)", before) and self.code[header - 1 :][:1] == "}":
-                    if ":" in self.code[last.header : last.begin]:  # what was taken for the body initializes a member
-                        header, before = last.header, self.code[last.header : brace.start()]
-                        last.is_device = last.is_kernel = False
+                if last and last.is_device and last.end + 1 == header and re.match(r"\s*(?:,|$)", before):
+                    # What was taken for the body initializes a member.
+                    header, before = last.header, self.code[last.header : brace.start()]
+                    last.is_device = last.is_kernel = False
                 scope = self._begin(scope, header, brace.start(), before)
             elif brace[0] == "}" and scope.outer:
                 scope.end = brace.start()
@@ -162,11 +176,13 @@ class _Text:
             header = brace.end()
 
     def _begin(self, outer: _Scope, header: int, brace: int, before: str) -> _Scope:
-        words = re.sub(r"\b(?:public|private|protected)\s*:(?!:)|template\s*<[^{};]*>(?=\s*(?:class|struct|union)\b)", " ", before)
         scope = _Scope(header, brace + 1, outer, end=len(self.code))
-        scope.is_class = bool(re.match(r"\s*(?:typedef\s+)?(?:class|struct|union)\b", words)) and not words.rstrip().endswith(")")
-        scope.is_device = not scope.is_class and bool(re.search(r"\b__(?:aicore|global)__", words)) and not outer.is_device
-        scope.is_kernel = scope.is_device and "__global__" in words
+        skipped = r"(?:\s|(?:public|private|protected)\s*:|template\s*<[^{};]*>\s*(?=class|struct|union)|typedef\s)*"
+        is_type = re.match(rf"{skipped}(?:class|struct|union)\b", before) is not None
+        scope.is_class = is_type and not before.rstrip().endswith(")")
+        scope.is_device = not scope.is_class and not outer.is_device and "__aicore__" in before
+        scope.is_kernel = not scope.is_class and "__global__" in before
+        scope.is_device |= scope.is_kernel
         outer.inner.append(scope)
         self.scopes.append(scope)
         return scope
@@ -185,10 +201,11 @@ def _check(command: list[str]) -> list[str]:
 
 
 def main() -> int:
-    errors = _check(sys.argv[1:])
+    command = [compiler_option(argument) for argument in sys.argv[1:]]
+    errors = _check(command) if any("op_kernel" in Path(argument).parts[:-1] for argument in command) else []
     for line in errors:
         print(line, file=sys.stderr)
-    return 1 if errors else subprocess.run(sys.argv[1:]).returncode
+    return 1 if errors else subprocess.run(command).returncode
 
 
 if __name__ == "__main__":

@@ -149,10 +149,12 @@ def _with_launches(text: str) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _with_entries(preprocessed: str, kernels) -> str:
+def _with_entries(preprocessed: str, kernels: dict[str, tuple[str, ...]]) -> str:
     """A file as it is compiled: its launches are calls, and each kernel has the functions by which it is called."""
     text = _with_launches(device_rules.without_words(preprocessed))
     exported = 'extern "C" __attribute__((visibility("default")))'
+    listed = "".join(f"{name}({','.join(parameters)})" for name, parameters in kernels.items())
+    text += f'{exported} const char* ascendc_cpu_kernels() {{ return "{listed}"; }}\n'
     for name in kernels:
         text += f"""
 {exported} const char* ascendc_cpu_signature_{name}() {{ return AscendC::cpu::Entry<&{name}>::signature(); }}
@@ -223,19 +225,40 @@ class Kernel:
 class KernelFile:
     """A compiled file of kernels; index it by a kernel's name.
 
-    `options` go to the compiler (`$CXX`, else g++) behind `-std=c++20 -O2` and `$CXXFLAGS`.
+    `options` go to the compiler (`$CXX`, else g++) behind `-std=c++20 -O2` and `$CXXFLAGS`; `--cce-auto-sync` and
+    `--cce-auto-sync=off` say what the device's compiler orders, which the checks do not ask for then. `keep` is where
+    the library is to stay, for debuggers and for KernelFile.kept.
     """
 
-    def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = ()):
+    def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = (), keep: str | os.PathLike | None = None):
         self.path = Path(path).resolve()
-        self._options = [f"-I{HOME}/include", *shlex.split(os.environ.get("CXXFLAGS", "")), *options]
+        given = [*shlex.split(os.environ.get("CXXFLAGS", "")), *options]
+        self._options = [f"-I{HOME}/include", *map(device_rules.compiler_option, given)]
         preprocessed = self._preprocess()
-        self._parameters = _kernels_of(preprocessed)
-        if not self._parameters:
+        kernels = _kernels_of(preprocessed)
+        if not kernels:
             raise KernelError(f'{path}: no kernel; one is defined by extern "C" __global__ __aicore__ void NAME(...)')
         if broken := device_rules.broken(preprocessed):
             raise KernelError("\n".join([f"{path}: the device's compiler would not take it", *broken]))
-        self.warnings, self._library = self._compile(_with_entries(preprocessed, self._parameters))
+        with tempfile.TemporaryDirectory() as folder:
+            library = str(Path(keep).resolve()) if keep else os.path.join(folder, "kernel.so")
+            self.warnings = self._compile(_with_entries(preprocessed, kernels), library)
+            self._open(library)
+
+    @classmethod
+    def kept(cls, path: str | os.PathLike, library: str | os.PathLike) -> "KernelFile":
+        """The file as it was compiled into a library that was kept."""
+        file = cls.__new__(cls)
+        file.path, file.warnings = Path(path).resolve(), ""
+        file._open(str(Path(library).resolve()))
+        return file
+
+    def _open(self, library: str) -> None:
+        self._library = ctypes.CDLL(library)
+        listing = self._library.ascendc_cpu_kernels
+        listing.restype = ctypes.c_char_p
+        kernels = re.findall(r"(\w+)\(([^)]*)\)", listing().decode())
+        self._parameters = {name: tuple(filter(None, parameters.split(","))) for name, parameters in kernels}
 
     @property
     def names(self) -> list[str]:
@@ -250,12 +273,10 @@ class KernelFile:
         source = f'#include "ascendc/entry.h"\n#include "{self.path}"\n'
         return self._run_compiler([*device_rules.OPTIONS, "-x", "c++", "-"], source).stdout
 
-    def _compile(self, preprocessed: str) -> tuple[str, ctypes.CDLL]:
-        with tempfile.TemporaryDirectory() as folder:
-            library = os.path.join(folder, "kernel.so")
-            options = ["-shared", "-x", "c++-cpp-output", "-", "-o", library]
-            options += [f"-L{LIBRARIES}", "-lascendc_cpu", f"-Wl,-rpath,{LIBRARIES}"]
-            return self._run_compiler(options, preprocessed).stderr, ctypes.CDLL(library)
+    def _compile(self, preprocessed: str, library: str) -> str:
+        options = ["-shared", "-x", "c++-cpp-output", "-", "-o", library]
+        options += [f"-L{LIBRARIES}", "-lascendc_cpu", f"-Wl,-rpath,{LIBRARIES}"]
+        return self._run_compiler(options, preprocessed).stderr
 
     def _run_compiler(self, options: list[str], source: str) -> subprocess.CompletedProcess:
         command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-g", "-fPIC", "-Wall"]
