@@ -343,8 +343,7 @@ def test_a_plain_program_checks_as_the_environment_says(tmp_path):
     assert subprocess.run(program, env=environment).returncode == 0
     checked = subprocess.run(program, env={**environment, "ASCENDC_CPU_CHECKS": "1"}, capture_output=True, text=True)
     assert checked.returncode != 0
-    expected = f"{source.name}:10: early, block 0: DataCopy reads elements 0 to 15 of a buffer of GmAlloc, which has 15 (60 bytes)"
-    assert expected in checked.stderr
+    assert f"{source.name}:10: early, block 0: DataCopy reads elements 0 to 15 of a buffer of GmAlloc" in checked.stderr
     environment["ASCENDC_CPU_CHECKS"] = "1"
     for none, named in {"1": "'bias'", "1 2": "'bias' or 'scale'"}.items():
         checked = subprocess.run([program, *none.split()], env=environment, capture_output=True, text=True)
