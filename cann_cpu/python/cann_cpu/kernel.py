@@ -127,7 +127,7 @@ def _name_of(parameter: str) -> str:
 def _kernels_of(preprocessed: str) -> dict[str, tuple[str, ...]]:
     """The kernels that a file defines, by macros, too, and the names of their parameters."""
     kernels = {}
-    for begin in re.finditer(r"\b__global__\b", preprocessed):
+    for begin in re.finditer(r"__global__\b", preprocessed):
         if re.search(r">\s*(?:inline\s+)?$", preprocessed[max(0, begin.start() - 100) : begin.start()]):
             continue  # a template; what is called is what calls it
         text = _without_comments(preprocessed[begin.end() : begin.end() + 10_000])
