@@ -158,10 +158,17 @@ void Checker::check_ordered(const Instruction& by, Use use, pipe_t pipe, Use ear
        past(earlier_use), earlier.where.line(), kPipeNames[by.pipe], cure.c_str());
 }
 
-// Whether the pipe has read the whole range in its epoch already: then all that matters was checked and noted.
-bool Checker::was_read(const Shadow& shadow, pipe_t pipe, uintptr_t begin, uintptr_t end) const {
+// Whether all that matters of an access was checked and noted in the pipe's epoch already. Who waits for what the
+// scalar unit wrote waits for what it read there since, too.
+bool Checker::is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin,
+                       uintptr_t end) const {
   const Shadow::Segment* segment = shadow.find(begin);
-  return segment != nullptr && segment->end >= end && segment->history.reads[pipe].epoch == clocks_[pipe][pipe];
+  if (segment == nullptr || segment->end < end) return false;
+  const History& history = segment->history;
+  if (!history.defined && &shadow == &local_shadow_) return false;
+  const bool scalar_wrote = pipe == PIPE_S && history.writer == PIPE_S && history.write.epoch == access.epoch;
+  if (use == Use::Read) return scalar_wrote || history.reads[pipe].epoch == access.epoch;
+  return scalar_wrote && history.write == access && history.reads == decltype(history.reads){};
 }
 
 template <class Memory>
@@ -170,9 +177,9 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
   last_ = by.where;
   const uintptr_t begin = address_of(memory.data + offset);
   const uintptr_t end = begin + static_cast<uintptr_t>(bytes);
-  if (use == Use::Read && was_read(shadow, by.pipe, begin, end)) return;
+  Access access{by.name, by.where, clocks_[by.pipe][by.pipe], by.atomic};
+  if (is_known(shadow, by.pipe, use, access, begin, end)) return;
   uintptr_t defined_until = begin;
-  bool atomic = by.atomic;
   shadow.for_each(begin, end, [&](uintptr_t from, uintptr_t to, const History& history) {
     if (!(by.atomic && history.write.atomic)) {
       check_ordered(by, use, history.writer, Use::Write, history.write, from, to, memory);
@@ -182,7 +189,7 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
         check_ordered(by, use, static_cast<pipe_t>(pipe), Use::Read, history.reads[pipe], from, to, memory);
       }
       // For other blocks it is a plain write if one of the block's was.
-      if (history.write.epoch != 0 && !history.write.atomic) atomic = false;
+      if (history.write.epoch != 0 && !history.write.atomic) access.atomic = false;
     }
     if (history.defined && from == defined_until) defined_until = to;
   });
@@ -195,7 +202,6 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
     fail(by.where, "%s reads %s, which nothing has written; %s", by.name,
          naming(memory).elements(item, std::min<uintptr_t>(item + memory.itemsize, end)).c_str(), cure.c_str());
   }
-  const Access access{by.name, by.where, clocks_[by.pipe][by.pipe], atomic};
   if (use == Use::Write) {
     shadow.assign(begin, end, {.defined = true, .writer = by.pipe, .write = access, .reads = {}});
   } else {
@@ -269,8 +275,7 @@ void Checker::check_cache(const Instruction& by, Use use, const GlobalMemory& me
     if (use == Use::Read) return;
     const uintptr_t start = device_.lines(begin, end).first;
     CachedLine& line = cached_[start];  // an element lies in one
-    for (uintptr_t at = begin; at < std::min(end, start + kCacheLine); ++at)
-      line.written |= uint64_t{1} << (at - start);
+    for (uintptr_t at = begin; at < end; ++at) line.written |= uint64_t{1} << (at - start);
     line.where = by.where;
     return;
   }

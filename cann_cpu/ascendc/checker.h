@@ -113,7 +113,7 @@ class Checker {
   void access(Shadow& shadow, const Instruction& by, Use use, const Memory& memory, int64_t offset, int64_t bytes);
   void check_cache(const Instruction& by, Use use, const GlobalMemory& memory, uintptr_t begin, uintptr_t end);
   bool is_ordered(const Instruction& by, Use use, pipe_t pipe, const Access& earlier) const;
-  bool was_read(const Shadow& shadow, pipe_t pipe, uintptr_t begin, uintptr_t end) const;
+  bool is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin, uintptr_t end) const;
   void check_not_of_queue(const char* name, uint8_t event, uint32_t id, Where where) const;
   void check_alive(const Instruction& by, const LocalMemory& memory) const;
   template <class Memory>

@@ -110,6 +110,7 @@ MESSAGES = {
     "output_length_in_bytes": "DataCopy reads elements 0 to 2047 of a tensor of buffer .*, which has 64; take fewer",
     "buffer_of_elements_and_not_bytes": "DataCopy writes elements 0 to 63 of a tensor of small .*, which has 16; .* or "
     "a larger buffer: InitBuffer is told bytes",
+    "overwrites_what_is_read_once_more": "hazard: DataCopy on pipe MTE2 writes .* Adds on pipe V read in line",
     "used_after_its_buffer_was_taken_again": "Duplicate: the tensor of queue .* was given back by FreeTensor",
     "freed_after_its_buffer_was_taken_again": "FreeTensor: the tensor of queue .* is free already",
     "before_the_device_buffer": "GetValue reads element -1 of x, which has 64",

@@ -141,6 +141,8 @@ extern "C" __global__ __aicore__ void allowed(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
   DataCopy(tensor, from, 8);
   in.EnQue(tensor);
   tensor = in.DeQue<float>();
+  GET_TILING_DATA_WITH_STRUCT(uint64_t, tiling, x + 32);
+  ASSERT(tiling != 0);
   SetFlag<HardEvent::MTE2_V>(EVENT_ID0);
   WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
   PipeBarrier<PIPE_ALL>();
@@ -150,7 +152,12 @@ extern "C" __global__ __aicore__ void allowed(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
   SetAtomicNone();
   of_block.SetValue(0, from.GetValue(8));
   of_block.SetValue(16, from.GetValue(9));
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(tensor, of_block[8], 8);
+  PipeBarrier<PIPE_ALL>();
   DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(of_block[16]);
+  DataCopy(tensor, from, 8);
+  PipeBarrier<PIPE_ALL>();
   DataCopy(of_block[24], tensor, 8);
   DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(of_block);
   PipeBarrier<PIPE_ALL>();

@@ -652,3 +652,15 @@ extern "C" __global__ __aicore__ void more_blocks_than_there_are(GM_ADDR x, GM_A
   workspace.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y), kCount);
   SyncAll(workspace, p.buffer.Get<int32_t>(), 3);  // reported
 }
+
+extern "C" __global__ __aicore__ void overwrites_what_is_read_once_more(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  LocalTensor<float> other = p.filled();
+  Duplicate(tensor, 1.0f, kCount);
+  Adds(other, tensor, 1.0f, kCount);
+  SetFlag<HardEvent::V_MTE2>(EVENT_ID0);
+  WaitFlag<HardEvent::V_MTE2>(EVENT_ID0);
+  Adds(other, tensor, 2.0f, kCount);
+  DataCopy(tensor, p.x, kCount);  // reported
+}
