@@ -2,12 +2,15 @@
 """Times Ascend C kernels on the CPU: reshape_and_cache beside a copy, the price of the checks, and the compiler.
 
 Exit code 1 if a limit is missed: half of the bandwidth of a copy with the checks off, 20 times slower with them on,
-3 seconds for compiling a kernel file.
+5 times for the examples, 2 seconds for compiling the file of one, 3 for that of an operator.
 """
 
 import os
 import resource
+import runpy
+import statistics
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -16,9 +19,12 @@ from measure import medians
 
 import custom_pypto
 
-OPP = Path(__file__).resolve().parents[1] / "opp"
+ROOT = Path(__file__).resolve().parents[1]
+OPP = ROOT / "opp"
+EXAMPLES = ("softmax", "top64", "histogram", "rotary")
 TOKENS, HEADS, WIDTH, BLOCK, LAYERS, ROUNDS = 4096, 8, 128, 128, 4, 15
 SHARE_OF_COPY, PRICE_OF_CHECKS, COMPILE_SECONDS = 0.5, 20, 3
+EXAMPLE_PRICE_OF_CHECKS, EXAMPLE_COMPILE_SECONDS = 5, 2
 ROW = "{:<58}{:>10}{:>12}{:>18}"
 
 
@@ -54,6 +60,37 @@ def compile_seconds(source: Path) -> float:
     return spent() - before
 
 
+def example_seconds(name: str, checks: bool) -> float:
+    """The median time of an example with the arguments that its Python file gives."""
+    path = ROOT / "examples/kernels" / name
+    described = runpy.run_path(str(path.with_suffix(".py")))
+    kernel = KernelFile(path.with_suffix(".cpp"))[name]
+    arguments = [described["arguments"][parameter] for parameter in kernel.parameters]
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        kernel(*arguments, blocks=described["blocks"], checks=checks)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def example_lines(name: str) -> list[bool]:
+    off, on = (example_seconds(name, checks) for checks in (False, True))
+    compiled = compile_seconds(ROOT / "examples/kernels" / f"{name}.cpp")
+    price, limit = on / off, EXAMPLE_PRICE_OF_CHECKS
+    return [
+        line(f"examples/kernels/{name}.cpp", f"{off * 1e3:.2f}", "", "", True),
+        line("  with the checks on", f"{on * 1e3:.2f}", f"{price:.1f}x", f"{limit}x", price <= limit),
+        line(
+            "  compiling it",
+            f"{compiled * 1e3:.0f}",
+            "",
+            f"{EXAMPLE_COMPILE_SECONDS} s",
+            compiled < EXAMPLE_COMPILE_SECONDS,
+        ),
+    ]
+
+
 def line(name: str, value: str, figure: str, limit: str, kept: bool) -> bool:
     print(ROW.format(name, value, figure, f"{limit} {'kept' if kept else 'MISSED'}" if limit else ""))
     return kept
@@ -86,6 +123,8 @@ def main() -> int:
             "compiling its kernel file", f"{compiled * 1e3:.0f}", "", f"{COMPILE_SECONDS} s", compiled < COMPILE_SECONDS
         ),
     ]
+    for name in EXAMPLES:
+        kept += example_lines(name)
     return 0 if all(kept) else 1
 
 

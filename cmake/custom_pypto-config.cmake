@@ -101,6 +101,10 @@ function(aclnn_library)
   target_compile_definitions(cust_opapi PRIVATE AT_PER_OPERATOR_HEADERS)
   target_compile_options(cust_opapi PRIVATE -Wall -Wextra)
 
+  # Kernels are read for what the device's compiler would reject; what it orders by --cce-auto-sync the checks let pass.
+  set(LAUNCHER ${Python_EXECUTABLE} ${ASCEND_HOME_PATH}/device_rules.py ${CMAKE_CXX_COMPILER_LAUNCHER})
+  set_target_properties(cust_opapi PROPERTIES CXX_COMPILER_LAUNCHER "${LAUNCHER}")
+
   # Installed, it lies in site-packages/<package>/opp/vendors/<name>/op_api/lib.
   cmake_path(GET TORCH_DIR PARENT_PATH SITE_PACKAGES)
   cmake_path(RELATIVE_PATH ASCEND_HOME_PATH BASE_DIRECTORY ${SITE_PACKAGES} OUTPUT_VARIABLE CANN)

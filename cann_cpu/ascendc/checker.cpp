@@ -79,6 +79,11 @@ void for_each_run(const Lanes& lanes, const Operand& operand, const See& see) {
 
 }  // namespace
 
+std::string name_of(const Buffer& buffer) {
+  if (buffer.made.line() == 0) return "the unified buffer";
+  return variable_of(buffer.made) + " (InitBuffer in line " + std::to_string(buffer.made.line()) + ")";
+}
+
 Checker::Clock Checker::release(pipe_t pipe) {
   const Clock clock = clocks_[pipe];
   ++clocks_[pipe][pipe];
@@ -101,17 +106,21 @@ void Checker::acquire(pipe_t pipe, const Clock& clock) {
   }
 }
 
-bool Checker::is_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier) const {
+bool Checker::is_ordered(const Instruction& by, Use use, pipe_t pipe, const Access& earlier) const {
   if (earlier.epoch == 0) return true;
-  if (pipe != by.pipe) return clocks_[by.pipe][pipe] >= earlier.epoch;
+  if (pipe != by.pipe) {
+    const bool by_compiler = auto_sync_ == AutoSync::On && (pipe == PIPE_S || by.pipe == PIPE_S);
+    return by_compiler || clocks_[by.pipe][pipe] >= earlier.epoch;
+  }
   if (own_ended_[pipe] >= earlier.epoch) return true;
   switch (pipe) {
     case PIPE_V:
       // An instruction may write where it reads, and the same bytes in several repeats.
-      return auto_sync_ || (use == Use::Write && by.name == earlier.name && is_same(by.where, earlier.where));
+      return auto_sync_ != AutoSync::Off ||
+             (use == Use::Write && by.name == earlier.name && is_same(by.where, earlier.where));
     case PIPE_MTE2:
     case PIPE_MTE3:
-      return use == Use::Read || earlier_use == Use::Read;
+      return false;  // it reads one memory and writes the other: both are writes
     default:
       return true;
   }
@@ -127,10 +136,7 @@ std::string Checker::Naming::elements(uintptr_t begin, uintptr_t end) const {
 }
 
 Checker::Naming Checker::naming(const LocalMemory& memory) const {
-  const Buffer& buffer = *memory.buffer;
-  if (buffer.made.line() == 0) return {"the unified buffer", address_of(buffer.data), memory.itemsize};
-  return {variable_of(buffer.made) + " (InitBuffer in line " + std::to_string(buffer.made.line()) + ")",
-          address_of(buffer.data), memory.itemsize};
+  return {name_of(*memory.buffer), address_of(memory.buffer->data), memory.itemsize};
 }
 
 Checker::Naming Checker::naming(const GlobalMemory& memory) const {
@@ -142,7 +148,7 @@ Checker::Naming Checker::naming(const GlobalMemory& memory) const {
 template <class Memory>
 void Checker::check_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier,
                             uintptr_t begin, uintptr_t end, const Memory& memory) const {
-  if (is_ordered(by, use, pipe, earlier_use, earlier)) return;
+  if (is_ordered(by, use, pipe, earlier)) return;
   const std::string cure = pipe == by.pipe ? "that; use PipeBarrier<PIPE_" + std::string(kPipeNames[pipe]) + ">"
                                            : "that; use EnQue and DeQue, SetFlag and WaitFlag of HardEvent::" +
                                                  event_name(event(pipe, by.pipe)) + ", or PipeBarrier<PIPE_ALL>";
@@ -152,10 +158,17 @@ void Checker::check_ordered(const Instruction& by, Use use, pipe_t pipe, Use ear
        past(earlier_use), earlier.where.line(), kPipeNames[by.pipe], cure.c_str());
 }
 
-// Whether the pipe has read the whole range in its epoch already: then all that matters was checked and noted.
-bool Checker::was_read(const Shadow& shadow, pipe_t pipe, uintptr_t begin, uintptr_t end) const {
+// Whether all that matters of an access was checked and noted in the pipe's epoch already. Who waits for what the
+// scalar unit wrote waits for what it read there since, too.
+bool Checker::is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin,
+                       uintptr_t end) const {
   const Shadow::Segment* segment = shadow.find(begin);
-  return segment != nullptr && segment->end >= end && segment->history.reads[pipe].epoch == clocks_[pipe][pipe];
+  if (segment == nullptr || segment->end < end) return false;
+  const History& history = segment->history;
+  if (!history.defined && &shadow == &local_shadow_) return false;
+  const bool scalar_wrote = pipe == PIPE_S && history.writer == PIPE_S && history.write.epoch == access.epoch;
+  if (use == Use::Read) return scalar_wrote || history.reads[pipe].epoch == access.epoch;
+  return scalar_wrote && history.write == access && history.reads == decltype(history.reads){};
 }
 
 template <class Memory>
@@ -164,9 +177,9 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
   last_ = by.where;
   const uintptr_t begin = address_of(memory.data + offset);
   const uintptr_t end = begin + static_cast<uintptr_t>(bytes);
-  if (use == Use::Read && was_read(shadow, by.pipe, begin, end)) return;
+  Access access{by.name, by.where, clocks_[by.pipe][by.pipe], by.atomic};
+  if (is_known(shadow, by.pipe, use, access, begin, end)) return;
   uintptr_t defined_until = begin;
-  bool atomic = by.atomic;
   shadow.for_each(begin, end, [&](uintptr_t from, uintptr_t to, const History& history) {
     if (!(by.atomic && history.write.atomic)) {
       check_ordered(by, use, history.writer, Use::Write, history.write, from, to, memory);
@@ -176,16 +189,19 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
         check_ordered(by, use, static_cast<pipe_t>(pipe), Use::Read, history.reads[pipe], from, to, memory);
       }
       // For other blocks it is a plain write if one of the block's was.
-      if (history.write.epoch != 0 && !history.write.atomic) atomic = false;
+      if (history.write.epoch != 0 && !history.write.atomic) access.atomic = false;
     }
     if (history.defined && from == defined_until) defined_until = to;
   });
   if (&shadow == &local_shadow_ && use == Use::Read && defined_until != end) {
     const uintptr_t item = defined_until - (defined_until - begin) % memory.itemsize;
-    fail(by.where, "%s reads %s, which nothing has written", by.name,
-         naming(memory).elements(item, std::min<uintptr_t>(item + memory.itemsize, end)).c_str());
+    const std::string cure =
+        defined_until == begin ? "copy or compute it before"
+                               : "line " + std::to_string(shadow.find(defined_until - 1)->history.write.where.line()) +
+                                     " wrote what lies before it";
+    fail(by.where, "%s reads %s, which nothing has written; %s", by.name,
+         naming(memory).elements(item, std::min<uintptr_t>(item + memory.itemsize, end)).c_str(), cure.c_str());
   }
-  const Access access{by.name, by.where, clocks_[by.pipe][by.pipe], atomic};
   if (use == Use::Write) {
     shadow.assign(begin, end, {.defined = true, .writer = by.pipe, .write = access, .reads = {}});
   } else {
@@ -198,7 +214,8 @@ void Checker::check_alive(const Instruction& by, const LocalMemory& memory) cons
     fail(by.where, "%s: the tensor has no memory; take one from a queue or a TBuf", by.name);
   if (memory.generation == 0) return;  // of a TBuf
   if (memory.generation != memory.buffer->generation || memory.buffer->state == Buffer::State::Free) {
-    fail(by.where, "%s: the tensor was given back by FreeTensor", by.name);
+    fail(by.where, "%s: the tensor of %s was given back by FreeTensor; use it before", by.name,
+         name_of(*memory.buffer).c_str());
   }
 }
 
@@ -206,8 +223,8 @@ void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, 
   check_alive(by, memory);
   const auto offset = static_cast<uint64_t>(memory.data - unified_buffer_);
   if (offset % alignment == 0) return;
-  fail(by.where, "%s: the tensor begins %" PRIu64 " bytes into its buffer; it must be a multiple of %u", by.name,
-       static_cast<uint64_t>(memory.data - memory.buffer->data), alignment);
+  fail(by.where, "%s: the tensor begins %" PRIu64 " bytes into %s; it must be a multiple of %u", by.name,
+       static_cast<uint64_t>(memory.data - memory.buffer->data), name_of(*memory.buffer).c_str(), alignment);
 }
 
 void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes) {
@@ -216,8 +233,8 @@ void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, i
   if (offset + bytes > memory.bytes) {
     const Naming tensor{"a tensor of " + naming(memory).name, address_of(memory.data), memory.itemsize};
     const uintptr_t begin = tensor.base + static_cast<uintptr_t>(offset);
-    fail(by.where, "%s %s %s, which has %" PRId64, by.name, verb(use),
-         tensor.elements(begin, begin + static_cast<uintptr_t>(bytes)).c_str(),
+    fail(by.where, "%s %s %s, which has %" PRId64 "; take fewer, or a larger buffer: InitBuffer is told bytes", by.name,
+         verb(use), tensor.elements(begin, begin + static_cast<uintptr_t>(bytes)).c_str(),
          std::max<int64_t>(memory.bytes, 0) / memory.itemsize);
   }
   access(local_shadow_, by, use, memory, offset, bytes);
@@ -231,9 +248,10 @@ void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, 
     fail(by.where, "%s %s %" PRId64 " bytes of %s", by.name, verb(use), bytes, device_.nothing().c_str());
   }
   if (offset + bytes > memory.bytes) {
-    const Naming tensor{"a GlobalTensor of " + naming(memory).name, address_of(memory.data), memory.itemsize};
-    fail(by.where, "%s %s %s, which has %" PRId64, by.name, verb(use), tensor.elements(begin, end).c_str(),
-         std::max<int64_t>(memory.bytes, 0) / size);
+    const Naming whole = naming(memory);
+    fail(by.where, "%s %s %s, which ends at %" PRId64 " by SetGlobalBuffer; take what is left of it", by.name,
+         verb(use), whole.elements(begin, end).c_str(),
+         (static_cast<int64_t>(address_of(memory.data) - whole.base) + memory.bytes) / size);
   }
   const DeviceBuffer* buffer = device_.find(memory.origin, memory.data + offset, static_cast<size_t>(bytes));
   if (buffer == nullptr && device_.complete()) {
@@ -243,7 +261,7 @@ void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, 
   if (buffer != nullptr) {
     const auto first = reinterpret_cast<uintptr_t>(buffer->begin);
     if (begin < first || end > first + buffer->bytes) {
-      fail(by.where, "%s %s %s, which has %" PRId64 " (%zu bytes)", by.name, verb(use),
+      fail(by.where, "%s %s %s, which has %" PRId64 " (%zu bytes); take what is left of it", by.name, verb(use),
            naming(memory).elements(begin, end).c_str(), static_cast<int64_t>(buffer->bytes) / size, buffer->bytes);
     }
   }
@@ -255,12 +273,10 @@ void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, 
 void Checker::check_cache(const Instruction& by, Use use, const GlobalMemory& memory, uintptr_t begin, uintptr_t end) {
   if (by.pipe == PIPE_S) {
     if (use == Use::Read) return;
-    for (uintptr_t at = begin, start = device_.lines(begin, end).first; at < end; ++at) {
-      if (at == start + kCacheLine) start = at;
-      CachedLine& line = cached_[start];
-      line.written |= uint64_t{1} << (at - start);
-      line.where = by.where;
-    }
+    const uintptr_t start = device_.lines(begin, end).first;
+    CachedLine& line = cached_[start];  // an element lies in one
+    for (uintptr_t at = begin; at < end; ++at) line.written |= uint64_t{1} << (at - start);
+    line.where = by.where;
     return;
   }
   for (auto at = cached_.lower_bound(begin - kCacheLine + 1); at != cached_.end() && at->first < end; ++at) {

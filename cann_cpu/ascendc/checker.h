@@ -25,6 +25,9 @@
 
 namespace AscendC::cpu {
 
+// What messages call a buffer: the variable that InitBuffer was called with, and its line.
+std::string name_of(const Buffer& buffer);
+
 // Device memory that a block wrote or read.
 struct DeviceUse {
   uintptr_t begin;
@@ -40,8 +43,7 @@ class Team;
 
 class Checker {
  public:
-  // auto_sync: the compiler orders vector instructions.
-  Checker(uint32_t block, const std::byte* unified_buffer, const DeviceMemory& device, bool auto_sync)
+  Checker(uint32_t block, const std::byte* unified_buffer, const DeviceMemory& device, AutoSync auto_sync)
       : block_(block), unified_buffer_(unified_buffer), device_(device), auto_sync_(auto_sync) {
     for (uint32_t pipe = 0; pipe < kPipes; ++pipe) clocks_[pipe][pipe] = 1;
   }
@@ -110,8 +112,8 @@ class Checker {
   template <class Memory>
   void access(Shadow& shadow, const Instruction& by, Use use, const Memory& memory, int64_t offset, int64_t bytes);
   void check_cache(const Instruction& by, Use use, const GlobalMemory& memory, uintptr_t begin, uintptr_t end);
-  bool is_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier) const;
-  bool was_read(const Shadow& shadow, pipe_t pipe, uintptr_t begin, uintptr_t end) const;
+  bool is_ordered(const Instruction& by, Use use, pipe_t pipe, const Access& earlier) const;
+  bool is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin, uintptr_t end) const;
   void check_not_of_queue(const char* name, uint8_t event, uint32_t id, Where where) const;
   void check_alive(const Instruction& by, const LocalMemory& memory) const;
   template <class Memory>
@@ -121,7 +123,7 @@ class Checker {
   const uint32_t block_;
   const std::byte* unified_buffer_;
   const DeviceMemory& device_;
-  const bool auto_sync_;
+  const AutoSync auto_sync_;
   std::array<Clock, kPipes> clocks_ = {};  // [a][b]: the epoch of b up to which a knows that b has ended
   Clock own_ended_ = {};                   // the same of a itself, whose own clock is the epoch that it is in
   Shadow local_shadow_;

@@ -60,8 +60,9 @@ class Running {
 void check_all_freed(const RunningBlock& block) {
   for (const auto& buffers : block.buffers) {
     for (const Buffer& buffer : buffers) {
-      if (buffer.generation == 0 || buffer.state == Buffer::State::Free) continue;
-      fail(buffer.taken, "AllocTensor: the tensor was not given back when the kernel ended; call FreeTensor");
+      if (buffer.state == Buffer::State::Free) continue;
+      fail(buffer.taken, "AllocTensor: the tensor of %s was not given back when the kernel ended; call FreeTensor",
+           name_of(buffer).c_str());
     }
   }
 }
@@ -74,10 +75,16 @@ bool is_set(const char* variable, const char* value) {
   return found != nullptr && std::strcmp(found, value) == 0;
 }
 
+AutoSync chosen(AutoSync of_launch) {
+  if (of_launch != AutoSync::AsTheEnvironmentSays) return of_launch;
+  if (is_set("ASCENDC_CPU_AUTO_SYNC", "0")) return AutoSync::Off;
+  return is_set("ASCENDC_CPU_AUTO_SYNC", "1") ? AutoSync::On : AutoSync::Vector;
+}
+
 // What a launch is checked with, if it is.
 struct Checking {
+  AutoSync auto_sync;
   DeviceMemory memory;
-  const bool auto_sync = !is_set("ASCENDC_CPU_AUTO_SYNC", "0");
 };
 
 // Runs one block; what it did to device memory, if it is checked.
@@ -103,7 +110,7 @@ void run(const Launch& launch, Body body, const void* context) {
   if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
   std::optional<Checking> checking;
   if (launch.checks == Checks::On || (launch.checks == Checks::AsTheEnvironmentSays && checks_by_default())) {
-    checking.emplace();
+    checking.emplace(chosen(launch.auto_sync));
   }
   std::vector<DeviceUses> of_blocks(checking ? launch.blocks : 0);
   const uint64_t key = tiling_key;

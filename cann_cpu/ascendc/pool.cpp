@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <exception>
 #include <list>
 #include <mutex>
@@ -87,9 +88,11 @@ thread_local Job* Job::current_ = nullptr;
 class Pool {
  public:
   Pool() {
-    const uint32_t cores = std::thread::hardware_concurrency();
-    for (uint32_t i = 1; i < cores; ++i) std::thread([this] { help(); }).detach();
-    threads_ = cores > 1 ? cores - 1 : 0;
+    const char* wanted = std::getenv("ASCENDC_CPU_THREADS");
+    const uint32_t all =
+        wanted != nullptr ? static_cast<uint32_t>(std::atoi(wanted)) : std::thread::hardware_concurrency();
+    for (uint32_t i = 1; i < all; ++i) std::thread([this] { help(); }).detach();
+    threads_ = all > 1 ? all - 1 : 0;
   }
 
   void run(Job& job, uint32_t count) {

@@ -132,24 +132,27 @@ LocalMemory Queue::allocate(Where where) {
     return {buffer.data, buffer.bytes, buffer.generation, &buffer};
   }
   if (buffer_count_ == 0) fail(where, "AllocTensor: the queue has no buffers; call TPipe::InitBuffer first");
-  fail(where, "AllocTensor: none of the queue's %u buffers is free, the first was taken in line %u; call FreeTensor",
-       buffer_count_, buffers_[0].taken.line());
+  fail(where, "AllocTensor: none of the %u buffers of %s is free, the first was taken in line %u; call FreeTensor",
+       buffer_count_, name_of(buffers_[0]).c_str(), buffers_[0].taken.line());
 }
 
 Buffer& Queue::own(const char* name, const LocalMemory& memory, Where where) const {
   for (uint32_t i = 0; i < buffer_count_; ++i) {
     if (&buffers_[i] == memory.buffer) return buffers_[i];
   }
-  fail(where, "%s: the tensor is not one that this queue's AllocTensor gave", name);
+  fail(where, "%s: the tensor of %s is not one that this queue's AllocTensor gave; use its own queue", name,
+       memory.buffer != nullptr ? name_of(*memory.buffer).c_str() : "no buffer");
 }
 
 void Queue::put(const LocalMemory& memory, Where where) {
   Buffer& buffer = own("EnQue", memory, where);
   if (buffer.state != Buffer::State::Allocated) {
-    fail(where, "EnQue: the tensor is not fresh from AllocTensor, which gave it in line %u", buffer.taken.line());
+    fail(where, "EnQue: the tensor of %s is not fresh from AllocTensor, which gave it in line %u",
+         name_of(buffer).c_str(), buffer.taken.line());
   }
   if (queued_ == depth_) {
-    fail(where, "EnQue: the queue has depth %u and holds as many tensors; call DeQue first", depth_);
+    fail(where, "EnQue: the queue %s has depth %u and holds as many tensors; call DeQue first", name_of(buffer).c_str(),
+         depth_);
   }
   buffer.state = Buffer::State::Queued;
   buffer.next = nullptr;
@@ -161,7 +164,10 @@ void Queue::put(const LocalMemory& memory, Where where) {
 }
 
 LocalMemory Queue::get(Where where) {
-  if (first_ == nullptr) fail(where, "DeQue: the queue is empty; call EnQue first");
+  if (first_ == nullptr) {
+    fail(where, "DeQue: the queue %s is empty; call EnQue first",
+         buffer_count_ != 0 ? name_of(buffers_[0]).c_str() : "without buffers");
+  }
   Buffer& buffer = *first_;
   first_ = buffer.next;
   --queued_;
@@ -174,9 +180,11 @@ LocalMemory Queue::get(Where where) {
 void Queue::release(const LocalMemory& memory, Where where) {
   Buffer& buffer = own("FreeTensor", memory, where);
   if (buffer.state == Buffer::State::Free || buffer.generation != memory.generation) {
-    fail(where, "FreeTensor: the tensor is free already");
+    fail(where, "FreeTensor: the tensor of %s is free already; free it once", name_of(buffer).c_str());
   }
-  if (buffer.state == Buffer::State::Queued) fail(where, "FreeTensor: the tensor is in the queue; call DeQue first");
+  if (buffer.state == Buffer::State::Queued) {
+    fail(where, "FreeTensor: the tensor is in the queue %s; call DeQue first", name_of(buffer).c_str());
+  }
   buffer.state = Buffer::State::Free;
   take_flag("FreeTensor", buffer, consumer_, producer_, where);
   if (Checker* checker = cpu::checker()) checker->released(buffer, consumer_);

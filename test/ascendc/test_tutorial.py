@@ -2,6 +2,7 @@
 """What the tutorial shows is what there is, and `python -m cann_cpu kernel` does what it says."""
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,9 +103,11 @@ def test_what_differs_is_said_by_its_place_and_by_what_was_written(scale):
 def test_an_output_that_is_written_in_part_fails_where_nothing_is_expected(scale):
     described = DESCRIPTION.replace('expected = {"y"', 'unused = {"y"')
     assert scale(described).returncode == 0
-    done = scale(described.replace("x.size", "5000"))
+    done = scale(
+        described, SCALE.replace("result, DataCopyExtParams{1, bytes,", "result, DataCopyExtParams{1, elements,")
+    )
     assert done.returncode == 1
-    assert "y: wrote 20000 of 40028 bytes; set `expected` if that is right" in done.stdout
+    assert "y: wrote 10007 of 40028 bytes; set `expected` if that is right" in done.stdout
 
 
 MACRO = """
@@ -168,6 +171,37 @@ def test_a_crash_is_said_in_a_line(scale):
     done = scale(DESCRIPTION, SCALE.replace("out.EnQue(result);", crash))
     assert done.returncode == 139
     assert re.fullmatch(r"scale, block \d: crashed \(Segmentation fault\) behind line 31 of .*scale.cpp\n", done.stderr)
+
+
+DEBUGGER = """
+break 38
+continue
+print source
+set print elements 2
+print result
+print small
+print wide
+delete
+continue
+"""
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+def test_a_kernel_is_stopped_in_a_debugger_that_shows_its_tensors(tmp_path):
+    source = SCALE.replace("  TPipe pipe;\n", "  half small = 0.1f;\n  bfloat16_t wide = -2.5f;\n  TPipe pipe;\n")
+    (tmp_path / "scale.cpp").write_text(source)
+    (tmp_path / "scale.py").write_text(DESCRIPTION)
+    command = [sys.executable, "-m", "cann_cpu", "kernel", "--debug", "scale.cpp"]
+    done = subprocess.run(command, cwd=tmp_path, input=DEBUGGER, capture_output=True, text=True)
+    assert re.search(
+        r"Breakpoint 1, scale \(.*count=10007, factor=0.5\)\s+at .*scale.cpp:1\d\n", done.stdout, re.DOTALL
+    )
+    assert "= 2048 of float = {-3, -2.99940038, -2.99880075," in done.stdout
+    assert "= 2048 of float = {-1.5, -1.49970019...}" in done.stdout
+    assert "= 0.0999755859\n" in done.stdout
+    assert "= -2.5\n" in done.stdout
+    assert "  y: as expected\n" in done.stdout
+    assert (done.returncode, (tmp_path / "scale.so").exists()) == (0, True)
 
 
 def test_a_result_within_the_tolerance_is_as_expected(scale):

@@ -27,7 +27,7 @@ bool call(const char* name, void (*kernel)(Parameters...), const Call& call, cha
   try {
     set_tiling_key(call.tiling_key);
     const KnownMemory known(call.buffers, call.buffer_count, call.written);
-    run({name, call.blocks, call.checks},
+    run({name, call.blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC, call.checks},
         [&] { kernel(*static_cast<const std::remove_reference_t<Parameters>*>(call.arguments[I])...); });
     return true;
   } catch (const std::exception& e) {
@@ -71,7 +71,9 @@ struct Entry {
 template <class... Parameters>
 auto launch_from_host(const char* name, void (*kernel)(Parameters...), uint32_t blocks, const void* /*reserved*/ = {},
                       const void* /*stream*/ = {}) {
-  return [=](Parameters... arguments) { run({name, blocks}, [&] { kernel(arguments...); }); };
+  return [=](Parameters... arguments) {
+    run({name, blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC}, [&] { kernel(arguments...); });
+  };
 }
 
 }  // namespace AscendC::cpu

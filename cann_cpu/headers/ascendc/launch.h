@@ -2,8 +2,7 @@
 // Launches kernels on the CPU: ICPU_RUN_KF(kernel, blocks, arguments...) runs the blocks in parallel threads.
 //
 // What a kernel does wrong ends the launch with a KernelError. A launch checks the kernel as it runs if
-// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself says so. ASCENDC_CPU_AUTO_SYNC=0 has it check that
-// vector instructions are ordered by the author and not by the compiler.
+// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself says so.
 #pragma once
 
 #include <cstddef>
@@ -50,9 +49,18 @@ class ASCENDC_CPU_EXPORT KnownMemory {
 
 enum class Checks : uint8_t { AsTheEnvironmentSays, Off, On };
 
+// Which instructions of a block the device's compiler orders, by its option --cce-auto-sync: the vector unit's among
+// themselves, and, where the option is given, the scalar unit's with all others. Off: none. ASCENDC_CPU_AUTO_SYNC is a
+// macro of the launching file, and in the environment 0 or 1.
+enum class AutoSync : uint8_t { AsTheEnvironmentSays, Off, Vector, On };
+#ifndef ASCENDC_CPU_AUTO_SYNC
+#define ASCENDC_CPU_AUTO_SYNC AsTheEnvironmentSays
+#endif
+
 struct Launch {
   const char* kernel;
   uint32_t blocks;
+  AutoSync auto_sync;
   Checks checks = Checks::AsTheEnvironmentSays;
 };
 
@@ -78,6 +86,7 @@ ASCENDC_CPU_EXPORT void GmFree(void* memory);
 
 }  // namespace AscendC
 
-#define ICPU_RUN_KF(kernel, block_dim, ...) \
-  AscendC::cpu::run({#kernel, static_cast<uint32_t>(block_dim)}, [&] { kernel(__VA_ARGS__); })
+#define ICPU_RUN_KF(kernel, block_dim, ...)                                                                     \
+  AscendC::cpu::run({#kernel, static_cast<uint32_t>(block_dim), AscendC::cpu::AutoSync::ASCENDC_CPU_AUTO_SYNC}, \
+                    [&] { kernel(__VA_ARGS__); })
 #define ICPU_SET_TILING_KEY(key) AscendC::cpu::set_tiling_key(key)

@@ -19,12 +19,12 @@
 #define __DAV_C220_VEC__ 1
 #endif
 
-// Address spaces and kinds of functions, which only the device compiler tells apart.
-#define __aicore__
-#ifndef __global__  // defined by who looks for kernels in preprocessed text
+// Address spaces and kinds of functions, which only the device compiler tells apart, and who reads preprocessed text.
+#ifndef __global__
 #define __global__
-#endif
+#define __aicore__
 #define __gm__
+#endif
 #define __ubuf__
 #define GM_ADDR __gm__ uint8_t*
 

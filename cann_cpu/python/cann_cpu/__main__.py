@@ -78,13 +78,13 @@ def run(command: list[str]) -> int:
     return subprocess.run(command, env=variables).returncode
 
 
-def kernel(source: str, description: str | None, checks: bool, options: list[str]) -> int:
+def kernel(source: str, debug: bool, **options) -> int:
     """Compiles a file of kernels and runs the one that its description gives arguments for."""
     from .kernel import KernelError
-    from .kernel_command import run_described
+    from .kernel_command import debug_described, run_described
 
     try:
-        return run_described(source, description, checks, options)
+        return debug_described(source, **options) if debug else run_described(source, **options)
     except KernelError as error:
         print(error, file=sys.stderr)
         return 1
@@ -106,8 +106,16 @@ def main() -> int:
     kernel_parser.add_argument("source", metavar="FILE.cpp")
     kernel_parser.add_argument("description", metavar="FILE.py", nargs="?", help="its arguments (default: beside it)")
     kernel_parser.add_argument("--no-checks", action="store_true", help="run as fast as it goes, unchecked")
-    kernel_parser.add_argument("-I", action="append", default=[], metavar="FOLDER", help="where to look for headers")
-    kernel_parser.add_argument("-D", action="append", default=[], metavar="NAME[=TEXT]", help="define a macro")
+    kernel_parser.add_argument("--debug", action="store_true", help="stop in gdb where it begins; FILE.so stays")
+    kernel_parser.add_argument("--library", metavar="FILE.so", help="run what --debug has compiled")
+    given = {"action": "append", "dest": "options", "default": []}
+    kernel_parser.add_argument("-I", **given, type="-I{}".format, metavar="FOLDER", help="where to look for headers")
+    kernel_parser.add_argument("-D", **given, type="-D{}".format, metavar="NAME[=TEXT]", help="define a macro")
+    auto_sync = "--cce-auto-sync"
+    constant = {**given, "action": "append_const"}
+    on = {**constant, "const": auto_sync, "help": "the device's compiler inserts flags and barriers"}
+    kernel_parser.add_argument(auto_sync, f"{auto_sync}=on", **on)
+    kernel_parser.add_argument(f"{auto_sync}=off", **constant, const=f"{auto_sync}=off", help="it inserts none")
     arguments = parser.parse_args()
     if arguments.command == "info":
         return info()
@@ -115,8 +123,10 @@ def main() -> int:
         print(os.path.join(activation.HOME, "set_env.sh"))
         return 0
     if arguments.command == "kernel":
-        options = [f"-I{folder}" for folder in arguments.I] + [f"-D{macro}" for macro in arguments.D]
-        return kernel(arguments.source, arguments.description, not arguments.no_checks, options)
+        given = vars(arguments)
+        del given["command"]
+        given["checks"] = not given.pop("no_checks")
+        return kernel(**given)
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:
         run_parser.error("no command; python -m cann_cpu run -- COMMAND")

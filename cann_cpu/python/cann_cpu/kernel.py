@@ -19,6 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import device_rules
 from .activation import HOME, LIBRARIES, choose
 from .ascendc_names import PAGE, missing_in
 
@@ -104,8 +105,6 @@ def _wait_for_npu(arguments) -> None:
     sys.modules["torch"].npu.synchronize()
 
 
-# What the preprocessor leaves where a kernel begins.
-_KERNEL = "ascendc_cpu_kernel_begins"
 _TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "const"}
 
 
@@ -128,7 +127,7 @@ def _name_of(parameter: str) -> str:
 def _kernels_of(preprocessed: str) -> dict[str, tuple[str, ...]]:
     """The kernels that a file defines, by macros, too, and the names of their parameters."""
     kernels = {}
-    for begin in re.finditer(rf"\b{_KERNEL}\b", preprocessed):
+    for begin in re.finditer(r"__global__\b", preprocessed):
         if re.search(r">\s*(?:inline\s+)?$", preprocessed[max(0, begin.start() - 100) : begin.start()]):
             continue  # a template; what is called is what calls it
         text = _without_comments(preprocessed[begin.end() : begin.end() + 10_000])
@@ -150,10 +149,12 @@ def _with_launches(text: str) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _with_entries(preprocessed: str, kernels) -> str:
+def _with_entries(preprocessed: str, kernels: dict[str, tuple[str, ...]]) -> str:
     """A file as it is compiled: its launches are calls, and each kernel has the functions by which it is called."""
-    text = _with_launches(preprocessed.replace(_KERNEL, ""))
+    text = _with_launches(device_rules.without_words(preprocessed))
     exported = 'extern "C" __attribute__((visibility("default")))'
+    listed = "".join(f"{name}({','.join(parameters)})" for name, parameters in kernels.items())
+    text += f'{exported} const char* ascendc_cpu_kernels() {{ return "{listed}"; }}\n'
     for name in kernels:
         text += f"""
 {exported} const char* ascendc_cpu_signature_{name}() {{ return AscendC::cpu::Entry<&{name}>::signature(); }}
@@ -224,17 +225,40 @@ class Kernel:
 class KernelFile:
     """A compiled file of kernels; index it by a kernel's name.
 
-    `options` go to the compiler (`$CXX`, else g++) behind `-std=c++20 -O2` and `$CXXFLAGS`.
+    `options` go to the compiler (`$CXX`, else g++) behind `-std=c++20 -O2` and `$CXXFLAGS`; `--cce-auto-sync` and
+    `--cce-auto-sync=off` say what the device's compiler orders, which the checks do not ask for then. `keep` is where
+    the library is to stay, for debuggers and for KernelFile.kept.
     """
 
-    def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = ()):
+    def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = (), keep: str | os.PathLike | None = None):
         self.path = Path(path).resolve()
-        self._options = [f"-I{HOME}/include", *shlex.split(os.environ.get("CXXFLAGS", "")), *options]
+        given = [*shlex.split(os.environ.get("CXXFLAGS", "")), *options]
+        self._options = [f"-I{HOME}/include", *map(device_rules.compiler_option, given)]
         preprocessed = self._preprocess()
-        self._parameters = _kernels_of(preprocessed)
-        if not self._parameters:
+        kernels = _kernels_of(preprocessed)
+        if not kernels:
             raise KernelError(f'{path}: no kernel; one is defined by extern "C" __global__ __aicore__ void NAME(...)')
-        self.warnings, self._library = self._compile(_with_entries(preprocessed, self._parameters))
+        if broken := device_rules.broken(preprocessed):
+            raise KernelError("\n".join([f"{path}: the device's compiler would not take it", *broken]))
+        with tempfile.TemporaryDirectory() as folder:
+            library = str(Path(keep).resolve()) if keep else os.path.join(folder, "kernel.so")
+            self.warnings = self._compile(_with_entries(preprocessed, kernels), library)
+            self._open(library)
+
+    @classmethod
+    def kept(cls, path: str | os.PathLike, library: str | os.PathLike) -> "KernelFile":
+        """The file as it was compiled into a library that was kept."""
+        file = cls.__new__(cls)
+        file.path, file.warnings = Path(path).resolve(), ""
+        file._open(str(Path(library).resolve()))
+        return file
+
+    def _open(self, library: str) -> None:
+        self._library = ctypes.CDLL(library)
+        listing = self._library.ascendc_cpu_kernels
+        listing.restype = ctypes.c_char_p
+        kernels = re.findall(r"(\w+)\(([^)]*)\)", listing().decode())
+        self._parameters = {name: tuple(filter(None, parameters.split(","))) for name, parameters in kernels}
 
     @property
     def names(self) -> list[str]:
@@ -247,14 +271,12 @@ class KernelFile:
 
     def _preprocess(self) -> str:
         source = f'#include "ascendc/entry.h"\n#include "{self.path}"\n'
-        return self._run_compiler(["-E", "-CC", f"-D__global__={_KERNEL}", "-x", "c++", "-"], source).stdout
+        return self._run_compiler([*device_rules.OPTIONS, "-x", "c++", "-"], source).stdout
 
-    def _compile(self, preprocessed: str) -> tuple[str, ctypes.CDLL]:
-        with tempfile.TemporaryDirectory() as folder:
-            library = os.path.join(folder, "kernel.so")
-            options = ["-shared", "-x", "c++-cpp-output", "-", "-o", library]
-            options += [f"-L{LIBRARIES}", "-lascendc_cpu", f"-Wl,-rpath,{LIBRARIES}"]
-            return self._run_compiler(options, preprocessed).stderr, ctypes.CDLL(library)
+    def _compile(self, preprocessed: str, library: str) -> str:
+        options = ["-shared", "-x", "c++-cpp-output", "-", "-o", library]
+        options += [f"-L{LIBRARIES}", "-lascendc_cpu", f"-Wl,-rpath,{LIBRARIES}"]
+        return self._run_compiler(options, preprocessed).stderr
 
     def _run_compiler(self, options: list[str], source: str) -> subprocess.CompletedProcess:
         command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-g", "-fPIC", "-Wall"]

@@ -16,6 +16,8 @@ Macros that the build of an operator defines are defined by the arguments' dtype
 import ctypes
 import os
 import runpy
+import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -41,21 +43,42 @@ DTYPES = {
 }
 
 
-def run_described(source: str, description: str | None, checks: bool, options: list[str]) -> int:
-    """0 if the kernel ran without an error and gave what is expected; KernelError if it did something wrong."""
-    path = Path(description) if description else Path(source).with_suffix(".py")
-    for needed in (Path(source), path):
-        if not needed.exists():
-            raise KernelError(f"{needed} does not exist; a kernel FILE.cpp has its arguments in FILE.py beside it")
-    described = _described(path)
-    start = time.perf_counter()
-    file = KernelFile(source, (*_dtype_macros(described["arguments"]), *options))
-    sys.stderr.write(file.warnings)
-    print(f"{source}: compiled in {time.perf_counter() - start:.1f} s", flush=True)
+def debug_described(
+    source: str, description: str | None, checks: bool, options: list[str], library: str | None = None
+) -> int:
+    """Compiles the kernel for a debugger, into FILE.so, and stops in gdb where it begins; gdb's exit code."""
+    path = _description_of(source, description)
+    kept = Path(library or Path(source).with_suffix(".so"))
+    kernel = _compiled(source, path, _described(path), [*options, "-O0", "-g"], kept)
+    gdb = shutil.which("gdb")
+    if gdb is None:
+        raise KernelError(f"gdb is not installed; {kept} is what it would debug")
+    before = ["set print thread-events off", "set breakpoint pending on", "set startup-with-shell off"]
+    before += [f"break {Path(source).name}:{kernel.name}", "run"]
+    command = [
+        gdb,
+        "-q",
+        "-iex",
+        "set auto-load python-scripts off",
+        "-x",
+        str(Path(__file__).with_name("gdb_printers.py")),
+    ]
+    command += [part for line in before for part in ("-ex", line)]
+    command += ["--args", sys.executable, "-m", "cann_cpu", "kernel", source, str(path), "--library", str(kept)]
+    command += [] if checks else ["--no-checks"]
+    return subprocess.run(command, env={**os.environ, "ASCENDC_CPU_THREADS": "1"}).returncode
 
-    if "kernel" not in described and len(file.names) > 1:
-        raise KernelError(f"{path}: {source} has several kernels; set `kernel` to one of {', '.join(file.names)}")
-    kernel = file[described.get("kernel", file.names[0])]
+
+def run_described(
+    source: str, description: str | None, checks: bool, options: list[str], library: str | None = None
+) -> int:
+    """0 if the kernel ran without an error and gave what is expected; KernelError if it did something wrong."""
+    path = _description_of(source, description)
+    described = _described(path)
+    if library:
+        kernel = _chosen(KernelFile.kept(source, library), path, described)
+    else:
+        kernel = _compiled(source, path, described, options)
     arguments = _in_order(path, kernel, described["arguments"])
     blocks = described.get("blocks", 1)
     start = time.perf_counter()
@@ -72,6 +95,28 @@ def run_described(source: str, description: str | None, checks: bool, options: l
         _compare(path, kernel, name, arguments, value, tolerance) for name, value in described["expected"].items()
     ]
     return 1 if any(complaints) else 0
+
+
+def _description_of(source: str, description: str | None) -> Path:
+    path = Path(description) if description else Path(source).with_suffix(".py")
+    for needed in (Path(source), path):
+        if not needed.exists():
+            raise KernelError(f"{needed} does not exist; a kernel FILE.cpp has its arguments in FILE.py beside it")
+    return path
+
+
+def _compiled(source: str, path: Path, described: dict, options: list[str], keep: Path | None = None) -> Kernel:
+    start = time.perf_counter()
+    file = KernelFile(source, (*_dtype_macros(described["arguments"]), *options), keep)
+    sys.stderr.write(file.warnings)
+    print(f"{source}: compiled in {time.perf_counter() - start:.1f} s", flush=True)
+    return _chosen(file, path, described)
+
+
+def _chosen(file: KernelFile, path: Path, described: dict) -> Kernel:
+    if "kernel" not in described and len(file.names) > 1:
+        raise KernelError(f"{path}: {file.path} has several kernels; set `kernel` to one of {', '.join(file.names)}")
+    return file[described.get("kernel", file.names[0])]
 
 
 def _described(path: Path) -> dict:

@@ -126,3 +126,41 @@ extern "C" __global__ __aicore__ void addresses(GM_ADDR y, uint32_t buffers) {
   }
   DataCacheCleanAndInvalid<int32_t, CacheLine::ENTIRE_DATA_CACHE, DcciDst::CACHELINE_OUT>(to);
 }
+
+// What the checks let pass: atomic copies in any order, elements of a line in the cache that others do not touch, a
+// line that all blocks read, a flag's id that its queue has given back.
+extern "C" __global__ __aicore__ void allowed(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
+  GlobalTensor<float> from, sum, of_block;
+  from.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x), 16);
+  sum.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y), 8);
+  of_block.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(z) + 32 * GetBlockIdx(), 32);
+  TPipe pipe;
+  TQue<QuePosition::VECIN, 1> in;
+  pipe.InitBuffer(in, 1, 32);
+  LocalTensor<float> tensor = in.AllocTensor<float>();
+  DataCopy(tensor, from, 8);
+  in.EnQue(tensor);
+  tensor = in.DeQue<float>();
+  GET_TILING_DATA_WITH_STRUCT(uint64_t, tiling, x + 32);
+  ASSERT(tiling != 0);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID0);
+  WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
+  PipeBarrier<PIPE_ALL>();
+  SetAtomicAdd<float>();
+  DataCopy(sum, tensor, 8);
+  DataCopy(sum, tensor, 8);
+  SetAtomicNone();
+  of_block.SetValue(0, from.GetValue(8));
+  of_block.SetValue(16, from.GetValue(9));
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(tensor, of_block[8], 8);
+  PipeBarrier<PIPE_ALL>();
+  DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(of_block[16]);
+  DataCopy(tensor, from, 8);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(of_block[24], tensor, 8);
+  DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(of_block);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(of_block[24], tensor, 8);
+  in.FreeTensor(tensor);
+}

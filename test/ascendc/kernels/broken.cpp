@@ -238,6 +238,7 @@ extern "C" __global__ __aicore__ void scalar_reads_what_the_vector_unit_waited_f
   Parts p(x, y);
   LocalTensor<float> tensor = p.filled();
   tensor.GetValue(0);  // reported
+  p.in.FreeTensor(tensor);
 }
 
 extern "C" __global__ __aicore__ void copies_out_what_the_scalar_unit_wrote(GM_ADDR x, GM_ADDR y) {
@@ -534,4 +535,132 @@ struct Tiling {
 extern "C" __global__ __aicore__ void tiling_of_another_size(GM_ADDR x, GM_ADDR) {
   GET_TILING_DATA_WITH_STRUCT(Tiling, tiling, x);  // reported
   ASSERT(tiling.numbers[0] != 0);
+}
+
+extern "C" __global__ __aicore__ void allocated_instead_of_dequeued(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x, kCount);
+  p.in.EnQue(tensor);
+  LocalTensor<float> other = p.in.AllocTensor<float>();
+  Adds(p.buffer.Get<float>(), other, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void last_block_out_of_range(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x[48 * GetBlockIdx()], 48);  // reported
+  p.in.FreeTensor(tensor);
+}
+
+extern "C" __global__ __aicore__ void input_length_in_elements(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopyPad(tensor, p.x, DataCopyExtParams{1, kCount, 0, 0, 0}, DataCopyPadExtParams<float>{});
+  p.in.EnQue(tensor);
+  tensor = p.in.DeQue<float>();
+  Adds(tensor, tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void input_length_in_bytes(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  DataCopy(p.in.AllocTensor<float>(), p.x, DataCopyParams{1, kBytes, 0, 0});  // reported
+}
+
+extern "C" __global__ __aicore__ void output_length_in_bytes(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(p.y, tensor, DataCopyParams{1, kBytes, 0, 0});  // reported
+}
+
+extern "C" __global__ __aicore__ void buffer_of_elements_and_not_bytes(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> small;
+  p.pipe.InitBuffer(small, kCount);
+  DataCopy(small.Get<float>(), p.x, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void used_after_its_buffer_was_taken_again(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TQue<QuePosition::VECIN, 1> queue;
+  p.pipe.InitBuffer(queue, 1, kBytes);
+  LocalTensor<float> tensor = queue.AllocTensor<float>();
+  queue.FreeTensor(tensor);
+  queue.AllocTensor<float>();
+  Duplicate(tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void freed_after_its_buffer_was_taken_again(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TQue<QuePosition::VECIN, 1> queue;
+  p.pipe.InitBuffer(queue, 1, kBytes);
+  LocalTensor<float> tensor = queue.AllocTensor<float>();
+  queue.FreeTensor(tensor);
+  queue.AllocTensor<float>();
+  queue.FreeTensor(tensor);  // reported
+}
+
+extern "C" __global__ __aicore__ void before_the_device_buffer(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  p.x[uint64_t{0} - 8].GetValue(7);  // reported
+}
+
+extern "C" __global__ __aicore__ void wait_for_the_flag_of_a_queue(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.in.AllocTensor<float>();
+  DataCopy(tensor, p.x, kCount);
+  p.in.EnQue(tensor);
+  WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);  // reported
+}
+
+extern "C" __global__ __aicore__ void event_id_below_0(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  WaitFlag<HardEvent::MTE2_V>(-1);  // reported
+}
+
+extern "C" __global__ __aicore__ void queue_of_no_bytes(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TQue<QuePosition::VECIN, 1> queue;
+  p.pipe.InitBuffer(queue, 1, 0);  // reported
+}
+
+extern "C" __global__ __aicore__ void address_outside_the_unified_buffer(GM_ADDR, GM_ADDR) {
+  LocalTensor<float>(TPosition::VECCALC, 192 * 1024 - 32, 9);  // reported
+}
+
+extern "C" __global__ __aicore__ void copy_into_a_line_in_the_cache(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, 8);
+  p.y.SetValue(3, 1.0f);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(p.y[8], tensor, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void another_line_than_the_one_cleaned(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  p.y.SetValue(3, 1.0f);
+  p.y.SetValue(19, 1.0f);  // reported
+  DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(p.y[3]);
+}
+
+extern "C" __global__ __aicore__ void more_blocks_than_there_are(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  GlobalTensor<int32_t> workspace;
+  workspace.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y), kCount);
+  SyncAll(workspace, p.buffer.Get<int32_t>(), 3);  // reported
+}
+
+extern "C" __global__ __aicore__ void overwrites_what_is_read_once_more(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  LocalTensor<float> other = p.filled();
+  Duplicate(tensor, 1.0f, kCount);
+  Adds(other, tensor, 1.0f, kCount);
+  SetFlag<HardEvent::V_MTE2>(EVENT_ID0);
+  WaitFlag<HardEvent::V_MTE2>(EVENT_ID0);
+  Adds(other, tensor, 2.0f, kCount);
+  DataCopy(tensor, p.x, kCount);  // reported
 }
