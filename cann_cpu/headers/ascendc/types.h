@@ -24,6 +24,7 @@
 #ifndef __global__  // defined by who looks for kernels in preprocessed text
 #define __global__
 #endif
+#define __vector__  // a kernel for vector cores
 #define __gm__
 #define __ubuf__
 #define GM_ADDR __gm__ uint8_t*
