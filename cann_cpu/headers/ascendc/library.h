@@ -55,12 +55,12 @@ void check_in_place(const char* name, Where where, const LocalTensor<Dst>& dst, 
   fail(where, "%s: source and destination overlap in part; let them be the same or lie apart", name);
 }
 
-// A work buffer belongs to the function, and none that the host's tiling asks for is smaller than a repeat.
+// A work buffer belongs to the function. How much it needs the host's tiling functions say; at least a block.
 inline void check_work(const char* name, Where where, const LocalTensor<uint8_t>& work) {
   if (checker() == nullptr) return;
-  if (work.memory().bytes < int64_t{kRepeatBytes}) {
+  if (work.memory().bytes < int64_t{kBlockBytes}) {
     fail(where, "%s: the work buffer has %lld bytes; %u are the least that any shape needs", name,
-         static_cast<long long>(work.memory().bytes), kRepeatBytes);
+         static_cast<long long>(work.memory().bytes), kBlockBytes);
   }
   check_temporary(name, where, work.memory());
 }

@@ -391,7 +391,7 @@ extern "C" __global__ __aicore__ void wrong(GM_ADDR x, GM_ADDR y, uint32_t which
   const SoftMaxTiling tiling;
   const SoftMaxShapeInfo shape{4, 16, 4, 16};
   if (which == SMALL_WORK) {
-    SoftMax<float>(dst, src, room<uint8_t>(pipe, 64), tiling, shape);
+    SoftMax<float>(dst, src, room<uint8_t>(pipe, 16), tiling, shape);
   } else if (which == PARTIAL_OVERLAP) {
     SoftMax<float>(src[8], src, tiling, shape);
   } else if (which == NO_SHAPE) {
