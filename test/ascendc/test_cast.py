@@ -185,8 +185,9 @@ def test_odd_counts_masks_and_strides(kernels, dtype, to):
 @pytest.mark.parametrize("to", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_the_vector_unit_does_not_convert_is_rejected(kernels, dtype, to):
+    pairs = {**PAIRS, ("int32", "float16"): {NONE}}  # times a scale: test_library.py
     source, dst = np.zeros(64, stored(dtype)), np.zeros(64, stored(to))
-    for mode in set(range(7)) - PAIRS.get((dtype, to), set()):
-        expected = "no rounding mode" if (dtype, to) in PAIRS else "the function has the dtype"
+    for mode in set(range(7)) - pairs.get((dtype, to), set()):
+        expected = "no rounding mode" if (dtype, to) in pairs else "the function has the dtype"
         with pytest.raises(KernelError, match=expected):
             Call("cast", "Cast", dtype, Form(COUNT, 64, 8), to, {"option": mode}).run(kernels, dst, source)

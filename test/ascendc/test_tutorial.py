@@ -122,6 +122,7 @@ DECLARE(of_x, DTYPE_X)
 DECLARE(of_nobody, int)
 #endif
 static_assert(VALUE == 3 && __CCE_AICORE__ == 220);
+// by <<<>>>
 extern "C" void launch(void* x) { of_float<<<2, nullptr, nullptr>>>((GM_ADDR)x, nullptr, nullptr, 4); }
 """
 

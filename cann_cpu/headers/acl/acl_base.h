@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all of ACL shares: handles, error codes, data types, formats, data buffers and tensor descriptions.
-#pragma once
+#ifndef INC_EXTERNAL_ACL_ACL_BASE_H_  // as in torch_npu's copy: a file may include both
+#define INC_EXTERNAL_ACL_ACL_BASE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -177,3 +178,5 @@ aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int
 
 }  // extern "C"
 #pragma GCC visibility pop
+
+#endif

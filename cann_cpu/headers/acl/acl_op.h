@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attribute objects and execution of operators by type name (the aclop path).
-#pragma once
+#ifndef INC_EXTERNAL_ACL_ACL_OP_H_  // as in torch_npu's copy: a file may include both
+#define INC_EXTERNAL_ACL_ACL_OP_H_
 
 #include "acl/acl_rt.h"
 
@@ -33,3 +34,5 @@ aclError aclopExecuteV2(const char* opType, int numInputs, aclTensorDesc* inputD
 
 }  // extern "C"
 #pragma GCC visibility pop
+
+#endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compile options, and compiling operators by type name (the aclop path, which cann_cpu does not serve).
-#pragma once
+#ifndef INC_EXTERNAL_ACL_ACL_OP_COMPILER_H_  // as in torch_npu's copy: a file may include both
+#define INC_EXTERNAL_ACL_ACL_OP_COMPILER_H_
 
 #include "acl/acl_op.h"
 
@@ -49,3 +50,5 @@ aclError aclopCompileAndExecuteV2(const char* opType, int numInputs, aclTensorDe
 
 }  // extern "C"
 #pragma GCC visibility pop
+
+#endif

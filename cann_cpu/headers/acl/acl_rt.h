@@ -5,7 +5,8 @@
 // measured by compiling against the headers in the torch_npu wheel, and test/cann_cpu/runtime/test_abi.py compares all
 // of it with them. An enumeration has the values that are used here or in programs that one writes for it; others are
 // passed through.
-#pragma once
+#ifndef INC_EXTERNAL_ACL_ACL_RT_H_  // as in torch_npu's copy: a file may include both
+#define INC_EXTERNAL_ACL_ACL_RT_H_
 
 #include "acl/acl_base.h"
 
@@ -373,3 +374,5 @@ aclError aclrtSetOpWaitTimeout(uint32_t timeout);
 
 }  // extern "C"
 #pragma GCC visibility pop
+
+#endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Channels that carry tensors between host and device: data sets and items are real, channels are not supported.
-#pragma once
+#ifndef INC_EXTERNAL_ACL_ACL_TDT_H_  // as in torch_npu's copy: a file may include both
+#define INC_EXTERNAL_ACL_ACL_TDT_H_
 
 #include "acl/acl_base.h"
 
@@ -42,3 +43,5 @@ aclError acltdtReceiveTensor(const acltdtChannelHandle* handle, acltdtDataset* d
 
 }  // extern "C"
 #pragma GCC visibility pop
+
+#endif

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 
 #include "ascendc/launch.h"
 #include "ascendc/types.h"
@@ -63,7 +64,8 @@ struct Block {
   TPipe* pipe = nullptr;
   MaskRegister mask = {};
   Atomic atomic = {};
-  uint16_t merged[4] = {};  // what MrgSort took of each run
+  uint16_t merged[4] = {};              // what MrgSort took of each run
+  std::optional<float> deq_scale = {};  // what SetDeqScale has set
 };
 
 ASCENDC_CPU_EXPORT extern constinit thread_local Block* current_block;

@@ -72,6 +72,49 @@ void IBWait(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t>
   cpu::wait_block_flag(where, cpu::block_flag("IBWait", where, gmWorkspace, blockIdx, eventID));
 }
 
+enum class PipeMode : uint8_t { SCALAR_MODE, MTE3_MODE, MAX };
+
+// Blocks of one group wait until all blocks of another have arrived, by memory that they share: 512 bytes for each that
+// waits, all 0. A block that arrives again waits until those before have seen it.
+template <PipeMode mode>
+class GroupBarrier {
+  static_assert(mode == PipeMode::MTE3_MODE, "GroupBarrier: the device has PipeMode::MTE3_MODE only");
+  static constexpr uint32_t kStep = 512;
+
+ public:
+  GroupBarrier(GM_ADDR workspace, uint32_t arriveSize, uint32_t waitSize, cpu::Where where = cpu::Where::current())
+      : memory_(reinterpret_cast<const std::byte*>(workspace)), arrive_size_(arriveSize), wait_size_(waitSize) {
+    if (reinterpret_cast<uintptr_t>(workspace) % kStep != 0) {
+      cpu::fail(where, "GroupBarrier: its workspace begins at no multiple of 512 bytes");
+    }
+    if (arriveSize > kStep) cpu::fail(where, "GroupBarrier: %u blocks arrive; there are at most 512", arriveSize);
+    if (cpu::checker() == nullptr) return;
+    cpu::GlobalMemory all{const_cast<std::byte*>(memory_), memory_, int64_t{waitSize} * kStep, 0, 1};
+    cpu::check_global("GroupBarrier", where, PIPE_S, cpu::Use::Read, all, 0, all.bytes);
+  }
+
+  void Arrive(uint32_t arriveIndex, cpu::Where where = cpu::Where::current()) {
+    check("Arrive", where, arriveIndex, arrive_size_);
+    for (uint32_t waiter = 0; waiter < wait_size_; ++waiter) {
+      cpu::set_block_flag(where, memory_ + size_t{waiter} * kStep + arriveIndex);
+    }
+  }
+  void Wait(uint32_t waitIndex, cpu::Where where = cpu::Where::current()) {
+    check("Wait", where, waitIndex, wait_size_);
+    for (uint32_t arrived = 0; arrived < arrive_size_; ++arrived) {
+      cpu::wait_block_flag(where, memory_ + size_t{waitIndex} * kStep + arrived);
+    }
+  }
+
+ private:
+  static void check(const char* name, cpu::Where where, uint32_t index, uint32_t size) {
+    if (index >= size) cpu::fail(where, "GroupBarrier: %s(%u) of a group of %u blocks", name, index, size);
+  }
+
+  const std::byte* memory_;
+  uint32_t arrive_size_, wait_size_;
+};
+
 // What the scalar unit has written to device memory is there for the other units and blocks, and it reads anew what
 // they have written.
 template <class T, CacheLine line, DcciDst destination = DcciDst::CACHELINE_ALL>

@@ -47,7 +47,16 @@ inline void wait_flag(pipe_t from, pipe_t to, int32_t id, AscendC::cpu::Where wh
   AscendC::cpu::wait_flag(AscendC::cpu::event(from, to), id, where);
 }
 
+using float32_t = float;
+
 namespace AscendC {
+
+// The standard library by the name that kernels may use.
+namespace Std {
+using namespace ::std;
+using ::max;
+using ::min;
+}  // namespace Std
 
 // How many cores of a block compute, and the number of this one: vector cores alone run the kernel.
 inline int64_t GetSubBlockNum() { return 1; }

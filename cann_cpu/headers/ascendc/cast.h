@@ -41,6 +41,7 @@ ASCENDC_CPU_CAST(int16_t, float, kNone)
 ASCENDC_CPU_CAST(int32_t, float, kDirections | kNone)
 ASCENDC_CPU_CAST(int32_t, int64_t, kNone)
 ASCENDC_CPU_CAST(int32_t, int16_t, kNone)
+ASCENDC_CPU_CAST(int32_t, half, kNone)
 ASCENDC_CPU_CAST(int64_t, int32_t, kNone)
 ASCENDC_CPU_CAST(int64_t, float, kDirections)
 #undef ASCENDC_CPU_CAST
@@ -122,6 +123,13 @@ void cast(Where where, RoundMode mode, const Lanes& lanes, const Operand& dst, c
     fail(where, "Cast: this pair of dtypes has no rounding mode %d", static_cast<int>(mode));
   }
   using Instruction = Elementwise<To, From>;
+  if constexpr (std::is_same_v<To, half> && std::is_same_v<From, int32_t>) {
+    const std::optional<float> scale = block(where).deq_scale;
+    if (!scale) fail(where, "Cast: int32_t to half multiplies by what SetDeqScale(half) has set; call it before");
+    const auto scaled = [factor = double{*scale}](int32_t value) { return static_cast<float>(value * factor); };
+    Instruction::run("Cast", where, lanes, scaled, dst, src);
+    return;
+  }
   if (is_plain<To, From>(mode)) {
     Instruction::run("Cast", where, lanes, [](auto value) { return static_cast<Computed<To>>(value); }, dst, src);
   } else {
@@ -130,6 +138,11 @@ void cast(Where where, RoundMode mode, const Lanes& lanes, const Operand& dst, c
 }
 
 }  // namespace cpu
+
+// By what a Cast of int32_t to half multiplies.
+inline void SetDeqScale(half scale, cpu::Where where = cpu::Where::current()) {
+  cpu::block(where).deq_scale = static_cast<float>(scale);
+}
 
 template <class To, class From>
   requires(cpu::kCastModes<To, From> != 0)

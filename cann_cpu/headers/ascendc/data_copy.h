@@ -178,4 +178,16 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
   DataCopyPad(dst, src, DataCopyExtParams{p.blockCount, p.blockLen, p.srcStride, p.dstStride, 0}, where);
 }
 
+// The first `count` elements in device memory become `value`, by copies out: what reads them waits for MTE3, and other
+// blocks by SyncAll.
+template <class T>
+void InitGlobalMemory(GlobalTensor<T>& tensor, const uint64_t count, const T value,
+                      cpu::Where where = cpu::Where::current()) {
+  const cpu::GlobalMemory& memory = tensor.memory();
+  if (cpu::checker() != nullptr) [[unlikely]] {
+    cpu::check_global("InitGlobalMemory", where, PIPE_MTE3, cpu::Use::Write, memory, 0, count * sizeof(T));
+  }
+  for (uint64_t i = 0; i < count; ++i) cpu::store(memory.data + i * sizeof(T), value);
+}
+
 }  // namespace AscendC

@@ -49,6 +49,7 @@ ASCENDC_CPU_MATH(Log2, std::log2(double{x}))
 ASCENDC_CPU_MATH(Log10, std::log10(double{x}))
 ASCENDC_CPU_MATH(Sigmoid, cpu::logistic(x))
 ASCENDC_CPU_MATH(Silu, x* cpu::logistic(x))
+ASCENDC_CPU_MATH(Gelu, 0.5 * x * (1 + std::erf(x * std::sqrt(0.5))))
 ASCENDC_CPU_MATH(Sign, cpu::sign(x))
 ASCENDC_CPU_MATH(Frac, cpu::fraction(x))
 ASCENDC_CPU_MATH(Floor, std::floor(x))
@@ -80,6 +81,41 @@ template <class T>
 void ClampMin(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, uint32_t count,
               cpu::Where where = cpu::Where::current()) {
   Maxs(dst, src, scalar, static_cast<int32_t>(count), where);
+}
+
+// dst[i] = src[i], but at least `least` and at most `most`
+template <class T, bool isReuseSource = false>
+  requires cpu::OneOf<T, half, float>
+void Clamp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& least, const T& most, const uint32_t count,
+           cpu::Where where = cpu::Where::current()) {
+  const float from = least, to = most;
+  cpu::unary(
+      "Clamp", where, [from, to](float x) { return x < from ? from
+                                                   : x > to ? to
+                                                            : x; }, dst, src,
+      static_cast<int32_t>(count));
+}
+
+// dst[i] = src[i] / (1 + exp(-scalar * src[i]))
+template <class T, bool isReuseSource = false>
+  requires cpu::OneOf<T, half, float>
+void Swish(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, const T scalar,
+           cpu::Where where = cpu::Where::current()) {
+  const float beta = scalar;
+  cpu::unary(
+      "Swish", where, [beta](float x) { return static_cast<float>(x * cpu::logistic(double{beta} * x)); }, dst, src,
+      static_cast<int32_t>(count));
+}
+
+// dst[i] = src0[i] * Swish(src1[i])
+template <class T, bool isReuseSource = false>
+  requires cpu::OneOf<T, half, float>
+void SwiGLU(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const float& scalar,
+            const uint32_t count, cpu::Where where = cpu::Where::current()) {
+  cpu::binary(
+      "SwiGLU", where,
+      [scalar](float x, float y) { return static_cast<float>(x * (y * cpu::logistic(double{scalar} * y))); }, dst, src0,
+      src1, static_cast<int32_t>(count));
 }
 
 // dst[i] = src0[i] ^ src1[i], bit by bit

@@ -193,6 +193,56 @@ void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src, cpu::Where 
   std::memcpy(dst.memory().data, matrix, sizeof(matrix));
 }
 
+// Halves of blocks: which half of dst and src, for dtypes of 8 bits. The strides of repeats are in blocks.
+struct TransDataTo5HDParams {
+  bool dstHighHalf = false, srcHighHalf = false;
+  uint8_t repeatTimes = 1;
+  uint16_t dstRepStride = 0, srcRepStride = 0;
+};
+
+// Transposes 16 blocks of 32 bytes: element i of block k becomes element k of block i. With elements of 32 bits a row
+// of 16 takes two blocks of dst; with such of 8 bits half a block takes part.
+template <class T>
+void TransDataTo5HD(const LocalTensor<T> (&dst)[16], const LocalTensor<T> (&src)[16],
+                    const TransDataTo5HDParams& params, cpu::Where where = cpu::Where::current()) {
+  static_assert(sizeof(T) <= 4, "TransDataTo5HD: elements of 8, 16 or 32 bits");
+  constexpr const char* kName = "TransDataTo5HD";
+  constexpr int64_t kRows = 16, kSize = sizeof(T), kColumns = kSize == 4 ? 8 : 16;
+  const int64_t from = kSize == 1 && params.srcHighHalf ? 16 : 0, to = kSize == 1 && params.dstHighHalf ? 16 : 0;
+  // Of a single repeat the lists say where it begins, whatever the strides.
+  const int64_t dst_step = params.repeatTimes == 1 ? 0 : int64_t{params.dstRepStride} * cpu::kBlockBytes;
+  const int64_t src_step = params.repeatTimes == 1 ? 0 : int64_t{params.srcRepStride} * cpu::kBlockBytes;
+  for (int64_t repeat = 0; repeat < params.repeatTimes; ++repeat) {
+    std::byte matrix[kRows * kColumns * kSize];
+    for (int64_t row = 0; row < kRows; ++row) {
+      cpu::check_bytes(kName, where, cpu::Use::Read, src[row].memory(), repeat * src_step + from, kColumns * kSize);
+      const std::byte* at = src[row].memory().data + repeat * src_step + from;
+      for (int64_t column = 0; column < kColumns; ++column) {
+        std::memcpy(matrix + (column * kRows + row) * kSize, at + column * kSize, kSize);
+      }
+    }
+    constexpr int64_t kWritten = sizeof(matrix) / kRows;
+    for (int64_t i = 0; i < kRows; ++i) {
+      cpu::check_bytes(kName, where, cpu::Use::Write, dst[i].memory(), repeat * dst_step + to, kWritten);
+      std::memcpy(dst[i].memory().data + repeat * dst_step + to, matrix + i * kWritten, kWritten);
+    }
+  }
+}
+
+// The same, by addresses in the unified buffer.
+template <class T>
+void TransDataTo5HD(uint64_t dst[16], uint64_t src[16], const TransDataTo5HDParams& params,
+                    cpu::Where where = cpu::Where::current()) {
+  LocalTensor<T> to[16], from[16];
+  const auto begin = reinterpret_cast<uintptr_t>(cpu::block(where).unified_buffer);
+  const auto tensor = [&](uint64_t address) {
+    const auto offset = static_cast<uint32_t>(address - begin);
+    return LocalTensor<T>(TPosition::VECCALC, offset, (cpu::kUnifiedBufferBytes - offset) / sizeof(T), where);
+  };
+  for (int i = 0; i < 16; ++i) to[i] = tensor(dst[i]), from[i] = tensor(src[i]);
+  TransDataTo5HD(to, from, params, where);
+}
+
 // Sorts every 32 scores in descending order, equal ones as they lie, each with its index: dst has 8 bytes for each,
 // the score in the first and the index in the last four.
 template <class T>

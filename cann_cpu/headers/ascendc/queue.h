@@ -146,6 +146,14 @@ class TBuf {
     return LocalTensor<T>(part);
   }
 
+  // As a queue has them; the memory is always there.
+  template <class T>
+  LocalTensor<T> AllocTensor(cpu::Where where = cpu::Where::current()) {
+    return Get<T>(where);
+  }
+  template <class T>
+  void FreeTensor(const LocalTensor<T>& /*tensor*/) {}
+
  private:
   friend class BufferPool;
 

@@ -6,9 +6,26 @@
 #include <algorithm>
 #include <vector>
 
-#include "ascendc/vector.h"
+#include "ascendc/library.h"
+
+// As the host's tiling function fills it; the CPU needs nothing of it.
+struct TopkTiling {
+  int32_t tmpLocalSize = 0, allDataSize = 0, innerDataSize = 0;
+  uint32_t sortRepeat = 0;
+  int32_t mrgSortRepeat = 0, kAlignFourBytes = 0, kAlignTwoBytes = 0, maskOffset = 0;
+  int32_t maskVreducev2FourBytes = 0, maskVreducev2TwoBytes = 0;
+  int32_t mrgSortSrc1offset = 0, mrgSortSrc2offset = 0, mrgSortSrc3offset = 0, mrgSortTwoQueueSrc1Offset = 0;
+  int32_t mrgFourQueueTailPara1 = 0, mrgFourQueueTailPara2 = 0, srcIndexOffset = 0;
+  uint32_t copyUbToUbBlockCount = 0;
+  int32_t topkMrgSrc1MaskSizeOffset = 0, topkNSmallSrcIndexOffset = 0;
+};
 
 namespace AscendC {
+
+using ::TopkTiling;
+namespace tiling {
+using ::TopkTiling;
+}
 
 template <class T>
 struct MrgSortSrcList {
@@ -189,6 +206,66 @@ constexpr uint32_t GetSortLen(uint32_t elements) {
 template <class T>
 constexpr uint32_t GetSortOffset(uint32_t element) {
   return element * static_cast<uint32_t>(cpu::kPairBytes / sizeof(T));
+}
+
+// NORMAL: rows of any length; NSMALL: rows of 32, and the results of each lie k apart.
+enum class TopKMode : uint8_t { TOPK_NORMAL, TOPK_NSMALL };
+
+// Rows, their elements rounded up to a multiple of 32, and as they are.
+struct TopKInfo {
+  int32_t outter = 1, inner = 0, n = 0;
+};
+
+// The k largest (smallest) numbers of each row in their order, equal ones as they lie, and the index of each. With
+// isInitIndex the indices are srcIndex's; with isHasfinish a row whose bit in `finish` is set has n for all of them.
+template <class T, bool isInitIndex = false, bool isHasfinish = false, bool isReuseSrc = false,
+          TopKMode topkMode = TopKMode::TOPK_NORMAL>
+  requires cpu::OneOf<T, half, float>
+void TopK(const LocalTensor<T>& dstValue, const LocalTensor<int32_t>& dstIndex, const LocalTensor<T>& src,
+          const LocalTensor<int32_t>& srcIndex, const LocalTensor<bool>& finish, const int32_t k,
+          const TopkTiling& /*tiling*/, const TopKInfo& info, const bool isLargest = true,
+          cpu::Where where = cpu::Where::current()) {
+  constexpr bool kSmall = topkMode == TopKMode::TOPK_NSMALL;
+  if (info.inner % 32 != 0 || info.n > info.inner || k < 1 || k > info.n || (kSmall && info.inner != 32)) {
+    cpu::fail(where, "TopK: k %d of n %d elements, inner %d; 1 <= k <= n <= inner, a multiple of 32%s", k, info.n,
+              info.inner, kSmall ? ", and 32 in TOPK_NSMALL" : "");
+  }
+  const int64_t value_step = kSmall ? k : cpu::padded<T>(k), index_step = kSmall ? k : cpu::padded<int32_t>(k);
+  for (int64_t i = 0; i < info.outter; ++i) {
+    const std::vector<float> row = cpu::read_row("TopK", where, src, i * info.inner, info.n);
+    std::vector<int32_t> places(row.size());
+    for (size_t place = 0; place < places.size(); ++place) places[place] = static_cast<int32_t>(place);
+    std::stable_sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
+      const float one = row[static_cast<size_t>(a)], other = row[static_cast<size_t>(b)];
+      return isLargest ? one > other : one < other;
+    });
+    places.resize(static_cast<size_t>(k));
+    std::vector<float> values;
+    for (const int32_t place : places) values.push_back(row[static_cast<size_t>(place)]);
+    if constexpr (isInitIndex) {
+      const int64_t first = kSmall ? i * info.inner : 0;
+      cpu::check_bytes("TopK", where, cpu::Use::Read, srcIndex.memory(), first * 4, int64_t{info.n} * 4);
+      for (int32_t& place : places) place = cpu::load<int32_t>(srcIndex.memory().data + (first + place) * 4);
+    }
+    if constexpr (isHasfinish) {
+      cpu::check_bytes("TopK", where, cpu::Use::Read, finish.memory(), i, 1);
+      if (cpu::load<bool>(finish.memory().data + i)) std::fill(places.begin(), places.end(), info.n);
+    }
+    cpu::write_row("TopK", where, dstValue, i * value_step, values);
+    cpu::write_row("TopK", where, dstIndex, i * index_step, places);
+  }
+}
+
+template <class T, bool isInitIndex = false, bool isHasfinish = false, bool isReuseSrc = false,
+          TopKMode topkMode = TopKMode::TOPK_NORMAL>
+  requires cpu::OneOf<T, half, float>
+void TopK(const LocalTensor<T>& dstValue, const LocalTensor<int32_t>& dstIndex, const LocalTensor<T>& src,
+          const LocalTensor<int32_t>& srcIndex, const LocalTensor<bool>& finish, const LocalTensor<uint8_t>& work,
+          const int32_t k, const TopkTiling& tiling, const TopKInfo& info, const bool isLargest = true,
+          cpu::Where where = cpu::Where::current()) {
+  cpu::check_work("TopK", where, work);
+  TopK<T, isInitIndex, isHasfinish, isReuseSrc, topkMode>(dstValue, dstIndex, src, srcIndex, finish, k, tiling, info,
+                                                          isLargest, where);
 }
 
 }  // namespace AscendC

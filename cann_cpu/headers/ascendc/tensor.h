@@ -36,6 +36,19 @@ struct TBuffAddr {
 
 enum class CacheMode : uint8_t { CACHE_MODE_DISABLE, CACHE_MODE_NORMAL, CACHE_MODE_LAST, CACHE_MODE_PERSISTENT };
 
+namespace cpu {
+
+// What `dst = a + b` does, when it is known how many elements dst has.
+template <class Tensor>
+struct Deferred {
+  void (*instruction)(const Tensor& dst, const Tensor& a, const Tensor& b, int32_t count, Where where);
+  const Tensor& a;
+  const Tensor& b;
+  Where where;
+};
+
+}  // namespace cpu
+
 // Elements of the unified buffer. Nothing is checked when a tensor is made or indexed, but when its elements are used.
 template <class T>
 class LocalTensor {
@@ -65,6 +78,30 @@ class LocalTensor {
     moved.memory_.data += bytes;
     moved.memory_.bytes -= bytes;
     return moved;
+  }
+
+  // dst = a + b computes as many elements as dst has.
+  struct Operand {
+    Operand(const LocalTensor& tensor, cpu::Where where = cpu::Where::current()) : tensor(tensor), where(where) {}
+    const LocalTensor& tensor;
+    cpu::Where where;
+  };
+#define ASCENDC_CPU_OPERATOR(sign, Name)                                                                \
+  friend cpu::Deferred<LocalTensor> operator sign(const Operand& a, const LocalTensor& b) {             \
+    return {[](const LocalTensor& dst, const LocalTensor& one, const LocalTensor& other, int32_t count, \
+               cpu::Where where) { Name(dst, one, other, count, where); },                              \
+            a.tensor, b, a.where};                                                                      \
+  }
+  ASCENDC_CPU_OPERATOR(+, Add)
+  ASCENDC_CPU_OPERATOR(-, Sub)
+  ASCENDC_CPU_OPERATOR(*, Mul)
+  ASCENDC_CPU_OPERATOR(/, Div)
+  ASCENDC_CPU_OPERATOR(&, And)
+  ASCENDC_CPU_OPERATOR(|, Or)
+#undef ASCENDC_CPU_OPERATOR
+  LocalTensor& operator=(const cpu::Deferred<LocalTensor>& made) {
+    made.instruction(*this, made.a, made.b, static_cast<int32_t>(GetSize()), made.where);
+    return *this;
   }
 
   template <class Other>

@@ -25,6 +25,7 @@
 #define __aicore__
 #define __gm__
 #endif
+#define __vector__  // a kernel for vector cores
 #define __ubuf__
 #define GM_ADDR __gm__ uint8_t*
 
@@ -59,6 +60,7 @@ constexpr pipe_t target(uint8_t event) { return static_cast<pipe_t>(event % kPip
 // The sizes of blocks and repeats in bytes, and the strides of operands whose elements follow each other.
 inline constexpr int32_t ONE_BLK_SIZE = cpu::kBlockBytes;
 inline constexpr int32_t ONE_REPEAT_BYTE_SIZE = cpu::kRepeatBytes;
+inline constexpr uint32_t TOTAL_UB_SIZE = cpu::kUnifiedBufferBytes;
 inline constexpr int32_t DEFAULT_BLK_NUM = 8;
 inline constexpr uint8_t DEFAULT_BLK_STRIDE = 1;
 inline constexpr uint8_t DEFAULT_REPEAT_STRIDE = 8;

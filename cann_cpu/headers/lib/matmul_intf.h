@@ -3,3 +3,7 @@
 #pragma once
 
 #include "kernel_operator.h"
+
+namespace matmul {
+using namespace AscendC;
+}

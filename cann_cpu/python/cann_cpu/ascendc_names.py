@@ -14,8 +14,8 @@ PAGE = "docs/ascendc_names.md"
 """The page that has the table."""
 
 NAMES = {
-    "Arithmetic": """Abs AbsSub Add AddDeqRelu AddRelu AddReluCast Adds And Ands Axpy Cast CastDequant Div Divs Exp
-        ExpSub FusedMulAdd FusedMulAddRelu LeakyRelu Ln Max Maxs Min Mins Mul MulAddDst MulAddRelu MulCast Mull Muls
+    "Arithmetic": """Abs AbsSub Add AddDeqRelu AddRelu AddReluCast Adds And Ands Axpy Cast CastDeq CastDequant Div Divs
+        Exp ExpSub FusedMulAdd FusedMulAddRelu LeakyRelu Ln Max Maxs Min Mins Mul MulAddDst MulAddRelu MulCast Mull Muls
         MulsCast Neg Not Or Ors Prelu Reciprocal Relu Rsqrt ShiftLeft ShiftRight Sqrt Sub SubRelu SubReluCast Subs
         Truncate Xor SetDeqScale""",
     "Comparisons": "Compare CompareScalar Compares GetCmpMask Select SetCmpMask",

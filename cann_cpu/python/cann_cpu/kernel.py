@@ -140,7 +140,7 @@ def _kernels_of(preprocessed: str) -> dict[str, tuple[str, ...]]:
 def _with_launches(text: str) -> str:
     """kernel<<<blocks, ...>>>(...) is a call of launch_from_host."""
     parts, done = [], 0
-    for launch in re.finditer(r"<<<([^;]*?)>>>\s*\(", text):
+    for launch in re.finditer(r"<<<((?:(?!<<<|>>>)[^;])*)>>>\s*\(", text):
         before = text[max(done, launch.start() - 200) : launch.start()]
         if kernel := re.search(r"(\w+(?:\s*<[^<>;(){}]*>)?)\s*$", before):
             parts += [text[done : launch.start() - len(before) + kernel.start()]]
@@ -233,7 +233,8 @@ class KernelFile:
     def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = (), keep: str | os.PathLike | None = None):
         self.path = Path(path).resolve()
         given = [*shlex.split(os.environ.get("CXXFLAGS", "")), *options]
-        self._options = [f"-I{HOME}/include", *map(device_rules.compiler_option, given)]
+        # Ours last: where torch_npu's headers are given, ACL is theirs.
+        self._options = [*map(device_rules.compiler_option, given), f"-I{HOME}/include"]
         preprocessed = self._preprocess()
         kernels = _kernels_of(preprocessed)
         if not kernels:

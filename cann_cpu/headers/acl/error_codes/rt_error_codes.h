@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runtime's error codes (107xxx: the call was wrong, 207xxx: a resource ran out, 507xxx: the device failed).
-#pragma once
+#ifndef __INC_EXTERNEL_RT_ERROR_CODES_H__  // as in torch_npu's copy: a file may include both
+#define __INC_EXTERNEL_RT_ERROR_CODES_H__
 
 static const int ACL_ERROR_RT_PARAM_INVALID = 107000;
 static const int ACL_ERROR_RT_INVALID_DEVICEID = 107001;
@@ -38,3 +39,5 @@ static const int ACL_ERROR_RT_EVENT_SYNC_TIMEOUT = 507047;
 static const int ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED = 507903;
 static const int ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 507910;
 static const int ACL_ERROR_HOST_MEMORY_NOT_REGISTERED = 507911;
+
+#endif

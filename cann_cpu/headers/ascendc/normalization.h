@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// LayerNorm and RmsNorm of rows: computed in float, rounded once. As the host's tiling functions fill them, the structs
+// have more than the shape, which is all that the CPU needs.
+#pragma once
+
+#include "ascendc/library.h"
+
+struct LayerNormTiling {
+  uint32_t bLength = 0, sLength = 0, hLength = 0, originalHLength = 0;
+  uint32_t inputXSize = 0, meanVarSize = 0, numberOfTmpBuf = 0;
+  uint32_t meanTmpTensorPos = 0, meanTmpTensorSize = 0, varianceTmpTensorPos = 0, varianceTmpTensorSize = 0;
+  uint32_t tmpBufSize = 0, oneTmpSize = 0, firstTmpStartPos = 0, secondTmpStartPos = 0, thirdTmpStartPos = 0;
+  uint32_t loopRound = 0, inputRoundSize = 0, inputTailSize = 0, inputTailPos = 0;
+  uint32_t meanVarRoundSize = 0, meanVarTailSize = 0, meanVarTailPos = 0, bshCurLength = 0;
+  float lastDimValueBack = 0;
+};
+
+struct RmsNormTiling {
+  uint32_t bLength = 0, sLength = 0, hLength = 0, originalHLength = 0;
+  float reciprocalOfHLength = 0;
+  uint32_t mainBshLength = 0, mainBsLength = 0, mainBsLengthAlign = 0;
+  uint32_t loopRound = 0, inputTailPos = 0, tailBshLength = 0, tailBsLength = 0;
+};
+
+namespace AscendC {
+
+using ::LayerNormTiling;
+using ::RmsNormTiling;
+namespace tiling {
+using ::LayerNormTiling;
+using ::RmsNormTiling;
+}  // namespace tiling
+
+namespace cpu {
+
+template <class T, class Tiling>
+void check_normalized(const char* name, Where where, const Tiling& tiling) {
+  if (tiling.hLength == 0 || tiling.originalHLength == 0 || tiling.originalHLength > tiling.hLength ||
+      tiling.hLength % kPerBlock<T> != 0) {
+    fail(where, "%s: hLength %u, originalHLength %u; the first is the second rounded up to whole blocks of 32 bytes",
+         name, tiling.hLength, tiling.originalHLength);
+  }
+}
+
+}  // namespace cpu
+
+// output = (x - mean) / sqrt(variance + epsilon) * gamma + beta, with the mean and variance of each of the bLength *
+// sLength rows.
+template <class T, bool isReuseSource = false>
+  requires cpu::OneOf<T, half, float>
+void LayerNorm(const LocalTensor<T>& output, const LocalTensor<T>& mean, const LocalTensor<T>& variance,
+               const LocalTensor<T>& x, const LocalTensor<T>& gamma, const LocalTensor<T>& beta, const T epsilon,
+               const LayerNormTiling& tiling, cpu::Where where = cpu::Where::current()) {
+  constexpr const char* kName = "LayerNorm";
+  cpu::check_normalized<T>(kName, where, tiling);
+  const int64_t rows = int64_t{tiling.bLength} * tiling.sLength, step = tiling.hLength, n = tiling.originalHLength;
+  cpu::check_in_place(kName, where, output, rows * step, x, rows * step);
+  const std::vector<float> scale = cpu::read_row(kName, where, gamma, 0, n);
+  const std::vector<float> shift = cpu::read_row(kName, where, beta, 0, n);
+  std::vector<float> means, variances;
+  for (int64_t i = 0; i < rows; ++i) {
+    std::vector<float> row = cpu::read_row(kName, where, x, i * step, n);
+    const auto middle = static_cast<float>(cpu::sum_of(row) / static_cast<double>(n));
+    double squares = 0;
+    for (float& number : row) number -= middle, squares += double{number} * number;
+    const auto spread = static_cast<float>(squares / static_cast<double>(n));
+    const float factor = 1 / std::sqrt(spread + static_cast<float>(epsilon));
+    for (size_t k = 0; k < row.size(); ++k) row[k] = row[k] * factor * scale[k] + shift[k];
+    cpu::write_row(kName, where, output, i * step, row);
+    means.push_back(middle), variances.push_back(spread);
+  }
+  cpu::write_row(kName, where, mean, 0, means);
+  cpu::write_row(kName, where, variance, 0, variances);
+}
+
+template <class T, bool isReuseSource = false>
+  requires cpu::OneOf<T, half, float>
+void LayerNorm(const LocalTensor<T>& output, const LocalTensor<T>& mean, const LocalTensor<T>& variance,
+               const LocalTensor<T>& x, const LocalTensor<T>& gamma, const LocalTensor<T>& beta,
+               const LocalTensor<uint8_t>& work, const T epsilon, const LayerNormTiling& tiling,
+               cpu::Where where = cpu::Where::current()) {
+  cpu::check_work("LayerNorm", where, work);
+  LayerNorm<T, isReuseSource>(output, mean, variance, x, gamma, beta, epsilon, tiling, where);
+}
+
+// dst = src / sqrt(mean of the row's squares + epsilon) * gamma
+template <class T, bool isBasicBlock = false>
+  requires cpu::OneOf<T, half, float>
+void RmsNorm(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& gamma, const T& epsilon,
+             const RmsNormTiling& tiling, cpu::Where where = cpu::Where::current()) {
+  constexpr const char* kName = "RmsNorm";
+  cpu::check_normalized<T>(kName, where, tiling);
+  const int64_t rows = int64_t{tiling.bLength} * tiling.sLength, step = tiling.hLength, n = tiling.originalHLength;
+  cpu::check_in_place(kName, where, dst, rows * step, src, rows * step);
+  const std::vector<float> scale = cpu::read_row(kName, where, gamma, 0, n);
+  for (int64_t i = 0; i < rows; ++i) {
+    std::vector<float> row = cpu::read_row(kName, where, src, i * step, n);
+    double squares = 0;
+    for (const float number : row) squares += double{number} * number;
+    const float factor =
+        1 / std::sqrt(static_cast<float>(squares / static_cast<double>(n)) + static_cast<float>(epsilon));
+    for (size_t k = 0; k < row.size(); ++k) row[k] *= factor * scale[k];
+    cpu::write_row(kName, where, dst, i * step, row);
+  }
+}
+
+template <class T, bool isBasicBlock = false>
+  requires cpu::OneOf<T, half, float>
+void RmsNorm(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& gamma,
+             const LocalTensor<uint8_t>& work, const T& epsilon, const RmsNormTiling& tiling,
+             cpu::Where where = cpu::Where::current()) {
+  cpu::check_work("RmsNorm", where, work);
+  RmsNorm<T, isBasicBlock>(dst, src, gamma, epsilon, tiling, where);
+}
+
+}  // namespace AscendC
