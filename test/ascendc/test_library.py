@@ -313,7 +313,7 @@ def test_a_tiling_that_the_host_describes_is_a_struct(kernels):
     list(
         enumerate(
             [
-                "SoftMax: the work buffer has 16 bytes; 32 are the least that any shape needs",
+                "SoftMax: the work buffer has 16 bytes; any shape needs at least 32",
                 "SoftMax: source and destination overlap in part",
                 r"SoftMax reads element 0 of buffer .*, which nothing has written",
                 "hazard: SoftMax on pipe V reads",
