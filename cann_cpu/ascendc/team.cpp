@@ -18,6 +18,11 @@ std::unique_lock<std::mutex> Team::lock_clocks() {
   return lock;
 }
 
+uint32_t Team::time(uint32_t block) {
+  const std::unique_lock lock = lock_clocks();
+  return static_cast<uint32_t>(known_[block].size() - 1);
+}
+
 void Team::find_deadlock() {
   if (running_ != 0 || waiters_.empty()) return;
   if (std::ranges::any_of(waiters_, [](const Waiter& waiter) { return waiter.may_go_on(); })) return;

@@ -33,7 +33,7 @@ class Team {
 
   // Time passes for a block where it waits for others or they may wait for it. Whether what a block did at a time comes
   // before what another one did at a time.
-  uint32_t time(uint32_t block) const { return static_cast<uint32_t>(known_[block].size() - 1); }
+  uint32_t time(uint32_t block);
   bool is_before(uint32_t block, uint32_t time, uint32_t other, uint32_t other_time) const {
     return !known_.empty() && known_[other][other_time][block] > time;
   }

@@ -259,6 +259,14 @@ def test_blocks_wait_for_each_other(kernels, kernel, blocks, checks):
 
 
 @pytest.mark.parametrize("checks", [True, False])
+def test_blocks_that_do_not_take_part_in_a_sync_go_on(kernels, checks):
+    x = np.arange(3 * 8, dtype=np.int32)
+    y = np.zeros_like(x)
+    kernels("blocks")["not_among_those_that_wait"](x, y, np.zeros_like(x), blocks=3, checks=checks)
+    assert (y == x).all()
+
+
+@pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int16, np.int32])
 @pytest.mark.parametrize(("kind", "reference"), [(0, np.add), (1, np.maximum), (2, np.minimum)])
 def test_blocks_combine_elements_atomically(kernels, kind, reference, dtype, checks):

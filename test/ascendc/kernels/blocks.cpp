@@ -81,6 +81,13 @@ extern "C" __global__ __aicore__ void sum_by_soft_sync(GM_ADDR x, GM_ADDR shared
   s.add_all();
 }
 
+// A SyncAll of the first block alone, to which only the others come.
+extern "C" __global__ __aicore__ void not_among_those_that_wait(GM_ADDR x, GM_ADDR y, GM_ADDR workspace) {
+  Shared s(x, y, workspace, y);
+  if (GetBlockIdx() > 0) SyncAll(s.workspace, s.flags.Get<int32_t>(), 1);
+  s.share();
+}
+
 // Each block hands the word on to the next, and the last one tells all.
 extern "C" __global__ __aicore__ void sum_by_flags(GM_ADDR x, GM_ADDR shared, GM_ADDR workspace, GM_ADDR y) {
   Shared s(x, shared, workspace, y);
