@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 
 #include <csignal>
@@ -15,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ascendc/block.h"
@@ -135,8 +135,7 @@ void run(const Launch& launch, Body body, const void* context) {
   for (const DeviceUse& use : all) {
     if (use.use == Use::Write) writes.emplace_back(use.begin, use.end);
   }
-  std::ranges::sort(writes);
-  checking->memory.count_written(writes);
+  checking->memory.count_written(std::move(writes));
   check_blocks_apart(launch.kernel, std::move(all), team, checking->memory);
 }
 

@@ -67,8 +67,9 @@ std::pair<uintptr_t, uintptr_t> DeviceMemory::lines(uintptr_t begin, uintptr_t e
           buffer != nullptr ? std::min(last, base + buffer->bytes) : last};
 }
 
-void DeviceMemory::count_written(const std::vector<std::pair<uintptr_t, uintptr_t>>& writes) const {
+void DeviceMemory::count_written(std::vector<std::pair<uintptr_t, uintptr_t>> writes) const {
   if (known_memory == nullptr || known_memory->written == nullptr) return;
+  std::ranges::sort(writes);
   for (size_t i = 0; i < known_memory->count; ++i) {
     const auto begin = reinterpret_cast<uintptr_t>(known_memory->buffers[i].begin);
     const uintptr_t end = begin + known_memory->buffers[i].bytes;

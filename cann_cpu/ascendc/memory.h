@@ -26,8 +26,9 @@ class DeviceMemory {
   static constexpr uintptr_t kCacheLine = 64;
   std::pair<uintptr_t, uintptr_t> lines(uintptr_t begin, uintptr_t end) const;
 
-  // Says to the launching thread's KnownMemory how much of its buffers was written, by ranges sorted by their begins.
-  void count_written(const std::vector<std::pair<uintptr_t, uintptr_t>>& writes) const;
+  // Says to the launching thread's KnownMemory how much of its buffers was written, if it asks, by the ranges that
+  // were.
+  void count_written(std::vector<std::pair<uintptr_t, uintptr_t>> writes) const;
 
   // What there is instead of memory at the address null: the arguments that are None.
   std::string nothing() const;
