@@ -373,6 +373,9 @@ def test_what_does_not_compile_is_an_error_that_says_why(tmp_path):
     source.write_text("int x;\n")
     with pytest.raises(KernelError, match="no kernel; one is defined by"):
         KernelFile(source)
+    source.write_text('extern "C" __global__ __aicore__ void wrong() { AscendC::GetBlockIdx(); }\n')
+    with pytest.raises(KernelError, match=r'wrong.cpp: does not include "kernel_operator.h"'):
+        KernelFile(source)
 
 
 def test_arguments_that_do_not_fit_are_rejected(kernels):

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <type_traits>
 
-#include "ascendc/launch.h"
+#include "ascendc/api.h"
 
 namespace AscendC::cpu {
 

@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import device_rules
+from . import device_rules, precompiled
 from .activation import HOME, LIBRARIES, choose
 from .ascendc_names import PAGE, missing_in
 
@@ -233,12 +233,15 @@ class KernelFile:
     def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = (), keep: str | os.PathLike | None = None):
         self.path = Path(path).resolve()
         given = [*shlex.split(os.environ.get("CXXFLAGS", "")), *options]
-        # Ours last: where torch_npu's headers are given, ACL is theirs.
-        self._options = [*map(device_rules.compiler_option, given), f"-I{HOME}/include"]
+        self._command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-g", "-fPIC", "-Wall"]
+        self._command += ["-ffp-contract=off"]  # a product and a sum are rounded one by one, on every processor
+        self._command += map(device_rules.compiler_option, given)
         preprocessed = self._preprocess()
         kernels = _kernels_of(preprocessed)
         if not kernels:
             raise KernelError(f'{path}: no kernel; one is defined by extern "C" __global__ __aicore__ void NAME(...)')
+        if f'"{HOME}/include/kernel_operator.h"' not in preprocessed:  # its names are there, but not on the device
+            raise KernelError(f'{path}: does not include "kernel_operator.h"')
         if broken := device_rules.broken(preprocessed):
             raise KernelError("\n".join([f"{path}: the device's compiler would not take it", *broken]))
         with tempfile.TemporaryDirectory() as folder:
@@ -271,8 +274,11 @@ class KernelFile:
         return Kernel(self._library, name, self._parameters[name])
 
     def _preprocess(self) -> str:
-        source = f'#include "ascendc/entry.h"\n#include "{self.path}"\n'
-        return self._run_compiler([*device_rules.OPTIONS, "-x", "c++", "-"], source).stdout
+        words = "".join(f"#undef {word}\n#define {word} {word}\n" for word in device_rules.WORDS)
+        source = f'#include "{precompiled.HEADER}"\n{words}#include "{self.path}"\n'
+        # Ours last: where torch_npu's headers are given, ACL is theirs.
+        include = [*precompiled.include(self._command), f"-I{HOME}/include"]
+        return self._run_compiler(["-E", "-CC", "-fpch-preprocess", *include, "-x", "c++", "-"], source).stdout
 
     def _compile(self, preprocessed: str, library: str) -> str:
         options = ["-shared", "-x", "c++-cpp-output", "-", "-o", library]
@@ -280,9 +286,7 @@ class KernelFile:
         return self._run_compiler(options, preprocessed).stderr
 
     def _run_compiler(self, options: list[str], source: str) -> subprocess.CompletedProcess:
-        command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-g", "-fPIC", "-Wall"]
-        command += ["-ffp-contract=off"]  # a product and a sum are rounded one by one, on every processor
-        done = subprocess.run([*command, *self._options, *options], input=source, text=True, capture_output=True)
+        done = subprocess.run([*self._command, *options], input=source, text=True, capture_output=True)
         if done.returncode != 0:
             missing = ", ".join(missing_in(done.stderr))
             said = f"not in Ascend C on the CPU: {missing}; {PAGE} has what is\n" if missing else ""

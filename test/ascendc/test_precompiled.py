@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels compile from precompiled headers, and to the same without them."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+from cann_cpu import precompiled
+from cann_cpu.kernel import KernelFile
+
+SOURCE = """#include "kernel_operator.h"
+#ifndef UNIT
+#define UNIT 1
+#endif
+extern "C" __global__ __aicore__ void fill(GM_ADDR y) {
+  AscendC::GlobalTensor<int32_t> out;
+  out.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y));
+  out.SetValue(0, UNIT * __CCE_AICORE__);
+  AscendC::DataCacheCleanAndInvalid<int32_t, AscendC::CacheLine::SINGLE_CACHE_LINE>(out);
+}
+"""
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "fill.cpp"
+    path.write_text(SOURCE)
+    return path
+
+
+def filled(source, *options):
+    y = np.zeros(16, np.int32)
+    KernelFile(source, options)["fill"](y)
+    return y[0]
+
+
+def headers(cache):
+    return list(cache.rglob("*.gch"))
+
+
+def test_headers_are_compiled_once_for_all_macros_of_kernels(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert filled(source) == 220
+    (made,) = headers(tmp_path)
+    stamp = made.stat().st_mtime_ns
+    assert filled(source, "-DUNIT=2") == 440
+    assert filled(source, "-D__CCE_AICORE__=7") == 7, "the precompiled headers know another value"
+    assert [file.stat().st_mtime_ns for file in headers(tmp_path)] == [stamp]
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(source, tmp_path, monkeypatch):
+    occupied = tmp_path / "occupied"
+    occupied.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
+    assert filled(source) == 220
+
+
+def test_the_key_is_of_the_compiler_its_options_and_the_headers(tmp_path, monkeypatch):
+    header = tmp_path / "include" / "a.h"
+    header.parent.mkdir()
+    header.write_text("")
+    monkeypatch.setattr(precompiled, "HOME", str(tmp_path))
+    known = {precompiled._key(["g++", "-O2"]), precompiled._key(["g++", "-O0"]), precompiled._key(["cc", "-O2"])}
+    os.utime(header, (0, 0))
+    assert len(known | {precompiled._key(["g++", "-O2"])}) == 4
+
+
+def test_headers_that_nobody_used_for_long_are_removed(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    old, recent = tmp_path / "cann_cpu" / "old", tmp_path / "cann_cpu" / "recent"
+    for place, days in ((old, 31), (recent, 29)):
+        place.mkdir(parents=True)
+        os.utime(place, (time.time() - days * 86400,) * 2)
+    precompiled._remove_unused()
+    assert (old.exists(), recent.exists()) == (False, True)
