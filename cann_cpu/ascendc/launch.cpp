@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>

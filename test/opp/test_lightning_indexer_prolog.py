@@ -77,7 +77,7 @@ def test_any_size(hidden, q_lora, heads, depth, rope_depth, dtype):
 def test_any_shape(data):
     draw = data.draw
     torch.manual_seed(draw(st.integers(0, 2**32)))
-    depth = draw(st.integers(2, 70))
+    depth = draw(st.integers(3, 70))  # a layer norm of two leaves little but the sign of their difference
     cache = draw(st.sampled_from([(40,), (5, 8), (1, 40), (40, 1)]))
     inputs = goldens.lightning_indexer_prolog_inputs(
         draw(st.integers(0, 40) | st.tuples(st.integers(0, 5), st.integers(0, 8))),
