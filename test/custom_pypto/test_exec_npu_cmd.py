@@ -25,7 +25,10 @@ def run_scenarios(probe, **environment) -> dict:
     return json.loads(run.stdout.splitlines()[-1])
 
 
-@pytest.fixture(scope="session", params=["0", "1", "2", "blocking"])
+@pytest.fixture(
+    scope="session",
+    params=["0", "1", *(pytest.param(rare, marks=pytest.mark.nightly) for rare in ("2", "blocking"))],
+)
 def results(probe, request) -> dict:
     """What scenarios.py saw under each TASK_QUEUE_ENABLE, and under ASCEND_LAUNCH_BLOCKING."""
     blocking = request.param == "blocking"

@@ -339,12 +339,10 @@ def test_functions_without_a_schema_are_named(package, monkeypatch):
     ]
 
 
-def test_the_command_prints_the_mistakes_and_fails(tmp_path):
-    command = [sys.executable, "-m", "custom_pypto.definition", "custom_pypto", tmp_path]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert result.returncode == 1
-    assert errors == [
+def test_the_command_prints_the_mistakes_and_fails(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["definition", "custom_pypto", str(tmp_path)])
+    assert definition.main() == 1
+    assert capsys.readouterr().err.splitlines() == [
         f"error: custom_pypto::{name}: no test names it: add one to test/custom_pypto"
         for name in definition.operators("custom_pypto")
     ]

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // CANN's functions that operators of ours can go to, by their documents, with ATen; aclnnAdd is cann_cpu's own.
-#include <ATen/ATen.h>
+#include <ATen/TensorIndexing.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/matmul.h>
 
 #include <functional>
 
