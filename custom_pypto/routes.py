@@ -2,7 +2,7 @@
 """Which aclnn functions the operators of a package call: their own, or CANN's where their own are not deployed."""
 
 from . import custom_pypto_lib
-from .definition import ge_type, operators
+from .prototypes import ge_type, operators
 
 
 def routes(package: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 import custom_pypto
-from custom_pypto import definition
+from custom_pypto import prototypes
 
 DOCS = Path(__file__).parent
 HEADINGS = {
@@ -109,10 +109,10 @@ def table() -> str:
     rows = ["| operator | in a graph | writes to | what it does |", "|---|---|---|---|"]
     for operator in custom_pypto.__all__:
         schema = getattr(torch.ops.custom_pypto, operator).default._schema
-        written = ", ".join(f"`{argument.name}`" for argument in schema.arguments if definition.is_written(argument))
+        written = ", ".join(f"`{argument.name}`" for argument in schema.arguments if prototypes.is_written(argument))
         summary = inspect.getdoc(getattr(custom_pypto, operator)).partition("\n")[0].rstrip(".:")
         page = f"[`{operator}`](docs/operators/{operator}.md)"
-        rows.append(f"| {page} | `{definition.ge_type(operator)}` | {written} | {inline(summary)} |")
+        rows.append(f"| {page} | `{prototypes.ge_type(operator)}` | {written} | {inline(summary)} |")
     return "\n".join(rows) + "\n"
 
 

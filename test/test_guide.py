@@ -13,7 +13,8 @@ import torch
 import torch_npu  # noqa: F401
 
 import custom_pypto
-from custom_pypto import definition
+from custom_pypto import prototypes
+from custom_pypto.authoring import definition
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "docs" / f"add_an_operator{language}.md" for language in ("", "_zh")]
@@ -81,7 +82,7 @@ def test_the_guide_leads_there_in_a_project_of_one_s_own_too(follower):
 
 
 SCHEMA = "smooth_max(Tensor x, Tensor? bias=None, *, float sharpness=1.0) -> Tensor"
-PROTOTYPE = definition.Prototype(
+PROTOTYPE = prototypes.Prototype(
     "SmoothMax", {"x": "required", "bias": "optional"}, {"out": "required"}, {"sharpness": ("Float", 1.0)}
 )
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import custom_pypto
-from custom_pypto import custom_pypto_lib, definition
+from custom_pypto import custom_pypto_lib, prototypes
 
 ROOT = Path(__file__).parents[1]
 SITE = Path(sysconfig.get_path("purelib"))
@@ -180,7 +180,7 @@ def test_an_sdist_holds_every_source_and_is_made_without_torch(package, folder, 
 
 def test_every_operator_is_tagged_as_traceable():
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("custom_pypto::")]
-    assert len(names) >= len(definition.operators("custom_pypto"))
+    assert len(names) >= len(prototypes.operators("custom_pypto"))
     for name in names:
         packet, _, overload = name.removeprefix("custom_pypto::").partition(".")
         operator = getattr(getattr(torch.ops.custom_pypto, packet), overload or "default")

@@ -12,7 +12,7 @@ import sys
 import types
 from collections.abc import Callable
 
-from ..definition import ge_type, operators
+from ..prototypes import ge_type, operators
 
 # torchair comes inside torch_npu, which makes it known as "torchair" too, or as a package of its own.
 _TORCHAIR = ("torch_npu.dynamo.torchair", "torchair")

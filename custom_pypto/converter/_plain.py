@@ -8,8 +8,7 @@ import torch
 from torchair import register_fx_node_ge_converter
 from torchair.ge._ge_graph import torch_type_to_ge_type
 
-from ..definition import Prototype
-from . import _upstream
+from ..prototypes import Prototype
 
 
 def register_plain(op: torch._ops.OpOverload, function: Callable, ir) -> None:
@@ -17,7 +16,6 @@ def register_plain(op: torch._ops.OpOverload, function: Callable, ir) -> None:
 
     Arguments that are not given or None are left to the prototype: an optional input is absent, an attribute has its
     default. Outputs that bear an input's name stay out of the results: torchair finds by the name what they write.
-    Where the engine has another prototype of the type, it is that one's node.
     """
     prototype = Prototype.of(ir)
     arguments = [argument.name for argument in op._schema.arguments]
@@ -33,9 +31,6 @@ def register_plain(op: torch._ops.OpOverload, function: Callable, ir) -> None:
 
     def convert(*args, meta_outputs=None, **kwargs):
         given = dict(zip(arguments, args, strict=False)) | kwargs
-        lists = _upstream.registered_instead(prototype)
-        if lists is not None:
-            return _upstream.convert(op, given, lists, prototype.type)
         inputs = [given.get(name) for name in prototype.inputs]
         inputs = [
             [] if value is None and presence == "dynamic" else value

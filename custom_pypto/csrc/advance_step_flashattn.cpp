@@ -5,7 +5,6 @@
 
 #include "aclnn_advance_step_flashattn.h"
 #include "argument_table.h"
-#include "cann_routes.h"
 #include "ops_common.h"
 
 namespace custom_pypto {
@@ -43,8 +42,7 @@ void advance_npu(int64_t num_seqs, int64_t num_queries, int64_t block_size, cons
                  const Tensor& slot_mapping, const Tensor& block_tables) {
   advance_meta(num_seqs, num_queries, block_size, input_tokens, sampled_token_ids, input_positions, seq_lens,
                slot_mapping, block_tables);
-  if (num_seqs != 0 && !by_cann::advance_step(input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping,
-                                              block_tables, num_seqs, num_queries, block_size)) {
+  if (num_seqs != 0) {
     EXEC_NPU_CMD(aclnnAdvanceStepFlashattn, input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping,
                  block_tables, num_seqs, num_queries, block_size);
   }

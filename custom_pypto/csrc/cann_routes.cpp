@@ -56,7 +56,6 @@ constexpr Route kRoutes[] = {
     {"npu_lightning_indexer_pto", "aclnnLightningIndexerPto", "aclnnLightningIndexer"},
     {"npu_sparse_flash_attention_pto", "aclnnSparseFlashAttentionPto", "aclnnSparseFlashAttention"},
     {"reshape_and_cache", "aclnnReshapeAndCache", "aclnnScatterPaKvCache"},
-    {"advance_step_flashattn", "aclnnAdvanceStepFlashattn", "aclnnAdvanceStep"},
 };
 
 // What CANN's function wants of an argument, and whether it is so.
@@ -267,34 +266,6 @@ bool reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
   const OptionalTensor none;
   EXEC_NPU_CMD(aclnnScatterPaKvCache, keys.rows, keys.cache, slots, values.rows, values.cache, none, none, none, mode,
                scatter_mode, at::IntArrayRef(kStrides), at::IntArrayRef(kOffsets));
-  return true;
-}
-
-// CANN's kernel takes the blocks of all sequences from the first row of the block table, and clears the first row of
-// padding only.
-bool advance_step(const Tensor& input_tokens, const Tensor& sampled_token_ids, const Tensor& input_positions,
-                  const Tensor& seq_lens, const Tensor& slot_mapping, const Tensor& block_tables, int64_t num_seqs,
-                  int64_t num_queries, int64_t block_size) {
-  static const TakenRoute route("advance_step_flashattn");
-  if (!route) {
-    return false;
-  }
-  route.check({
-      {"num_queries", num_queries == 1, "be 1", nullptr, num_queries},
-      {"num_seqs", num_seqs == 2, "be 2, for one row of padding,", nullptr, num_seqs},
-      {"seq_lens", seq_lens.scalar_type() == at::kLong, "be int64", &seq_lens},
-      {"slot_mapping", slot_mapping.scalar_type() == at::kLong, "be int64", &slot_mapping},
-      {"block_tables", block_tables.scalar_type() == at::kLong, "be int64", &block_tables},
-      {"block_tables", block_tables.numel() != 0, "have elements", &block_tables},
-  });
-  route.check_contiguous({{"input_tokens", input_tokens},
-                          {"sampled_token_ids", sampled_token_ids},
-                          {"input_positions", input_positions},
-                          {"seq_lens", seq_lens},
-                          {"slot_mapping", slot_mapping},
-                          {"block_tables", block_tables}});
-  EXEC_NPU_CMD(aclnnAdvanceStep, input_tokens, sampled_token_ids.view({1, 1}), input_positions, seq_lens, slot_mapping,
-               block_tables, num_seqs, num_queries, block_size);
   return true;
 }
 

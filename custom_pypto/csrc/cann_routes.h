@@ -46,9 +46,5 @@ bool reshape_and_cache(const at::Tensor& key, const OptionalTensor& value, const
                        const OptionalTensor& value_cache, const at::Tensor& slot_mapping,
                        const std::string& cache_layout);
 
-bool advance_step(const at::Tensor& input_tokens, const at::Tensor& sampled_token_ids,
-                  const at::Tensor& input_positions, const at::Tensor& seq_lens, const at::Tensor& slot_mapping,
-                  const at::Tensor& block_tables, int64_t num_seqs, int64_t num_queries, int64_t block_size);
-
 }  // namespace by_cann
 }  // namespace custom_pypto

@@ -3,7 +3,7 @@
 
 import torch
 
-from custom_pypto.check import Samples, same
+from custom_pypto.authoring.check import Samples, same
 
 
 def addends(left, right, left_dtype=torch.float32, right_dtype=torch.float32):

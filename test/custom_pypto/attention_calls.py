@@ -6,7 +6,7 @@ import indexer_calls
 import torch
 from indexer_calls import KEY_HEADS
 
-from custom_pypto.check import Samples
+from custom_pypto.authoring.check import Samples
 
 COUNT, VALUE_DIM, ROPE_DIM = 7, 12, 4
 RENAMED = {"layout_key": "layout_kv", "actual_seq_lengths_key": "actual_seq_lengths_kv"}

@@ -4,7 +4,7 @@
 import goldens
 import torch
 
-from custom_pypto.check import Samples
+from custom_pypto.authoring.check import Samples
 
 BATCH, TOKENS, KEYS, HEADS, KEY_HEADS, DIM, BLOCK, PAGES = 2, 3, 20, 6, 2, 16, 8, 5
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what custom_pypto.check finds of every operator of a package, as JSON: {operator: [line, ...]}.
+"""Prints what custom_pypto.authoring.check finds of every operator of a package, as JSON: {operator: [line, ...]}.
 
 python new_package_checks.py PACKAGE, in the folder of its sources.
 """
@@ -10,10 +10,11 @@ import sys
 import warnings
 from pathlib import Path
 
-from custom_pypto import check, definition
+from custom_pypto import prototypes
+from custom_pypto.authoring import check
 
 package = importlib.import_module(sys.argv[1])
 importlib.import_module("torchair")  # lets the package register its converters
 warnings.simplefilter("ignore")
-names = definition.operators(package.__name__)
+names = prototypes.operators(package.__name__)
 print(json.dumps({name: [*check.check(check.Operator(package, name, Path()))] for name in names}))

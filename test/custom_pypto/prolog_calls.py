@@ -4,7 +4,7 @@
 import goldens
 import torch
 
-from custom_pypto.check import Samples
+from custom_pypto.authoring.check import Samples
 
 
 # Sizes are all different: a tracer takes two that are equal to be one.

@@ -105,15 +105,6 @@ def test_reshape_and_cache_with_other_ranks():
             assert torch.equal(got.flatten(2), want.flatten(2))
 
 
-def test_advance_step():
-    for length in (0, 15, 16, 31, 47):
-        inputs = goldens.advance_step_flashattn_inputs([length], padding=1)
-        for got, want in zip(
-            written("advance_step_flashattn", inputs), goldens.advance_step_flashattn(**inputs), strict=True
-        ):
-            assert torch.equal(got, want)
-
-
 def indexer(**shapes):
     return goldens.lightning_indexer_inputs([9], layout_key="BSND", **shapes)
 
@@ -125,10 +116,6 @@ def small_attention(**shapes):
 
 def cached(**shapes):
     return goldens.reshape_and_cache_inputs(3, **{"heads": 2, "depth": 16, "cache": (3, 4)} | shapes)
-
-
-def step(lengths, padding, **options):
-    return goldens.advance_step_flashattn_inputs(lengths, padding=padding, **options)
 
 
 def strided(tensor):
@@ -181,9 +168,6 @@ REJECTED = {
         "key_cache",
         "be contiguous",
     ),
-    "two sequences": ("advance_step_flashattn", lambda: step([5, 6], 1), "num_queries", "be 1"),
-    "no padding": ("advance_step_flashattn", lambda: step([5], 0), "num_seqs", "be 2, for one row of padding,"),
-    "int32": ("advance_step_flashattn", lambda: step([5], 1, dtype=torch.int32), "seq_lens", "be int64"),
 }
 
 

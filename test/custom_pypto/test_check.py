@@ -14,15 +14,16 @@ import torch
 import torch_npu  # noqa: F401
 import torch_versions
 
-from custom_pypto import check, definition, sources
-from custom_pypto.check import Samples
+from custom_pypto import sources
+from custom_pypto.authoring import check, definition
+from custom_pypto.authoring.check import Samples
 
 ROOT = Path(__file__).parents[2]
 FORM, BEHAVIOUR = [*check.FORM], [*check.BEHAVIOUR]
 
 
 def run(*arguments) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "custom_pypto.check", *arguments]
+    command = [sys.executable, "-m", "custom_pypto", "check", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
@@ -38,10 +39,9 @@ def test_an_operator_of_this_project_passes_every_line():
 
 
 def test_an_unknown_operator_is_an_error_that_lists_those_there_are(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["check", "add_customs"])
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(SystemExit, match="2"):
-        check.main()
+        check.main(["add_customs"])
     assert "custom_pypto::add_customs is no operator: there are add_custom, " in capsys.readouterr().err
 
 
@@ -711,7 +711,7 @@ def test_the_samples_of_a_package_are_those_of_its_files_of_calls(tmp_path):
     (tests.parent / "samples_probe_goldens.py").write_text("def golden(x): return x")
     for name in ("double", "triple"):
         (tests / f"samples_probe_{name}_calls.py").write_text(
-            "from custom_pypto.check import Samples\nfrom samples_probe_goldens import golden\n"
+            "from custom_pypto.authoring.check import Samples\nfrom samples_probe_goldens import golden\n"
             f"SAMPLES = {{'{name}': Samples({{'plain': dict}}, golden)}}\n"
         )
     before = [*sys.path]

@@ -12,8 +12,8 @@ from pathlib import Path
 import new_package
 import pytest
 
-from custom_pypto import new, new_project
-from custom_pypto.schema import Rejected
+from custom_pypto.authoring import new, new_project
+from custom_pypto.authoring.schema import Rejected
 
 HERE = Path(__file__).parent
 PACKAGE = "new_probe"
@@ -111,7 +111,7 @@ def run(folder: Path, *arguments, where="") -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def tables(built) -> dict[str, dict[str, tuple[str, str]]]:
-    """{operator: {line: (verdict, what was found)}} of custom_pypto.check."""
+    """{operator: {line: (verdict, what was found)}} of `check`."""
     result = run(built, HERE / "new_package_checks.py", PACKAGE)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout.splitlines()[-1])
@@ -274,13 +274,12 @@ def test_no_line_is_too_long_and_what_was_there_stays(case, package):
 
 def test_the_command_says_what_to_fill_in(package, monkeypatch, capsys):
     monkeypatch.chdir(package)
-    monkeypatch.setattr(sys, "argv", ["new", "f(Tensor x) -> Tensor"])
-    assert new.main() == 0
+    assert new.main(["f(Tensor x) -> Tensor"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "my_probe::f, in a graph F. Fill in:"
     assert all(Path(line.split()[0]).exists() for line in said[1:-1])
-    assert said[-1] == "Then build, and: python -m custom_pypto.check my_probe::f"
-    assert new.main() == 1
+    assert said[-1] == "Then build, and: python -m custom_pypto check my_probe::f"
+    assert new.main(["f(Tensor x) -> Tensor"]) == 1
     assert capsys.readouterr().err.startswith("error: my_probe::f exists, in my_probe/csrc/ops_def_registration.cpp")
 
 

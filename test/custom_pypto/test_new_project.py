@@ -13,7 +13,7 @@ import pytest
 import torch  # noqa: F401
 
 import custom_pypto
-from custom_pypto import new_project
+from custom_pypto.authoring import new_project
 
 NAME = "their_own_ops"
 SITE = Path(custom_pypto.__path__[0]).parent
@@ -43,7 +43,7 @@ def environment(tmp_path_factory):
 def project(environment, tmp_path_factory):
     """The project, built and installed by the command that `new_project` prints."""
     folder = tmp_path_factory.mktemp("projects") / NAME
-    made = environment.run("-m", "custom_pypto.new_project", NAME, folder=folder.parent)
+    made = environment.run("-m", "custom_pypto", "new_project", NAME, folder=folder.parent)
     assert made.returncode == 0, made.stderr
     assert f"cd {NAME}\n  pip install --no-build-isolation '.[test]'\n  pytest\n" in made.stdout
     installed = environment.run("-m", "pip", "install", "--no-build-isolation", ".[test]", folder=folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator passes each check of ``python -m custom_pypto.check``."""
+"""Every operator passes each check of ``python -m custom_pypto check``."""
 
 from pathlib import Path
 
@@ -7,12 +7,13 @@ import pytest
 import torch
 
 import custom_pypto
-from custom_pypto import check, definition
+from custom_pypto import prototypes
+from custom_pypto.authoring import check
 
 SOURCES = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", definition.operators("custom_pypto"))
+@pytest.mark.parametrize("name", prototypes.operators("custom_pypto"))
 @torch._dynamo.config.patch(specialize_float=True)  # else it traces twice, as it does in test_modes.py
 def test_passes_every_check(name):
     lines = check.check(check.Operator(custom_pypto, name, SOURCES))

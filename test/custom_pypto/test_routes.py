@@ -111,7 +111,7 @@ def test_info_shows_the_route_of_each_operator(package):
         "npu_lightning_indexer_pto": f"CANN's aclnnLightningIndexer, {library}: aclnnLightningIndexerPto is not",
         "npu_sparse_flash_attention_pto": f"CANN's aclnnSparseFlashAttention, {library}: ",
         "reshape_and_cache": f"CANN's aclnnScatterPaKvCache, {library}: ",
-        "advance_step_flashattn": f"CANN's aclnnAdvanceStep, {library}: ",
+        "advance_step_flashattn": "none: aclnnAdvanceStepFlashattn is not deployed",
         "npu_sparse_attention_pto": "none: aclnnSparseAttentionPto is not deployed",
         "npu_lightning_indexer_prolog_pto": "none: aclnnLightningIndexerPrologPto is not deployed",
         "add_custom_backward": "CANN's aclnnInplaceCopy, ",

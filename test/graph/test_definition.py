@@ -12,7 +12,8 @@ import torch
 import torch_npu  # noqa: F401
 
 import custom_pypto
-from custom_pypto import definition
+from custom_pypto import prototypes
+from custom_pypto.authoring import definition
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,12 +34,12 @@ def test_the_operators_of_this_project_have_no_mistakes():
     ],
 )
 def test_names_follow_from_the_operators_name(operator, graph_type, file):
-    assert definition.ge_type(operator) == graph_type
-    assert definition.snake_case(graph_type) == file
+    assert prototypes.ge_type(operator) == graph_type
+    assert prototypes.snake_case(graph_type) == file
 
 
 def test_snake_case_keeps_acronyms():
-    assert definition.snake_case("GRUCell") == "gru_cell"
+    assert prototypes.snake_case("GRUCell") == "gru_cell"
 
 
 # ---- schema and prototype
@@ -76,7 +77,7 @@ def read(ge_api, tmp_path_factory):
     def prototype(text=PROTOTYPE):
         directory = tmp_path_factory.mktemp("prototype")
         (directory / "prototypes.h").write_text(text)
-        return definition.Prototype.of(ge_api(directory / "prototypes.h", directory).IR["Probe"])
+        return prototypes.Prototype.of(ge_api(directory / "prototypes.h", directory).IR["Probe"])
 
     return prototype
 
@@ -344,7 +345,7 @@ def test_the_command_prints_the_mistakes_and_fails(tmp_path, monkeypatch, capsys
     assert definition.main() == 1
     assert capsys.readouterr().err.splitlines() == [
         f"error: custom_pypto::{name}: no test names it: add one to test/custom_pypto"
-        for name in definition.operators("custom_pypto")
+        for name in prototypes.operators("custom_pypto")
     ]
 
 
@@ -403,8 +404,8 @@ def converted(ge_api, tmp_path_factory):
     library = torch.library.Library(name, "DEF")
     for operator, signature in OPERATORS.items():
         library.define(operator + signature)
-        op, graph_type = getattr(getattr(torch.ops, name), operator).default, definition.ge_type(operator)
-        assert definition.mismatches([op._schema], definition.Prototype.of(api.IR[graph_type])) == []
+        op, graph_type = getattr(getattr(torch.ops, name), operator).default, prototypes.ge_type(operator)
+        assert definition.mismatches([op._schema], prototypes.Prototype.of(api.IR[graph_type])) == []
         register_plain(op, getattr(api, graph_type), api.IR[graph_type])
     yield {operator: getattr(getattr(torch.ops, name), operator).default._ge_converter for operator in OPERATORS}
     library._destroy()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The prototype that custom_pypto.new makes of a schema agrees with it, whatever the schema."""
+"""The prototype that custom_pypto.authoring.new makes of a schema agrees with it, whatever the schema."""
 
 import itertools
 
@@ -8,8 +8,8 @@ import torch_npu  # noqa: F401
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from custom_pypto import definition, new
-from custom_pypto.schema import Operator, Rejected, gradient_of
+from custom_pypto.authoring import definition, new
+from custom_pypto.authoring.schema import Operator, Rejected, gradient_of
 
 floats = st.floats(-1e9, 1e9, width=32).map(repr)
 integers = st.integers(-(2**62), 2**62).map(str)
@@ -70,7 +70,7 @@ def test_a_prototype_agrees_with_the_schema_that_it_is_made_of(ge_api, tmp_path_
     text = "".join(template.render(op=operators[0], operators=operators) for operators in made)
     directory = tmp_path_factory.mktemp("prototypes")
     (directory / "prototypes.h").write_text(f'#include "graph/operator_reg.h"\nnamespace ge {{\n{text}}}\n')
-    prototypes = ge_api(directory / "prototypes.h", directory).IR
+    declared = ge_api(directory / "prototypes.h", directory).IR
     for op in itertools.chain(*made):
-        found = definition.mismatches([torch._C.parse_schema(op.text)], definition.Prototype.of(prototypes[op.type]))
+        found = definition.mismatches([torch._C.parse_schema(op.text)], prototypes.Prototype.of(declared[op.type]))
         assert found == [], op.text

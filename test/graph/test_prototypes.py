@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import custom_pypto  # noqa: F401
-from custom_pypto import definition
+from custom_pypto import prototypes
 
-OPERATORS = definition.operators("custom_pypto")
-GE_TYPES = [definition.ge_type(operator) for operator in OPERATORS]
+OPERATORS = prototypes.operators("custom_pypto")
+GE_TYPES = [prototypes.ge_type(operator) for operator in OPERATORS]
 
 # attribute type: (torchair.ge.attr, Graph Engine's IR)
 ATTRIBUTE_TYPES = {

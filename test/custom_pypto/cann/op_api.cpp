@@ -128,24 +128,4 @@ ACLNN(ScatterPaKvCache,
         write(value, value_cache);
       });
 
-// As CANN's kernel does it on 40 cores: blocks of the first row of the block table, every fortieth row of padding.
-ACLNN(AdvanceStep,
-      [](cann_cpu::InOut tokens, const Tensor& sampled, cann_cpu::InOut positions, cann_cpu::InOut lengths,
-         cann_cpu::InOut slots, const Tensor& table, int64_t num_seqs, int64_t num_queries, int64_t block_size) {
-        TORCH_CHECK(num_seqs > num_queries);
-        for (int64_t row = num_queries; row < num_seqs; row += 40) {
-          tokens[row] = 0;
-          positions[row] = 0;
-          slots[row] = -1;
-        }
-        for (int64_t row = 0; row < num_queries; ++row) {
-          const auto position = lengths[row].item<int64_t>();
-          tokens[row].copy_(sampled[row][0]);
-          positions[row] = position;
-          lengths[row] = position + 1;
-          const auto block = table.flatten()[position / block_size].item<int64_t>() + table.size(1) * row;
-          slots[row] = block * block_size + position % block_size;
-        }
-      });
-
 }  // namespace

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch_npu  # noqa: F401
 
-from custom_pypto import check
+from custom_pypto.authoring import check
 
 torch.ops.load_library(sys.argv[1])
 

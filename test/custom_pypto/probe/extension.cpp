@@ -55,7 +55,7 @@ void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::
                flag, out);
 }
 
-// What custom_pypto.check must find: one mistake each.
+// What custom_pypto.authoring.check must find: one mistake each.
 Tensor incremented(const Tensor& self) {
   Tensor out = at::empty(self.sizes(), self.options());
   EXEC_NPU_CMD(aclnnProbeIncrement, self, out);

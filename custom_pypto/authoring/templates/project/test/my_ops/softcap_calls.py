@@ -2,7 +2,7 @@
 
 import torch
 
-from custom_pypto.check import Samples
+from custom_pypto.authoring.check import Samples
 
 CALLS = {
     "float32": lambda: {"x": torch.randn(3, 5) * 50},

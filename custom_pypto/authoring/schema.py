@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from . import definition
+from .. import prototypes
 
 
 class Rejected(Exception):
@@ -142,7 +142,7 @@ class Argument:
 
     name: str
     type: str
-    """As definition.type_of says it, but an attribute's without Optional."""
+    """As prototypes.type_of says it, but an attribute's without Optional."""
     optional: bool
     required: bool
     """It has no default."""
@@ -152,14 +152,14 @@ class Argument:
 
     @staticmethod
     def of(argument) -> "Argument":
-        full = definition.type_of(argument)
+        full = prototypes.type_of(argument)
         return Argument(
             argument.name,
             full if full in TENSORS else re.sub(r"^Optional\[(.*)\]$", r"\1", full),
             full.startswith("Optional"),
             not argument.has_default_value(),
             argument.default_value,
-            definition.is_written(argument),
+            prototypes.is_written(argument),
             argument.kwarg_only,
         )
 
@@ -252,9 +252,9 @@ class Operator:
         self.name = schema.name
         for objection in objections(schema, self.text):
             raise Rejected(objection)
-        self.type = definition.ge_type(self.name)
+        self.type = prototypes.ge_type(self.name)
         self.aclnn = f"aclnn{self.type}"
-        self.file = f"aclnn_{definition.snake_case(self.type)}"
+        self.file = f"aclnn_{prototypes.snake_case(self.type)}"
         self.arguments = [*map(Argument.of, schema.arguments)]
         self.tensors = [argument for argument in self.arguments if argument.is_tensor]
         self.attributes = [argument for argument in self.arguments if not argument.is_tensor]
@@ -516,15 +516,15 @@ def objections(schema: torch.FunctionSchema, text: str) -> Iterator[str]:
     names = [*(argument.name for argument in schema.arguments), *result_names(schema)]
     for twice in {name for name in names if names.count(name) > 1}:
         yield f"two arguments or results have the name '{twice}': name them differently"
-    if not any(definition.type_of(argument) in ("Tensor", "List[Tensor]") for argument in schema.arguments):
+    if not any(prototypes.type_of(argument) in ("Tensor", "List[Tensor]") for argument in schema.arguments):
         yield "an operator is found by the device of its tensors: give it a Tensor that is not optional"
     for name, result in zip(result_names(schema), schema.returns, strict=True):
         yield from _name_objections("result", name)
         if result.alias_info is not None:
             yield "a result is an argument: return nothing for what is written, or a new tensor"
-        if definition.type_of(result) not in definition.OUTPUTS:
-            yield f"result '{name}' is a {definition.type_of(result)}: an operator gives Tensor and Tensor[]"
-    if not schema.returns and not any(map(definition.is_written, schema.arguments)):
+        if prototypes.type_of(result) not in prototypes.OUTPUTS:
+            yield f"result '{name}' is a {prototypes.type_of(result)}: an operator gives Tensor and Tensor[]"
+    if not schema.returns and not any(map(prototypes.is_written, schema.arguments)):
         yield "it gives nothing and writes to nothing: add a result, or mark what it writes to, Tensor(a!)"
 
 
@@ -536,12 +536,12 @@ def _name_objections(what: str, name: str) -> Iterator[str]:
 
 
 def _argument_objections(argument) -> Iterator[str]:
-    name, full = argument.name, definition.type_of(argument)
+    name, full = argument.name, prototypes.type_of(argument)
     yield from _name_objections("argument", name)
     if full in TENSORS:
-        if definition.is_written(argument) and full != "Tensor":
+        if prototypes.is_written(argument) and full != "Tensor":
             yield f"argument '{name}' is written and no Tensor(a!), but {full}, which torchair's graphs cannot write to"
-        elif argument.alias_info is not None and not definition.is_written(argument):
+        elif argument.alias_info is not None and not prototypes.is_written(argument):
             yield f"argument '{name}' is marked as aliased and not as written: write Tensor, or Tensor(a!)"
         elif argument.has_default_value() and full != "Optional[Tensor]":
             yield f"argument '{name}' has a default, which no Tensor has: write Tensor? {name}=None"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a new operator of its schema: all that a machine can write, with the implementation left to be filled in.
 
-``python -m custom_pypto.new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the
+``python -m custom_pypto new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the
 sources of a package. What it writes builds as it is, and raises when called: in the files that it names, write the
 checks, the kernel and the golden. The files are made of the templates in ``templates/operator``.
 """
@@ -217,11 +217,11 @@ def create(folder: Path, schema: str, autograd: bool) -> tuple[Package, Operator
     return package, op, {file: task for file, (_, task) in found.items() if task}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m custom_pypto.new", description=__doc__.splitlines()[0])
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m custom_pypto new", description=__doc__.splitlines()[0])
     parser.add_argument("schema", help=f'"{EXAMPLE}"')
     parser.add_argument("--autograd", action="store_true", help="with a gradient, an operator of its own")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     try:
         package, op, tasks = create(Path(), options.schema, options.autograd)
     except Rejected as rejection:
@@ -230,10 +230,6 @@ def main() -> int:
     print(f"{package.name}::{op.name}, in a graph {op.type}. Fill in:")
     width = max(len(str(file)) for file in tasks)
     print(*(f"  {file!s:{width}}  {task}" for file, task in tasks.items()), sep="\n")
-    name = op.name if package.name == __package__ else f"{package.name}::{op.name}"
-    print(f"Then build, and: python -m custom_pypto.check {name}")
+    name = op.name if package.name == "custom_pypto" else f"{package.name}::{op.name}"
+    print(f"Then build, and: python -m custom_pypto check {name}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a project of operators in a namespace of its own: ``python -m custom_pypto.new_project my_ops``.
+"""Makes a project of operators in a namespace of its own: ``python -m custom_pypto new_project my_ops``.
 
 The project, folder ``my_ops``, has an operator, softcap, and builds and passes its tests as it is. It is laid out as
-custom_pypto's own sources: ``python -m custom_pypto.new`` and ``python -m custom_pypto.check`` work in it.
+custom_pypto's own sources: ``python -m custom_pypto new`` and ``python -m custom_pypto check`` work in it.
 """
 
 import argparse
 import keyword
 import re
-import sys
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,11 +42,11 @@ def make(name: str, folder: Path) -> list[Path]:
     return files
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m custom_pypto.new_project", description=__doc__.splitlines()[0])
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m custom_pypto new_project", description=__doc__.splitlines()[0])
     parser.add_argument("name", help="of the package and of its namespace, torch.ops.NAME")
     parser.add_argument("folder", nargs="?", type=Path, help="where to write it; default: ./NAME")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     folder = options.folder or Path(options.name)
     try:
         files = make(options.name, folder)
@@ -56,7 +55,3 @@ def main() -> int:
     print(*(folder / file for file in files), sep="\n")
     print(f"\nBuild and test it:\n  cd {folder}\n  pip install --no-build-isolation '.[test]'\n  pytest")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs everything there is about one operator and prints a table: a line for each check, which names the file to fix.
 
-``python -m custom_pypto.check my_op``, or ``my_package::my_op``, in the folder of the package's sources, checks the
+``python -m custom_pypto check my_op``, or ``my_package::my_op``, in the folder of the package's sources, checks the
 installed package; exit code 1 if a line failed. The calls of the operator and what it must compute are
 `SAMPLES["my_op"]` of a file ``test/my_package/*_calls.py``, which the operator's tests use too.
 """
@@ -26,8 +26,9 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torchair.ge._ge_graph import DataType, torch_type_to_ge_type
 
-from . import definition, sources
-from .modes import MODES, late_warnings
+from .. import prototypes, sources
+from ..modes import MODES, late_warnings
+from . import definition
 
 COLUMNS = "{:<16} {:<8} {}"
 
@@ -177,7 +178,7 @@ class Operator:
     @property
     def kernel(self) -> Path:
         """The file of its aclnn function, which calls the kernel."""
-        return definition.aclnn_source(self.folder, definition.ge_type(self.name))
+        return definition.aclnn_source(self.folder, prototypes.ge_type(self.name))
 
     @property
     def converter(self) -> str:
@@ -239,7 +240,7 @@ class Call:
     def written(self) -> list[str]:
         """The arguments that the schema declares as written and that are given."""
         arguments = self.overload._schema.arguments
-        return [a.name for a in arguments if definition.is_written(a) and self.arguments.get(a.name) is not None]
+        return [a.name for a in arguments if prototypes.is_written(a) and self.arguments.get(a.name) is not None]
 
     def on(self, device: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
         """The arguments, or others, in memory of their own on a device."""
@@ -338,7 +339,7 @@ def prototype(operator: Operator) -> str:
     ir = _ge_ir(operator)
     if ir is None or operator.converter != definition.PROTOTYPES:
         return "a converter of its own decides"
-    declared = definition.Prototype.of(ir)
+    declared = prototypes.Prototype.of(ir)
     allowed = {name: re.findall(r"DT_\w+", types) for _, name, types in (*ir.indexed_inputs, *ir.indexed_outputs)}
     symbols = definition.type_symbols(operator.folder, declared.type)
     for call in operator.calls():
@@ -357,10 +358,10 @@ def prototype(operator: Operator) -> str:
 
 def _ge_ir(operator: Operator):
     """What the Graph Engine API has of its prototype; None of a package that has no such API."""
-    from .converter import ge_api
+    from ..converter import ge_api
 
     try:
-        return ge_api(operator.package.__name__).IR.get(definition.ge_type(operator.name))
+        return ge_api(operator.package.__name__).IR.get(prototypes.ge_type(operator.name))
     except ModuleNotFoundError:
         return None
 
@@ -456,7 +457,7 @@ def _kernel_of(operator: Operator, error: BaseException | None = None) -> Path |
     if named:
         file = Path(named[1])
         return file.relative_to(operator.folder.resolve()) if file.is_relative_to(operator.folder.resolve()) else file
-    own = Path("opp", "op_kernel", f"{definition.snake_case(definition.ge_type(operator.name))}.cpp")
+    own = Path("opp", "op_kernel", f"{prototypes.snake_case(prototypes.ge_type(operator.name))}.cpp")
     return own if (operator.folder / own).exists() else operator.kernel
 
 
@@ -787,7 +788,7 @@ def bad_input(operator: Operator) -> str:
 def _bad_calls(call: Call) -> Iterator[tuple[str, Call]]:
     """Each argument of the call in turn: tensors with another dtype, rank and size, lists of them with one such, or
     shorter, and what is no list as none."""
-    types_of = {argument.name: definition.type_of(argument) for argument in call.overload._schema.arguments}
+    types_of = {argument.name: prototypes.type_of(argument) for argument in call.overload._schema.arguments}
     for name, value in call.arguments.items():
         others = {}
         if _is_tensor(value):
@@ -860,16 +861,16 @@ def check(operator: Operator) -> Iterator[tuple[str, str, str]]:
                 yield name, "FAILED", f"{_described(error)}: fix {fix}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m custom_pypto.check", description=__doc__.splitlines()[0])
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m custom_pypto check", description=__doc__.splitlines()[0])
     parser.add_argument("operator", help="its name, with that of its package in front unless that is custom_pypto")
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), help="of the package's sources; default: here")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     package, _, name = options.operator.rpartition("::")
     with contextlib.suppress(ValueError):
         sys.path.remove(str(Path.cwd()))  # of the sources: the installed package is checked
-    operator = Operator(importlib.import_module(package or __package__), name, options.folder)
-    names = definition.operators(operator.package.__name__)
+    operator = Operator(importlib.import_module(package or "custom_pypto"), name, options.folder)
+    names = prototypes.operators(operator.package.__name__)
     if name not in names:
         parser.error(f"{operator.full_name} is no operator: there are {', '.join(names)}")
     torch.manual_seed(0)
@@ -881,7 +882,3 @@ def main() -> int:
             verdicts.append(line[1])
     print(f"{verdicts.count('ok')} of {len(verdicts)} lines passed")
     return 0 if set(verdicts) == {"ok"} else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
