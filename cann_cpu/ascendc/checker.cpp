@@ -209,14 +209,25 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
   }
 }
 
+bool Checker::is_alive(const LocalMemory& memory) {
+  if (memory.buffer == nullptr) return false;
+  return memory.generation == 0 ||  // of a TBuf
+         (memory.generation == memory.buffer->generation && memory.buffer->state != Buffer::State::Free);
+}
+
 void Checker::check_alive(const Instruction& by, const LocalMemory& memory) const {
-  if (memory.buffer == nullptr)
+  if (is_alive(memory)) return;
+  if (memory.buffer == nullptr) {
     fail(by.where, "%s: the tensor has no memory; take one from a queue or a TBuf", by.name);
-  if (memory.generation == 0) return;  // of a TBuf
-  if (memory.generation != memory.buffer->generation || memory.buffer->state == Buffer::State::Free) {
-    fail(by.where, "%s: the tensor of %s was given back by FreeTensor; use it before", by.name,
-         name_of(*memory.buffer).c_str());
   }
+  fail(by.where, "%s: the tensor of %s was given back by FreeTensor; use it before", by.name,
+       name_of(*memory.buffer).c_str());
+}
+
+void Checker::note_scalars() {
+  scalars_.take([this](const ScalarLog::Site& site, int64_t offset, int64_t bytes) {
+    access(local_shadow_, {site.name, site.where, PIPE_S}, site.use, site.memory, offset, bytes);
+  });
 }
 
 void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, uint32_t alignment) {
@@ -228,6 +239,12 @@ void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, 
 }
 
 void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes) {
+  if (by.pipe == PIPE_S && is_alive(memory) && offset + bytes <= memory.bytes &&
+      scalars_.add(by.name, by.where, use, memory, offset, static_cast<uint32_t>(bytes))) {
+    last_ = by.where;
+    return;
+  }
+  note_scalars();
   check_alive(by, memory);
   if (bytes == 0) return;
   if (offset + bytes > memory.bytes) {
@@ -241,6 +258,7 @@ void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, i
 }
 
 void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, int64_t offset, int64_t bytes) {
+  note_scalars();
   if (bytes == 0) return;
   const uintptr_t begin = address_of(memory.data + offset), end = begin + static_cast<uintptr_t>(bytes);
   const auto size = static_cast<int64_t>(memory.itemsize);
@@ -387,17 +405,30 @@ void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Ope
 }
 
 void Checker::allocated(const Buffer& buffer, pipe_t producer) {
+  note_scalars();
   const auto found = released_.find(buffer.number);
   if (found != released_.end()) acquire(producer, found->second);
   const uintptr_t begin = address_of(buffer.data);
   local_shadow_.change(begin, begin + buffer.bytes, [](History& history) { history.defined = false; });
 }
 
-void Checker::queued(const Buffer& buffer, pipe_t producer) { ready_[buffer.number] = release(producer); }
-void Checker::dequeued(const Buffer& buffer, pipe_t consumer) { acquire(consumer, ready_[buffer.number]); }
-void Checker::released(const Buffer& buffer, pipe_t consumer) { released_[buffer.number] = release(consumer); }
+void Checker::queued(const Buffer& buffer, pipe_t producer) {
+  note_scalars();
+  ready_[buffer.number] = release(producer);
+}
+
+void Checker::dequeued(const Buffer& buffer, pipe_t consumer) {
+  note_scalars();
+  acquire(consumer, ready_[buffer.number]);
+}
+
+void Checker::released(const Buffer& buffer, pipe_t consumer) {
+  note_scalars();
+  released_[buffer.number] = release(consumer);
+}
 
 void Checker::set_flag(uint8_t event, uint32_t id, Where where) {
+  note_scalars();
   std::optional<Flag>& flag = flags_[event][id];
   if (flag) {
     fail(where, "SetFlag: %s %u is set already, in line %u, and nobody has waited for it", event_name(event).c_str(),
@@ -427,6 +458,7 @@ void Checker::queue_takes(const char* name, uint8_t event, uint32_t id, Where wh
 void Checker::queue_returns(uint8_t event, uint32_t id) { flags_of_queues_[event][id].reset(); }
 
 void Checker::wait_flag(uint8_t event, uint32_t id, Where where) {
+  note_scalars();
   check_not_of_queue("WaitFlag", event, id, where);
   std::optional<Flag>& flag = flags_[event][id];
   if (!flag) {
@@ -438,6 +470,7 @@ void Checker::wait_flag(uint8_t event, uint32_t id, Where where) {
 }
 
 void Checker::barrier(pipe_t pipe, Where where) {
+  note_scalars();
   if (pipe == PIPE_S) {
     fail(where, "PipeBarrier: PIPE_S is not allowed, hardware stops at it; the scalar unit is in order by itself");
   }
@@ -451,7 +484,8 @@ void Checker::barrier(pipe_t pipe, Where where) {
   for (uint32_t each = 0; each < kPipes; ++each) acquire(static_cast<pipe_t>(each), all);
 }
 
-void Checker::finish() const {
+void Checker::finish() {
+  note_scalars();
   if (!cached_.empty()) {
     const auto& [begin, line] = *cached_.begin();
     const DeviceBuffer* buffer = device_.find(begin + static_cast<uintptr_t>(std::countr_zero(line.written)));
@@ -607,6 +641,11 @@ void check_vector(const char* name, Where where, const Lanes& lanes, std::initia
 
 void check_tiling(Where where, const char* type, const void* address, size_t bytes) {
   current_block->checker->check_tiling(where, type, address, bytes);
+}
+
+void check_scalar(Checker& checker, const char* name, Where where, Use use, const LocalMemory& memory, int64_t offset,
+                  int64_t bytes) {
+  checker.touch({name, where, PIPE_S}, use, memory, offset, bytes);
 }
 
 void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory, int64_t offset,
