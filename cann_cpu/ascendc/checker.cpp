@@ -85,6 +85,7 @@ std::string name_of(const Buffer& buffer) {
 }
 
 Checker::Clock Checker::release(pipe_t pipe) {
+  if (pipe == PIPE_S) note_scalars();  // of the epoch that ends
   const Clock clock = clocks_[pipe];
   ++clocks_[pipe][pipe];
   return clock;
@@ -224,6 +225,18 @@ void Checker::check_alive(const Instruction& by, const LocalMemory& memory) cons
        name_of(*memory.buffer).c_str());
 }
 
+// The bytes around one, of one history, that the scalar unit may use; empty where it may not.
+ScalarLog::Range Checker::right_for_scalars(const Instruction& by, Use use, uintptr_t at) const {
+  const auto [begin, end, history] = local_shadow_.around(at);
+  bool right = (use == Use::Write || history.defined) && is_ordered(by, use, history.writer, history.write);
+  for (uint32_t pipe = 0; use == Use::Write && pipe < kPipes; ++pipe) {
+    right &= is_ordered(by, use, static_cast<pipe_t>(pipe), history.reads[pipe]);
+  }
+  if (!right) return {};
+  const uintptr_t base = address_of(unified_buffer_);
+  return {std::max(begin, base) - base, end - base};
+}
+
 void Checker::note_scalars() {
   scalars_.take([this](const ScalarLog::Site& site, int64_t offset, int64_t bytes) {
     access(local_shadow_, {site.name, site.where, PIPE_S}, site.use, site.memory, offset, bytes);
@@ -239,10 +252,12 @@ void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, 
 }
 
 void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes) {
-  if (by.pipe == PIPE_S && is_alive(memory) && offset + bytes <= memory.bytes &&
-      scalars_.add(by.name, by.where, use, memory, offset, static_cast<uint32_t>(bytes))) {
-    last_ = by.where;
-    return;
+  if (by.pipe == PIPE_S && is_alive(memory) && offset + bytes <= memory.bytes) {
+    const auto check = [&](uint64_t begin) { return right_for_scalars(by, use, address_of(unified_buffer_) + begin); };
+    if (scalars_.add(by.name, by.where, use, memory, offset, static_cast<uint32_t>(bytes), check)) {
+      last_ = by.where;
+      return;
+    }
   }
   note_scalars();
   check_alive(by, memory);
@@ -258,7 +273,6 @@ void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, i
 }
 
 void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, int64_t offset, int64_t bytes) {
-  note_scalars();
   if (bytes == 0) return;
   const uintptr_t begin = address_of(memory.data + offset), end = begin + static_cast<uintptr_t>(bytes);
   const auto size = static_cast<int64_t>(memory.itemsize);
@@ -412,23 +426,11 @@ void Checker::allocated(const Buffer& buffer, pipe_t producer) {
   local_shadow_.change(begin, begin + buffer.bytes, [](History& history) { history.defined = false; });
 }
 
-void Checker::queued(const Buffer& buffer, pipe_t producer) {
-  note_scalars();
-  ready_[buffer.number] = release(producer);
-}
-
-void Checker::dequeued(const Buffer& buffer, pipe_t consumer) {
-  note_scalars();
-  acquire(consumer, ready_[buffer.number]);
-}
-
-void Checker::released(const Buffer& buffer, pipe_t consumer) {
-  note_scalars();
-  released_[buffer.number] = release(consumer);
-}
+void Checker::queued(const Buffer& buffer, pipe_t producer) { ready_[buffer.number] = release(producer); }
+void Checker::dequeued(const Buffer& buffer, pipe_t consumer) { acquire(consumer, ready_[buffer.number]); }
+void Checker::released(const Buffer& buffer, pipe_t consumer) { released_[buffer.number] = release(consumer); }
 
 void Checker::set_flag(uint8_t event, uint32_t id, Where where) {
-  note_scalars();
   std::optional<Flag>& flag = flags_[event][id];
   if (flag) {
     fail(where, "SetFlag: %s %u is set already, in line %u, and nobody has waited for it", event_name(event).c_str(),
@@ -458,7 +460,6 @@ void Checker::queue_takes(const char* name, uint8_t event, uint32_t id, Where wh
 void Checker::queue_returns(uint8_t event, uint32_t id) { flags_of_queues_[event][id].reset(); }
 
 void Checker::wait_flag(uint8_t event, uint32_t id, Where where) {
-  note_scalars();
   check_not_of_queue("WaitFlag", event, id, where);
   std::optional<Flag>& flag = flags_[event][id];
   if (!flag) {
@@ -470,7 +471,6 @@ void Checker::wait_flag(uint8_t event, uint32_t id, Where where) {
 }
 
 void Checker::barrier(pipe_t pipe, Where where) {
-  note_scalars();
   if (pipe == PIPE_S) {
     fail(where, "PipeBarrier: PIPE_S is not allowed, hardware stops at it; the scalar unit is in order by itself");
   }
@@ -484,8 +484,7 @@ void Checker::barrier(pipe_t pipe, Where where) {
   for (uint32_t each = 0; each < kPipes; ++each) acquire(static_cast<pipe_t>(each), all);
 }
 
-void Checker::finish() {
-  note_scalars();
+void Checker::finish() const {
   if (!cached_.empty()) {
     const auto& [begin, line] = *cached_.begin();
     const DeviceBuffer* buffer = device_.find(begin + static_cast<uintptr_t>(std::countr_zero(line.written)));

@@ -86,7 +86,7 @@ class Checker {
   const Where& last() const { return last_; }
 
   // What is wrong when the kernel has returned: flags that nobody waited for, a data cache that nobody wrote back.
-  void finish();
+  void finish() const;
 
   // What the block has done to device memory.
   std::vector<DeviceUse> device_uses();
@@ -118,6 +118,7 @@ class Checker {
   bool is_ordered(const Instruction& by, Use use, pipe_t pipe, const Access& earlier) const;
   bool is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin, uintptr_t end) const;
   void check_not_of_queue(const char* name, uint8_t event, uint32_t id, Where where) const;
+  ScalarLog::Range right_for_scalars(const Instruction& by, Use use, uintptr_t at) const;
   static bool is_alive(const LocalMemory& memory);
   void check_alive(const Instruction& by, const LocalMemory& memory) const;
   template <class Memory>

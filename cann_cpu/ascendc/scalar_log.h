@@ -4,7 +4,7 @@
 // and the first write matter, by whichever instruction: what follows is in order with them.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -24,17 +24,29 @@ class ScalarLog {
     LocalMemory memory;
   };
 
-  // False if it does not take the access: it must be emptied before, and the access be noted otherwise.
-  bool add(const char* name, const Where& where, Use use, const LocalMemory& memory, int64_t offset, uint32_t bytes) {
+  // Bytes of the unified buffer in which all that was checked of a use is the same, and right.
+  struct Range {
+    uint64_t begin = 0, end = 0;
+    bool holds(uint64_t from, uint64_t to) const { return begin <= from && to <= end; }
+  };
+
+  // False if it does not take the access: it must be emptied before, and the access be noted otherwise. check(begin)
+  // gives the range that begins there or before; nothing is taken that is not right.
+  template <class Check>
+  bool add(const char* name, const Where& where, Use use, const LocalMemory& memory, int64_t offset, uint32_t bytes,
+           const Check& check) {
     const auto begin = static_cast<uint64_t>(memory.data + offset - unified_buffer_);
-    if (begin + bytes > kUnifiedBufferBytes || begin % kBits + bytes > kBits) return false;
-    if (++accesses_ == kMaxAccesses) return false;  // a loop that waits for what nobody writes is found out, too
+    if (begin % kBits + bytes > kBits) return false;
+    if (memory.data + offset + bytes > memory.buffer->data + memory.buffer->bytes) return false;  // by SetSize
     if (read_.empty()) read_.resize(kWords), written_.resize(kWords);
     const auto word = static_cast<uint32_t>(begin / kBits);
     const uint64_t bits = (~uint64_t{0} >> (kBits - bytes)) << (begin % kBits);
     const uint64_t written = written_[word] & bits;
     if (written == bits || (use == Use::Read && (read_[word] & bits) == bits)) return true;
     if (written != 0) return false;
+    Range& right = right_[use == Use::Read ? 0 : 1];
+    if (!right.holds(begin, begin + bytes)) right = check(begin);
+    if (!right.holds(begin, begin + bytes)) return false;
     Touched* touched = find(name, where, use, memory);
     if (touched == nullptr) return false;
     touched->bits[word - touched->first] |= bits;
@@ -42,55 +54,48 @@ class ScalarLog {
     return true;
   }
 
-  // Empties it, and calls see(site, offset, bytes) for all that was in it: reads, then writes.
+  // Empties it, and calls see(site, offset, bytes) for all that was in it.
   template <class See>
   void take(const See& see) {
-    accesses_ = 0;
+    right_ = {};
     if (sites_.empty()) return;
-    std::vector<Touched> sites;
-    sites.swap(sites_);
-    std::stable_sort(sites.begin(), sites.end(),
-                     [](const Touched& a, const Touched& b) { return a.site.use < b.site.use; });
-    std::vector<Run> runs;
-    for (uint32_t i = 0; i < sites.size(); ++i) {
-      const uint32_t first_word = sites[i].first;
-      for (uint32_t word = first_word; word < first_word + sites[i].bits.size(); ++word) {
-        uint64_t bits = sites[i].bits[word - first_word];
+    for (const Touched& touched : sites_) {
+      const Site& site = touched.site;
+      uint64_t begin = 0, end = 0;  // of the run
+      const auto end_run = [&] {
+        const int64_t offset = static_cast<int64_t>(begin) - (site.memory.data - unified_buffer_);
+        if (begin != end) see(site, offset, static_cast<int64_t>(end - begin));
+      };
+      for (uint32_t i = 0; i < touched.bits.size(); ++i) {
+        const uint32_t word = touched.first + i;
+        uint64_t bits = touched.bits[i];
         if (bits != 0) read_[word] = written_[word] = 0;
         while (bits != 0) {
           const int first = std::countr_zero(bits), count = std::countr_one(bits >> first);
-          const uint64_t begin = word * kBits + static_cast<uint64_t>(first);
-          if (!runs.empty() && runs.back().site == i && runs.back().end == begin) {
-            runs.back().end += static_cast<uint64_t>(count);
-          } else {
-            runs.push_back({i, begin, begin + static_cast<uint64_t>(count)});
+          const uint64_t from = word * kBits + static_cast<uint64_t>(first);
+          if (from != end) {
+            end_run();
+            begin = from;
           }
-          bits &= count == 64 ? 0 : ~(((uint64_t{1} << count) - 1) << first);
+          end = from + static_cast<uint64_t>(count);
+          bits &= ~((~uint64_t{0} >> (kBits - static_cast<uint64_t>(count))) << first);
         }
       }
+      end_run();
     }
-    for (const Run& run : runs) {
-      const Site& site = sites[run.site].site;
-      const auto begin = static_cast<int64_t>(run.begin), end = static_cast<int64_t>(run.end);
-      see(site, begin - (site.memory.data - unified_buffer_), end - begin);
-    }
+    sites_.clear();
   }
 
  private:
   static constexpr uint64_t kBits = 64;
   static constexpr uint32_t kWords = kUnifiedBufferBytes / kBits;
   static constexpr size_t kMaxSites = 16;
-  static constexpr uint32_t kMaxAccesses = 1 << 16;
 
   using Bits = std::vector<uint64_t>;  // one for each byte
   struct Touched {
     Site site;
     uint32_t first;  // word of the unified buffer
     Bits bits;       // from there on
-  };
-  struct Run {
-    uint32_t site;
-    uint64_t begin, end;
   };
 
   // What a site has touched; nullptr where there are too many.
@@ -109,9 +114,9 @@ class ScalarLog {
   }
 
   const std::byte* const unified_buffer_;
-  Bits read_, written_;  // of the whole unified buffer, by any
+  Bits read_, written_;         // of the whole unified buffer, by any
+  std::array<Range, 2> right_;  // to read, to write
   std::vector<Touched> sites_;
-  uint32_t accesses_ = 0;
 };
 
 }  // namespace AscendC::cpu
