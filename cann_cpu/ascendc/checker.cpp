@@ -387,7 +387,7 @@ uintptr_t end_of(const Lanes& lanes, const Operand& operand) {
 // second source of an addition and the like may be its own result, with a stride of 0.
 void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Operand& dst, const Operand& src,
                             bool may_accumulate) const {
-  if (lanes.repeats == 0 || dst.memory.buffer != src.memory.buffer) return;
+  if (dst.memory.buffer != src.memory.buffer) return;
   const bool same_start = dst.memory.data == src.memory.data;
   if (same_start && dst.itemsize == src.itemsize && dst.block_stride == src.block_stride &&
       dst.repeat_stride == src.repeat_stride) {

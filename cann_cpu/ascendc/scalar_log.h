@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the scalar unit has touched of the unified buffer since any other unit did or could. Kernels touch element after
-// element in loops: to note each with its history would make them a hundred times slower. Of one byte the first read
-// and the first write matter, by whichever instruction: what follows is in order with them.
+// element in loops: to note each with its history would make them a hundred times slower. All is checked at once, and
+// noted by runs before another unit looks.
 #pragma once
 
 #include <array>
@@ -24,33 +24,31 @@ class ScalarLog {
     LocalMemory memory;
   };
 
-  // Bytes of the unified buffer in which all that was checked of a use is the same, and right.
+  // Bytes of the unified buffer in which a use was checked and is right.
   struct Range {
     uint64_t begin = 0, end = 0;
     bool holds(uint64_t from, uint64_t to) const { return begin <= from && to <= end; }
   };
 
   // False if it does not take the access: it must be emptied before, and the access be noted otherwise. check(begin)
-  // gives the range that begins there or before; nothing is taken that is not right.
+  // gives the range around a byte; what is not right is not taken.
   template <class Check>
   bool add(const char* name, const Where& where, Use use, const LocalMemory& memory, int64_t offset, uint32_t bytes,
            const Check& check) {
     const auto begin = static_cast<uint64_t>(memory.data + offset - unified_buffer_);
     if (begin % kBits + bytes > kBits) return false;
     if (memory.data + offset + bytes > memory.buffer->data + memory.buffer->bytes) return false;  // by SetSize
-    if (read_.empty()) read_.resize(kWords), written_.resize(kWords);
+    if (known_.empty()) known_.resize(kWords);
     const auto word = static_cast<uint32_t>(begin / kBits);
     const uint64_t bits = (~uint64_t{0} >> (kBits - bytes)) << (begin % kBits);
-    const uint64_t written = written_[word] & bits;
-    if (written == bits || (use == Use::Read && (read_[word] & bits) == bits)) return true;
-    if (written != 0) return false;
+    if (use == Use::Read && (known_[word] & bits) == bits) return true;
     Range& right = right_[use == Use::Read ? 0 : 1];
     if (!right.holds(begin, begin + bytes)) right = check(begin);
     if (!right.holds(begin, begin + bytes)) return false;
     Touched* touched = find(name, where, use, memory);
     if (touched == nullptr) return false;
     touched->bits[word - touched->first] |= bits;
-    (use == Use::Read ? read_ : written_)[word] |= bits;
+    known_[word] |= bits;
     return true;
   }
 
@@ -69,7 +67,7 @@ class ScalarLog {
       for (uint32_t i = 0; i < touched.bits.size(); ++i) {
         const uint32_t word = touched.first + i;
         uint64_t bits = touched.bits[i];
-        if (bits != 0) read_[word] = written_[word] = 0;
+        if (bits != 0) known_[word] = 0;
         while (bits != 0) {
           const int first = std::countr_zero(bits), count = std::countr_one(bits >> first);
           const uint64_t from = word * kBits + static_cast<uint64_t>(first);
@@ -114,7 +112,7 @@ class ScalarLog {
   }
 
   const std::byte* const unified_buffer_;
-  Bits read_, written_;         // of the whole unified buffer, by any
+  Bits known_;                  // of the whole unified buffer: what was read or written, and may be read again
   std::array<Range, 2> right_;  // to read, to write
   std::vector<Touched> sites_;
 };

@@ -225,3 +225,22 @@ extern "C" __global__ __aicore__ void allowed_to_accumulate(GM_ADDR) {
   PipeBarrier<PIPE_ALL>();
   ASSERT(tensor.GetValue(64) == 5);
 }
+
+// Wide elements of which each half is an element of its own, at no multiple of their size.
+extern "C" __global__ __aicore__ void allowed_halves(GM_ADDR) {
+  TPipe pipe;
+  TBuf<> buffer;
+  pipe.InitBuffer(buffer, 256);
+  LocalTensor<int32_t> tensor = buffer.Get<int32_t>();
+  tensor[15].ReinterpretCast<int64_t>().SetValue(0, int64_t{4} << 32 | 3);
+  ASSERT(tensor.GetValue(15) == 3 && tensor.GetValue(16) == 4);
+  tensor.SetValue(2, 5);
+  tensor.SetValue(3, 6);
+  ASSERT(tensor.ReinterpretCast<int64_t>().GetValue(1) == (int64_t{6} << 32 | 5));
+  SetFlag<HardEvent::S_V>(EVENT_ID0);
+  WaitFlag<HardEvent::S_V>(EVENT_ID0);
+  Duplicate(tensor, 7, 3);
+  SetFlag<HardEvent::V_S>(EVENT_ID0);
+  WaitFlag<HardEvent::V_S>(EVENT_ID0);
+  ASSERT(tensor.ReinterpretCast<int64_t>().GetValue(1) == (int64_t{6} << 32 | 7));
+}

@@ -738,11 +738,48 @@ extern "C" __global__ __aicore__ void scalar_writes_what_the_vector_unit_reads(G
 extern "C" __global__ __aicore__ void scalar_writes_what_is_being_copied_in(GM_ADDR x, GM_ADDR y) {
   Parts p(x, y);
   LocalTensor<float> tensor = p.buffer.Get<float>();
-  for (uint32_t i = 0; i < 2; ++i) {
-    tensor.SetValue(0, 2.0f);  // reported
-    PipeBarrier<PIPE_ALL>();
-    DataCopy(tensor, p.x, kCount);
+  tensor.SetValue(0, 2.0f);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(tensor, p.x, kCount);
+  tensor.SetValue(0, 2.0f);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_reads_once_more_what_is_being_copied_in(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  tensor.GetValue(0);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(tensor, p.x, kCount);
+  tensor.GetValue(0);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_where_it_reads(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  const cpu::Where here = cpu::Where::current();  // as of a function that says what its caller did
+  tensor.SetValue(5, tensor.GetValue(5, here) + 1.0f, here);
+  DataCopy(p.y, tensor, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_to_two_buffers(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> other;
+  p.pipe.InitBuffer(other, kBytes);
+  for (const LocalTensor<float>& tensor : {p.buffer.Get<float>(), other.Get<float>()}) {
+    for (uint32_t i = 0; i < kCount; ++i) tensor.SetValue(i, 1.0f);
   }
+  DataCopy(p.y, other.Get<float>(), kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_what_was_freed(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  p.in.FreeTensor(tensor);
+  tensor.SetValue(0, 1.0f);  // reported
 }
 
 extern "C" __global__ __aicore__ void scalar_writes_behind_its_flag(GM_ADDR x, GM_ADDR y) {
