@@ -85,6 +85,7 @@ std::string name_of(const Buffer& buffer) {
 }
 
 Checker::Clock Checker::release(pipe_t pipe) {
+  if (pipe == PIPE_S) note_scalars();  // of the epoch that ends
   const Clock clock = clocks_[pipe];
   ++clocks_[pipe][pipe];
   return clock;
@@ -209,14 +210,37 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
   }
 }
 
+bool Checker::is_alive(const LocalMemory& memory) {
+  if (memory.buffer == nullptr) return false;
+  return memory.generation == 0 ||  // of a TBuf
+         (memory.generation == memory.buffer->generation && memory.buffer->state != Buffer::State::Free);
+}
+
 void Checker::check_alive(const Instruction& by, const LocalMemory& memory) const {
-  if (memory.buffer == nullptr)
+  if (is_alive(memory)) return;
+  if (memory.buffer == nullptr) {
     fail(by.where, "%s: the tensor has no memory; take one from a queue or a TBuf", by.name);
-  if (memory.generation == 0) return;  // of a TBuf
-  if (memory.generation != memory.buffer->generation || memory.buffer->state == Buffer::State::Free) {
-    fail(by.where, "%s: the tensor of %s was given back by FreeTensor; use it before", by.name,
-         name_of(*memory.buffer).c_str());
   }
+  fail(by.where, "%s: the tensor of %s was given back by FreeTensor; use it before", by.name,
+       name_of(*memory.buffer).c_str());
+}
+
+// The bytes around one, of one history, that the scalar unit may use; empty where it may not.
+ScalarLog::Range Checker::right_for_scalars(const Instruction& by, Use use, uintptr_t at) const {
+  const auto [begin, end, history] = local_shadow_.around(at);
+  bool right = (use == Use::Write || history.defined) && is_ordered(by, use, history.writer, history.write);
+  for (uint32_t pipe = 0; use == Use::Write && pipe < kPipes; ++pipe) {
+    right &= is_ordered(by, use, static_cast<pipe_t>(pipe), history.reads[pipe]);
+  }
+  if (!right) return {};
+  const uintptr_t base = address_of(unified_buffer_);
+  return {std::max(begin, base) - base, end - base};
+}
+
+void Checker::note_scalars() {
+  scalars_.take([this](const ScalarLog::Site& site, int64_t offset, int64_t bytes) {
+    access(local_shadow_, {site.name, site.where, PIPE_S}, site.use, site.memory, offset, bytes);
+  });
 }
 
 void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, uint32_t alignment) {
@@ -228,6 +252,14 @@ void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, 
 }
 
 void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes) {
+  if (by.pipe == PIPE_S && is_alive(memory) && offset + bytes <= memory.bytes) {
+    const auto check = [&](uint64_t begin) { return right_for_scalars(by, use, address_of(unified_buffer_) + begin); };
+    if (scalars_.add(by.name, by.where, use, memory, offset, static_cast<uint32_t>(bytes), check)) {
+      last_ = by.where;
+      return;
+    }
+  }
+  note_scalars();
   check_alive(by, memory);
   if (bytes == 0) return;
   if (offset + bytes > memory.bytes) {
@@ -355,7 +387,7 @@ uintptr_t end_of(const Lanes& lanes, const Operand& operand) {
 // second source of an addition and the like may be its own result, with a stride of 0.
 void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Operand& dst, const Operand& src,
                             bool may_accumulate) const {
-  if (lanes.repeats == 0 || dst.memory.buffer != src.memory.buffer) return;
+  if (dst.memory.buffer != src.memory.buffer) return;
   const bool same_start = dst.memory.data == src.memory.data;
   if (same_start && dst.itemsize == src.itemsize && dst.block_stride == src.block_stride &&
       dst.repeat_stride == src.repeat_stride) {
@@ -387,6 +419,7 @@ void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Ope
 }
 
 void Checker::allocated(const Buffer& buffer, pipe_t producer) {
+  note_scalars();
   const auto found = released_.find(buffer.number);
   if (found != released_.end()) acquire(producer, found->second);
   const uintptr_t begin = address_of(buffer.data);
@@ -607,6 +640,11 @@ void check_vector(const char* name, Where where, const Lanes& lanes, std::initia
 
 void check_tiling(Where where, const char* type, const void* address, size_t bytes) {
   current_block->checker->check_tiling(where, type, address, bytes);
+}
+
+void check_scalar(Checker& checker, const char* name, Where where, Use use, const LocalMemory& memory, int64_t offset,
+                  int64_t bytes) {
+  checker.touch({name, where, PIPE_S}, use, memory, offset, bytes);
 }
 
 void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory, int64_t offset,

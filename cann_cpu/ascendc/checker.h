@@ -21,6 +21,7 @@
 #include "ascendc/data_copy.h"
 #include "ascendc/instruction.h"
 #include "memory.h"
+#include "scalar_log.h"
 #include "shadow.h"
 
 namespace AscendC::cpu {
@@ -97,6 +98,8 @@ class Checker {
     Where where;
   };
 
+  // Notes what the scalar unit has touched meanwhile.
+  void note_scalars();
   Clock release(pipe_t pipe);
   void acquire(pipe_t pipe, const Clock& clock);
   // What messages call the elements: their numbers in memory that begins at `base`, of a size each.
@@ -115,6 +118,8 @@ class Checker {
   bool is_ordered(const Instruction& by, Use use, pipe_t pipe, const Access& earlier) const;
   bool is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin, uintptr_t end) const;
   void check_not_of_queue(const char* name, uint8_t event, uint32_t id, Where where) const;
+  ScalarLog::Range right_for_scalars(const Instruction& by, Use use, uintptr_t at) const;
+  static bool is_alive(const LocalMemory& memory);
   void check_alive(const Instruction& by, const LocalMemory& memory) const;
   template <class Memory>
   void check_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier,
@@ -127,6 +132,7 @@ class Checker {
   std::array<Clock, kPipes> clocks_ = {};  // [a][b]: the epoch of b up to which a knows that b has ended
   Clock own_ended_ = {};                   // the same of a itself, whose own clock is the epoch that it is in
   Shadow local_shadow_;
+  ScalarLog scalars_{unified_buffer_};  // what the local shadow does not know yet
   Shadow device_shadow_;
   std::unordered_map<uint32_t, Clock> ready_;  // by number of the buffer
   std::unordered_map<uint32_t, Clock> released_;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <tuple>
 
 #include "ascendc/types.h"
 
@@ -57,6 +58,14 @@ class Shadow {
   const Segment* find(uintptr_t address) const {
     const auto at = first_behind(address);
     return at != segments_.end() && at->first <= address ? &at->second : nullptr;
+  }
+
+  // The history of an address, and of which bytes around it, the unknown ones, too.
+  std::tuple<uintptr_t, uintptr_t, History> around(uintptr_t address) const {
+    const auto at = first_behind(address);
+    if (at != segments_.end() && at->first <= address) return {at->first, at->second.end, at->second.history};
+    return {
+        at == segments_.begin() ? 0 : std::prev(at)->second.end, at == segments_.end() ? UINTPTR_MAX : at->first, {}};
   }
 
   // Gives a range one history.

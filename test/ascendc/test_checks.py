@@ -123,6 +123,35 @@ MESSAGES = {
     "another_line_than_the_one_cleaned": "SetValue: what it wrote to y is in the data cache when the kernel ends",
     "more_blocks_than_there_are": "SyncAll: 3 blocks; there are 1",
     "tiling_of_another_size": "Tiling has 24 bytes, and x, from which it is read, has 256",
+    "scalar_reads_what_nobody_wrote": "GetValue reads element 8 of buffer .*, which nothing has written; copy or",
+    "scalar_of_the_second_block_reads_what_nobody_wrote": "GetValue reads element 0 of buffer .*, which nothing has",
+    "scalar_reads_more_than_it_wrote": "GetValue reads element 1 of buffer .*, which nothing has written; line",
+    "scalar_reads_before_it_writes": "GetValue reads element 3 of buffer .*, which nothing has written",
+    "scalar_wrote_every_second_element": "Adds reads element 17 of buffer .*, which nothing has written; line .* wrote",
+    "scalar_wrote_in_more_lines_than_are_counted": "hazard: DataCopy on pipe MTE3 reads element 16 of buffer .*, which "
+    "SetValue on pipe S wrote",
+    "vector_writes_what_the_scalar_unit_read": "hazard: Duplicate on pipe V writes element 63 of buffer .*, which "
+    "GetValue on pipe S read in line",
+    "scalar_writes_what_the_vector_unit_reads": "hazard: SetValue on pipe S writes element 31 of buffer .*, which Adds "
+    "on pipe V read in line",
+    "scalar_writes_what_is_being_copied_in": "hazard: SetValue on pipe S writes element 0 of buffer .*, which DataCopy "
+    "on pipe MTE2 wrote in line",
+    "scalar_reads_once_more_what_is_being_copied_in": "hazard: GetValue on pipe S reads element 0 of buffer .*, which "
+    "DataCopy on pipe MTE2 wrote in line",
+    "scalar_writes_where_it_reads": "hazard: DataCopy on pipe MTE3 reads element 5 of buffer .*, which SetValue on "
+    "pipe S wrote",
+    "scalar_writes_to_two_buffers": "hazard: DataCopy on pipe MTE3 reads elements 0 to 63 of other .*, which SetValue "
+    "on pipe S wrote",
+    "scalar_writes_what_was_freed": "SetValue: the tensor of in .* was given back by FreeTensor; use it before",
+    "scalar_writes_behind_its_flag": "hazard: DataCopy on pipe MTE3 reads element 7 of buffer .*, which SetValue on "
+    "pipe S wrote",
+    "buffer_of_what_the_scalar_unit_wrote_before": "GetValue reads element 0 of .*, which nothing has written",
+    "scalar_writes_behind_its_buffer": "hazard: DataCopy on pipe MTE3 reads elements 56 to 63 of behind .*, which "
+    "SetValue on pipe S wrote",
+    "repeat_whose_rest_overlaps": "Adds: repeat 1 reads elements 64 to 71 of large .*, which an earlier repeat has",
+    "repeat_that_reaches_behind_the_last": "Adds: source and destination overlap in part, at elements 112 to 119 of",
+    "first_source_that_accumulates": "Add: repeat 1 reads elements 0 to 7 of large .*, which an earlier repeat has",
+    "second_source_that_moves_on": "Add: repeat 1 reads elements 64 to 71 of large .*, which an earlier repeat has",
 }
 # Kernels that run in two blocks, and which are reported.
 BLOCKS = {
@@ -135,10 +164,23 @@ BLOCKS = {
     "flag_of_a_block_never_set": "block 0",
     "soft_sync_with_too_little_memory": "block 0",
     "last_block_out_of_range": "block 1",
+    "scalar_of_the_second_block_reads_what_nobody_wrote": "block 1",
 }
 
 # What the compiler orders by --cce-auto-sync: the scalar unit with the others.
-ORDERED_BY_THE_COMPILER = {"scalar_reads_what_the_vector_unit_waited_for", "copies_out_what_the_scalar_unit_wrote"}
+ORDERED_BY_THE_COMPILER = {
+    "scalar_reads_what_the_vector_unit_waited_for",
+    "copies_out_what_the_scalar_unit_wrote",
+    "scalar_wrote_in_more_lines_than_are_counted",
+    "vector_writes_what_the_scalar_unit_read",
+    "scalar_writes_what_the_vector_unit_reads",
+    "scalar_writes_what_is_being_copied_in",
+    "scalar_reads_once_more_what_is_being_copied_in",
+    "scalar_writes_where_it_reads",
+    "scalar_writes_to_two_buffers",
+    "scalar_writes_behind_its_flag",
+    "scalar_writes_behind_its_buffer",
+}
 
 # The same where the compiler is told to leave the order of vector instructions to the author.
 MESSAGES_WITHOUT_AUTO_SYNC = {
@@ -286,6 +328,11 @@ def test_what_looks_like_a_fault_and_is_none_is_not_reported(kernels):
     assert (z[:, [0, 16]] == [8, 9]).all()
     assert (z[:, 24:] == x[:8]).all()
     assert kernel.written == {"x": (0, 64), "y": (32, 32), "z": (3 * 40, 384)}
+
+
+@pytest.mark.parametrize("name", ["allowed_in_queues", "allowed_to_accumulate", "allowed_halves"])
+def test_what_asserts_its_own_results_is_not_reported(kernels, name):
+    kernels("blocks")[name](np.zeros(8, np.float32))
 
 
 def run_flags(kernels, skipped, with_its_wait, checks=True):

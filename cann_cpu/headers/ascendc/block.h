@@ -118,6 +118,8 @@ struct Lanes;
 // What the checker is told before anything is done.
 ASCENDC_CPU_EXPORT void check_vector(const char* name, Where where, const Lanes& lanes,
                                      std::initializer_list<Operand> operands);
+ASCENDC_CPU_EXPORT void check_scalar(Checker& checker, const char* name, Where where, Use use,
+                                     const LocalMemory& memory, int64_t offset, int64_t bytes);
 ASCENDC_CPU_EXPORT void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory,
                                     int64_t offset, int64_t bytes);
 ASCENDC_CPU_EXPORT void check_global(const char* name, Where where, pipe_t pipe, Use use, const GlobalMemory& memory,

@@ -125,9 +125,10 @@ class LocalTensor {
   std::byte* at(uint32_t index) const { return memory_.data + size_t{index} * sizeof(T); }
 
   void check(const char* name, cpu::Where where, cpu::Use use, uint32_t index) const {
-    if (cpu::checker() == nullptr) [[likely]]
+    cpu::Checker* checker = cpu::checker();
+    if (checker == nullptr) [[likely]]
       return;
-    cpu::check_local(name, where, PIPE_S, use, memory_, int64_t{index} * sizeof(T), sizeof(T));
+    cpu::check_scalar(*checker, name, where, use, memory_, int64_t{index} * sizeof(T), sizeof(T));
   }
 
   cpu::LocalMemory memory_;

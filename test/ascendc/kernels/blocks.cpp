@@ -171,3 +171,76 @@ extern "C" __global__ __aicore__ void allowed(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
   DataCopy(of_block[24], tensor, 8);
   in.FreeTensor(tensor);
 }
+
+// More of that. Queues within the vector unit take no flag's id. Reset of a pool gives back its queues' ids alone, and
+// waits for all pipes.
+extern "C" __global__ __aicore__ void allowed_in_queues(GM_ADDR y) {
+  GlobalTensor<float> to;
+  to.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y), 8);
+  TPipe pipe;
+  TBufPool<TPosition::VECCALC> pool;
+  TQue<QuePosition::VECIN, 1> before, inside, behind;
+  TQue<QuePosition::VECCALC, 9> within;
+  TBuf<> buffer, again;
+  pipe.InitBuffer(before, 1, 32);
+  pipe.InitBufPool(pool, 64);
+  pipe.InitBuffer(behind, 1, 32);
+  pipe.InitBuffer(within, 9, 32);
+  pool.InitBuffer(inside, 1, 32);
+  pool.InitBuffer(buffer, 32);
+  for (auto* queue : {&before, &inside, &behind}) queue->FreeTensor(queue->AllocTensor<float>());
+  Duplicate(buffer.Get<float>(), 1.0f, 8);
+  SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
+  WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+  DataCopy(to, buffer.Get<float>(), 8);
+  pool.Reset();
+  pool.InitBuffer(again, 64);
+  Duplicate(again.Get<float>(), 2.0f, 16);
+  ASSERT(pipe.AllocEventID<HardEvent::V_MTE2>() == 1);
+  ASSERT(pipe.AllocEventID<HardEvent::V_MTE2>() == 3);
+
+  for (int i = 0; i < 9; ++i) {
+    ASSERT(within.HasIdleBuffer());
+    within.EnQue(within.AllocTensor<float>());
+  }
+  ASSERT(!within.HasIdleBuffer());
+  for (int i = 0; i < 9; ++i) within.FreeTensor(within.DeQue<float>());
+  ASSERT(within.HasIdleBuffer());
+}
+
+// Repeats that go on with what the one before has written: a destination that is read, too, and a second source that
+// is the first repeat's result, or of which the last repeat's is the result.
+extern "C" __global__ __aicore__ void allowed_to_accumulate(GM_ADDR) {
+  TPipe pipe;
+  TBuf<> buffer;
+  pipe.InitBuffer(buffer, 1024);
+  LocalTensor<float> tensor = buffer.Get<float>();
+  Duplicate(tensor, 1.0f, 256);
+  MulAddDst(tensor, tensor[64], tensor[128], 64, 2, {1, 1, 1, 0, 0, 0});
+  Add(tensor[64], tensor[192], tensor[64], 64, 2, {1, 1, 1, 8, 0, 0});
+  PipeBarrier<PIPE_ALL>();
+  ASSERT(tensor.GetValue(0) == 3 && tensor.GetValue(64) == 2 && tensor.GetValue(128) == 3);
+  PipeBarrier<PIPE_ALL>();
+  Add(tensor[64], tensor[192], tensor, 64, 2, {1, 1, 1, 0, 0, 8});
+  PipeBarrier<PIPE_ALL>();
+  ASSERT(tensor.GetValue(64) == 5);
+}
+
+// Wide elements of which each half is an element of its own, at no multiple of their size.
+extern "C" __global__ __aicore__ void allowed_halves(GM_ADDR) {
+  TPipe pipe;
+  TBuf<> buffer;
+  pipe.InitBuffer(buffer, 256);
+  LocalTensor<int32_t> tensor = buffer.Get<int32_t>();
+  tensor[15].ReinterpretCast<int64_t>().SetValue(0, int64_t{4} << 32 | 3);
+  ASSERT(tensor.GetValue(15) == 3 && tensor.GetValue(16) == 4);
+  tensor.SetValue(2, 5);
+  tensor.SetValue(3, 6);
+  ASSERT(tensor.ReinterpretCast<int64_t>().GetValue(1) == (int64_t{6} << 32 | 5));
+  SetFlag<HardEvent::S_V>(EVENT_ID0);
+  WaitFlag<HardEvent::S_V>(EVENT_ID0);
+  Duplicate(tensor, 7, 3);
+  SetFlag<HardEvent::V_S>(EVENT_ID0);
+  WaitFlag<HardEvent::V_S>(EVENT_ID0);
+  ASSERT(tensor.ReinterpretCast<int64_t>().GetValue(1) == (int64_t{6} << 32 | 7));
+}

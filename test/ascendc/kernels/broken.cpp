@@ -664,3 +664,187 @@ extern "C" __global__ __aicore__ void overwrites_what_is_read_once_more(GM_ADDR 
   Adds(other, tensor, 2.0f, kCount);
   DataCopy(tensor, p.x, kCount);  // reported
 }
+
+// What the scalar unit touches is noted later than it is checked.
+
+extern "C" __global__ __aicore__ void scalar_reads_what_nobody_wrote(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  for (uint32_t i = 0; i < 8; ++i) tensor.SetValue(i, tensor.GetSize());
+  for (uint32_t i = 0; i < 9; ++i) ASSERT(tensor.GetValue(i) == kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_of_the_second_block_reads_what_nobody_wrote(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  if (GetBlockIdx() == 0) tensor.SetValue(0, 1.0f);
+  ASSERT(tensor.GetValue(0) == 1.0f);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_reads_more_than_it_wrote(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  tensor.SetValue(2, 1.0f);
+  tensor.ReinterpretCast<int64_t>().GetValue(1);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_reads_before_it_writes(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  tensor.SetValue(3, tensor.GetValue(3) + 1.0f);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_wrote_every_second_element(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  for (uint32_t i = 0; i < kCount; i += i < 16 ? 1 : 2) tensor.SetValue(i, 1.0f);
+  SetFlag<HardEvent::S_V>(EVENT_ID0);
+  WaitFlag<HardEvent::S_V>(EVENT_ID0);
+  Adds(tensor, tensor, 1.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_wrote_in_more_lines_than_are_counted(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> t = p.buffer.Get<float>();
+  Duplicate(t, 0.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  t.SetValue(0, 1.0f), t.SetValue(1, 1.0f), t.SetValue(2, 1.0f), t.SetValue(3, 1.0f), t.SetValue(4, 1.0f);
+  t.SetValue(5, 1.0f), t.SetValue(6, 1.0f), t.SetValue(7, 1.0f), t.SetValue(8, 1.0f), t.SetValue(9, 1.0f);
+  t.SetValue(10, 1.0f), t.SetValue(11, 1.0f), t.SetValue(12, 1.0f), t.SetValue(13, 1.0f), t.SetValue(14, 1.0f);
+  t.SetValue(15, 1.0f), t.SetValue(16, 1.0f);
+  DataCopy(p.y, t[16], 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void vector_writes_what_the_scalar_unit_read(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  tensor.GetValue(63);
+  Duplicate(tensor, 2.0f, kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_what_the_vector_unit_reads(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  LocalTensor<float> other = p.in.AllocTensor<float>();
+  Adds(other, tensor, 1.0f, 32);
+  for (uint32_t i = kCount; i-- > 0;) tensor.SetValue(i, 2.0f);  // reported
+  p.in.FreeTensor(other);
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_what_is_being_copied_in(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  tensor.SetValue(0, 2.0f);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(tensor, p.x, kCount);
+  tensor.SetValue(0, 2.0f);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_reads_once_more_what_is_being_copied_in(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  tensor.GetValue(0);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(tensor, p.x, kCount);
+  tensor.GetValue(0);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_where_it_reads(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  Duplicate(tensor, 1.0f, kCount);
+  PipeBarrier<PIPE_ALL>();
+  const cpu::Where here = cpu::Where::current();  // as of a function that says what its caller did
+  tensor.SetValue(5, tensor.GetValue(5, here) + 1.0f, here);
+  DataCopy(p.y, tensor, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_to_two_buffers(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> other;
+  p.pipe.InitBuffer(other, kBytes);
+  for (const LocalTensor<float>& tensor : {p.buffer.Get<float>(), other.Get<float>()}) {
+    for (uint32_t i = 0; i < kCount; ++i) tensor.SetValue(i, 1.0f);
+  }
+  DataCopy(p.y, other.Get<float>(), kCount);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_what_was_freed(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  p.in.FreeTensor(tensor);
+  tensor.SetValue(0, 1.0f);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_behind_its_flag(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  for (uint32_t i = 0; i < 8; ++i) tensor.SetValue(i, 1.0f);
+  SetFlag<HardEvent::S_MTE3>(EVENT_ID0);
+  tensor.SetValue(7, 2.0f);
+  WaitFlag<HardEvent::S_MTE3>(EVENT_ID0);
+  DataCopy(p.y, tensor, 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void buffer_of_what_the_scalar_unit_wrote_before(GM_ADDR, GM_ADDR) {
+  const LocalTensor<float> tensor(TPosition::VECCALC, 0, kCount);
+  tensor.SetValue(0, 1.0f);
+  TPipe pipe;
+  TBuf<> buffer;
+  pipe.InitBuffer(buffer, kBytes);
+  tensor.GetValue(0);  // reported
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_behind_its_buffer(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> behind;
+  p.pipe.InitBuffer(behind, kBytes);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  tensor.SetSize(2 * kCount);
+  for (uint32_t i = 2 * kCount - 8; i < 2 * kCount; ++i) tensor.SetValue(i, 1.0f);
+  DataCopy(p.y, behind.Get<float>()[kCount - 8], 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void repeat_whose_rest_overlaps(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> large;
+  p.pipe.InitBuffer(large, 4 * kBytes);
+  LocalTensor<float> tensor = large.Get<float>();
+  Duplicate(tensor, 1.0f, 2 * kCount);
+  Adds(tensor[kCount], tensor, 1.0f, kCount + 8);  // reported
+}
+
+extern "C" __global__ __aicore__ void repeat_that_reaches_behind_the_last(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> large;
+  p.pipe.InitBuffer(large, 4 * kBytes);
+  LocalTensor<float> tensor = large.Get<float>();
+  Duplicate(tensor, 1.0f, 4 * kCount);
+  SetMaskCount();
+  SetVectorMask<float, MaskMode::COUNTER>(kCount + 1);
+  Adds<float, false>(tensor[14 * 8], tensor, 1.0f, MASK_PLACEHOLDER, 1, {1, 2, 8, 8});  // reported
+}
+
+extern "C" __global__ __aicore__ void first_source_that_accumulates(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> large;
+  p.pipe.InitBuffer(large, 2 * kBytes);
+  LocalTensor<float> tensor = large.Get<float>();
+  Duplicate(tensor, 1.0f, 2 * kCount);
+  Add(tensor, tensor, p.filled(), 64, 2, {1, 1, 1, 8, 0, 0});  // reported
+}
+
+extern "C" __global__ __aicore__ void second_source_that_moves_on(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  TBuf<> large;
+  p.pipe.InitBuffer(large, 3 * kBytes);
+  LocalTensor<float> tensor = large.Get<float>();
+  Duplicate(tensor, 1.0f, 3 * kCount);
+  Add(tensor[kCount], p.filled(), tensor, 64, 2, {1, 1, 1, 8, 0, 8});  // reported
+}

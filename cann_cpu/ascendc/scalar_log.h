@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scalar unit has touched of the unified buffer since any other unit did or could. Kernels touch element after
+// element in loops: to note each with its history would make them a hundred times slower. All is checked at once, and
+// noted by runs before another unit looks.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "ascendc/block.h"
+
+namespace AscendC::cpu {
+
+class ScalarLog {
+ public:
+  explicit ScalarLog(const std::byte* unified_buffer) : unified_buffer_(unified_buffer) {}
+
+  struct Site {
+    const char* name;
+    Where where;
+    Use use;
+    LocalMemory memory;
+  };
+
+  // Bytes of the unified buffer in which a use was checked and is right.
+  struct Range {
+    uint64_t begin = 0, end = 0;
+    bool holds(uint64_t from, uint64_t to) const { return begin <= from && to <= end; }
+  };
+
+  // False if it does not take the access: it must be emptied before, and the access be noted otherwise. check(begin)
+  // gives the range around a byte; what is not right is not taken.
+  template <class Check>
+  bool add(const char* name, const Where& where, Use use, const LocalMemory& memory, int64_t offset, uint32_t bytes,
+           const Check& check) {
+    const auto begin = static_cast<uint64_t>(memory.data + offset - unified_buffer_);
+    if (begin % kBits + bytes > kBits) return false;
+    if (memory.data + offset + bytes > memory.buffer->data + memory.buffer->bytes) return false;  // by SetSize
+    if (known_.empty()) known_.resize(kWords);
+    const auto word = static_cast<uint32_t>(begin / kBits);
+    const uint64_t bits = (~uint64_t{0} >> (kBits - bytes)) << (begin % kBits);
+    if (use == Use::Read && (known_[word] & bits) == bits) return true;
+    Range& right = right_[use == Use::Read ? 0 : 1];
+    if (!right.holds(begin, begin + bytes)) right = check(begin);
+    if (!right.holds(begin, begin + bytes)) return false;
+    Touched* touched = find(name, where, use, memory);
+    if (touched == nullptr) return false;
+    touched->bits[word - touched->first] |= bits;
+    known_[word] |= bits;
+    return true;
+  }
+
+  // Empties it, and calls see(site, offset, bytes) for all that was in it.
+  template <class See>
+  void take(const See& see) {
+    right_ = {};
+    if (sites_.empty()) return;
+    for (const Touched& touched : sites_) {
+      const Site& site = touched.site;
+      uint64_t begin = 0, end = 0;  // of the run
+      const auto end_run = [&] {
+        const int64_t offset = static_cast<int64_t>(begin) - (site.memory.data - unified_buffer_);
+        if (begin != end) see(site, offset, static_cast<int64_t>(end - begin));
+      };
+      for (uint32_t i = 0; i < touched.bits.size(); ++i) {
+        const uint32_t word = touched.first + i;
+        uint64_t bits = touched.bits[i];
+        if (bits != 0) known_[word] = 0;
+        while (bits != 0) {
+          const int first = std::countr_zero(bits), count = std::countr_one(bits >> first);
+          const uint64_t from = word * kBits + static_cast<uint64_t>(first);
+          if (from != end) {
+            end_run();
+            begin = from;
+          }
+          end = from + static_cast<uint64_t>(count);
+          bits &= ~((~uint64_t{0} >> (kBits - static_cast<uint64_t>(count))) << first);
+        }
+      }
+      end_run();
+    }
+    sites_.clear();
+  }
+
+ private:
+  static constexpr uint64_t kBits = 64;
+  static constexpr uint32_t kWords = kUnifiedBufferBytes / kBits;
+  static constexpr size_t kMaxSites = 16;
+
+  using Bits = std::vector<uint64_t>;  // one for each byte
+  struct Touched {
+    Site site;
+    uint32_t first;  // word of the unified buffer
+    Bits bits;       // from there on
+  };
+
+  // What a site has touched; nullptr where there are too many.
+  Touched* find(const char* name, const Where& where, Use use, const LocalMemory& memory) {
+    for (Touched& touched : sites_) {
+      const Site& site = touched.site;
+      if (site.where.line() == where.line() && site.use == use && site.memory.buffer == memory.buffer &&
+          site.where.column() == where.column() && site.where.file_name() == where.file_name()) {
+        return &touched;
+      }
+    }
+    if (sites_.size() == kMaxSites) return nullptr;
+    const auto first = static_cast<uint32_t>((memory.buffer->data - unified_buffer_) / static_cast<int64_t>(kBits));
+    sites_.push_back({{name, where, use, memory}, first, Bits(memory.buffer->bytes / kBits + 2)});
+    return &sites_.back();
+  }
+
+  const std::byte* const unified_buffer_;
+  Bits known_;                  // of the whole unified buffer: what was read or written, and may be read again
+  std::array<Range, 2> right_;  // to read, to write
+  std::vector<Touched> sites_;
+};
+
+}  // namespace AscendC::cpu
