@@ -8,6 +8,7 @@ import torch_npu  # noqa: F401
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from custom_pypto import prototypes
 from custom_pypto.authoring import definition, new
 from custom_pypto.authoring.schema import Operator, Rejected, gradient_of
 
