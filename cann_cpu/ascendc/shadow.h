@@ -71,11 +71,13 @@ class Shadow {
   // Gives a range one history.
   void assign(uintptr_t begin, uintptr_t end, const History& history) {
     auto at = cut(begin);
-    while (at != segments_.end() && at->first < end) {
-      if (at->second.end > end) split(at, end);
-      at = segments_.erase(at);
+    if (at == segments_.end() || at->first != begin) at = segments_.emplace_hint(at, begin, Segment{begin, {}});
+    for (auto next = at; next != segments_.end() && next->first < end;) {
+      if (next->second.end > end) split(next, end);
+      next = next == at ? std::next(next) : segments_.erase(next);
     }
-    merge(segments_.emplace_hint(at, begin, Segment{end, history}));
+    at->second = {end, history};
+    merge(at);
   }
 
   // Calls change(history) for every part of a range, the unknown ones, too.
