@@ -35,6 +35,7 @@ def run(*command, packages="", **environment) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.nightly  # builds a package
 def test_calls_go_to_canns_functions(package):
     result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "route_cases.py", packages=package)
     assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
@@ -104,6 +105,7 @@ def routes_of(result: subprocess.CompletedProcess) -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in lines)
 
 
+@pytest.mark.nightly  # builds a package
 def test_info_shows_the_route_of_each_operator(package):
     routes = routes_of(run("-m", "cann_cpu", "info", packages=package))
     library = f"{package}/op_api/lib/libcust_opapi.so"
@@ -122,6 +124,7 @@ def test_info_shows_the_route_of_each_operator(package):
     assert "libopapi.so" in routes["custom_pypto::add_custom"]
 
 
+@pytest.mark.nightly  # builds a package
 def test_our_functions_are_taken_where_they_are_deployed(package):
     """Though CANN's are there, too, and in a package that is searched before ours."""
     command = [sys.executable, "-m", "cann_cpu", "info"]
