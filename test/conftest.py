@@ -16,7 +16,7 @@ if level := os.environ.get("CANN_CPU_CAPABILITY"):
 
 HERE = Path(__file__).parent
 # Folders whose tests share what is compiled for them: where several processes test, one has all of such a folder.
-TOGETHER = ("ascendc", "cann_cpu/graph_engine", "cann_cpu/runtime", "graph")
+TOGETHER = ("ascendc", "cann_cpu/graph_engine", "cann_cpu/runtime", "graph", "toolkit")
 # What takes longest, first, so that no process is left with it at the end.
 LONGEST = ("test_guide.py", "custom_pypto/test_new_project.py", "custom_pypto/test_new.py", "test_packages.py")
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel files include it by this name, too.
+// What a program of run mode cpu includes, which calls kernels by ICPU_RUN_KF.
 #pragma once
+
+#include <securec.h>
 
 #include "kernel_operator.h"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three functions of the bounds-checked C library (libc_sec) that torch_npu and torchair import.
+// The functions of the bounds-checked C library (libc_sec) that torch_npu, torchair and operator projects import.
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 
 #include "cann_cpu/export.h"
+#include "securec.h"
 
 extern "C" {
 
@@ -38,6 +39,22 @@ CANN_EXPORT int strcpy_s(char* to, size_t size, const char* from) {
   if (length >= size) return ERANGE;
   std::memcpy(to, from, length + 1);
   return 0;
+}
+
+CANN_EXPORT int memcpy_s(void* to, size_t size, const void* from, size_t count) {
+  if (to == nullptr || size == 0) return to == nullptr ? EINVAL : ERANGE;
+  if (from == nullptr || count > size) {
+    std::memset(to, 0, size);
+    return from == nullptr ? EINVAL : ERANGE;
+  }
+  std::memcpy(to, from, count);
+  return 0;
+}
+
+CANN_EXPORT int memset_s(void* to, size_t size, int value, size_t count) {
+  if (to == nullptr || size == 0) return to == nullptr ? EINVAL : ERANGE;
+  std::memset(to, value, count > size ? size : count);
+  return count > size ? ERANGE : 0;
 }
 
 }  // extern "C"

@@ -181,6 +181,22 @@ Range find_range(const void* address) {
           last->first + last->second.size};
 }
 
+std::vector<Range> device_ranges() {
+  MemoryMap& map = memory_map();
+  std::shared_lock lock(map.mutex);
+  std::vector<Range> ranges;
+  for (auto it = map.ranges.begin(); it != map.ranges.end(); ++it) {
+    const auto& [begin, allocation] = *it;
+    if (allocation.kind != Kind::kDevice && allocation.kind != Kind::kMapping) continue;
+    if (it != map.ranges.begin() && adjoin(*std::prev(it), *it)) {
+      ranges.back().end += allocation.size;
+    } else {
+      ranges.push_back({Space::kDevice, allocation.device, begin, begin + allocation.size});
+    }
+  }
+  return ranges;
+}
+
 Range check_range(const char* name, const void* address, size_t size, bool on_device) {
   require_pointer(address, name);
   Range range = find_range(address);

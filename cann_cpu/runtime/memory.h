@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "device.h"
 
@@ -20,6 +21,9 @@ struct Range {
 
 // The range that holds the address; adjoining mappings of one device count as one. Pageable: unknown to the runtime.
 Range find_range(const void* address);
+
+// All ranges of device memory; adjoining mappings of one device count as one.
+std::vector<Range> device_ranges();
 
 // Fails unless [address, address + size) lies within one range of the space; pageable and pinned are both host memory.
 Range check_range(const char* name, const void* address, size_t size, bool on_device);

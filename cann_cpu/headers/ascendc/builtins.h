@@ -6,6 +6,8 @@
 
 #include "ascendc/queue.h"
 
+enum class KernelMode : uint8_t { AIC_MODE, AIV_MODE, MIX_MODE };
+
 namespace AscendC {
 enum CoreKind : uint8_t { AIC = 1, AIV = 2 };
 }
@@ -64,7 +66,7 @@ inline int64_t GetSubBlockIdx() { return 0; }
 inline int64_t GetTaskRation() { return 1; }
 inline int64_t GetTaskRatio() { return 1; }
 
-enum class KernelMode : uint8_t { AIC_MODE, AIV_MODE, MIX_MODE };
+using ::KernelMode;
 inline void SetKernelMode(KernelMode) {}
 
 constexpr uint32_t GetDataBlockSizeInBytes() { return cpu::kBlockBytes; }

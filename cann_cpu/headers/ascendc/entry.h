@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a kernel callable from other languages, by functions that stand behind it in the same file and call
-// Entry<kernel>; and kernel<<<blocks, ...>>>(arguments...) of host functions, which becomes launch_from_host(...).
+// Makes a kernel callable from other languages and launches it on streams, by functions that stand behind it in the
+// same file (Entry, Launcher); and kernel<<<blocks, l2ctrl, stream>>>(arguments...) of host functions, which becomes
+// launch_from_host(...).
 #pragma once
 
 #include <cstdio>
+#include <optional>
+#include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "ascendc/api.h"
+#include "ascendc/kernel_entry.h"
+#include "ascendc/stream_launch.h"
 
 namespace AscendC::cpu {
-
-struct Call {
-  const void* const* arguments;  // a pointer to each, in the order of the kernel's parameters
-  const DeviceBuffer* buffers;
-  size_t buffer_count;
-  size_t* written;  // for each buffer, how many of its bytes the kernel wrote, if it is checked
-  uint64_t tiling_key;
-  uint32_t blocks;
-  Checks checks;
-};
 
 // Runs the kernel; false, and the reason, if it did something wrong.
 template <class... Parameters, size_t... I>
@@ -26,7 +22,8 @@ bool call(const char* name, void (*kernel)(Parameters...), const Call& call, cha
           std::integer_sequence<size_t, I...>) {
   try {
     set_tiling_key(call.tiling_key);
-    const KnownMemory known(call.buffers, call.buffer_count, call.written);
+    std::optional<KnownMemory> known;
+    if (call.buffers != nullptr) known.emplace(call.buffers, call.buffer_count, call.written);
     run({name, call.blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC, call.checks},
         [&] { kernel(*static_cast<const std::remove_reference_t<Parameters>*>(call.arguments[I])...); });
     return true;
@@ -36,15 +33,19 @@ bool call(const char* name, void (*kernel)(Parameters...), const Call& call, cha
   }
 }
 
-// A letter for each parameter: p is an address; others as Python's struct module has them.
+// A letter for each parameter: p is an address, s a struct; others as Python's struct module has them.
 template <class T>
 constexpr char letter() {
   if constexpr (std::is_pointer_v<T>) {
     return 'p';
+  } else if constexpr (std::is_class_v<T>) {
+    static_assert(std::is_trivially_copyable_v<T>, "a parameter of a kernel is an address, a number or a plain struct");
+    return 's';
   } else if constexpr (std::is_floating_point_v<T>) {
     return sizeof(T) == 4 ? 'f' : 'd';
   } else {
-    static_assert(std::is_integral_v<T>, "a parameter of a kernel is an address or a number");
+    static_assert(std::is_integral_v<T> || std::is_enum_v<T>,
+                  "a parameter of a kernel is an address, a number or a plain struct");
     constexpr const char* kLetters = std::is_signed_v<T> ? "bhiq" : "BHIQ";
     return std::is_same_v<T, bool> ? '?' : kLetters[sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3];
   }
@@ -52,28 +53,120 @@ constexpr char letter() {
 
 template <class... Parameters>
 struct Signature {
+  static constexpr size_t count = sizeof...(Parameters);
   static constexpr char letters[] = {letter<Parameters>()..., '\0'};
+  static constexpr uint32_t sizes[] = {sizeof(Parameters)..., 0};
+  struct Offsets {
+    uint32_t at[count + 1] = {};
+  };
+  static constexpr Offsets offsets = [] {
+    constexpr size_t alignments[] = {alignof(Parameters)..., 1};
+    Offsets all;
+    uint32_t end = 0;
+    for (size_t i = 0; i < count; ++i) {
+      all.at[i] = (end + alignments[i] - 1) / alignments[i] * alignments[i];
+      end = all.at[i] + sizes[i];
+    }
+    all.at[count] = end;
+    return all;
+  }();
 };
 template <class... Parameters>
-Signature<Parameters...> signature(void (*)(Parameters...));
+Signature<std::remove_cv_t<Parameters>...> signature(void (*)(Parameters...));
+
+template <class... Parameters>
+std::tuple<std::remove_cv_t<Parameters>...> parameters(void (*)(Parameters...));
 
 template <class... Parameters>
 std::make_integer_sequence<size_t, sizeof...(Parameters)> positions(void (*)(Parameters...));
 
 template <auto kernel>
 struct Entry {
-  static const char* signature() { return decltype(cpu::signature(kernel))::letters; }
+  static constexpr KernelEntry entry(const char* name, const char* parameters) {
+    using Of = decltype(cpu::signature(kernel));
+    return {name, parameters, Of::letters, Of::sizes, Of::offsets.at, call};
+  }
   static bool call(const char* name, const Call& call, char* error, size_t error_size) {
     return cpu::call(name, kernel, call, error, error_size, decltype(positions(kernel)){});
   }
 };
 
-template <class... Parameters>
-auto launch_from_host(const char* name, void (*kernel)(Parameters...), uint32_t blocks, const void* /*reserved*/ = {},
-                      const void* /*stream*/ = {}) {
-  return [=](Parameters... arguments) {
-    run({name, blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC}, [&] { kernel(arguments...); });
+// ---- launches on streams
+
+// Those of a kernel's arguments that are addresses, for the checks.
+template <class... Arguments>
+std::vector<cann_cpu::AddressArgument> addresses_of(const Arguments&... arguments) {
+  std::vector<cann_cpu::AddressArgument> addresses;
+  uint32_t position = 0;
+  const auto add = [&]<class T>(const T& argument) {
+    if constexpr (std::is_pointer_v<T>) addresses.push_back({argument, position});
+    ++position;
   };
+  (add(arguments), ...);
+  return addresses;
 }
+
+template <class... Parameters>
+uint32_t launch(cann_cpu::KernelLaunch launch, void (*kernel)(Parameters...),
+                std::type_identity_t<Parameters>... arguments) {
+  const std::vector<cann_cpu::AddressArgument> addresses = addresses_of(arguments...);
+  launch.addresses = addresses.data();
+  launch.address_count = addresses.size();
+  return cann_cpu::launch_kernel(launch, [=, name = launch.kernel, blocks = launch.blocks] {
+    run({name, blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC}, [&] { kernel(arguments...); });
+  });
+}
+
+template <class... Parameters>
+auto launch_from_host(const char* name, void (*kernel)(Parameters...), uint32_t blocks, const void* /*l2ctrl*/ = {},
+                      void* stream = {}) {
+  return [=](Parameters... arguments) { return launch({name, blocks, stream}, kernel, arguments...); };
+}
+
+// A parameter of aclrtlaunch_X: addresses are void*, and a struct is given by its address.
+template <class T>
+using OfHost = std::conditional_t<std::is_pointer_v<T> || std::is_class_v<T>, void*, T>;
+template <auto kernel, size_t i>
+using HostParameter = OfHost<std::tuple_element_t<i, decltype(parameters(kernel))>>;
+
+template <class T>
+T from_host(OfHost<T> argument) {
+  if constexpr (std::is_class_v<T>) {
+    return *static_cast<const T*>(argument);
+  } else if constexpr (std::is_pointer_v<T>) {
+    return static_cast<T>(argument);
+  } else {
+    return argument;
+  }
+}
+
+template <auto kernel>
+struct Launcher {
+  template <class... Arguments>
+  static uint32_t launch(const KernelEntry& entry, uint32_t blocks, void* stream, Arguments... arguments) {
+    return to(kernel, entry, blocks, stream, arguments...);
+  }
+
+ private:
+  template <class... Parameters>
+  static uint32_t to(void (*)(Parameters...), const KernelEntry& entry, uint32_t blocks, void* stream,
+                     OfHost<std::remove_cv_t<Parameters>>... arguments) {
+    if (const char* missing = null_struct<Parameters...>(arguments...)) {
+      return cann_cpu::cannot_launch(entry.name, missing);
+    }
+    return cpu::launch({entry.name, blocks, stream, entry.parameters}, kernel,
+                       from_host<std::remove_cv_t<Parameters>>(arguments)...);
+  }
+
+  template <class... Parameters>
+  static const char* null_struct(OfHost<std::remove_cv_t<Parameters>>... arguments) {
+    bool is_null = false;
+    const auto look = [&]<class T>(const OfHost<std::remove_cv_t<T>>& argument) {
+      if constexpr (std::is_class_v<T>) is_null |= argument == nullptr;
+    };
+    (look.template operator()<Parameters>(arguments), ...);
+    return is_null ? "the address of a struct is null" : nullptr;
+  }
+};
 
 }  // namespace AscendC::cpu

@@ -23,7 +23,7 @@
 #define REGISTER_TILING_FOR_TILINGKEY(condition, Struct) static_assert(sizeof(Struct) != 0)
 #define GET_TILING_DATA(name, address) GET_TILING_DATA_WITH_STRUCT(AscendCTilingData, name, address)
 
-// Only kernels for vector cores are served by the CPU.
+// Only kernels for vector cores are served by the CPU, and ones for matrix cores that use no matrix unit.
 enum KernelMetaType : uint8_t {
   KERNEL_TYPE_AIV_ONLY,
   KERNEL_TYPE_MIX_AIV_1_0,  // vector cores that wait for each other
@@ -33,7 +33,7 @@ enum KernelMetaType : uint8_t {
   KERNEL_TYPE_MIX_AIC_1_2
 };
 #define KERNEL_TASK_TYPE_DEFAULT(type) \
-  static_assert((type) <= KERNEL_TYPE_MIX_AIV_1_0, "only kernels for vector cores are served by the CPU")
+  static_assert((type) <= KERNEL_TYPE_AIC_ONLY, "only kernels for vector cores are served by the CPU")
 #define KERNEL_TASK_TYPE(key, type) KERNEL_TASK_TYPE_DEFAULT(type)
 
 namespace AscendC {

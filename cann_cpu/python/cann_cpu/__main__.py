@@ -5,6 +5,7 @@ import argparse
 import importlib
 import importlib.metadata
 import os
+import platform
 import subprocess
 import sys
 
@@ -70,6 +71,24 @@ def _print_routes() -> list[str]:
     return errors
 
 
+def home() -> int:
+    """Prints the folder in CANN's layout that projects are built against.
+
+    Some look for headers and libraries in a folder named by the machine's architecture, which a wheel, without links,
+    cannot bring.
+    """
+    folder = os.path.join(activation.HOME, f"{platform.machine()}-linux")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        for name in ("include", "lib64"):
+            if not os.path.lexists(os.path.join(folder, name)):
+                os.symlink(os.path.join("..", name), os.path.join(folder, name))
+    except OSError as error:
+        print(f"cann_cpu: no {folder}: {error}", file=sys.stderr)
+    print(activation.HOME)
+    return 0
+
+
 def run(command: list[str]) -> int:
     """Runs a command with this CANN in its environment, whatever other CANN there is."""
     libraries = [activation.LIBRARIES, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
@@ -97,6 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cann_cpu", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="which CANN is in use and why, versions, devices, what is missing")
+    commands.add_parser("home", help="print the toolkit's folder: export ASCEND_HOME_PATH=$(python -m cann_cpu home)")
     commands.add_parser("set_env", help="print the path of set_env.sh: source $(python -m cann_cpu set_env)")
     run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
     run_parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
@@ -119,6 +139,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.command == "info":
         return info()
+    if arguments.command == "home":
+        return home()
     if arguments.command == "set_env":
         print(os.path.join(activation.HOME, "set_env.sh"))
         return 0

@@ -82,11 +82,16 @@ def is_here(name: str) -> bool:
 
 
 def missing_in(compiler_output: str) -> list[str]:
-    """The public names that a compiler does not know."""
-    what = r"was not declared|is not a member|has not been declared|does not name a type"
-    unknown = re.findall(rf"error: \W?(?:AscendC::)?(\w+)\W{{1,3}}(?:{what})", compiler_output)
+    """A line for each public name that a compiler does not know, with its place."""
+    what = r"was not declared|is not a member|has not been declared|does not name a|is not a template"
+    unknown = re.findall(
+        rf"^(\S+?:\d+)(?::\d+)?: error: \W?(?:AscendC::)?(\w+)\W{{1,3}}(?:{what})", compiler_output, re.M
+    )
     names = {name for words in NAMES.values() for name in words.split()}
-    return sorted(name for name in names.intersection(unknown) if not is_here(name))
+    said = {name: place for place, name in reversed(unknown) if name in names and not is_here(name)}
+    return [
+        f"{place}: {name} is not in Ascend C on the CPU; {PAGE} has what is" for name, place in sorted(said.items())
+    ]
 
 
 def table() -> str:

@@ -9,6 +9,7 @@ As a program it launches a compiler, `device_rules.py COMPILER OPTION...`, and f
 op_kernel breaks a rule.
 """
 
+import functools
 import re
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def compiler_option(option: str) -> str:
 
 def broken(preprocessed: str) -> list[str]:
     """A line for each thing that the device's compiler would reject."""
-    text = _Text(preprocessed)
+    text = _read(preprocessed)
     found = set()
 
     def report(position: int, what: str) -> None:
@@ -96,6 +97,20 @@ def broken(preprocessed: str) -> list[str]:
                 if "*" in parameter and "__gm__" not in parameter:
                     report(begin, f"{parameter}: a kernel's addresses are of device memory; write __gm__ {parameter}")
     return [f"{file}:{line}: {what}" for file, line, what in sorted(found)]
+
+
+def full_names(preprocessed: str) -> dict[str, str]:
+    """The kernels that stand in namespaces, with these."""
+    text, names = _read(preprocessed), {}
+    for scope in text.scopes:
+        if scope.is_kernel and (named := re.search(r"\bvoid\s+(\w+)\s*\(", text.code[scope.header : scope.begin])):
+            outer, full = scope.outer, named[1]
+            while outer:
+                if space := re.search(r"\bnamespace\s+([\w:]+)[^;{}]*\{$", text.code[outer.header : outer.begin]):
+                    full = f"{space[1]}::{full}"
+                outer = outer.outer
+            names[named[1]] = full
+    return names
 
 
 @dataclass(eq=False)
@@ -186,6 +201,11 @@ class _Text:
         outer.inner.append(scope)
         self.scopes.append(scope)
         return scope
+
+
+@functools.lru_cache(maxsize=1)
+def _read(preprocessed: str) -> _Text:
+    return _Text(preprocessed)
 
 
 def _check(command: list[str]) -> list[str]:

@@ -7,7 +7,6 @@ give what the headers themselves would give, and else reads those; so does a mac
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -21,9 +20,10 @@ UNUSED_DAYS = 30
 
 
 def include(command: list[str]) -> list[str]:
-    """The option by which the compiler that is called by this command finds the precompiled headers."""
-    kernels_own = ("-I", "-U", "-D(?!ASCENDC_CPU_)")
-    command = [option for option in command if not re.match("|".join(kernels_own), option)]
+    """The option by which the compiler that is called by this command finds the precompiled headers.
+
+    Of the options for the preprocessor the command has those alone that the headers depend on.
+    """
     try:
         place = _cache() / _key(command)
         if not (place / f"{HEADER}.gch").exists():

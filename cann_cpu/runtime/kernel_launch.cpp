@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of Ascend C kernels on streams.
+#include "ascendc/stream_launch.h"
+
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "memory.h"
+#include "stream.h"
+
+namespace cann_cpu {
+namespace {
+
+constexpr uint32_t kMostBlocks = 65535;
+
+// The name of the parameter at a position of "x,y,tiling".
+std::string name_at(const char* parameters, uint32_t position) {
+  const std::string all = parameters == nullptr ? "" : parameters;
+  size_t begin = 0;
+  for (uint32_t i = 0; i < position && begin != std::string::npos; ++i) {
+    begin = all.find(',', begin);
+    if (begin != std::string::npos) ++begin;
+  }
+  if (all.empty() || begin == std::string::npos) return "argument " + std::to_string(position + 1);
+  return all.substr(begin, all.find(',', begin) - begin);
+}
+
+// What a checked launch may touch: all memory of the device, its allocations named by the arguments in them.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(const std::vector<std::pair<const void*, std::string>>& arguments) {
+    std::map<const void*, Named> allocations;
+    for (const Range& range : device_ranges()) {
+      allocations[reinterpret_cast<const void*>(range.begin)] = {range.end - range.begin, ""};
+    }
+    for (const auto& [address, name] : arguments) {
+      const Range range = find_range(address);
+      if (address != nullptr && range.space != Space::kDevice) continue;
+      const void* begin = address == nullptr ? nullptr : reinterpret_cast<const void*>(range.begin);
+      Named& named = allocations[begin];
+      named.name += (named.name.empty() ? "" : ", ") + name;
+      if (address != nullptr) named.bytes = range.end - range.begin;
+    }
+    for (auto& [begin, named] : allocations) {
+      names_.push_back(named.name.empty() ? "device memory of no argument" : std::move(named.name));
+      buffers_.push_back({begin, named.bytes, nullptr});
+    }
+    for (size_t i = 0; i < names_.size(); ++i) buffers_[i].name = names_[i].c_str();
+    known_.emplace(buffers_.data(), buffers_.size());
+  }
+
+ private:
+  struct Named {
+    size_t bytes = 0;
+    std::string name;
+  };
+  std::vector<std::string> names_;
+  std::vector<AscendC::cpu::DeviceBuffer> buffers_;
+  std::optional<AscendC::cpu::KnownMemory> known_;
+};
+
+}  // namespace
+
+uint32_t cannot_launch(const char* kernel, const char* reason) {
+  std::fprintf(stderr, "kernel %s was not launched: %s\n", kernel, reason);
+  return error(ACL_ERROR_INVALID_PARAM, "kernel %s was not launched: %s", kernel, reason);
+}
+
+uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body) {
+  if (launch.blocks == 0 || launch.blocks > kMostBlocks) {
+    return cannot_launch(launch.kernel, ("the number of blocks is " + std::to_string(launch.blocks) +
+                                         "; it must be from 1 to " + std::to_string(kMostBlocks))
+                                            .c_str());
+  }
+  std::vector<std::pair<const void*, std::string>> arguments;
+  if (AscendC::cpu::checks_by_default()) {
+    for (size_t i = 0; i < launch.address_count; ++i) {
+      const AddressArgument& argument = launch.addresses[i];
+      arguments.emplace_back(argument.address, name_at(launch.parameters, argument.position));
+    }
+  }
+  const aclError code =
+      cann_cpu::launch(launch.stream, launch.kernel,
+                       [arguments = std::move(arguments), body = std::move(body), key = launch.tiling_key] {
+                         AscendC::cpu::set_tiling_key(key);
+                         std::optional<DeviceMemory> memory;
+                         if (AscendC::cpu::checks_by_default()) memory.emplace(arguments);
+                         body();
+                         return ACL_SUCCESS;
+                       });
+  if (code == ACL_SUCCESS) return code;
+  const std::string message = take_message();
+  std::fprintf(stderr, "kernel %s was not launched: %s\n", launch.kernel, message.c_str());
+  return error(code, "%s", message.c_str());
+}
+
+}  // namespace cann_cpu

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel libraries that are loaded at run time: functions by name, their arguments, launches.
+//
+// A library is a shared object that cann_cpu.kernel_compiler made; ascendc_cpu_kernel_X describes its kernel X.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <list>
+
+#include "ascendc/kernel_entry.h"
+#include "ascendc/stream_launch.h"
+#include "memory.h"
+#include "stream.h"
+
+namespace cann_cpu {
+namespace {
+
+using AscendC::cpu::KernelEntry;
+using Bytes = std::vector<std::byte>;
+
+struct Library {
+  explicit Library(const char* path) : handle(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+    if (handle == nullptr) {
+      fail(ACL_ERROR_INVALID_FILE, "%s is no kernel library that cann_cpu's tools have built: %s", path, dlerror());
+    }
+  }
+  ~Library() { dlclose(handle); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  void* const handle;
+};
+
+struct Function {
+  std::shared_ptr<Library> library;
+  const KernelEntry& kernel;
+  size_t count() const { return std::strlen(kernel.letters); }
+};
+
+// Memory that a kernel gets the address of; the checks know it.
+using Buffer = std::shared_ptr<void>;
+Buffer make_buffer(const void* bytes, size_t size) {
+  Buffer buffer(AscendC::GmAlloc(size), AscendC::GmFree);
+  if (buffer == nullptr) throw std::bad_alloc();
+  if (bytes != nullptr) std::memcpy(buffer.get(), bytes, size);
+  return buffer;
+}
+
+// What a function is called with: a value for each parameter, and memory that addresses among them are of.
+struct Arguments {
+  std::shared_ptr<Function> function;
+  struct Value {
+    Bytes bytes;
+    bool is_placeholder = false;
+    Bytes pointed_to;
+  };
+  std::list<Value> values;  // whose addresses are the handles of parameters
+  bool is_final = false;
+};
+
+Registry<Library>& libraries() {
+  static auto* registry = new Registry<Library>("kernel library");
+  return *registry;
+}
+Registry<Function>& functions() {
+  static auto* registry = new Registry<Function>("kernel function");
+  return *registry;
+}
+Registry<Arguments>& all_arguments() {
+  static auto* registry = new Registry<Arguments>("list of kernel arguments");
+  return *registry;
+}
+
+std::shared_ptr<Function> find_function(aclrtFuncHandle handle) {
+  require_pointer(handle, "funcHandle");
+  return functions().find(handle);
+}
+
+std::shared_ptr<Arguments> open_arguments(aclrtArgsHandle handle) {
+  require_pointer(handle, "argsHandle");
+  std::shared_ptr<Arguments> arguments = all_arguments().find(handle);
+  if (arguments->is_final) fail(ACL_ERROR_INVALID_PARAM, "aclrtKernelArgsFinalize has ended this list of arguments");
+  return arguments;
+}
+
+Arguments::Value& find_value(Arguments& arguments, aclrtParamHandle handle) {
+  for (Arguments::Value& value : arguments.values) {
+    if (&value == handle) return value;
+  }
+  fail(ACL_ERROR_RT_INVALID_HANDLE, "paramHandle %p is not of this list of arguments", handle);
+}
+
+void check_size(const KernelEntry& kernel, size_t position, size_t size) {
+  if (size != kernel.sizes[position]) {
+    fail(ACL_ERROR_INVALID_PARAM, "argument %zu of kernel %s (%s) has %u bytes, not %zu", position + 1, kernel.name,
+         kernel.parameters, kernel.sizes[position], size);
+  }
+}
+
+// Appends the value of the next parameter.
+Arguments::Value& append_value(Arguments& arguments, Bytes bytes) {
+  const KernelEntry& kernel = arguments.function->kernel;
+  if (arguments.values.size() == arguments.function->count()) {
+    fail(ACL_ERROR_INVALID_PARAM, "kernel %s takes %zu arguments (%s), and has them", kernel.name,
+         arguments.function->count(), kernel.parameters);
+  }
+  check_size(kernel, arguments.values.size(), bytes.size());
+  arguments.values.push_back({std::move(bytes), false, {}});
+  return arguments.values.back();
+}
+
+Bytes copy_of(const void* from, size_t size) {
+  const auto* begin = static_cast<const std::byte*>(from);
+  return Bytes(begin, begin + size);
+}
+
+// Launches a function with the values as members of a struct, which `pack` gives when it runs, or now if `at_once`.
+template <class Pack>
+void launch_packed(std::shared_ptr<Function> function, uint32_t blocks, aclrtStream stream, bool at_once, Pack pack) {
+  const KernelEntry& kernel = function->kernel;
+  const size_t count = function->count();
+  std::vector<AddressArgument> addresses;
+  std::shared_ptr<Bytes> packed;
+  if (at_once) {
+    packed = std::make_shared<Bytes>(pack());
+    for (uint32_t i = 0; i < count; ++i) {
+      if (kernel.letters[i] != 'p') continue;
+      const void* address;
+      std::memcpy(&address, packed->data() + kernel.offsets[i], sizeof(address));
+      addresses.push_back({address, i});
+    }
+  }
+  const KernelLaunch launch{kernel.name, blocks, stream, kernel.parameters, addresses.data(), addresses.size()};
+  const auto code = static_cast<aclError>(launch_kernel(launch, [function, blocks, packed, pack, count] {
+    const KernelEntry& kernel = function->kernel;
+    const Bytes bytes = packed != nullptr ? *packed : pack();
+    std::vector<const void*> pointers;
+    for (size_t i = 0; i < count; ++i) pointers.push_back(bytes.data() + kernel.offsets[i]);
+    const AscendC::cpu::Call call{pointers.data(), nullptr, 0, nullptr, 0, blocks, {}};
+    char message[4096];
+    if (!kernel.call(kernel.name, call, message, sizeof(message))) fail(ACL_ERROR_INTERNAL_ERROR, "%s", message);
+  }));
+  if (code != ACL_SUCCESS) fail(code, "%s", take_message().c_str());
+}
+
+void launch_arguments(const Arguments& arguments, uint32_t blocks, aclrtStream stream) {
+  const KernelEntry& kernel = arguments.function->kernel;
+  const size_t count = arguments.function->count();
+  if (!arguments.is_final) fail(ACL_ERROR_INVALID_PARAM, "the arguments lack aclrtKernelArgsFinalize");
+  Bytes packed(kernel.offsets[count]);
+  std::vector<Buffer> buffers;
+  size_t position = 0;
+  for (const Arguments::Value& value : arguments.values) {
+    std::byte* place = packed.data() + kernel.offsets[position++];
+    if (value.is_placeholder) {
+      buffers.push_back(make_buffer(value.pointed_to.data(), value.pointed_to.size()));
+      const void* address = buffers.back().get();
+      std::memcpy(place, &address, sizeof(address));
+    } else {
+      std::memcpy(place, value.bytes.data(), value.bytes.size());
+    }
+  }
+  launch_packed(arguments.function, blocks, stream, true, [packed = std::move(packed), buffers] { return packed; });
+}
+
+void check_packed_size(const Function& function, const void* data, size_t size) {
+  const size_t needed = function.kernel.offsets[function.count()];
+  if (needed != 0) require_pointer(data, "argsData");
+  if (size < needed) {
+    fail(ACL_ERROR_INVALID_PARAM, "argsSize is %zu; the arguments of kernel %s (%s) have %zu bytes", size,
+         function.kernel.name, function.kernel.parameters, needed);
+  }
+}
+
+void launch_data(aclrtFuncHandle handle, uint32_t blocks, const void* data, size_t size, aclrtStream stream) {
+  std::shared_ptr<Function> function = find_function(handle);
+  check_packed_size(*function, data, size);
+  const bool on_device = find_range(data).space == Space::kDevice;  // what lies there is read when it is its turn
+  launch_packed(function, blocks, stream, !on_device, [data, size] { return copy_of(data, size); });
+}
+
+void launch_host_arguments(aclrtFuncHandle handle, uint32_t blocks, aclrtStream stream, const void* data, size_t size,
+                           const aclrtPlaceHolderInfo* placeholders, size_t count) {
+  std::shared_ptr<Function> function = find_function(handle);
+  check_packed_size(*function, data, size);
+  if (count > 0) require_pointer(placeholders, "placeHolderArray");
+  Bytes packed = copy_of(data, size);
+  const Buffer buffer = make_buffer(data, std::max<size_t>(size, 1));
+  for (size_t i = 0; i < count; ++i) {
+    if (placeholders[i].addrOffset + sizeof(void*) > size || placeholders[i].dataOffset >= size) {
+      fail(ACL_ERROR_INVALID_PARAM, "placeHolderArray[%zu] points behind the arguments, which have %zu bytes", i, size);
+    }
+    const void* address = static_cast<std::byte*>(buffer.get()) + placeholders[i].dataOffset;
+    std::memcpy(packed.data() + placeholders[i].addrOffset, &address, sizeof(address));
+  }
+  launch_packed(function, blocks, stream, true, [packed = std::move(packed), buffer] { return packed; });
+}
+
+void load(const char* path, aclrtBinHandle* handle) { *handle = libraries().add(std::make_shared<Library>(path)); }
+
+void load_data(const void* data, size_t length, aclrtBinHandle* handle) {
+  require_pointer(data, "data");
+  require_pointer(handle, "binHandle");
+  const int file = memfd_create("kernels", MFD_CLOEXEC);
+  if (file < 0) fail(ACL_ERROR_INTERNAL_ERROR, "memfd_create: %s", std::strerror(errno));
+  const bool is_written = write(file, data, length) == static_cast<ssize_t>(length);
+  try {
+    if (!is_written) fail(ACL_ERROR_INTERNAL_ERROR, "cannot write %zu bytes: %s", length, std::strerror(errno));
+    load(("/proc/self/fd/" + std::to_string(file)).c_str(), handle);
+  } catch (...) {
+    close(file);
+    throw;
+  }
+  close(file);
+}
+
+void unload(aclrtBinHandle handle) {
+  require_pointer(handle, "binHandle");
+  const std::shared_ptr<Library> library = libraries().remove(handle);
+  const auto is_of_it = [&](const Function& function) { return function.library == library; };
+  all_arguments().remove_if([&](const Arguments& arguments) { return is_of_it(*arguments.function); });
+  functions().remove_if(is_of_it);
+}
+
+void get_function(aclrtBinHandle handle, const char* name, aclrtFuncHandle* function) {
+  require_pointer(handle, "binHandle");
+  require_pointer(name, "kernelName");
+  require_pointer(function, "funcHandle");
+  std::shared_ptr<Library> library = libraries().find(handle);
+  const std::string symbol = std::string("ascendc_cpu_kernel_") + name;
+  auto* describe = reinterpret_cast<const KernelEntry* (*)()>(dlsym(library->handle, symbol.c_str()));
+  if (describe == nullptr) fail(ACL_ERROR_KERNEL_NOT_FOUND, "the library has no kernel %s", name);
+  const auto known = functions().find_if([&](const Function& f) { return &f.kernel == describe(); });
+  *function = known.empty() ? functions().add(std::make_shared<Function>(Function{library, *describe()}))
+                            : static_cast<void*>(known.front().get());
+}
+
+struct Binary {
+  const void* data;
+  size_t length;
+};
+
+}  // namespace
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+aclrtBinary aclrtCreateBinary(const void* data, size_t dataLen) { return new Binary{data, dataLen}; }
+
+aclError aclrtDestroyBinary(aclrtBinary binary) {
+  delete static_cast<Binary*>(binary);
+  return ACL_SUCCESS;
+}
+
+aclError aclrtBinaryLoad(const aclrtBinary binary, aclrtBinHandle* binHandle) {
+  return call(__func__, [&] {
+    require_pointer(binary, "binary");
+    load_data(static_cast<const Binary*>(binary)->data, static_cast<const Binary*>(binary)->length, binHandle);
+  });
+}
+
+aclError aclrtBinaryLoadFromFile(const char* binPath, aclrtBinaryLoadOptions*, aclrtBinHandle* binHandle) {
+  return call(__func__, [&] {
+    require_pointer(binPath, "binPath");
+    require_pointer(binHandle, "binHandle");
+    const std::string path = std::strchr(binPath, '/') != nullptr ? binPath : std::string("./") + binPath;
+    load(path.c_str(), binHandle);
+  });
+}
+
+aclError aclrtBinaryLoadFromData(const void* data, size_t length, const aclrtBinaryLoadOptions*,
+                                 aclrtBinHandle* binHandle) {
+  return call(__func__, [&] { load_data(data, length, binHandle); });
+}
+
+aclError aclrtBinaryUnLoad(aclrtBinHandle binHandle) {
+  return call(__func__, [&] { unload(binHandle); });
+}
+
+aclError aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char* kernelName, aclrtFuncHandle* funcHandle) {
+  return call(__func__, [&] { get_function(binHandle, kernelName, funcHandle); });
+}
+
+aclError aclrtGetFunctionName(aclrtFuncHandle funcHandle, uint32_t maxLen, char* name) {
+  return call(__func__, [&] {
+    require_pointer(name, "name");
+    const std::string text = find_function(funcHandle)->kernel.name;
+    if (text.size() >= maxLen) fail(ACL_ERROR_INVALID_PARAM, "maxLen is %u; %zu are needed", maxLen, text.size() + 1);
+    std::memcpy(name, text.c_str(), text.size() + 1);
+  });
+}
+
+aclError aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle* argsHandle) {
+  return call(__func__, [&] {
+    require_pointer(argsHandle, "argsHandle");
+    auto arguments = std::make_shared<Arguments>();
+    arguments->function = find_function(funcHandle);
+    *argsHandle = all_arguments().add(std::move(arguments));
+  });
+}
+
+aclError aclrtKernelArgsAppend(aclrtArgsHandle argsHandle, void* param, size_t paramSize,
+                               aclrtParamHandle* paramHandle) {
+  return call(__func__, [&] {
+    require_pointer(param, "param");
+    require_pointer(paramHandle, "paramHandle");
+    *paramHandle = &append_value(*open_arguments(argsHandle), copy_of(param, paramSize));
+  });
+}
+
+aclError aclrtKernelArgsAppendPlaceHolder(aclrtArgsHandle argsHandle, aclrtParamHandle* paramHandle) {
+  return call(__func__, [&] {
+    require_pointer(paramHandle, "paramHandle");
+    Arguments::Value& value = append_value(*open_arguments(argsHandle), Bytes(sizeof(void*)));
+    value.is_placeholder = true;
+    *paramHandle = &value;
+  });
+}
+
+aclError aclrtKernelArgsGetPlaceHolderBuffer(aclrtArgsHandle argsHandle, aclrtParamHandle paramHandle, size_t dataSize,
+                                             void** bufferAddr) {
+  return call(__func__, [&] {
+    require_pointer(bufferAddr, "bufferAddr");
+    const std::shared_ptr<Arguments> arguments = open_arguments(argsHandle);
+    Arguments::Value& value = find_value(*arguments, paramHandle);
+    if (!value.is_placeholder) fail(ACL_ERROR_INVALID_PARAM, "paramHandle is of no placeholder");
+    value.pointed_to.assign(std::max<size_t>(dataSize, 1), std::byte{});
+    *bufferAddr = value.pointed_to.data();
+  });
+}
+
+aclError aclrtKernelArgsParaUpdate(aclrtArgsHandle argsHandle, aclrtParamHandle paramHandle, void* param,
+                                   size_t paramSize) {
+  return call(__func__, [&] {
+    require_pointer(argsHandle, "argsHandle");
+    require_pointer(param, "param");
+    const std::shared_ptr<Arguments> arguments = all_arguments().find(argsHandle);
+    Arguments::Value& value = find_value(*arguments, paramHandle);
+    if (value.is_placeholder || paramSize != value.bytes.size()) {
+      fail(ACL_ERROR_INVALID_PARAM, "the parameter has %zu bytes%s, not %zu", value.bytes.size(),
+           value.is_placeholder ? " and is a placeholder" : "", paramSize);
+    }
+    value.bytes = copy_of(param, paramSize);
+  });
+}
+
+aclError aclrtKernelArgsFinalize(aclrtArgsHandle argsHandle) {
+  return call(__func__, [&] {
+    const std::shared_ptr<Arguments> arguments = open_arguments(argsHandle);
+    const Function& function = *arguments->function;
+    if (arguments->values.size() != function.count()) {
+      fail(ACL_ERROR_INVALID_PARAM, "kernel %s takes %zu arguments (%s), but %zu were appended", function.kernel.name,
+           function.count(), function.kernel.parameters, arguments->values.size());
+    }
+    arguments->is_final = true;
+  });
+}
+
+aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHandle, uint32_t numBlocks, aclrtStream stream,
+                                     aclrtLaunchKernelCfg*, aclrtArgsHandle argsHandle, void*) {
+  return call(__func__, [&] {
+    require_pointer(argsHandle, "argsHandle");
+    const std::shared_ptr<Arguments> arguments = all_arguments().find(argsHandle);
+    if (arguments->function != find_function(funcHandle)) {
+      fail(ACL_ERROR_INVALID_PARAM, "the arguments are of kernel %s", arguments->function->kernel.name);
+    }
+    launch_arguments(*arguments, numBlocks, stream);
+  });
+}
+
+aclError aclrtLaunchKernel(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void* argsData, size_t argsSize,
+                           aclrtStream stream) {
+  return call(__func__, [&] { launch_data(funcHandle, numBlocks, argsData, argsSize, stream); });
+}
+
+aclError aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void* argsData, size_t argsSize,
+                             aclrtLaunchKernelCfg*, aclrtStream stream) {
+  return call(__func__, [&] { launch_data(funcHandle, numBlocks, argsData, argsSize, stream); });
+}
+
+aclError aclrtLaunchKernelWithHostArgs(aclrtFuncHandle funcHandle, uint32_t numBlocks, aclrtStream stream,
+                                       aclrtLaunchKernelCfg*, void* hostArgs, size_t argsSize,
+                                       aclrtPlaceHolderInfo* placeHolderArray, size_t placeHolderNum) {
+  return call(__func__, [&] {
+    launch_host_arguments(funcHandle, numBlocks, stream, hostArgs, argsSize, placeHolderArray, placeHolderNum);
+  });
+}

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiler's command line, and the headers that it makes."""
+
+import subprocess
+import textwrap
+
+import numpy as np
+import pytest
+from cann_cpu import activation
+from cann_cpu.kernel import KernelError, KernelFile
+
+COMPILER = f"{activation.HOME}/bin/bisheng"
+HEADER = '#include "kernel_operator.h"\n'
+KERNEL = 'extern "C" __global__ __aicore__ void'
+
+
+def compiled(tmp_path, text, *options, name="kernel.cpp"):
+    source = tmp_path / name
+    source.write_text(text)
+    command = [COMPILER, "-O0", *options, "-c", source, "-o", tmp_path / "kernel.o"]
+    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (
+            f"{HEADER}{KERNEL} k() {{\n  AscendC::LogSoftMax();\n}}\n",
+            [],
+            "{0}:3: LogSoftMax is not in Ascend C on the CPU; docs/ascendc_names.md has what is",
+        ),
+        (
+            f"{HEADER}{KERNEL} k(float* x) {{\n}}\n",
+            [],
+            "{0}: the device's compiler would not take it\n"
+            "{0}:2: float* x: a kernel's addresses are of device memory; write __gm__ float* x",
+        ),
+        (f"{KERNEL} k() {{}}\n", [], '{0}: does not include "kernel_operator.h"'),
+        (
+            HEADER,
+            ["--npu-arch=dav-3510"],
+            "--npu-arch=dav-3510: there is dav-2201, dav-c220, dav-c220-vec, dav-c220-cube",
+        ),
+        (f"{HEADER}int x\n", [], "{0} does not compile:\n{0}:2:6: error: expected initializer"),
+        (f'{HEADER}#include "none.h"\n', [], "{0} does not compile:\n{0}:2:10: fatal error: none.h: No such file"),
+    ],
+)
+def test_what_does_not_compile_is_said_by_its_line(tmp_path, text, options, said):
+    done = compiled(tmp_path, text, *options)
+    assert (done.returncode, (tmp_path / "kernel.o").exists()) == (1, False)
+    assert done.stderr.startswith(said.format(tmp_path / "kernel.cpp"))
+
+
+def test_options_of_the_device_are_taken_and_the_standard_is_twenty(tmp_path):
+    text = f"{HEADER}static_assert(__cplusplus == 202002 && VALUE == 3);\nstatic int unused() {{ return 1; }}\n"
+    options = [
+        "--npu-arch=dav-2201",
+        "-xasc",
+        "--cce-auto-sync=off",
+        "-mllvm",
+        "-cce-x=1",
+        "-std=c++17",
+        "-D",
+        "VALUE=3",
+    ]
+    done = compiled(tmp_path, text, *options, "-Wall", name="kernel.asc")
+    assert done.returncode == 0
+    assert "kernel.asc:3:12: warning" in done.stderr
+
+
+def test_a_file_is_compiled_as_for_a_device_unless_it_is_one_for_the_cpu(tmp_path):
+    text = f"""{HEADER}
+#ifdef ASCENDC_CPU_DEBUG
+#error "the host's compiler"
+#endif
+#if defined(__CCE_KT_TEST__) || !defined(__CCE_AICORE__)
+#error "no device"
+#endif
+"""
+    assert compiled(tmp_path, text).returncode == 0
+    assert compiled(tmp_path, text.replace("#ifdef", "#ifndef")).returncode == 1
+
+
+def test_dependencies_are_listed_without_what_is_in_the_cache(tmp_path):
+    (tmp_path / "own.h").write_text("")
+    text = f'{HEADER}#include "own.h"\n'
+    assert compiled(tmp_path, text, "-MD", "-MT", "target", "-MF", tmp_path / "list.d").returncode == 0
+    target, _, files = (tmp_path / "list.d").read_text().replace("\\\n", " ").partition(":")
+    assert target == "target"
+    listed = set(files.split())
+    assert {str(tmp_path / name) for name in ("kernel.cpp", "own.h")} <= listed
+    assert f"{activation.HOME}/include/kernel_operator.h" in listed
+    assert not [file for file in listed if ".gch" in file]
+
+
+def test_a_program_is_compiled_and_linked_at_once(tmp_path):
+    text = f"""{HEADER}
+{KERNEL} hello() {{ AscendC::printf("block %d\\n", static_cast<int>(AscendC::GetBlockIdx())); }}
+#include "acl/acl.h"
+int main() {{
+  aclrtSetDevice(0);
+  hello<<<2, nullptr, nullptr>>>();
+  return aclrtSynchronizeDevice();
+}}
+"""
+    (tmp_path / "hello.asc").write_text(text)
+    subprocess.run([COMPILER, "hello.asc", "-o", "hello"], check=True, cwd=tmp_path)
+    environment = {"LD_LIBRARY_PATH": activation.LIBRARIES}
+    done = subprocess.run([tmp_path / "hello"], env=environment, capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.splitlines()) == ["block 0", "block 1"]
+
+
+def test_launch_headers_have_each_kind_of_parameter_and_old_ones_go(tmp_path):
+    text = textwrap.dedent(f"""
+        {HEADER}
+        namespace host {{ struct Sizes {{ int a; }}; }}
+        typedef struct {{ int a; }} Old;
+        using Count = uint64_t;
+        #define KERNEL(name) {KERNEL} name
+        KERNEL(one)(GM_ADDR x, __gm__ float* y, const uint32_t n, float f, Count c, host::Sizes s, Old old,
+                    GM_ADDR) {{}}
+        KERNEL(two)() {{}}
+        {KERNEL} declared(GM_ADDR x);
+    """)
+    headers = tmp_path / "headers"
+    headers.mkdir()
+    (headers / "aclrtlaunch_gone.h").write_text("")
+    assert compiled(tmp_path, text, f"--launch-headers={headers}").returncode == 0
+    assert {path.name for path in headers.iterdir()} == {"aclrtlaunch_one.h", "aclrtlaunch_two.h"}
+    declared = 'extern "C" uint32_t aclrtlaunch_'
+    arguments = "void* x, void* y, uint32_t n, float f, Count c, void* s, void* old, void* argument8"
+    assert (
+        f"{declared}one(uint32_t blockDim, aclrtStream stream, {arguments});"
+        in (headers / "aclrtlaunch_one.h").read_text()
+    )
+    assert f"{declared}two(uint32_t blockDim, aclrtStream stream);" in (headers / "aclrtlaunch_two.h").read_text()
+
+
+def test_a_struct_by_value_is_given_as_an_array(tmp_path):
+    source = tmp_path / "kernel.cpp"
+    source.write_text(f"""{HEADER}
+struct Pair {{ uint32_t a; float b; }};
+{KERNEL} k(GM_ADDR y, Pair pair) {{
+  AscendC::GlobalTensor<float> out;
+  out.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y), 8);
+  out.SetValue(pair.a, pair.b);
+  AscendC::DataCacheCleanAndInvalid<float, AscendC::CacheLine::SINGLE_CACHE_LINE>(out);
+}}
+""")
+    kernel, y = KernelFile(source)["k"], np.zeros(8, np.float32)
+    kernel(y, np.array([(3, 0.5)], dtype=[("a", "u4"), ("b", "f4")]))
+    assert list(y) == [0, 0, 0, 0.5, 0, 0, 0, 0]
+    for wrong, message in ((np.zeros(3, np.uint32), "not one of 12"), (1, "not int")):
+        with pytest.raises(
+            KernelError, match=f"k: pair is a struct of 8 bytes; give a numpy array of as many, {message}"
+        ):
+            kernel(y, wrong)

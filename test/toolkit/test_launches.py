@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches of a kernel library on the runtime's streams: by aclrtlaunch_X, and by functions that are loaded."""
+
+import ctypes
+import struct
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+COUNT = 256
+X = np.arange(COUNT, dtype=np.float32)
+
+
+class Tiling(ctypes.Structure):
+    _fields_ = (("count", ctypes.c_uint32), ("factor", ctypes.c_float))
+
+
+@pytest.fixture(scope="module")
+def library(project):
+    return ctypes.CDLL(str(project("launch") / "libscale_kernels.so"))
+
+
+@pytest.fixture
+def memory(acl):
+    """X and room for the result on the device."""
+    with acl.device_memory(X.nbytes) as x, acl.device_memory(X.nbytes) as y:
+        acl.write(x, X.tobytes())
+        acl.write(y, bytes(X.nbytes))
+        yield x, y
+
+
+@pytest.fixture
+def stream(acl):
+    with acl.stream() as stream:
+        yield stream
+
+
+@contextmanager
+def held(acl, stream):
+    """What is launched inside runs behind it."""
+    gate = threading.Event()
+    function = acl.Callback(lambda _: gate.wait(60))
+    acl.call("aclrtLaunchHostFunc", stream, function, None)
+    try:
+        yield
+    finally:
+        gate.set()
+        acl.call("aclrtSynchronizeStream", stream)
+
+
+def result(acl, y):
+    return np.frombuffer(acl.read(y, X.nbytes), np.float32)
+
+
+def launch(library, blocks, stream, x, y, tiling):
+    return library.aclrtlaunch_scale(
+        ctypes.c_uint32(blocks), ctypes.c_void_p(stream), ctypes.c_void_p(x), ctypes.c_void_p(y), tiling
+    )
+
+
+def test_a_launch_returns_at_once_with_its_arguments_copied(acl, library, memory, stream):
+    x, y = memory
+    tiling = Tiling(COUNT, 2)
+    with held(acl, stream):
+        assert launch(library, 4, stream, x, y, ctypes.byref(tiling)) == 0
+        tiling.count, tiling.factor = 0, 0
+        assert not result(acl, y).any()
+    assert np.array_equal(result(acl, y), 2 * X + 2)
+
+
+def test_launches_are_in_order_and_without_a_stream_on_the_default_one(acl, library, memory):
+    x, y = memory
+    for _ in range(2):
+        assert launch(library, 2, None, x, y, ctypes.byref(Tiling(COUNT, 3))) == 0
+        x, y = y, x
+    acl.call("aclrtSynchronizeDevice")
+    assert np.array_equal(result(acl, x), 3 * (3 * X + 2) + 2)
+
+
+def test_a_captured_launch_is_replayed(acl, library, memory, stream):
+    x, y = memory
+    acl.call("aclmdlRICaptureBegin", stream, acl.CAPTURE_GLOBAL)
+    assert launch(library, 1, stream, x, y, ctypes.byref(Tiling(COUNT, 2))) == 0
+    graph = acl.get("aclmdlRICaptureEnd", ctypes.c_void_p, stream)
+    assert not result(acl, y).any()
+    for start in (0, 1):
+        acl.write(x, (X + start).tobytes())
+        acl.call("aclmdlRIExecuteAsync", graph, stream)
+        acl.call("aclrtSynchronizeStream", stream)
+        assert np.array_equal(result(acl, y), 2 * (X + start) + 2)
+    acl.call("aclmdlRIDestroy", graph)
+
+
+@pytest.mark.parametrize(
+    ("x_is", "message"),
+    [
+        ("given", r"scale, block 0: DataCopy reads elements .* of x"),
+        ("None", r"scale, block 0: DataCopy reads .* 'x', which is None"),
+        ("on the host", r"scale, block 0: DataCopy reads"),
+    ],
+)
+def test_what_a_checked_kernel_does_wrong_is_the_streams_error(
+    acl, library, memory, stream, monkeypatch, x_is, message
+):
+    monkeypatch.setenv("ASCENDC_CPU_CHECKS", "1")
+    x, y = memory
+    on_host = np.zeros(4 * COUNT, np.float32)
+    x = {"given": x, "None": None, "on the host": on_host.ctypes.data}[x_is]
+    assert launch(library, 1, stream, x, y, ctypes.byref(Tiling(2 * COUNT, 2))) == 0
+    with pytest.raises(acl.AclError, match=f"(?s)scale on stream .*failed.*{message}"):
+        acl.call("aclrtSynchronizeStream", stream)
+
+
+def test_a_checked_kernel_may_touch_the_memory_of_its_arguments(acl, library, memory, stream, monkeypatch):
+    monkeypatch.setenv("ASCENDC_CPU_CHECKS", "1")
+    x, y = memory
+    assert launch(library, 4, stream, x, y, ctypes.byref(Tiling(COUNT, 2))) == 0
+    acl.call("aclrtSynchronizeStream", stream)
+    assert np.array_equal(result(acl, y), 2 * X + 2)
+
+
+def test_a_launch_that_cannot_be_made_says_why(acl, library, memory, stream, capfd):
+    x, y = memory
+    tiling = ctypes.byref(Tiling(COUNT, 2))
+    with acl.stream() as ended:
+        pass
+    for arguments, reason in (
+        ((0, stream, x, y, tiling), "the number of blocks is 0; it must be from 1 to 65535"),
+        ((65536, stream, x, y, tiling), "the number of blocks is 65536"),
+        ((1, ended, x, y, tiling), "is no living stream"),
+        ((1, stream, x, y, None), "the address of a struct is null"),
+    ):
+        code = launch(library, *arguments)
+        with pytest.raises(acl.AclError, match=reason):
+            acl.check(code)
+        assert reason in (said := capfd.readouterr().err)
+        assert said.startswith("kernel scale was not launched: ")
+    acl.call("aclrtSynchronizeStream", stream)
+
+
+# ---- functions of loaded libraries
+
+
+@pytest.fixture
+def binary(acl, project):
+    handle = ctypes.c_void_p()
+    path = project("launch") / "fatbin/scale_binary/scale_binary.o"
+    acl.call("aclrtBinaryLoadFromFile", str(path).encode(), None, ctypes.byref(handle))
+    yield handle.value
+    acl.status(acl.library.aclrtBinaryUnLoad, handle.value)
+
+
+@pytest.fixture
+def function(acl, binary):
+    return acl.get("aclrtBinaryGetFunction", ctypes.c_void_p, binary, b"scale")
+
+
+def arguments_of(acl, function, *values):
+    """The handle of a list of these bytes; None is a placeholder. And the handles of its parameters."""
+    handle = acl.get("aclrtKernelArgsInit", ctypes.c_void_p, function)
+    parameters = []
+    for value in values:
+        if value is None:
+            parameters.append(acl.get("aclrtKernelArgsAppendPlaceHolder", ctypes.c_void_p, handle))
+        else:
+            data = ctypes.create_string_buffer(value, len(value))
+            parameters.append(acl.get("aclrtKernelArgsAppend", ctypes.c_void_p, handle, data, len(value)))
+    return handle, parameters
+
+
+def packed(x, y, factor):
+    return struct.pack("=QQIf", x, y, COUNT, factor)
+
+
+@pytest.mark.parametrize("checks", "01")
+def test_a_function_is_launched_with_a_list_of_arguments(acl, function, memory, stream, monkeypatch, checks):
+    monkeypatch.setenv("ASCENDC_CPU_CHECKS", checks)
+    x, y = memory
+    addresses = [struct.pack("=Q", address) for address in (x, y)]
+    handle, (_, _, tiling) = arguments_of(acl, function, *addresses, bytes(Tiling(COUNT, 2)))
+    acl.call("aclrtKernelArgsFinalize", handle)
+    for factor in (2, 5):
+        update = ctypes.create_string_buffer(bytes(Tiling(COUNT, factor)), 8)
+        acl.call("aclrtKernelArgsParaUpdate", handle, tiling, update, 8)
+        acl.call("aclrtLaunchKernelWithConfig", function, 2, stream, None, handle, None)
+        acl.call("aclrtSynchronizeStream", stream)
+        assert np.array_equal(result(acl, y), factor * X + 2)
+
+
+@pytest.mark.parametrize("checks", "01")
+def test_a_placeholder_is_memory_that_is_copied_with_the_arguments(acl, function, memory, stream, monkeypatch, checks):
+    monkeypatch.setenv("ASCENDC_CPU_CHECKS", checks)
+    _, y = memory
+    handle, (x, *_) = arguments_of(acl, function, None, struct.pack("=Q", y), bytes(Tiling(COUNT, 2)))
+    buffer = acl.get("aclrtKernelArgsGetPlaceHolderBuffer", ctypes.c_void_p, handle, x, X.nbytes)
+    acl.write(buffer, X.tobytes())
+    acl.call("aclrtKernelArgsFinalize", handle)
+    with held(acl, stream):
+        acl.call("aclrtLaunchKernelWithConfig", function, 2, stream, None, handle, None)
+        acl.write(buffer, bytes(X.nbytes))
+    assert np.array_equal(result(acl, y), 2 * X + 2)
+
+
+def test_arguments_in_one_piece_on_the_host_and_on_the_device(acl, function, memory, stream):
+    x, y = memory
+    host = ctypes.create_string_buffer(packed(x, y, 2), 24)
+    with held(acl, stream):
+        acl.call("aclrtLaunchKernel", function, 2, host, 24, stream)
+        ctypes.memset(host, 0, 24)
+    assert np.array_equal(result(acl, y), 2 * X + 2)
+    with acl.device_memory(24) as device:
+        with held(acl, stream):
+            acl.call("aclrtLaunchKernelV2", function, 2, device, 24, None, stream)
+            acl.write(device, packed(x, y, 7))  # as one that a copy before it in the stream would have written
+        assert np.array_equal(result(acl, y), 7 * X + 2)
+
+
+def test_host_arguments_with_a_placeholder(acl, function, memory, stream):
+    _, y = memory
+    host = ctypes.create_string_buffer(packed(0, y, 3) + X.tobytes(), 24 + X.nbytes)
+    places = (ctypes.c_uint32 * 2)(0, 24)
+    arguments = (function, 2, stream, None, host, len(host))
+    acl.call("aclrtLaunchKernelWithHostArgs", *arguments, places, 1)
+    acl.call("aclrtSynchronizeStream", stream)
+    assert np.array_equal(result(acl, y), 3 * X + 2)
+    places[0] = len(host)
+    with pytest.raises(acl.AclError, match=r"placeHolderArray\[0\] points behind the arguments"):
+        acl.call("aclrtLaunchKernelWithHostArgs", *arguments, places, 1)
+
+
+def test_a_library_from_memory_outlives_its_unloading_until_its_launches_end(acl, project, memory, stream):
+    x, y = memory
+    data = (project("launch") / "fatbin/scale_binary/scale_binary.o").read_bytes()
+    handle = ctypes.c_void_p()
+    acl.call("aclrtBinaryLoadFromData", data, len(data), None, ctypes.byref(handle))
+    function = acl.get("aclrtBinaryGetFunction", ctypes.c_void_p, handle.value, b"scale_by")
+    name = ctypes.create_string_buffer(16)
+    acl.call("aclrtGetFunctionName", function, 16, name)
+    assert name.value == b"scale_by"
+    with held(acl, stream):
+        acl.call("aclrtLaunchKernel", function, 2, ctypes.create_string_buffer(packed(x, y, 4), 24), 24, stream)
+        acl.call("aclrtBinaryUnLoad", handle.value)
+        with pytest.raises(acl.AclError, match="is no living kernel function"):
+            acl.call("aclrtGetFunctionName", function, 16, name)
+    assert np.array_equal(result(acl, y), 4 * X + 2)
+
+
+def test_what_is_wrong_with_a_loaded_function_is_said(acl, binary, function, memory, stream, tmp_path):
+    x, y = memory
+    (tmp_path / "no.o").write_text("no library")
+    out = ctypes.byref(ctypes.c_void_p())
+    address = struct.pack("=Q", x)
+    short, _ = arguments_of(acl, function, address, address)
+    for name, arguments, reason in (
+        ("aclrtBinaryLoadFromFile", (bytes(tmp_path / "no.o"), None, out), "no.o is no kernel library that cann_cpu's"),
+        ("aclrtBinaryGetFunction", (binary, b"other", out), "the library has no kernel other"),
+        ("aclrtKernelArgsFinalize", (short,), r"scale takes 3 arguments \(x,y,tiling\), but 2 were appended"),
+        ("aclrtKernelArgsAppend", (short, address, 4, out), r"argument 3 of kernel scale .* has 8 bytes, not 4"),
+        ("aclrtLaunchKernelWithConfig", (function, 1, stream, None, short, None), "lack aclrtKernelArgsFinalize"),
+        ("aclrtLaunchKernel", (function, 1, packed(x, y, 2), 20, stream), "argsSize is 20; the arguments .* 24 bytes"),
+        ("aclrtLaunchKernel", (function, 0, packed(x, y, 2), 24, stream), "the number of blocks is 0"),
+    ):
+        with pytest.raises(acl.AclError, match=reason):
+            acl.call(name, *arguments)
+    acl.call("aclrtSynchronizeStream", stream)

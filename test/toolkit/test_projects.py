@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Projects in the layouts of CANN's toolkit, built by its own CMake lists with ASCEND_HOME_PATH set, and run."""
+
+import os
+import platform
+import re
+import subprocess
+
+import pytest
+from cann_cpu import activation
+
+CMAKE = f"{activation.HOME}/compiler/tikcpp/ascendc_kernel_cmake"
+
+
+def test_kernels_are_launched_by_a_program_with_checks_and_without(project, toolkit):
+    folder = project("launch")
+    for checks in "01":
+        toolkit.command(folder / "program", ASCENDC_CPU_CHECKS=checks)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kind", "generator"), [("STATIC", "Unix Makefiles"), ("OBJECT", "Ninja")])
+def test_the_other_types_of_libraries_launch_as_well(project, toolkit, kind, generator):
+    toolkit.command(project("launch", generator, TYPE=kind) / "program")
+
+
+def test_kernels_run_in_a_program_of_the_host(project, toolkit):
+    toolkit.command(project("launch", RUN_MODE="cpu") / "program")
+
+
+def test_a_program_in_the_language_asc(project, toolkit):
+    folder = project("asc", prefixes=CMAKE)
+    libraries = {"LD_LIBRARY_PATH": activation.LIBRARIES}
+    assert toolkit.command(folder / "program", **libraries) == "16640\n"  # four times 1 to 64, doubled
+
+
+def test_a_build_does_again_what_a_change_reaches_and_no_more(project, toolkit):
+    folder = project("launch")
+    assert "no work to do" in toolkit.command("cmake", "--build", folder)
+    header = folder / "include/scale_kernels/aclrtlaunch_scale.h"
+    before = header.stat().st_mtime_ns
+    source = os.path.join(os.path.dirname(__file__), "launch/scale.h")
+    os.utime(source)
+    planned = toolkit.command("ninja", "-n", "-C", folder)
+    for built in ("scale_kernels.dir/scale.cpp.o", "scale_binary.dir/scale.cpp.o", "main.cpp.o", "aclrtlaunch headers"):
+        assert built in planned
+    toolkit.command("cmake", "--build", folder)
+    assert header.stat().st_mtime_ns == before, "what includes the header would be compiled again"
+    assert "no work to do" in toolkit.command("cmake", "--build", folder)
+
+
+def test_what_is_installed(project, toolkit, tmp_path):
+    toolkit.command("cmake", "--install", project("launch"), "--prefix", tmp_path)
+    installed = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    headers = {f"include/scale_kernels/aclrtlaunch_{name}.h" for name in ("scale", "scale_by")}
+    assert installed == headers | {"bin/program", "lib/libscale_kernels.so", "fatbin/scale_binary/scale_binary.o"}
+    libraries = {"LD_LIBRARY_PATH": f"{tmp_path}/lib:{activation.LIBRARIES}"}
+    toolkit.command(tmp_path / "bin/program", **libraries)
+
+
+@pytest.mark.parametrize("mode", ["npu", "cpu"])
+def test_a_soc_that_is_not_served_ends_the_configuration(toolkit, tmp_path, mode):
+    project = ["cmake", "-S", os.path.join(os.path.dirname(__file__), "launch"), "-B", tmp_path, "-G", "Ninja"]
+    options = [f"-DRUN_MODE={mode}", "-DSOC_VERSION=Ascend310P3"]
+    done = subprocess.run([*project, *options], env=toolkit.environment(), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.search(r"SOC_VERSION is Ascend310P3; cann_cpu serves Ascend910B1", done.stderr)
+
+
+def test_the_environment_is_set_once_however_often_it_is_sourced(toolkit):
+    home = toolkit.command("python", "-m", "cann_cpu", "home").strip()
+    names = [
+        "ASCEND_HOME_PATH",
+        "ASCEND_TOOLKIT_HOME",
+        "ASCEND_OPP_PATH",
+        "LD_LIBRARY_PATH",
+        "CMAKE_PREFIX_PATH",
+        "PATH",
+    ]
+    script = f"source {home}/bin/setenv.bash; source {home}/set_env.sh; echo " + " ".join(f"${name}" for name in names)
+    done = subprocess.run(["env", "-i", "PATH=/usr/bin:/bin", "bash", "-euc", script], capture_output=True, text=True)
+    assert (done.stderr, done.returncode) == ("", 0)
+    said = dict(zip(names, done.stdout.split(), strict=True))
+    packages = f"{home}/compiler/tikcpp/ascendc_kernel_cmake:{home}/tools/tikicpulib/lib/cmake"
+    assert said == {
+        "ASCEND_HOME_PATH": home,
+        "ASCEND_TOOLKIT_HOME": home,
+        "ASCEND_OPP_PATH": f"{home}/opp",
+        "LD_LIBRARY_PATH": f"{home}/lib64",
+        "CMAKE_PREFIX_PATH": packages,
+        "PATH": f"{home}/bin:/usr/bin:/bin",
+    }
+    assert os.path.exists(f"{home}/{platform.machine()}-linux/lib64/libascendcl.so")
