@@ -96,6 +96,7 @@ void Checker::acquire(pipe_t pipe, const Clock& clock) {
     uint32_t& ended = other == pipe ? own_ended_[pipe] : clocks_[pipe][other];
     ended = std::max(ended, clock[other]);
   }
+  clocks_[pipe][kStep] = std::max(clocks_[pipe][kStep], clock[kStep]);
   if (pipe != PIPE_S) return;
   // The scalar unit issues the instructions of all pipes: what it has waited for, they have.
   for (uint32_t issued = 0; issued < kPipes; ++issued) {
@@ -479,8 +480,12 @@ void Checker::barrier(pipe_t pipe, Where where) {
     return;
   }
   if (pipe != PIPE_ALL) return;  // of the matrix unit
-  Clock all;
-  for (uint32_t each = 0; each < kPipes; ++each) all[each] = release(static_cast<pipe_t>(each))[each];
+  Clock all = {};
+  for (uint32_t each = 0; each < kPipes; ++each) {
+    const Clock clock = release(static_cast<pipe_t>(each));
+    all[each] = clock[each];
+    all[kStep] = std::max(all[kStep], clock[kStep]);
+  }
   for (uint32_t each = 0; each < kPipes; ++each) acquire(static_cast<pipe_t>(each), all);
 }
 
@@ -500,6 +505,51 @@ void Checker::finish() const {
            event_name(static_cast<uint8_t>(event)).c_str(), id);
     }
   }
+}
+
+// The scalar unit issues what the others do, in its own order.
+void Checker::count(pipe_t pipe, uint64_t work) {
+  clocks_[pipe][kStep] = std::max(clocks_[pipe][kStep], clocks_[PIPE_S][kStep]) + 1;
+  ++instructions_[pipe];
+  work_[pipe] += work;
+}
+
+void Checker::count_vector(const Instruction& by, uint64_t repeats) {
+  count(PIPE_V, repeats);
+  vector_ = by;
+  vector_use_ = Use::Read;
+  vector_work_ = repeats;
+}
+
+void Checker::count_part(const Instruction& by, Use use, int64_t bytes) {
+  if (by.pipe != PIPE_V) return count(by.pipe, by.pipe == PIPE_S ? 1 : static_cast<uint64_t>(bytes));
+  const bool goes_on =
+      vector_.name == by.name && is_same(vector_.where, by.where) && !(use == Use::Read && vector_use_ == Use::Write);
+  const uint64_t repeats = static_cast<uint64_t>(bytes + kRepeatBytes - 1) / kRepeatBytes;
+  if (!goes_on) {
+    count(PIPE_V, 0);
+    vector_work_ = 0;
+  }
+  if (repeats > vector_work_) work_[PIPE_V] += repeats - std::exchange(vector_work_, repeats);
+  vector_ = by;
+  vector_use_ = use;
+}
+
+void Checker::add_to(Profile& profile, uint64_t buffer_bytes) const {
+  uint64_t steps = 0, sum = 0;
+  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
+    profile.instructions[pipe] += instructions_[pipe];
+    profile.work[pipe] += work_[pipe];
+    steps = std::max<uint64_t>(steps, clocks_[pipe][kStep]);
+    sum += instructions_[pipe];
+  }
+  profile.buffer_bytes = std::max(profile.buffer_bytes, buffer_bytes);
+  if (steps < profile.steps) return;
+  profile.steps = steps;
+  profile.steps_one_by_one = sum;
+  const auto busiest = std::max_element(instructions_.begin(), instructions_.end());
+  profile.busiest = static_cast<uint64_t>(busiest - instructions_.begin());
+  profile.steps_of_busiest = *busiest;
 }
 
 void Checker::next_time(uint32_t time) {
@@ -624,6 +674,7 @@ void check_blocks_apart(const char* kernel, std::vector<DeviceUse> uses, const T
 void check_vector(const char* name, Where where, const Lanes& lanes, std::initializer_list<Operand> operands) {
   Checker& checker = *current_block->checker;
   const Checker::Instruction by{name, where, PIPE_V};
+  checker.count_vector(by, lanes.repeats);
   // What is read is read before anything is written: an operand may be both.
   for (const Use use : {Use::Read, Use::Write}) {
     for (const Operand& operand : operands) {
@@ -644,20 +695,27 @@ void check_tiling(Where where, const char* type, const void* address, size_t byt
 
 void check_scalar(Checker& checker, const char* name, Where where, Use use, const LocalMemory& memory, int64_t offset,
                   int64_t bytes) {
+  checker.count(PIPE_S, 1);
   checker.touch({name, where, PIPE_S}, use, memory, offset, bytes);
 }
 
 void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory, int64_t offset,
                  int64_t bytes) {
-  current_block->checker->touch({name, where, pipe}, use, memory, offset, bytes);
+  const Checker::Instruction by{name, where, pipe};
+  current_block->checker->count_part(by, use, bytes);
+  current_block->checker->touch(by, use, memory, offset, bytes);
 }
 
 void check_global(const char* name, Where where, pipe_t pipe, Use use, const GlobalMemory& memory, int64_t offset,
                   int64_t bytes) {
-  current_block->checker->touch({name, where, pipe}, use, memory, offset, bytes);
+  const Checker::Instruction by{name, where, pipe};
+  current_block->checker->count_part(by, use, bytes);
+  current_block->checker->touch(by, use, memory, offset, bytes);
 }
 
 namespace {
+
+uint64_t bytes_of(const Runs& runs) { return runs.count * static_cast<uint64_t>(runs.bytes); }
 
 template <class Memory>
 void touch_runs(const Checker::Instruction& by, Use use, const Memory& memory, const Runs& runs) {
@@ -674,6 +732,7 @@ void touch_runs(const Checker::Instruction& by, Use use, const Memory& memory, c
 
 void check_copy_in(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs, const GlobalMemory& src,
                    const Runs& src_runs) {
+  current_block->checker->count(PIPE_MTE2, bytes_of(src_runs));
   touch_runs({name, where, PIPE_MTE2}, Use::Read, src, src_runs);
   LocalMemory whole = dst;  // what DataCopyPad fills a run's last block up with may lie behind the tensor's elements
   whole.bytes = whole_blocks(dst.bytes);
@@ -682,6 +741,7 @@ void check_copy_in(const char* name, Where where, const LocalMemory& dst, const 
 
 void check_copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
                     const LocalMemory& src, const Runs& src_runs) {
+  current_block->checker->count(PIPE_MTE3, bytes_of(dst_runs));
   touch_runs({name, where, PIPE_MTE3}, Use::Read, src, src_runs);
   const bool atomic = current_block->atomic.kind != Atomic::Kind::None;
   touch_runs({name, where, PIPE_MTE3, atomic}, Use::Write, dst, dst_runs);
@@ -689,6 +749,7 @@ void check_copy_out(const char* name, Where where, const GlobalMemory& dst, cons
 
 void check_copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
                        const LocalMemory& src, const Runs& src_runs) {
+  current_block->checker->count(PIPE_V, (bytes_of(src_runs) + kRepeatBytes - 1) / kRepeatBytes);
   touch_runs({name, where, PIPE_V}, Use::Read, src, src_runs);
   touch_runs({name, where, PIPE_V}, Use::Write, dst, dst_runs);
 }

@@ -20,6 +20,7 @@
 
 #include "ascendc/data_copy.h"
 #include "ascendc/instruction.h"
+#include "ascendc/profile.h"
 #include "memory.h"
 #include "scalar_log.h"
 #include "shadow.h"
@@ -91,8 +92,18 @@ class Checker {
   // What the block has done to device memory.
   std::vector<DeviceUse> device_uses();
 
+  // An instruction of a pipe, and its work, as Profile has it.
+  void count(pipe_t pipe, uint64_t work);
+  void count_vector(const Instruction& by, uint64_t repeats);
+  // Memory that it writes without having been counted: as many repeats at least.
+  void count_part(const Instruction& by, Use use, int64_t bytes);
+  // Adds what was counted to the launch's.
+  void add_to(Profile& profile, uint64_t buffer_bytes) const;
+
  private:
-  using Clock = std::array<uint32_t, kPipes>;
+  // An epoch of each pipe; and behind them, in which step the pipe is whose clock it is.
+  static constexpr uint32_t kStep = kPipes;
+  using Clock = std::array<uint32_t, kPipes + 1>;
   struct Flag {
     Clock clock;
     Where where;
@@ -148,6 +159,13 @@ class Checker {
   uint32_t time_ = 0;
   Where last_ = {};
   std::vector<DeviceUse> uses_;  // of earlier times
+
+  std::array<uint64_t, kPipes> instructions_ = {};
+  std::array<uint64_t, kPipes> work_ = {};
+  // The vector instruction that was counted last, as far as it was told.
+  Instruction vector_ = {};
+  Use vector_use_ = Use::Read;
+  uint64_t vector_work_ = 0;
 };
 
 // Fails if a block wrote bytes of the device that another one wrote or read, and neither waited for the other.

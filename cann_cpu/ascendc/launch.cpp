@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -83,11 +84,19 @@ AutoSync chosen(AutoSync of_launch) {
 // What a launch is checked with, if it is.
 struct Checking {
   AutoSync auto_sync;
-  DeviceMemory memory;
+  Profile* profile;
+  DeviceMemory memory = {};
+  std::mutex of_profile = {};
+
+  void add_profile(const Checker& checker, uint64_t buffer_bytes) {
+    if (profile == nullptr) return;
+    const std::lock_guard lock(of_profile);
+    checker.add_to(*profile, buffer_bytes);
+  }
 };
 
 // Runs one block; what it did to device memory, if it is checked.
-DeviceUses run_block(const Block& start, Team& team, Body body, const void* context, const Checking* checking) {
+DeviceUses run_block(const Block& start, Team& team, Body body, const void* context, Checking* checking) {
   RunningBlock block(start, team);
   std::optional<Checker> checker;
   if (checking != nullptr) {
@@ -98,6 +107,7 @@ DeviceUses run_block(const Block& start, Team& team, Body body, const void* cont
   if (!checker) return {};
   checker->finish();
   check_all_freed(block);
+  checking->add_profile(*checker, block.bytes_used);
   return checker->device_uses();
 }
 
@@ -109,7 +119,8 @@ void run(const Launch& launch, Body body, const void* context) {
   if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
   std::optional<Checking> checking;
   if (launch.checks == Checks::On || (launch.checks == Checks::AsTheEnvironmentSays && checks_by_default())) {
-    checking.emplace(chosen(launch.auto_sync));
+    checking.emplace(chosen(launch.auto_sync), launch.profile);
+    if (launch.profile != nullptr) *launch.profile = {};
   }
   std::vector<DeviceUses> of_blocks(checking ? launch.blocks : 0);
   const uint64_t key = tiling_key;

@@ -57,7 +57,9 @@ uint32_t take(RunningBlock& block, const char* name, uint32_t count, uint32_t by
          bytes, region.used - region.begin, chosen != nullptr ? "pool" : "unified buffer; a kernel has a part",
          region.end - region.begin);
   }
-  return std::exchange(region.used, region.used + static_cast<uint32_t>(count * rounded));
+  const uint32_t begin = std::exchange(region.used, region.used + static_cast<uint32_t>(count * rounded));
+  block.bytes_used = std::max<uint64_t>(block.bytes_used, region.used);
+  return begin;
 }
 
 }  // namespace
@@ -87,6 +89,7 @@ LocalMemory static_memory(Where where, uint32_t address, int64_t bytes) {
     fail(where, "LocalTensor: bytes %u to %lld of the unified buffer, which has %u", address,
          static_cast<long long>(address + bytes), kUnifiedBufferBytes);
   }
+  block.bytes_used = std::max(block.bytes_used, address + static_cast<uint64_t>(bytes));
   Buffer& whole = block.static_memory;
   whole.data = block.unified_buffer;
   whole.bytes = kUnifiedBufferBytes;

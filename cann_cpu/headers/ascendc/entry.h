@@ -24,7 +24,7 @@ bool call(const char* name, void (*kernel)(Parameters...), const Call& call, cha
     set_tiling_key(call.tiling_key);
     std::optional<KnownMemory> known;
     if (call.buffers != nullptr) known.emplace(call.buffers, call.buffer_count, call.written);
-    run({name, call.blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC, call.checks},
+    run({name, call.blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC, call.checks, call.profile},
         [&] { kernel(*static_cast<const std::remove_reference_t<Parameters>*>(call.arguments[I])...); });
     return true;
   } catch (const std::exception& e) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ascendc/launch.h"
+#include "ascendc/profile.h"
 
 namespace AscendC::cpu {
 
@@ -14,6 +15,7 @@ struct Call {
   uint64_t tiling_key;
   uint32_t blocks;
   Checks checks;
+  Profile* profile = nullptr;  // where a checked launch says what it asked of the device
 };
 
 // What ascendc_cpu_kernel_X() gives of the kernel X.

@@ -47,6 +47,8 @@ class ASCENDC_CPU_EXPORT KnownMemory {
   const KnownMemory* outer_;
 };
 
+struct Profile;
+
 enum class Checks : uint8_t { AsTheEnvironmentSays, Off, On };
 
 // Which instructions of a block the device's compiler orders, by its option --cce-auto-sync: the vector unit's among
@@ -62,6 +64,7 @@ struct Launch {
   uint32_t blocks;
   AutoSync auto_sync;
   Checks checks = Checks::AsTheEnvironmentSays;
+  Profile* profile = nullptr;  // filled in by a checked launch
 };
 
 // Whether launches are checked that do not say so themselves.

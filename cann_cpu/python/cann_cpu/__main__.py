@@ -126,6 +126,7 @@ def main() -> int:
     kernel_parser.add_argument("source", metavar="FILE.cpp")
     kernel_parser.add_argument("description", metavar="FILE.py", nargs="?", help="its arguments (default: beside it)")
     kernel_parser.add_argument("--no-checks", action="store_true", help="run as fast as it goes, unchecked")
+    kernel_parser.add_argument("--profile", action="store_true", help="count what it asks of each pipe of the device")
     kernel_parser.add_argument("--debug", action="store_true", help="stop in gdb where it begins; FILE.so stays")
     kernel_parser.add_argument("--library", metavar="FILE.so", help="run what --debug has compiled")
     given = {"action": "append", "dest": "options", "default": []}
@@ -148,6 +149,8 @@ def main() -> int:
         given = vars(arguments)
         del given["command"]
         given["checks"] = not given.pop("no_checks")
+        if given["profile"] and (given["debug"] or not given["checks"]):
+            parser.error("--profile counts while the checks run: leave out --no-checks and --debug")
         return kernel(**given)
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:

@@ -32,6 +32,27 @@ class _DeviceBuffer(ctypes.Structure):
     _fields_ = (("begin", ctypes.c_void_p), ("bytes", ctypes.c_size_t), ("name", ctypes.c_char_p))
 
 
+PIPES = ("S", "V", "MTE2", "MTE3")
+
+
+class Profile(ctypes.Structure):
+    """What a launch asked of the device's pipes, counted while it was checked; lists are in the order of PIPES.
+
+    The work of a pipe: elements that S reads or writes, repeats of V, bytes that MTE2 and MTE3 copy. The steps are
+    those of the block that takes longest if each instruction takes one step and a pipe waits where the flags let it.
+    """
+
+    _fields_ = (
+        ("instructions", ctypes.c_uint64 * len(PIPES)),
+        ("work", ctypes.c_uint64 * len(PIPES)),
+        ("steps", ctypes.c_uint64),
+        ("steps_one_by_one", ctypes.c_uint64),
+        ("busiest", ctypes.c_uint64),
+        ("steps_of_busiest", ctypes.c_uint64),
+        ("buffer_bytes", ctypes.c_uint64),
+    )
+
+
 class _Call(ctypes.Structure):
     _fields_ = (
         ("arguments", ctypes.POINTER(ctypes.c_void_p)),
@@ -41,6 +62,7 @@ class _Call(ctypes.Structure):
         ("tiling_key", ctypes.c_uint64),
         ("blocks", ctypes.c_uint32),
         ("checks", ctypes.c_uint8),
+        ("profile", ctypes.POINTER(Profile)),
     )
 
 
@@ -133,6 +155,8 @@ class Kernel:
         self.parameters = tuple(filter(None, entry.parameters.decode().split(",")))
         self.written: dict[str, tuple[int, int]] = {}
         """How many bytes of each array the last call wrote, and how many there are, if it was checked."""
+        self.profile = Profile()
+        """What the last call asked of the device, if it was checked."""
         self._function = getattr(library, f"ascendc_cpu_call_{name}")
         self._function.restype = ctypes.c_bool
 
@@ -163,6 +187,7 @@ class Kernel:
                 buffers.append(_DeviceBuffer(memory.address, memory.bytes, name.encode()))
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         written = (ctypes.c_size_t * (len(buffers) + 1))()
+        profile = Profile()
         call = _Call(
             pointers,
             (_DeviceBuffer * (len(buffers) + 1))(*buffers),  # never empty: nothing but these may be touched
@@ -171,9 +196,10 @@ class Kernel:
             tiling_key,
             blocks,
             CHECKS_ON if checks else CHECKS_OFF,
+            ctypes.pointer(profile),
         )
         _wait_for_npu(arguments)
-        self.written = {}
+        self.written, self.profile = {}, profile
         error = ctypes.create_string_buffer(4096)
         if not self._function(ctypes.byref(call), error, ctypes.c_size_t(len(error))):
             raise KernelError(error.value.decode(errors="replace"))

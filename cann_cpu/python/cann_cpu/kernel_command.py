@@ -24,7 +24,10 @@ import time
 from pathlib import Path
 
 from .activation import LIBRARIES
-from .kernel import Kernel, KernelError, KernelFile
+from .kernel import PIPES, Kernel, KernelError, KernelFile, Profile
+
+UNIFIED_BUFFER_BYTES = 184 * 1024
+"""What a kernel has of it."""
 
 # dtypes by the names of numpy and torch: the kernel's type, and the number by which CANN knows it
 DTYPES = {
@@ -44,7 +47,7 @@ DTYPES = {
 
 
 def debug_described(
-    source: str, description: str | None, checks: bool, options: list[str], library: str | None = None
+    source: str, description: str | None, checks: bool, options: list[str], library: str | None = None, **_
 ) -> int:
     """Compiles the kernel for a debugger, into FILE.so, and stops in gdb where it begins; gdb's exit code."""
     path = _description_of(source, description)
@@ -70,7 +73,12 @@ def debug_described(
 
 
 def run_described(
-    source: str, description: str | None, checks: bool, options: list[str], library: str | None = None
+    source: str,
+    description: str | None,
+    checks: bool,
+    options: list[str],
+    library: str | None = None,
+    profile: bool = False,
 ) -> int:
     """0 if the kernel ran without an error and gave what is expected; KernelError if it did something wrong."""
     path = _description_of(source, description)
@@ -87,6 +95,8 @@ def run_described(
     )
     spent = time.perf_counter() - start
     print(f"{kernel.name}: {blocks} blocks, checks {'on' if checks else 'off'}, {spent * 1e3:.2f} ms on the CPU")
+    if profile:
+        print(*_profile_lines(kernel.profile), sep="\n")
 
     if "expected" not in described:
         return 1 if any([_written_in_part(kernel, name) for name in kernel.written]) else 0
@@ -95,6 +105,21 @@ def run_described(
         _compare(path, kernel, name, arguments, value, tolerance) for name, value in described["expected"].items()
     ]
     return 1 if any(complaints) else 0
+
+
+def _profile_lines(profile: Profile) -> list[str]:
+    """What the launch asked of the device."""
+    units = {"MTE2": "bytes copied in", "V": "repeats", "MTE3": "bytes copied out", "S": "elements read or written"}
+    lines = ["what the device is asked for, counted; how long it takes is not modelled"]
+    for name, unit in units.items():
+        pipe = PIPES.index(name)
+        lines.append(f"  {name:<5}{profile.instructions[pipe]:>9} instructions{profile.work[pipe]:>12} {unit}")
+    lines.append(f"  unified buffer: {profile.buffer_bytes} of {UNIFIED_BUFFER_BYTES} bytes")
+    lines.append(
+        f"  the longest block, at a step for each instruction: {profile.steps_one_by_one} steps one by one, "
+        f"{profile.steps} as the flags let pipes overlap, {profile.steps_of_busiest} at best ({PIPES[profile.busiest]})"
+    )
+    return lines
 
 
 def _description_of(source: str, description: str | None) -> Path:

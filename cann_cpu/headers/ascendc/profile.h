@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch asks of the device's pipes, counted while it is checked. No cycle model.
+#pragma once
+
+#include <cstdint>
+
+#include "ascendc/types.h"
+
+namespace AscendC::cpu {
+
+struct Profile {
+  // Of all blocks, for each pipe. Its work: bytes that MTE2 and MTE3 copy, repeats of V, elements that S reads or
+  // writes.
+  uint64_t instructions[kPipes] = {};
+  uint64_t work[kPipes] = {};
+
+  // Of the block that takes longest if each instruction takes one step and a pipe waits where its flags let it: steps,
+  // steps if nothing ran beside anything else, its pipe with the most instructions, and these.
+  uint64_t steps = 0;
+  uint64_t steps_one_by_one = 0;
+  uint64_t busiest = PIPE_S;
+  uint64_t steps_of_busiest = 0;
+
+  uint64_t buffer_bytes = 0;  // of the unified buffer, in the block that takes most
+};
+
+}  // namespace AscendC::cpu
