@@ -195,6 +195,18 @@ void Broadcast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint3
   Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape, where);
 }
 
+// The same by its older name.
+template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
+void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[],
+               const uint32_t srcShape[], cpu::Where where = cpu::Where::current()) {
+  Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape, where);
+}
+template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
+void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[],
+               const uint32_t srcShape[], const LocalTensor<uint8_t>& work, cpu::Where where = cpu::Where::current()) {
+  Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape, work, where);
+}
+
 // Rows of srcOriWidth elements, filled up to whole blocks of 32 bytes before or behind them. Where srcWidth is such a
 // number already, its last elements are what is filled.
 template <class T>
