@@ -4,21 +4,7 @@
 
 #include "ascendc/library.h"
 #include "ascendc/reduce.h"
-
-struct PadTiling {
-  uint32_t srcHeight = 0, srcWidth = 0, srcOriWidth = 0, widthWithoutLastBlock = 0, blocksPerRow = 0;
-  uint32_t heightTiling = 0, heightFractal = 0, heightFractalTail = 0, mainLoopOffset = 0, tailBlockOffset = 0;
-  uint32_t tmpBuffer1BlockNum = 0, tmpBuffer1RowNum = 0, tmpBuffer2Offset = 0;
-  uint32_t widthTiling = 0, widthFractal = 0, widthFractalTail = 0, widthFractalTailAlingned = 0;
-  uint32_t brcbTiling = 0, brcbFractal = 0, brcbFractalTail = 0;
-  uint32_t maxRepeatTimes = 0, brcbTilingRepeatTimes = 0, brcbTilingRepeatTimesTail = 0;
-};
-
-struct UnPadTiling {
-  uint32_t srcHeight = 0, srcWidth = 0;
-  uint32_t tmpBuffer1BlockNum = 0, tmpBuffer1RowNum = 0, tmpBuffer2Offset = 0;
-  uint32_t widthTiling = 0, widthFractal = 0, widthFractalTail = 0;
-};
+#include "ascendc/tiling_structs.h"
 
 namespace AscendC {
 
