@@ -151,7 +151,7 @@ extern "C" uint32_t aclrtlaunch_{name}(uint32_t blockDim, aclrtStream stream{lis
 # ---- options
 
 _WITH_VALUE = re.compile(
-    r"-(?:[IDULlxo]|isystem|iquote|idirafter|include|imacros|isysroot|MF|MT|MQ|Xlinker|Xpreprocessor|Xassembler|T|u|z|mllvm)"
+    r"-(?:[IDULlxoTuz]|isystem|iquote|idirafter|include|imacros|isysroot|M[FTQ]|Xlinker|Xpreprocessor|Xassembler|mllvm)"
     r"|--param"
 )
 _FOR_PREPROCESSOR = re.compile(r"-(?:[IDU]|isystem|iquote|idirafter|include|imacros)")
