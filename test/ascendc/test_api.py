@@ -96,6 +96,12 @@ def test_a_list_of_tensors_is_read(kernels, capfd):
     assert capfd.readouterr().out == expected
 
 
+def test_an_allocator_gives_out_the_unified_buffer(kernels):
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    kernels("api")["allocated"](x, y)
+    assert (y == 2 * x).all()
+
+
 def test_what_a_kernel_says_is_on_the_standard_output(kernels, capfd):
     with pytest.raises(KernelError, match=r"ASCENDC_ASSERT\(data.in.GetSize\(\) == 9\) does not hold"):
         kernels("api")["says"](np.arange(8, dtype=np.float32) / 4)
@@ -103,6 +109,9 @@ def test_what_a_kernel_says_is_on_the_standard_output(kernels, capfd):
         "half 0.5, int 4\n"
         "DumpTensor: desc=7, block=0, data_type=float, position=UB, dump_size=3\n[0, 0.25, 0.5]\n"
         "DumpTensor: desc=8, block=0, data_type=float, position=GM, dump_size=2\n[1.5, 1.75]\n"
+        "DumpTensor: desc=9, block=0, data_type=float, position=UB, dump_size=7\n"
+        "[[[0, 0.25], [0.5, 0.75]], [[1, 1.25], [1.5]]]\n"
+        "DumpTensor: desc=10, block=0, data_type=float, position=GM, dump_size=4\n[[0, 0.25], [0.5, 0.75]]\n"
         "[ERROR] there are 8\n"
     )
 

@@ -264,6 +264,8 @@ def test_memory_of_the_device_is_initialised(kernels):
     y = np.zeros(77, np.int32)
     kernels("library")["initialised"](y, 70, -3)
     assert (y[:70] == -3).all() and (y[70:] == 0).all()
+    kernels("library")["initialised"](y, 60, 1)
+    assert (y[:60] == 1).all() and (y[60:70] == -3).all()
     with pytest.raises(KernelError, match="InitGlobalMemory"):
         kernels("library")["initialised"](y, 78, 1)
 

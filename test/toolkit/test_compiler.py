@@ -52,7 +52,8 @@ def test_what_does_not_compile_is_said_by_its_line(tmp_path, text, options, said
 
 
 def test_options_of_the_device_are_taken_and_the_standard_is_twenty(tmp_path):
-    text = f"{HEADER}static_assert(__cplusplus == 202002 && VALUE == 3);\nstatic int unused() {{ return 1; }}\n"
+    holds = "__cplusplus == 202002 && VALUE == 3 && _GLIBCXX_USE_CXX11_ABI == 1"
+    text = f"{HEADER}static_assert({holds});\nstatic int unused() {{ return 1; }}\n"
     options = [
         "--npu-arch=dav-2201",
         "-xasc",
@@ -63,7 +64,8 @@ def test_options_of_the_device_are_taken_and_the_standard_is_twenty(tmp_path):
         "-D",
         "VALUE=3",
     ]
-    done = compiled(tmp_path, text, *options, "-Wall", name="kernel.asc")
+    options += ["-D_GLIBCXX_USE_CXX11_ABI=0", "-Wall"]
+    done = compiled(tmp_path, text, *options, name="kernel.asc")
     assert done.returncode == 0
     assert "kernel.asc:3:12: warning" in done.stderr
 

@@ -26,3 +26,7 @@
 #include "ascendc/tiling.h"
 #include "ascendc/types.h"
 #include "ascendc/vector.h"
+
+// Kernels call these without the namespace, too.
+using AscendC::GetBlockIdx;
+using AscendC::GetBlockNum;

@@ -69,6 +69,11 @@ inline int64_t GetTaskRatio() { return 1; }
 using ::KernelMode;
 inline void SetKernelMode(KernelMode) {}
 
+template <class T, class U>
+constexpr auto DivCeil(T a, U b) {
+  return (a + b - 1) / b;
+}
+
 constexpr uint32_t GetDataBlockSizeInBytes() { return cpu::kBlockBytes; }
 
 constexpr HardEvent GetHardEventByPipe(pipe_t from, pipe_t to) { return static_cast<HardEvent>(cpu::event(from, to)); }

@@ -10,6 +10,32 @@
 #include "ascendc/tensor.h"
 
 namespace AscendC {
+
+// The shape by which elements are printed.
+struct ShapeInfo {
+  ShapeInfo() = default;
+  ShapeInfo(uint8_t dimensions, const uint32_t shape[]) : shapeDim(std::min<uint8_t>(dimensions, 8)) {
+    std::copy_n(shape, shapeDim, this->shape);
+  }
+
+  // How many rows, of one dimension or more, end before an element.
+  size_t ends_at(uint64_t element) const {
+    size_t ends = 0;
+    uint64_t row = 1;
+    for (int i = shapeDim - 1; i > 0; --i) {
+      row *= shape[i];
+      ends += row != 0 && element % row == 0;
+    }
+    return ends;
+  }
+
+  uint8_t shapeDim = 0;
+  uint32_t shape[8] = {};
+};
+
+}  // namespace AscendC
+
+namespace AscendC {
 namespace cpu {
 
 // As printf takes it.
@@ -34,15 +60,17 @@ constexpr const char* type_name() {
   return kNames[sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3][std::is_signed_v<T>];
 }
 
-// One line for each tensor, written at once, since blocks write beside each other.
+// One line for each tensor, written at once, since blocks write beside each other; brackets where a dimension of the
+// shape begins and ends.
 template <class T>
-void dump(const char* place, const std::byte* data, uint32_t number, uint32_t elements, Where where) {
+void dump(const char* place, const std::byte* data, uint32_t number, uint32_t elements, Where where,
+          const ShapeInfo& shape = {}) {
   std::string line = std::string("DumpTensor: desc=") + std::to_string(number) +
                      ", block=" + std::to_string(block(where).index) + ", data_type=" + type_name<T>() +
                      ", position=" + place + ", dump_size=" + std::to_string(elements) + "\n[";
   for (uint32_t i = 0; i < elements; ++i) {
     const T value = load<T>(data + i * sizeof(T));
-    line += i == 0 ? "" : ", ";
+    line += (i == 0 ? "" : ", ") + std::string(shape.ends_at(i), '[');
     if constexpr (std::is_integral_v<T>) {
       line += std::to_string(value);
     } else {
@@ -50,8 +78,9 @@ void dump(const char* place, const std::byte* data, uint32_t number, uint32_t el
       std::snprintf(text, sizeof(text), "%.9g", static_cast<double>(value));
       line += text;
     }
+    if (i + 1 < elements) line += std::string(shape.ends_at(i + 1), ']');
   }
-  line += "]\n";
+  line += std::string(shape.shapeDim > 1 ? shape.shapeDim - 1 : 0, ']') + "]\n";
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fflush(stdout);
 }
@@ -83,6 +112,14 @@ template <class T>
 void DumpTensor(const GlobalTensor<T>& tensor, uint32_t number, uint32_t elements,
                 cpu::Where where = cpu::Where::current()) {
   cpu::dump<T>("GM", tensor.memory().data, number, elements, where);
+}
+// With the elements in rows of a shape.
+template <class Tensor>
+void DumpTensor(const Tensor& tensor, uint32_t number, uint32_t elements, const ShapeInfo& shape,
+                cpu::Where where = cpu::Where::current()) {
+  constexpr bool is_local = std::is_same_v<Tensor, LocalTensor<typename Tensor::PrimType>>;
+  if constexpr (is_local) elements = std::min(elements, tensor.GetSize());
+  cpu::dump<typename Tensor::PrimType>(is_local ? "UB" : "GM", tensor.memory().data, number, elements, where, shape);
 }
 // The same from an element on.
 template <class Tensor>

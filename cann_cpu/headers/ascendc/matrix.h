@@ -4,21 +4,7 @@
 
 #include "ascendc/library.h"
 #include "ascendc/reduce.h"
-
-struct PadTiling {
-  uint32_t srcHeight = 0, srcWidth = 0, srcOriWidth = 0, widthWithoutLastBlock = 0, blocksPerRow = 0;
-  uint32_t heightTiling = 0, heightFractal = 0, heightFractalTail = 0, mainLoopOffset = 0, tailBlockOffset = 0;
-  uint32_t tmpBuffer1BlockNum = 0, tmpBuffer1RowNum = 0, tmpBuffer2Offset = 0;
-  uint32_t widthTiling = 0, widthFractal = 0, widthFractalTail = 0, widthFractalTailAlingned = 0;
-  uint32_t brcbTiling = 0, brcbFractal = 0, brcbFractalTail = 0;
-  uint32_t maxRepeatTimes = 0, brcbTilingRepeatTimes = 0, brcbTilingRepeatTimesTail = 0;
-};
-
-struct UnPadTiling {
-  uint32_t srcHeight = 0, srcWidth = 0;
-  uint32_t tmpBuffer1BlockNum = 0, tmpBuffer1RowNum = 0, tmpBuffer2Offset = 0;
-  uint32_t widthTiling = 0, widthFractal = 0, widthFractalTail = 0;
-};
+#include "ascendc/tiling_structs.h"
 
 namespace AscendC {
 
@@ -193,6 +179,18 @@ void Broadcast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint3
                const uint32_t srcShape[], const LocalTensor<uint8_t>& work, cpu::Where where = cpu::Where::current()) {
   cpu::check_work("Broadcast", where, work);
   Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape, where);
+}
+
+// The same by its older name.
+template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
+void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[],
+               const uint32_t srcShape[], cpu::Where where = cpu::Where::current()) {
+  Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape, where);
+}
+template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
+void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[],
+               const uint32_t srcShape[], const LocalTensor<uint8_t>& work, cpu::Where where = cpu::Where::current()) {
+  Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape, work, where);
 }
 
 // Rows of srcOriWidth elements, filled up to whole blocks of 32 bytes before or behind them. Where srcWidth is such a

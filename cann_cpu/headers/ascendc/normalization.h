@@ -4,23 +4,7 @@
 #pragma once
 
 #include "ascendc/library.h"
-
-struct LayerNormTiling {
-  uint32_t bLength = 0, sLength = 0, hLength = 0, originalHLength = 0;
-  uint32_t inputXSize = 0, meanVarSize = 0, numberOfTmpBuf = 0;
-  uint32_t meanTmpTensorPos = 0, meanTmpTensorSize = 0, varianceTmpTensorPos = 0, varianceTmpTensorSize = 0;
-  uint32_t tmpBufSize = 0, oneTmpSize = 0, firstTmpStartPos = 0, secondTmpStartPos = 0, thirdTmpStartPos = 0;
-  uint32_t loopRound = 0, inputRoundSize = 0, inputTailSize = 0, inputTailPos = 0;
-  uint32_t meanVarRoundSize = 0, meanVarTailSize = 0, meanVarTailPos = 0, bshCurLength = 0;
-  float lastDimValueBack = 0;
-};
-
-struct RmsNormTiling {
-  uint32_t bLength = 0, sLength = 0, hLength = 0, originalHLength = 0;
-  float reciprocalOfHLength = 0;
-  uint32_t mainBshLength = 0, mainBsLength = 0, mainBsLengthAlign = 0;
-  uint32_t loopRound = 0, inputTailPos = 0, tailBshLength = 0, tailBsLength = 0;
-};
+#include "ascendc/tiling_structs.h"
 
 namespace AscendC {
 

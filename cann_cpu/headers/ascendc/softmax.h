@@ -5,16 +5,9 @@
 #include <limits>
 
 #include "ascendc/library.h"
+#include "ascendc/tiling_structs.h"
 
 // As the host's tiling function fills it. The CPU needs the shape alone.
-struct SoftMaxTiling {
-  uint32_t srcM = 0, srcK = 0, srcSize = 0;
-  uint32_t outMaxM = 0, outMaxK = 0, outMaxSize = 0;
-  uint32_t splitM = 0, splitK = 0, splitSize = 0;
-  uint32_t reduceM = 0, reduceK = 0, reduceSize = 0;
-  uint32_t rangeM = 0, tailM = 0, tailSplitSize = 0, tailReduceSize = 0;
-};
-
 namespace AscendC {
 
 using ::SoftMaxTiling;

@@ -7,19 +7,9 @@
 #include <vector>
 
 #include "ascendc/library.h"
+#include "ascendc/tiling_structs.h"
 
 // As the host's tiling function fills it; the CPU needs nothing of it.
-struct TopkTiling {
-  int32_t tmpLocalSize = 0, allDataSize = 0, innerDataSize = 0;
-  uint32_t sortRepeat = 0;
-  int32_t mrgSortRepeat = 0, kAlignFourBytes = 0, kAlignTwoBytes = 0, maskOffset = 0;
-  int32_t maskVreducev2FourBytes = 0, maskVreducev2TwoBytes = 0;
-  int32_t mrgSortSrc1offset = 0, mrgSortSrc2offset = 0, mrgSortSrc3offset = 0, mrgSortTwoQueueSrc1Offset = 0;
-  int32_t mrgFourQueueTailPara1 = 0, mrgFourQueueTailPara2 = 0, srcIndexOffset = 0;
-  uint32_t copyUbToUbBlockCount = 0;
-  int32_t topkMrgSrc1MaskSizeOffset = 0, topkNSmallSrcIndexOffset = 0;
-};
-
 namespace AscendC {
 
 using ::TopkTiling;

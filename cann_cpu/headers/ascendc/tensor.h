@@ -186,4 +186,39 @@ class GlobalTensor {
   cpu::GlobalMemory memory_;
 };
 
+// Gives out the unified buffer from its start on, for kernels without a TPipe.
+enum class Hardware : uint8_t { GM, UB, L1, L0A, L0B, L0C, BIAS, FIXBUF };
+
+template <Hardware hardware = Hardware::UB>
+class LocalMemAllocator {
+  static_assert(hardware == Hardware::UB, "a vector core has the unified buffer alone");
+
+ public:
+  template <class T, uint32_t elements>
+  LocalTensor<T> Alloc(cpu::Where where = cpu::Where::current()) {
+    return Alloc<T>(elements, where);
+  }
+  template <TPosition position, class T, uint32_t elements>
+  LocalTensor<T> Alloc(cpu::Where where = cpu::Where::current()) {
+    return Alloc<T>(elements, where);
+  }
+  template <class T>
+  LocalTensor<T> Alloc(uint32_t elements, cpu::Where where = cpu::Where::current()) {
+    const LocalTensor<T> tensor(TPosition::VECCALC, used_, elements, where);
+    used_ += static_cast<uint32_t>(cpu::whole_blocks(int64_t{elements} * sizeof(T)));
+    return tensor;
+  }
+  template <TPosition position, class T>
+  LocalTensor<T> Alloc(uint32_t elements, cpu::Where where = cpu::Where::current()) {
+    return Alloc<T>(elements, where);
+  }
+  uint32_t GetCurAddr() const { return used_; }
+
+ private:
+  uint32_t used_ = 0;
+};
+
+// Sets the core's registers for a kernel without a TPipe; on the CPU they are as it sets them.
+inline void InitSocState() {}
+
 }  // namespace AscendC

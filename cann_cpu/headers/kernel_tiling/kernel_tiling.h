@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The structs of tilings that a kernel file includes by this name; those of its own come with it.
+// The structs of tilings, by the name under which host and kernel files include them.
 #pragma once
 
-#include "kernel_operator.h"
+#include "ascendc/tiling_structs.h"

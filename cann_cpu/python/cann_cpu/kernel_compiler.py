@@ -151,14 +151,17 @@ extern "C" uint32_t aclrtlaunch_{name}(uint32_t blockDim, aclrtStream stream{lis
 # ---- options
 
 _WITH_VALUE = re.compile(
-    r"-(?:[IDULlxo]|isystem|iquote|idirafter|include|imacros|isysroot|MF|MT|MQ|Xlinker|Xpreprocessor|Xassembler|T|u|z|mllvm)"
+    r"-(?:[IDULlxoTuz]|isystem|iquote|idirafter|include|imacros|isysroot|M[FTQ]|Xlinker|Xpreprocessor|Xassembler|mllvm)"
     r"|--param"
 )
 _FOR_PREPROCESSOR = re.compile(r"-(?:[IDU]|isystem|iquote|idirafter|include|imacros)")
 _FOR_DEPENDENCIES = re.compile(r"-M")
 _OLDER_STANDARD = re.compile(r"-std=(c|gnu)\+\+(?:98|03|0x|11|1y|14|1z|17)")
-# What the device's compiler knows and g++ does not, and what has no meaning where host and device are one.
-_DEVICE_ALONE = re.compile(r"--cce-.*|--npu-arch=.*|-dc|-Xaicore-.*|-Xhost-.*|-xcce|-xasc|-x (?:cce|asc)|-mllvm .*")
+# What the device's compiler knows and g++ does not, what has no meaning where host and device are one, and the old
+# std::string, which torch's libraries and these no longer have.
+_NOT_TAKEN = re.compile(
+    r"--cce-.*|--npu-arch=.*|-dc|-Xaicore-.*|-Xhost-.*|-xcce|-xasc|-x (?:cce|asc)|-mllvm .*|-D ?_GLIBCXX_USE_CXX11_ABI=0"
+)
 _ARCHITECTURE = re.compile(r"--(?:npu-arch|cce-aicore-arch)=(.*)")
 
 
@@ -185,7 +188,7 @@ def _for_host(options: list[str]) -> list[str]:
         if (named := _ARCHITECTURE.fullmatch(option)) and named[1] not in ARCHITECTURES:
             raise CompileError(f"{option}: there is {', '.join(ARCHITECTURES)}")
     taken = [device_rules.compiler_option(option) for option in options]
-    taken = [_OLDER_STANDARD.sub(r"-std=\1++20", option) for option in taken if not _DEVICE_ALONE.fullmatch(option)]
+    taken = [_OLDER_STANDARD.sub(r"-std=\1++20", option) for option in taken if not _NOT_TAKEN.fullmatch(option)]
     return ["-std=c++20", *taken]
 
 

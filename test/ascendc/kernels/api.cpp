@@ -110,6 +110,24 @@ extern "C" __global__ __aicore__ void listed(GM_ADDR list) {
   }
 }
 
+// Doubles 64 numbers in tensors of an allocator, which the second of behind 33 bytes is given out in whole blocks.
+extern "C" __global__ __aicore__ void allocated(GM_ADDR x, GM_ADDR y) {
+  InitSocState();
+  GlobalTensor<float> from, to;
+  from.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x), 64);
+  to.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y), 64);
+  LocalMemAllocator<Hardware::UB> allocator;
+  allocator.Alloc<TPosition::VECCALC, int8_t, 33>();
+  ASSERT(allocator.GetCurAddr() == 32 * DivCeil(33, 32));
+  const LocalTensor<float> a = allocator.Alloc<float, 64>(), b = allocator.Alloc<TPosition::VECCALC, float>(64);
+  DataCopy(a, from, 64);
+  PipeBarrier<PIPE_ALL>();
+  Add(b, a, a, 64);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(to, b, 64);
+  ASSERT(::GetBlockNum() == 1 && ::GetBlockIdx() == 0);
+}
+
 extern "C" __global__ __aicore__ void says(GM_ADDR x) {
   Copied data(x, x, 8, 8);
   if ASCEND_IS_AIV {
@@ -120,6 +138,9 @@ extern "C" __global__ __aicore__ void says(GM_ADDR x) {
   }
   DumpTensor(data.in, 7, 3);
   DumpAccChkPoint(data.x, 8, 6, 2);
+  const uint32_t sizes[] = {2, 2, 2};
+  DumpTensor(data.in, 9, 7, ShapeInfo(3, sizes));
+  DumpTensor(data.x, 10, 4, ShapeInfo(2, sizes));
   const int64_t start = GetSystemCycle();
   assert(GetSystemCycle() >= start, "the clock went back by %d", 1);
   ASCENDC_ASSERT(data.in.GetSize() == 9, { KERNEL_LOG(KERNEL_ERROR, "there are %u", data.in.GetSize()); });

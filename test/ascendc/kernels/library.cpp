@@ -342,7 +342,11 @@ extern "C" __global__ __aicore__ void scaled_cast(GM_ADDR x, GM_ADDR y, uint32_t
 extern "C" __global__ __aicore__ void initialised(GM_ADDR y, uint32_t count, int32_t value) {
   GlobalTensor<int32_t> all;
   all.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y), count);
-  InitGlobalMemory(all, count, value);
+  if (value < 0) {
+    InitGlobalMemory(all, count, value);
+  } else {
+    Fill<int32_t>(all, count, 1);
+  }
 }
 
 // The blocks of the first group fill x; those of the second add it up.

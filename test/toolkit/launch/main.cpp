@@ -12,6 +12,7 @@ extern "C" __global__ __aicore__ void scale(GM_ADDR x, GM_ADDR y, ScaleTiling ti
 #include "acl/acl.h"
 #include "aclrtlaunch_scale.h"
 #include "aclrtlaunch_scale_by.h"
+#include "kernel_tiling/kernel_tiling.h"
 void scale_do(uint32_t blocks, void* stream, uint8_t* x, uint8_t* y, const ScaleTiling& tiling);
 #endif
 
