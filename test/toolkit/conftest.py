@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from cann_cpu import activation
+from operator_project import PROJECT, run
 
 HERE = Path(__file__).parent
 VARIABLES = ("ASCEND_OPP_PATH", "ASCEND_CUSTOM_OPP_PATH", "LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "CXXFLAGS")
@@ -64,3 +65,23 @@ def acl():
 @pytest.fixture
 def toolkit():
     return SimpleNamespace(home=Path(activation.HOME), command=command, environment=environment)
+
+
+# ---- projects of operators
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """The folder in which the project was built."""
+    folder = tmp_path_factory.mktemp("toolkit") / "build"
+    run("cmake", "-S", PROJECT, "-B", folder, "-G", "Ninja")
+    run("cmake", "--build", folder, "--target", "binary", "package")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def installed(built):
+    """The package, an entry of ASCEND_CUSTOM_OPP_PATH."""
+    (installer,) = built.glob("custom_opp_*.run")
+    run(installer, f"--install-path={built.parent / 'opp'}", "--quiet")
+    return built.parent / "opp/vendors/tested"
