@@ -7,6 +7,7 @@ import sysconfig
 from pathlib import Path
 
 PROJECT = Path(__file__).parent / "toolkit/project"
+OPP = Path(__file__).parents[1] / "opp"
 CANN = Path(sysconfig.get_path("purelib")) / "cann_cpu"
 
 

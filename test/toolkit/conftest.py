@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from cann_cpu import activation
-from operator_project import PROJECT, run
+from operator_project import OPP, PROJECT, run
 
 HERE = Path(__file__).parent
 VARIABLES = ("ASCEND_OPP_PATH", "ASCEND_CUSTOM_OPP_PATH", "LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "CXXFLAGS")
@@ -85,3 +85,14 @@ def installed(built):
     (installer,) = built.glob("custom_opp_*.run")
     run(installer, f"--install-path={built.parent / 'opp'}", "--quiet")
     return built.parent / "opp/vendors/tested"
+
+
+@pytest.fixture(scope="session")
+def device_package(tmp_path_factory):
+    """opp/device, as it is built for NPUs."""
+    folder = tmp_path_factory.mktemp("device")
+    run("cmake", "-S", OPP / "device", "-B", folder / "build", "-G", "Ninja", "-DASCEND_COMPUTE_UNIT=ascend910b")
+    run("cmake", "--build", folder / "build", "--target", "binary", "package")
+    (installer,) = folder.glob("build/custom_opp_*.run")
+    run(installer, f"--install-path={folder}", "--quiet")
+    return folder / "vendors/custom_pypto"
