@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ascendc/entry.h"
+#include "ascendc/kernel_entry.h"
 #include "definition.h"
 
 namespace cann_cpu {

@@ -100,7 +100,7 @@ def test_phase_one_rejects(library, given, status, message):
 
 
 def test_an_error_of_the_kernel_is_the_stream_s(library):
-    with pytest.raises(RuntimeError, match="aclnnScaledSum: the kernel failed: .*scaled_sum.cpp:.*it was asked to"):
+    with pytest.raises(RuntimeError, match=r"aclnnScaledSum: the kernel failed: .*scaled_sum\.cpp:.*it was asked to"):
         scaled_sum(library, half(8), half(8), fault=6)
 
 

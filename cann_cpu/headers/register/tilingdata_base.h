@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiling data by its fields: a struct of natural layout, with CANN's set_x, get_x and SaveToBuffer. On the host its
 // fields are registered, for the struct that the kernel is compiled with; behind kernel_operator.h it is that struct
-// (a kernel file that includes it nowhere: -include kernel_operator.h -include op_host/NAME_tiling.h).
+// (a kernel file that includes it nowhere: -include op_host/NAME_tiling.h).
 #pragma once
 
 #include <cstddef>

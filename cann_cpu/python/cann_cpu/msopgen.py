@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a project of operators: `msopgen gen -i OPERATORS.json -c ai_core-Ascend910B3 -lan cpp -out FOLDER`.
 
-The JSON is a list: of each operator `op`, `input_desc` and `output_desc` (name, param_type, format, type) and `attr` (name,
-param_type, type, default_value). The project has the definitions, and tiling and kernels to be filled in.
+The JSON is a list: of each operator `op`, `input_desc` and `output_desc` (name, param_type, format, type) and `attr`
+(name, param_type, type, default_value). The project has the definitions, and tiling and kernels to be filled in.
 """
 
 import argparse
@@ -22,8 +22,16 @@ UNITS = {
     r"ascend310p.*": "ascend310p",
     r"ascend310b.*": "ascend310b",
 }
-ATTRIBUTES = {"int": "Int", "float": "Float", "bool": "Bool", "str": "String", "string": "String", "list_int": "ListInt",
-              "list_float": "ListFloat", "list_bool": "ListBool"}  # fmt: skip
+ATTRIBUTES = {
+    "int": "Int",
+    "float": "Float",
+    "bool": "Bool",
+    "str": "String",
+    "string": "String",
+    "list_int": "ListInt",
+    "list_float": "ListFloat",
+    "list_bool": "ListBool",
+}
 
 
 class ProjectError(RuntimeError):

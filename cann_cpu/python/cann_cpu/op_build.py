@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what follows from operators' definitions: `op_build LIBRARY FOLDER`, as CANN's build of operators calls it.
 
-The library is made of the files in op_host/. Of each of its operators come the two aclnn functions (aclnn_x.h and .cpp),
-of all of them the prototypes for Graph Engine (op_proto.h and .cc), the fields of their tiling data for the kernels, and
-for each SoC the list of what is to be compiled (aic-SOC-ops-info.ini for projects of an older msopgen, operators.json
-for ours).
+The library is made of the files in op_host/. Of each of its operators come the two aclnn functions (aclnn_x.h and
+.cpp), of all of them the prototypes for Graph Engine (op_proto.h and .cc) and what the build of the kernels needs:
+operators.json, and for projects of an older msopgen aic-SOC-ops-info.ini.
 """
 
 import ctypes
@@ -134,7 +133,8 @@ aclnnStatus aclnn{name}GetWorkspaceSize(
   static const char in_this_library = 0;
   const cann_cpu::OperatorArgument arguments[] = {{
 {arguments}  }};
-  return cann_cpu::operator_phase_one("{name}", &in_this_library, arguments, {len(all_of_them)}, workspaceSize, executor);
+  return cann_cpu::operator_phase_one("{name}", &in_this_library, arguments, {len(all_of_them)}, workspaceSize,
+                                      executor);
 }}
 
 aclnnStatus aclnn{name}(

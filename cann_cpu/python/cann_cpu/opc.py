@@ -3,8 +3,8 @@
 
     opc SRC/AddCustom.py --main_func=add_custom --input_param=PARAM.json --soc_version=Ascend910B1 --output=FOLDER
 
-The kernel's file is SRC/MAIN_FUNC.cpp; dtypes and formats are those of PARAM.json. What the definition says of its tiling
-data is in autogen/, where op_build has written it.
+The kernel's file is SRC/MAIN_FUNC.cpp; dtypes and formats are those of PARAM.json. What the definition says of its
+tiling data is in autogen/, where op_build has written it.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles the kernel of a defined operator: what `opc` and the npu_op_* functions of CMake do.
 
-The kernel file sees what CANN's build of operators gives it: DTYPE_X, ORIG_DTYPE_X and FORMAT_X of each input and output,
-and the struct of its tiling data. It is compiled once for all combinations of dtypes that preprocess to one text.
+The kernel file sees what CANN's build of operators gives it: DTYPE_X, ORIG_DTYPE_X and FORMAT_X of each input and
+output, and the struct of its tiling data. It is compiled once for all combinations of dtypes that give one text.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ._kernel_source import CompileError, Source
 from .activation import HOME
+from .kernel_compiler import LINKED, CompileError, Source
 from .operator_names import DTYPES, FORMATS, snake_case
 
 
@@ -139,7 +139,7 @@ def variants(operator: dict, source: Path, tiling: list[dict], options: list[str
         if found and not asked:
             next(iter(found.values())).combinations.append(each)
             continue
-        file = Source(wrapper, [*include, *options, *each.options(operator)])
+        file = Source(wrapper, ["-O2", "-g", "-Wall", *include, *options, *each.options(operator)])
         asked = asked or _uses_dtypes(Compiled(file), HOME)
         found.setdefault(file.text, Compiled(file)).combinations.append(each)
     return list(found.values())
@@ -154,7 +154,7 @@ def compile_operator(
     name: str | None = None,
     cache: Path | None = None,
 ) -> list[Path]:
-    """Compiles an operator's kernel into FOLDER, as NAME.o or TYPE_hash.o. What was compiled of a text stays in CACHE."""
+    """Compiles an operator's kernel into FOLDER, as NAME.o or TYPE_hash.o. What it compiles stays in CACHE."""
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     cache = cache or out.parent / ".source"
@@ -166,15 +166,15 @@ def compile_operator(
         expected = len(operator["inputs"]) + len(operator["outputs"]) + 2
         if count != expected:
             raise CompileError(
-                f"{source}: kernel {kernel} has {count} parameters; {operator['type']} has {expected}: inputs, outputs, "
-                "workspace, tiling"
+                f"{source}: kernel {kernel} has {count} parameters; {operator['type']} has {expected}: inputs, "
+                "outputs, workspace, tiling"
             )
         more = _description(operator, kernel, compiled, count)
         text_hash = hashlib.sha256((compiled.file.text + more + " ".join(options)).encode()).hexdigest()[:32]
         base = name or f"{operator['type']}_{text_hash}"
         known, library = cache / f"{text_hash}.o", out / f"{base}.o"
         if not known.exists():
-            print(compiled.file.compile(["-O2", "-g", "-shared", "-o", f"{known}.part"], more), end="")
+            print(compiled.file.compile(["-shared", "-o", f"{known}.part", *LINKED], more), end="")
             Path(f"{known}.part").rename(known)
         if not (library.exists() and library.samefile(known)):
             library.unlink(missing_ok=True)

@@ -56,12 +56,12 @@ for part in framework op_proto op_impl op_api; do rm -rf "${place:?}/$part"; don
 payload | tar xzf - -C "$target/vendors"
 if [ -n "$path" ]; then
   mkdir -p "$place/bin"
-  printf '#!/bin/bash\nexport ASCEND_CUSTOM_OPP_PATH=%s:${ASCEND_CUSTOM_OPP_PATH}\n' "$place" > "$place/bin/set_env.bash"
+  printf '#!/bin/bash\nexport ASCEND_CUSTOM_OPP_PATH=%s:${ASCEND_CUSTOM_OPP_PATH}\n' "$place" \
+    > "$place/bin/set_env.bash"
   [ -n "$quiet" ] || echo "source $place/bin/set_env.bash makes programs find it"
 else
   config=$target/vendors/config.ini
-  others=''
-  [ ! -f "$config" ] || others=$(sed -n 's/^load_priority=//p' "$config" | tr ',' '\n' | grep -vx "$vendor" | paste -sd, -) || true
+  others=$(sed -n 's/^load_priority=//p' "$config" 2>/dev/null | tr ',' '\n' | sed "/^$vendor\$/d" | paste -sd, -)
   echo "load_priority=$vendor${others:+,$others}" > "$config"
 fi
 [ -n "$quiet" ] || echo "installed in $place"
