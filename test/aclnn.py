@@ -42,7 +42,9 @@ def call(library, name, *arguments):
     status = getattr(functions, f"{name}GetWorkspaceSize")(*converted, ctypes.byref(size), ctypes.byref(executor))
     if status == 0:
         stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
-        assert getattr(functions, name)(None, ctypes.c_uint64(0), executor, stream) == 0
+        memory = torch.empty(size.value, dtype=torch.uint8, device="npu")
+        workspace = ctypes.c_void_p(memory.data_ptr() or None)
+        assert getattr(functions, name)(workspace, size, executor, stream) == 0
     torch.npu.synchronize()
     made.destroy()
     if status != 0:

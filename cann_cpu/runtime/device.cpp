@@ -159,13 +159,13 @@ int64_t attribute_of(const Device& device, aclrtDevAttr attribute) {
       return sysconf(_SC_NPROCESSORS_ONLN);
     case ACL_DEV_ATTR_AICORE_CORE_NUM:
     case ACL_DEV_ATTR_CUBE_CORE_NUM:
-      return kCubeCores;
+      return soc().cube_cores;
     case ACL_DEV_ATTR_VECTOR_CORE_NUM:
-      return kVectorCores;
+      return soc().vector_cores;
     case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE:
       return memory_limit();
     case ACL_DEV_ATTR_L2_CACHE_SIZE:
-      return kL2Bytes;
+      return soc().l2_bytes;
     case ACL_DEV_ATTR_PHY_CHIP_ID:
       return device.id;
     case ACL_DEV_ATTR_IS_VIRTUAL:
@@ -220,7 +220,7 @@ aclError aclrtGetRunMode(aclrtRunMode* runMode) {
   });
 }
 
-const char* aclrtGetSocName() { return kSocName; }
+const char* aclrtGetSocName() { return soc().name; }
 
 aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t* value) {
   return call(__func__, [&] {

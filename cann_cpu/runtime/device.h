@@ -10,21 +10,16 @@
 #include <vector>
 
 #include "acl/acl_rt.h"
+#include "cann_cpu/soc.h"
 #include "registry.h"
 
 namespace cann_cpu {
 
 class Stream;
 
-// What an Ascend910B3 has: torch_npu and operators' tiling ask for these numbers.
-inline constexpr const char* kSocName = "Ascend910B3";
-inline constexpr uint32_t kCubeCores = 20;
-inline constexpr uint32_t kVectorCores = 40;
-inline constexpr int64_t kL2Bytes = 192 << 20;
-
 // Limits on the cores that operators may use, of a device, a stream or a thread; kept, not enforced.
 struct CoreLimits {
-  std::array<uint32_t, 2> values{kCubeCores, kVectorCores};
+  std::array<uint32_t, 2> values{soc().cube_cores, soc().vector_cores};
   uint32_t& at(aclrtDevResLimitType type);
 };
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from cann_cpu import activation
+from operator_project import OPP, PROJECT, run
 
 HERE = Path(__file__).parent
 VARIABLES = ("ASCEND_OPP_PATH", "ASCEND_CUSTOM_OPP_PATH", "LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "CXXFLAGS")
@@ -64,3 +65,34 @@ def acl():
 @pytest.fixture
 def toolkit():
     return SimpleNamespace(home=Path(activation.HOME), command=command, environment=environment)
+
+
+# ---- projects of operators
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """The folder in which the project was built."""
+    folder = tmp_path_factory.mktemp("toolkit") / "build"
+    run("cmake", "-S", PROJECT, "-B", folder, "-G", "Ninja")
+    run("cmake", "--build", folder, "--target", "binary", "package")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def installed(built):
+    """The package, an entry of ASCEND_CUSTOM_OPP_PATH."""
+    (installer,) = built.glob("custom_opp_*.run")
+    run(installer, f"--install-path={built.parent / 'opp'}", "--quiet")
+    return built.parent / "opp/vendors/tested"
+
+
+@pytest.fixture(scope="session")
+def device_package(tmp_path_factory):
+    """opp/device, as it is built for NPUs."""
+    folder = tmp_path_factory.mktemp("device")
+    run("cmake", "-S", OPP / "device", "-B", folder / "build", "-G", "Ninja", "-DASCEND_COMPUTE_UNIT=ascend910b")
+    run("cmake", "--build", folder / "build", "--target", "binary", "package")
+    (installer,) = folder.glob("build/custom_opp_*.run")
+    run(installer, f"--install-path={folder}", "--quiet")
+    return folder / "vendors/custom_pypto"

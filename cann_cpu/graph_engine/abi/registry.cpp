@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-#include "execution/operator_packages.h"
+#include "cann_cpu/operator_packages.h"
 #include "graph/operator.h"
 #include "graph/operator_factory.h"
 #include "nodes/node_types.h"

@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ge::Shape, ge::TensorDesc and ge::Tensor.
+// ge::TensorDesc and ge::Tensor.
 #include "graph/tensor.h"
 
 #include <utility>
 
 namespace ge {
-
-class ShapeImpl {
- public:
-  std::vector<int64_t> dims;
-};
-
-Shape::Shape() : Shape(std::vector<int64_t>()) {}
-Shape::Shape(const std::vector<int64_t>& dims) : impl_(std::make_shared<ShapeImpl>(ShapeImpl{dims})) {}
-std::vector<int64_t> Shape::GetDims() const { return impl_ == nullptr ? std::vector<int64_t>() : impl_->dims; }
-size_t Shape::GetDimNum() const { return impl_ == nullptr ? 0 : impl_->dims.size(); }
 
 class TensorDescImpl {
  public:

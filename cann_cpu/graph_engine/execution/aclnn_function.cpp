@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "acl/acl_rt.h"
-#include "execution/operator_packages.h"
+#include "cann_cpu/operator_packages.h"
 #include "model/dtypes.h"
 #include "model/model.h"
 

@@ -15,23 +15,26 @@ namespace cann_cpu {
 // number of times, and with tensors of the same kind at other addresses.
 class Call {
  public:
-  Call(const char* name, std::vector<void*> addresses) : name(name), addresses(std::move(addresses)) {}
+  Call(const char* name, std::vector<void*> addresses, uint64_t workspace_size = 0)
+      : name(name), addresses(std::move(addresses)), workspace_size(workspace_size) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
   virtual ~Call() = default;
 
-  // Runs the kernel on tensors whose storages start at these addresses, in the order of the arguments. Never throws.
+  // Runs the kernel on tensors whose storages start at these addresses, in the order of the arguments; the workspace,
+  // if there is one, is the last. Never throws.
   virtual aclError run(const std::vector<void*>& addresses) const = 0;
 
   const char* const name;              // "aclnnAdd"
   const std::vector<void*> addresses;  // of the tensors that phase one was given
+  const uint64_t workspace_size;       // bytes that phase two is to be given
 };
 
 // Ends phase one: hands the call out as an executor and, where the caller has set a key, into the executor cache.
 CANN_EXPORT aclnnStatus finish_phase_one(std::shared_ptr<const Call> call, uint64_t* workspace_size,
                                          aclOpExecutor** executor);
 
-// All of phase two. The workspace is unused: a kernel on the CPU keeps its scratch memory to itself.
-CANN_EXPORT aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream);
+// All of phase two. Most kernels on the CPU keep their scratch memory to themselves, and have no workspace.
+CANN_EXPORT aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream, void* workspace = nullptr);
 
 }  // namespace cann_cpu

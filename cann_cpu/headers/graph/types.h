@@ -83,6 +83,44 @@ enum Format {
   FORMAT_MAX = 0xff,
 };
 
+// Bytes of an element; -1 for a type of which there is no such number.
+inline int GetSizeByDataType(DataType type) {
+  switch (type) {
+    case DT_INT8:
+    case DT_UINT8:
+    case DT_BOOL:
+    case DT_QINT8:
+    case DT_QUINT8:
+    case DT_HIFLOAT8:
+    case DT_FLOAT8_E5M2:
+    case DT_FLOAT8_E4M3FN:
+    case DT_FLOAT8_E8M0:
+      return 1;
+    case DT_FLOAT16:
+    case DT_BF16:
+    case DT_INT16:
+    case DT_UINT16:
+    case DT_QINT16:
+    case DT_QUINT16:
+      return 2;
+    case DT_FLOAT:
+    case DT_INT32:
+    case DT_UINT32:
+    case DT_QINT32:
+    case DT_COMPLEX32:
+      return 4;
+    case DT_INT64:
+    case DT_UINT64:
+    case DT_DOUBLE:
+    case DT_COMPLEX64:
+      return 8;
+    case DT_COMPLEX128:
+      return 16;
+    default:
+      return -1;
+  }
+}
+
 enum Placement { kPlacementHost = 0, kPlacementDevice = 1, kPlacementEnd };
 
 // The name of a format, "RESERVED" for one that has none here.

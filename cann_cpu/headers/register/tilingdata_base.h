@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host's description of its tiling as the struct that a kernel reads; the build of an operator makes it of this, too.
-// A kernel file that includes it nowhere is compiled with -include op_host/NAME_tiling.h.
+// Tiling data by its fields: a struct of natural layout, with CANN's set_x, get_x and SaveToBuffer. On the host its
+// fields are registered, for the struct that the kernel is compiled with; behind kernel_operator.h it is that struct
+// (a kernel file that includes it nowhere: -include op_host/NAME_tiling.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#include "cann_cpu/export.h"
+
+#ifdef TILING_KEY_IS  // a kernel
 
 #define BEGIN_TILING_DATA_DEF(Struct) struct Struct {
 #define TILING_DATA_FIELD_DEF(type, name) type name = 0
@@ -17,3 +24,77 @@
   }                                                  \
   using namespace optiling;                          \
   namespace optiling {
+
+#else
+
+namespace optiling {
+
+// Of every field that is initialised in this thread it is told type, name and count (0: no array), while one is set.
+struct TilingFields {
+  void* to;
+  void (*add)(void* to, const char* type, const char* name, size_t count, bool is_struct);
+};
+CANN_EXPORT const TilingFields*& tiling_fields();
+
+inline void told(const char* type, const char* name, size_t count, bool is_struct) {
+  if (const TilingFields* fields = tiling_fields()) fields->add(fields->to, type, name, count, is_struct);
+}
+template <class T>
+T tiling_field(const char* type, const char* name, size_t count) {
+  told(type, name, count, false);
+  return T();
+}
+template <class Struct>
+Struct tiling_struct(const char* type, const char* name) {
+  told(type, name, 0, true);
+  const TilingFields* outer = tiling_fields();
+  tiling_fields() = nullptr;
+  Struct made;
+  tiling_fields() = outer;
+  return made;
+}
+
+// What the structs of tiling data derive from; it has no data.
+template <class Struct>
+struct TilingDef {
+  void SaveToBuffer(void* to, size_t capacity) const {
+    if (to != nullptr && sizeof(Struct) <= capacity) std::memcpy(to, static_cast<const Struct*>(this), sizeof(Struct));
+  }
+  size_t GetDataSize() const { return sizeof(Struct); }
+};
+
+// Operator: "AddCustom", or the name of a struct that others hold. `describe` makes a struct.
+struct CANN_EXPORT TilingDataRegistration {
+  TilingDataRegistration(const char* type, const char* struct_name, size_t bytes, void (*describe)());
+};
+template <class Struct>
+void describe_tiling() {
+  const Struct made;
+  (void)made;
+}
+
+}  // namespace optiling
+
+#define BEGIN_TILING_DATA_DEF(Struct) struct Struct : ::optiling::TilingDef<Struct> {
+#define TILING_DATA_FIELD_DEF(type, name)                      \
+  type name = ::optiling::tiling_field<type>(#type, #name, 0); \
+  void set_##name(type value) { name = value; }                \
+  type get_##name() const { return name; }                     \
+  static_assert(alignof(type) <= 8, #name ": fields are aligned to 8 bytes at most")
+#define TILING_DATA_FIELD_DEF_ARR(type, count, name)                               \
+  type name[count] = {::optiling::tiling_field<type>(#type, #name, count)};        \
+  void set_##name(const type* values) { std::memcpy(name, values, sizeof(name)); } \
+  type* get_##name() { return name; }                                              \
+  static_assert(alignof(type) <= 8, #name ": fields are aligned to 8 bytes at most")
+#define TILING_DATA_FIELD_DEF_STRUCT(Struct, name)                 \
+  Struct name = ::optiling::tiling_struct<Struct>(#Struct, #name); \
+  static_assert(alignof(Struct) <= 8, #name ": fields are aligned to 8 bytes at most")
+#define END_TILING_DATA_DEF }
+
+#define CANN_CPU_JOIN_(a, b) a##b
+#define CANN_CPU_JOIN(a, b) CANN_CPU_JOIN_(a, b)
+#define REGISTER_TILING_DATA_CLASS(Operator, Struct)                                       \
+  static const ::optiling::TilingDataRegistration CANN_CPU_JOIN(g_tiling_data_, Operator)( \
+      #Operator, #Struct, sizeof(Struct), &::optiling::describe_tiling<Struct>);
+
+#endif

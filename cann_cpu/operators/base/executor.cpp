@@ -32,19 +32,21 @@ aclnnStatus finish_phase_one(std::shared_ptr<const Call> call, uint64_t* workspa
   list_call(call->name);
   store_in_executor_cache(call);
   auto addresses = call->addresses;
-  *workspace_size = 0;
+  *workspace_size = call->workspace_size;
   *executor = new aclOpExecutor{std::move(call), std::move(addresses)};
   return ACLNN_SUCCESS;
 }
 
-aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream) {
+aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream, void* workspace) {
   if (executor == nullptr) {
     return error(ACLNN_ERR_PARAM_NULLPTR, "aclnn phase two: executor is null; has phase one failed?");
   }
   const char* name = executor->call->name;
   std::unique_ptr<aclOpExecutor> once(executor->repeatable ? nullptr : executor);
+  auto addresses = executor->addresses;
+  if (workspace != nullptr) addresses.push_back(workspace);
   return launch(stream, name,
-                [call = executor->call, addresses = executor->addresses] { return call->run(addresses); });
+                [call = executor->call, addresses = std::move(addresses)] { return call->run(addresses); });
 }
 
 }  // namespace cann_cpu

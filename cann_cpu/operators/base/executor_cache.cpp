@@ -61,7 +61,7 @@ aclOpExecutor* find_executor(const std::string& key, uint64_t* workspace_size) {
   if (key.empty() || workspace_size == nullptr) return nullptr;
   auto call = cache().find(key);
   if (call == nullptr || call->addresses.size() != this_addresses.size()) return nullptr;
-  *workspace_size = 0;
+  *workspace_size = call->workspace_size;
   return new aclOpExecutor{std::move(call), std::move(this_addresses)};
 }
 

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <vector>
 
-namespace cann_cpu::graph {
+#include "cann_cpu/export.h"
+
+namespace cann_cpu {
 
 // The entries of ASCEND_CUSTOM_OPP_PATH, then ASCEND_OPP_PATH/vendors/<v> in the order of load_priority in config.ini.
-std::vector<std::filesystem::path> operator_packages();
+CANN_EXPORT std::vector<std::filesystem::path> operator_packages();
 
-}  // namespace cann_cpu::graph
+}  // namespace cann_cpu

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds operator packages through ASCEND_CUSTOM_OPP_PATH and ASCEND_OPP_PATH.
-#include "execution/operator_packages.h"
+#include "cann_cpu/operator_packages.h"
 
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
 
-namespace cann_cpu::graph {
+namespace cann_cpu {
 namespace {
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -55,4 +55,4 @@ std::vector<std::filesystem::path> operator_packages() {
   return packages;
 }
 
-}  // namespace cann_cpu::graph
+}  // namespace cann_cpu

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chips whose numbers operators may ask for: CANN_CPU_SOC names one of them.
+#pragma once
+
+#include <cstdint>
+
+#include "cann_cpu/export.h"
+
+namespace cann_cpu {
+
+struct Soc {
+  const char* name;    // "Ascend910B3"
+  const char* family;  // "ascend910b", as operators' definitions name it
+  uint32_t cube_cores;
+  uint32_t vector_cores;
+  int64_t l2_bytes;
+};
+
+// The chip of this process; for a name that is none of them the default, with a message on stderr.
+CANN_EXPORT const Soc& soc();
+CANN_EXPORT const Soc* find_soc(const char* name);
+
+}  // namespace cann_cpu

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the contexts of inference and tiling have in common: a call's tensors and attributes. Inputs and outputs are
+// counted as they are given (an optional input that is left out is not counted, one of a dynamic input is), those named
+// Required, Optional and Dynamic as the definition counts them.
+#pragma once
+
+#include "exe_graph/runtime/runtime_attrs.h"
+#include "exe_graph/runtime/tensor.h"
+#include "graph/ge_error_codes.h"
+
+namespace gert {
+
+class CANN_EXPORT ExtendedKernelContext {
+ public:
+  explicit ExtendedKernelContext(cann_cpu::OperatorCall* call) : call_(call), attrs_(call) {}
+
+  const char* GetNodeType() const;
+  const char* GetNodeName() const { return GetNodeType(); }
+  const RuntimeAttrs* GetAttrs() const { return &attrs_; }
+  size_t GetComputeNodeInputNum() const;
+  size_t GetComputeNodeOutputNum() const;
+  const CompileTimeTensorDesc* GetInputDesc(size_t i) const;
+  const CompileTimeTensorDesc* GetRequiredInputDesc(size_t i) const { return GetDynamicInputDesc(i, 0); }
+  const CompileTimeTensorDesc* GetOptionalInputDesc(size_t i) const { return GetDynamicInputDesc(i, 0); }
+  const CompileTimeTensorDesc* GetDynamicInputDesc(size_t i, size_t of_it) const;
+  const CompileTimeTensorDesc* GetOutputDesc(size_t i) const;
+
+ protected:
+  const Tensor* Input(size_t i) const;
+  const Tensor* InputOf(size_t defined, size_t of_it) const;
+  const Tensor* Output(size_t i) const;
+
+  cann_cpu::OperatorCall* call_;
+
+ private:
+  RuntimeAttrs attrs_;
+};
+
+}  // namespace gert

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// ops::OpDef and its parts: they note what an author says.
+#include "register/op_def.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+
+#include "definition.h"
+
+namespace ops {
+namespace {
+
+OpParamDef& parameter(std::list<ParamDefinition>& parameters, const char* name) {
+  // OpParamDef has nothing but the pointer: one for each parameter lives as long as the process.
+  static auto* const handles = new std::list<OpParamDef>;
+  auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) { return each.name == name; });
+  if (found == parameters.end()) {
+    parameters.emplace_back();
+    found = std::prev(parameters.end());
+    found->name = name;
+  }
+  handles->emplace_back(&*found);
+  return handles->back();
+}
+
+// How ATTR of REG_OP writes a float: with a point, and enough digits to be read back.
+std::string written(float value) {
+  char text[48];
+  std::snprintf(text, sizeof(text), "%.9g", static_cast<double>(value));
+  for (int digits = 1; digits < 9; ++digits) {
+    char shorter[48];
+    std::snprintf(shorter, sizeof(shorter), "%.*g", digits, static_cast<double>(value));
+    if (std::stof(shorter) == value) {
+      std::snprintf(text, sizeof(text), "%s", shorter);
+      break;
+    }
+  }
+  const std::string result = text;
+  return result.find_first_of(".en") == std::string::npos ? result + ".0" : result;
+}
+std::string written(int64_t value) { return std::to_string(value); }
+std::string written(bool value) { return value ? "true" : "false"; }
+template <class T>
+std::string written(const std::vector<T>& values) {
+  std::string text;
+  for (const T value : values) text += (text.empty() ? "" : ", ") + written(value);
+  return "{" + text + "}";
+}
+template <>
+std::string written(const std::vector<std::vector<int64_t>>& values) {
+  std::string text;
+  for (const auto& value : values) text += (text.empty() ? "" : ", ") + written(value);
+  return "{" + text + "}";
+}
+
+}  // namespace
+
+OpParamDef& OpParamDef::ParamType(Option presence) { return definition_->presence = presence, *this; }
+OpParamDef& OpParamDef::DataType(std::vector<ge::DataType> types) {
+  return definition_->types = std::move(types), definition_->types_combine = false, *this;
+}
+OpParamDef& OpParamDef::DataTypeList(std::vector<ge::DataType> types) {
+  return definition_->types = std::move(types), definition_->types_combine = true, *this;
+}
+OpParamDef& OpParamDef::Format(std::vector<ge::Format> formats) {
+  return definition_->formats = std::move(formats), definition_->formats_combine = false, *this;
+}
+OpParamDef& OpParamDef::FormatList(std::vector<ge::Format> formats) {
+  return definition_->formats = std::move(formats), definition_->formats_combine = true, *this;
+}
+OpParamDef& OpParamDef::UnknownShapeFormat(std::vector<ge::Format>) { return *this; }
+OpParamDef& OpParamDef::ValueDepend(Option) { return definition_->value_depends = true, *this; }
+OpParamDef& OpParamDef::AutoContiguous() { return definition_->any_strides = false, *this; }
+OpParamDef& OpParamDef::IgnoreContiguous() { return definition_->any_strides = true, *this; }
+
+namespace {
+[[noreturn]] void not_served(const ParamDefinition& parameter, const char* what) {
+  std::fprintf(stderr, "cann_cpu: %s of parameter %s in an OpDef is not served\n", what, parameter.name.c_str());
+  throw std::invalid_argument(parameter.name + ": " + what + " in an OpDef is not served by cann_cpu");
+}
+}  // namespace
+OpParamDef& OpParamDef::Scalar() { not_served(*definition_, "Scalar()"); }
+OpParamDef& OpParamDef::ScalarList() { not_served(*definition_, "ScalarList()"); }
+OpParamDef& OpParamDef::To(ge::DataType) { not_served(*definition_, "To()"); }
+OpParamDef& OpParamDef::To(const char*) { not_served(*definition_, "To()"); }
+OpParamDef& OpParamDef::Follow(const char*) { not_served(*definition_, "Follow()"); }
+OpParamDef& OpParamDef::InitValue(uint64_t) { not_served(*definition_, "InitValue()"); }
+OpParamDef& OpParamDef::OutputShapeDependOnCompute() { not_served(*definition_, "OutputShapeDependOnCompute()"); }
+
+OpAttrDef& OpAttrDef::AttrType(Option presence) { return definition_->presence = presence, *this; }
+
+#define DEFINE_ATTRIBUTE(Type, Parameter, member)                           \
+  OpAttrDef& OpAttrDef::Type() { return definition_->type = #Type, *this; } \
+  OpAttrDef& OpAttrDef::Type(Parameter value) {                             \
+    definition_->value = written(value);                                    \
+    definition_->has_value = true;                                          \
+    definition_->member;                                                    \
+    return Type();                                                          \
+  }
+DEFINE_ATTRIBUTE(Bool, bool, integer = value)
+DEFINE_ATTRIBUTE(Int, int64_t, integer = value)
+DEFINE_ATTRIBUTE(Float, float, real = value)
+DEFINE_ATTRIBUTE(ListBool, std::vector<bool>, flags.assign(value.begin(), value.end()))
+DEFINE_ATTRIBUTE(ListInt, std::vector<int64_t>, integers = value)
+DEFINE_ATTRIBUTE(ListFloat, std::vector<float>, reals = value)
+DEFINE_ATTRIBUTE(ListListInt, std::vector<std::vector<int64_t>>, integers.clear())
+#undef DEFINE_ATTRIBUTE
+OpAttrDef& OpAttrDef::String() { return definition_->type = "String", *this; }
+OpAttrDef& OpAttrDef::String(const char* value) {
+  definition_->text = value;
+  definition_->value = "\"" + definition_->text + "\"";
+  definition_->has_value = true;
+  return String();
+}
+
+OpAICoreConfig::OpAICoreConfig() : definition_(std::make_shared<ConfigDefinition>()) {}
+OpAICoreConfig::OpAICoreConfig(const char*) : OpAICoreConfig() {}
+OpParamDef& OpAICoreConfig::Input(const char* name) { return parameter(definition_->inputs, name); }
+OpParamDef& OpAICoreConfig::Output(const char* name) { return parameter(definition_->outputs, name); }
+OpAICoreConfig& OpAICoreConfig::ExtendCfgInfo(const char* key, const char* value) {
+  return definition_->extended[key] = value, *this;
+}
+
+OpAICoreDef& OpAICoreDef::SetTiling(TilingFunction function) { return definition_->tiling = function, *this; }
+OpAICoreDef& OpAICoreDef::AddConfig(const char* soc) { return definition_->socs.emplace_back(soc, nullptr), *this; }
+OpAICoreDef& OpAICoreDef::AddConfig(const char* soc, const OpAICoreConfig& config) {
+  return definition_->socs.emplace_back(soc, config.definition_), *this;
+}
+
+OpDef::OpDef(const char* type) : definition_(std::make_shared<Definition>()) { definition_->type = type; }
+OpParamDef& OpDef::Input(const char* name) { return parameter(definition_->inputs, name); }
+OpParamDef& OpDef::Output(const char* name) { return parameter(definition_->outputs, name); }
+OpAttrDef& OpDef::Attr(const char* name) {
+  static auto* const handles = new std::list<OpAttrDef>;
+  definition_->attributes.emplace_back();
+  definition_->attributes.back().name = name;
+  handles->emplace_back(&definition_->attributes.back());
+  return handles->back();
+}
+OpDef& OpDef::SetInferShape(InferShapeFunction function) { return definition_->infer_shape = function, *this; }
+OpDef& OpDef::SetInferDataType(InferDataTypeFunction function) {
+  return definition_->infer_data_type = function, *this;
+}
+OpAICoreDef& OpDef::AICore() {
+  static auto* const handles = new std::list<OpAICoreDef>;
+  handles->emplace_back(&definition_->core);
+  return handles->back();
+}
+
+Parameters Definition::on(const std::string& family) const {
+  Parameters all = *this;
+  for (const auto& [soc, config] : core.socs) {
+    if (soc != family || config == nullptr) continue;
+    const auto replace = [](std::list<ParamDefinition>& to, const std::list<ParamDefinition>& from) {
+      for (ParamDefinition& each : to) {
+        for (const ParamDefinition& special : from) {
+          if (special.name == each.name) each = special;
+        }
+      }
+    };
+    replace(all.inputs, config->inputs);
+    replace(all.outputs, config->outputs);
+  }
+  return all;
+}
+
+std::vector<Combination> combinations(const std::string& type, const Parameters& parameters) {
+  std::vector<const ParamDefinition*> all;
+  for (const auto& each : parameters.inputs) all.push_back(&each);
+  for (const auto& each : parameters.outputs) all.push_back(&each);
+  // Lists that go side by side have one length.
+  size_t length = 1;
+  const ParamDefinition* first = nullptr;
+  for (const ParamDefinition* each : all) {
+    if (each->types.empty()) throw std::invalid_argument(type + ": " + each->name + " has no dtype");
+    if (each->types_combine) continue;
+    if (first == nullptr) first = each, length = each->types.size();
+    if (each->types.size() != length) {
+      throw std::invalid_argument(type + ": DataType of " + each->name + " has " + std::to_string(each->types.size()) +
+                                  " entries, that of " + first->name + " has " + std::to_string(length));
+    }
+    if (!each->formats_combine && !each->formats.empty() && each->formats.size() != length) {
+      throw std::invalid_argument(type + ": Format of " + each->name + " has " + std::to_string(each->formats.size()) +
+                                  " entries, its DataType has " + std::to_string(length));
+    }
+  }
+  std::vector<Combination> result(length);
+  for (const ParamDefinition* each : all) {
+    std::vector<Combination> longer;
+    for (size_t i = 0; i < result.size(); ++i) {
+      const size_t column = i % length;  // those of the first parameters that combine vary slowest
+      const auto types = each->types_combine ? each->types : std::vector<ge::DataType>{each->types[column]};
+      const auto format = each->formats.empty()                                     ? ge::FORMAT_ND
+                          : each->formats_combine || column >= each->formats.size() ? each->formats[0]
+                                                                                    : each->formats[column];
+      for (const ge::DataType dtype : types) {
+        longer.push_back(result[i]);
+        longer.back().types.push_back(dtype);
+        longer.back().formats.push_back(format);
+      }
+    }
+    if (each->types_combine && each->types.size() > 1) {
+      // Keep column = i % length: order by the choice first.
+      std::vector<Combination> ordered;
+      for (size_t choice = 0; choice < each->types.size(); ++choice) {
+        for (size_t i = choice; i < longer.size(); i += each->types.size()) ordered.push_back(longer[i]);
+      }
+      longer = std::move(ordered);
+    }
+    result = std::move(longer);
+  }
+  return result;
+}
+
+}  // namespace ops

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operators of an installed package: their definitions, and their kernels for this chip.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ascendc/kernel_entry.h"
+#include "definition.h"
+
+namespace cann_cpu {
+
+// What is wrong with a call, and with which of CANN's codes phase one returns it.
+struct CallError : std::runtime_error {
+  CallError(int32_t code, const std::string& what) : std::runtime_error(what), code(code) {}
+  int32_t code;
+};
+constexpr int32_t kInferShapeError = 561001, kTilingError = 561002, kFindKernelError = 561003,
+                  kPackageNotFound = 561107;
+
+// A compiled kernel file, and the dtypes for which it was compiled.
+struct OperatorKernel {
+  using Call = bool (*)(const AscendC::cpu::Call* call, char* error, size_t error_size);
+
+  std::filesystem::path file;
+  std::string name;
+  std::set<std::vector<ge::DataType>> types;
+  std::optional<std::set<uint64_t>> keys;  // nothing: any
+  size_t parameters;
+  Call call;
+};
+
+// What tiling said of calls of one kind.
+struct Tiled {
+  std::vector<char> data;
+  uint64_t key;
+  uint32_t blocks;
+  uint64_t workspace;
+};
+
+struct DefinedOperator {
+  std::string type;
+  std::string function;  // "aclnnAddCustom"
+  std::filesystem::path package;
+  std::shared_ptr<const ops::Definition> definition;
+  ops::Parameters parameters;  // on this chip
+  std::vector<ops::Combination> combinations;
+  std::vector<OperatorKernel> kernels;
+  void* compile_info = nullptr;
+
+  std::shared_ptr<const Tiled> find_tiled(const std::string& key) const;
+  void store_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<std::string, std::shared_ptr<const Tiled>> tiled_;
+};
+
+// The operator in the package of the library in which an address lies. Throws CallError.
+const DefinedOperator& find_operator(const char* type, const void* in_library);
+
+}  // namespace cann_cpu

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a project of operators: `msopgen gen -i OPERATORS.json -c ai_core-Ascend910B3 -lan cpp -out FOLDER`.
+
+The JSON is a list: of each operator `op`, `input_desc` and `output_desc` (name, param_type, format, type) and `attr`
+(name, param_type, type, default_value). The project has the definitions, and tiling and kernels to be filled in.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from .operator_names import BY_INFO, DTYPES, snake_case
+
+TEMPLATE = Path(__file__).with_name("operator_project")
+UNITS = {
+    r"ascend910b\d.*": "ascend910b",
+    r"ascend910_93.*": "ascend910_93",
+    r"ascend910.*": "ascend910",
+    r"ascend310p.*": "ascend310p",
+    r"ascend310b.*": "ascend310b",
+}
+ATTRIBUTES = {
+    "int": "Int",
+    "float": "Float",
+    "bool": "Bool",
+    "str": "String",
+    "string": "String",
+    "list_int": "ListInt",
+    "list_float": "ListFloat",
+    "list_bool": "ListBool",
+}
+
+
+class ProjectError(RuntimeError):
+    """The description of an operator says something that no definition can."""
+
+
+def unit_of(core: str) -> str:
+    kind, _, soc = core.partition("-")
+    for pattern, unit in UNITS.items():
+        if kind == "ai_core" and re.fullmatch(pattern, soc.lower()):
+            return unit
+    raise ProjectError(f"-c {core}: expected ai_core-SOC, where SOC is Ascend910B1 to B4, Ascend910_9391, ...")
+
+
+def dtype(operator: str, parameter: str, name: str) -> str:
+    if name not in BY_INFO:
+        raise ProjectError(f"{operator}: {parameter} is of type {name}; there is {', '.join(BY_INFO)}")
+    return f"ge::DT_{DTYPES[BY_INFO[name]].ge}"
+
+
+def parameter(operator: str, macro: str, each: dict) -> str:
+    types = [dtype(operator, each["name"], name) for name in each["type"]]
+    formats = [f"ge::FORMAT_{name}" for name in each.get("format", ["ND"])]
+    formats = formats if len(formats) == len(types) else formats[:1] * len(types)
+    return f"""    this->{macro}("{each["name"]}")
+        .ParamType({each.get("param_type", "required").upper()})
+        .DataType({{{", ".join(types)}}})
+        .Format({{{", ".join(formats)}}});
+"""
+
+
+def attribute(operator: str, each: dict) -> str:
+    if each["type"] not in ATTRIBUTES:
+        raise ProjectError(
+            f"{operator}: attribute {each['name']} is a {each['type']}; there is {', '.join(ATTRIBUTES)}"
+        )
+    value = each.get("default_value", "")
+    if each["type"] in ("str", "string") and value:
+        value = json.dumps(value)
+    elif each["type"].startswith("list") and value:
+        value = "{" + str(value).strip("[]{}") + "}"
+    presence = each.get("param_type", "required").upper()
+    return f'    this->Attr("{each["name"]}").AttrType({presence}).{ATTRIBUTES[each["type"]]}({value});\n'
+
+
+def tiling_header(operator: dict) -> str:
+    name = operator["op"]
+    return f"""#pragma once
+
+#include "register/tilingdata_base.h"
+
+namespace optiling {{
+
+// What the kernel is told of a call: fields of its own, with set_x() and get_x().
+BEGIN_TILING_DATA_DEF({name}TilingData)
+  TILING_DATA_FIELD_DEF(uint32_t, size);
+END_TILING_DATA_DEF;
+
+REGISTER_TILING_DATA_CLASS({name}, {name}TilingData)
+
+}}  // namespace optiling
+"""
+
+
+def host(operator: dict, unit: str) -> str:
+    name = operator["op"]
+    listed = "".join(parameter(name, "Input", each) for each in operator["input_desc"])
+    listed += "".join(parameter(name, "Output", each) for each in operator["output_desc"])
+    listed += "".join(attribute(name, each) for each in operator.get("attr", []))
+    return f"""// {name}: its definition, the inference of shape and dtype, and the tiling of a call.
+#include "{snake_case(name)}_tiling.h"
+
+#include "register/op_def_registry.h"
+
+namespace optiling {{
+
+// Divides a call among blocks.
+static ge::graphStatus TilingFunc(gert::TilingContext* context) {{
+  {name}TilingData tiling;
+  tiling.set_size(context->GetInputShape(0)->GetOriginShape().GetShapeSize());
+  context->SetBlockDim(8);
+  tiling.SaveToBuffer(context->GetRawTilingData()->GetData(), context->GetRawTilingData()->GetCapacity());
+  context->GetRawTilingData()->SetDataSize(tiling.GetDataSize());
+  context->GetWorkspaceSizes(1)[0] = 0;
+  return ge::GRAPH_SUCCESS;
+}}
+
+}}  // namespace optiling
+
+namespace ge {{
+
+// The first output has the shape and the dtype of the first input.
+static graphStatus InferShape(gert::InferShapeContext* context) {{
+  *context->GetOutputShape(0) = *context->GetInputShape(0);
+  return GRAPH_SUCCESS;
+}}
+
+static graphStatus InferDataType(gert::InferDataTypeContext* context) {{
+  context->SetOutputDataType(0, context->GetInputDataType(0));
+  return GRAPH_SUCCESS;
+}}
+
+}}  // namespace ge
+
+namespace ops {{
+
+class {name} : public OpDef {{
+ public:
+  explicit {name}(const char* name) : OpDef(name) {{
+{listed}    this->SetInferShape(ge::InferShape).SetInferDataType(ge::InferDataType);
+    this->AICore().SetTiling(optiling::TilingFunc).AddConfig("{unit}");
+  }}
+}};
+
+OP_ADD({name});
+
+}}  // namespace ops
+"""
+
+
+def kernel(operator: dict) -> str:
+    names = [each["name"] for each in operator["input_desc"]]
+    names += [f"{each['name']}_out" if each["name"] in names else each["name"] for each in operator["output_desc"]]
+    parameters = ", ".join(f"GM_ADDR {name}" for name in [*names, "workspace", "tiling"])
+    return f"""#include "kernel_operator.h"
+
+extern "C" __global__ __aicore__ void {snake_case(operator["op"])}({parameters}) {{
+  GET_TILING_DATA(tiling_data, tiling);
+  // tiling_data.size is what the host has set; GetBlockIdx() of GetBlockNum() says which part is this block's.
+}}
+"""
+
+
+def presets(unit: str, framework: str) -> dict:
+    def entry(kind: str, value: str) -> dict:
+        return {"type": kind, "value": value}
+
+    variables = {
+        "CMAKE_BUILD_TYPE": entry("STRING", "Release"),
+        "ENABLE_SOURCE_PACKAGE": entry("BOOL", "True"),
+        "ENABLE_BINARY_PACKAGE": entry("BOOL", "True"),
+        "ASCEND_COMPUTE_UNIT": entry("STRING", unit),
+        "ENABLE_TEST": entry("BOOL", "True"),
+        "vendor_name": entry("STRING", "customize"),
+        "ASCEND_CANN_PACKAGE_PATH": entry("PATH", "$env{ASCEND_HOME_PATH}"),
+        "ASCEND_PYTHON_EXECUTABLE": entry("STRING", "python3"),
+        "CMAKE_INSTALL_PREFIX": entry("PATH", "${sourceDir}/build_out"),
+        "ENABLE_CROSS_COMPILE": entry("BOOL", "False"),
+        "CMAKE_CROSS_PLATFORM_COMPILER": entry("PATH", "/usr/bin/aarch64-linux-gnu-g++"),
+        "ASCEND_PACK_SHARED_LIBRARY": entry("BOOL", "True" if framework == "aclnn" else "False"),
+    }
+    preset = {
+        "name": "default",
+        "displayName": "The package",
+        "generator": "Unix Makefiles",
+        "binaryDir": "${sourceDir}/build_out",
+        "cacheVariables": variables,
+    }
+    required = {"major": 3, "minor": 19, "patch": 0}
+    return {"version": 1, "cmakeMinimumRequired": required, "configurePresets": [preset]}
+
+
+def generate(description: str, core: str, framework: str, folder: str) -> None:
+    operators = json.loads(Path(description).read_text())
+    operators = operators if isinstance(operators, list) else [operators]
+    unit, out = unit_of(core), Path(folder)
+    files = {out / "CMakePresets.json": json.dumps(presets(unit, framework), indent=2) + "\n"}
+    for operator in operators:
+        for key in ("op", "input_desc", "output_desc"):
+            if key not in operator:
+                raise ProjectError(f"{description}: an operator has no {key!r}")
+        name = snake_case(operator["op"])
+        files[out / f"op_host/{name}_tiling.h"] = tiling_header(operator)
+        files[out / f"op_host/{name}.cpp"] = host(operator, unit)
+        files[out / f"op_kernel/{name}.cpp"] = kernel(operator)
+    shutil.copytree(TEMPLATE, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for path, text in files.items():
+        if path.exists() and path.suffix != ".json":
+            print(f"{path} is there: left as it is")
+        else:
+            path.write_text(text)
+    print(f"{out}: bash {out}/build.sh builds the package of {', '.join(each['op'] for each in operators)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="msopgen", description=__doc__)
+    gen = parser.add_subparsers(dest="command", required=True).add_parser("gen", help="write a project")
+    gen.add_argument("-i", "--input", required=True, metavar="OPERATORS.json")
+    gen.add_argument("-c", "--compute_unit", required=True, metavar="ai_core-SOC")
+    gen.add_argument("-lan", "--language", default="cpp", choices=["cpp"], help="cpp: Ascend C")
+    gen.add_argument("-f", "--framework", default="tensorflow", help="aclnn: libraries in place of an installer")
+    gen.add_argument("-m", "--mode", default="0", choices=["0", "1"], help="1: add to a project that is there")
+    gen.add_argument("-op", "--operator", help="ignored: all operators of the JSON are written")
+    gen.add_argument("-out", "--output", default=".", metavar="FOLDER")
+    given = parser.parse_args()
+    try:
+        generate(given.input, given.compute_unit, given.framework.lower(), given.output)
+    except (ProjectError, OSError, json.JSONDecodeError) as error:
+        print(f"msopgen: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

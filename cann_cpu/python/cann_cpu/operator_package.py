@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packs the parts of an operator package: into custom_opp_OS_ARCH.run, which installs it, or as they stand."""
+
+import argparse
+import io
+import json
+import platform
+import re
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+
+from .operator_names import snake_case
+
+# A shell script; the archive stands behind its last line.
+INSTALLER = r"""#!/bin/sh
+# Installs the operator package @vendor@: what it asks of the shell is POSIX.
+set -e
+vendor=@vendor@
+usage() {
+  cat <<TEXT
+$0 [--install-path=FOLDER] [--quiet]
+  installs the operators of vendor $vendor in FOLDER/vendors/$vendor; without FOLDER in \$ASCEND_OPP_PATH, where they
+  are found with no further settings.
+$0 --list | --extract=FOLDER | --help
+TEXT
+}
+payload() { tail -n +@lines@ "$0"; }
+path='' quiet='' extract=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --install-path=*) path=${1#*=} ;;
+    --install-path) path=$2; shift ;;
+    --extract=*) extract=${1#*=} ;;
+    --quiet) quiet=yes ;;
+    --list) payload | tar tzf -; exit ;;
+    --help|-h) usage; exit ;;
+    *) echo "$0: unknown option $1" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+if [ -n "$extract" ]; then mkdir -p "$extract"; payload | tar xzf - -C "$extract"; exit; fi
+case $path in
+  ''|/*) ;;
+  *) echo "$0: --install-path=$path is not an absolute path" >&2; exit 1 ;;
+esac
+target=${path:-$ASCEND_OPP_PATH}
+if [ -z "$target" ]; then
+  echo "$0: no folder to install to: --install-path=FOLDER, or ASCEND_OPP_PATH, which CANN's set_env.sh sets" >&2
+  exit 1
+fi
+place=$target/vendors/$vendor
+mkdir -p "$place"
+for part in framework op_proto op_impl op_api; do rm -rf "${place:?}/$part"; done
+payload | tar xzf - -C "$target/vendors"
+if [ -n "$path" ]; then
+  mkdir -p "$place/bin"
+  printf '#!/bin/bash\nexport ASCEND_CUSTOM_OPP_PATH=%s:${ASCEND_CUSTOM_OPP_PATH}\n' "$place" \
+    > "$place/bin/set_env.bash"
+  [ -n "$quiet" ] || echo "source $place/bin/set_env.bash makes programs find it"
+else
+  config=$target/vendors/config.ini
+  others=$(sed -n 's/^load_priority=//p' "$config" 2>/dev/null | tr ',' '\n' | sed "/^$vendor\$/d" | paste -sd, -)
+  echo "load_priority=$vendor${others:+,$others}" > "$config"
+fi
+[ -n "$quiet" ] || echo "installed in $place"
+echo SUCCESS
+exit 0
+"""
+
+
+def os_id() -> str:
+    text = Path("/etc/os-release").read_text() if Path("/etc/os-release").exists() else ""
+    found = re.search(r'^ID="?([^"\n]*)', text, flags=re.MULTILINE)
+    return found[1] if found else "linux"
+
+
+def stage(folder: Path, autogen: Path, parts: list[str]) -> None:
+    """The package as it is when it is installed. A part is PLACE=FILE or PLACE=FOLDER."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in parts:
+        place, _, source = part.partition("=")
+        to, found = folder / place, Path(source)
+        to.mkdir(parents=True, exist_ok=True)
+        if found.is_dir():
+            shutil.copytree(found, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".source"))
+        else:
+            shutil.copy2(found, to)
+    for header in autogen.glob("aclnn_*.h"):
+        include = folder / "op_api/include"
+        include.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(header, include)
+    if (folder / "op_proto").exists():
+        (folder / "op_proto/inc").mkdir(exist_ok=True)
+        shutil.copy2(autogen / "op_proto.h", folder / "op_proto/inc")
+    tiling = folder / "op_impl/ai_core/tbe/op_tiling"
+    for library in tiling.glob("lib/linux/*/libcust_opmaster_rt2.0.so"):
+        (tiling / "liboptiling.so").symlink_to(library.relative_to(tiling))
+    (folder / "version.info").write_text("custom_opp_compiler_version=cann_cpu\n")
+
+
+def check(folder: Path, autogen: Path) -> None:
+    """Each operator has what a call of it needs."""
+    for operator in json.loads((autogen / "operators.json").read_text())["operators"]:
+        kernels = folder / "op_impl/ai_core/tbe/kernel"
+        if kernels.exists() and not list(kernels.glob(f"*/{snake_case(operator['type'])}/*.o")):
+            raise FileNotFoundError(f"{operator['type']} has no kernel in the package")
+
+
+def write_installer(folder: Path, vendor: str, output: Path) -> Path:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=4) as tar:
+        tar.add(folder, arcname=vendor)
+    script = INSTALLER.replace("@vendor@", vendor)
+    script = script.replace("@lines@", str(script.count("\n") + 1))
+    output.mkdir(parents=True, exist_ok=True)
+    run = output / f"custom_opp_{os_id()}_{platform.machine()}.run"
+    run.write_bytes(script.encode() + archive.getvalue())
+    run.chmod(0o755)
+    return run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m cann_cpu.operator_package", description=__doc__)
+    for name in ("vendor", "type", "output", "stage", "autogen"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("parts", nargs="*", metavar="PLACE=FILE")
+    given = parser.parse_args()
+    folder, autogen = Path(given.stage), Path(given.autogen)
+    try:
+        stage(folder, autogen, given.parts)
+        check(folder, autogen)
+        if given.type == "RUN":
+            print(write_installer(folder, given.vendor, Path(given.output)))
+        else:
+            shutil.copytree(folder, given.output, dirs_exist_ok=True)
+    except OSError as error:
+        print(f"{given.vendor}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

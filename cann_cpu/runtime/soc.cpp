@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of chips, with the numbers that are published of them.
+#include "cann_cpu/soc.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace cann_cpu {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr Soc kSocs[] = {
+    {"Ascend910B3", "ascend910b", 20, 40, 192 * kMiB},      {"Ascend910B1", "ascend910b", 24, 48, 192 * kMiB},
+    {"Ascend910B2", "ascend910b", 24, 48, 192 * kMiB},      {"Ascend910B4", "ascend910b", 20, 40, 96 * kMiB},
+    {"Ascend910_9391", "ascend910_93", 24, 48, 192 * kMiB}, {"Ascend910_9392", "ascend910_93", 24, 48, 192 * kMiB},
+    {"Ascend910_9381", "ascend910_93", 24, 48, 192 * kMiB}, {"Ascend910_9382", "ascend910_93", 24, 48, 192 * kMiB},
+    {"Ascend910_9372", "ascend910_93", 20, 40, 192 * kMiB}, {"Ascend910_9362", "ascend910_93", 20, 40, 192 * kMiB},
+};
+
+}  // namespace
+
+const Soc* find_soc(const char* name) {
+  for (const Soc& each : kSocs) {
+    if (std::strcmp(each.name, name) == 0) return &each;
+  }
+  return nullptr;
+}
+
+const Soc& soc() {
+  static const Soc& chosen = []() -> const Soc& {
+    const char* name = std::getenv("CANN_CPU_SOC");
+    if (name == nullptr || *name == '\0') return kSocs[0];
+    if (const Soc* found = find_soc(name)) return *found;
+    std::fprintf(stderr, "cann_cpu: CANN_CPU_SOC=%s is unknown; it is %s. There are", name, kSocs[0].name);
+    for (const Soc& each : kSocs) std::fprintf(stderr, " %s", each.name);
+    std::fputc('\n', stderr);
+    return kSocs[0];
+  }();
+  return chosen;
+}
+
+}  // namespace cann_cpu

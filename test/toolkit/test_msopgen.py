@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""msopgen writes projects that build as they stand, by their own build.sh."""
+
+import json
+
+import pytest
+from operator_project import CANN, run
+
+ATTRIBUTES = [
+    {"name": "scale", "param_type": "optional", "type": "float", "default_value": "0.5"},
+    {"name": "axes", "param_type": "optional", "type": "list_int", "default_value": "[0, 1]"},
+    {"name": "mode", "param_type": "optional", "type": "str", "default_value": "none"},
+    {"name": "count", "param_type": "required", "type": "int"},
+]
+
+
+def described(name, **parts):
+    tensor = {"param_type": "required", "format": ["ND", "ND"], "type": ["fp16", "float"]}
+    return {"op": name, "input_desc": [{"name": "x"} | tensor], "output_desc": [{"name": "y"} | tensor]} | parts
+
+
+def msopgen(folder, operators, *more, core="ai_core-Ascend910B3", **options):
+    (folder / "operators.json").write_text(json.dumps(operators))
+    arguments = ["-i", folder / "operators.json", "-c", core, "-lan", "cpp", "-out", folder / "CustomOp"]
+    return run(CANN / "bin/msopgen", "gen", *arguments, *more, **options)
+
+
+@pytest.mark.parametrize(
+    ("framework", "made"), [("tensorflow", "custom_opp_*.run"), ("aclnn", "op_api/lib/libcust_opapi.so")]
+)
+def test_a_project_builds(tmp_path, framework, made):
+    msopgen(tmp_path, [described("HalfOfIt", attr=ATTRIBUTES)], "-f", framework)
+    run("bash", tmp_path / "CustomOp/build.sh")
+    assert list(tmp_path.glob(f"CustomOp/build_out/{made}"))
+    header = (tmp_path / "CustomOp/build_out/autogen/aclnn_half_of_it.h").read_text()
+    for parameter in ("double scale", "const aclIntArray* axesOptional", "char* modeOptional", "int64_t count"):
+        assert parameter in header
+    prototype = (tmp_path / "CustomOp/build_out/autogen/op_proto.h").read_text()
+    for attribute in (
+        ".ATTR(scale, Float, 0.5)",
+        ".ATTR(axes, ListInt, {0, 1})",
+        '.ATTR(mode, String, "none")',
+        ".REQUIRED_ATTR(count, Int)",
+    ):
+        assert attribute in prototype
+
+
+@pytest.mark.parametrize(
+    ("operators", "options", "message"),
+    [
+        ([described("A", input_desc=[{"name": "x", "type": ["float12"]}])], {}, "A: x is of type float12; there is"),
+        ([{"op": "A"}], {}, "an operator has no 'input_desc'"),
+        ([described("A")], {"core": "ai_core-H100"}, "-c ai_core-H100: expected ai_core-SOC"),
+        ([described("A", attr=[{"name": "a", "type": "tensor"}])], {}, "A: attribute a is a tensor; there is"),
+    ],
+    ids=["dtype", "input", "chip", "attribute"],
+)
+def test_what_no_definition_can_say_is_named(tmp_path, operators, options, message):
+    assert message in msopgen(tmp_path, operators, fails=True, **options)
+    assert not (tmp_path / "CustomOp").exists()
