@@ -74,6 +74,7 @@ def test_a_forked_data_loader_worker_stays_on_the_cpu(tmp_path):
     assert out.split() == ["56.0"]
 
 
+@pytest.mark.nightly
 def test_a_spawned_process_uses_another_device(tmp_path):
     out = run_program(
         tmp_path,

@@ -49,7 +49,7 @@ def run(code, directory, **environment):
 @pytest.mark.parametrize(
     "imports",
     [
-        ["custom_pypto", "torch"],
+        pytest.param(["custom_pypto", "torch"], marks=pytest.mark.nightly),
         ["torch", "torch_npu", "torchair", "custom_pypto"],
         pytest.param(["torch", "custom_pypto"], marks=pytest.mark.nightly),
         pytest.param(["torch_npu", "custom_pypto", "torch"], marks=pytest.mark.nightly),

@@ -3,6 +3,8 @@
 
 import subprocess
 import sys
+
+import pytest
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -24,6 +26,7 @@ assert y.tolist() == [2, 2, 2]
 """)
 
 
+@pytest.mark.nightly
 def test_an_import_of_torchair_that_fails_leaves_the_next_one_whole():
     run(
         """

@@ -240,5 +240,6 @@ def print_scratch_memory():
     print_memory_beside_the_result(lambda: indexer(inputs))
 
 
+@pytest.mark.nightly
 def test_memory_beside_arguments_and_result_is_bounded():
     assert int(in_a_process(print_scratch_memory, OMP_NUM_THREADS="2")) < 2 * 64 << 20

@@ -51,6 +51,7 @@ def test_small_cases(name):
     assert level is None or used.startswith(f"{level},")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("variable", "message"),
     [

@@ -48,7 +48,8 @@ def test_at_the_models_widths_with_sequences_of_up_to_128k_keys():
     check(goldens.sparse_attention_inputs([768, 4097, 8192, 131071]))
 
 
-@pytest.mark.parametrize("batch", [pytest.param(32, marks=pytest.mark.nightly), 48])
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", [32, 48])
 def test_at_the_models_widths_with_many_sequences(batch):
     check(goldens.sparse_attention_inputs([4096] * batch))
 
@@ -316,5 +317,6 @@ def first_token(inputs):
     return {name: inputs[name][:, :1] for name in ("sin", "cos", "cache_index")}
 
 
+@pytest.mark.nightly
 def test_memory_beside_arguments_and_result_is_bounded():
     assert int(in_a_process(print_scratch_memory, OMP_NUM_THREADS="2")) < 2 * 64 << 20
