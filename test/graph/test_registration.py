@@ -3,9 +3,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from pathlib import Path
 
 HERE = Path(__file__).parent
 
