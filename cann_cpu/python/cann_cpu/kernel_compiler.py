@@ -151,8 +151,8 @@ extern "C" uint32_t aclrtlaunch_{name}(uint32_t blockDim, aclrtStream stream{lis
 # ---- options
 
 _WITH_VALUE = re.compile(
-    r"-(?:[IDULlxoTuz]|isystem|iquote|idirafter|include|imacros|isysroot|M[FTQ]|Xlinker|Xpreprocessor|Xassembler|mllvm)"
-    r"|--param"
+    r"-(?:[IDULlxoTuz]|isystem|iquote|idirafter|include|imacros|isysroot|M[FTQ]"
+    r"|Xlinker|Xpreprocessor|Xassembler|mllvm)|--param"
 )
 _FOR_PREPROCESSOR = re.compile(r"-(?:[IDU]|isystem|iquote|idirafter|include|imacros)")
 _FOR_DEPENDENCIES = re.compile(r"-M")
@@ -160,7 +160,8 @@ _OLDER_STANDARD = re.compile(r"-std=(c|gnu)\+\+(?:98|03|0x|11|1y|14|1z|17)")
 # What the device's compiler knows and g++ does not, what has no meaning where host and device are one, and the old
 # std::string, which torch's libraries and these no longer have.
 _NOT_TAKEN = re.compile(
-    r"--cce-.*|--npu-arch=.*|-dc|-Xaicore-.*|-Xhost-.*|-xcce|-xasc|-x (?:cce|asc)|-mllvm .*|-D ?_GLIBCXX_USE_CXX11_ABI=0"
+    r"--cce-.*|--npu-arch=.*|-dc|-Xaicore-.*|-Xhost-.*|-xcce|-xasc|-x (?:cce|asc)|-mllvm .*"
+    r"|-D ?_GLIBCXX_USE_CXX11_ABI=0"
 )
 _ARCHITECTURE = re.compile(r"--(?:npu-arch|cce-aicore-arch)=(.*)")
 
