@@ -157,3 +157,31 @@ struct Pair {{ uint32_t a; float b; }};
             KernelError, match=f"k: pair is a struct of 8 bytes; give a numpy array of as many, {message}"
         ):
             kernel(y, wrong)
+
+
+def test_a_host_makes_the_tilings_of_the_libraries(tmp_path):
+    program = tmp_path / "tiling.cpp"
+    program.write_text("""#include <vector>
+#include "tiling/pad_tiling.h"
+struct Shape { std::vector<int64_t> sizes; std::vector<int64_t> GetDims() const { return sizes; } };
+int main() {
+  uint32_t max = 0, min = 0, numbers[32] = {};
+  AscendC::GetPadMaxMinTmpSize(Shape{{3, 16}}, 2, max, min);
+  optiling::PadTiling pad;
+  AscendC::PadTilingFunc(Shape{{3, 16}}, Shape{{3, 14}}, max, 2, pad);
+  pad.SaveToBuffer(numbers, pad.GetDataSize());
+  if (max != 32 || min != 32 || pad.GetDataSize() != sizeof(PadTiling)) return 1;
+  if (numbers[0] != 3 || numbers[1] != 16 || numbers[2] != 14) return 2;
+  optiling::UnPadTiling unpad;
+  AscendC::GetUnPadMaxMinTmpSize(0, Shape{{5, 32}}, 2, max, min);
+  AscendC::UnPadTilingFunc(Shape{{5, 32}}, max, 2, unpad);
+  unpad.SaveToBuffer(numbers, 4);  // too small
+  if (numbers[0] != 3) return 3;
+  unpad.SaveToBuffer(numbers, unpad.GetDataSize());
+  return numbers[0] == 5 && numbers[1] == 32 ? 0 : 4;
+}
+""")
+    include = f"-I{activation.HOME}/include"
+    command = ["g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", include, program, "-o", tmp_path / "tiling"]
+    subprocess.run(command, check=True)
+    assert subprocess.run([tmp_path / "tiling"]).returncode == 0

@@ -5,4 +5,5 @@
 #include "graph/tensor.h"
 #include "register/tilingdata_base.h"
 #include "tiling/broadcast_tiling.h"
+#include "tiling/pad_tiling.h"
 #include "tiling/platform/platform_ascendc.h"

@@ -151,8 +151,8 @@ extern "C" uint32_t aclrtlaunch_{name}(uint32_t blockDim, aclrtStream stream{lis
 # ---- options
 
 _WITH_VALUE = re.compile(
-    r"-(?:[IDULlxoTuz]|isystem|iquote|idirafter|include|imacros|isysroot|M[FTQ]|Xlinker|Xpreprocessor|Xassembler|mllvm)"
-    r"|--param"
+    r"-(?:[IDULlxoTuz]|isystem|iquote|idirafter|include|imacros|isysroot|M[FTQ]"
+    r"|Xlinker|Xpreprocessor|Xassembler|mllvm)|--param"
 )
 _FOR_PREPROCESSOR = re.compile(r"-(?:[IDU]|isystem|iquote|idirafter|include|imacros)")
 _FOR_DEPENDENCIES = re.compile(r"-M")
