@@ -125,6 +125,34 @@ def test_a_package_for_another_chip_is_named(installed, library):
     assert f"{installed} has no kernel for ascend910_93, the family of Ascend910_9391; it is for ascend910b" in message
 
 
+ON_THE_ACLOP_PATH = """
+import ctypes, sys, torch, torch_npu
+x = torch.arange(8, dtype=torch.float32, device="npu")
+out = torch.zeros_like(x)
+acl, compiler = ctypes.CDLL("libascendcl.so"), ctypes.CDLL("libacl_op_compiler.so")
+for function in (acl.aclCreateTensorDesc, acl.aclCreateDataBuffer, compiler.aclopCreateAttr):
+    function.restype = ctypes.c_void_p
+def list_of(pointers):
+    return (ctypes.c_void_p * len(pointers))(*pointers)
+sizes = (ctypes.c_int64 * 1)(8)
+descs = [acl.aclCreateTensorDesc(0, 1, sizes, 2) for _ in range(3)]
+buffers = [acl.aclCreateDataBuffer(ctypes.c_void_p(t.data_ptr()), ctypes.c_size_t(32)) for t in (x, x, out)]
+attributes = ctypes.c_void_p(compiler.aclopCreateAttr())
+compiler.aclopSetAttrFloat(attributes, b"alpha", ctypes.c_float(2.0))
+stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+status = compiler.aclopCompileAndExecuteV2(b"ScaledSum", 2, list_of(descs[:2]), list_of(buffers[:2]), 1,
+    list_of(descs[2:]), list_of(buffers[2:]), attributes, 0, 0, None, stream)
+torch.npu.synchronize()
+print(status, out.tolist())
+"""
+
+
+def test_it_runs_on_the_aclop_path(installed):
+    environment = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(installed)}
+    done = subprocess.run([sys.executable, "-c", ON_THE_ACLOP_PATH], env=environment, capture_output=True, text=True)
+    assert done.stdout == f"0 {[3.0 * i for i in range(8)]}\n", done.stderr
+
+
 def test_two_packages_with_an_operator_are_named(installed, library, tmp_path):
     other = shutil.copytree(installed, tmp_path / "other", symlinks=True)
     message = message_of(library, ASCEND_CUSTOM_OPP_PATH=str(other))
