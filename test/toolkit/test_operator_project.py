@@ -59,6 +59,19 @@ def test_a_list_is_added_in_place(library, terms):
     assert torch.allclose(npu.cpu(), total + sum(values), atol=1e-5)
 
 
+def test_the_tensors_of_a_list_may_be_destroyed_in_its_place(library):
+    made = aclnn.Made()
+    total, term = torch.ones(4).npu(), torch.ones(4).npu()
+    arguments = [made.argument(total), made.argument(term)]
+    made.base.aclCreateTensorList.restype = ctypes.c_void_p
+    terms = made.base.aclCreateTensorList((ctypes.c_void_p * 1)(arguments[1]), ctypes.c_uint64(1))
+    size, executor = ctypes.c_uint64(), ctypes.c_void_p()
+    phase_one = ctypes.CDLL(library).aclnnSumIntoGetWorkspaceSize
+    assert phase_one(arguments[0], ctypes.c_void_p(terms), ctypes.byref(size), ctypes.byref(executor)) == 0
+    made.destroy()  # the two tensors
+    assert made.base.aclDestroyAclOpExecutor(executor) == 0
+
+
 def test_a_call_tiles_once_for_its_shapes_and_attributes(installed, library):
     (tiling,) = installed.glob("op_impl/ai_core/tbe/op_tiling/lib/linux/*/libcust_opmaster_rt2.0.so")
     tiled = ctypes.CDLL(str(tiling)).scaled_sum_tiled
