@@ -230,8 +230,11 @@ aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTens
   });
 }
 
-aclError aclopCompileAndExecuteV2(const char* opType, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[],
-                                  aclDataBuffer*[], aclopAttr*, aclopEngineType, aclopCompileType, const char*,
-                                  aclrtStream) {
-  return not_served(name_of(opType));
+// Updates the descriptions of outputs whose shape only the kernel knows; there is no such operator here.
+aclError aclopCompileAndExecuteV2(const char* opType, int numInputs, aclTensorDesc* inputDesc[],
+                                  aclDataBuffer* inputs[], int numOutputs, aclTensorDesc* outputDesc[],
+                                  aclDataBuffer* outputs[], aclopAttr* attr, aclopEngineType engineType,
+                                  aclopCompileType compileFlag, const char* opPath, aclrtStream stream) {
+  return aclopCompileAndExecute(opType, numInputs, inputDesc, inputs, numOutputs, outputDesc, outputs, attr, engineType,
+                                compileFlag, opPath, stream);
 }

@@ -59,6 +59,19 @@ def test_a_list_is_added_in_place(library, terms):
     assert torch.allclose(npu.cpu(), total + sum(values), atol=1e-5)
 
 
+def test_the_tensors_of_a_list_may_be_destroyed_in_its_place(library):
+    made = aclnn.Made()
+    total, term = torch.ones(4).npu(), torch.ones(4).npu()
+    arguments = [made.argument(total), made.argument(term)]
+    made.base.aclCreateTensorList.restype = ctypes.c_void_p
+    terms = made.base.aclCreateTensorList((ctypes.c_void_p * 1)(arguments[1]), ctypes.c_uint64(1))
+    size, executor = ctypes.c_uint64(), ctypes.c_void_p()
+    phase_one = ctypes.CDLL(library).aclnnSumIntoGetWorkspaceSize
+    assert phase_one(arguments[0], ctypes.c_void_p(terms), ctypes.byref(size), ctypes.byref(executor)) == 0
+    made.destroy()  # the two tensors
+    assert made.base.aclDestroyAclOpExecutor(executor) == 0
+
+
 def test_a_call_tiles_once_for_its_shapes_and_attributes(installed, library):
     (tiling,) = installed.glob("op_impl/ai_core/tbe/op_tiling/lib/linux/*/libcust_opmaster_rt2.0.so")
     tiled = ctypes.CDLL(str(tiling)).scaled_sum_tiled
@@ -123,6 +136,34 @@ def message_of(library, **variables):
 def test_a_package_for_another_chip_is_named(installed, library):
     message = message_of(library, CANN_CPU_SOC="Ascend910_9391")
     assert f"{installed} has no kernel for ascend910_93, the family of Ascend910_9391; it is for ascend910b" in message
+
+
+ON_THE_ACLOP_PATH = """
+import ctypes, sys, torch, torch_npu
+x = torch.arange(8, dtype=torch.float32, device="npu")
+out = torch.zeros_like(x)
+acl, compiler = ctypes.CDLL("libascendcl.so"), ctypes.CDLL("libacl_op_compiler.so")
+for function in (acl.aclCreateTensorDesc, acl.aclCreateDataBuffer, compiler.aclopCreateAttr):
+    function.restype = ctypes.c_void_p
+def list_of(pointers):
+    return (ctypes.c_void_p * len(pointers))(*pointers)
+sizes = (ctypes.c_int64 * 1)(8)
+descs = [acl.aclCreateTensorDesc(0, 1, sizes, 2) for _ in range(3)]
+buffers = [acl.aclCreateDataBuffer(ctypes.c_void_p(t.data_ptr()), ctypes.c_size_t(32)) for t in (x, x, out)]
+attributes = ctypes.c_void_p(compiler.aclopCreateAttr())
+compiler.aclopSetAttrFloat(attributes, b"alpha", ctypes.c_float(2.0))
+stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+status = compiler.aclopCompileAndExecuteV2(b"ScaledSum", 2, list_of(descs[:2]), list_of(buffers[:2]), 1,
+    list_of(descs[2:]), list_of(buffers[2:]), attributes, 0, 0, None, stream)
+torch.npu.synchronize()
+print(status, out.tolist())
+"""
+
+
+def test_it_runs_on_the_aclop_path(installed):
+    environment = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(installed)}
+    done = subprocess.run([sys.executable, "-c", ON_THE_ACLOP_PATH], env=environment, capture_output=True, text=True)
+    assert done.stdout == f"0 {[3.0 * i for i in range(8)]}\n", done.stderr
 
 
 def test_two_packages_with_an_operator_are_named(installed, library, tmp_path):

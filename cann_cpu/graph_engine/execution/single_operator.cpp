@@ -6,9 +6,11 @@
 #include <variant>
 
 #include "abi/bindings.h"
+#include "abi/registry.h"
 #include "cann_cpu/aclop.h"
 #include "cann_cpu/export.h"
 #include "cann_cpu/runtime.h"
+#include "execution/custom_node.h"
 #include "execution/execution.h"
 
 namespace cann_cpu::graph {
@@ -29,8 +31,20 @@ Attribute attribute(const aclopAttr::Value& value) {
 // An optional input that the caller leaves out.
 bool is_absent(const Operand& operand) { return operand.desc.type == ACL_DT_UNDEFINED; }
 
-TensorDescription description(const Operand& operand) {
-  return {operand.desc.name, static_cast<ge::DataType>(operand.desc.type), true, operand.desc.dims, "", ""};
+TensorDescription description(const Operand& operand, const std::string& name = "") {
+  return {operand.desc.name.empty() ? name : operand.desc.name,
+          static_cast<ge::DataType>(operand.desc.type),
+          true,
+          operand.desc.dims,
+          "",
+          ""};
+}
+
+// What a package's prototype calls its tensors; callers name them by their position.
+std::string name_of(const std::vector<PrototypeTensor>& tensors, size_t i) {
+  if (i < tensors.size() && tensors[i].arity != Arity::dynamic) return tensors[i].name;
+  const bool in_list = !tensors.empty() && tensors.back().arity == Arity::dynamic && i + 1 >= tensors.size();
+  return in_list ? tensors.back().name + std::to_string(i + 1 - tensors.size()) : "";
 }
 
 std::shared_ptr<const Model> model_of(const SingleOperator& op) {
@@ -41,7 +55,11 @@ std::shared_ptr<const Model> model_of(const SingleOperator& op) {
   for (const auto& [name, value] : op.attributes.values) {
     node.attributes.emplace(name, attribute(value));
   }
-  for (const Operand& input : op.inputs) {
+  static const Prototype kNone;
+  const Prototype* known = find_node_type(op.type) == nullptr ? find_prototype(op.type) : nullptr;
+  const Prototype& prototype = known == nullptr ? kNone : *known;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const Operand& input = op.inputs[i];
     if (is_absent(input)) {
       node.inputs.emplace_back();
       continue;
@@ -50,12 +68,13 @@ std::shared_ptr<const Model> model_of(const SingleOperator& op) {
     const std::string name = "input " + std::to_string(index);
     model->nodes.push_back({name, "Data", {}, {{"index", index}}, {}, {description(input)}});
     node.inputs.push_back(name + ":0");
-    node.input_descriptions.push_back(description(input));
+    node.input_descriptions.push_back(description(input, name_of(prototype.inputs, i)));
   }
   for (const Operand& output : op.outputs) {
     results.inputs.push_back(op.type + ":" + std::to_string(results.inputs.size()));
     results.input_descriptions.push_back(description(output));
-    node.output_descriptions.push_back(description(output));
+    node.output_descriptions.push_back(
+        description(output, name_of(prototype.outputs, node.output_descriptions.size())));
   }
   model->nodes.push_back(std::move(node));
   model->nodes.push_back(std::move(results));
@@ -107,7 +126,8 @@ void run(const SingleOperator& op, aclrtStream stream) {
 
 extern "C" CANN_EXPORT aclError cann_cpu_run_operator(const cann_cpu::SingleOperator& op, aclrtStream stream) {
   using namespace cann_cpu;
-  if (graph::find_node_type(op.type) == nullptr) {
+  std::string reason;
+  if (graph::find_node_type(op.type) == nullptr && graph::find_custom_node(op.type, reason) == nullptr) {
     return ACL_ERROR_OP_NOT_FOUND;
   }
   try {

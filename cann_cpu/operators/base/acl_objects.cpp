@@ -41,18 +41,30 @@ aclnnStatus destroy(const T* object) {
   return ACLNN_SUCCESS;
 }
 
-// A list holds copies, so the caller's objects end here.
-template <class T>
-std::vector<T> take_over(const T* const* value, uint64_t size) {
-  if (value == nullptr && size != 0) throw std::invalid_argument("value is null");
-  if (std::find(value, value + size, nullptr) != value + size) throw std::invalid_argument("an element is null");
-  std::vector<T> objects;
-  objects.reserve(size);
-  for (uint64_t i = 0; i < size; ++i) {
-    objects.push_back(*value[i]);
-    delete value[i];
-  }
-  return objects;
+// A list holds copies, and what it was made of until it is destroyed: a caller may destroy the elements in its place.
+template <class List, class T>
+struct Owning : List {
+  std::vector<const T*> given;
+};
+
+template <class List, class T>
+List* create_list(const char* function, std::vector<T> List::* elements, const T* const* value, uint64_t size) {
+  return created(function, [&]() -> std::unique_ptr<List, void (*)(List*)> {
+    if (value == nullptr && size != 0) throw std::invalid_argument("value is null");
+    if (std::find(value, value + size, nullptr) != value + size) throw std::invalid_argument("an element is null");
+    auto list = std::make_unique<Owning<List, T>>();
+    list->given.assign(value, value + size);
+    for (const T* each : list->given) (list.get()->*elements).push_back(*each);
+    return {list.release(), [](List* made) { delete static_cast<Owning<List, T>*>(made); }};
+  });
+}
+
+template <class T, class List>
+aclnnStatus destroy_list(const List* list) {
+  if (list == nullptr) return ACLNN_SUCCESS;
+  const auto* owning = static_cast<const Owning<List, T>*>(list);
+  for (const T* each : owning->given) delete each;
+  return destroy(owning);
 }
 
 }  // namespace
@@ -106,13 +118,11 @@ aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t size) {
 }
 
 aclTensorList* aclCreateTensorList(const aclTensor* const* value, uint64_t size) {
-  return created("aclCreateTensorList",
-                 [&] { return std::make_unique<aclTensorList>(aclTensorList{take_over(value, size)}); });
+  return create_list("aclCreateTensorList", &aclTensorList::tensors, value, size);
 }
 
 aclScalarList* aclCreateScalarList(const aclScalar* const* value, uint64_t size) {
-  return created("aclCreateScalarList",
-                 [&] { return std::make_unique<aclScalarList>(aclScalarList{take_over(value, size)}); });
+  return create_list("aclCreateScalarList", &aclScalarList::scalars, value, size);
 }
 
 aclnnStatus aclDestroyTensor(const aclTensor* tensor) { return destroy(tensor); }
@@ -120,8 +130,8 @@ aclnnStatus aclDestroyScalar(const aclScalar* scalar) { return destroy(scalar); 
 aclnnStatus aclDestroyIntArray(const aclIntArray* array) { return destroy(array); }
 aclnnStatus aclDestroyFloatArray(const aclFloatArray* array) { return destroy(array); }
 aclnnStatus aclDestroyBoolArray(const aclBoolArray* array) { return destroy(array); }
-aclnnStatus aclDestroyTensorList(const aclTensorList* list) { return destroy(list); }
-aclnnStatus aclDestroyScalarList(const aclScalarList* list) { return destroy(list); }
+aclnnStatus aclDestroyTensorList(const aclTensorList* list) { return destroy_list<aclTensor>(list); }
+aclnnStatus aclDestroyScalarList(const aclScalarList* list) { return destroy_list<aclScalar>(list); }
 
 aclnnStatus aclGetViewShape(const aclTensor* tensor, int64_t** view_dims, uint64_t* view_dims_num) {
   if (tensor == nullptr || view_dims == nullptr || view_dims_num == nullptr) {

@@ -131,7 +131,9 @@ def variants(operator: dict, source: Path, tiling: list[dict], options: list[str
     text = _with_context(source, operator["type"], tiling)
     if not wrapper.exists() or wrapper.read_text() != text:
         scratch.mkdir(parents=True, exist_ok=True)
-        wrapper.write_text(text)
+        part = wrapper.with_suffix(f".{os.getpid()}")
+        part.write_text(text)
+        part.replace(wrapper)
     found: dict[str, Compiled] = {}
     asked = False
     include = [f"-I{source.resolve().parent}"]
@@ -174,8 +176,9 @@ def compile_operator(
         base = name or f"{operator['type']}_{text_hash}"
         known, library = cache / f"{text_hash}.o", out / f"{base}.o"
         if not known.exists():
-            print(compiled.file.compile(["-shared", "-o", f"{known}.part", *LINKED], more), end="")
-            Path(f"{known}.part").rename(known)
+            part = f"{known}.{os.getpid()}"  # other processes may be at it, too
+            print(compiled.file.compile(["-shared", "-o", part, *LINKED], more), end="")
+            os.replace(part, known)
         if not (library.exists() and library.samefile(known)):
             library.unlink(missing_ok=True)
             os.link(known, library)
