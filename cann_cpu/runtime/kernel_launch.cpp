@@ -13,7 +13,7 @@
 namespace cann_cpu {
 namespace {
 
-constexpr uint32_t kMostBlocks = 65535;
+constexpr uint32_t kMaxBlocks = 65535;
 
 // The name of the parameter at a position of "x,y,tiling".
 std::string name_at(const char* parameters, uint32_t position) {
@@ -69,9 +69,9 @@ uint32_t cannot_launch(const char* kernel, const char* reason) {
 }
 
 uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body) {
-  if (launch.blocks == 0 || launch.blocks > kMostBlocks) {
+  if (launch.blocks == 0 || launch.blocks > kMaxBlocks) {
     return cannot_launch(launch.kernel, ("the number of blocks is " + std::to_string(launch.blocks) +
-                                         "; it must be from 1 to " + std::to_string(kMostBlocks))
+                                         "; it must be from 1 to " + std::to_string(kMaxBlocks))
                                             .c_str());
   }
   std::vector<std::pair<const void*, std::string>> arguments;

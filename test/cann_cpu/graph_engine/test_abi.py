@@ -32,7 +32,9 @@ def symbols(library, kind):
 )
 def test_every_imported_name_of_ge_is_exported(library):
     imported = {name for name in symbols(TORCH_NPU / library, "undefined") if re.match(r"_ZNK?2ge", name)}
-    assert imported - symbols(LIBRARIES / "libge_runner.so", "defined") == set()
+    # libge_runner is linked with libregister, in which operators' tiling functions find ge::Shape, too.
+    exported = symbols(LIBRARIES / "libge_runner.so", "defined") | symbols(LIBRARIES / "libregister.so", "defined")
+    assert imported - exported == set()
 
 
 def test_the_c_functions_that_torchair_looks_up_are_exported():
