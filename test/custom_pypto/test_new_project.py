@@ -159,6 +159,7 @@ print("done")
 """
 
 
+@pytest.mark.nightly
 def test_a_build_that_fails_ends_with_its_first_error():
     def run(how):
         command = [sys.executable, "-c", FAILING_BUILD, how]
