@@ -224,7 +224,9 @@ class Source:
         options += ["-DASCENDC_CPU_LAUNCHES"] if self._launches else []
         options += [*_words(self._preprocessor), *_words(self._dependencies)]
         # Ours last: where torch_npu's headers are given, ACL is theirs.
-        text = self._run([*options, f"-I{HOME}/include", "-x", "c++", str(self.path)])
+        system = any(option.startswith("-isystem") for option in self._preprocessor)
+        ours = ["-isystem" if system else "-I", f"{HOME}/include"]
+        text = self._run([*options, *ours, "-x", "c++", str(self.path)])
         self._without_cache(found)
         return text
 
