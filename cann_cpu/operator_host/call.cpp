@@ -190,12 +190,10 @@ class DefinedCall final : public Call {
     pointers.push_back(tiling);
     std::vector<const void*> arguments;
     for (void*& each : pointers) arguments.push_back(&each);
-    std::vector<size_t> written(memory.buffers.size());
     AscendC::cpu::Call call{};
     call.arguments = arguments.data();
     call.buffers = memory.buffers.data();
     call.buffer_count = memory.buffers.size();
-    call.written = written.data();
     call.tiling_key = tiled_->key;
     call.blocks = tiled_->blocks;
     call.checks = AscendC::cpu::Checks::AsTheEnvironmentSays;
@@ -318,15 +316,15 @@ class Preparation {
       indices.push_back(read_array(parameter, object));
     } else if (parameter.presence == ops::DYNAMIC) {
       for (const aclTensor& each : static_cast<const aclTensorList*>(object)->tensors) {
-        indices.push_back(add(parameter, each));
+        indices.push_back(add(each));
       }
     } else {
-      indices.push_back(add(parameter, *static_cast<const aclTensor*>(object)));
+      indices.push_back(add(*static_cast<const aclTensor*>(object)));
     }
     return indices;
   }
 
-  size_t add(const Definition&, const aclTensor& tensor) {
+  size_t add(const aclTensor& tensor) {
     given_.push_back({tensor, addresses_.size(), {}});
     addresses_.push_back(tensor.data);
     return given_.size() - 1;
@@ -454,8 +452,7 @@ class Preparation {
       for (const ops::Combination& each : op_.combinations) {
         type_fits = type_fits || types[i] == each.types[i];
         format_fits = format_fits || fits(i, each.formats[i]);
-        const std::string type = name_of(each.types[i]),
-                          format = ge::GetSizeByDataType(each.types[i]) == 0 ? "" : std::to_string(each.formats[i]);
+        const std::string type = name_of(each.types[i]), format = std::to_string(each.formats[i]);
         if ((", " + expected + ",").find(", " + type + ",") == std::string::npos)
           expected += (expected.empty() ? "" : ", ") + type;
         if ((", " + formats + ",").find(", " + format + ",") == std::string::npos)

@@ -41,7 +41,8 @@ ge::graphStatus TilingContext::SetBlockDim(uint32_t blocks) { return call_->bloc
 uint32_t TilingContext::GetBlockDim() const { return call_->blocks; }
 ge::graphStatus TilingContext::SetTilingKey(uint64_t key) { return call_->key = key, ge::GRAPH_SUCCESS; }
 uint64_t TilingContext::GetTilingKey() const { return call_->key; }
-ge::graphStatus TilingContext::SetScheduleMode(uint32_t mode) { return call_->schedule_mode = mode, ge::GRAPH_SUCCESS; }
+// Blocks that wait for each other run at the same time in any mode.
+ge::graphStatus TilingContext::SetScheduleMode(uint32_t) { return ge::GRAPH_SUCCESS; }
 size_t* TilingContext::GetWorkspaceSizes(size_t count) {
   call_->workspaces.resize(count);
   return call_->workspaces.data();

@@ -32,7 +32,6 @@ struct OperatorCall {
   std::vector<size_t> workspaces;
   uint64_t key = 0;
   uint32_t blocks = 0;
-  uint32_t schedule_mode = 0;
 };
 
 }  // namespace cann_cpu

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -44,9 +43,7 @@ struct Parameters {
   std::list<ParamDefinition> inputs, outputs;
 };
 
-struct ConfigDefinition : Parameters {
-  std::map<std::string, std::string> extended;
-};
+struct ConfigDefinition : Parameters {};
 
 struct CoreDefinition {
   TilingFunction tiling = nullptr;

@@ -118,9 +118,8 @@ OpAICoreConfig::OpAICoreConfig() : definition_(std::make_shared<ConfigDefinition
 OpAICoreConfig::OpAICoreConfig(const char*) : OpAICoreConfig() {}
 OpParamDef& OpAICoreConfig::Input(const char* name) { return parameter(definition_->inputs, name); }
 OpParamDef& OpAICoreConfig::Output(const char* name) { return parameter(definition_->outputs, name); }
-OpAICoreConfig& OpAICoreConfig::ExtendCfgInfo(const char* key, const char* value) {
-  return definition_->extended[key] = value, *this;
-}
+// It chooses among CANN's ways to compile and find a kernel, of which there is one here.
+OpAICoreConfig& OpAICoreConfig::ExtendCfgInfo(const char*, const char*) { return *this; }
 
 OpAICoreDef& OpAICoreDef::SetTiling(TilingFunction function) { return definition_->tiling = function, *this; }
 OpAICoreDef& OpAICoreDef::AddConfig(const char* soc) { return definition_->socs.emplace_back(soc, nullptr), *this; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 
@@ -106,7 +107,6 @@ std::string json(const ops::Definition& definition) {
   }
   return std::string("{\"type\": ") + quoted(definition.type) + ", " + json(definition.type, definition) +
          ", \"attributes\": " + listed(definition.attributes, [](const auto& each) { return json(each); }) +
-         ", \"infers_shape\": " + (definition.infer_shape ? "true" : "false") +
          ", \"tiles\": " + (definition.core.tiling ? "true" : "false") + ", \"socs\": {" + socs + "}}";
 }
 

@@ -51,6 +51,16 @@ def test_what_does_not_compile_is_said_by_its_line(tmp_path, text, options, said
     assert done.stderr.startswith(said.format(tmp_path / "kernel.cpp"))
 
 
+@pytest.mark.parametrize("option", ["-I", "-isystem"])
+def test_headers_of_acl_that_a_file_is_given_go_before_ours(tmp_path, option):
+    header = tmp_path / "theirs/acl/acl_base.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("constexpr bool kTheirs = true;\n")
+    text = f'{HEADER}#include "acl/acl_base.h"\nstatic_assert(kTheirs);\n'
+    done = compiled(tmp_path, text, option, str(tmp_path / "theirs"))
+    assert done.returncode == 0, done.stderr
+
+
 def test_options_of_the_device_are_taken_and_the_standard_is_twenty(tmp_path):
     holds = "__cplusplus == 202002 && VALUE == 3 && _GLIBCXX_USE_CXX11_ABI == 1"
     text = f"{HEADER}static_assert({holds});\nstatic int unused() {{ return 1; }}\n"

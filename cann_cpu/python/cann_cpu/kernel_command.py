@@ -25,25 +25,10 @@ from pathlib import Path
 
 from .activation import LIBRARIES
 from .kernel import PIPES, Kernel, KernelError, KernelFile, Profile
+from .operator_names import BY_INFO, DTYPES
 
 UNIFIED_BUFFER_BYTES = 184 * 1024
 """What a kernel has of it."""
-
-# dtypes by the names of numpy and torch: the kernel's type, and the number by which CANN knows it
-DTYPES = {
-    "float32": ("float", 0),
-    "float16": ("half", 1),
-    "int8": ("int8_t", 2),
-    "int32": ("int32_t", 3),
-    "uint8": ("uint8_t", 4),
-    "int16": ("int16_t", 6),
-    "uint16": ("uint16_t", 7),
-    "uint32": ("uint32_t", 8),
-    "int64": ("int64_t", 9),
-    "uint64": ("uint64_t", 10),
-    "bool": ("bool", 12),
-    "bfloat16": ("bfloat16_t", 27),
-}
 
 
 def debug_described(
@@ -160,12 +145,12 @@ def _described(path: Path) -> dict:
 
 
 def _dtype_macros(arguments: dict) -> list[str]:
-    named_otherwise = {"float32": "FLOAT", "bfloat16": "BF16"}
-    macros = [f"-DDT_{named_otherwise.get(dtype, dtype.upper())}={number}" for dtype, (_, number) in DTYPES.items()]
+    macros = [f"-DDT_{dtype.ge}={number}" for number, dtype in DTYPES.items()]
     dtypes = {name: str(array.dtype).removeprefix("torch.") for name, array in arguments.items() if _is_array(array)}
     for name, dtype in dtypes.items():
-        if dtype in DTYPES and name.isidentifier():
-            macros += [f"-DDTYPE_{name.upper()}={DTYPES[dtype][0]}", f"-DORIG_DTYPE_{name.upper()}={DTYPES[dtype][1]}"]
+        if dtype in BY_INFO and name.isidentifier():
+            number = BY_INFO[dtype]
+            macros += [f"-DDTYPE_{name.upper()}={DTYPES[number].kernel}", f"-DORIG_DTYPE_{name.upper()}={number}"]
     return macros
 
 

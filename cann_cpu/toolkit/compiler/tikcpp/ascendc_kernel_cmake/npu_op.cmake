@@ -22,11 +22,7 @@ endif()
 if(NOT ASCEND_COMPUTE_UNIT)
   set(ASCEND_COMPUTE_UNIT ascend910b ascend910_93)
 endif()
-set(NPU_OP_PYTHON "${NPU_OP_HOME}/../../../../bin/python3")
-if(NOT EXISTS "${NPU_OP_PYTHON}")
-  set(NPU_OP_PYTHON python3)
-endif()
-set(NPU_OP_COMMAND ${CMAKE_COMMAND} -E env "PYTHONPATH=${NPU_OP_HOME}/.." "${NPU_OP_PYTHON}" -S -m)
+set(NPU_OP_COMMAND "${NPU_OP_HOME}/bin/run_module")
 
 # Calls a function when all of the project has been read, with the arguments as they are now.
 function(_npu_op_at_the_end function)
