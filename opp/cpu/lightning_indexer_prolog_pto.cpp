@@ -13,7 +13,7 @@
 #include "cpu/prolog.h"
 #include "cpu/simd.h"
 #include "cpu/tokens.h"
-#include "op_host/slots.h"
+#include "cpu/slots.h"
 
 namespace opp {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <c10/util/Exception.h>
 
-#include "op_host/checks.h"
-#include "op_host/sequences.h"
+#include "cpu/checks.h"
+#include "cpu/sequences.h"
 
 namespace opp {
 namespace {

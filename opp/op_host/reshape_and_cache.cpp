@@ -4,9 +4,9 @@
 
 #include <c10/util/Exception.h>
 
-#include "op_host/checks.h"
-#include "op_host/sequences.h"
-#include "op_host/slots.h"
+#include "cpu/checks.h"
+#include "cpu/sequences.h"
+#include "cpu/slots.h"
 
 namespace opp {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "op_host/sparse_flash_attention_pto.h"
+#include "cpu/sparse_flash_attention_pto.h"
 
 namespace opp {
 namespace {

@@ -2,7 +2,7 @@
 // Checks the arguments of the lightning indexer: dtypes, ranks, sizes and attributes.
 #include <c10/util/Exception.h>
 
-#include "op_host/lightning_indexer_pto.h"
+#include "cpu/lightning_indexer_pto.h"
 
 namespace opp {
 namespace {

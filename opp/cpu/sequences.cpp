@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks and reads what says where the tokens of a call's sequences are.
-#include "op_host/sequences.h"
+#include "cpu/sequences.h"
 
 #include <c10/util/Exception.h>
 

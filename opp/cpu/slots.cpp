@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks and reads where in a cache the tokens of a call are written.
-#include "op_host/slots.h"
+#include "cpu/slots.h"
 
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 
-#include "op_host/sequences.h"
+#include "cpu/sequences.h"
 
 namespace opp {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "op_host/checks.h"
-#include "op_host/lightning_indexer_prolog_pto.h"
-#include "op_host/sequences.h"
-#include "op_host/slots.h"
+#include "cpu/checks.h"
+#include "cpu/lightning_indexer_prolog_pto.h"
+#include "cpu/sequences.h"
+#include "cpu/slots.h"
 
 namespace opp {
 namespace {

@@ -2,7 +2,7 @@
 // Divides the lightning indexer's work: sequences into tiles of query tokens, and those among threads.
 #include <algorithm>
 
-#include "op_host/lightning_indexer_pto.h"
+#include "cpu/lightning_indexer_pto.h"
 
 namespace opp {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "op_host/sequences.h"
-#include "op_host/slots.h"
-#include "op_host/sparse_attention_pto.h"
+#include "cpu/sequences.h"
+#include "cpu/slots.h"
+#include "cpu/sparse_attention_pto.h"
 
 namespace opp {
 namespace {

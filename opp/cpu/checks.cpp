@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of single arguments. They read no tensor's data and throw c10::Error, which names the argument.
-#include "op_host/checks.h"
+#include "cpu/checks.h"
 
 #include <c10/util/Exception.h>
 

@@ -2,7 +2,7 @@
 // Checks the arguments of sparse flash attention: dtypes, ranks, sizes and attributes.
 #include <c10/util/Exception.h>
 
-#include "op_host/sparse_flash_attention_pto.h"
+#include "cpu/sparse_flash_attention_pto.h"
 
 namespace opp {
 namespace {

@@ -2,10 +2,10 @@
 // Checks the arguments of the fused layer: dtypes, ranks, sizes and attributes.
 #include <c10/util/Exception.h>
 
-#include "op_host/checks.h"
-#include "op_host/sequences.h"
-#include "op_host/slots.h"
-#include "op_host/sparse_attention_pto.h"
+#include "cpu/checks.h"
+#include "cpu/sequences.h"
+#include "cpu/slots.h"
+#include "cpu/sparse_attention_pto.h"
 
 namespace opp {
 namespace {
