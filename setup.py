@@ -26,7 +26,14 @@ setup(
     python_requires=versions.PYTHON,
     packages=find_packages(include=["custom_pypto", "custom_pypto.*"]),
     package_data={
-        "custom_pypto": ["py.typed", "*.pyi", *HEADERS, "authoring/templates/**", "authoring/templates/**/.*"]
+        "custom_pypto": [
+            "py.typed",
+            "*.pyi",
+            *HEADERS,
+            "codegen/**",
+            "authoring/templates/**",
+            "authoring/templates/**/.*",
+        ]
     },
     include_package_data=False,  # the sources of the extension stay out of the wheel
     **({"version": versions.VERSION} if "sdist" in sys.argv else built()),

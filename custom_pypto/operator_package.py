@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds an operator package's wheel, from its setup.py: the extension, opp/ and what follows from graph/.
+"""Builds an operator package's wheel, from its setup.py: the extension and opp/.
 
     setup(
         packages=find_packages(include=["my_ops", "my_ops.*"]),
@@ -8,12 +8,13 @@
         cmdclass={"build_ext": BuildOperatorPackage},
     )
 
-The project's folders are those of custom_pypto's own: my_ops/csrc, graph, opp, test.
+The project's folders are those of custom_pypto's own: my_ops/csrc, opp, test.
 """
 
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -113,29 +114,44 @@ class BuildOperatorPackage(BuildExtension):
         self.folder = Path(self.get_ext_fullpath(extension.name)).parent.resolve()
         self.opp = Path(self.build_temp, "opp").resolve()
         made_of = sources.hashes(self.vendor, Path.cwd())  # before the build: what changes meanwhile may not be in it
-        self.configure()
-        self.cmake("--build", self.opp, "--target", "aclnn_headers")
-        aclnn = (self.opp / "aclnn", Path(cann_home(), "include"))
+        self.cmake("-S", "opp", "-B", self.opp, *self.options())
+        aclnn = (self.opp / "autogen", Path(cann_home(), "include"))
         extension.extra_compile_args += [f"-isystem{path}" for path in aclnn]
         # A library that was linked against another version of this one does not find it by its name, and is not loaded.
         extension.extra_link_args.append(f"-Wl,-soname,{self.vendor}_lib-{self.distribution.get_version()}.so")
         super().run()
-        self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()))
-        self.cmake("--install", self.opp)
+        self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()), "--target", "binary", "package")
+        self.install()
+        self.write_ge_api()
         (self.folder / "_version.py").write_text(f'__version__ = "{self.distribution.get_version()}"\n')
         sources.record(made_of, self.folder)
         self.check()
 
-    def configure(self) -> None:
+    def options(self) -> list:
+        # Found from where they are installed: site-packages/PACKAGE/opp/vendors/PACKAGE/op_api/lib, and beside it.
+        libraries = (f"$ORIGIN/{os.path.relpath(path, sysconfig.get_path('purelib'))}" for path in library_paths())
         options = {
             "CMAKE_BUILD_TYPE": "Release",
-            "CMAKE_INSTALL_PREFIX": self.folder / "opp",
-            "ASCEND_HOME_PATH": cann_home(),
-            "Python_EXECUTABLE": sys.executable,
-            "custom_pypto_DIR": HERE / "cmake",
+            "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
+            "CMAKE_INSTALL_RPATH": ";".join(libraries).replace("$ORIGIN", "$ORIGIN" + "/.." * 6),
+            "ASCEND_CANN_PACKAGE_PATH": cann_home(),
+            "ASCEND_AUTOGEN_PATH": self.opp / "autogen",
         }
-        defines = [f"-D{name}={value}" for name, value in options.items()]
-        self.cmake("-S", "opp", "-B", self.opp, "-G", "Ninja", "--no-warn-unused-cli", *defines)
+        return ["-G", "Ninja", "--no-warn-unused-cli", *(f"-D{name}={value}" for name, value in options.items())]
+
+    def install(self) -> None:
+        """Installs the package as users of CANN do, but for the script that names where it was installed."""
+        (installer,) = self.opp.glob("custom_opp_*.run")
+        subprocess.check_call([installer, f"--install-path={self.folder / 'opp'}", "--quiet"])
+        shutil.rmtree(self.folder / "opp" / "vendors" / self.vendor / "bin", ignore_errors=True)
+
+    def write_ge_api(self) -> None:
+        """Writes the module of functions that add nodes to a graph, of which the converters are made."""
+        build = self.opp.parent / "ge_api"
+        prototypes = self.opp / "autogen" / "op_proto.h"
+        self.cmake("-S", HERE / "codegen", "-B", build, "-G", "Ninja", f"-DPROTOTYPES={prototypes}")
+        self.cmake("--build", build)
+        shutil.copy(build / "auto_generated_ge_raw_custom_ops.py", self.folder / "converter")
 
     def check(self) -> None:
         """Fails when schema, prototype, functions, converter or test of an operator do not agree or are not there."""
@@ -146,6 +162,11 @@ class BuildOperatorPackage(BuildExtension):
     @staticmethod
     def cmake(*arguments) -> None:
         subprocess.check_call(["cmake", *arguments])
+
+
+def library_paths() -> list[Path]:
+    """Where the libraries lie that kernels for the CPU are linked with."""
+    return [Path(cann_home(), "lib64"), Path(torch.__file__).parent / "lib"]
 
 
 def cann_home() -> str:

@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import torch
 
-NULL_POINTER, INVALID = 161001, 161002
+NULL_POINTER, INVALID, INFER, TILING = 161001, 161002, 561001, 561002
 ND, FRACTAL_NZ = 2, 29
 DTYPES = {
     torch.float32: 0,

@@ -164,7 +164,7 @@ def in_a_process(function, **environment):
 
 def machine():
     """What the kernels use on this machine: the level of vector instructions, and how each type is multiplied."""
-    says = ctypes.CDLL(f"{VENDOR}/op_api/lib/libcust_opapi.so").custom_pypto_machine
+    says = ctypes.CDLL(f"{VENDOR}/op_impl/cann_cpu/libcust_cpu_kernels.so").custom_pypto_machine
     says.restype = ctypes.c_char_p
     return says().decode()
 

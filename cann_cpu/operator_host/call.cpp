@@ -9,6 +9,7 @@
 #include "cann_cpu/acl_objects.h"
 #include "cann_cpu/dtypes.h"
 #include "cann_cpu/executor.h"
+#include "cann_cpu/log.h"
 #include "cann_cpu/operator_call.h"
 #include "cann_cpu/runtime.h"
 #include "context.h"
@@ -248,6 +249,14 @@ class Preparation {
  public:
   Preparation(const DefinedOperator& op, const OperatorArgument* arguments, size_t count)
       : op_(op), arguments_(arguments), count_(count) {}
+
+  // Throws unless the arguments are as the definition wants them, and inference takes them.
+  void check() {
+    read();
+    matching(given_types());
+    describe();
+    infer();
+  }
 
   std::shared_ptr<const Call> call() {
     read();
@@ -557,13 +566,20 @@ class Preparation {
     return text;
   }
 
+  // What an author's function logged before it failed, if it did.
+  static std::string reason() {
+    const std::string logged = take_logged_error();
+    return logged.empty() ? "" : ": " + logged;
+  }
+
   void infer() {
+    take_logged_error();
     call_.shapes.resize(call_.outputs.size());
     if (op_.definition->infer_shape != nullptr) {
       gert::InferShapeContext context(&call_);
       if (op_.definition->infer_shape(&context) != ge::GRAPH_SUCCESS) {
         throw CallError(kInferShapeError,
-                        "shape inference failed: the function of SetInferShape rejects " + arguments());
+                        "shape inference failed: the function of SetInferShape rejects " + arguments() + reason());
       }
     }
     for (size_t i = 0; i < call_.outputs.size(); ++i) call_.types.push_back(call_.outputs[i].GetDataType());
@@ -571,7 +587,7 @@ class Preparation {
       gert::InferDataTypeContext context(&call_);
       if (op_.definition->infer_data_type(&context) != ge::GRAPH_SUCCESS) {
         throw CallError(kInferShapeError,
-                        "dtype inference failed: the function of SetInferDataType rejects " + arguments());
+                        "dtype inference failed: the function of SetInferDataType rejects " + arguments() + reason());
       }
     }
     // An output with less room than its result; a function that sets no shape leaves a scalar's.
@@ -596,11 +612,12 @@ class Preparation {
     const size_t all = room.size() * sizeof(uint64_t);
     std::memset(bytes, kUntouched, all);
     call_.tiling = gert::TilingData(bytes, kTilingCapacity);
+    take_logged_error();
     gert::TilingContext context(&call_);
     const ge::graphStatus status = op_.definition->core.tiling(&context);
     if (status != ge::GRAPH_SUCCESS) {
       throw CallError(kTilingError, "tiling failed: the function of SetTiling returned " + std::to_string(status) +
-                                        " for " + arguments());
+                                        " for " + arguments() + reason());
     }
     const size_t size = call_.tiling.GetDataSize();
     if (size > kTilingCapacity) {
@@ -651,6 +668,10 @@ aclnnStatus operator_phase_one(const char* type, const void* in_library, const O
       return error(ACLNN_ERR_PARAM_NULLPTR, "%s: workspaceSize or executor is null", function.c_str());
     }
     const DefinedOperator& op = find_operator(type, in_library);
+    if (op.cpu_kernel != nullptr) {
+      if (!op.cpu_kernel->checks) Preparation(op, arguments, count).check();
+      return op.cpu_kernel->phase_one(arguments, workspace_size, executor);
+    }
     return finish_phase_one(Preparation(op, arguments, count).call(), workspace_size, executor);
   } catch (const CallError& e) {
     return error(e.code, "%s: %s", function.c_str(), e.what());

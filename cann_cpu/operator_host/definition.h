@@ -46,6 +46,7 @@ struct Parameters {
 struct ConfigDefinition : Parameters {};
 
 struct CoreDefinition {
+  bool defined = false;  // AICore() was called: there is a kernel for it
   TilingFunction tiling = nullptr;
   std::vector<std::pair<std::string, std::shared_ptr<ConfigDefinition>>> socs;
 };

@@ -143,6 +143,7 @@ OpDef& OpDef::SetInferDataType(InferDataTypeFunction function) {
 }
 OpAICoreDef& OpDef::AICore() {
   static auto* const handles = new std::list<OpAICoreDef>;
+  definition_->core.defined = true;
   handles->emplace_back(&definition_->core);
   return handles->back();
 }

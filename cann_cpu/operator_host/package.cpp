@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "cann_cpu/operator_packages.h"
@@ -25,25 +27,7 @@ constexpr const char* kArchitecture = "x86_64";
 constexpr size_t kMaxTiled = 10000;
 
 const fs::path kImplementation = "op_impl/ai_core/tbe";
-
-// PACKAGE/op_api/lib/libcust_opapi.so; a library that lies elsewhere is of the first package that has the operator.
-fs::path package_of(const void* in_library, const std::string& type) {
-  Dl_info info;
-  if (dladdr(in_library, &info) != 0) {
-    const fs::path package = fs::weakly_canonical(info.dli_fname).parent_path().parent_path().parent_path();
-    if (fs::exists(package / kImplementation)) return package;
-  }
-  for (const auto& package : operator_packages()) {
-    const fs::path kernels = package / kImplementation / "kernel";
-    if (!fs::exists(kernels)) continue;
-    for (const auto& family : fs::directory_iterator(kernels)) {
-      if (fs::exists(family.path() / snake_case(type))) return fs::weakly_canonical(package);
-    }
-  }
-  throw CallError(kPackageNotFound,
-                  "no operator package has it: install the .run file that its build makes, and name the folder in "
-                  "ASCEND_CUSTOM_OPP_PATH unless it is ASCEND_OPP_PATH");
-}
+const fs::path kCpuKernels = "op_impl/cann_cpu/libcust_cpu_kernels.so";
 
 // The chips for which a package has the operator's kernels.
 std::vector<std::string> families(const fs::path& package, const std::string& type) {
@@ -57,10 +41,30 @@ std::vector<std::string> families(const fs::path& package, const std::string& ty
   return found;
 }
 
+bool has_operator(const fs::path& package, const std::string& type) {
+  return fs::exists(package / "op_api/include" / ("aclnn_" + snake_case(type) + ".h")) ||
+         !families(package, type).empty();
+}
+
+// PACKAGE/op_api/lib/libcust_opapi.so; a library that lies elsewhere is of the first package that has the operator.
+fs::path package_of(const void* in_library, const std::string& type) {
+  Dl_info info;
+  if (dladdr(in_library, &info) != 0) {
+    const fs::path package = fs::weakly_canonical(info.dli_fname).parent_path().parent_path().parent_path();
+    if (fs::exists(package / kImplementation)) return package;
+  }
+  for (const auto& package : operator_packages()) {
+    if (has_operator(package, type)) return fs::weakly_canonical(package);
+  }
+  throw CallError(kPackageNotFound,
+                  "no operator package has it: install the .run file that its build makes, and name the folder in "
+                  "ASCEND_CUSTOM_OPP_PATH unless it is ASCEND_OPP_PATH");
+}
+
 void check_no_other_package(const fs::path& package, const std::string& type) {
   for (const auto& other : operator_packages()) {
     const fs::path canonical = fs::weakly_canonical(other);
-    if (canonical != package && !families(canonical, type).empty()) {
+    if (canonical != package && has_operator(canonical, type)) {
       throw CallError(kPackageNotFound, "two operator packages have it, " + package.string() + " and " +
                                             canonical.string() +
                                             ": uninstall one, or leave it out of ASCEND_CUSTOM_OPP_PATH");
@@ -128,6 +132,38 @@ std::vector<OperatorKernel> open_kernels(const fs::path& package, const std::str
   return kernels;
 }
 
+// CANN_CPU_KERNELS=ascendc asks for Ascend C kernels where there is one for the CPU, too.
+bool wants_ascendc() {
+  const char* wanted = std::getenv("CANN_CPU_KERNELS");
+  if (wanted == nullptr || *wanted == 0 || std::strcmp(wanted, "cpu") == 0) return false;
+  if (std::strcmp(wanted, "ascendc") == 0) return true;
+  throw CallError(kFindKernelError, std::string("CANN_CPU_KERNELS is '") + wanted + "'; it must be ascendc or cpu");
+}
+
+// Null if the package has none.
+const CpuKernel* open_cpu_kernel(const fs::path& package, const std::string& type, size_t arguments) {
+  const fs::path library = package / kCpuKernels;
+  if (!fs::exists(library)) return nullptr;
+  void* opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) throw CallError(kFindKernelError, std::string("its CPU kernel does not load: ") + dlerror());
+  const auto* kernel = static_cast<const CpuKernel*>(dlsym(opened, ("ascendc_cpu_kernel_" + type).c_str()));
+  if (kernel != nullptr && kernel->arguments != arguments) {
+    throw CallError(kFindKernelError, "CPU_KERNEL(" + type + ", ...) takes " + std::to_string(kernel->arguments) +
+                                          " arguments; the definition has " + std::to_string(arguments));
+  }
+  return kernel;
+}
+
+// Inputs, attributes, and outputs that bear no input's name.
+size_t count_arguments(const ops::Definition& definition) {
+  size_t count = definition.inputs.size() + definition.attributes.size();
+  for (const auto& output : definition.outputs) {
+    count += std::none_of(definition.inputs.begin(), definition.inputs.end(),
+                          [&](const auto& input) { return input.name == output.name; });
+  }
+  return count;
+}
+
 // CANN fills the struct once for each operator, when its first node is compiled.
 void* parse(const std::string& type, const ops::Definition& definition) {
   if (definition.make_compile_info == nullptr) return nullptr;
@@ -157,11 +193,19 @@ std::unique_ptr<DefinedOperator> open_operator(const std::string& type, const fs
   if (op->definition == nullptr) {
     throw CallError(kPackageNotFound, library + " has no OP_ADD(" + type + ")");
   }
+  if (!wants_ascendc()) op->cpu_kernel = open_cpu_kernel(package, type, count_arguments(*op->definition));
+  op->parameters = op->definition->on(soc().family);
+  op->combinations = ops::combinations(type, op->parameters);
+  if (op->cpu_kernel != nullptr) return op;
+  if (!op->definition->core.defined) {
+    throw CallError(kFindKernelError, std::string("it has no kernel in Ascend C: its definition has no AICore()") +
+                                          (wants_ascendc() ? "; without CANN_CPU_KERNELS=ascendc its CPU kernel, if "
+                                                             "there is one, takes the call"
+                                                           : ", and the package has no CPU kernel of it"));
+  }
   if (op->definition->core.tiling == nullptr) {
     throw CallError(kTilingError, "its definition has no tiling function: AICore().SetTiling(...)");
   }
-  op->parameters = op->definition->on(soc().family);
-  op->combinations = ops::combinations(type, op->parameters);
   op->kernels = open_kernels(package, type);
   const size_t expected = op->parameters.inputs.size() + op->parameters.outputs.size() + 2;
   for (const OperatorKernel& kernel : op->kernels) {

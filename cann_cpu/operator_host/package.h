@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ascendc/kernel_entry.h"
+#include "cann_cpu/operator_call.h"
 #include "definition.h"
 
 namespace cann_cpu {
@@ -52,6 +53,7 @@ struct DefinedOperator {
   std::shared_ptr<const ops::Definition> definition;
   ops::Parameters parameters;  // on this chip
   std::vector<ops::Combination> combinations;
+  const CpuKernel* cpu_kernel = nullptr;  // takes the place of the others
   std::vector<OperatorKernel> kernels;
   void* compile_info = nullptr;
 

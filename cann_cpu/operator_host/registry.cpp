@@ -107,6 +107,7 @@ std::string json(const ops::Definition& definition) {
   }
   return std::string("{\"type\": ") + quoted(definition.type) + ", " + json(definition.type, definition) +
          ", \"attributes\": " + listed(definition.attributes, [](const auto& each) { return json(each); }) +
+         ", \"ai_core\": " + (definition.core.defined ? "true" : "false") +
          ", \"tiles\": " + (definition.core.tiling ? "true" : "false") + ", \"socs\": {" + socs + "}}";
 }
 

@@ -177,15 +177,20 @@ class Operator:
 
     @property
     def kernel(self) -> Path:
-        """The file of its aclnn function, which calls the kernel."""
-        return definition.aclnn_source(self.folder, prototypes.ge_type(self.name))
+        """The file of its kernel."""
+        return definition.kernel_source(self.folder, prototypes.ge_type(self.name))
+
+    @property
+    def definition(self) -> Path:
+        """The file of its definition, of which its prototype is made."""
+        return definition.host_source(self.folder, prototypes.ge_type(self.name))
 
     @property
     def converter(self) -> str:
-        """The file that its node in a graph follows from: that of a converter of its own, or the prototype."""
+        """The file that its node in a graph follows from: that of a converter of its own, or the definition."""
         converters = [getattr(op, "_ge_converter", None) for op in self.overloads]
         own = [each for each in converters if each is not None and not getattr(each, "plain", False)]
-        return own[0].__module__.replace(".", "/") + ".py" if own else definition.PROTOTYPES
+        return own[0].__module__.replace(".", "/") + ".py" if own else str(self.definition)
 
     @cached_property
     def overloads(self) -> list[torch._ops.OpOverload]:
@@ -337,11 +342,10 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def prototype(operator: Operator) -> str:
     """A graph has the node for every dtype that the operator takes, and the results have the dtypes that it says."""
     ir = _ge_ir(operator)
-    if ir is None or operator.converter != definition.PROTOTYPES:
+    if ir is None or operator.converter != str(operator.definition):
         return "a converter of its own decides"
     declared = prototypes.Prototype.of(ir)
     allowed = {name: re.findall(r"DT_\w+", types) for _, name, types in (*ir.indexed_inputs, *ir.indexed_outputs)}
-    symbols = definition.type_symbols(operator.folder, declared.type)
     for call in operator.calls():
         for what, arguments in _in_every_float(call):
             there = call.on("meta", arguments)
@@ -352,7 +356,7 @@ def prototype(operator: Operator) -> str:
             outputs = [name for name in declared.outputs if name not in declared.inputs]
             given = {name: _tensors(there.get(name)) for name in declared.inputs}
             given |= {name: _tensors(value) for name, value in zip(outputs, results, strict=True)}
-            _check_dtypes(operator, f"{call.name}{what}", given, allowed, symbols)
+            _check_dtypes(operator, f"{call.name}{what}", given, allowed)
     return "of the dtypes that the operator takes"
 
 
@@ -374,21 +378,13 @@ def _in_every_float(call: "Call") -> Iterator[tuple[str, dict[str, Any]]]:
         yield f", in {dtype}".replace("torch.", ""), changed
 
 
-def _check_dtypes(operator: Operator, call: str, given: dict, allowed: dict, symbols: dict[str, str]) -> None:
-    files = f"{definition.PROTOTYPES}, or {operator.source}"
-    first: dict[str, tuple[str, Tensor]] = {}
+def _check_dtypes(operator: Operator, call: str, given: dict, allowed: dict) -> None:
     for name, tensors in given.items():
         for tensor in tensors:
             if allowed[name] and torch_type_to_ge_type(tensor.dtype) not in _ge_dtypes(allowed[name]):
                 raise Mistake(
-                    f"'{name}' is {_dtype(tensor)} ({call}), but the prototype has it in {', '.join(allowed[name])}: "
-                    f"fix {files}"
-                )
-            other, of_other = first.setdefault(symbols.get(name, name), (name, tensor))
-            if of_other.dtype != tensor.dtype:
-                raise Mistake(
-                    f"'{name}' is {_dtype(tensor)} and '{other}' {_dtype(of_other)} ({call}), but for the prototype "
-                    f'both are "{symbols[name]}", of one dtype: fix {files}'
+                    f"'{name}' is {_dtype(tensor)} ({call}), but the definition has it in {', '.join(allowed[name])}: "
+                    f"fix {operator.definition}, or {operator.source}"
                 )
 
 

@@ -32,8 +32,6 @@ from ..prototypes import (
     type_of,
 )
 
-PROTOTYPES = "graph/custom_reg_op.h"
-
 
 def mismatches(schemas: Iterable[torch.FunctionSchema], prototype: Prototype) -> list[str]:
     """What the schemas of an operator's overloads and its prototype do not agree in, a sentence each.
@@ -120,13 +118,6 @@ def _output_mismatches(schema: torch.FunctionSchema, prototype: Prototype) -> It
                 yield f"result '{result.name}' of the schema is output '{name}' of the prototype"
 
 
-def type_symbols(folder: Path, graph_type: str) -> dict[str, str]:
-    """The inputs and outputs of a prototype that have a symbol for a dtype, "T": those of one symbol have one dtype."""
-    text = (folder / PROTOTYPES).read_text()
-    found = re.search(rf"REG_OP\({graph_type}\)(.*?)OP_END_FACTORY_REG", text, re.DOTALL)
-    return dict(re.findall(r'\.\w*PUT\((\w+),\s*"(\w+)"\)', found[1])) if found else {}
-
-
 # ---- the operators of a package
 
 
@@ -141,10 +132,12 @@ def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
         graph_type = ge_type(name)
         found = [*_missing_kernels(overloads, source(folder, package.__name__, name))]
         if graph_type not in prototypes:
-            found.append(f"it has no prototype: add REG_OP({graph_type}) to {PROTOTYPES}")
+            found.append(f"it has no definition: add OP_ADD({graph_type}) to {host_source(folder, graph_type)}")
         else:
-            found += _missing_functions(prototypes[graph_type], package, folder)
-            found += _disagreements(overloads, prototypes[graph_type], f"{schemas} or {PROTOTYPES}")
+            found += _misplaced(prototypes[graph_type], package, folder)
+            found += _disagreements(
+                overloads, prototypes[graph_type], f"{schemas} or {host_source(folder, graph_type)}"
+            )
         if not any(_names(file, name) for file in (folder / "test").rglob("*.py")):
             found.append(f"no test names it: add one to test/{package.__name__}")
         yield from (f"{package.__name__}::{name}: {mistake}" for mistake in found)
@@ -152,7 +145,7 @@ def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
         if full_name.startswith(f"{package.__name__}::") and not has_schema(full_name):
             yield f"{full_name}: it has functions, but no schema: add one to {schemas}"
     for surplus in prototypes.keys() - {ge_type(name) for name in defined}:
-        yield f"{PROTOTYPES}: {surplus} belongs to no operator: add a schema to {schemas}"
+        yield f"{host_source(folder, surplus)}: {surplus} belongs to no operator: add a schema to {schemas}"
 
 
 def _names(file: Path, operator: str) -> bool:
@@ -164,10 +157,15 @@ def source(folder: Path, package: str, operator: str) -> Path:
     return _file_with(rf'm\.impl\("{operator}[".]', folder, Path(package, "csrc", f"{operator}.cpp"))
 
 
-def aclnn_source(folder: Path, graph_type: str) -> Path:
-    """The file that defines an operator's aclnn function, or that which should be there."""
-    file = Path("opp", "op_api", f"aclnn_{snake_case(graph_type)}.cpp")
-    return _file_with(rf"\b(ACLNN\w*\({graph_type}|aclnn{graph_type}\()\b", folder, file)
+def host_source(folder: Path, graph_type: str) -> Path:
+    """The file with an operator's definition, or that which should be there."""
+    return _file_with(rf"\bOP_ADD\({graph_type}\)", folder, Path("opp", "op_host", f"{snake_case(graph_type)}.cpp"))
+
+
+def kernel_source(folder: Path, graph_type: str) -> Path:
+    """The file with an operator's kernel: that for the CPU if there is one, as it is then called."""
+    cpu = _file_with(rf"\bCPU_KERNEL\w*\({graph_type}\b", folder, Path("opp", "cpu", f"{snake_case(graph_type)}.cpp"))
+    return cpu if (folder / cpu).exists() else Path("opp", "op_kernel", f"{snake_case(graph_type)}.cpp")
 
 
 def _file_with(pattern: str, folder: Path, expected: Path) -> Path:
@@ -183,14 +181,7 @@ def _missing_kernels(overloads: Iterable[torch._ops.OpOverload], source: Path) -
             yield f"it has no {what}: add one, for {key}, to {source}"
 
 
-def _missing_functions(prototype: Prototype, package: types.ModuleType, folder: Path) -> Iterator[str]:
-    library = Path(package.__path__[0], "opp", "vendors", package.__name__, "op_api", "lib", "libcust_opapi.so")
-    if library.exists():  # built with a CANN that runs no kernels on the CPU, the package has no functions
-        names = library.read_bytes()  # it is not loaded: its string table has what it exports
-        for function in (f"aclnn{prototype.type}GetWorkspaceSize", f"aclnn{prototype.type}"):
-            if f"\0{function}\0".encode() not in names:
-                yield f"{function} is not in {library.name}: add it to {aclnn_source(folder, prototype.type)}"
-                return
+def _misplaced(prototype: Prototype, package: types.ModuleType, folder: Path) -> Iterator[str]:
     for file in sorted(folder.joinpath(package.__name__, "csrc").glob("*.cpp")):
         for misplaced in _misplaced_arguments(file.read_text(), prototype):
             yield f"{misplaced}: fix {file.relative_to(folder)}"

@@ -120,10 +120,10 @@ class TakenRoute {
   const bool taken_;
 };
 
-// What our kernel adds on an NPU: tensors of one shape and of a dtype that the vector unit has.
-bool is_for_vector_unit(const Tensor& self, const Tensor& other) {
+// Whether the vector unit adds it, and so our kernel.
+bool is_for_vector_unit(const Tensor& tensor) {
   constexpr at::ScalarType kAdded[] = {at::kFloat, at::kHalf, at::kBFloat16, at::kInt, at::kShort};
-  return self.sizes() == other.sizes() && std::ranges::find(kAdded, self.scalar_type()) != std::end(kAdded);
+  return std::ranges::find(kAdded, tensor.scalar_type()) != std::end(kAdded);
 }
 
 constexpr int64_t kAllTokens = std::numeric_limits<int64_t>::max();
@@ -147,9 +147,7 @@ namespace by_cann {
 
 bool add_custom(const Tensor& self, const Tensor& other, const Tensor& out) {
   static const TakenRoute route("add_custom");
-  // The gradient's function is only where a library of C++ is deployed, which adds whatever there is.
-  static const bool adds_everything = library_of("aclnnAddCustomGrad").has_value();
-  if (!route && (adds_everything || !route.is_there() || is_for_vector_unit(self, other))) {
+  if (!route && (!route.is_there() || is_for_vector_unit(out))) {
     return false;
   }
   EXEC_NPU_CMD(aclnnAdd, self, other, at::Scalar(1), out);

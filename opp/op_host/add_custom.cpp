@@ -1,49 +1,136 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the arguments of AddCustom and AddCustomGrad: dtypes and shapes.
-#include "op_host/add_custom.h"
-
-#include <ATen/ExpandUtils.h>
-#include <c10/util/Exception.h>
+// AddCustom: out = self + other, broadcast, of the dtypes that the vector unit adds.
+#include "op_kernel/add_custom_tiling.h"
 
 #include <algorithm>
 
-namespace opp {
+#include "definition.h"
+
 namespace {
 
-constexpr at::ScalarType kDtypes[] = {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kChar,
-                                      at::kByte, at::kShort,    at::kInt,   at::kLong,   at::kBool};
+using opp::AddCustomTiling;
 
-void check_dtype(const char* name, const at::Tensor& tensor) {
-  TORCH_CHECK(std::ranges::find(kDtypes, tensor.scalar_type()) != std::end(kDtypes), name,
-              " must be floating point, integer or bool, but is ", tensor.scalar_type());
-}
+// Two inputs and an output with two buffers each, and bfloat16's two intermediate results in float, take 160 KiB.
+constexpr uint64_t kTileBytes = 16 * 1024;
 
-void check_like(const char* name, const at::Tensor& tensor, at::ScalarType dtype, at::IntArrayRef sizes) {
-  TORCH_CHECK(tensor.scalar_type() == dtype, name, " must be ", dtype, ", but is ", tensor.scalar_type());
-  TORCH_CHECK(tensor.sizes() == sizes, name, " must have shape ", sizes, ", but has ", tensor.sizes());
-}
-
-at::DimVector broadcast(const at::Tensor& self, const at::Tensor& other) {
-  try {
-    return at::infer_size_dimvector(self.sizes(), other.sizes());
-  } catch (const c10::Error&) {
-    TORCH_CHECK(false, "other must broadcast with self, which has shape ", self.sizes(), ", but has ", other.sizes());
+// Sizes from the last on are equal, or one of them is 1 or missing.
+bool broadcast(const std::vector<int64_t>& self, const std::vector<int64_t>& other, std::vector<int64_t>& out) {
+  const bool self_is_longer = self.size() >= other.size();
+  const std::vector<int64_t>& shorter = self_is_longer ? other : self;
+  out = self_is_longer ? self : other;
+  const std::size_t missing = out.size() - shorter.size();
+  for (std::size_t i = 0; i < shorter.size(); ++i) {
+    int64_t& size = out[missing + i];
+    if (size != shorter[i] && size != 1 && shorter[i] != 1) return false;
+    if (size == 1) size = shorter[i];
   }
+  return true;
+}
+
+// A dimension of the result, and the operands' strides in it: 0 where they are broadcast.
+struct Dimension {
+  uint64_t size;
+  uint64_t self;
+  uint64_t other;
+};
+
+uint64_t stride_in(const opp::Contiguous& tensor, std::size_t from_the_end) {
+  if (from_the_end > tensor.sizes.size()) return 0;
+  const std::size_t i = tensor.sizes.size() - from_the_end;
+  return tensor.sizes[i] == 1 ? 0 : static_cast<uint64_t>(tensor.strides[i]);
+}
+
+// The result's dimensions, as few as describe it: neighbours that both operands run through as through one are one.
+std::vector<Dimension> dimensions(const std::vector<int64_t>& out, const opp::Contiguous& self,
+                                  const opp::Contiguous& other) {
+  std::vector<Dimension> found;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const Dimension next{static_cast<uint64_t>(out[i]), stride_in(self, out.size() - i),
+                         stride_in(other, out.size() - i)};
+    if (next.size == 1) continue;
+    if (!found.empty() && found.back().self == next.self * next.size && found.back().other == next.other * next.size) {
+      found.back() = {found.back().size * next.size, next.self, next.other};
+    } else {
+      found.push_back(next);
+    }
+  }
+  if (found.empty()) found.push_back({1, 1, 1});
+  return found;
+}
+
+ge::graphStatus tile(gert::TilingContext* context) {
+  const opp::Contiguous self = opp::required(*context, 0), other = opp::required(*context, 1);
+  std::vector<int64_t> out;
+  if (!broadcast(self.sizes, other.sizes, out)) {
+    return opp::reject("other must broadcast with self of shape " + opp::text_of(self.sizes) + ", but has shape " +
+                       opp::text_of(other.sizes));
+  }
+  const std::vector<int64_t> given = opp::sizes_of(context->GetOutputShape(0)->GetStorageShape());
+  if (given != out) {
+    return opp::reject("out must have shape " + opp::text_of(out) + ", but has shape " + opp::text_of(given));
+  }
+  std::vector<Dimension> all = dimensions(out, self, other);
+  const Dimension row = all.back();
+  all.pop_back();
+  if (all.size() > AddCustomTiling::kMaxDimensions) {
+    return opp::reject("self and other must broadcast in " + std::to_string(AddCustomTiling::kMaxDimensions) +
+                       " dimensions or fewer");
+  }
+  auto& tiling = *context->GetTilingData<AddCustomTiling>();
+  tiling = {};
+  tiling.single = row.size == 1    ? AddCustomTiling::kNone
+                  : row.self == 0  ? AddCustomTiling::kSelf
+                  : row.other == 0 ? AddCustomTiling::kOther
+                                   : AddCustomTiling::kNone;
+  tiling.inner = row.size;
+  tiling.tile = static_cast<uint32_t>(kTileBytes / static_cast<uint64_t>(self.itemsize));
+  tiling.tiles = (tiling.inner + tiling.tile - 1) / tiling.tile;
+  tiling.all_tiles = tiling.tiles;
+  for (const Dimension& each : all) {
+    tiling.sizes[tiling.dimensions] = each.size;
+    tiling.self_strides[tiling.dimensions] = each.self;
+    tiling.other_strides[tiling.dimensions++] = each.other;
+    tiling.all_tiles *= each.size;
+  }
+  tiling.per_block =
+      std::max<uint64_t>((tiling.all_tiles + opp::vector_cores(*context) - 1) / opp::vector_cores(*context), 1);
+  tiling.blocks = static_cast<uint32_t>((tiling.all_tiles + tiling.per_block - 1) / tiling.per_block);
+  return opp::launch(*context, tiling.blocks);
+}
+
+ge::graphStatus infer_shape(gert::InferShapeContext* context) {
+  std::vector<int64_t> out;
+  if (!broadcast(opp::sizes_of(*context->GetRequiredInputShape(0)), opp::sizes_of(*context->GetRequiredInputShape(1)),
+                 out)) {
+    return opp::reject("other must broadcast with self");
+  }
+  *context->GetOutputShape(0) = opp::shape_of(out);
+  return ge::GRAPH_SUCCESS;
+}
+
+ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
+  context->SetOutputDataType(0, context->GetRequiredInputDataType(0));
+  return ge::GRAPH_SUCCESS;
 }
 
 }  // namespace
 
-void check_add_custom(const at::Tensor& self, const at::Tensor& other, const at::Tensor& out) {
-  check_dtype("self", self);
-  TORCH_CHECK(other.scalar_type() == self.scalar_type(), "other must have self's dtype, ", self.scalar_type(),
-              ", but is ", other.scalar_type());
-  check_like("out", out, self.scalar_type(), broadcast(self, other));
-}
+namespace ops {
 
-void check_add_custom_grad(const at::Tensor& self, const at::Tensor& grad_self, const at::Tensor& grad_other) {
-  check_dtype("self", self);
-  check_like("gradSelfOut", grad_self, self.scalar_type(), self.sizes());
-  check_like("gradOtherOut", grad_other, self.scalar_type(), self.sizes());
-}
+class AddCustom : public OpDef {
+ public:
+  explicit AddCustom(const char* name) : OpDef(name) {
+    const opp::Types types = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_INT16, ge::DT_INT32};
+    opp::of_types(Input("self"), REQUIRED, types);
+    opp::of_types(Input("other"), REQUIRED, types);
+    opp::of_types(Output("out"), REQUIRED, types);
+    SetInferShape(infer_shape);
+    SetInferDataType(infer_type);
+    AICore().SetTiling(tile);
+    opp::for_all_socs(AICore());
+  }
+};
 
-}  // namespace opp
+OP_ADD(AddCustom);
+
+}  // namespace ops

@@ -1,65 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the arguments of advance_step_flashattn, and says where its numbers lie.
-#include "op_host/advance_step_flashattn.h"
+// AdvanceStepFlashattn: moves num_queries sequences on by the token that was sampled for each, and clears the rows of
+// padding behind.
+//
+// input_tokens, input_positions, seq_lens and slot_mapping are [num_seqs], sampled_token_ids is [num_queries, 1] or
+// [num_queries], block_tables [num_seqs, blocks a sequence]. A sequence's new position is its length, which grows by
+// one; its slot is block * block_size + offset of that position, or -1 where the block table names no block.
+#include "op_kernel/advance_step_flashattn_tiling.h"
 
-#include <c10/util/Exception.h>
+#include "definition.h"
 
-#include "cpu/checks.h"
-#include "cpu/sequences.h"
-
-namespace opp {
 namespace {
 
-void check_integers(const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, const char* dimensions) {
-  const auto dtype = tensor.scalar_type();
-  TORCH_CHECK(dtype == at::kInt || dtype == at::kLong, name, " must be int32 or int64, but is ", dtype);
-  check_sizes(name, tensor, sizes, dimensions);
+enum Input { kInputTokens, kSampledTokenIds, kInputPositions, kSeqLens, kSlotMapping, kBlockTables };
+enum Attribute { kNumSeqs, kNumQueries, kBlockSize };
+
+constexpr Input kWritten[] = {kInputTokens, kInputPositions, kSeqLens, kSlotMapping};  // the outputs, in order
+
+constexpr const char* kNames[] = {"input_tokens", "sampled_token_ids", "input_positions",
+                                  "seq_lens",     "slot_mapping",      "block_tables"};
+
+// Empty, or what is wrong with the arguments.
+std::string mistake(const gert::TilingContext& context, int64_t num_seqs, int64_t num_queries, int64_t block_size) {
+  if (num_queries < 0 || num_queries > num_seqs) {
+    return "num_queries must lie between 0 and num_seqs (" + std::to_string(num_seqs) + "), but is " +
+           std::to_string(num_queries);
+  }
+  if (block_size < 1) return "block_size must be 1 or more, but is " + std::to_string(block_size);
+  for (const Input input : {kInputTokens, kSampledTokenIds, kInputPositions, kSeqLens, kSlotMapping, kBlockTables}) {
+    const std::vector<int64_t> sizes = opp::required(context, input).sizes;
+    std::vector<int64_t> expected = {input == kSampledTokenIds ? num_queries : num_seqs};
+    if (input == kSampledTokenIds && sizes.size() == 2) expected.push_back(1);
+    if (input == kBlockTables) {
+      if (sizes.size() != 2) return "block_tables must have 2 dimensions, but has shape " + opp::text_of(sizes);
+      expected.push_back(sizes[1]);
+    }
+    if (sizes != expected) {
+      return std::string(kNames[input]) + " must have shape " + opp::text_of(expected) + ", but has shape " +
+             opp::text_of(sizes);
+    }
+  }
+  return "";
 }
 
-void check_tokens(const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, const char* dimensions) {
-  check_dtype(name, tensor.scalar_type(), at::kLong);
-  check_sizes(name, tensor, sizes, dimensions);
+opp::NumbersTiling numbers(const gert::TilingContext& context, Input input) {
+  const opp::Contiguous tensor = opp::required(context, input);
+  return {tensor.itemsize, tensor.itemsize};
 }
 
-NumbersTiling numbers(const at::Tensor& tensor, int64_t dim) {
-  const auto bytes = static_cast<int64_t>(tensor.element_size());
-  return {bytes, tensor.stride(dim) * bytes};
+ge::graphStatus tile(gert::TilingContext* context) {
+  const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  auto& tiling = *context->GetTilingData<opp::AdvanceStepFlashattnTiling>();
+  tiling = {};
+  tiling.num_seqs = *attributes.GetInt(kNumSeqs);
+  tiling.num_queries = *attributes.GetInt(kNumQueries);
+  tiling.block_size = *attributes.GetInt(kBlockSize);
+  const std::string wrong = mistake(*context, tiling.num_seqs, tiling.num_queries, tiling.block_size);
+  if (!wrong.empty()) return opp::reject(wrong);
+  const opp::Contiguous table = opp::required(*context, kBlockTables);
+  tiling.table_width = table.sizes[1];
+  tiling.input_tokens = numbers(*context, kInputTokens);
+  tiling.sampled_token_ids = numbers(*context, kSampledTokenIds);
+  tiling.input_positions = numbers(*context, kInputPositions);
+  tiling.seq_lens = numbers(*context, kSeqLens);
+  tiling.slot_mapping = numbers(*context, kSlotMapping);
+  tiling.block_table = numbers(*context, kBlockTables);
+  tiling.block_table_row = table.strides[0] * table.itemsize;
+  return opp::launch(*context, opp::AdvanceStepFlashattnTiling::kBlocks);
+}
+
+ge::graphStatus infer_shape(gert::InferShapeContext* context) {
+  for (std::size_t i = 0; i < 4; ++i) *context->GetOutputShape(i) = *context->GetRequiredInputShape(kWritten[i]);
+  return ge::GRAPH_SUCCESS;
+}
+
+ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
+  for (std::size_t i = 0; i < 4; ++i) context->SetOutputDataType(i, context->GetRequiredInputDataType(kWritten[i]));
+  return ge::GRAPH_SUCCESS;
 }
 
 }  // namespace
 
-void check(const AdvanceStepFlashattn& call) {
-  TORCH_CHECK(call.num_queries >= 0 && call.num_queries <= call.num_seqs,
-              "num_queries must lie between 0 and num_seqs (", call.num_seqs, "), but is ", call.num_queries);
-  TORCH_CHECK(call.block_size >= 1, "block_size must be at least 1, but is ", call.block_size);
-  check_tokens("input_tokens", call.input_tokens, {call.num_seqs}, "(num_seqs)");
-  if (call.sampled_token_ids.dim() == 1) {
-    check_tokens("sampled_token_ids", call.sampled_token_ids, {call.num_queries}, "(num_queries)");
-  } else {
-    check_tokens("sampled_token_ids", call.sampled_token_ids, {call.num_queries, 1}, "(num_queries, 1)");
+namespace ops {
+
+class AdvanceStepFlashattn : public OpDef {
+ public:
+  explicit AdvanceStepFlashattn(const char* name) : OpDef(name) {
+    const opp::Types integers = {ge::DT_INT32, ge::DT_INT64};
+    const auto types = opp::combinations({{ge::DT_INT64}, integers, integers, integers});
+    opp::of_types(Input("input_tokens"), REQUIRED, types[0]);
+    opp::of_types(Input("sampled_token_ids"), REQUIRED, types[0]);
+    opp::of_types(Input("input_positions"), REQUIRED, types[0]);
+    opp::of_types(Input("seq_lens"), REQUIRED, types[1]);
+    opp::of_types(Input("slot_mapping"), REQUIRED, types[2]);
+    opp::of_types(Input("block_tables"), REQUIRED, types[3]);
+    opp::of_types(Output("input_tokens"), REQUIRED, types[0]);
+    opp::of_types(Output("input_positions"), REQUIRED, types[0]);
+    opp::of_types(Output("seq_lens"), REQUIRED, types[1]);
+    opp::of_types(Output("slot_mapping"), REQUIRED, types[2]);
+    Attr("num_seqs").AttrType(REQUIRED).Int();
+    Attr("num_queries").AttrType(REQUIRED).Int();
+    Attr("block_size").AttrType(REQUIRED).Int();
+    SetInferShape(infer_shape);
+    SetInferDataType(infer_type);
+    AICore().SetTiling(tile);
+    opp::for_all_socs(AICore());
   }
-  check_tokens("input_positions", call.input_positions, {call.num_seqs}, "(num_seqs)");
-  check_integers("seq_lens", call.seq_lens, {call.num_seqs}, "(num_seqs)");
-  check_integers("slot_mapping", call.slot_mapping, {call.num_seqs}, "(num_seqs)");
-  check_rank("block_tables", call.block_tables, 2, "(num_seqs, max_blocks)");
-  check_integers("block_tables", call.block_tables, {call.num_seqs, call.block_tables.size(1)},
-                 "(num_seqs, max_blocks)");
-}
+};
 
-AdvanceStepFlashattnTiling tile(const AdvanceStepFlashattn& call) {
-  AdvanceStepFlashattnTiling tiling{};
-  tiling.num_seqs = call.num_seqs;
-  tiling.num_queries = call.num_queries;
-  tiling.block_size = call.block_size;
-  tiling.table_width = call.block_tables.size(1);
-  tiling.input_tokens = numbers(call.input_tokens, 0);
-  tiling.sampled_token_ids = numbers(call.sampled_token_ids, 0);
-  tiling.input_positions = numbers(call.input_positions, 0);
-  tiling.seq_lens = numbers(call.seq_lens, 0);
-  tiling.slot_mapping = numbers(call.slot_mapping, 0);
-  tiling.block_table = numbers(call.block_tables, 1);
-  tiling.block_table_row = call.block_tables.stride(0) * tiling.block_table.bytes;
-  return tiling;
-}
+OP_ADD(AdvanceStepFlashattn);
 
-}  // namespace opp
+}  // namespace ops

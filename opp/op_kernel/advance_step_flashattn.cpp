@@ -2,8 +2,8 @@
 // Makes the inputs of the next decode step of the tokens that were sampled in the last one.
 //
 // One block reads the lengths of all sequences and checks them before it writes anything; then it moves the rows on.
+#include "advance_step_flashattn_tiling.h"
 #include "kernel_operator.h"
-#include "op_host/advance_step_flashattn_tiling.h"
 
 using namespace AscendC;
 

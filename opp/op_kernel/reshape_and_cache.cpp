@@ -4,7 +4,7 @@
 // Every block reads all slots. It checks them before anything is written, and then copies the rows of those slots that
 // are its own: two tokens with the same slot meet in one block, and there the later one is written last.
 #include "kernel_operator.h"
-#include "op_host/reshape_and_cache_tiling.h"
+#include "reshape_and_cache_tiling.h"
 
 using namespace AscendC;
 

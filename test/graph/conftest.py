@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from cann_cpu.activation import operator_packages
 
-GRAPH = Path(__file__).resolve().parents[2] / "graph"
-HEADER = GRAPH / "custom_reg_op.h"
+CODEGEN = Path(__file__).resolve().parents[2] / "custom_pypto" / "codegen"
+HEADER = operator_packages()["custom_pypto"] / "op_proto" / "inc" / "op_proto.h"
 
 
 @dataclass
@@ -40,15 +41,15 @@ def read_prototypes(header: Path = HEADER) -> dict[str, Prototype]:
 
 def compile_generator(source: str, output: Path, *options) -> subprocess.CompletedProcess:
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", "-fmax-errors=1"]
-    command += [f"-I{GRAPH}/codegen", f"-I{GRAPH}/codegen/include", f"{GRAPH}/codegen/{source}", "-o", str(output)]
+    command += [f"-I{CODEGEN}", f"-I{CODEGEN}/include", f"{CODEGEN}/{source}", "-o", str(output)]
     return subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
 
 
 class Generator:
-    """The generator, compiled with a header as cmake/custom_pypto-config.cmake does."""
+    """The generator, compiled with a header as its CMakeLists.txt does."""
 
     def __init__(self, objects: Path):
-        self.objects = [objects / f"{part}.o" for part in ("generate", "text", "print_python", "print_aclnn")]
+        self.objects = [objects / f"{part}.o" for part in ("generate", "text", "print_python")]
         for part in self.objects:
             build = compile_generator(f"{part.stem}.cpp", part, "-c")
             assert build.returncode == 0, build.stderr
@@ -57,12 +58,12 @@ class Generator:
         """Compiles it to directory/generate."""
         return compile_generator("op_proto.cpp", directory / "generate", f'-DPROTOTYPES="{header}"', *self.objects)
 
-    def run(self, header: Path, directory: Path, what: str = "python") -> subprocess.CompletedProcess:
-        """Compiles and runs it; the module is directory/ge_api.py, the headers are in directory/aclnn."""
+    def run(self, header: Path, directory: Path) -> subprocess.CompletedProcess:
+        """Compiles and runs it; the module is directory/ge_api.py."""
         build = self.build(header, directory)
         assert build.returncode == 0, build.stderr
-        target = {"python": directory / "ge_api.py", "aclnn": directory / "aclnn"}[what]
-        return subprocess.run([directory / "generate", what, target], capture_output=True, text=True, timeout=60)
+        command = [directory / "generate", directory / "ge_api.py"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def load(path: Path):

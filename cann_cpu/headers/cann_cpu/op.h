@@ -8,6 +8,9 @@
 // exports aclnnAddGetWorkspaceSize and aclnnAdd. The kernel's parameters are those of the C function, in its order;
 // cann_cpu/arguments.h has the table of their types.
 //
+// CPU_KERNEL and CPU_KERNEL_CHECKED make of the same the kernel of an operator that has a definition (OpDef): its aclnn
+// function, which op_build makes, calls it in the place of the operator's Ascend C kernel.
+//
 // Phase one copies the arguments and calls check, if there is one: check sees the tensors' shapes and dtypes, must not
 // read their data, and throws to reject the call. Phase two enqueues the kernel. What either throws becomes CANN's
 // status and the text of aclGetRecentErrMsg.
@@ -25,6 +28,7 @@
 
 #include "cann_cpu/arguments.h"
 #include "cann_cpu/executor.h"
+#include "cann_cpu/operator_call.h"
 #include "cann_cpu/runtime.h"
 
 namespace cann_cpu {
@@ -151,6 +155,14 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
     return phase_one<Params...>(Name::name, check, Name::kernel, workspace_size, executor, arguments...);
   }
 
+  static constexpr size_t count = sizeof...(Params);
+
+  static aclnnStatus call_with(const OperatorArgument* arguments, uint64_t* workspace_size, aclOpExecutor** executor) {
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return call(arguments[I].template as<typename Argument<Params>::CType>()..., workspace_size, executor);
+    }(std::index_sequence_for<Params...>());
+  }
+
   // Whether the header, if one is included that declares the function, has these parameters.
   static constexpr bool is_as_declared() {
     return !Name::takes(std::conditional_t<true, Anything, Params>{}..., Anything{}, Anything{}) ||
@@ -162,25 +174,29 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
 }  // namespace detail
 }  // namespace cann_cpu
 
-// ifunc gives the C name to the function that the template makes: the parameters are written once, in the kernel.
+// The parameters are written once, in the kernel; a header that is included and declares the function has to agree.
+#define CANN_CPU_PHASE_ONE(op, check_expression, ...)                                                       \
+  namespace {                                                                                               \
+  struct op##Definition {                                                                                   \
+    static constexpr const char* name = "aclnn" #op;                                                        \
+    static constexpr auto check = check_expression;                                                         \
+    static constexpr auto kernel = +__VA_ARGS__;                                                            \
+    static constexpr bool takes(auto... arguments) {                                                        \
+      return requires { aclnn##op##GetWorkspaceSize(arguments...); };                                       \
+    }                                                                                                       \
+  };                                                                                                        \
+  using op##PhaseOne =                                                                                      \
+      cann_cpu::detail::PhaseOne<op##Definition, std::remove_const_t<decltype(op##Definition::check)>,      \
+                                 std::remove_const_t<decltype(op##Definition::kernel)>>;                    \
+  static_assert(op##PhaseOne::is_as_declared(),                                                             \
+                "the kernel of aclnn" #op                                                                   \
+                " does not have the parameters of the header: a tensor that is written, Tensor(a!), is an " \
+                "InOut, one that is read a const Tensor&, a result a Tensor&");                             \
+  }
+
+// ifunc gives the C name to the function that the template makes.
 #define CANN_CPU_DEFINE_ACLNN(op, check_expression, ...)                                                      \
-  namespace {                                                                                                 \
-  struct op##Definition {                                                                                     \
-    static constexpr const char* name = "aclnn" #op;                                                          \
-    static constexpr auto check = check_expression;                                                           \
-    static constexpr auto kernel = +__VA_ARGS__;                                                              \
-    static constexpr bool takes(auto... arguments) {                                                          \
-      return requires { aclnn##op##GetWorkspaceSize(arguments...); };                                         \
-    }                                                                                                         \
-  };                                                                                                          \
-  using op##PhaseOne =                                                                                        \
-      cann_cpu::detail::PhaseOne<op##Definition, std::remove_const_t<decltype(op##Definition::check)>,        \
-                                 std::remove_const_t<decltype(op##Definition::kernel)>>;                      \
-  static_assert(op##PhaseOne::is_as_declared(),                                                               \
-                "the kernel of aclnn" #op                                                                     \
-                " does not have the parameters of the header: a tensor that is written, Tensor(a!), is an "   \
-                "InOut, one that is read a const Tensor&, a result a Tensor&");                               \
-  }                                                                                                           \
+  CANN_CPU_PHASE_ONE(op, check_expression, __VA_ARGS__)                                                       \
   extern "C" {                                                                                                \
   [[gnu::used]] static auto aclnn##op##Resolve() { return &op##PhaseOne::call; }                              \
   CANN_EXPORT decltype(op##PhaseOne::call) aclnn##op##GetWorkspaceSize [[gnu::ifunc("aclnn" #op "Resolve")]]; \
@@ -190,5 +206,13 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
   }                                                                                                           \
   static_assert(true)
 
+#define CANN_CPU_DEFINE_KERNEL(op, checks, check_expression, ...)                                                  \
+  CANN_CPU_PHASE_ONE(op, check_expression, __VA_ARGS__)                                                            \
+  extern "C" CANN_EXPORT constinit const cann_cpu::CpuKernel ascendc_cpu_kernel_##op{op##PhaseOne::call_with,      \
+                                                                                     op##PhaseOne::count, checks}; \
+  static_assert(true)
+
 #define ACLNN(op, ...) CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
 #define ACLNN_CHECKED(op, check_expression, ...) CANN_CPU_DEFINE_ACLNN(op, +check_expression, __VA_ARGS__)
+#define CPU_KERNEL(op, ...) CANN_CPU_DEFINE_KERNEL(op, false, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
+#define CPU_KERNEL_CHECKED(op, check_expression, ...) CANN_CPU_DEFINE_KERNEL(op, true, +check_expression, __VA_ARGS__)

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "aclnn/acl_meta.h"
 #include "cann_cpu/export.h"
@@ -17,6 +18,18 @@ struct OperatorArgument {
   OperatorArgument(bool value) : object(nullptr), integer(value ? 1 : 0), real(0) {}
   OperatorArgument(double value) : object(nullptr), integer(0), real(value) {}
 
+  // As a parameter of C of type T.
+  template <class T>
+  T as() const {
+    if constexpr (std::is_pointer_v<T>) {
+      return static_cast<T>(const_cast<void*>(object));
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return static_cast<T>(real);
+    } else {
+      return static_cast<T>(integer);
+    }
+  }
+
   const void* object;
   int64_t integer;
   double real;
@@ -27,5 +40,13 @@ CANN_EXPORT aclnnStatus operator_phase_one(const char* type, const void* in_libr
                                            size_t count, uint64_t* workspace_size, aclOpExecutor** executor);
 CANN_EXPORT aclnnStatus operator_phase_two(void* workspace, uint64_t workspace_size, aclOpExecutor* executor,
                                            aclrtStream stream);
+
+// The kernel of an operator that runs on the CPU in the place of its Ascend C kernel: `CPU_KERNEL(Type, ...)` of
+// cann_cpu/op.h makes it, as the symbol ascendc_cpu_kernel_Type of the package's libcust_cpu_kernels.so.
+struct CpuKernel {
+  aclnnStatus (*phase_one)(const OperatorArgument* arguments, uint64_t* workspace_size, aclOpExecutor** executor);
+  size_t arguments;
+  bool checks;  // it checks the arguments itself: they are not compared with the definition before
+};
 
 }  // namespace cann_cpu

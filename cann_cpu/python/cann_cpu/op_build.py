@@ -79,9 +79,9 @@ def check(operator: dict) -> None:
     name = operator["type"]
     if not operator["outputs"]:
         raise BuildError(f"{name}: it has no Output")
-    if not operator["tiles"]:
+    if operator["ai_core"] and not operator["tiles"]:
         raise BuildError(f"{name}: it has no tiling function: AICore().SetTiling(...)")
-    if not operator["socs"]:
+    if operator["ai_core"] and not operator["socs"]:
         raise BuildError(f'{name}: it is for no SoC: AICore().AddConfig("ascend910b")')
     for each in operator["inputs"]:
         if each["value_depends"] and DTYPES[each["types"][0]].ge not in ARRAYS:

@@ -84,7 +84,7 @@ function(npu_op_code_gen)
     COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${CMAKE_CXX_COMPILER} -std=c++17 -O0 -fPIC -shared -fvisibility=hidden
             ${A_COMPILE_OPTIONS} ${A_COMPILE_DEFINITIONS} "-I${CMAKE_CURRENT_SOURCE_DIR}/../op_kernel"
             "-I${CMAKE_CURRENT_SOURCE_DIR}/op_kernel" "-I${NPU_OP_HOME}/include" ${sources} -o "${library}"
-            "-L${NPU_OP_HOME}/lib64" -lregister -lexe_graph -lplatform -ltiling_api "-Wl,-rpath,${NPU_OP_HOME}/lib64"
+            "-L${NPU_OP_HOME}/lib64" -lregister -lexe_graph -lplatform -ltiling_api -lascendcl "-Wl,-rpath,${NPU_OP_HOME}/lib64"
             -Wl,-z,defs
     RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
   if(failed)
@@ -104,9 +104,9 @@ endfunction()
 
 # What the parts of a package are called, and what they are linked with.
 set(NPU_OP_ACLNN cust_opapi op_api/lib "nnopbase;ascendcl")
-set(NPU_OP_GRAPH cust_opsproto_rt2.0 op_proto/lib/linux/${CMAKE_SYSTEM_PROCESSOR} "register;exe_graph;platform;tiling_api")
+set(NPU_OP_GRAPH cust_opsproto_rt2.0 op_proto/lib/linux/${CMAKE_SYSTEM_PROCESSOR} "register;exe_graph;platform;tiling_api;ascendcl")
 set(NPU_OP_TILING cust_opmaster_rt2.0 op_impl/ai_core/tbe/op_tiling/lib/linux/${CMAKE_SYSTEM_PROCESSOR}
-  "register;exe_graph;platform;tiling_api")
+  "register;exe_graph;platform;tiling_api;ascendcl")
 
 function(npu_op_library target type)
   if(NOT type MATCHES "^(ACLNN|GRAPH|TILING)$")
@@ -176,6 +176,10 @@ function(_npu_op_finish_kernels target base autogen folder)
   get_property(for_all GLOBAL PROPERTY NPU_OP_${target}_OPTIONS_ALL)
   foreach(i RANGE ${last})
     string(JSON type GET "${definitions}" operators ${i} type)
+    string(JSON has_kernel GET "${definitions}" operators ${i} ai_core)
+    if(NOT has_kernel)
+      continue()
+    endif()
     get_property(file GLOBAL PROPERTY NPU_OP_${target}_FILE_${type})
     get_property(subfolder GLOBAL PROPERTY NPU_OP_${target}_DIR_${type})
     get_property(options GLOBAL PROPERTY NPU_OP_${target}_OPTIONS_${type})

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the definitions of operators for CANN have in common: lists of dtypes, and the shapes that tiling functions
-// read.
+// What the definitions of operators have in common: lists of dtypes, what inference and tiling read of a call, and how
+// they reject one.
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
+#include <string>
 #include <vector>
 
+#include "acl/acl_base.h"
 #include "register/op_def_registry.h"
 #include "tiling/platform/platform_ascendc.h"
+
+// CANN's build opens the library without ACL, to read the definitions.
+#pragma weak aclAppLog
 
 namespace opp {
 
@@ -33,22 +37,49 @@ inline ops::OpParamDef& of_types(ops::OpParamDef& parameter, ops::Option presenc
   return parameter.ParamType(presence).DataType(types).Format(nd).UnknownShapeFormat(nd);
 }
 
+// A matrix, in ND or in FRACTAL_NZ.
+inline ops::OpParamDef& matrix_of_types(ops::OpParamDef& parameter, const Types& types) {
+  return parameter.ParamType(ops::REQUIRED).DataType(types).FormatList({ge::FORMAT_ND, ge::FORMAT_FRACTAL_NZ});
+}
+
 // The SoCs that the kernels are compiled for: Atlas A2 and A3.
 inline void for_all_socs(ops::OpAICoreDef& core) {
   core.AddConfig("ascend910b");
   core.AddConfig("ascend910_93");
 }
 
-// Tensors are contiguous here: CANN's generated aclnn functions copy those that are not, and copy back what is written.
+// What rejects a call says why in the application log, which cann_cpu shows in the error.
+inline ge::graphStatus reject(const std::string& why) {
+  if (aclAppLog != nullptr) aclAppLog(ACL_ERROR, "tiling", __FILE__, __LINE__, "%s", why.c_str());
+  return ge::GRAPH_FAILED;
+}
+
+inline std::vector<int64_t> sizes_of(const gert::Shape& shape) {
+  std::vector<int64_t> sizes;
+  for (std::size_t i = 0; i < shape.GetDimNum(); ++i) sizes.push_back(shape.GetDim(i));
+  return sizes;
+}
+
+inline std::string text_of(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+inline gert::Shape shape_of(const std::vector<int64_t>& sizes) {
+  gert::Shape shape;
+  for (const int64_t size : sizes) shape.AppendDim(size);
+  return shape;
+}
+
+// Tensors are contiguous here: generated aclnn functions copy those that are not, and copy back what is written.
 struct Contiguous {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   int64_t itemsize;
 
-  Contiguous(const gert::StorageShape& shape, ge::DataType type) : itemsize(ge::GetSizeByDataType(type)) {
-    const gert::Shape& stored = shape.GetStorageShape();
-    for (std::size_t i = 0; i < stored.GetDimNum(); ++i) sizes.push_back(stored.GetDim(i));
-    strides.assign(sizes.size(), 1);
+  Contiguous(const gert::StorageShape& shape, ge::DataType type)
+      : sizes(sizes_of(shape.GetStorageShape())), strides(sizes.size(), 1), itemsize(ge::GetSizeByDataType(type)) {
     for (std::size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
   }
 

@@ -19,7 +19,7 @@ struct Strided {
 struct RowCopy {
   uint32_t run;
   uint32_t runs;
-  uint32_t together;   // the most runs that one instruction copies
+  uint32_t together;   // max runs that one instruction copies
   uint32_t pitch;      // bytes from run to run in the unified buffer
   uint32_t in_buffer;  // runs that a buffer holds
   int64_t from_step;   // bytes from run to run of those that go together: runs of a row, or rows that are one run
@@ -41,27 +41,5 @@ struct ReshapeAndCacheTiling {
   uint32_t slots_shift;  // 2 ** slots_shift consecutive slots are one block's
   RowCopy copy[2];
 };
-
-// A tensor as the host knows it: sizes and strides in elements.
-struct TensorView {
-  const int64_t* sizes;
-  const int64_t* strides;
-  int64_t rank;
-  int64_t itemsize;
-};
-
-// The elements of a token in a cache, ND or NZ.
-int64_t width_of(const TensorView& cache, bool nz);
-
-// The dimensions of keys or values behind those of the tokens: 1 for (T, hidden) and (B, S, hidden), 2 for (T, N, D)
-// and (B, S, N, D).
-int64_t dimensions_of_row(const TensorView& rows, const TensorView& cache, bool nz);
-
-// Of keys or values whose rows are dense, and their cache.
-RowCopy tile(const TensorView& rows, const TensorView& cache, bool nz);
-
-// The blocks to launch, of at most `cores`, and the slots that belong to each: tokens with one slot are one block's,
-// which writes them in their order.
-void divide(ReshapeAndCacheTiling& tiling, uint32_t cores);
 
 }  // namespace opp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// aclnnSparseAttentionPto: binds the C function to the checks and the kernel.
+// Binds the kernel to the arguments of a call.
 #include "aclnn_sparse_attention_pto.h"
 
 #include "cann_cpu/op.h"
@@ -51,4 +51,4 @@ void with_arguments(const Tensor& x, const StoredTensor& w_dq, const StoredTenso
 
 }  // namespace
 
-ACLNN_CHECKED(SparseAttentionPto, with_arguments<opp::check>, with_arguments<opp::sparse_attention_pto>);
+CPU_KERNEL_CHECKED(SparseAttentionPto, with_arguments<opp::check>, with_arguments<opp::sparse_attention_pto>);

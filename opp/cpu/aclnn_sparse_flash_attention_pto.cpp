@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// aclnnSparseFlashAttentionPto: binds the C function to the checks and the kernel.
+// Binds the kernel to the arguments of a call.
 #include "aclnn_sparse_flash_attention_pto.h"
 
 #include "cann_cpu/op.h"
@@ -26,4 +26,5 @@ void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Te
 
 }  // namespace
 
-ACLNN_CHECKED(SparseFlashAttentionPto, with_arguments<opp::check>, with_arguments<opp::sparse_flash_attention_pto>);
+CPU_KERNEL_CHECKED(SparseFlashAttentionPto, with_arguments<opp::check>,
+                   with_arguments<opp::sparse_flash_attention_pto>);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// aclnnLightningIndexerPrologPto: binds the C function to the checks and the kernel.
+// Binds the kernel to the arguments of a call.
 #include "aclnn_lightning_indexer_prolog_pto.h"
 
 #include "cann_cpu/op.h"
@@ -46,4 +46,5 @@ void with_arguments(const Tensor& token_x, const Tensor& q_norm, const Tensor& q
 
 }  // namespace
 
-ACLNN_CHECKED(LightningIndexerPrologPto, with_arguments<opp::check>, with_arguments<opp::lightning_indexer_prolog_pto>);
+CPU_KERNEL_CHECKED(LightningIndexerPrologPto, with_arguments<opp::check>,
+                   with_arguments<opp::lightning_indexer_prolog_pto>);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// aclnnLightningIndexerPto: binds the C function to the checks and the kernel.
+// Binds the kernel to the arguments of a call.
 #include "aclnn_lightning_indexer_pto.h"
 
 #include "cann_cpu/op.h"
@@ -23,4 +23,4 @@ void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Te
 
 }  // namespace
 
-ACLNN_CHECKED(LightningIndexerPto, with_arguments<opp::check>, with_arguments<opp::lightning_indexer_pto>);
+CPU_KERNEL_CHECKED(LightningIndexerPto, with_arguments<opp::check>, with_arguments<opp::lightning_indexer_pto>);

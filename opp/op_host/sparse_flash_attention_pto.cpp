@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// SparseFlashAttentionPto: sparse flash attention: each query attends to the key tokens whose positions sparse_indices
+// names up to its first -1, with scores of scale_value * (query . key + query_rope . key_rope). Without a token the
+// result is zero.
+//
+// query is [B, S1, N1, D] (BSND) or [T, N1, D] (TND), query_rope and attention_out the same with a last dimension of
+// their own, sparse_indices [B, S1, N2, k] or [T, N2, k]. key, value and key_rope are [blocks, block_size, N2, .]
+// (PA_BSND), [B, S2, N2, .] (BSND) or [T2, N2, .] (TND); value may be key. Lengths, block_table and sparse_mode are
+// those of LightningIndexerPto: positions that a query does not see are left out.
+#include "definition.h"
+
+namespace {
+
+enum Input { kQuery, kKey, kValue };
+
+ge::graphStatus infer_shape(gert::InferShapeContext* context) {
+  std::vector<int64_t> sizes = opp::sizes_of(*context->GetRequiredInputShape(kQuery));
+  const gert::Shape& value = *context->GetRequiredInputShape(kValue);
+  if (sizes.size() < 3 || value.GetDimNum() < 3) return opp::reject("query and value must have 3 or 4 dimensions");
+  sizes.back() = value.GetDim(value.GetDimNum() - 1);
+  *context->GetOutputShape(0) = opp::shape_of(sizes);
+  return ge::GRAPH_SUCCESS;
+}
+
+ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
+  context->SetOutputDataType(0, context->GetRequiredInputDataType(kQuery));
+  return ge::GRAPH_SUCCESS;
+}
+
+}  // namespace
+
+namespace ops {
+
+class SparseFlashAttentionPto : public OpDef {
+ public:
+  explicit SparseFlashAttentionPto(const char* name) : OpDef(name) {
+    const opp::Types types = {ge::DT_FLOAT16, ge::DT_BF16};
+    const opp::Types int32(types.size(), ge::DT_INT32);
+    opp::of_types(Input("query"), REQUIRED, types);
+    opp::of_types(Input("key"), REQUIRED, types);
+    opp::of_types(Input("value"), REQUIRED, types);
+    opp::of_types(Input("sparse_indices"), REQUIRED, int32);
+    opp::of_types(Input("block_table"), OPTIONAL, int32);
+    opp::of_types(Input("actual_seq_lengths_query"), OPTIONAL, int32);
+    opp::of_types(Input("actual_seq_lengths_kv"), OPTIONAL, int32);
+    opp::of_types(Input("query_rope"), OPTIONAL, types);
+    opp::of_types(Input("key_rope"), OPTIONAL, types);
+    opp::of_types(Output("attention_out"), REQUIRED, types);
+    Attr("scale_value").AttrType(REQUIRED).Float();
+    Attr("layout_query").AttrType(OPTIONAL).String("BSND");
+    Attr("layout_kv").AttrType(OPTIONAL).String("PA_BSND");
+    Attr("sparse_mode").AttrType(OPTIONAL).Int(3);
+    SetInferShape(infer_shape);
+    SetInferDataType(infer_type);
+  }
+};
+
+OP_ADD(SparseFlashAttentionPto);
+
+}  // namespace ops
