@@ -11,6 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$PWD/build/sanitizers
+site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 mkdir -p "$out"
 
 # The runtime alone, compiled together with the driver: all of it is seen, and nothing else.
@@ -25,21 +26,20 @@ thread() {
   echo "ThreadSanitizer: clean"
 }
 
-# build PROJECT TARGET: with both sanitizers; an error of either ends the process. No check of vptr: it asks for type
+# build PROJECT TARGETS: with both sanitizers; an error of either ends the process. No check of vptr: it asks for type
 # information that torch's libraries do not export. None of enum: ACL's are C's, whose programs may hand over any number,
 # which is then rejected. The warnings are those that the sanitizers' own code raises.
 build() {
   local flags="-O1 -g1 -DNDEBUG -fno-omit-frame-pointer -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds"
   flags+=" -fsanitize=address,undefined -fno-sanitize=vptr,enum -fno-sanitize-recover=undefined"
   cmake -S "$1" -B "$out/$1" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" \
-    -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON >/dev/null
-  ninja -C "$out/$1" "$2"
+    -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DASCEND_CANN_PACKAGE_PATH="$site/cann_cpu" >/dev/null
+  ninja -C "$out/$1" "${@:2}"
 }
 
 # The installed packages with the sanitized libraries in their places, found before the installed ones.
 overlay() {
-  local site
-  site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  local vendor=$out/site/custom_pypto/opp/vendors/custom_pypto/op_impl
   rm -rf "$out/site" "$out/installed"
   mkdir -p "$out/site"
   cp -a "$site/cann_cpu" "$site/custom_pypto" "$out/site/"
@@ -47,14 +47,15 @@ overlay() {
   cmake --install "$out/cann_cpu" --prefix "$out/installed" --component cann_cpu >/dev/null
   cp -a "$out/installed/cann_cpu/lib64/." "$out/site/cann_cpu/lib64/"
   cp -a cann_cpu/headers/. "$out/site/cann_cpu/include/"
-  cp "$out/opp/libcust_opapi.so" "$out/site/custom_pypto/opp/vendors/custom_pypto/op_api/lib/"
+  cp "$out/opp/libcust_cpu_kernels.so" "$vendor/cann_cpu/"
+  cp "$out/opp/libcust_opmaster_rt2.0.so" "$vendor/ai_core/tbe/op_tiling/lib/linux/$(uname -m)/"
 }
 
 address() {
   local tests=("$@")
   [ $# -gt 0 ] || tests=(test/cann_cpu test/opp)
   build cann_cpu all
-  build opp cust_opapi
+  build opp cust_cpu_kernels cust_optiling
   overlay
   # Leaks are not looked for: Python's and torch's own, of what lives until the process ends, drown all others. Torch's
   # libraries are not instrumented, so that containers that they and we fill look overflowed. Allocations that are too

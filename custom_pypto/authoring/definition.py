@@ -163,9 +163,11 @@ def host_source(folder: Path, graph_type: str) -> Path:
 
 
 def kernel_source(folder: Path, graph_type: str) -> Path:
-    """The file with an operator's kernel: that for the CPU if there is one, as it is then called."""
-    cpu = _file_with(rf"\bCPU_KERNEL\w*\({graph_type}\b", folder, Path("opp", "cpu", f"{snake_case(graph_type)}.cpp"))
-    return cpu if (folder / cpu).exists() else Path("opp", "op_kernel", f"{snake_case(graph_type)}.cpp")
+    """The file with an operator's kernel: that in C++ if there is one, as it is then called, or its Ascend C kernel."""
+    in_cpp = re.compile(rf"^(CPU_KERNEL|ACLNN)\w*\({graph_type}\b", re.MULTILINE)
+    files = sorted(folder.joinpath("opp").rglob("*.cpp"))
+    found = next((file.relative_to(folder) for file in files if in_cpp.search(file.read_text())), None)
+    return found or Path("opp", "op_kernel", f"{snake_case(graph_type)}.cpp")
 
 
 def _file_with(pattern: str, folder: Path, expected: Path) -> Path:

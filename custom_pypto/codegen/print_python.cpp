@@ -224,7 +224,7 @@ std::string python_module(const std::vector<Prototype>& prototypes) {
   return std::string(
              R"("""The Graph Engine API of the custom operators: a function per prototype adds its node to the graph.
 
-Generated of the operators' prototypes, which are made of their definitions in opp/op_host: edit those.
+Generated of the operators' definitions in opp/op_host: edit those.
 """
 
 )") + when_used("Sequence[", "from collections.abc import Sequence\n\n") +

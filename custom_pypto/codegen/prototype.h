@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/types.h"
@@ -199,8 +200,10 @@ class PrototypeBuilder {
           std::string(what) + " '" + name + "' has the name of a parameter of every operator");
   }
 
-  // TensorType({DT_A, DT_B}) -> DT_A, DT_B; TensorType::ALL() -> ALL; "T" -> T.
-  static std::string plain_types(const std::string& text) {
+  // ge::TensorType({ge::DT_A, ge::DT_B}) -> DT_A, DT_B; TensorType::ALL() -> ALL; "T" -> T.
+  static std::string plain_types(std::string text) {
+    constexpr std::string_view kNamespace = "ge::";
+    for (size_t at; (at = text.find(kNamespace)) != std::string::npos;) text.erase(at, kNamespace.size());
     size_t open = text.find('{'), close = text.rfind('}');
     if (open != std::string::npos && close != std::string::npos) {
       return text.substr(open + 1, close - open - 1);

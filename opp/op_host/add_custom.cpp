@@ -27,6 +27,11 @@ bool broadcast(const std::vector<int64_t>& self, const std::vector<int64_t>& oth
   return true;
 }
 
+ge::graphStatus do_not_broadcast(const std::vector<int64_t>& self, const std::vector<int64_t>& other) {
+  return opp::reject("other must broadcast with self of shape " + opp::text_of(self) + ", but has shape " +
+                     opp::text_of(other));
+}
+
 // A dimension of the result, and the operands' strides in it: 0 where they are broadcast.
 struct Dimension {
   uint64_t size;
@@ -61,10 +66,7 @@ std::vector<Dimension> dimensions(const std::vector<int64_t>& out, const opp::Co
 ge::graphStatus tile(gert::TilingContext* context) {
   const opp::Contiguous self = opp::required(*context, 0), other = opp::required(*context, 1);
   std::vector<int64_t> out;
-  if (!broadcast(self.sizes, other.sizes, out)) {
-    return opp::reject("other must broadcast with self of shape " + opp::text_of(self.sizes) + ", but has shape " +
-                       opp::text_of(other.sizes));
-  }
+  if (!broadcast(self.sizes, other.sizes, out)) return do_not_broadcast(self.sizes, other.sizes);
   const std::vector<int64_t> given = opp::sizes_of(context->GetOutputShape(0)->GetStorageShape());
   if (given != out) {
     return opp::reject("out must have shape " + opp::text_of(out) + ", but has shape " + opp::text_of(given));
@@ -99,11 +101,10 @@ ge::graphStatus tile(gert::TilingContext* context) {
 }
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
+  const std::vector<int64_t> self = opp::sizes_of(*context->GetRequiredInputShape(0));
+  const std::vector<int64_t> other = opp::sizes_of(*context->GetRequiredInputShape(1));
   std::vector<int64_t> out;
-  if (!broadcast(opp::sizes_of(*context->GetRequiredInputShape(0)), opp::sizes_of(*context->GetRequiredInputShape(1)),
-                 out)) {
-    return opp::reject("other must broadcast with self");
-  }
+  if (!broadcast(self, other, out)) return do_not_broadcast(self, other);
   *context->GetOutputShape(0) = opp::shape_of(out);
   return ge::GRAPH_SUCCESS;
 }

@@ -77,7 +77,7 @@ def test_a_mistake_in_cpp_is_one_line(operator, tables):
     assert found.keys() == KERNEL_MISTAKES[operator].keys()
     for line, text in KERNEL_MISTAKES[operator].items():
         assert found[line].startswith(f"{text} ")
-        assert ("custom_pypto_probe/csrc/" if line != "kernel" else "opp/op_api/") in found[line]
+        assert ("custom_pypto_probe/csrc/" if line != "kernel" else "opp/op_kernel/") in found[line]
 
 
 # ---- an operator of another package: its functions are in Python, on operators of torch_npu
@@ -180,7 +180,7 @@ FORM_MISTAKES = {
     "a mutation is not declared": (
         {"PrivateUse1": scribbling},
         "mutations",
-        "it writes to argument 'x' (ones), which the schema does not declare: fix opp/op_api/aclnn_scale.cpp, or "
+        "it writes to argument 'x' (ones), which the schema does not declare: fix opp/op_kernel/scale.cpp, or "
         "where this is meant write Tensor(a!) in NAME/csrc/ops_def_registration.cpp",
     ),
     "a result aliases an argument": (
@@ -244,7 +244,7 @@ def test_what_differs_from_the_golden_is_a_line(tmp_path, monkeypatch):
     verdict, text = behaviour(probe, "eager", tmp_path, monkeypatch)
     assert verdict == "FAILED"
     assert text.startswith("not as the golden: ")
-    assert text.endswith(" (ones): fix opp/op_api/aclnn_scale.cpp")
+    assert text.endswith(" (ones): fix opp/op_kernel/scale.cpp")
 
 
 def test_without_a_gradient_an_operator_says_so(tmp_path, monkeypatch):
@@ -386,18 +386,16 @@ def test_views_and_the_second_device(function, verdict, text, tmp_path, monkeypa
 # ---- prototypes, the build
 
 
-def prototype_of(types: dict[str, str], folder: Path, monkeypatch):
-    """The API of a prototype with input x and output out, as the generator makes it, and its text."""
+HOST = "opp/op_host/scale.cpp"
+
+
+def prototype_of(dtypes: str, of_result: str, monkeypatch):
+    """The API of a prototype with input x and output out, as the generator makes it."""
     from torchair._ge_concrete_graph.compat_ir import IrDef
 
-    symbol, dtypes = types["x"], "DT_FLOAT16, DT_FLOAT"
-    ir = IrDef("Scale").input("x", types.get("dtypes", dtypes)).output("out", types.get("out dtypes", dtypes))
+    ir = IrDef("Scale").input("x", dtypes).output("out", of_result)
     monkeypatch.setattr(check, "_ge_ir", lambda operator: ir)
-    monkeypatch.setattr(check.Operator, "converter", definition.PROTOTYPES)
-    (folder / "graph").mkdir()
-    (folder / definition.PROTOTYPES).write_text(
-        f'REG_OP(Scale)\n  .INPUT(x, "{symbol}")\n  .OUTPUT(out, "{types["out"]}")\n  .OP_END_FACTORY_REG(Scale);\n'
-    )
+    monkeypatch.setattr(check.Operator, "converter", HOST)
 
 
 def in_float_and_half(x):
@@ -415,24 +413,26 @@ def narrow_meta(x, factor=2.0):
 
 
 @pytest.mark.parametrize(
-    ("types", "widens", "text"),
+    ("dtypes", "of_result", "widens", "text"),
     [
-        ({"x": "T", "out": "T"}, False, None),
+        ("DT_FLOAT16, DT_FLOAT", "DT_FLOAT16, DT_FLOAT", False, None),
         (
-            {"x": "T", "out": "T", "dtypes": "DT_FLOAT", "out dtypes": "DT_FLOAT"},
+            "DT_FLOAT",
+            "DT_FLOAT",
             False,
-            "'x' is float16 (ones, in float16), but the prototype has it in DT_FLOAT: fix graph/custom_reg_op.h, or",
+            f"'x' is float16 (ones, in float16), but the definition has it in DT_FLOAT: fix {HOST}, or",
         ),
-        ({"x": "T", "out": "U"}, True, None),
+        ("DT_FLOAT16, DT_FLOAT", "DT_FLOAT", True, None),
         (
-            {"x": "T", "out": "T"},
+            "DT_FLOAT16, DT_FLOAT",
+            "DT_FLOAT16",
             True,
-            "'out' is float32 and 'x' float16 (ones, in float16), but for the prototype both are \"T\", of one dtype: ",
+            f"'out' is float32 (ones), but the definition has it in DT_FLOAT16: fix {HOST}, or",
         ),
     ],
 )
-def test_dtypes_that_the_prototype_does_not_have_are_a_line(types, widens, text, tmp_path, monkeypatch):
-    prototype_of(types, tmp_path, monkeypatch)
+def test_dtypes_that_the_prototype_does_not_have_are_a_line(dtypes, of_result, widens, text, tmp_path, monkeypatch):
+    prototype_of(dtypes, of_result, monkeypatch)
     probe = Probe()
     probe.functions |= {"PrivateUse1": narrow, "Meta": narrow_meta}
     if widens:
@@ -602,7 +602,7 @@ def test_what_a_graph_gives_otherwise_than_eager_at_any_call_is_a_line(mode, exp
     monkeypatch.setattr(check.Operator, "converter", "converter.py")
     verdict, text = behaviour(probe, "GE static", tmp_path, monkeypatch)
     assert verdict == expected[0] and text.startswith(expected[1])
-    assert verdict == "ok" or text.endswith(": fix opp/op_api/aclnn_scale.cpp or converter.py")
+    assert verdict == "ok" or text.endswith(": fix opp/op_kernel/scale.cpp or converter.py")
 
 
 class OfOneShape:
@@ -653,9 +653,9 @@ def test_what_no_graph_runs_is_a_line_with_the_prototype(tmp_path, monkeypatch):
         return graph
 
     monkeypatch.setattr(check, "MODES", {"GE static": rejects})
-    monkeypatch.setattr(check.Operator, "converter", definition.PROTOTYPES)
+    monkeypatch.setattr(check.Operator, "converter", HOST)
     text = "no graph: RuntimeError: input 'x' has type float32, which the prototype does not allow (ones): fix "
-    assert behaviour(Probe(), "GE static", tmp_path, monkeypatch) == ("FAILED", text + "graph/custom_reg_op.h")
+    assert behaviour(Probe(), "GE static", tmp_path, monkeypatch) == ("FAILED", text + HOST)
 
 
 def sums(parts):

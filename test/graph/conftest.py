@@ -12,7 +12,7 @@ import pytest
 from cann_cpu.activation import operator_packages
 
 CODEGEN = Path(__file__).resolve().parents[2] / "custom_pypto" / "codegen"
-HEADER = operator_packages()["custom_pypto"] / "op_proto" / "inc" / "op_proto.h"
+HEADER = Path(operator_packages()["custom_pypto"], "op_proto", "inc", "op_proto.h")
 
 
 @dataclass

@@ -2,7 +2,6 @@
 """Schema, prototype and functions of an operator agree, and each mistake in a copy of them is a line that says so."""
 
 import itertools
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -188,7 +187,6 @@ class Package:
         self.schema = "scale(Tensor x, *, float factor=2.0) -> Tensor"
         self.header = HEADER
         self.kernels = {"Meta", "PrivateUse1"}
-        self.functions = ["aclnnScaleGetWorkspaceSize", "aclnnScale"]
         self.test = "def test_scale(): ops.scale(x)"
         self.source = 'm.impl("scale", &scale); EXEC_NPU_CMD(aclnnScale, x.contiguous(), by(factor, 2), out);'
 
@@ -206,9 +204,6 @@ class Package:
         self.ge_api(self.write("prototypes.h", self.header), self.folder)
         self.write(f"{self.name}/converter/__init__.py", "")
         (self.folder / "ge_api.py").rename(self.folder / self.name / "converter/auto_generated_ge_raw_custom_ops.py")
-        source = self.write("functions.c", "".join(f"void {name}(void) {{}}\n" for name in self.functions))
-        opapi = self.write(f"{self.name}/opp/vendors/{self.name}/op_api/lib/libcust_opapi.so", "")
-        subprocess.run(["cc", "-shared", "-fPIC", source, "-o", opapi], check=True)
         self.write(f"test/{self.name}/test_operators.py", self.test)
         self.write(f"{self.name}/csrc/scaling.cpp", self.source)
         monkeypatch.syspath_prepend(self.folder)
@@ -233,7 +228,7 @@ def mistakes_of(package, monkeypatch):
 
 
 SCHEMAS = "NAME/csrc/ops_def_registration.cpp"
-FIX = f"fix {SCHEMAS} or graph/custom_reg_op.h, or map it in a converter of its own"
+FIX = f"fix {SCHEMAS} or opp/op_host/scale.cpp, or map it in a converter of its own"
 MISTAKES = {
     "none": ({}, []),
     "Meta": (
@@ -251,16 +246,12 @@ MISTAKES = {
             "fix NAME/csrc/scaling.cpp"
         ],
     ),
-    "aclnn": (
-        {"functions": ["aclnnScale"]},
-        ["NAME::scale: aclnnScaleGetWorkspaceSize is not in libcust_opapi.so: add it to opp/op_api/aclnn_scale.cpp"],
-    ),
     "test": ({"test": "def test_scales(): pass"}, ["NAME::scale: no test names it: add one to test/NAME"]),
     "prototype": (
         {"header": HEADER.replace("Scale", "Scaled")},
         [
-            "NAME::scale: it has no prototype: add REG_OP(Scale) to graph/custom_reg_op.h",
-            f"graph/custom_reg_op.h: Scaled belongs to no operator: add a schema to {SCHEMAS}",
+            "NAME::scale: it has no definition: add OP_ADD(Scale) to opp/op_host/scale.cpp",
+            f"opp/op_host/scaled.cpp: Scaled belongs to no operator: add a schema to {SCHEMAS}",
         ],
     ),
     "converter": (
@@ -316,146 +307,3 @@ def test_a_converter_of_its_own_agrees_in_all_that_it_does_not_map(schema, old, 
     assert old in text
     package.write(f"{package.name}/converter/scale.py", text.replace(old, new) if old else text)
     assert mistakes_of(package, monkeypatch) == lines
-
-
-def test_a_package_built_without_kernels_on_the_cpu_has_no_functions_to_miss(package, monkeypatch):
-    import torchair  # noqa: F401
-
-    package.functions = []
-    module, _library = package.build(monkeypatch)
-    assert len([*definition.mistakes(module, package.folder)]) == 1
-    (opapi,) = package.folder.rglob("libcust_opapi.so")
-    opapi.unlink()
-    assert [*definition.mistakes(module, package.folder)] == []
-
-
-def test_functions_without_a_schema_are_named(package, monkeypatch):
-    import torchair  # noqa: F401
-
-    module, library = package.build(monkeypatch)
-    library.m.impl("unscaled", "Meta", lambda x: x)
-    assert [*definition.mistakes(module, package.folder)] == [
-        f"{package.name}::unscaled: it has functions, but no schema: add one to "
-        f"{package.name}/csrc/ops_def_registration.cpp"
-    ]
-
-
-def test_the_command_prints_the_mistakes_and_fails(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["definition", "custom_pypto", str(tmp_path)])
-    assert definition.main() == 1
-    assert capsys.readouterr().err.splitlines() == [
-        f"error: custom_pypto::{name}: no test names it: add one to test/custom_pypto"
-        for name in prototypes.operators("custom_pypto")
-    ]
-
-
-# ---- the converter that follows from both
-
-CONVERTED = """#include "graph/operator_reg.h"
-namespace ge {
-REG_OP(EveryArgument)
-    .INPUT(x, "T")
-    .OPTIONAL_INPUT(mask, "T")
-    .DYNAMIC_INPUT(parts, "T")
-    .DYNAMIC_INPUT(states, "T")
-    .INPUT(cache, "T")
-    .OUTPUT(first, "T")
-    .DYNAMIC_OUTPUT(rest, "T")
-    .DYNAMIC_OUTPUT(states, "T")
-    .OUTPUT(cache, "T")
-    .REQUIRED_ATTR(attr, Float)
-    .ATTR(i, Int, 1)
-    .ATTR(f, Float, 1e-6)
-    .ATTR(b, Bool, true)
-    .ATTR(s, String, "a")
-    .ATTR(dtype, Type, DT_BF16)
-    .ATTR(li, ListInt, {7})
-    .ATTR(lf, ListFloat, {0.5})
-    .ATTR(lb, ListBool, {true})
-    .ATTR(ls, ListString, {"a"})
-    .ATTR(none, Float, 0)
-    .DATATYPE(T, TensorType({DT_FLOAT16, DT_FLOAT}))
-    .OP_END_FACTORY_REG(EveryArgument);
-REG_OP(Nothing).INPUT(cache, "T").OUTPUT(cache, "T").OP_END_FACTORY_REG(Nothing);
-REG_OP(Single).INPUT(x, "T").INPUT(cache, "T").OUTPUT(y, "T").OUTPUT(cache, "T").OP_END_FACTORY_REG(Single);
-REG_OP(Parts).INPUT(x, "T").DYNAMIC_OUTPUT(y, "T").OP_END_FACTORY_REG(Parts);
-}
-"""
-OPERATORS = {
-    "every_argument": "(Tensor x, Tensor? mask, Tensor[] parts, Tensor(a!)[] states, Tensor(b!) cache, float attr, *, "
-    "int i=1, float f=1e-6, bool b=True, str s='a', ScalarType? dtype=None, int[] li=[7], float[] lf=[0.5], "
-    "bool[]? lb=None, str[]? ls=None, float? none=None) -> (Tensor, Tensor[])",
-    "nothing": "(Tensor(a!) cache) -> ()",
-    "single": "(Tensor x, Tensor(a!) cache) -> Tensor",
-    "parts": "(Tensor x) -> Tensor[]",
-}
-
-
-@pytest.fixture(scope="module")
-def converted(ge_api, tmp_path_factory):
-    """{operator: its converter}, and the library that must outlive them."""
-    import torchair  # noqa: F401
-
-    from custom_pypto.converter._plain import register_plain
-
-    directory = tmp_path_factory.mktemp("converted")
-    (directory / "prototypes.h").write_text(CONVERTED)
-    api, name = ge_api(directory / "prototypes.h", directory), "definition_converted"
-    library = torch.library.Library(name, "DEF")
-    for operator, signature in OPERATORS.items():
-        library.define(operator + signature)
-        op, graph_type = getattr(getattr(torch.ops, name), operator).default, prototypes.ge_type(operator)
-        assert definition.mismatches([op._schema], prototypes.Prototype.of(api.IR[graph_type])) == []
-        register_plain(op, getattr(api, graph_type), api.IR[graph_type])
-    yield {operator: getattr(getattr(torch.ops, name), operator).default._ge_converter for operator in OPERATORS}
-    library._destroy()
-
-
-@pytest.fixture
-def graph(monkeypatch):
-    """A graph with four tensors; Graph Engine is not asked about prototypes that it does not have."""
-    from torchair._ge_concrete_graph import compat_ir, ge_apis
-    from torchair.ge._ge_graph import GeGraph
-
-    monkeypatch.setattr(compat_ir, "is_cann_compat", lambda *_, **__: "")
-    with GeGraph() as graph:
-        yield graph, [ge_apis.Data(index=i, dtype=0, shape=[2], placement="NPU") for i in range(4)]
-
-
-def test_a_converter_gives_a_node_all_that_it_is_given(converted, graph):
-    from torchair.ge import DataType, attr
-
-    graph, (x, y, z, cache) = graph
-    given = {"i": 5, "f": 0.25, "b": False, "s": "", "dtype": torch.float16, "li": [], "lf": [1.0, 2.0]}
-    given |= {"lb": [False, True], "ls": ["b", "c"], "none": None}
-    meta = [torch.empty(1), [torch.empty(1)] * 3]
-    results = converted["every_argument"](x, None, [y, z], [y, z], cache, 0.5, meta_outputs=meta, **given)
-    node = graph.op[-1]
-    assert node.type == "EveryArgument"
-    assert [desc.name for desc in node.input_desc] == ["x", "parts0", "parts1", "states0", "states1", "cache"]
-    assert list(node.input) == [tensor.tensor for tensor in (x, y, z, y, z, cache)]
-    outputs = ["first", "rest0", "rest1", "rest2", "states0", "states1", "cache"]
-    assert [desc.name for desc in node.output_desc] == outputs
-    first, rest = results
-    assert [output.tensor for output in (first, *rest)] == [f"{node.name}:{i}" for i in range(4)]
-    expected = {"attr": attr.Float(0.5), "i": attr.Int(5), "f": attr.Float(0.25), "b": attr.Bool(False)}
-    expected |= {"s": attr.Str(""), "dtype": attr.DataType(DataType.DT_FLOAT16), "li": attr.ListInt([])}
-    expected |= {"lf": attr.ListFloat([1.0, 2.0]), "lb": attr.ListBool([False, True]), "ls": attr.ListStr(["b", "c"])}
-    assert {name: expected[name].get(value) for name, value in node.attr.items()} == expected
-
-
-def test_a_converter_leaves_what_is_not_given_to_the_prototype(converted, graph):
-    graph, (x, y, _, cache) = graph
-    converted["every_argument"](x, y, [], [], cache, 0.5, meta_outputs=[torch.empty(1), []])
-    node = graph.op[-1]
-    assert [desc.name for desc in node.input_desc] == ["x", "mask", "cache"]
-    assert [desc.name for desc in node.output_desc] == ["first", "cache"]
-    assert list(node.attr) == ["attr"]
-
-
-def test_a_converter_gives_the_results_of_the_schema(converted, graph):
-    graph, (x, *_, cache) = graph
-    assert converted["nothing"](cache, meta_outputs=None) is None
-    result = converted["single"](x, cache=cache, meta_outputs=torch.empty(1))
-    assert result.tensor == f"{graph.op[-1].name}:0"
-    assert len(converted["parts"](x, meta_outputs=[torch.empty(1)] * 2)) == 2
