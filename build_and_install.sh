@@ -33,7 +33,7 @@ fingerprint() {
 }
 is_built() { [ "$(fingerprint "$1")" = "$(cat "build/$1.fingerprint" 2>&1)" ]; }
 
-BESIDE=("libtorch*.so" libc10.so "libascend*.so" libnnopbase.so "libgomp.so*")  # what the wheels are linked against
+BESIDE=("libtorch*.so" libc10.so "libascend*.so" libnnopbase.so libregister.so libexe_graph.so libplatform.so "libgomp.so*")  # what the wheels are linked against
 
 # wheel NAME DIRECTORY OPTIONS...: builds the wheel of a project, or takes that in WHEELS, into dist/ and installs it. Shows
 # what is being compiled; the whole log is kept, and shown where the build fails. auditwheel gives the wheel the tag of
