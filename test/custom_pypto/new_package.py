@@ -16,10 +16,7 @@ HEADERS = {
         "ATen/core/functional.h",
         "ATen/ops/empty.h",
         "torch/csrc/autograd/custom_function.h",
-        "torch/library.h",
-        "checks.h",
-        "ops_common.h",
-        "registration.h",
+        "operator.h",
     ),
     "opp": ("ATen/ATen.h", "cann_cpu/op.h"),
 }
