@@ -5,9 +5,12 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 CASES = pathlib.Path(__file__).with_name("custom_node_cases.py")
 
 
+@pytest.mark.nightly  # it builds a package; custom_pypto's own operators are such nodes in test/custom_pypto
 def test_custom_nodes(package_environment):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", CASES.name]
     result = subprocess.run(
