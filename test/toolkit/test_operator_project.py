@@ -157,13 +157,26 @@ status = compiler.aclopCompileAndExecuteV2(b"ScaledSum", 2, list_of(descs[:2]), 
     list_of(descs[2:]), list_of(buffers[2:]), attributes, 0, 0, None, stream)
 torch.npu.synchronize()
 print(status, out.tolist())
+out.zero_()
+torch.npu.synchronize()
+assert compiler.aclopSetModelDir(sys.argv[1].encode()) == 0
+status = compiler.aclopExecuteV2(b"ScaledSum", 2, list_of(descs[:2]), list_of(buffers[:2]), 1,
+    list_of(descs[2:]), list_of(buffers[2:]), attributes, stream)
+torch.npu.synchronize()
+print(status, out.tolist())
 """
 
 
-def test_it_runs_on_the_aclop_path(installed):
+def test_it_runs_on_the_aclop_path_and_by_a_model(installed, tmp_path):
+    tensor = {"format": "ND", "shape": [-1], "type": "float"}
+    attributes = [{"name": "alpha", "type": "float", "value": 2.0}]
+    parts = {"input_desc": [tensor, tensor], "output_desc": [tensor], "attr": attributes}
+    (tmp_path / "model.json").write_text(json.dumps([{"op": "ScaledSum"} | parts]))
+    run(CANN / "bin/atc", f"--singleop={tmp_path}/model.json", f"--output={tmp_path}", "--soc_version=Ascend910B3")
     environment = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(installed)}
-    done = subprocess.run([sys.executable, "-c", ON_THE_ACLOP_PATH], env=environment, capture_output=True, text=True)
-    assert done.stdout == f"0 {[3.0 * i for i in range(8)]}\n", done.stderr
+    command = [sys.executable, "-c", ON_THE_ACLOP_PATH, tmp_path]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout == f"0 {[3.0 * i for i in range(8)]}\n" * 2, done.stderr
 
 
 def test_two_packages_with_an_operator_are_named(installed, library, tmp_path):
