@@ -78,6 +78,8 @@ namespace cann_cpu {
 
 // Opens the library whose definitions are not yet known, and keeps them under its path. Throws std::runtime_error.
 CANN_EXPORT void load_definitions(const std::string& library);
+// Lets load_definitions of the library that is being loaded fail, with this reason.
+void reject_library(const std::string& reason);
 // Null if the library has none of this type.
 CANN_EXPORT std::shared_ptr<const ops::Definition> find_definition(const std::string& library, const std::string& type);
 

@@ -138,6 +138,12 @@ void load_definitions(const std::string& library) {
   if (!loaded.error.empty()) throw std::runtime_error(loaded.error);
 }
 
+void reject_library(const std::string& reason) {
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  if (r.current().error.empty()) r.current().error = reason;
+}
+
 std::shared_ptr<const ops::Definition> find_definition(const std::string& library, const std::string& type) {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);

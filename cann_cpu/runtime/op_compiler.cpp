@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libacl_op_compiler.so: compile options, and the aclop path, on which torch_npu asks for operators without an aclnn
 // function and for those on tensors in FRACTAL_NZ. Casts of formats are served here, other operators by the graph
-// engine's node of their type; an operator without one answers that it is not served.
+// engine's node of their type; an operator without one answers that it is not served. aclopExecute asks for a model of
+// the operator, besides.
 #include <dlfcn.h>
 
 #include <map>
@@ -13,6 +14,7 @@
 #include "acl/acl_op_compiler.h"
 #include "call.h"
 #include "format_cast.h"
+#include "operator_models.h"
 
 using namespace cann_cpu;
 
@@ -188,34 +190,39 @@ aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numL
   });
 }
 
-aclError aclopExecute(const char* opType, int, const aclTensorDesc* const[], const aclDataBuffer* const[], int,
-                      const aclTensorDesc* const[], aclDataBuffer* const[], const aclopAttr*, aclrtStream) {
-  return not_served(name_of(opType));
-}
-
-aclError aclopExecuteV2(const char* opType, int, aclTensorDesc*[], aclDataBuffer*[], int, aclTensorDesc*[],
-                        aclDataBuffer*[], aclopAttr*, aclrtStream) {
-  return not_served(name_of(opType));
-}
-
 aclError aclopCompile(const char* opType, int, const aclTensorDesc* const[], int, const aclTensorDesc* const[],
                       const aclopAttr*, aclopEngineType, aclopCompileType, const char*) {
   return not_served(name_of(opType));
 }
 
+aclError aclopSetModelDir(const char* modelDir) {
+  return host_call(__func__, [&] {
+    require_pointer(modelDir, "modelDir");
+    load_models(modelDir);
+  });
+}
+
+aclError aclopLoad(const void* model, size_t modelSize) {
+  return host_call(__func__, [&] {
+    require_pointer(model, "model");
+    load_model({static_cast<const char*>(model), modelSize}, "the model");
+  });
+}
+
+namespace {
+
 // An error that this returns would end torch_npu's task queue, whose thread calls it: all later work would be dropped
 // in silence. As an error of the stream it reaches the caller with the next synchronisation, and the process goes on.
-aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
-                                const aclDataBuffer* const inputs[], int numOutputs,
-                                const aclTensorDesc* const outputDesc[], aclDataBuffer* const outputs[],
-                                const aclopAttr* attr, aclopEngineType, aclopCompileType, const char*,
-                                aclrtStream stream) {
+aclError run_operator(const char* function, const char* type, int input_count, const aclTensorDesc* const input_descs[],
+                      const aclDataBuffer* const inputs[], int output_count, const aclTensorDesc* const output_descs[],
+                      aclDataBuffer* const outputs[], const aclopAttr* attr, bool by_model, aclrtStream stream) {
   auto op = std::make_shared<SingleOperator>();
-  const aclError status = host_call(__func__, [&] {
-    op->type = name_of(opType);
-    op->inputs = operands("inputs", numInputs, inputDesc, inputs);
-    op->outputs = operands("outputs", numOutputs, outputDesc, outputs);
+  const aclError status = host_call(function, [&] {
+    op->type = name_of(type);
+    op->inputs = operands("inputs", input_count, input_descs, inputs);
+    op->outputs = operands("outputs", output_count, output_descs, outputs);
     if (attr != nullptr) op->attributes = *attr;
+    if (by_model) require_model(*op);
     keep_host_inputs(*op);
   });
   if (status != ACL_SUCCESS) return status;
@@ -228,6 +235,31 @@ aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTens
     const aclError status = run_by_graph_engine(*op, stream);
     return status == ACL_ERROR_OP_NOT_FOUND ? not_served(op->type) : status;
   });
+}
+
+}  // namespace
+
+aclError aclopExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
+                      const aclDataBuffer* const inputs[], int numOutputs, const aclTensorDesc* const outputDesc[],
+                      aclDataBuffer* const outputs[], const aclopAttr* attr, aclrtStream stream) {
+  return run_operator(__func__, opType, numInputs, inputDesc, inputs, numOutputs, outputDesc, outputs, attr, true,
+                      stream);
+}
+
+aclError aclopExecuteV2(const char* opType, int numInputs, aclTensorDesc* inputDesc[], aclDataBuffer* inputs[],
+                        int numOutputs, aclTensorDesc* outputDesc[], aclDataBuffer* outputs[], aclopAttr* attr,
+                        aclrtStream stream) {
+  return run_operator(__func__, opType, numInputs, inputDesc, inputs, numOutputs, outputDesc, outputs, attr, true,
+                      stream);
+}
+
+aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
+                                const aclDataBuffer* const inputs[], int numOutputs,
+                                const aclTensorDesc* const outputDesc[], aclDataBuffer* const outputs[],
+                                const aclopAttr* attr, aclopEngineType, aclopCompileType, const char*,
+                                aclrtStream stream) {
+  return run_operator(__func__, opType, numInputs, inputDesc, inputs, numOutputs, outputDesc, outputs, attr, false,
+                      stream);
 }
 
 // Updates the descriptions of outputs whose shape only the kernel knows; there is no such operator here.

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "acl/acl_base.h"
+
 namespace cann_cpu {
 namespace {
 
@@ -41,3 +43,11 @@ const Soc& soc() {
 }
 
 }  // namespace cann_cpu
+
+// Of libruntime: the name of the chip. Scripts ask for it to find what is known of it.
+extern "C" CANN_EXPORT int32_t rtGetSocVersion(char* version, uint32_t size) {
+  const char* name = cann_cpu::soc().name;
+  if (version == nullptr || std::strlen(name) >= size) return ACL_ERROR_RT_PARAM_INVALID;
+  std::strcpy(version, name);
+  return ACL_SUCCESS;
+}

@@ -25,6 +25,11 @@ aclError aclopSetAttrListFloat(aclopAttr* attr, const char* attrName, int numVal
 aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numLists, const int* numValues,
                                  const int64_t* const values[]);
 
+// The models of single operators in a folder, or in memory, which atc --singleop of cann_cpu has written.
+aclError aclopSetModelDir(const char* modelDir);
+aclError aclopLoad(const void* model, size_t modelSize);
+
+// For operators and descriptions of which there is a model.
 aclError aclopExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
                       const aclDataBuffer* const inputs[], int numOutputs, const aclTensorDesc* const outputDesc[],
                       aclDataBuffer* const outputs[], const aclopAttr* attr, aclrtStream stream);

@@ -100,10 +100,11 @@ def broken(preprocessed: str) -> list[str]:
 
 
 def full_names(preprocessed: str) -> dict[str, str]:
-    """The kernels that stand in namespaces, with these."""
+    """The kernels that stand in namespaces, and what ASCENDC_TPL_SEL defines, with these."""
     text, names = _read(preprocessed), {}
     for scope in text.scopes:
-        if scope.is_kernel and (named := re.search(r"\bvoid\s+(\w+)\s*\(", text.code[scope.header : scope.begin])):
+        pattern = r"\bvoid\s+(\w+)\s*\(" if scope.is_kernel else r"\b(ascendc_templates)\b"
+        if named := re.search(pattern, text.code[scope.header : scope.begin]):
             outer, full = scope.outer, named[1]
             while outer:
                 if space := re.search(r"\bnamespace\s+([\w:]+)[^;{}]*\{$", text.code[outer.header : outer.begin]):

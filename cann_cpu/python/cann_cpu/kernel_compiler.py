@@ -26,6 +26,7 @@ from .activation import HOME, LIBRARIES
 from .ascendc_names import missing_in
 
 READ_BY = "ascendc/read_by_compiler.h"
+_TEMPLATES = "ascendc_templates"  # what ASCENDC_TPL_SEL defines
 ARCHITECTURES = ("dav-2201", "dav-c220", "dav-c220-vec", "dav-c220-cube")
 """What `--npu-arch` and `--cce-aicore-arch` may be: Atlas A2 and A3."""
 
@@ -61,17 +62,36 @@ def _parameter(text: str, position: int) -> Parameter:
     return Parameter(comment[1] if comment else f"argument {position}", " ".join(code.split()))
 
 
-def kernels_of(preprocessed: str) -> dict[str, tuple[Parameter, ...]]:
-    """The kernels that a file defines, by macros, too, and their parameters."""
+@dataclass(frozen=True)
+class Kernel:
+    parameters: tuple[Parameter, ...]
+    template: tuple[str, ...] | None = None
+    """The types of its template's parameters; `typename` of those that are types."""
+
+
+def _template(before: str) -> tuple[str, ...] | None:
+    """What `template <...>` says that ends a text."""
+    found = re.search(r"\btemplate\s*<([^;{}]*)>\s*(?:inline\s+)?$", _without_comments(before))
+    if found is None:
+        return None
+    parameters = [part.partition("=")[0].strip() for part in re.split(r",(?![^<]*>)", found[1])]
+    return tuple(re.sub(r"\s*\b\w+$", "", each).replace("class", "typename") for each in parameters)
+
+
+def all_kernels_of(preprocessed: str) -> dict[str, Kernel]:
     kernels = {}
     for begin in re.finditer(r"__global__\b", preprocessed):
-        if re.search(r">\s*(?:inline\s+)?$", preprocessed[max(0, begin.start() - 100) : begin.start()]):
-            continue  # a template; what is called is what calls it
+        template = _template(preprocessed[max(0, begin.start() - 2000) : begin.start()])
         text = _without_comments(preprocessed[begin.end() : begin.end() + 10_000])
         if found := re.match(r"[\s\w\[\]]*?\bvoid\s+(\w+)\s*\(([^()]*)\)\s*\{", text):
             parts = [part for part in found[2].split(",") if part.strip() not in ("", "void")]
-            kernels[found[1]] = tuple(_parameter(part, i) for i, part in enumerate(parts, 1))
+            kernels[found[1]] = Kernel(tuple(_parameter(part, i) for i, part in enumerate(parts, 1)), template)
     return kernels
+
+
+def kernels_of(preprocessed: str) -> dict[str, tuple[Parameter, ...]]:
+    """The kernels that a file defines, by macros, too, and their parameters. Of a template, what calls it is called."""
+    return {name: each.parameters for name, each in all_kernels_of(preprocessed).items() if each.template is None}
 
 
 # ---- the text that g++ compiles
@@ -114,6 +134,38 @@ def _launch_function(name: str, full_name: str, parameters: tuple[Parameter, ...
   return AscendC::cpu::Launcher<&{full_name}>::launch(*ascendc_cpu_kernel_{name}(), blocks, stream{given});
 }}
 """
+
+
+def _template_entries(name: str, full_name: str, kernel: Kernel, templates: str) -> str:
+    """The functions of a kernel whose instances ASCENDC_TPL_SEL selects, one for all of them."""
+    names = ",".join(parameter.name for parameter in kernel.parameters)
+    values = [f"instances[i].values[{position}]" for position in range(len(kernel.template))]
+    arguments = ", ".join(
+        f"AscendC::tpl::TypeOf<{value}>" if kind == "typename" else f"static_cast<{kind}>({value})"
+        for kind, value in zip(kernel.template, values, strict=True)
+    )
+    return f"""
+struct {instances_of(name)} {{
+  static constexpr const auto& templates = {templates};
+  static_assert(templates.declared_count == {len(kernel.template)},
+                "ASCENDC_TPL_ARGS_DECL declares another number of parameters than the template of {name} has");
+  static constexpr auto instances = AscendC::tpl::instances_of<AscendC::tpl::count_of(templates)>(templates);
+  template <size_t i>
+  static constexpr auto kernel = &{full_name}<{arguments}>;
+}};
+{_EXPORTED} const AscendC::cpu::KernelEntry* ascendc_cpu_kernel_{name}() {{
+  static constexpr auto entry = AscendC::cpu::Entry<{instances_of(name)}::kernel<0>>::entry("{name}", "{names}");
+  return &entry;
+}}
+{_EXPORTED} bool ascendc_cpu_call_{name}(const AscendC::cpu::Call* call, char* error, size_t error_size) {{
+  return AscendC::tpl::call<{instances_of(name)}>("{name}", *call, error, error_size);
+}}
+"""
+
+
+def instances_of(name: str) -> str:
+    """What the instances of a kernel are called behind its file."""
+    return f"ascendc_cpu_instances_of_{name}"
 
 
 def launch_header(name: str, parameters: tuple[Parameter, ...], preprocessed: str) -> str:
@@ -232,7 +284,14 @@ class Source:
 
     @cached_property
     def kernels(self) -> dict[str, tuple[Parameter, ...]]:
-        return kernels_of(self.text)
+        return kernels_of(self.text) | {name: each.parameters for name, each in self.templates.items()}
+
+    @cached_property
+    def templates(self) -> dict[str, Kernel]:
+        """The kernels among them whose instances ASCENDC_TPL_SEL selects, by tiling key: a launch has none."""
+        if self._launches or _TEMPLATES not in self.text:
+            return {}
+        return {name: each for name, each in all_kernels_of(self.text).items() if each.template is not None}
 
     def check(self) -> None:
         """Raises what the device's compiler would say."""
@@ -243,13 +302,18 @@ class Source:
 
     def compile(self, options: list[str], more: str = "") -> str:
         """Compiles it, and `more` behind it, by these options; what the compiler warned of."""
-        text = _with_launches(device_rules.without_words(self.text)) + more
+        text = _with_launches(device_rules.without_words(self.text))
         full_names = device_rules.full_names(self.text) if self.kernels else {}
         for name, parameters in self.kernels.items():
-            named = (name, full_names.get(name, name), parameters)
-            text += _entries(*named) + (_launch_function(*named) if self._launches else "")
+            full_name = full_names.get(name, name)
+            if name in self.templates:
+                templates = full_names.get(_TEMPLATES, _TEMPLATES)
+                text += _template_entries(name, full_name, self.templates[name], templates)
+                continue
+            text += _entries(name, full_name, parameters)
+            text += _launch_function(name, full_name, parameters) if self._launches else ""
         self.warnings = ""
-        self._run(["-x", "c++-cpp-output", "-", *options], text)
+        self._run(["-x", "c++-cpp-output", "-", *options], text + more)
         return self.warnings
 
     def _run(self, options: list[str], source: str | None = None) -> str:

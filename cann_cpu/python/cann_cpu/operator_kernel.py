@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .activation import HOME
-from .kernel_compiler import LINKED, CompileError, Source
+from .kernel_compiler import LINKED, CompileError, Source, instances_of
 from .operator_names import DTYPES, FORMATS, snake_case
 
 
@@ -108,9 +108,15 @@ def _keys(text: str) -> str:
 
 def _description(operator: dict, kernel: str, compiled: Compiled, parameters: int) -> str:
     columns = ";".join(" ".join(map(str, each.types)) for each in compiled.combinations)
-    lines = r"\n".join([operator["type"], kernel, columns, _keys(compiled.file.text), str(parameters)])
+    before = r"\n".join([operator["type"], kernel, columns, ""])
+    keys = f'"{_keys(compiled.file.text)}"'
+    if kernel in compiled.file.templates:
+        keys = f"AscendC::tpl::keys<{instances_of(kernel)}>()"
     return f"""
-extern "C" __attribute__((visibility("default"))) const char* ascendc_cpu_operator() {{ return "{lines}"; }}
+extern "C" __attribute__((visibility("default"))) const char* ascendc_cpu_operator() {{
+  static const std::string text = std::string("{before}") + {keys} + "\\n{parameters}";
+  return text.c_str();
+}}
 """
 
 

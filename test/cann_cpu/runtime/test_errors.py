@@ -70,13 +70,6 @@ def test_channels_are_not_supported_but_data_sets_are_real(acl, cann_cpu_lib):
 NO_OPERANDS = (0, None, None, 0, None, None, None)
 
 
-@pytest.mark.parametrize("name", ["aclopExecute", "aclopExecuteV2"])
-def test_the_aclop_path_answers_with_the_operators_name(acl, name):
-    with pytest.raises(acl.AclError, match=r"operator Im2colBackward .* does not serve") as failure:
-        acl.check(acl.status(getattr(acl.op_compiler, name), b"Im2colBackward", *NO_OPERANDS, 0, 0, None, None))
-    assert failure.value.code == acl.OP_NOT_FOUND
-
-
 @pytest.mark.parametrize("name", ["aclopCompileAndExecute", "aclopCompileAndExecuteV2"])
 def test_the_asynchronous_aclop_path_answers_as_an_error_of_the_stream(acl, name):
     """Returned from the call, the error would end torch_npu's task queue for good."""

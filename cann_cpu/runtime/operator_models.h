@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models of single operators, which cann_cpu.atc writes: for which descriptions aclopExecute runs an operator.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "cann_cpu/aclop.h"
+
+namespace cann_cpu {
+
+// Adds the models of a folder, or one that is read already. Throws Failure for what is no model, by its name.
+void load_models(const std::filesystem::path& folder);
+void load_model(const std::string& text, const std::string& name);
+
+// Throws Failure, with the code of what does not match, unless a model is of this operator and these descriptions.
+void require_model(const SingleOperator& op);
+
+}  // namespace cann_cpu
