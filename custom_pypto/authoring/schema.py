@@ -431,8 +431,8 @@ class Operator:
                 total = first + "".join(f".add({other})" for other in others)
                 lines.append(f"grad_{self.of.model.replace('[0]', '.at(0)')}.copy_({total});")
                 if self.of.model.endswith("[0]"):
-                    rest = f"size_t i = 1; i < grad_{self.of.list}.size(); ++i"
-                    lines += [f"for ({rest}) grad_{self.of.list}[i].zero_();"]
+                    rest = f"size_t k = 1; k < grad_{self.of.list}.size(); ++k"
+                    lines += [f"for ({rest}) grad_{self.of.list}[k].zero_();"]
             done = "".join(lines)
             for result in self.results:
                 if f"{result.name}." not in done and f"{result.name}[" not in done:
@@ -449,7 +449,7 @@ class Operator:
 
     @staticmethod
     def _each(to: str, of: str) -> list[str]:
-        return [f"for (size_t i = 0; i < {of}.size(); ++i) {to}[i].copy_({of}[i]);"]
+        return [f"for (size_t k = 0; k < {of}.size(); ++k) {to}[k].copy_({of}[k]);"]
 
     @property
     def nouns(self) -> str:
@@ -584,8 +584,8 @@ def parsed(text: str) -> torch.FunctionSchema:
 EXAMPLE = "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"
 SNAKE_CASE = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
 TAKEN = set(
-    "at c10 checks context count ctx elements each grads gradients i k op per_block saved std tensors tiling tiling_data "
-    "torch types workspace".split()
+    "at c10 checks count ctx elements grads gradients op per_block saved std tensors tiling tiling_data torch "
+    "workspace".split()
 )
 """Names that the templates use."""
 CPP_KEYWORDS = """
