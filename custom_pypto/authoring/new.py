@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a new operator of its schema: all that a machine can write, with the implementation left to be filled in.
+"""Writes a new operator of its schema, for NPUs and for the CPU: all that a machine can write.
 
 ``python -m custom_pypto new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the
-sources of a package. What it writes builds as it is, and raises when called: in the files that it names, write the
-checks, the kernel and the golden. The files are made of the templates in ``templates/operator``.
+sources of a package. What it writes builds as it is and passes every check: each result is a copy of the first tensor.
+In the files that it names, write the checks, the kernel and the golden. The files are made of the templates in
+``templates/operator``. The kernel is in Ascend C, for both machines; with ``--aten`` one for the CPU alone.
 """
 
 import argparse
@@ -14,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import definition
 from .schema import EXAMPLE, Operator, Rejected, gradient_of
 
 REGISTRATION = "csrc/ops_def_registration.cpp"
@@ -96,8 +96,8 @@ class Package:
         return self.folder / self.name / REGISTRATION
 
     @property
-    def prototypes(self) -> Path:
-        return self.folder / definition.PROTOTYPES
+    def definitions(self) -> Path:
+        return self.folder / "opp" / "op_host"
 
     @property
     def functions(self) -> Path:
@@ -137,14 +137,6 @@ def definition_line(define: str, library: str, schema: str) -> str:
     return f"  {define}({library},\n" + "\n".join(f'{before}"{string}"' for string in strings) + ");"
 
 
-def prototypes(package: Package, text: str) -> str:
-    """The file of prototypes, with those of `text` at the end of the namespace."""
-    before, closing, after = package.prototypes.read_text().rpartition("}  // namespace ge")
-    if not closing:
-        raise Rejected(f"{package.prototypes} does not end with }}  // namespace ge: write that")
-    return before + text + closing + after
-
-
 def functions(package: Package, text: str) -> str:
     """The file of Python functions, with that of `text` behind the others."""
     there = package.functions.read_text()
@@ -158,42 +150,54 @@ def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Pat
     operators = [op, *filter(None, [gradient])]
     reject_existing(package, operators)
     made = environment()
-    written = ["InOut" in parameter for each in operators for parameter in each.kernel_parameters]
 
-    def render(template: str) -> str:
-        context = {"op": op, "gradient": gradient, "operators": operators, "package": package.name}
-        return made.get_template(f"{template}.jinja").render(context, writes=any(written))
-
-    source = package.folder / package.name / "csrc" / f"{op.name}.cpp"
-    aclnn = package.folder / "opp" / "op_api" / f"{op.file}.cpp"
-    calls = package.folder / "test" / package.name / f"{op.name}_calls.py"
-    for file in (source, aclnn, calls):
-        if file.exists():
-            raise Rejected(f"{file} exists: remove it, or choose another name")
-
-    def begun(comment: str, text: str) -> str:
+    def render(template: str, of: Operator = op) -> str:
+        context = {"op": of, "gradient": gradient, "operators": operators, "package": package.name}
+        text = made.get_template(f"{template}.jinja").render(context)
+        comment = "#" if template.endswith(".py") else "//"
         return f"{comment} {package.licence}\n{text}" if package.licence else text
 
-    found = {
-        package.registration: (registration(package, operators), ""),
-        package.prototypes: (prototypes(package, render("prototype.h")), "the prototype: narrow the dtypes"),
-        source: (begun("//", render("operator.cpp")), "the checks, shapes and dtypes"),
-        aclnn: (begun("//", render("aclnn.cpp")), "the kernel"),
-        calls: (begun("#", render("calls.py")), "the golden, and more calls"),
+    opp = package.folder / "opp"
+    written = {
+        package.folder / package.name / "csrc" / f"{op.name}.cpp": (
+            render("operator.cpp"),
+            "the checks, and the results' shapes and dtypes",
+        )
     }
+    for each in operators:
+        written[opp / "op_host" / f"{each.file}.cpp"] = (
+            render("definition.cpp", each),
+            "the same for graphs, the tiling",
+        )
+        if each.aten:
+            written[opp / "cpu" / f"{each.file}.cpp"] = render("aten.cpp", each), "the kernel, for the CPU alone"
+        else:
+            written[opp / "op_kernel" / f"{each.file}_tiling.h"] = render("tiling.h", each), ""
+            written[opp / "op_kernel" / f"{each.file}.cpp"] = render("kernel.cpp", each), "the vector instructions"
+    written[package.folder / "test" / package.name / f"{op.name}_calls.py"] = (
+        render("calls.py"),
+        "the golden, and more calls",
+    )
+    for file in written:
+        if file.exists():
+            raise Rejected(f"{file} exists: remove it, or choose another name")
+    written[package.registration] = registration(package, operators), ""
     if package.functions.exists():
-        found[package.functions] = functions(package, render("function.py")), "the documentation"
-    return found
+        made_function = made.get_template("function.py.jinja").render(op=op, gradient=gradient, package=package.name)
+        written[package.functions] = functions(package, made_function), "the documentation"
+    return written
 
 
 def reject_existing(package: Package, operators: list[Operator]) -> None:
-    schemas, registered = package.registration.read_text(), package.prototypes.read_text()
+    schemas = package.registration.read_text()
+    defined = {file: file.read_text() for file in sorted(package.definitions.glob("*.cpp"))}
     builtin = builtin_operators()
     for each in operators:
         if re.search(rf'"{each.name}[.(]', schemas):
             raise Rejected(f"{package.name}::{each.name} exists, in {package.registration}: choose another name")
-        if f"REG_OP({each.type})" in registered:
-            raise Rejected(f"{package.prototypes} has {each.type}, which {each.name} would be: choose another name")
+        for file, text in defined.items():
+            if f"OP_ADD({each.type})" in text:
+                raise Rejected(f"{file} has {each.type}, which {each.name} would be: choose another name")
         if f"def {each.type}(" in builtin:
             raise Rejected(f"CANN has an operator {each.type}, which {each.name} would hide: choose another name")
 
@@ -206,10 +210,10 @@ def builtin_operators() -> str:
     return "".join((folder / module).read_text() for folder in folders if (folder / module).exists())
 
 
-def create(folder: Path, schema: str, autograd: bool) -> tuple[Package, Operator, dict[Path, str]]:
+def create(folder: Path, schema: str, autograd: bool, aten: bool = False) -> tuple[Package, Operator, dict[Path, str]]:
     """Writes an operator to the package in a folder, or raises Rejected; gives what is left to do in each file."""
     package = Package.of(folder)
-    op = Operator(schema.removeprefix(f"{package.name}::"))
+    op = Operator(schema.removeprefix(f"{package.name}::"), aten)
     found = files(package, op, gradient_of(op) if autograd else None)
     for file, (text, _) in found.items():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -221,13 +225,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m custom_pypto new", description=__doc__.splitlines()[0])
     parser.add_argument("schema", help=f'"{EXAMPLE}"')
     parser.add_argument("--autograd", action="store_true", help="with a gradient, an operator of its own")
+    parser.add_argument("--aten", action="store_true", help="with a kernel for the CPU alone, of ATen's functions")
     options = parser.parse_args(arguments)
     try:
-        package, op, tasks = create(Path(), options.schema, options.autograd)
+        package, op, tasks = create(Path(), options.schema, options.autograd, options.aten)
     except Rejected as rejection:
         print(f"error: {rejection}", file=sys.stderr)
         return 1
-    print(f"{package.name}::{op.name}, in a graph {op.type}. Fill in:")
+    print(f"{package.name}::{op.name}, in a graph {op.type}. It copies, until you fill in:")
     width = max(len(str(file)) for file in tasks)
     print(*(f"  {file!s:{width}}  {task}" for file, task in tasks.items()), sep="\n")
     name = op.name if package.name == "custom_pypto" else f"{package.name}::{op.name}"

@@ -23,9 +23,10 @@ class Rejected(Exception):
 class TensorKind:
     """An argument that is a tensor, an optional one, or a list of them."""
 
-    macro: str
-    output: str
-    """The macro of the output, if it is written."""
+    presence: str
+    """Of an input, in a definition."""
+    shape: str
+    """What gives its shape, and with another last word its dtype, in inference and tiling."""
     parameter: str
     """The type of a C++ parameter."""
     kernel: str
@@ -37,10 +38,12 @@ class TensorKind:
 
 
 TENSORS = {
-    "Tensor": TensorKind("INPUT", "OUTPUT", "const Tensor&", "const Tensor&", "InOut", "Tensor", "torch.randn(3, 5)"),
+    "Tensor": TensorKind(
+        "REQUIRED", "GetRequiredInput", "const Tensor&", "const Tensor&", "InOut", "Tensor", "torch.randn(3, 5)"
+    ),
     "Optional[Tensor]": TensorKind(
-        "OPTIONAL_INPUT",
-        "",
+        "OPTIONAL",
+        "GetOptionalInput",
         "const std::optional<Tensor>&",
         "const std::optional<Tensor>&",
         "",
@@ -48,8 +51,8 @@ TENSORS = {
         "torch.randn(3, 5)",
     ),
     "List[Tensor]": TensorKind(
-        "DYNAMIC_INPUT",
-        "",
+        "DYNAMIC",
+        "GetDynamicInput",
         "at::TensorList",
         "const std::vector<Tensor>&",
         "",
@@ -63,28 +66,29 @@ TENSORS = {
 class AttributeKind:
     """An argument that is no tensor."""
 
-    prototype: str
-    """Its type in a prototype."""
+    definition: str
+    """Its type in a definition."""
     value: str
     """The C++ type of a value."""
     parameter: str
     """The type of a C++ parameter; in kernels too, if `kernel` is empty."""
     python: str
     absent: object
-    """The default in a prototype that stands for None."""
+    """The default in a definition that stands for None."""
     sample: str
     """A value in a call, in Python."""
     kernel: str = ""
+    tiling: str = ""
+    """The C++ type in which a kernel in Ascend C gets it, with the tiling; it gets no text and no list."""
     saved: str = ""
     """The C++ type in which autograd keeps it, if that is not `value`."""
 
 
 ATTRIBUTES = {
-    "int": AttributeKind("Int", "int64_t", "int64_t", "int", 0, "2"),
-    "float": AttributeKind("Float", "double", "double", "float", 0.0, "0.5"),
-    "bool": AttributeKind("Bool", "bool", "bool", "bool", False, "True"),
+    "int": AttributeKind("Int", "int64_t", "int64_t", "int", 0, "2", tiling="int64_t"),
+    "float": AttributeKind("Float", "double", "double", "float", 0.0, "0.5", tiling="float"),
+    "bool": AttributeKind("Bool", "bool", "bool", "bool", False, "True", tiling="bool"),
     "str": AttributeKind("String", "std::string", "const std::string&", "str", "", '"text"'),
-    "ScalarType": AttributeKind("Type", "at::ScalarType", "at::ScalarType", "torch.dtype", 6, "torch.float32"),
     "List[int]": AttributeKind(
         "ListInt",
         "at::IntArrayRef",
@@ -113,21 +117,6 @@ ATTRIBUTES = {
         "[True, False]",
         kernel="at::ArrayRef<bool>",
     ),
-}
-
-
-# number of a dtype in a schema's default: in Python, in C++, in a prototype
-DTYPES = {
-    0: ("torch.uint8", "at::kByte", "DT_UINT8"),
-    1: ("torch.int8", "at::kChar", "DT_INT8"),
-    2: ("torch.int16", "at::kShort", "DT_INT16"),
-    3: ("torch.int32", "at::kInt", "DT_INT32"),
-    4: ("torch.int64", "at::kLong", "DT_INT64"),
-    5: ("torch.float16", "at::kHalf", "DT_FLOAT16"),
-    6: ("torch.float32", "at::kFloat", "DT_FLOAT"),
-    7: ("torch.float64", "at::kDouble", "DT_DOUBLE"),
-    11: ("torch.bool", "at::kBool", "DT_BOOL"),
-    15: ("torch.bfloat16", "at::kBFloat16", "DT_BF16"),
 }
 
 
@@ -192,15 +181,13 @@ class Argument:
 
     @property
     def absent(self):
-        """The default in a prototype, which stands for None."""
+        """The default in a definition, which stands for None."""
         return self.kind.absent if self.default is None else self.default
 
     @property
-    def in_prototype(self) -> str:
-        if self.required:
-            return f"REQUIRED_ATTR({self.name}, {self.kind.prototype})"
-        default = DTYPES[self.absent][2] if self.type == "ScalarType" else literal(self.absent)
-        return f"ATTR({self.name}, {self.kind.prototype}, {default})"
+    def in_definition(self) -> str:
+        presence, value = ("REQUIRED", "") if self.required else ("OPTIONAL", literal(self.absent))
+        return f'Attr("{self.name}").AttrType({presence}).{self.kind.definition}({value})'
 
     @property
     def python_type(self) -> str:
@@ -208,8 +195,6 @@ class Argument:
 
     @property
     def python_default(self) -> str:
-        if self.type == "ScalarType" and self.default is not None:
-            return DTYPES[self.default][0]
         if isinstance(self.default, str):
             return json.dumps(self.default)
         return repr(tuple(self.default) if isinstance(self.default, list) else self.default)
@@ -223,8 +208,8 @@ class Result:
     is_list: bool
 
     @property
-    def macro(self) -> str:
-        return "DYNAMIC_OUTPUT" if self.is_list else "OUTPUT"
+    def presence(self) -> str:
+        return "DYNAMIC" if self.is_list else "REQUIRED"
 
     @property
     def cpp_type(self) -> str:
@@ -234,16 +219,20 @@ class Result:
 class Operator:
     """An operator of a schema, as the templates ask for it."""
 
-    def __init__(self, text: str):
-        """Raises Rejected unless it can be made of that schema."""
+    def __init__(self, text: str, aten: bool = False, of: "Operator | None" = None):
+        """Raises Rejected unless it can be made of that schema; `of` is the operator whose gradient it is.
+
+        With `aten` its kernel is one for the CPU, and otherwise one in Ascend C.
+        """
         schema = parsed(text)
+        self.aten, self.of = aten, of
         self.text = " ".join(text.split())
         self.name = schema.name
-        for objection in objections(schema, self.text):
+        for objection in (*objections(schema, self.text), *([] if aten else objections_in_ascendc(schema))):
             raise Rejected(objection)
         self.type = prototypes.ge_type(self.name)
         self.aclnn = f"aclnn{self.type}"
-        self.file = f"aclnn_{prototypes.snake_case(self.type)}"
+        self.file = prototypes.snake_case(self.type)
         self.arguments = [*map(Argument.of, schema.arguments)]
         self.tensors = [argument for argument in self.arguments if argument.is_tensor]
         self.attributes = [argument for argument in self.arguments if not argument.is_tensor]
@@ -323,20 +312,139 @@ class Operator:
 
     @property
     def kernel_parameters(self) -> list[str]:
-        inputs = [argument.kernel_parameter for argument in (*self.tensors, *self.attributes)]
-        return inputs + [f"{result.cpp_type}& {result.name}" for result in self.results]
+        """Of the kernel with ATen; the names that it does not use yet are comments."""
+        inputs = [
+            (each.kernel_parameter.removesuffix(each.name), each.name) for each in (*self.tensors, *self.attributes)
+        ]
+        results = [(f"{result.cpp_type}& ", result.name) for result in self.results]
+        used = set(re.findall(r"\w+", " ".join(self.statements)))
+        return [kind + (name if name in used else f"/*{name}*/") for kind, name in inputs + results]
+
+    # ---- what it computes until it is filled in: results are copies, and of a gradient the sum of those it is given
 
     @property
-    def kernel_names(self) -> list[str]:
-        return [each.name for each in (*self.tensors, *self.attributes, *self.results)]
+    def read(self) -> list[str]:
+        """The tensors of which the kernel computes: all have the same sizes."""
+        if self.of is not None:
+            return [*self.summed, self.of.model]
+        return [self.model] if self.results else [self.written[0].name]
 
     @property
-    def task(self) -> str:
-        """What the kernel does with its results and what it writes."""
-        written = [argument.name for argument in self.written]
-        given = [result.name for result in self.results]
-        parts = [f"computes {_and(given)}"] * bool(given) + [f"writes to {_and(written)}"] * bool(written)
-        return " and ".join(parts)
+    def summed(self) -> list[str]:
+        return [argument.name for argument in self.tensors[: len(self.of.results)]] if self.of else self.read
+
+    @property
+    def made(self) -> list[str]:
+        """The tensors that the kernel computes, of those sizes."""
+        if self.of is not None:
+            return [f"grad_{self.of.model}"]
+        return [result.name for result in self.results] or [f"{self.written[0].name}_out"]
+
+    @property
+    def zeros(self) -> list[str]:
+        """The gradients of the other tensors."""
+        return [result.name for result in self.results if result.name not in self.made] if self.of else []
+
+    @property
+    def outputs(self) -> list[tuple[str, str, str]]:
+        """Name, presence in the definition, and the kernel's name for it, as two parameters of it cannot have one."""
+        results = [(result.name, result.presence, result.name) for result in self.results]
+        return results + [(each.name, "REQUIRED", f"{each.name}_out") for each in self.written]
+
+    @property
+    def kernel_arguments(self) -> list[str]:
+        """The parameters of the kernel in Ascend C; what it does not use yet is a comment."""
+        used = [*self.read, *self.made, *self.zeros]
+        names = [*(each.name for each in self.tensors), *(name for _, _, name in self.outputs)]
+        return [f"GM_ADDR {name}" if name in used else f"GM_ADDR /*{name}*/" for name in names]
+
+    @property
+    def tile(self) -> int:
+        """The elements of a tile: two buffers of each tensor, or one and one in float, take 160 KiB at most."""
+        return 1 << (160 * 1024 // (8 * (len(self.read) + len(self.made)))).bit_length() - 1
+
+    @property
+    def with_tiling(self) -> list[Argument]:
+        return [argument for argument in self.attributes if argument.kind.tiling]
+
+    def index(self, name: str) -> int:
+        """Of a tensor among the inputs, or of an attribute among the attributes."""
+        of = self.tensors if name in [each.name for each in self.tensors] else self.attributes
+        return [each.name for each in of].index(name)
+
+    def result_index(self, name: str) -> int:
+        return [result.name for result in self.results].index(name)
+
+    @property
+    def inference(self) -> list[str]:
+        """The statements that infer shapes: of a gradient that of its tensor, of any other result that of the first."""
+        lines, lists = [], any(result.is_list for result in self.results)
+        for i, (name, presence, _) in enumerate(self.outputs):
+            to = f"*context->GetOutputShape({'i++' if lists else i})"
+            of = next((each for each in self.tensors if f"grad_{each.name}" == name or each.name == name), None)
+            if presence == "DYNAMIC" and self.list:
+                each = f"context->GetDynamicInputShape({self.index(self.list)}, k)"
+                lines += [f"for (size_t k = 0; {each} != nullptr; ++k) {{", f"  {to} = *{each};", "}"]
+            elif of is not None and of.optional:
+                shape = f"context->GetOptionalInputShape({self.index(of.name)})"
+                given, empty = f"  {to} = *shape;", f"  {to} = gert::Shape({{0}});"
+                lines += [f"if (const auto* shape = {shape}) {{", given, "} else {", empty, "}"]
+            else:
+                lines += [f"{to} = *{self.input(self.model if of is None or of.is_list else of.name, 'Shape')};"]
+        return ["size_t i = 0;"] * lists + lines
+
+    def input(self, name: str, what: str) -> str:
+        """Shape, DataType or Desc of an input, in inference and tiling."""
+        name = name.removesuffix("[0]")
+        argument = self.tensors[self.index(name)]
+        return f"context->{argument.kind.shape}{what}({self.index(name)}{', 0' * argument.is_list})"
+
+    @property
+    def golden(self) -> str:
+        """The value that the golden gives."""
+        wide = f"{self.model}.double()"
+        values = [
+            (f"[each.double() for each in {self.list}]" if self.list else f"[{wide}]") if result.is_list else wide
+            for result in self.results
+        ]
+        return ", ".join(values + [f"{each.name}.double()" for each in self.written])
+
+    @property
+    def statements(self) -> list[str]:
+        """Of the kernel with ATen."""
+        lines = []
+        if self.of is not None:
+            first, *others = self.summed
+            if self.of.results[0].is_list:
+                listed = self.of.list is not None
+                made = f"grad_{self.of.model}" if not listed else f"grad_{self.of.list}"
+                if not listed:
+                    lines.append(f"{made}.copy_({first}.at(0));")
+                else:
+                    lines += self._each(made, first)
+            else:
+                total = first + "".join(f".add({other})" for other in others)
+                lines.append(f"grad_{self.of.model.replace('[0]', '.at(0)')}.copy_({total});")
+                if self.of.model.endswith("[0]"):
+                    rest = f"size_t k = 1; k < grad_{self.of.list}.size(); ++k"
+                    lines += [f"for ({rest}) grad_{self.of.list}[k].zero_();"]
+            done = "".join(lines)
+            for result in self.results:
+                if f"{result.name}." not in done and f"{result.name}[" not in done:
+                    each = f"for (Tensor& each : {result.name}) each.zero_();"
+                    lines.append(each if result.is_list else f"{result.name}.zero_();")
+            return lines
+        model = self.model.replace("[0]", ".at(0)")
+        for result in self.results:
+            if result.is_list and self.list:
+                lines += self._each(result.name, self.list)
+            else:
+                lines.append(f"{result.name}{'.at(0)' * result.is_list}.copy_({model});")
+        return lines
+
+    @staticmethod
+    def _each(to: str, of: str) -> list[str]:
+        return [f"for (size_t k = 0; k < {of}.size(); ++k) {to}[k].copy_({of}[k]);"]
 
     @property
     def nouns(self) -> str:
@@ -418,7 +526,8 @@ class Operator:
             return f"{argument.kind.python}; say what it does"
         if argument.name == self.model.removesuffix("[0]"):
             shapes = "tensors of any shape and one dtype" if argument.is_list else "of any shape"
-            return f"{shapes}; float16, bfloat16, float32 or float64"
+            dtypes = "float16, bfloat16, float32 or float64" if self.aten else "float16, bfloat16 or float32"
+            return f"{shapes}; {dtypes}"
         return f"of any shape{'s' * argument.is_list}, of the dtype of ``{self.model.removesuffix('[0]')}``"
 
     @property
@@ -469,7 +578,10 @@ def parsed(text: str) -> torch.FunctionSchema:
 
 EXAMPLE = "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"
 SNAKE_CASE = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
-TAKEN = {"at", "c10", "checks", "ctx", "grads", "gradients", "op", "saved", "std", "tensors", "torch"}
+TAKEN = set(
+    "at c10 checks count ctx elements grads gradients op per_block saved std tensors tiling tiling_data torch "
+    "workspace".split()
+)
 """Names that the templates use."""
 CPP_KEYWORDS = """
 alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const consteval constexpr
@@ -519,6 +631,15 @@ def objections(schema: torch.FunctionSchema, text: str) -> Iterator[str]:
         yield "it gives nothing and writes to nothing: add a result, or mark what it writes to, Tensor(a!)"
 
 
+def objections_in_ascendc(schema: torch.FunctionSchema) -> Iterator[str]:
+    """Why the kernel in Ascend C cannot be written."""
+    results = zip(result_names(schema), schema.returns, strict=True)
+    named = [*(("argument", each.name, each) for each in schema.arguments), *(("result", *each) for each in results)]
+    for what, name, each in named:
+        if prototypes.type_of(each) == "List[Tensor]":
+            yield f"{what} '{name}' is a Tensor[], for which the kernel in Ascend C is by hand: add --aten for the CPU's"
+
+
 def _name_objections(what: str, name: str) -> Iterator[str]:
     if keyword.iskeyword(name) or name in TAKEN or name in CPP_KEYWORDS.split():
         yield f"{what} '{name}' has a name that is taken in Python, in C++ or in the generated code: choose another"
@@ -539,12 +660,10 @@ def _argument_objections(argument) -> Iterator[str]:
         return
     inner = re.sub(r"^Optional\[(.*)\]$", r"\1", full)
     if inner not in ATTRIBUTES:
-        kinds = "Tensor, Tensor?, Tensor[], int, float, bool, str, ScalarType, int[], float[], bool[]"
-        yield f"argument '{name}' is a {full}, which no node of a graph takes: make it one of {kinds}"
+        kinds = "Tensor, Tensor?, Tensor[], int, float, bool, str, int[], float[], bool[]"
+        yield f"argument '{name}' is a {full}, for which a definition (OpDef) has no attribute: make it one of {kinds}"
     elif inner != full and not argument.has_default_value():
         yield f"argument '{name}' may be None but has no default: write {name}=None"
-    elif inner == "ScalarType" and argument.default_value not in (None, *DTYPES):
-        yield f"argument '{name}' has a default that kernels have no type for: write None or a dtype such as float"
 
 
 def gradient_of(op: Operator) -> Operator:
@@ -560,4 +679,4 @@ def gradient_of(op: Operator) -> Operator:
     grads = [f"{'Tensor[]' if result.is_list else 'Tensor'} grad_{result.name}" for result in op.results]
     gradients = [f"{types[argument.type]} grad_{argument.name}" for argument in op.tensors]
     listed = re.fullmatch(r"\w+\((.*)\) ->.*", op.text)[1]
-    return Operator(f"{op.name}_backward({', '.join(grads)}, {listed}) -> ({', '.join(gradients)})")
+    return Operator(f"{op.name}_backward({', '.join(grads)}, {listed}) -> ({', '.join(gradients)})", op.aten, op)

@@ -84,10 +84,15 @@ struct Contiguous {
   }
 
   int64_t elements() const { return sizes.empty() ? 1 : sizes[0] * strides[0]; }
+  int64_t bytes() const { return elements() * itemsize; }
 };
 
 inline Contiguous required(const gert::TilingContext& context, std::size_t input) {
   return {*context.GetRequiredInputShape(input), context.GetRequiredInputDesc(input)->GetDataType()};
+}
+
+inline Contiguous output(const gert::TilingContext& context, std::size_t i) {
+  return {*context.GetOutputShape(i), context.GetOutputDesc(i)->GetDataType()};
 }
 
 inline uint32_t vector_cores(gert::TilingContext& context) {

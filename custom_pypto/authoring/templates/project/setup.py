@@ -1,4 +1,4 @@
-"""Builds the my_ops wheel: the extension, the operator package (opp/) and what follows from graph/."""
+"""Builds the my_ops wheel: the extension and the operator package (opp/)."""
 
 from setuptools import find_packages, setup
 

@@ -1,0 +1,1 @@
+../../../../../../opp/op_host/definition.h
