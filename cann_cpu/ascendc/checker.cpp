@@ -544,6 +544,7 @@ void Checker::add_to(Profile& profile, uint64_t buffer_bytes) const {
     sum += instructions_[pipe];
   }
   profile.buffer_bytes = std::max(profile.buffer_bytes, buffer_bytes);
+  profile.buffer_limit = kKernelBufferBytes;
   if (steps < profile.steps) return;
   profile.steps = steps;
   profile.steps_one_by_one = sum;

@@ -13,9 +13,8 @@
 #include "cann_cpu/operator_call.h"
 #include "cann_cpu/runtime.h"
 #include "context.h"
-#include "exe_graph/runtime/infer_datatype_context.h"
-#include "exe_graph/runtime/infer_shape_context.h"
 #include "executor.h"
+#include "inference.h"
 #include "package.h"
 
 namespace cann_cpu {
@@ -28,12 +27,6 @@ constexpr size_t kNoAddress = ~size_t{0};
 CallError invalid(const std::string& what) { return {ACLNN_ERR_PARAM_INVALID, what}; }
 
 std::string name_of(ge::DataType type) { return dtype_name(static_cast<aclDataType>(type)); }
-
-std::string text_of(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t dim : shape) text += (text.empty() ? "" : ", ") + std::to_string(dim);
-  return "[" + text + "]";
-}
 
 int64_t elements_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
@@ -233,17 +226,6 @@ class DefinedCall final : public Call {
   std::shared_ptr<const Tiled> tiled_;
 };
 
-// The value of an attribute, in the form in which RuntimeAttrs gives it.
-struct AttributeValue {
-  int64_t integer = 0;
-  float real = 0;
-  bool flag = false;
-  std::string text;
-  std::vector<char> bytes;
-  gert::ContinuousVector list;
-  const void* pointer = nullptr;
-};
-
 // Phase one.
 class Preparation {
  public:
@@ -367,45 +349,26 @@ class Preparation {
     const OperatorArgument& argument = next();
     attributes_.emplace_back(std::make_unique<AttributeValue>());
     AttributeValue& value = *attributes_.back();
-    const auto take = [&](const auto& values) {
-      const auto* bytes = reinterpret_cast<const char*>(values.data());
-      value.bytes.assign(bytes, bytes + values.size() * sizeof(values[0]));
-      value.list = gert::ContinuousVector(value.bytes.data(), values.size());
-      value.pointer = &value.list;
-    };
     const std::string& type = attribute.type;
     if (type == "Int") {
-      value.integer = argument.integer;
-      value.pointer = &value.integer;
+      value.set(argument.integer);
     } else if (type == "Float") {
-      value.real = static_cast<float>(argument.real);
-      value.pointer = &value.real;
+      value.set(static_cast<float>(argument.real));
     } else if (type == "Bool") {
-      value.flag = argument.integer != 0;
-      value.pointer = &value.flag;
+      value.set(argument.integer != 0);
     } else if (argument.object == nullptr) {
       if (!attribute.has_value) {
         throw CallError(ACLNN_ERR_PARAM_NULLPTR, attribute.name + ", an attribute, is null; it is required");
       }
-      if (type == "String") {
-        value.text = attribute.text;
-        value.pointer = value.text.c_str();
-      } else if (type == "ListInt") {
-        take(attribute.integers);
-      } else if (type == "ListFloat") {
-        take(attribute.reals);
-      } else {
-        take(attribute.flags);
-      }
+      set_default(value, attribute);
     } else if (type == "String") {
-      value.text = static_cast<const char*>(argument.object);
-      value.pointer = value.text.c_str();
+      value.set(static_cast<const char*>(argument.object));
     } else if (type == "ListInt") {
-      take(static_cast<const aclIntArray*>(argument.object)->values);
+      value.set(static_cast<const aclIntArray*>(argument.object)->values);
     } else if (type == "ListFloat") {
-      take(static_cast<const aclFloatArray*>(argument.object)->values);
+      value.set(static_cast<const aclFloatArray*>(argument.object)->values);
     } else if (type == "ListBool") {
-      take(static_cast<const aclBoolArray*>(argument.object)->values);
+      value.set(static_cast<const aclBoolArray*>(argument.object)->values);
     } else {
       throw invalid(attribute.name + " is a " + type + ", which no aclnn function takes");
     }
@@ -554,42 +517,10 @@ class Preparation {
     for (const auto& value : attributes_) call_.attributes.push_back(value->pointer);
   }
 
-  // "x float16[8, 2048], y ..."
-  std::string arguments() const {
-    std::string text;
-    for (const Parameter& parameter : parameters_) {
-      for (const size_t i : parameter.given) {
-        text += (text.empty() ? "" : ", ") + parameter.definition->name + " " + dtype_name(given_[i].tensor.dtype) +
-                text_of(given_[i].tensor.shape);
-      }
-    }
-    return text;
-  }
-
-  // What an author's function logged before it failed, if it did.
-  static std::string reason() {
-    const std::string logged = take_logged_error();
-    return logged.empty() ? "" : ": " + logged;
-  }
+  std::string arguments() const { return arguments_of(*op_.definition, call_); }
 
   void infer() {
-    take_logged_error();
-    call_.shapes.resize(call_.outputs.size());
-    if (op_.definition->infer_shape != nullptr) {
-      gert::InferShapeContext context(&call_);
-      if (op_.definition->infer_shape(&context) != ge::GRAPH_SUCCESS) {
-        throw CallError(kInferShapeError,
-                        "shape inference failed: the function of SetInferShape rejects " + arguments() + reason());
-      }
-    }
-    for (size_t i = 0; i < call_.outputs.size(); ++i) call_.types.push_back(call_.outputs[i].GetDataType());
-    if (op_.definition->infer_data_type != nullptr) {
-      gert::InferDataTypeContext context(&call_);
-      if (op_.definition->infer_data_type(&context) != ge::GRAPH_SUCCESS) {
-        throw CallError(kInferShapeError,
-                        "dtype inference failed: the function of SetInferDataType rejects " + arguments() + reason());
-      }
-    }
+    cann_cpu::infer(*op_.definition, call_);
     // An output with less room than its result; a function that sets no shape leaves a scalar's.
     for (size_t p = 0, i = 0; p < op_.parameters.outputs.size(); ++p) {
       const Parameter& output = parameters_[op_.parameters.inputs.size() + p];
@@ -617,7 +548,7 @@ class Preparation {
     const ge::graphStatus status = op_.definition->core.tiling(&context);
     if (status != ge::GRAPH_SUCCESS) {
       throw CallError(kTilingError, "tiling failed: the function of SetTiling returned " + std::to_string(status) +
-                                        " for " + arguments() + reason());
+                                        " for " + arguments() + logged_reason());
     }
     const size_t size = call_.tiling.GetDataSize();
     if (size > kTilingCapacity) {

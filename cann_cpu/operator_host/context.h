@@ -34,4 +34,13 @@ struct OperatorCall {
   uint32_t blocks = 0;
 };
 
+// Calls the functions of inference, which set shapes and types. Throws CallError: which of them failed, for what.
+void infer(const ops::Definition& definition, OperatorCall& call);
+
+// "x float16[8, 2048], y ..."
+std::string arguments_of(const ops::Definition& definition, const OperatorCall& call);
+std::string text_of(const std::vector<int64_t>& shape);
+// ": " and what an author's function logged before it failed, if it did.
+std::string logged_reason();
+
 }  // namespace cann_cpu

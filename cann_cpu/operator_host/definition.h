@@ -59,6 +59,7 @@ struct Definition : Parameters {
   InferDataTypeFunction infer_data_type = nullptr;
   ge::graphStatus (*parse)(gert::TilingParseContext*) = nullptr;
   void* (*make_compile_info)() = nullptr;
+  std::vector<int32_t> read_inputs;  // InputsDataDependency: whose values these functions read
 
   // The parameters on a SoC: those of its configuration go before.
   CANN_EXPORT Parameters on(const std::string& family) const;

@@ -108,6 +108,7 @@ std::string json(const ops::Definition& definition) {
   return std::string("{\"type\": ") + quoted(definition.type) + ", " + json(definition.type, definition) +
          ", \"attributes\": " + listed(definition.attributes, [](const auto& each) { return json(each); }) +
          ", \"ai_core\": " + (definition.core.defined ? "true" : "false") +
+         ", \"read_inputs\": " + listed(definition.read_inputs, [](int32_t i) { return std::to_string(i); }) +
          ", \"tiles\": " + (definition.core.tiling ? "true" : "false") + ", \"socs\": {" + socs + "}}";
 }
 
@@ -179,6 +180,7 @@ OpDefRegistration::OpDefRegistration(const char* type, const OpDef& op) {
   if (functions.infer_data_type) definition.infer_data_type = functions.infer_data_type;
   if (functions.parse) definition.parse = functions.parse;
   if (functions.make_compile_info) definition.make_compile_info = functions.make_compile_info;
+  if (!functions.read_inputs.empty()) definition.read_inputs = functions.read_inputs;
 }
 
 }  // namespace ops
@@ -204,7 +206,12 @@ OpImplRegister& OpImplRegister::InferDataType(ops::InferDataTypeFunction functio
 OpImplRegister& OpImplRegister::Tiling(ops::TilingFunction function) {
   return change(type_, [&](auto& definition) { definition.core.tiling = function; }), *this;
 }
-OpImplRegister& OpImplRegister::InputsDataDependency(std::initializer_list<int32_t>) { return *this; }
+OpImplRegister& OpImplRegister::InputsDataDependency(std::initializer_list<int32_t> inputs) {
+  const auto add = [&](auto& definition) {
+    definition.read_inputs.insert(definition.read_inputs.end(), inputs.begin(), inputs.end());
+  };
+  return change(type_, add), *this;
+}
 OpImplRegister& OpImplRegister::parse(ge::graphStatus (*function)(TilingParseContext*), void* (*make)(),
                                       void (*)(void*)) {
   return change(type_,

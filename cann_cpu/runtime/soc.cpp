@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of chips, with the numbers that are published of them.
+// The table of chips. Cores are as AscendNPU-IR (Apache-2.0) has them in NPUTargetSpec.td; L2 is as CANN's
+// platform_config is quoted in public repositories, but for Ascend910_9362, _9372, _9381, _9391 and _9392: of these no
+// quotation was found, and they have that of _9382.
 #include "cann_cpu/soc.h"
 
 #include <cstdio>

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from cann_cpu import precompiled
-from cann_cpu.kernel import KernelFile
+from cann_cpu.kernel import KernelError, KernelFile
 
 SOURCE = """#include "kernel_operator.h"
 #ifndef UNIT
@@ -54,6 +54,43 @@ def test_a_cache_that_cannot_be_written_is_done_without(source, tmp_path, monkey
     occupied.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(occupied))
     assert filled(source) == 220
+
+
+def test_a_machine_without_a_home_has_no_cache(monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(precompiled.Path, "home", home)
+    assert precompiled.include(["g++"]) == []
+
+
+COMPILER = """#!/bin/bash
+cat > {folder}/text.$$
+echo "$*" >> {folder}/calls
+if [[ "$*" == *c++-cpp-output* ]] && grep -q pch_preprocess {folder}/text.$$; then
+  echo "cc1plus: fatal error: had to relocate PCH" >&2
+  exit 1
+fi
+exec g++ "$@" < {folder}/text.$$
+"""
+
+
+def test_headers_that_cannot_be_mapped_are_done_without(source, tmp_path, monkeypatch, capfd):
+    compiler = tmp_path / "compiler"
+    compiler.write_text(COMPILER.format(folder=tmp_path))
+    compiler.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", str(compiler))
+    assert filled(source) == 220
+    assert capfd.readouterr() == ("", "")
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert sum("c++-cpp-output" in call for call in calls) == 2
+    source.write_text(SOURCE.replace("y)", "z)"))
+    (tmp_path / "calls").unlink()
+    with pytest.raises(KernelError, match="'y' was not declared"):
+        filled(source)
+    assert sum("c++-cpp-output" in call for call in (tmp_path / "calls").read_text().splitlines()) == 2
 
 
 def test_the_key_is_of_the_compiler_its_options_and_the_headers(tmp_path, monkeypatch):

@@ -37,10 +37,6 @@ def test_names_follow_from_the_operators_name(operator, graph_type, file):
     assert prototypes.snake_case(graph_type) == file
 
 
-def test_snake_case_keeps_acronyms():
-    assert prototypes.snake_case("GRUCell") == "gru_cell"
-
-
 # ---- schema and prototype
 
 PROTOTYPE = """#include "graph/operator_reg.h"

@@ -52,9 +52,16 @@ def test_a_project_builds(tmp_path, framework, made):
         ([{"op": "A"}], {}, "an operator has no 'input_desc'"),
         ([described("A")], {"core": "ai_core-H100"}, "-c ai_core-H100: expected ai_core-SOC"),
         ([described("A", attr=[{"name": "a", "type": "tensor"}])], {}, "A: attribute a is a tensor; there is"),
+        ([described("A"), described("B")], {"more": ("-op", "C")}, "operators.json has A, B"),
     ],
-    ids=["dtype", "input", "chip", "attribute"],
+    ids=["dtype", "input", "chip", "attribute", "operator"],
 )
 def test_what_no_definition_can_say_is_named(tmp_path, operators, options, message):
-    assert message in msopgen(tmp_path, operators, fails=True, **options)
+    assert message in msopgen(tmp_path, operators, *options.pop("more", ()), fails=True, **options)
     assert not (tmp_path / "CustomOp").exists()
+
+
+def test_one_operator_of_several_is_written(tmp_path):
+    msopgen(tmp_path, [described("First"), described("Second")], "-op", "Second")
+    written = {file.name for file in (tmp_path / "CustomOp").glob("op_*/*")}
+    assert written >= {"second.cpp", "second_tiling.h"} and not any(name.startswith("first") for name in written)

@@ -14,6 +14,7 @@
 #include "graph/operator.h"
 #include "graph/operator_factory.h"
 #include "nodes/node_types.h"
+#include "operator_host/definition.h"
 
 namespace ge {
 
@@ -44,6 +45,7 @@ constexpr const char* kArchitecture = "x86_64";
 struct Registry {
   std::recursive_mutex mutex;
   std::map<std::string, Prototype> prototypes;
+  std::vector<std::string> added;  // by the library that is being loaded
   std::string errors;
   bool packages_loaded = false;
 };
@@ -61,6 +63,29 @@ void export_own_symbols() {
   }
 }
 
+bool same_inputs(const Prototype& prototype, const ops::Definition& definition) {
+  return std::equal(prototype.inputs.begin(), prototype.inputs.end(), definition.inputs.begin(),
+                    definition.inputs.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
+}
+
+// The files of op_host/ are part of the library, and register OpDefs and the functions of inference beside REG_OP's.
+void load(const std::string& library, Registry& r) {
+  r.added.clear();
+  try {
+    load_definitions(library);
+  } catch (const std::runtime_error& error) {
+    r.errors += std::string("operator prototypes not loaded: ") + error.what() + "\n";
+  }
+  for (const std::string& type : r.added) {
+    Prototype& prototype = r.prototypes.at(type);
+    prototype.definition = find_definition(library, type);
+    if (prototype.definition != nullptr && !same_inputs(prototype, *prototype.definition)) {
+      r.errors += library + ": the inputs of REG_OP(" + type + ") are not those of its OpDef\n";
+      prototype.definition = nullptr;
+    }
+  }
+}
+
 void load_packages(Registry& r) {
   if (r.packages_loaded) {
     return;
@@ -69,8 +94,8 @@ void load_packages(Registry& r) {
   export_own_symbols();
   for (const auto& package : operator_packages()) {
     const auto library = package / "op_proto/lib/linux" / kArchitecture / "libcust_opsproto_rt2.0.so";
-    if (std::filesystem::exists(library) && dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
-      r.errors += std::string("operator prototypes not loaded: ") + dlerror() + "\n";
+    if (std::filesystem::exists(library)) {
+      load(library, r);
     }
   }
   std::fputs(r.errors.c_str(), stderr);
@@ -131,7 +156,8 @@ using cann_cpu::graph::Attribute;
 using cann_cpu::graph::registry;
 
 Operator::Operator(const AscendString& name, const AscendString& type)
-    : operator_impl_(std::make_shared<OperatorImpl>(OperatorImpl{name.GetString(), {type.GetString(), {}, {}, {}}})) {}
+    : operator_impl_(
+          std::make_shared<OperatorImpl>(OperatorImpl{name.GetString(), {type.GetString(), {}, {}, {}, {}}})) {}
 
 bool Operator::IsEmpty() const { return operator_impl_ == nullptr; }
 
@@ -238,7 +264,9 @@ OperatorCreatorRegister::OperatorCreatorRegister(const char_t* const operator_ty
   auto& r = registry();
   const std::lock_guard lock(r.mutex);
   // Packages are loaded in order of priority: the first prototype of a type stands.
-  r.prototypes.emplace(operator_type, OperatorImpl::of(op)->prototype);
+  if (r.prototypes.emplace(operator_type, OperatorImpl::of(op)->prototype).second) {
+    r.added.emplace_back(operator_type);
+  }
 }
 
 Operator OperatorFactory::CreateOperator(const char_t* const operator_name, const char_t* const operator_type) {

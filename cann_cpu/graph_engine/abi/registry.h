@@ -2,10 +2,15 @@
 // Operator prototypes: those of REG_OP libraries in operator packages, by operator type.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "model/attribute.h"
+
+namespace ops {
+struct Definition;
+}
 
 namespace cann_cpu::graph {
 
@@ -29,6 +34,7 @@ struct Prototype {
   std::vector<PrototypeTensor> inputs;
   std::vector<PrototypeAttribute> attributes;
   std::vector<PrototypeTensor> outputs;
+  std::shared_ptr<const ops::Definition> definition;  // the OpDef, where the package's library has one
 
   bool has_input(const std::string& name) const;
 };

@@ -5,8 +5,10 @@
 #include <ATen/ops/empty.h>
 
 #include <optional>
+#include <sstream>
 
 #include "inference/inference_rule.h"
+#include "inference/op_def.h"
 #include "model/dtypes.h"
 #include "nodes/node_call.h"
 
@@ -99,8 +101,7 @@ std::vector<InferredOutput> described_outputs(const ModelNode& node) {
   return outputs;
 }
 
-std::vector<InferredOutput> infer_outputs(NodeCall& call) {
-  const std::string rule = call.text("_inference_rule", "");
+std::vector<InferredOutput> hinted_outputs(const NodeCall& call, const std::string& rule) {
   if (rule.empty()) {
     return described_outputs(call.node());
   }
@@ -108,6 +109,27 @@ std::vector<InferredOutput> infer_outputs(NodeCall& call) {
   inputs.shape = [&](size_t i) { return call.has(i) ? std::optional(call.shape(i)) : std::nullopt; };
   inputs.values = [&](size_t i) { return call.has(i) ? std::optional(call.integers(i)) : std::nullopt; };
   return apply_inference_rule(rule, inputs);
+}
+
+// As in CANN, the functions that a package registers go before the rule that torchair writes.
+std::vector<InferredOutput> infer_outputs(const NodeCall& call, const Prototype& prototype,
+                                          const std::vector<std::vector<size_t>>& inputs) {
+  const std::string rule = call.text("_inference_rule", "");
+  const ops::Definition* definition = prototype.definition.get();
+  const bool shapes = definition != nullptr && definition->infer_shape != nullptr;
+  const bool dtypes = definition != nullptr && definition->infer_data_type != nullptr;
+  std::vector<InferredOutput> outputs;
+  if (shapes && (dtypes || rule.empty())) {
+    for (const auto& description : call.node().output_descriptions) {
+      outputs.push_back({{}, description.dtype});
+    }
+  } else {
+    outputs = hinted_outputs(call, rule);
+  }
+  if (shapes || dtypes) {
+    apply_op_def(*definition, call, inputs, outputs);
+  }
+  return outputs;
 }
 
 // The node's outputs: new memory, or for one that bears an input's name that input's; empty where the node leaves that
@@ -127,7 +149,7 @@ Outputs make_outputs(NodeCall& call, const Prototype& prototype, const std::vect
       continue;
     }
     if (!inferred) {
-      inferred = infer_outputs(call);
+      inferred = infer_outputs(call, prototype, inputs);
     }
     if (k >= inferred->size()) {
       throw GraphError("_inference_rule says nothing of its output '" + descriptions[k].name + "'");
@@ -137,11 +159,48 @@ Outputs make_outputs(NodeCall& call, const Prototype& prototype, const std::vect
   return outputs;
 }
 
+// An input with ValueDepend, whose values inference and tiling read: the aclnn function takes an array of the host.
+void check_values(const at::Tensor& tensor, const ops::ParamDefinition& declared) {
+  const ge::DataType expected = declared.types[0];
+  if (scalar_type(expected) != tensor.scalar_type() || tensor.dim() > 1 || declared.presence == ops::DYNAMIC) {
+    std::ostringstream given;
+    given << dtype_name(ge_dtype(tensor.scalar_type())) << tensor.sizes();
+    throw GraphError("its input '" + declared.name + "' is " + given.str() +
+                     "; with ValueDepend it is passed as a list of " + dtype_name(expected));
+  }
+}
+
+void pass_values(const at::Tensor& tensor, ge::DataType expected, AclnnArguments& arguments) {
+  const at::Tensor values = tensor.contiguous();
+  const auto list = [&](const auto* first) { return std::vector(first, first + values.numel()); };
+  if (expected == ge::DT_FLOAT) {
+    arguments.array(list(values.const_data_ptr<float>()));
+  } else if (expected == ge::DT_BOOL) {
+    arguments.array(list(values.const_data_ptr<bool>()));
+  } else {
+    arguments.array(list(values.const_data_ptr<int64_t>()));
+  }
+}
+
+const ops::ParamDefinition* with_values(const Prototype& prototype, const std::string& input) {
+  if (prototype.definition != nullptr) {
+    for (const auto& declared : prototype.definition->inputs) {
+      if (declared.name == input && declared.value_depends) {
+        return &declared;
+      }
+    }
+  }
+  return nullptr;
+}
+
 void pass_inputs(const NodeCall& call, const Prototype& prototype, const std::vector<std::vector<size_t>>& groups,
                  AclnnArguments& arguments) {
   for (size_t i = 0; i < prototype.inputs.size(); ++i) {
     const auto& declared = prototype.inputs[i];
-    if (declared.arity == Arity::dynamic) {
+    const auto* read = with_values(prototype, declared.name);
+    if (read != nullptr && !groups[i].empty() && call.has(groups[i][0])) {
+      pass_values(call.in(groups[i][0]), read->types[0], arguments);
+    } else if (declared.arity == Arity::dynamic) {
       std::vector<StoredTensor> tensors;
       for (const size_t input : groups[i]) {
         tensors.push_back(call.stored(input));
@@ -183,6 +242,14 @@ void pass_outputs(const NodeCall& call, const Prototype& prototype, const Output
 
 Outputs CustomNode::run(NodeCall& call) const {
   const auto groups = group_inputs(call, *prototype);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto* read = with_values(*prototype, prototype->inputs[i].name);
+    for (const size_t input : groups[i]) {
+      if (read != nullptr && call.has(input)) {
+        check_values(call.in(input), *read);
+      }
+    }
+  }
   Outputs outputs = make_outputs(call, *prototype, groups);
   AclnnArguments arguments;
   pass_inputs(call, *prototype, groups, arguments);

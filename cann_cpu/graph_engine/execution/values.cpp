@@ -106,6 +106,10 @@ std::vector<int64_t> Values::shape(const Edge& edge) {
   return is_in_blocks(edge) ? in_blocks_.at(edge.node).shape : at(edge).sizes().vec();
 }
 
+at::ScalarType Values::dtype(const Edge& edge) {
+  return (is_in_blocks(edge) ? in_blocks_.at(edge.node).tensor : at(edge)).scalar_type();
+}
+
 Owner Values::owner_of(const at::Tensor& tensor) const {
   const void* storage = storage_of(tensor);
   const auto found = std::find_if(external_.begin(), external_.end(),

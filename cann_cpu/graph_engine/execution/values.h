@@ -37,6 +37,8 @@ class Values {
   // The value as it lies in memory, contiguous: an input or a constant may be in FRACTAL_NZ.
   StoredTensor stored(const Edge& edge);
   std::vector<int64_t> shape(const Edge& edge);
+  at::ScalarType dtype(const Edge& edge);
+  bool is_constant(const Edge& edge) const { return graph_.nodes()[edge.node].role == Role::constant; }
   Owner owner_of(const at::Tensor& tensor) const;
   // The same elements, row-major, as another value: in the same memory where writable() tells the two apart.
   at::Tensor moved(const at::Tensor& tensor) const;

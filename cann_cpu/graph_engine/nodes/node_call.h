@@ -37,6 +37,8 @@ class NodeCall {
   const at::Tensor& in(size_t i) const;  // in ND
   StoredTensor stored(size_t i) const;   // as it lies in memory, contiguous
   std::vector<int64_t> shape(size_t i) const;
+  at::ScalarType dtype(size_t i) const { return values_.dtype(source(i)); }
+  bool is_constant(size_t i) const { return values_.is_constant(source(i)); }
   // Inputs i, i+1, ..., count of them, or up to the last one.
   std::vector<at::Tensor> in_from(size_t i) const;
   std::vector<at::Tensor> in_range(size_t i, size_t count) const;

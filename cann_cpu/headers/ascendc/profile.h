@@ -22,6 +22,7 @@ struct Profile {
   uint64_t steps_of_busiest = 0;
 
   uint64_t buffer_bytes = 0;  // of the unified buffer, in the block that takes most
+  uint64_t buffer_limit = 0;  // what a kernel may take of it
 };
 
 }  // namespace AscendC::cpu

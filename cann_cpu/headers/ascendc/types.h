@@ -47,7 +47,7 @@ inline constexpr uint32_t kEventIds = 8;
 inline constexpr uint32_t kBlockBytes = 32;    // what DataCopy moves at least, and what addresses are aligned to
 inline constexpr uint32_t kRepeatBytes = 256;  // what the vector unit works on at a time
 inline constexpr uint32_t kUnifiedBufferBytes = 192 * 1024;
-inline constexpr uint32_t kReservedBytes = 8 * 1024;  // of the unified buffer, for the compiler
+inline constexpr uint32_t kKernelBufferBytes = kUnifiedBufferBytes - 8 * 1024;  // without what the compiler reserves
 
 constexpr int64_t whole_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
 

@@ -50,6 +50,7 @@ class Profile(ctypes.Structure):
         ("busiest", ctypes.c_uint64),
         ("steps_of_busiest", ctypes.c_uint64),
         ("buffer_bytes", ctypes.c_uint64),
+        ("buffer_limit", ctypes.c_uint64),
     )
 
 

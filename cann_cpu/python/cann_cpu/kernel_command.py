@@ -27,9 +27,6 @@ from .activation import LIBRARIES
 from .kernel import PIPES, Kernel, KernelError, KernelFile, Profile
 from .operator_names import BY_INFO, DTYPES
 
-UNIFIED_BUFFER_BYTES = 184 * 1024
-"""What a kernel has of it."""
-
 
 def debug_described(
     source: str, description: str | None, checks: bool, options: list[str], library: str | None = None, **_
@@ -99,7 +96,7 @@ def _profile_lines(profile: Profile) -> list[str]:
     for name, unit in units.items():
         pipe = PIPES.index(name)
         lines.append(f"  {name:<5}{profile.instructions[pipe]:>9} instructions{profile.work[pipe]:>12} {unit}")
-    lines.append(f"  unified buffer: {profile.buffer_bytes} of {UNIFIED_BUFFER_BYTES} bytes")
+    lines.append(f"  unified buffer: {profile.buffer_bytes} of {profile.buffer_limit} bytes")
     lines.append(
         f"  the longest block, at a step for each instruction: {profile.steps_one_by_one} steps one by one, "
         f"{profile.steps} as the flags let pipes overlap, {profile.steps_of_busiest} at best ({PIPES[profile.busiest]})"

@@ -247,6 +247,9 @@ def _for_host(options: list[str]) -> list[str]:
 
 # ---- a file
 
+# What g++ ends with where the addresses at which precompiled headers were made are taken: as the system lays them out.
+_NOT_MAPPED = re.compile(r"fatal error: .*\bPCH\b")
+
 
 class Source:
     """A file of kernels: preprocessed, read, and compiled.
@@ -266,20 +269,21 @@ class Source:
         self._compiler = [os.environ.get("CXX", "g++")]
         self._compiler += _words([option for option in taken if option not in self._preprocessor])
         self._compiler += ["-fPIC", "-ffp-contract=off"]
+        key = [option for option in self._preprocessor if re.match(r"-D ?(?:ASCENDC_CPU_|_GLIBCXX_)", option)]
+        self._precompiled = precompiled.include([*self._compiler, *_words(key)])
 
     @cached_property
     def text(self) -> str:
         """As the preprocessor gives it; with the words of kernels, and comments."""
-        key = [option for option in self._preprocessor if re.match(r"-D ?(?:ASCENDC_CPU_|_GLIBCXX_)", option)]
-        found = precompiled.include([*self._compiler, *_words(key)])
-        options = ["-E", "-CC", "-fpch-preprocess", *found, "-include", precompiled.HEADER, "-include", READ_BY]
+        options = ["-E", "-CC", "-fpch-preprocess", *self._precompiled]
+        options += ["-include", precompiled.HEADER, "-include", READ_BY]
         options += ["-DASCENDC_CPU_LAUNCHES"] if self._launches else []
         options += [*_words(self._preprocessor), *_words(self._dependencies)]
         # Ours last: where torch_npu's headers are given, ACL is theirs.
         system = any(option.startswith("-isystem") for option in self._preprocessor)
         ours = ["-isystem" if system else "-I", f"{HOME}/include"]
         text = self._run([*options, *ours, "-x", "c++", str(self.path)])
-        self._without_cache(found)
+        self._without_cache(self._precompiled)
         return text
 
     @cached_property
@@ -302,6 +306,16 @@ class Source:
 
     def compile(self, options: list[str], more: str = "") -> str:
         """Compiles it, and `more` behind it, by these options; what the compiler warned of."""
+        try:
+            return self._compile(options, more)
+        except CompileError as error:
+            if not self._precompiled or not _NOT_MAPPED.search(str(error)):
+                raise
+            self._precompiled = []
+            del self.text
+            return self._compile(options, more)
+
+    def _compile(self, options: list[str], more: str) -> str:
         text = _with_launches(device_rules.without_words(self.text))
         full_names = device_rules.full_names(self.text) if self.kernels else {}
         for name, parameters in self.kernels.items():

@@ -194,15 +194,20 @@ def presets(unit: str, framework: str) -> dict:
     return {"version": 1, "cmakeMinimumRequired": required, "configurePresets": [preset]}
 
 
-def generate(description: str, core: str, framework: str, folder: str) -> None:
+def generate(description: str, core: str, framework: str, folder: str, chosen: str | None = None) -> None:
     operators = json.loads(Path(description).read_text())
     operators = operators if isinstance(operators, list) else [operators]
-    unit, out = unit_of(core), Path(folder)
-    files = {out / "CMakePresets.json": json.dumps(presets(unit, framework), indent=2) + "\n"}
     for operator in operators:
         for key in ("op", "input_desc", "output_desc"):
             if key not in operator:
                 raise ProjectError(f"{description}: an operator has no {key!r}")
+    names = [operator["op"] for operator in operators]
+    if chosen and chosen not in names:
+        raise ProjectError(f"-op {chosen}: {description} has {', '.join(names)}")
+    operators = [operator for operator in operators if not chosen or operator["op"] == chosen]
+    unit, out = unit_of(core), Path(folder)
+    files = {out / "CMakePresets.json": json.dumps(presets(unit, framework), indent=2) + "\n"}
+    for operator in operators:
         name = snake_case(operator["op"])
         files[out / f"op_host/{name}_tiling.h"] = tiling_header(operator)
         files[out / f"op_host/{name}.cpp"] = host(operator, unit)
@@ -224,11 +229,11 @@ def main() -> int:
     gen.add_argument("-lan", "--language", default="cpp", choices=["cpp"], help="cpp: Ascend C")
     gen.add_argument("-f", "--framework", default="tensorflow", help="aclnn: libraries in place of an installer")
     gen.add_argument("-m", "--mode", default="0", choices=["0", "1"], help="1: add to a project that is there")
-    gen.add_argument("-op", "--operator", help="ignored: all operators of the JSON are written")
+    gen.add_argument("-op", "--operator", help="one operator of the JSON; else all")
     gen.add_argument("-out", "--output", default=".", metavar="FOLDER")
     given = parser.parse_args()
     try:
-        generate(given.input, given.compute_unit, given.framework.lower(), given.output)
+        generate(given.input, given.compute_unit, given.framework.lower(), given.output, given.operator)
     except (ProjectError, OSError, json.JSONDecodeError) as error:
         print(f"msopgen: {error}", file=sys.stderr)
         return 1

@@ -86,6 +86,15 @@ def check(operator: dict) -> None:
     for each in operator["inputs"]:
         if each["value_depends"] and DTYPES[each["types"][0]].ge not in ARRAYS:
             raise BuildError(f"{name}: {each['name']} has ValueDepend, so its dtype is DT_INT64, DT_FLOAT or DT_BOOL")
+    for index in operator["read_inputs"]:
+        if not 0 <= index < len(operator["inputs"]):
+            raise BuildError(f"{name}: InputsDataDependency({{{index}}}), and it has {len(operator['inputs'])} inputs")
+        if not operator["inputs"][index]["value_depends"]:
+            raise BuildError(
+                f"{name}: InputsDataDependency({{{index}}}) says that tiling or inference reads the values of"
+                f" {operator['inputs'][index]['name']}, whose aclnn parameter is a tensor of the device: its Input in"
+                " the OpDef needs .ValueDepend(OPTIONAL), which makes that an array of the host"
+            )
 
 
 def aclnn_header(operator: dict) -> str:

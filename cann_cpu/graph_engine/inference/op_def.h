@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A custom node's outputs as the functions of its OpDef infer them: SetInferShape and SetInferDataType.
+#pragma once
+
+#include <vector>
+
+#include "inference/inference_rule.h"
+#include "nodes/node_call.h"
+#include "operator_host/definition.h"
+
+namespace cann_cpu::graph {
+
+// Replaces the shapes and dtypes of which the OpDef has a function. `groups`: which of the node's inputs belong to each
+// of the OpDef's. Throws what says which function failed, and for what.
+void apply_op_def(const ops::Definition& definition, const NodeCall& call,
+                  const std::vector<std::vector<size_t>>& groups, std::vector<InferredOutput>& outputs);
+
+}  // namespace cann_cpu::graph

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The name of files on an operator type, of which each language has its own function: all say the same."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cann_cpu import operator_names
+from cann_cpu.activation import LIBRARIES
+
+from custom_pypto import prototypes
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NAMES = {
+    "AddCustom": "add_custom",
+    "GRUCell": "gru_cell",
+    "Conv2D": "conv2_d",
+    "Conv2DCustom": "conv2_d_custom",
+    "LSTM": "lstm",
+    "ResNetV1D": "res_net_v1_d",
+    "MoeV2": "moe_v2",
+    "A": "a",
+    "ABc": "a_bc",
+    "aB": "a_b",
+    "KVCacheInt8": "kv_cache_int8",
+    "Top2K4": "top2_k4",
+    "X1Y2Z": "x1_y2_z",
+    "With_Underscore": "with__underscore",
+    "lower": "lower",
+}
+
+
+@pytest.fixture(scope="module")
+def of_libraries(tmp_path_factory):
+    """{type: the names that the functions in C++ give}."""
+    program = tmp_path_factory.mktemp("names") / "names"
+    include = [f"-I{ROOT / folder}" for folder in ("cann_cpu/headers", "cann_cpu/operator_host", "graph/codegen")]
+    # What else the generator calls is not there.
+    linked = [f"-L{LIBRARIES}", "-lregister", f"-Wl,-rpath,{LIBRARIES}", "-Wl,--unresolved-symbols=ignore-all"]
+    command = ["g++", "-std=c++20", "-O0", *include, HERE / "names.cpp", "-o", program, *linked]
+    subprocess.run(command, check=True, timeout=120)
+    lines = subprocess.run([program, *NAMES], check=True, capture_output=True, text=True).stdout.splitlines()
+    return dict(zip(NAMES, (line.split() for line in lines), strict=True))
+
+
+@pytest.mark.parametrize("graph_type", NAMES)
+def test_all_functions_give_one_name(of_libraries, graph_type):
+    names = [operator_names.snake_case(graph_type), prototypes.snake_case(graph_type), *of_libraries[graph_type]]
+    assert names == [NAMES[graph_type]] * 4
