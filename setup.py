@@ -8,7 +8,7 @@ from setuptools import find_packages, setup
 sys.path[:0] = ["custom_pypto", "cann_cpu/backend"]  # the package cannot be imported before it is built
 import versions  # noqa: E402
 
-HEADERS = [f"csrc/{name}.h" for name in ("argument_table", "checks", "ops_common", "registration")]  # for others
+HEADERS = [f"csrc/{name}.h" for name in ("operator", "ops_common", "registration")]  # for others
 
 
 def built() -> dict:

@@ -88,7 +88,7 @@ endfunction()
 function(aclnn_library)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
   file(GLOB FUNCTIONS CONFIGURE_DEPENDS op_api/*.cpp)
-  file(GLOB SOURCES CONFIGURE_DEPENDS op_host/*.cpp op_kernel/*.cpp cpu/*.cpp)
+  file(GLOB SOURCES CONFIGURE_DEPENDS arguments/*.cpp op_host/*.cpp op_kernel/*.cpp cpu/*.cpp)
   # A function without its header would not be compared with its prototype.
   set_source_files_properties(${FUNCTIONS} PROPERTIES COMPILE_OPTIONS -Werror=missing-declarations)
   add_library(cust_opapi SHARED ${FUNCTIONS} ${SOURCES})

@@ -38,11 +38,12 @@ CURRENT_VERSION = "V{}R{}".format(*torch.__version__.split("."))
 
 
 def operator_extension(package: str, extra_compile_args: tuple[str, ...] = ()) -> Extension:
-    """The extension PACKAGE.PACKAGE_lib, of PACKAGE/csrc/*.cpp, on custom_pypto's headers and library."""
+    """The extension PACKAGE.PACKAGE_lib, of PACKAGE/csrc/*.cpp and opp/arguments/*.cpp, on custom_pypto's headers and
+    library."""
     third_party = Path(PYTORCH_NPU_INSTALL_PATH, "include", "third_party")
     extension = NpuExtension(
         f"{package}.{package}_lib",
-        sorted(str(source) for source in Path(package, "csrc").glob("*.cpp")),
+        sorted(map(str, [*Path(package, "csrc").glob("*.cpp"), *Path("opp", "arguments").glob("*.cpp")])),
         include_dirs=[str(third_party / part) for part in ("acl/inc", "op-plugin")],
         # CURRENT_VERSION is for torch_npu's headers; the other makes ATen's a quarter faster to compile.
         define_macros=[("CURRENT_VERSION", CURRENT_VERSION), ("AT_PER_OPERATOR_HEADERS", None)],
@@ -51,8 +52,9 @@ def operator_extension(package: str, extra_compile_args: tuple[str, ...] = ()) -
     # Warnings are for our own files only.
     others = (*extension.include_dirs, sysconfig.get_path("include"))
     extension.extra_compile_args += [f"-isystem{path}" for path in others]
+    extension.include_dirs.append("opp")
     if package != HERE.name:
-        extension.include_dirs.append(str(HERE / "csrc"))
+        extension.include_dirs += [str(HERE / "csrc"), str(HERE / "opp")]
         extension.library_dirs.append(str(HERE))
         extension.extra_link_args.append(f"-l:{LIBRARY}")
     return extension

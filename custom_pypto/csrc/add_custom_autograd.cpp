@@ -7,8 +7,8 @@
 
 #include "aclnn_add_custom.h"
 #include "aclnn_add_custom_grad.h"
+#include "arguments/table.h"
 #include "cann_routes.h"
-#include "checks.h"
 #include "ops_common.h"
 #include "ops_function.h"
 #include "registration.h"
@@ -55,10 +55,8 @@ struct Result {
 // Checks the arguments, under eager and on Meta alike, and says what the result is.
 Result check_add_custom(const Tensor& self, const Tensor& other) {
   const Checks checks("custom_pypto::add_custom");
-  checks.one_device(
-      {{"self", is_cpu_scalar(self) ? nullptr : &self}, {"other", is_cpu_scalar(other) ? nullptr : &other}});
-  checks.dtype("self", self, kDtypes);
-  checks.dtype("other", other, kDtypes);
+  const ArgumentTable table(checks,
+                            {{"self", self, kDtypes, {}, Use::kScalar}, {"other", other, kDtypes, {}, Use::kScalar}});
   const Tensor& array = is_cpu_scalar(self) ? other : self;
   const bool same = self.scalar_type() == other.scalar_type();
   return {broadcast(checks, self, other),
@@ -89,8 +87,7 @@ Tensor add_custom_meta(const Tensor& self, const Tensor& other) {
 
 std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
   const Checks checks("custom_pypto::add_custom_backward");
-  checks.one_device({{"self", &grad}});
-  checks.dtype("self", grad, kDtypes);
+  const ArgumentTable table(checks, {{"self", grad, kDtypes}});
   return {at::empty_symint(grad.sym_sizes(), grad.options()), at::empty_symint(grad.sym_sizes(), grad.options())};
 }
 
@@ -151,7 +148,9 @@ bool is_differentiated(const Tensor& tensor) {
 }
 
 Tensor add_custom_autograd(const Tensor& self, const Tensor& other) {
-  Checks("custom_pypto::add_custom").defined({{"self", &self}, {"other", &other}});
+  const Checks checks("custom_pypto::add_custom");
+  checks.defined("self", self);
+  checks.defined("other", other);
   if (!is_differentiated(self) && !is_differentiated(other)) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     return add_custom(self, other);

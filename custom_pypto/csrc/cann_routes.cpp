@@ -11,7 +11,7 @@
 #include <cstring>
 #include <limits>
 
-#include "checks.h"
+#include "arguments/table.h"
 #include "ops_common.h"
 
 // CANN's functions with the parameters that op-plugin gives them.
@@ -97,11 +97,11 @@ class TakenRoute {
     }
   }
 
-  void check_contiguous(std::initializer_list<Checks::Named> tensors) const {
-    for (const Checks::Named& named : tensors) {
-      for (const Tensor& tensor : named.tensors) {
+  void check_contiguous(std::initializer_list<std::pair<const char*, Tensors>> arguments) const {
+    for (const auto& [name, tensors] : arguments) {
+      for (const Tensor& tensor : tensors) {
         if (!tensor.is_contiguous()) {
-          reject(named.name, "be contiguous", c10::str("its strides are ", tensor.strides()));
+          reject(name, "be contiguous", c10::str("its strides are ", tensor.strides()));
         }
       }
     }

@@ -4,9 +4,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <span>
 #include <string>
+
+#include "arguments/checks.h"
 
 namespace custom_pypto {
 
@@ -24,8 +25,6 @@ std::span<const Route> routes();
 // function does not do, by the documents of op-plugin and of CANN, is rejected by the argument's name. The first call
 // warns.
 namespace by_cann {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 bool add_custom(const at::Tensor& self, const at::Tensor& other, const at::Tensor& out);
 

@@ -2,6 +2,9 @@
 // The schemas of all operators, and the Python module.
 #include <torch/csrc/utils/pybind.h>
 
+#include <tuple>
+
+#include "arguments/recording.h"
 #include "cann_routes.h"
 #include "late_errors.h"
 #include "ops_common.h"
@@ -65,6 +68,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         pybind11::call_guard<pybind11::gil_scoped_release>());
   m.def("library_of", &custom_pypto::library_of, pybind11::arg("aclnn_name"));
   m.def("raise_late_errors", &custom_pypto::raise_late_errors);
+  m.def(
+      "checked",
+      [](const pybind11::object& call) {
+        const custom_pypto::Recording recording;
+        call();
+        std::vector<std::tuple<std::string, std::string, std::vector<std::string>, std::vector<std::string>>> found;
+        for (const custom_pypto::Recorded& each : recording.arguments()) {
+          found.emplace_back(each.argument, each.use, each.dtypes, each.names);
+        }
+        return found;
+      },
+      pybind11::arg("call"));
   m.def("cann_routes", [] {
     std::map<std::string, std::string> cann;
     for (const custom_pypto::Route& route : custom_pypto::routes()) {

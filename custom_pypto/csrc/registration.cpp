@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "checks.h"
+#include "arguments/checks.h"
 
 namespace custom_pypto {
 namespace {

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // reshape_and_cache: writes the keys and values of new tokens to their slots in paged caches.
 #include <c10/util/StringUtil.h>
-#include <torch/library.h>
 
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "aclnn_reshape_and_cache.h"
-#include "argument_table.h"
 #include "cann_routes.h"
-#include "ops_common.h"
-#include "registration.h"
+#include "operator.h"
 
 namespace custom_pypto {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 constexpr const char* kName = "custom_pypto::reshape_and_cache";
 constexpr int64_t kFractalBytes = 32;  // of a row, that lie side by side in a cache in NZ
@@ -81,7 +75,7 @@ SizeNames sizes_of_cache(const Part& part, bool nz) {
 }
 
 // That rows of keys or values fit into their cache, where the names of the sizes do not say it yet.
-void check_row(const Checks& checks, const Sizes& sizes, const Part& part, bool flat, bool nz) {
+void check_row(const Checks& checks, const ArgumentTable& sizes, const Part& part, bool flat, bool nz) {
   if (flat) {
     sizes.check_positive({part.hidden});
   } else {
@@ -102,20 +96,15 @@ void check_row(const Checks& checks, const Sizes& sizes, const Part& part, bool 
   }
 }
 
-// Checks the arguments, under eager and on Meta alike. The slots are on the device; the kernel checks them.
-void check(const std::optional<Part>& value, const Part& key, const Tensor& slot_mapping,
-           const std::string& cache_layout) {
-  const Checks checks(kName);
-  checks.defined({{key.name, &key.rows}, {key.cache_name, &key.cache}, {"slot_mapping", &slot_mapping}});
-  if (value.has_value()) {
-    checks.defined({{value->name, &value->rows}, {value->cache_name, &value->cache}});
-  }
+// The slots are on the device; the kernel checks them.
+void check_parts(const Checks& checks, const std::optional<Part>& value, const Part& key, const Tensor& slot_mapping,
+                 const std::string& cache_layout) {
   checks.one_of("cache_layout", cache_layout, {"ND", "NZ"});
   const bool nz = cache_layout == "NZ";
   const SizeNames tokens = tokens_of(key, slot_mapping, nz);
   const bool sequences = tokens.size() == 2;
   const bool slots_of_sequences = sequences && slot_mapping.dim() == 2;
-  std::vector<ArgumentRow> rows;
+  c10::SmallVector<ArgumentRow, 5> rows;
   const auto add = [&](const Part& part) {
     rows.push_back(
         {part.name, part.rows, {at::kHalf, at::kBFloat16, at::kChar, at::kFloat}, sizes_of_rows(part, tokens)});
@@ -126,40 +115,31 @@ void check(const std::optional<Part>& value, const Part& key, const Tensor& slot
     add(*value);
   }
   rows.push_back({"slot_mapping", slot_mapping, {at::kLong, at::kInt}, slots_of_sequences ? tokens : SizeNames{"T"}});
-  const Sizes sizes(checks, std::move(rows));
-  sizes.check_positive({"block_size"});
-  check_row(checks, sizes, key, is_flat(key, tokens), nz);
+  const ArgumentTable table(checks, rows);
+  table.check_positive({"block_size"});
+  check_row(checks, table, key, is_flat(key, tokens), nz);
   if (value.has_value()) {
-    check_row(checks, sizes, *value, is_flat(*value, tokens), nz);
+    check_row(checks, table, *value, is_flat(*value, tokens), nz);
   }
   if (sequences && !slots_of_sequences) {
-    sizes.check_equal("T", sizes["B"] * sizes["S"], "B times S of 'key'");
+    table.check_equal("T", table["B"] * table["S"], "B times S of 'key'");
   }
 }
 
-void key_value_meta(const Tensor& key, const Tensor& value, const Tensor& key_cache, const Tensor& value_cache,
-                    const Tensor& slot_mapping, const std::string& cache_layout) {
-  check(value_part(value, value_cache), key_part(key, key_cache), slot_mapping, cache_layout);
+void check_key_value(const Checks& checks, const Tensor& key, const Tensor& value, const Tensor& key_cache,
+                     const Tensor& value_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
+  check_parts(checks, value_part(value, value_cache), key_part(key, key_cache), slot_mapping, cache_layout);
 }
 
-void key_meta(const Tensor& key, const Tensor& key_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
-  check(std::nullopt, key_part(key, key_cache), slot_mapping, cache_layout);
+void check_key(const Checks& checks, const Tensor& key, const Tensor& key_cache, const Tensor& slot_mapping,
+               const std::string& cache_layout) {
+  check_parts(checks, std::nullopt, key_part(key, key_cache), slot_mapping, cache_layout);
 }
 
-void key_value_npu(const Tensor& key, const Tensor& value, const Tensor& key_cache, const Tensor& value_cache,
-                   const Tensor& slot_mapping, const std::string& cache_layout) {
-  key_value_meta(key, value, key_cache, value_cache, slot_mapping, cache_layout);
-  if (slot_mapping.numel() != 0 &&
-      !by_cann::reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout)) {
+void launch(const Tensor& key, const OptionalTensor& value, const Tensor& key_cache, const OptionalTensor& value_cache,
+            const Tensor& slot_mapping, const std::string& cache_layout) {
+  if (!by_cann::reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout)) {
     EXEC_NPU_CMD(aclnnReshapeAndCache, key, value, key_cache, value_cache, slot_mapping, cache_layout);
-  }
-}
-
-void key_npu(const Tensor& key, const Tensor& key_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
-  key_meta(key, key_cache, slot_mapping, cache_layout);
-  if (slot_mapping.numel() != 0 &&
-      !by_cann::reshape_and_cache(key, std::nullopt, key_cache, std::nullopt, slot_mapping, cache_layout)) {
-    EXEC_NPU_CMD(aclnnReshapeAndCache, key, OptionalTensor(), key_cache, OptionalTensor(), slot_mapping, cache_layout);
   }
 }
 
@@ -167,30 +147,25 @@ void key_npu(const Tensor& key, const Tensor& key_cache, const Tensor& slot_mapp
 // writes to and that is not given.
 void reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Tensor& key_cache,
                        const OptionalTensor& value_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
-  if (value.has_value() != value_cache.has_value()) {
-    const bool given = value.has_value();
-    Checks(kName).reject(given ? "value_cache" : "value",
-                         c10::str("be given with '", given ? "value" : "value_cache", "'"), "is None");
-  }
+  Checks(kName).together("value", value.has_value(), "value_cache", value_cache.has_value());
   if (value.has_value()) {
-    static const auto key_value = find_operator<decltype(key_value_meta)>(kName, "key_value");
+    static const auto key_value = find_operator<Signature<check_key_value>>(kName, "key_value");
     key_value.call(key, *value, key_cache, *value_cache, slot_mapping, cache_layout);
   } else {
-    static const auto key_only = find_operator<decltype(key_meta)>(kName, "key");
+    static const auto key_only = find_operator<Signature<check_key>>(kName, "key");
     key_only.call(key, key_cache, slot_mapping, cache_layout);
   }
 }
 
 TORCH_LIBRARY_IMPL(custom_pypto, CompositeImplicitAutograd, m) { m.impl("reshape_and_cache", &reshape_and_cache); }
 
-TORCH_LIBRARY_IMPL(custom_pypto, PrivateUse1, m) {
-  m.impl("reshape_and_cache.key_value", &key_value_npu);
-  m.impl("reshape_and_cache.key", &key_npu);
-}
-
-TORCH_LIBRARY_IMPL(custom_pypto, Meta, m) {
-  m.impl("reshape_and_cache.key_value", &key_value_meta);
-  m.impl("reshape_and_cache.key", &key_meta);
+TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
+  implement<check_key_value>(m, "custom_pypto::reshape_and_cache.key_value",
+                             [](const auto&... arguments) { launch(arguments...); });
+  implement<check_key>(m, "custom_pypto::reshape_and_cache.key",
+                       [](const Tensor& key, const Tensor& key_cache, const Tensor& slots, const std::string& layout) {
+                         launch(key, std::nullopt, key_cache, std::nullopt, slots, layout);
+                       });
 }
 
 }  // namespace

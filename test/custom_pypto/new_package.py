@@ -16,10 +16,7 @@ HEADERS = {
         "ATen/core/functional.h",
         "ATen/ops/empty.h",
         "torch/csrc/autograd/custom_function.h",
-        "torch/library.h",
-        "checks.h",
-        "ops_common.h",
-        "registration.h",
+        "operator.h",
     ),
     "opp": ("ATen/ATen.h", "cann_cpu/op.h"),
 }
@@ -40,7 +37,9 @@ def _ninja(folder: Path, package: str, library: str) -> str:
     torch, torch_npu, cann, custom_pypto = map(probe._folder, ("torch", "torch_npu", "cann_cpu", "custom_pypto"))
     aclnn = folder / "build/opp/aclnn"
     of_torch = " ".join(f"-isystem {path}" for path in probe._torch_includes(torch))
-    extension = probe.extension_includes().replace(str(probe.CSRC), str(custom_pypto / "csrc"))
+    extension = probe.extension_includes()
+    for sources in (probe.CSRC, probe.OPP):  # as they are installed
+        extension = extension.replace(f"-I{sources} ", f"-I{custom_pypto / sources.name} ")
     options = {
         "csrc": f"{extension} -isystem {aclnn}",
         "opp": f"-I{aclnn} -isystem {cann / 'include'} {of_torch} -DAT_PER_OPERATOR_HEADERS -Wmissing-declarations",

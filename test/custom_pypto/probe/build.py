@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 BUILD = ROOT / "build" / "probe"
 CSRC = ROOT / "custom_pypto" / "csrc"
+OPP = ROOT / "opp"
 
 NINJA = """
 rule compile
@@ -48,7 +49,7 @@ def extension_includes() -> str:
     includes += [torch_npu / "include/third_party" / part for part in ("acl/inc", "hccl/inc", "op-plugin")]
     includes += [cann / "include", sysconfig.get_path("include")]
     defines = f"-DCURRENT_VERSION={CURRENT_VERSION} -DAT_PER_OPERATOR_HEADERS"
-    return f"-I{CSRC} {defines} " + " ".join(f"-isystem {path}" for path in includes)
+    return f"-I{CSRC} -I{OPP} {defines} " + " ".join(f"-isystem {path}" for path in includes)
 
 
 def _torch_includes(torch: Path) -> list[Path]:

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// implement: an operator's functions for NPU and Meta, made of one function that checks its arguments and says what the
+// results are, and of the call of its aclnn function.
+#pragma once
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "arguments/table.h"
+#include "ops_common.h"
+#include "registration.h"
+
+namespace custom_pypto {
+namespace detail {
+
+template <typename T>
+inline constexpr bool kIsTensor = std::is_convertible_v<const T&, Tensors>;
+
+template <typename T>
+inline constexpr bool kIsOptional = false;
+template <typename T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+
+// What owns the elements of a list.
+template <typename T>
+struct Owner {
+  using type = T;
+};
+template <typename T>
+struct Owner<c10::ArrayRef<T>> {
+  using type = std::vector<T>;
+};
+
+// What an attribute stands for that is None: its default in the schema, or where that is None, none of it.
+template <typename T>
+T default_of(const c10::Argument& argument) {
+  const auto value = argument.default_value();
+  if (value.has_value() && !value->isNone()) {
+    return value->to<T>();
+  }
+  if constexpr (std::is_same_v<T, at::ScalarType>) {
+    return at::kFloat;
+  } else {
+    return T();
+  }
+}
+
+inline at::Tensor allocated(const Result& result, at::Device device) {
+  return at::empty_symint(result.sizes, at::TensorOptions().dtype(result.dtype).device(device));
+}
+template <size_t n>
+auto allocated(const Results<n>& results) {
+  return [&]<size_t... i>(std::index_sequence<i...>) {
+    return std::make_tuple(allocated(results.rows[i], results.device)...);
+  }(std::make_index_sequence<n>());
+}
+// Of which a check has made tensors itself.
+template <typename... T>
+std::tuple<T...> allocated(std::tuple<T...> results) {
+  return results;
+}
+inline std::tuple<at::Tensor> allocated(at::Tensor result) { return {std::move(result)}; }
+inline std::tuple<std::vector<at::Tensor>> allocated(std::vector<at::Tensor> results) { return {std::move(results)}; }
+
+template <typename... T>
+auto returned(std::tuple<T...> results) {
+  if constexpr (sizeof...(T) == 1) {
+    return std::get<0>(std::move(results));
+  } else if constexpr (sizeof...(T) > 1) {
+    return results;
+  }
+}
+
+inline bool is_empty(at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.numel() != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <auto check, typename Launch>
+struct Kernels;
+
+template <typename Checked, typename... Args, Checked (*check)(const Checks&, Args...), typename Launch>
+struct Kernels<check, Launch> {
+  static inline std::string name;  // in the dispatcher, with its overload
+  static inline std::string op;    // in messages
+
+  static const c10::FunctionSchema& schema() {
+    static const auto found = [] {
+      const size_t dot = name.find('.');
+      return c10::Dispatcher::singleton().findSchemaOrThrow(op.c_str(), dot == name.npos ? "" : &name[dot + 1]);
+    }();
+    return found.schema();
+  }
+
+  // Checks, and allocates the results. None comes as an undefined tensor where a tensor is needed.
+  static auto run(const Args&... args) {
+    const Checks checks(op.c_str());
+    [&]<size_t... i>(std::index_sequence<i...>) {
+      (require<i>(checks, args), ...);
+    }(std::index_sequence_for<Args...>());
+    if constexpr (std::is_void_v<Checked>) {
+      check(checks, args...);
+      return std::tuple<>();
+    } else {
+      return allocated(check(checks, args...));
+    }
+  }
+
+  static auto meta(Args... args) { return returned(run(args...)); }
+
+  // Nothing is launched where there is nothing to compute.
+  static auto npu(Args... args) {
+    auto results = run(args...);
+    const bool nothing = std::apply([](const auto&... each) { return (true && ... && is_empty(each)); }, results);
+    if (!nothing || !is_empty(first(args...))) {
+      [&]<size_t... i>(std::index_sequence<i...>) {
+        std::apply(Launch{}, std::tuple_cat(tensor(args)..., attribute<i>(args)...,
+                                            std::apply([](const auto&... each) { return std::tie(each...); }, results)));
+      }(std::index_sequence_for<Args...>());
+    }
+    return returned(std::move(results));
+  }
+
+ private:
+  template <size_t i, typename T>
+  static void require(const Checks& checks, const T& value) {
+    if constexpr (std::is_same_v<T, at::Tensor>) {
+      if (!value.defined()) {
+        checks.defined(schema().arguments()[i].name().c_str(), value);
+      }
+    }
+  }
+
+  // The first tensor, in the order of the arguments.
+  template <typename T, typename... Others>
+  static Tensors first(const T& value, const Others&... others) {
+    if constexpr (kIsTensor<T>) {
+      return value;
+    } else {
+      return first(others...);
+    }
+  }
+
+  // The aclnn function takes tensors, then attributes, then results.
+  template <typename T>
+  static auto tensor(const T& value) {
+    if constexpr (kIsTensor<T>) {
+      return std::tie(value);
+    } else {
+      return std::tuple<>();
+    }
+  }
+  template <size_t i, typename T>
+  static auto attribute(const T& value) {
+    if constexpr (kIsTensor<T>) {
+      return std::tuple<>();
+    } else if constexpr (kIsOptional<T>) {
+      using Value = typename T::value_type;
+      static const auto absent = default_of<typename Owner<Value>::type>(schema().arguments()[i]);
+      return std::tuple<Value>(value.has_value() ? *value : Value(absent));
+    } else {
+      return std::tie(value);
+    }
+  }
+};
+
+}  // namespace detail
+
+// The type of the operator that a check belongs to: find_operator<Signature<check_f>>("my_ops::f").
+template <auto check>
+using Signature = std::remove_pointer_t<decltype(&detail::Kernels<check, void>::meta)>;
+
+// Registers an operator's functions for NPU and Meta:
+//
+//   TORCH_LIBRARY_FRAGMENT(my_ops, m) {
+//     implement<check_f>(m, "my_ops::f", [](const auto&... arguments) { EXEC_NPU_CMD(aclnnF, arguments...); });
+//   }
+//
+// check_f(const Checks&, the arguments of the schema...) rejects what is wrong, and returns Results, or the results
+// themselves, or nothing. `launch` is called on an NPU with the tensors, the attributes, of which one that is None has
+// its default, and the results.
+template <auto check, typename Launch>
+void implement(torch::Library& m, const char* name, Launch) {
+  using Kernels = detail::Kernels<check, Launch>;
+  Kernels::name = name;
+  Kernels::op = Kernels::name.substr(0, Kernels::name.find('.'));
+  m.impl(name, torch::dispatch(c10::DispatchKey::PrivateUse1, torch::CppFunction(&Kernels::npu)));
+  m.impl(name, torch::dispatch(c10::DispatchKey::Meta, torch::CppFunction(&Kernels::meta)));
+}
+
+}  // namespace custom_pypto

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments of npu_lightning_indexer_pto and aclnnLightningIndexerPto.
+#pragma once
+
+#include "arguments/sequences.h"
+
+namespace custom_pypto {
+
+inline Results<1> check_lightning_indexer_pto(const Checks& checks, const at::Tensor& query, const at::Tensor& key,
+                                              const at::Tensor& weights, const OptionalTensor& actual_seq_lengths_query,
+                                              const OptionalTensor& actual_seq_lengths_key,
+                                              const OptionalTensor& block_table, const std::string& layout_query,
+                                              const std::string& layout_key, int64_t sparse_count,
+                                              int64_t sparse_mode) {
+  const Layouts layouts{layout_query, layout_key};
+  layouts.check(checks, sparse_mode, actual_seq_lengths_query, actual_seq_lengths_key, block_table);
+  checks.at_least("sparse_count", sparse_count, 1);
+  ArgumentTable table(checks, {{"query", query, {at::kHalf, at::kBFloat16}, layouts.of_query({"N1", "D"})},
+                               {"key", key, {}, layouts.of_key({"N2", "D"})},
+                               {"weights", weights, {kSame, at::kFloat}, layouts.of_query({"N1"})},
+                               {"actual_seq_lengths_query", actual_seq_lengths_query, {at::kInt}, {"B"}},
+                               {"actual_seq_lengths_key", actual_seq_lengths_key, {at::kInt}, {"B"}},
+                               {"block_table", block_table, {at::kInt}, {"B", "blocks per sequence"}}});
+  check_heads(table);
+  table.define("sparse_count", sparse_count);
+  return table.results({{"sparse_indices", at::kInt, layouts.of_query({"N2", "sparse_count"})}});
+}
+
+}  // namespace custom_pypto
