@@ -52,7 +52,7 @@ def operator_extension(package: str, extra_compile_args: tuple[str, ...] = ()) -
     # Warnings are for our own files only.
     others = (*extension.include_dirs, sysconfig.get_path("include"))
     extension.extra_compile_args += [f"-isystem{path}" for path in others]
-    extension.include_dirs.append("opp")
+    extension.include_dirs.append(str(Path("opp").resolve()))
     if package != HERE.name:
         extension.include_dirs += [str(HERE / "csrc"), str(HERE / "opp")]
         extension.library_dirs.append(str(HERE))

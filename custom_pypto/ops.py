@@ -163,9 +163,10 @@ def npu_lightning_indexer_prolog_pto(
         ln_gamma_k, ln_beta_k: ``[D]``, of the dtype of ``token_x``.
         cos_idx_rope, sin_idx_rope: ``[T, R]`` or ``[B, S1, R]``, of the dtype of ``token_x``; R is even, at most D.
         hadamard_q, hadamard_k: ``[D, D]``, of the dtype of ``token_x``.
-        idx_k_cache: ``[blocks, block_size, 1, D]`` (layout_key "PA_BSND"), ``[B, S2, 1, D]`` ("BSND") or ``[T2, 1, D]``
-            ("TND"), int8; **mutated**: a row for each token.
-        idx_k_scale_cache: of the shape of ``idx_k_cache`` without D, float16; **mutated**: a scale for each token.
+        idx_k_cache: ``[blocks, block_size, 1, D]`` (layout_key "PA_BSND"), ``[sequences, S2, 1, D]`` ("BSND") or
+            ``[T2, 1, D]`` ("TND"), int8; **mutated**: a row for each token.
+        idx_k_scale_cache: ``[blocks, block_size, 1]``, ``[sequences, S2, 1]`` or ``[T2, 1]``, float16; **mutated**: a
+            scale for each token.
         idx_k_cache_index: ``[T]`` or ``[B, S1]``, int64 or int32: the slot of each token, which counts tokens over the
             flattened leading dimensions of the cache (``block * block_size + offset``). -1 writes nothing. Of tokens
             with the same slot the last one is written.
@@ -294,7 +295,7 @@ def npu_sparse_attention_pto(
             ``(Dkv + R) ** -0.5``.
         rms_norm_eps, layer_norm_eps: what is added to mean square and variance, 0 or more; used as float32.
         rope_mode: "interleave" or "half", for the attention.
-        indexer_rope_mode: the same, for the indexer.
+        indexer_rope_mode: "interleave" or "half", for the indexer.
 
     Returns:
         A new contiguous tensor ``[B, S1, N, Dkv]`` of the dtype of ``x``. Where no token is attended to it is zero.
@@ -458,7 +459,7 @@ def reshape_and_cache(
         value_cache[s // block_size, s % block_size] = value[t]
 
     T is the number of tokens, or B sequences of S tokens each; N is the number of heads, D the head dimension, hidden
-    the N * D elements of a token. Those of keys and of values may differ, and so may their dtypes. c0 is the number of
+    the N * D elements of a token; Nv, Dv and hidden_v are those of values. c0, and c0v of values, is the number of
     elements in 32 bytes: 16 of float16 and bfloat16, 32 of int8, 8 of float32.
 
     The first three of these calls are those of ms_custom_ops, the last one is the operator itself ::
@@ -470,12 +471,13 @@ def reshape_and_cache(
 
     Args:
         key: ``[T, N, D]``, ``[T, hidden]``, ``[B, S, N, D]`` or ``[B, S, hidden]``; float16, bfloat16, int8 or float32.
-        value: the same with sizes and a dtype of its own, for the same tokens; given with ``value_cache`` or not at
-            all.
+        value: ``[T, Nv, Dv]``, ``[T, hidden_v]``, ``[B, S, Nv, Dv]`` or ``[B, S, hidden_v]``; float16, bfloat16, int8
+            or float32. Given with ``value_cache`` or not at all.
         key_cache: ``[blocks, block_size, N, D]`` or ``[blocks, block_size, hidden]`` (cache_layout "ND"), or
             ``[blocks, hidden / c0, block_size, c0]`` ("NZ"), of the dtype of ``key``; **mutated**: a row for each
             token. It is needed.
-        value_cache: the same for ``value``; **mutated** likewise.
+        value_cache: ``[blocks, block_size, Nv, Dv]`` or ``[blocks, block_size, hidden_v]`` ("ND"), or
+            ``[blocks, hidden_v / c0v, block_size, c0v]`` ("NZ"), of the dtype of ``value``; **mutated** likewise.
         slot_mapping: ``[T]``, or ``[B, S]`` for tokens of B sequences, which may have ``[B * S]`` too; int64 or int32:
             the slot of each token, ``block * block_size + offset``. A negative one writes nothing. Of tokens with the
             same slot the last one is written. It is needed.
@@ -557,7 +559,7 @@ def advance_step_flashattn(
         input_positions: ``[num_seqs]``, int64; **mutated**.
         seq_lens: ``[num_seqs]``, int32 or int64: the number of tokens of each sequence; **mutated**.
         slot_mapping: ``[num_seqs]``, int32 or int64; **mutated**.
-        block_tables: ``[num_seqs, blocks a sequence]``, int32 or int64: the blocks that hold a sequence's tokens, in
+        block_tables: ``[num_seqs, blocks per sequence]``, int32 or int64: the blocks that hold a sequence's tokens, in
             order; -1 past them.
 
     Returns:

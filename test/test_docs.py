@@ -12,6 +12,7 @@ import torch
 import torch_versions
 
 import custom_pypto
+from custom_pypto.authoring import check, tables
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 import pages
@@ -43,12 +44,42 @@ def test_the_table_of_operators_is_what_schemas_and_docstrings_make_of_it():
     assert pages.table() in pages.readme()
 
 
+def documented_arguments(operator):
+    table = re.findall(r"^\| (`.*?`) \| (.*) \|$", pages.page(operator), flags=re.MULTILINE)
+    return [(name, text) for names, text in table for name in re.findall(r"`(.*?)`", names)]
+
+
+@pytest.mark.parametrize("operator", custom_pypto.__all__)
+def test_the_page_says_of_every_argument_what_is_checked(operator):
+    """The sizes, dtypes and choices in the operator's own table, in every call that its tests have."""
+    documented = dict(documented_arguments(operator))
+    result = re.search(r"^## Result\n(.*?)^## ", pages.page(operator), flags=re.MULTILINE | re.DOTALL)[1]
+    for call in check.Operator(custom_pypto, operator, ROOT).calls():
+        rows = tables.checked(lambda: call.overload(**call.on("meta")))  # noqa: B023
+        first = next(name for name, row in rows.items() if row.dtypes)
+        assert {name for name, value in call.arguments.items() if isinstance(value, torch.Tensor)} <= rows.keys()
+        for name, row in rows.items():
+            text = result if row.use == "result" else documented[name]
+            said = " ".join(text.split())
+            if row.use == "one of":
+                assert all(value in said for value in row.names), name
+            elif row.use == "at least":
+                assert f"{row.names[0]} or more" in said, name
+            else:
+                assert not row.names or f"`[{', '.join(row.names)}]`" in said, name
+                like_another = "of the dtype of `" in said or (
+                    "tensors without a dtype" in documented[first] and not re.search(r"\b(int|b?float)\d", said)
+                )
+                assert all(like_another if dtype == "" else dtype in said or like_another for dtype in row.dtypes), name
+                assert (row.use == "matrix") == ("FRACTAL_NZ" in said and row.use != "written"), name
+                assert (row.use == "written") == ("**mutated**" in said), name
+
+
 @pytest.mark.parametrize("operator", custom_pypto.__all__)
 def test_the_docstring_names_every_argument_in_order_and_marks_the_mutated_ones(operator):
     schema = getattr(torch.ops.custom_pypto, operator).default._schema
     parameters = list(inspect.signature(getattr(custom_pypto, operator)).parameters)
-    table = re.findall(r"^\| (`.*?`) \| (.*) \|$", pages.page(operator), flags=re.MULTILINE)
-    documented = [(name, text) for names, text in table for name in re.findall(r"`(.*?)`", names)]
+    documented = documented_arguments(operator)
     assert [name for name, _ in documented] == parameters
     of_the_operator = [argument.name for argument in schema.arguments]
     assert [name for name in parameters if name in of_the_operator] == of_the_operator

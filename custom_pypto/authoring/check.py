@@ -28,7 +28,7 @@ from torchair.ge._ge_graph import DataType, torch_type_to_ge_type
 
 from .. import prototypes, sources
 from ..modes import MODES, late_warnings
-from . import definition
+from . import definition, tables
 
 COLUMNS = "{:<16} {:<8} {}"
 
@@ -754,61 +754,45 @@ def _with_another_size(call: Call) -> Call | None:
 
 
 def bad_input(operator: Operator) -> str:
-    """Where one tensor has another dtype, rank or size, or is none, eager and Meta reject with the same words or both
-    take it. Rejections name the operator, and write nothing. On the CPU it is rejected."""
-    bad = [
-        (f"{what} ({call.name})", changed)
-        for call in operator.calls()
-        if all(tensor.numel() for tensor in _tensors(call.arguments))
-        for what, changed in _bad_calls(call)
-    ]
-    rejected = 0
-    for what, call in bad:
-        arguments = call.on("npu")
-        before = tree_map_only(Tensor, torch.clone, arguments)
-        eagerly = _outcome(lambda: call.run(call.overload, arguments)[0])  # noqa: B023
-        on_meta = _outcome(lambda: call.run(call.overload, call.on("meta"))[0])  # noqa: B023
-        if eagerly != on_meta:
-            raise Mistake(f"{what}: an NPU says {eagerly}, Meta {on_meta}: fix {operator.source}")
-        if isinstance(eagerly, str):
-            rejected += 1
-            if operator.name not in eagerly:
-                raise Mistake(f"{what}: the error does not name the operator: {eagerly}: fix {operator.source}")
-            if not same(arguments, before):
-                raise Mistake(f"{what}: it is rejected, but something is written: fix {operator.source}")
+    """Where one argument is not what it must be, eager and Meta reject with the same words, or both take what may be
+    good, too. Rejections name the operator, and the argument if the operator has a table of them; they write nothing.
+    On the CPU it is rejected."""
+    count = rejected = 0
+    for call in operator.calls():
+        if all(tensor.numel() for tensor in _tensors(call.arguments)):
+            rows = tables.checked(partial(call.run, call.overload, call.on("meta")))
+            required = {a.name for a in call.overload._schema.arguments if prototypes.type_of(a) == "Tensor"}
+            for bad in tables.bad_calls(call.arguments, rows, required):
+                rejected += _is_rejected(call, bad, bool(rows))
+                count += 1
     for call in operator.calls():
         for name, value in call.arguments.items():
             if any(tensor.dim() > 0 for tensor in _tensors(value)):
                 eagerly = _outcome(lambda: call.run(call.overload, call.on("npu") | {name: value})[0])  # noqa: B023
                 if not isinstance(eagerly, str) or operator.name not in eagerly:
                     raise Mistake(f"'{name}' on the CPU ({call.name}) gives {eagerly}: fix {operator.source}")
-    return f"{len(bad)} calls with one other argument, {rejected} rejected, all as on Meta"
+    return f"{count} calls with one other argument, {rejected} rejected, all as on Meta"
 
 
-def _bad_calls(call: Call) -> Iterator[tuple[str, Call]]:
-    """Each argument of the call in turn: tensors with another dtype, rank and size, lists of them with one such, or
-    shorter, and what is no list as none."""
-    types_of = {argument.name: prototypes.type_of(argument) for argument in call.overload._schema.arguments}
-    for name, value in call.arguments.items():
-        others = {}
-        if _is_tensor(value):
-            others = _other_tensors(value)
-        elif isinstance(value, list | tuple) and _tensors(value):
-            others = {f"[0] {what}": [other, *value[1:]] for what, other in _other_tensors(value[0]).items()}
-            others["without its last"] = [*value[:-1]]
-        if types_of[name] == "Tensor":
-            others["none"] = None
-        for what, other in others.items():
-            yield f"'{name}' {what}", Call(call.operator, call.name, call.arguments | {name: other})
-
-
-def _other_tensors(tensor: Tensor) -> dict[str, Tensor]:
-    """Tensors that are not what this one is, each in one thing, which is said."""
-    others = {"of dtype torch.complex64": tensor.to(torch.complex64), "with a dimension more": tensor[None]}
-    others |= {f"of dtype {t}": tensor.to(t) for t in (torch.int16, torch.float32) if t != tensor.dtype}
-    for d, size in enumerate(tensor.shape):
-        others[f"of size {size + 1} in dimension {d}"] = torch.cat([tensor, tensor.narrow(d, 0, 1)], d)
-    return others
+def _is_rejected(call: Call, bad: tables.Bad, names_arguments: bool) -> bool:
+    what, fix = f"'{bad.argument}' {bad.what} ({call.name})", f"fix {call.operator.source}"
+    given = bad.arguments("npu")
+    before = tree_map_only(Tensor, torch.clone, given)
+    eagerly = _outcome(lambda: call.run(call.overload, given)[0])
+    on_meta = _outcome(lambda: call.run(call.overload, bad.arguments("meta"))[0])
+    if eagerly != on_meta:
+        raise Mistake(f"{what}: an NPU says {eagerly}, Meta {on_meta}: {fix}")
+    if not isinstance(eagerly, str):
+        if bad.certain:
+            raise Mistake(f"{what}: it is taken, though the table of arguments rejects it: {fix}")
+        return False
+    if call.operator.name not in eagerly:
+        raise Mistake(f"{what}: the error does not name the operator: {eagerly}: {fix}")
+    if names_arguments and bad.certain and f"'{bad.argument}'" not in eagerly:
+        raise Mistake(f"{what}: the error does not name the argument: {eagerly}: {fix}")
+    if not same(given, before):
+        raise Mistake(f"{what}: it is rejected, but something is written: {fix}")
+    return True
 
 
 def _outcome(run: Callable[[], Any]) -> str | list[str]:

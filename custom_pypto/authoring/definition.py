@@ -161,7 +161,8 @@ def _names(file: Path, operator: str) -> bool:
 
 def source(folder: Path, package: str, operator: str) -> Path:
     """The file with the operator's functions: one that registers a function for it, or that which should be there."""
-    return _file_with(rf'm\.impl\("{operator}[".]', folder, Path(package, "csrc", f"{operator}.cpp"))
+    pattern = rf'(m\.impl\("|implement<.*>\(\s*m, "\w+::){operator}[".]'
+    return _file_with(pattern, folder, Path(package, "csrc", f"{operator}.cpp"))
 
 
 def aclnn_source(folder: Path, graph_type: str) -> Path:

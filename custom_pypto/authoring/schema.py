@@ -203,17 +203,6 @@ class Argument:
         return f"ATTR({self.name}, {self.kind.prototype}, {default})"
 
     @property
-    def in_aclnn_call(self) -> str:
-        """What EXEC_NPU_CMD is given: an attribute that is None has its default in the prototype."""
-        if self.is_tensor or not self.optional:
-            return self.name
-        if self.type == "ScalarType":
-            return f"{self.name}.value_or({DTYPES[self.absent][1]})"
-        if isinstance(self.absent, list):
-            return f"{self.name}.value_or({self.kind.value}({literal(self.absent) if self.absent else ''}))"
-        return f"{self.name}.value_or({literal(self.absent)})"
-
-    @property
     def python_type(self) -> str:
         return self.kind.python + " | None" * (self.optional and not self.is_tensor)
 
@@ -278,9 +267,16 @@ class Operator:
         return [argument.checked_parameter for argument in self.arguments]
 
     @property
-    def named(self) -> list[str]:
-        """The tensors for checks."""
-        return [f'{{"{argument.name}", {argument.name}}}' for argument in self.tensors]
+    def rows(self) -> list[str]:
+        """Of the table of arguments: first the tensor whose dtype the others have."""
+        model = self.model.removesuffix("[0]")
+        found = [f'{{"{model}", {model}, kDtypes{", {}, Use::kWritten" * self._is_written(model)}}}']
+        for name in (argument.name for argument in self.tensors if argument.name != model):
+            found.append(f'{{"{name}", {name}{", {}, {}, Use::kWritten" * self._is_written(name)}}}')
+        return found
+
+    def _is_written(self, name: str) -> bool:
+        return any(argument.name == name for argument in self.written)
 
     @property
     def returned(self) -> str:
@@ -324,11 +320,6 @@ class Operator:
         if of.optional:
             return f"{of.name}.has_value() ? new_like(*{of.name}) : at::empty({{0}}, {self.model}.options())"
         return f"new_like({of.name})"
-
-    @property
-    def aclnn_arguments(self) -> list[str]:
-        inputs = [argument.in_aclnn_call for argument in (*self.tensors, *self.attributes)]
-        return inputs + [result.name for result in self.results]
 
     @property
     def kernel_parameters(self) -> list[str]:

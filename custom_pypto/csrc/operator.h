@@ -4,7 +4,7 @@
 #pragma once
 
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
 #include <torch/library.h>
 
 #include <optional>
@@ -93,20 +93,17 @@ struct Kernels;
 
 template <typename Checked, typename... Args, Checked (*check)(const Checks&, Args...), typename Launch>
 struct Kernels<check, Launch> {
-  static inline std::string name;  // in the dispatcher, with its overload
-  static inline std::string op;    // in messages
+  static inline const char* name = nullptr;
+  static inline const char* overload = nullptr;
 
   static const c10::FunctionSchema& schema() {
-    static const auto found = [] {
-      const size_t dot = name.find('.');
-      return c10::Dispatcher::singleton().findSchemaOrThrow(op.c_str(), dot == name.npos ? "" : &name[dot + 1]);
-    }();
-    return found.schema();
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+    return op.schema();
   }
 
   // Checks, and allocates the results. None comes as an undefined tensor where a tensor is needed.
   static auto run(const Args&... args) {
-    const Checks checks(op.c_str());
+    const Checks checks(name);
     [&]<size_t... i>(std::index_sequence<i...>) {
       (require<i>(checks, args), ...);
     }(std::index_sequence_for<Args...>());
@@ -126,8 +123,9 @@ struct Kernels<check, Launch> {
     const bool nothing = std::apply([](const auto&... each) { return (true && ... && is_empty(each)); }, results);
     if (!nothing || !is_empty(first(args...))) {
       [&]<size_t... i>(std::index_sequence<i...>) {
-        std::apply(Launch{}, std::tuple_cat(tensor(args)..., attribute<i>(args)...,
-                                            std::apply([](const auto&... each) { return std::tie(each...); }, results)));
+        std::apply(Launch{},
+                   std::tuple_cat(tensor(args)..., attribute<i>(args)...,
+                                  std::apply([](const auto&... each) { return std::tie(each...); }, results)));
       }(std::index_sequence_for<Args...>());
     }
     return returned(std::move(results));
@@ -192,12 +190,13 @@ using Signature = std::remove_pointer_t<decltype(&detail::Kernels<check, void>::
 // themselves, or nothing. `launch` is called on an NPU with the tensors, the attributes, of which one that is None has
 // its default, and the results.
 template <auto check, typename Launch>
-void implement(torch::Library& m, const char* name, Launch) {
+void implement(torch::Library& m, const char* name, Launch, const char* overload = "") {
   using Kernels = detail::Kernels<check, Launch>;
   Kernels::name = name;
-  Kernels::op = Kernels::name.substr(0, Kernels::name.find('.'));
-  m.impl(name, torch::dispatch(c10::DispatchKey::PrivateUse1, torch::CppFunction(&Kernels::npu)));
-  m.impl(name, torch::dispatch(c10::DispatchKey::Meta, torch::CppFunction(&Kernels::meta)));
+  Kernels::overload = overload;
+  const std::string full = *overload == '\0' ? name : c10::str(name, ".", overload);
+  m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::PrivateUse1, torch::CppFunction(&Kernels::npu)));
+  m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::Meta, torch::CppFunction(&Kernels::meta)));
 }
 
 }  // namespace custom_pypto

@@ -34,7 +34,7 @@ Part key_part(const Tensor& key, const Tensor& key_cache) {
 }
 
 Part value_part(const Tensor& value, const Tensor& value_cache) {
-  return {"value", value, "value_cache", value_cache, "Nv", "Dv", "hidden_v", "hidden_v / c0", "c0 of 'value'"};
+  return {"value", value, "value_cache", value_cache, "Nv", "Dv", "hidden_v", "hidden_v / c0v", "c0v"};
 }
 
 // The dimensions of tokens, as 'key' has them: rows with three are [T, N, D], or else [B, S, hidden]. Where N or S is 1
@@ -83,7 +83,7 @@ void check_row(const Checks& checks, const ArgumentTable& sizes, const Part& par
   }
   if (nz) {
     const c10::SymInt width = flat ? sizes[part.hidden] : sizes[part.heads] * sizes[part.depth];
-    sizes.check_equal(part.fractal, part.c0(), c10::str("c0, the elements of 32 bytes"));
+    sizes.check_equal(part.fractal, part.c0(), "c0, the elements of 32 bytes");
     if (!(width % part.c0()).sym_eq(0).expect_true(__FILE__, __LINE__)) {
       checks.reject(part.name,
                     c10::str("have a multiple of c0 (", part.c0(), ") elements a token with cache_layout 'NZ'"),
@@ -160,12 +160,13 @@ void reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
 TORCH_LIBRARY_IMPL(custom_pypto, CompositeImplicitAutograd, m) { m.impl("reshape_and_cache", &reshape_and_cache); }
 
 TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
-  implement<check_key_value>(m, "custom_pypto::reshape_and_cache.key_value",
-                             [](const auto&... arguments) { launch(arguments...); });
-  implement<check_key>(m, "custom_pypto::reshape_and_cache.key",
-                       [](const Tensor& key, const Tensor& key_cache, const Tensor& slots, const std::string& layout) {
-                         launch(key, std::nullopt, key_cache, std::nullopt, slots, layout);
-                       });
+  implement<check_key_value>(m, kName, [](const auto&... arguments) { launch(arguments...); }, "key_value");
+  implement<check_key>(
+      m, kName,
+      [](const Tensor& key, const Tensor& key_cache, const Tensor& slots, const std::string& layout) {
+        launch(key, std::nullopt, key_cache, std::nullopt, slots, layout);
+      },
+      "key");
 }
 
 }  // namespace

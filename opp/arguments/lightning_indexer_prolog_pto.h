@@ -32,26 +32,25 @@ inline Results<3> check_lightning_indexer_prolog_pto(
   };
   const SizeNames scales = of_key == "TND"       ? SizeNames{"T2", "1"}
                            : of_key == "PA_BSND" ? SizeNames{"blocks", "block_size", "1"}
-                                                 : SizeNames{"B of the cache", "S2", "1"};
+                                                 : SizeNames{"sequences", "S2", "1"};
   SizeNames keys = scales;
   keys.push_back("D");
-  const ArgumentTable table(
-      checks, {{"token_x", token_x, {at::kBFloat16, at::kHalf}, tokens({"h"})},
-               {"q_norm", q_norm, {at::kChar}, tokens({"q_lora"})},
-               {"q_norm_scale", q_norm_scale, {at::kFloat}, tokens({"1"})},
-               {"wq_b", wq_b, {at::kChar}, {"q_lora", "N * D"}, Use::kMatrix},
-               {"wq_b_scale", wq_b_scale, {at::kFloat}, {"N * D", "1"}},
-               {"wk", wk, {}, {"h", "D"}, Use::kMatrix},
-               {"weights_proj", weights_proj, {}, {"h", "N"}, Use::kMatrix},
-               {"ln_gamma_k", ln_gamma_k, {}, {"D"}},
-               {"ln_beta_k", ln_beta_k, {}, {"D"}},
-               {"cos_idx_rope", cos_idx_rope, {}, tokens({"R"})},
-               {"sin_idx_rope", sin_idx_rope, {}, tokens({"R"})},
-               {"hadamard_q", hadamard_q, {}, {"D", "D"}},
-               {"hadamard_k", hadamard_k, {}, {"D", "D"}},
-               {"idx_k_cache", idx_k_cache, {at::kChar}, keys, Use::kWritten},
-               {"idx_k_scale_cache", idx_k_scale_cache, {at::kHalf}, scales, Use::kWritten},
-               {"idx_k_cache_index", idx_k_cache_index, {at::kLong, at::kInt}, tokens({})}});
+  const ArgumentTable table(checks, {{"token_x", token_x, {at::kBFloat16, at::kHalf}, tokens({"h"})},
+                                     {"q_norm", q_norm, {at::kChar}, tokens({"q_lora"})},
+                                     {"q_norm_scale", q_norm_scale, {at::kFloat}, tokens({"1"})},
+                                     {"wq_b", wq_b, {at::kChar}, {"q_lora", "N * D"}, Use::kMatrix},
+                                     {"wq_b_scale", wq_b_scale, {at::kFloat}, {"N * D", "1"}},
+                                     {"wk", wk, {}, {"h", "D"}, Use::kMatrix},
+                                     {"weights_proj", weights_proj, {}, {"h", "N"}, Use::kMatrix},
+                                     {"ln_gamma_k", ln_gamma_k, {}, {"D"}},
+                                     {"ln_beta_k", ln_beta_k, {}, {"D"}},
+                                     {"cos_idx_rope", cos_idx_rope, {}, tokens({"R"})},
+                                     {"sin_idx_rope", sin_idx_rope, {}, tokens({"R"})},
+                                     {"hadamard_q", hadamard_q, {}, {"D", "D"}},
+                                     {"hadamard_k", hadamard_k, {}, {"D", "D"}},
+                                     {"idx_k_cache", idx_k_cache, {at::kChar}, keys, Use::kWritten},
+                                     {"idx_k_scale_cache", idx_k_scale_cache, {at::kHalf}, scales, Use::kWritten},
+                                     {"idx_k_cache_index", idx_k_cache_index, {at::kLong, at::kInt}, tokens({})}});
   table.check_positive({"h", "q_lora", "N", "D", "R"});
   table.check_at_most("q_lora", kMaxProducts, ", whose products int32 can sum");
   table.check_equal("N * D", table["N"] * table["D"], "N of 'weights_proj' times D of 'wk'");

@@ -29,7 +29,7 @@ struct Layouts {
     return with(is_packed() ? SizeNames{"T"} : SizeNames{"B", "S1"}, names);
   }
   SizeNames of_key(std::initializer_list<std::string_view> names) const {
-    return with(is_paged()     ? SizeNames{"blocks", "block_size"}
+    return with(is_paged()    ? SizeNames{"blocks", "block_size"}
                 : is_packed() ? SizeNames{"T2"}
                               : SizeNames{"B", "S2"},
                 names);

@@ -28,27 +28,27 @@ inline Results<1> check_sparse_attention_pto(
   checks.epsilon("layer_norm_eps", layer_norm_eps);
   checks.one_of("rope_mode", rope_mode, {"interleave", "half"});
   checks.one_of("indexer_rope_mode", indexer_rope_mode, {"interleave", "half"});
-  const ArgumentTable table(
-      checks, {{"x", x, {at::kBFloat16, at::kHalf}, {"B", "S1", "h"}},
-               {"w_dq", w_dq, {}, {"h", "q_lora"}, Use::kMatrix},
-               {"w_uq_qr", w_uq_qr, {}, {"q_lora", "N * (Dn + R)"}, Use::kMatrix},
-               {"w_uk", w_uk, {}, {"N", "Dn", "Dkv"}},
-               {"w_dkv_kr", w_dkv_kr, {}, {"h", "Dkv + R"}, Use::kMatrix},
-               {"gamma_cq", gamma_cq, {}, {"q_lora"}},
-               {"gamma_ckv", gamma_ckv, {}, {"Dkv"}},
-               {"sin", sin, {}, {"B", "S1", "R"}},
-               {"cos", cos, {}, {"B", "S1", "R"}},
-               {"cache_index", cache_index, {at::kInt, at::kLong}, {"B", "S1"}},
-               {"kv_cache", kv_cache, {}, {"blocks", "block_size", "1", "Dkv"}, Use::kWritten},
-               {"kr_cache", kr_cache, {}, {"blocks", "block_size", "1", "R"}, Use::kWritten},
-               {"block_table", block_table, {at::kInt}, {"B", "blocks per sequence"}},
-               {"act_seqs", act_seqs, {at::kInt}, {"B"}},
-               {"w_idx_qb", w_idx_qb, {}, {"q_lora", "Ni * Di"}, Use::kMatrix},
-               {"w_idx_k", w_idx_k, {}, {"h", "Di"}, Use::kMatrix},
-               {"w_idx_proj", w_idx_proj, {}, {"h", "Ni"}, Use::kMatrix},
-               {"in_gamma_k", in_gamma_k, {}, {"Di"}},
-               {"in_beta_k", in_beta_k, {}, {"Di"}},
-               {"index_k_cache", index_k_cache, {}, {"blocks", "block_size", "1", "Di"}, Use::kWritten}});
+  const ArgumentTable table(checks,
+                            {{"x", x, {at::kBFloat16, at::kHalf}, {"B", "S1", "h"}},
+                             {"w_dq", w_dq, {}, {"h", "q_lora"}, Use::kMatrix},
+                             {"w_uq_qr", w_uq_qr, {}, {"q_lora", "N * (Dn + R)"}, Use::kMatrix},
+                             {"w_uk", w_uk, {}, {"N", "Dn", "Dkv"}},
+                             {"w_dkv_kr", w_dkv_kr, {}, {"h", "Dkv + R"}, Use::kMatrix},
+                             {"gamma_cq", gamma_cq, {}, {"q_lora"}},
+                             {"gamma_ckv", gamma_ckv, {}, {"Dkv"}},
+                             {"sin", sin, {}, {"B", "S1", "R"}},
+                             {"cos", cos, {}, {"B", "S1", "R"}},
+                             {"cache_index", cache_index, {at::kInt, at::kLong}, {"B", "S1"}},
+                             {"kv_cache", kv_cache, {}, {"blocks", "block_size", "1", "Dkv"}, Use::kWritten},
+                             {"kr_cache", kr_cache, {}, {"blocks", "block_size", "1", "R"}, Use::kWritten},
+                             {"block_table", block_table, {at::kInt}, {"B", "blocks per sequence"}},
+                             {"act_seqs", act_seqs, {at::kInt}, {"B"}},
+                             {"w_idx_qb", w_idx_qb, {}, {"q_lora", "Ni * Di"}, Use::kMatrix},
+                             {"w_idx_k", w_idx_k, {}, {"h", "Di"}, Use::kMatrix},
+                             {"w_idx_proj", w_idx_proj, {}, {"h", "Ni"}, Use::kMatrix},
+                             {"in_gamma_k", in_gamma_k, {}, {"Di"}},
+                             {"in_beta_k", in_beta_k, {}, {"Di"}},
+                             {"index_k_cache", index_k_cache, {}, {"blocks", "block_size", "1", "Di"}, Use::kWritten}});
   table.check_positive({"h", "q_lora", "N", "Dn", "Dkv", "R", "Ni", "Di", "block_size"});
   table.check_equal("N * (Dn + R)", table["N"] * (table["Dn"] + table["R"]), "N and Dn of 'w_uk', R of 'sin'");
   table.check_equal("Dkv + R", table["Dkv"] + table["R"], "Dkv of 'w_uk', R of 'sin'");

@@ -6,25 +6,26 @@
 
 namespace custom_pypto {
 
-inline Results<1> check_sparse_flash_attention_pto(
-    const Checks& checks, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const at::Tensor& sparse_indices, double /*scale_value*/, const OptionalTensor& block_table,
-    const OptionalTensor& actual_seq_lengths_query, const OptionalTensor& actual_seq_lengths_kv,
-    const OptionalTensor& query_rope, const OptionalTensor& key_rope, const std::string& layout_query,
-    const std::string& layout_kv, int64_t sparse_mode) {
+inline Results<1> check_sparse_flash_attention_pto(const Checks& checks, const at::Tensor& query, const at::Tensor& key,
+                                                   const at::Tensor& value, const at::Tensor& sparse_indices,
+                                                   double /*scale_value*/, const OptionalTensor& block_table,
+                                                   const OptionalTensor& actual_seq_lengths_query,
+                                                   const OptionalTensor& actual_seq_lengths_kv,
+                                                   const OptionalTensor& query_rope, const OptionalTensor& key_rope,
+                                                   const std::string& layout_query, const std::string& layout_kv,
+                                                   int64_t sparse_mode) {
   const Layouts layouts{layout_query, layout_kv, "layout_kv", "actual_seq_lengths_kv"};
   layouts.check(checks, sparse_mode, actual_seq_lengths_query, actual_seq_lengths_kv, block_table);
   checks.together("query_rope", query_rope.has_value(), "key_rope", key_rope.has_value());
-  const ArgumentTable table(checks,
-                            {{"query", query, {at::kHalf, at::kBFloat16}, layouts.of_query({"N1", "D"})},
-                             {"key", key, {}, layouts.of_key({"N2", "D"})},
-                             {"value", value, {}, layouts.of_key({"N2", "Dv"})},
-                             {"sparse_indices", sparse_indices, {at::kInt}, layouts.of_query({"N2", "k"})},
-                             {"block_table", block_table, {at::kInt}, {"B", "blocks per sequence"}},
-                             {"actual_seq_lengths_query", actual_seq_lengths_query, {at::kInt}, {"B"}},
-                             {"actual_seq_lengths_kv", actual_seq_lengths_kv, {at::kInt}, {"B"}},
-                             {"query_rope", query_rope, {}, layouts.of_query({"N1", "Dr"})},
-                             {"key_rope", key_rope, {}, layouts.of_key({"N2", "Dr"})}});
+  const ArgumentTable table(checks, {{"query", query, {at::kHalf, at::kBFloat16}, layouts.of_query({"N1", "D"})},
+                                     {"key", key, {}, layouts.of_key({"N2", "D"})},
+                                     {"value", value, {}, layouts.of_key({"N2", "Dv"})},
+                                     {"sparse_indices", sparse_indices, {at::kInt}, layouts.of_query({"N2", "k"})},
+                                     {"block_table", block_table, {at::kInt}, {"B", "blocks per sequence"}},
+                                     {"actual_seq_lengths_query", actual_seq_lengths_query, {at::kInt}, {"B"}},
+                                     {"actual_seq_lengths_kv", actual_seq_lengths_kv, {at::kInt}, {"B"}},
+                                     {"query_rope", query_rope, {}, layouts.of_query({"N1", "Dr"})},
+                                     {"key_rope", key_rope, {}, layouts.of_key({"N2", "Dr"})}});
   check_heads(table);
   table.check_positive({"Dv", "k", "Dr"});
   return table.results({{"attention_out", kSame, layouts.of_query({"N1", "Dv"})}});

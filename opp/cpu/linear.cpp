@@ -324,13 +324,14 @@ Weight::Weight(const at::Tensor& matrix)
       row_stride(matrix.stride(0)),
       column_stride(matrix.stride(1)),
       block_columns(columns),
-      block_stride(0) {}
+      block_stride(0),
+      sizes(matrix.sizes()) {}
 
-Weight::Weight(const char* name, const cann_cpu::StoredTensor& stored)
-    : data(stored.tensor.const_data_ptr()), dtype(stored.tensor.scalar_type()) {
-  TORCH_CHECK(stored.shape.size() == 2, name, " must be 2-dimensional, but has shape ", at::IntArrayRef(stored.shape));
-  depth = stored.shape[0];
-  columns = stored.shape[1];
+Weight::Weight(const cann_cpu::StoredTensor& stored)
+    : data(stored.tensor.const_data_ptr()), dtype(stored.tensor.scalar_type()), sizes(stored.shape) {
+  if (sizes.size() != 2) return;
+  depth = sizes[0];
+  columns = sizes[1];
   const bool blocks = stored.format == ACL_FORMAT_FRACTAL_NZ;
   row_stride = stored.tensor.stride(blocks ? 2 : 0);
   column_stride = stored.tensor.stride(-1);

@@ -22,10 +22,11 @@ struct Weight {
   int64_t column_stride;
   int64_t block_columns;
   int64_t block_stride;
+  at::IntArrayRef sizes;  // where they are not two, the rest is not set
 
   explicit Weight(const at::Tensor& matrix);
-  // Of an argument in either format. Throws c10::Error, which names it, unless it has two dimensions.
-  Weight(const char* name, const cann_cpu::StoredTensor& stored);
+  // Of an argument in either format, which it does not outlive.
+  Weight(const cann_cpu::StoredTensor& stored);
 
   int64_t offset(int64_t row, int64_t column) const {
     return row * row_stride + column / block_columns * block_stride + column % block_columns * column_stride;

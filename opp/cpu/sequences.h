@@ -23,7 +23,6 @@ struct SequenceArguments {
   const std::string& layout_key;
   int64_t sparse_mode;
   const char* key_lengths_name = "actual_seq_lengths_key";
-  const char* layout_key_name = "layout_key";
   const char* key_name = "key";
 
   bool packed() const { return layout_query == "TND"; }
@@ -32,12 +31,6 @@ struct SequenceArguments {
 
 void check_rank(const char* name, const at::Tensor& tensor, int64_t rank, const char* dimensions);
 void check_sizes(const char* name, const at::Tensor& tensor, at::IntArrayRef expected, const char* dimensions);
-
-// Throw c10::Error unless layouts, sparse_mode, dtypes and sizes of query and key, lengths and block table fit
-// together; read no tensor's data.
-void check_layouts(const SequenceArguments& call);
-void check_query_and_key(const SequenceArguments& call);
-void check_sequences(const SequenceArguments& call);
 
 // One batch entry: `queries` query tokens and `keys` key tokens. Rows of the output past the queries stay without keys.
 struct Sequence {

@@ -51,7 +51,7 @@ SparseAttentionTiling tile(const SparseAttentionPto& call, int64_t threads) {
   SparseAttentionTiling tiling;
   tiling.slots = read_slots("cache_index", call.cache_index, call.kv_cache.size(0) * call.kv_cache.size(1));
   const auto entries = read_sequences(
-      {call.x, call.kv_cache, none, lengths, table, layout_query, layout_key, 3, "act_seqs", "layout_key", "kv_cache"});
+      {call.x, call.kv_cache, none, lengths, table, layout_query, layout_key, 3, "act_seqs", "kv_cache"});
   tiling.chunk_tokens = std::min(call.tokens(), tokens_of_chunk(call, threads));
   for (int64_t first = 0; first < call.tokens(); first += tiling.chunk_tokens) {
     tiling.chunks.push_back(chunk_of(entries, first, std::min(call.tokens(), first + tiling.chunk_tokens)));

@@ -15,7 +15,7 @@ void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Te
                     const std::optional<at::Tensor>& key_rope, double scale_value, const std::string& layout_query,
                     const std::string& layout_kv, int64_t sparse_mode, at::Tensor& attention_out) {
   function({{query, key, actual_seq_lengths_query, actual_seq_lengths_kv, block_table, layout_query, layout_kv,
-             sparse_mode, "actual_seq_lengths_kv", "layout_kv"},
+             sparse_mode, "actual_seq_lengths_kv"},
             value,
             sparse_indices,
             query_rope,

@@ -3,6 +3,7 @@
 
 import re
 
+import aclnn
 import cache_calls
 import pytest
 import torch
@@ -10,8 +11,14 @@ import torch_npu
 from calls import CALLS as EVERY_OPERATORS_CALLS
 from calls import WRITERS, caches_of, copied, on, overload, results, tensors_of
 from indexer_calls import int32
+from kernels import VENDOR
 
 import custom_pypto  # noqa: F401
+from custom_pypto import prototypes
+from custom_pypto.authoring import tables
+from custom_pypto.converter import ge_api
+
+LIBRARY = f"{VENDOR}/op_api/lib/libcust_opapi.so"
 
 ops = torch.ops.custom_pypto
 
@@ -53,6 +60,7 @@ PADDED = INDEXER_CALLS["BSND on PA_BSND"]
 PACKED = INDEXER_CALLS["TND on TND"]
 UNPAGED = INDEXER_CALLS["BSND on BSND"]
 
+MODES = "0 is no mask, 3 is causal, aligned to the last key"
 INDEXER = {
     "query dtype": (
         PADDED,
@@ -102,49 +110,49 @@ INDEXER = {
     "weights size": (
         PADDED,
         {"weights": ones(2, 3, 5)},
-        "'weights' must have size 6 in dimension 2 (the same as of 'query'), but its shape is [2, 3, 5]",
+        "'weights' must have size 6 in dimension 2 (N1, as of 'query'), but its shape is [2, 3, 5]",
     ),
     "key D": (
         PADDED,
         {"key": half(5, 8, 2, 32).bfloat16()},
-        "'key' must have size 16 in dimension 3 (D, the last of 'query'), but its shape is [5, 8, 2, 32]",
+        "'key' must have size 16 in dimension 3 (D, as of 'query'), but its shape is [5, 8, 2, 32]",
     ),
     "no N1": (
         PADDED,
         {"query": half(2, 3, 0, 16).bfloat16(), "weights": ones(2, 3, 0)},
-        "'query' must have a number of heads (N1) of 1 or more, but that is 0",
+        "'query' must have a size N1 of 1 or more, but that is 0",
     ),
     "no D": (
         PADDED,
-        {"query": half(2, 3, 6, 0).bfloat16()},
-        "'query' must have a last dimension (D) of 1 or more, but that is 0",
+        {"query": half(2, 3, 6, 0).bfloat16(), "key": half(5, 8, 2, 0).bfloat16()},
+        "'query' must have a size D of 1 or more, but that is 0",
     ),
     "key heads": (
         PADDED,
         {"key": half(5, 8, 4, 16).bfloat16()},
-        "'key' must have a number of heads (N2) that divides the 6 heads of 'query' (N1), but has 4",
+        "'key' must have a size N2 that divides N1 of 'query' (6), but its shape is [5, 8, 4, 16]",
     ),
     "no key heads": (
         PADDED,
         {"key": half(5, 8, 0, 16).bfloat16()},
-        "'key' must have a number of heads (N2) of 1 or more, but that is 0",
+        "'key' must have a size N2 of 1 or more, but that is 0",
     ),
     "no block size": (
         PADDED,
         {"key": half(5, 0, 2, 16).bfloat16()},
-        "'key' must have a block size of 1 or more, but that is 0",
+        "'key' must have a size block_size of 1 or more, but that is 0",
     ),
     "key batch": (
         UNPAGED,
         {"key": half(3, 20, 2, 16).bfloat16()},
-        "'key' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [3, 20, 2, 16]",
+        "'key' must have size 2 in dimension 0 (B, as of 'query'), but its shape is [3, 20, 2, 16]",
     ),
     "sparse_count 0": (PADDED, {"sparse_count": 0}, "'sparse_count' must be 1 or more, but is 0"),
     "negative sparse_count": (PADDED, {"sparse_count": -5}, "'sparse_count' must be 1 or more, but is -5"),
     "sparse_mode": (
         PADDED,
         {"sparse_mode": 1},
-        "'sparse_mode' must be 0 (no mask) or 3 (causal, aligned to the last key), but is 1",
+        f"'sparse_mode' must be 0 or 3, but is 1; {MODES}",
     ),
     "layout_query": (PADDED, {"layout_query": "BNSD"}, "'layout_query' must be 'BSND' or 'TND', but is 'BNSD'"),
     "layout_key": (
@@ -175,7 +183,7 @@ INDEXER = {
     "lengths' dtype": (
         PADDED,
         {"actual_seq_lengths_key": int32(20, 9).long()},
-        "'actual_seq_lengths_key' must be of dtype int32, but is int64; convert it with .int()",
+        "'actual_seq_lengths_key' must be of dtype int32, but is int64",
     ),
     "lengths' rank": (
         PADDED,
@@ -185,17 +193,17 @@ INDEXER = {
     "lengths' size": (
         PADDED,
         {"actual_seq_lengths_key": int32(20, 9, 1)},
-        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [3]",
+        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, as of 'query'), but its shape is [3]",
     ),
     "query lengths' size": (
         UNPAGED,
         {"actual_seq_lengths_query": int32(1)},
-        "'actual_seq_lengths_query' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [1]",
+        "'actual_seq_lengths_query' must have size 2 in dimension 0 (B, as of 'query'), but its shape is [1]",
     ),
     "packed lengths differ": (
         PACKED,
         {"actual_seq_lengths_key": int32(20)},
-        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, as 'actual_seq_lengths_query' has), but its "
+        "'actual_seq_lengths_key' must have size 2 in dimension 0 (B, as of 'actual_seq_lengths_query'), but its "
         "shape is [1]",
     ),
     "no block table": (
@@ -211,17 +219,17 @@ INDEXER = {
     "block table's dtype": (
         PADDED,
         {"block_table": torch.zeros(2, 3, dtype=torch.int64)},
-        "'block_table' must be of dtype int32, but is int64; convert it with .int()",
+        "'block_table' must be of dtype int32, but is int64",
     ),
     "block table's rank": (
         PADDED,
         {"block_table": int32(1, 2)},
-        "'block_table' must have 2 dimensions, [B, blocks a sequence], but its shape is [2]",
+        "'block_table' must have 2 dimensions, [B, blocks per sequence], but its shape is [2]",
     ),
     "block table's size": (
         PADDED,
         {"block_table": int32(1, 2, 3).view(3, 1)},
-        "'block_table' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [3, 1]",
+        "'block_table' must have size 2 in dimension 0 (B, as of 'query'), but its shape is [3, 1]",
     ),
 }
 
@@ -239,27 +247,27 @@ ATTENTION = {
     "value rank": (
         ATTENTION_PADDED,
         {"value": half(40, 2, 12).bfloat16()},
-        "'value' must have 4 dimensions, as 'key' has, the last of them Dv, but its shape is [40, 2, 12]",
+        "'value' must have 4 dimensions, [blocks, block_size, N2, Dv], but its shape is [40, 2, 12]",
     ),
     "value heads": (
         ATTENTION_PADDED,
         {"value": half(5, 8, 1, 12).bfloat16()},
-        "'value' must have size 2 in dimension 2 (the same as of 'key'), but its shape is [5, 8, 1, 12]",
+        "'value' must have size 2 in dimension 2 (N2, as of 'key'), but its shape is [5, 8, 1, 12]",
     ),
     "value blocks": (
         ATTENTION_PADDED,
         {"value": half(4, 8, 2, 12).bfloat16()},
-        "'value' must have size 5 in dimension 0 (the same as of 'key'), but its shape is [4, 8, 2, 12]",
+        "'value' must have size 5 in dimension 0 (blocks, as of 'key'), but its shape is [4, 8, 2, 12]",
     ),
     "no Dv": (
         ATTENTION_PADDED,
         {"value": half(5, 8, 2, 0).bfloat16()},
-        "'value' must have a last dimension (Dv) of 1 or more, but that is 0",
+        "'value' must have a size Dv of 1 or more, but that is 0",
     ),
     "indices' dtype": (
         ATTENTION_PADDED,
         {"sparse_indices": torch.zeros(2, 3, 2, 7, dtype=torch.int64)},
-        "'sparse_indices' must be of dtype int32, but is int64; convert it with .int()",
+        "'sparse_indices' must be of dtype int32, but is int64",
     ),
     "indices' rank": (
         ATTENTION_PADDED,
@@ -274,22 +282,22 @@ ATTENTION = {
     "indices' tokens": (
         ATTENTION_PADDED,
         {"sparse_indices": int32(0).expand(2, 4, 2, 7)},
-        "'sparse_indices' must have size 3 in dimension 1 (the same as of 'query'), but its shape is [2, 4, 2, 7]",
+        "'sparse_indices' must have size 3 in dimension 1 (S1, as of 'query'), but its shape is [2, 4, 2, 7]",
     ),
     "indices' heads": (
         ATTENTION_PADDED,
         {"sparse_indices": int32(0).expand(2, 3, 6, 7)},
-        "'sparse_indices' must have size 2 in dimension 2 (N2, the heads of 'key'), but its shape is [2, 3, 6, 7]",
+        "'sparse_indices' must have size 2 in dimension 2 (N2, as of 'key'), but its shape is [2, 3, 6, 7]",
     ),
     "no k": (
         ATTENTION_PADDED,
         {"sparse_indices": int32(0).expand(2, 3, 2, 1)[..., :0]},
-        "'sparse_indices' must have a last dimension (k) of 1 or more, but that is 0",
+        "'sparse_indices' must have a size k of 1 or more, but that is 0",
     ),
     "no N1": (
         ATTENTION_PADDED,
-        {"query": half(2, 3, 0, 16).bfloat16()},
-        "'query' must have a number of heads (N1) of 1 or more, but that is 0",
+        {"query": half(2, 3, 0, 16).bfloat16(), "query_rope": half(2, 3, 0, 4).bfloat16()},
+        "'query' must have a size N1 of 1 or more, but that is 0",
     ),
     "no key_rope": (
         ATTENTION_PADDED,
@@ -314,22 +322,22 @@ ATTENTION = {
     "query_rope size": (
         ATTENTION_PADDED,
         {"query_rope": half(2, 3, 2, 4).bfloat16()},
-        "'query_rope' must have size 6 in dimension 2 (the same as of 'query'), but its shape is [2, 3, 2, 4]",
+        "'query_rope' must have size 6 in dimension 2 (N1, as of 'query'), but its shape is [2, 3, 2, 4]",
     ),
     "key_rope size": (
         ATTENTION_PADDED,
         {"key_rope": half(5, 7, 2, 4).bfloat16()},
-        "'key_rope' must have size 8 in dimension 1 (the same as of 'key'), but its shape is [5, 7, 2, 4]",
+        "'key_rope' must have size 8 in dimension 1 (block_size, as of 'key'), but its shape is [5, 7, 2, 4]",
     ),
     "two Dr": (
         ATTENTION_PADDED,
         {"key_rope": half(5, 8, 2, 6).bfloat16()},
-        "'key_rope' must have size 4 in dimension 3 (Dr, the last of 'query_rope'), but its shape is [5, 8, 2, 6]",
+        "'key_rope' must have size 4 in dimension 3 (Dr, as of 'query_rope'), but its shape is [5, 8, 2, 6]",
     ),
     "no Dr": (
         ATTENTION_PADDED,
         {"query_rope": half(2, 3, 6, 0).bfloat16(), "key_rope": half(5, 8, 2, 0).bfloat16()},
-        "'query_rope' must have a last dimension (Dr) of 1 or more, but that is 0",
+        "'query_rope' must have a size Dr of 1 or more, but that is 0",
     ),
     "key dtype": (
         ATTENTION_PADDED,
@@ -339,12 +347,12 @@ ATTENTION = {
     "key size": (
         ATTENTION_PADDED,
         {"key": half(5, 8, 2, 32).bfloat16()},
-        "'key' must have size 16 in dimension 3 (D, the last of 'query'), but its shape is [5, 8, 2, 32]",
+        "'key' must have size 16 in dimension 3 (D, as of 'query'), but its shape is [5, 8, 2, 32]",
     ),
     "sparse_mode": (
         ATTENTION_PADDED,
         {"sparse_mode": 2},
-        "'sparse_mode' must be 0 (no mask) or 3 (causal, aligned to the last key), but is 2",
+        f"'sparse_mode' must be 0 or 3, but is 2; {MODES}",
     ),
     "layout_kv": (
         ATTENTION_PADDED,
@@ -374,7 +382,7 @@ ATTENTION = {
     "lengths' size": (
         ATTENTION_PADDED,
         {"actual_seq_lengths_kv": int32(20, 9, 1)},
-        "'actual_seq_lengths_kv' must have size 2 in dimension 0 (B, the first of 'query'), but its shape is [3]",
+        "'actual_seq_lengths_kv' must have size 2 in dimension 0 (B, as of 'query'), but its shape is [3]",
     ),
     "no block table": (
         ATTENTION_PADDED,
@@ -737,7 +745,7 @@ ADVANCE = {
     "block table's rank": (
         STEP,
         {"block_tables": int32(*range(5))},
-        "'block_tables' must have 2 dimensions, [num_seqs, blocks a sequence], but its shape is [5]",
+        "'block_tables' must have 2 dimensions, [num_seqs, blocks per sequence], but its shape is [5]",
     ),
 }
 
@@ -750,6 +758,8 @@ CASES = {
     "advance_step_flashattn": ADVANCE,
 }
 EVERY_CASE = [(operator, case) for operator, cases in CASES.items() for case in cases]
+MATRIX_OPERATORS = [operator for operator in CASES if operator.endswith("_pto")]
+"""Their aclnn functions check by the same tables."""
 
 
 def to(device, value):
@@ -783,6 +793,52 @@ def test_operators_on_caches_reject(operator, case, device):
     arguments = on(device, good() | changes)
     assert message_of(lambda: overload(operator)(**arguments)) == f"custom_pypto::{operator}: argument {expected}"
     assert_process_goes_on()
+
+
+def call_aclnn(operator, arguments, **changed_results):
+    """Calls the aclnn function on the arguments and, as Meta says, on the results of the first call of the operator."""
+    schema = overload(operator)._schema
+    given = {a.name: a.default_value for a in schema.arguments} | arguments
+    if "softmax_scale" in given:
+        given["softmax_scale"] = given["softmax_scale"] or 0.0
+    prototype = prototypes.Prototype.of(ge_api("custom_pypto").IR[prototypes.ge_type(operator)])
+    made = results_of(operator) | changed_results
+    order = [*prototype.inputs, *prototype.attributes]
+    values = [*(to("npu", given[name]) for name in order), *made.values()]
+    aclnn.call(LIBRARY, f"aclnn{prototype.type}", *values)
+
+
+def results_of(operator):
+    """Tensors for the results of the operator's first good call."""
+    good = next(iter(EVERY_OPERATORS_CALLS[operator].values()))()
+    rows = tables.checked(lambda: overload(operator)(**on("meta", good)))
+    names = [row.argument for row in rows.values() if row.use == "result"]
+    on_meta = results(overload(operator)(**on("meta", good)))
+    return {name: torch.empty_like(each, device="npu") for name, each in zip(names, on_meta, strict=True)}
+
+
+@pytest.mark.parametrize(("operator", "case"), [each for each in EVERY_CASE if each[0] in MATRIX_OPERATORS])
+def test_the_aclnn_function_says_the_same(operator, case):
+    good, changes, expected = CASES[operator][case]
+    if changes == {"softmax_scale": 0.0}:
+        return  # which stands for the default there
+    with pytest.raises(aclnn.Rejected) as rejected:
+        call_aclnn(operator, good() | changes)
+    assert rejected.value.args == (aclnn.INVALID, f"aclnn{prototypes.ge_type(operator)}: argument {expected}")
+
+
+@pytest.mark.parametrize("operator", MATRIX_OPERATORS)
+def test_the_aclnn_function_rejects_results_that_the_operator_does_not_give(operator):
+    good = next(iter(EVERY_OPERATORS_CALLS[operator].values()))()
+    for name, result in results_of(operator).items():
+        dtype, wider = str(result.dtype).removeprefix("torch."), torch.cat([result, result], -1)
+        for other, expected in (
+            (result.to(torch.int64), f"be of dtype {dtype}, but is int64"),
+            (wider, f"have shape {[*result.shape]}, but its shape is {[*wider.shape]}"),
+        ):
+            with pytest.raises(aclnn.Rejected) as rejected:
+                call_aclnn(operator, good, **{name: other})
+            assert rejected.value.args[1] == f"aclnn{prototypes.ge_type(operator)}: argument '{name}' must {expected}"
 
 
 GOOD = dict(zip(WRITERS, (PROLOG_PADDED, LAYER_CALL, WRITE_INT8, STEP), strict=True))

@@ -134,43 +134,6 @@ BF16 = {"dtype": torch.bfloat16}
 INT32 = {"dtype": torch.int32}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (lambda: {"layout_query": "SBH"}, "layout_query must be BSND or TND, but is 'SBH'"),
-        (lambda: {"layout_key": ""}, "layout_key must be PA_BSND, BSND or TND, but is ''"),
-        (lambda: {"layout_key": "TND"}, "layout_key must be PA_BSND or that of the query, BSND, but is TND"),
-        (lambda: {"sparse_count": 0}, "sparse_count must be at least 1, but is 0"),
-        (lambda: {"sparse_mode": 1}, "sparse_mode must be 0 .* or 3 .*, but is 1"),
-        (lambda: {"query": npu(2, 3, 4, 8)}, "query must be bfloat16 or float16, but is Float"),
-        (lambda: {"key": npu(5, 16, 2, 8, dtype=torch.half)}, "key must have query's dtype, BFloat16, but is Half"),
-        (lambda: {"weights": npu(2, 3, 4, dtype=torch.half)}, "weights must be float32 or have query's dtype"),
-        (lambda: {"query": npu(6, 4, 8, **BF16)}, r"query must be 4-dimensional, \(B, S1, N1, D\), .* \[6, 4, 8\]"),
-        (lambda: {"key": npu(5, 16, 8, **BF16)}, r"key must be 4-dimensional, \(block_num, block_size, N2, D\)"),
-        (lambda: {"key": npu(5, 16, 2, 7, **BF16)}, r"key must have query's head size D = 8, .* \[5, 16, 2, 7\]"),
-        (lambda: {"key": npu(5, 16, 3, 8, **BF16)}, "N1 must be a multiple of the number of key heads N2"),
-        (lambda: {"key": npu(5, 0, 2, 8, **BF16)}, "key must have pages of at least one token"),
-        (lambda: {"weights": npu(2, 3, 1, **BF16)}, r"weights must have shape \(B, S1, N1\) = \[2, 3, 4\], but"),
-        (lambda: {"out": npu(2, 3, 2, 7, **INT32)}, r"sparse_indices must have shape .* \[2, 3, 2, 6\], but has"),
-        (lambda: {"out": npu(2, 3, 2, 6)}, "sparse_indices must be int32, but is Float"),
-        (lambda: {"actual_seq_lengths_key": None}, "actual_seq_lengths_key is required with layout PA_BSND of the key"),
-        (lambda: {"actual_seq_lengths_key": npu(2)}, "actual_seq_lengths_key must be int32, but is Float"),
-        (lambda: {"actual_seq_lengths_query": npu(3, **INT32)}, "an entry for each of the 2 batch entries"),
-        (lambda: {"actual_seq_lengths_query": npu(2, 1, **INT32)}, "actual_seq_lengths_query must be 1-dimensional"),
-        (lambda: {"block_table": None}, "block_table is required with layout_key PA_BSND"),
-        (lambda: {"block_table": npu(6, **INT32)}, r"block_table must be 2-dimensional, \(B, max_blocks\)"),
-        (lambda: {"block_table": npu(3, 2, **INT32)}, r"block_table must have an entry for each .* \[3, 2\]"),
-        (lambda: {"layout_key": "BSND"}, r"key must have query's batch size 2, but has shape \[5, 16, 2, 8\]"),
-        (
-            lambda: {"layout_key": "BSND", "key": npu(2, 9, 2, 8, **BF16)},
-            "block_table is taken only with layout_key",
-        ),
-    ],
-)
-def test_the_indexer_rejects_what_does_not_fit(changes, message):
-    expect_rejection("aclnnLightningIndexerPto", indexer_arguments(**changes()), INVALID, message)
-
-
 @pytest.mark.parametrize(("name", "position"), [("query", 1), ("key", 2), ("weights", 3), ("out", 11)])
 def test_the_indexer_rejects_a_null_pointer(name, position):
     message = f"argument {position} is a null pointer"
@@ -221,43 +184,6 @@ def attention_arguments(**changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (lambda: {"layout_kv": "NZ"}, "layout_kv must be PA_BSND, BSND or TND, but is 'NZ'"),
-        (lambda: {"layout_kv": "TND"}, "layout_kv must be PA_BSND or that of the query, BSND, but is TND"),
-        (lambda: {"sparse_mode": 4}, "sparse_mode must be 0 .* or 3 .*, but is 4"),
-        (lambda: {"query": npu(2, 3, 4, 8)}, "query must be bfloat16 or float16, but is Float"),
-        (lambda: {"key": npu(5, 16, 2, 7, **BF16)}, r"key must have query's head size D = 8, .* \[5, 16, 2, 7\]"),
-        (lambda: {"value": npu(5, 16, 2, 6)}, "value must have query's dtype, BFloat16, but is Float"),
-        (lambda: {"value": npu(5, 16, 6, **BF16)}, r"value must be 4-dimensional, .* \[5, 16, 6\]"),
-        (
-            lambda: {"value": npu(5, 8, 2, 6, **BF16)},
-            r"value must have shape .* \[5, 16, 2, 6\], but has \[5, 8, 2, 6\]",
-        ),
-        (lambda: {"value": npu(5, 16, 2, 0, **BF16)}, "value must have a last dimension of at least 1"),
-        (lambda: {"sparse_indices": npu(2, 3, 2, 7)}, "sparse_indices must be int32, but is Float"),
-        (lambda: {"sparse_indices": npu(2, 3, 1, 7, **INT32)}, r"sparse_indices must have shape \(B, S1, N2, k\)"),
-        (lambda: {"query_rope": None}, "must be given together, but only key_rope is"),
-        (lambda: {"key_rope": None}, "must be given together, but only query_rope is"),
-        (lambda: {"query_rope": npu(2, 3, 4, 2)}, "query_rope must have query's dtype"),
-        (lambda: {"query_rope": npu(2, 3, 5, 2, **BF16)}, r"query_rope must have shape .* \[2, 3, 4, 2\]"),
-        (lambda: {"key_rope": npu(5, 16, 2, 3, **BF16)}, "key_rope must have query_rope's last size Dr = 2"),
-        (lambda: {"key_rope": npu(5, 16, 1, 2, **BF16)}, "key_rope must have shape"),
-        (lambda: {"out": npu(2, 3, 4, 8, **BF16)}, r"attention_out must have shape .* \[2, 3, 4, 6\], but has"),
-        (lambda: {"out": npu(2, 3, 4, 6)}, "attention_out must have query's dtype"),
-        (lambda: {"actual_seq_lengths_kv": None}, "actual_seq_lengths_kv is required with layout PA_BSND of the key"),
-        (
-            lambda: {"actual_seq_lengths_kv": npu(3, **INT32)},
-            "actual_seq_lengths_kv must have an entry for each of the 2",
-        ),
-        (lambda: {"block_table": None}, "block_table is required with layout_kv PA_BSND"),
-    ],
-)
-def test_the_attention_rejects_what_does_not_fit(changes, message):
-    expect_rejection("aclnnSparseFlashAttentionPto", attention_arguments(**changes()), INVALID, message)
-
-
-@pytest.mark.parametrize(
     ("name", "position"), [("query", 1), ("key", 2), ("value", 3), ("sparse_indices", 4), ("out", 14)]
 )
 def test_the_attention_rejects_a_null_pointer(name, position):
@@ -303,78 +229,6 @@ def prolog_arguments(**changes):
 
 INT8 = {"dtype": torch.int8}
 HALF = {"dtype": torch.half}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (lambda: {"layout_query": "PA_BSND"}, "layout_query must be TND or BSND, but is 'PA_BSND'"),
-        (lambda: {"layout_key": ""}, "layout_key must be PA_BSND, BSND or TND, but is ''"),
-        (lambda: {"rope_mode": "neox"}, "rope_mode must be interleave or half, but is 'neox'"),
-        (lambda: {"layernorm_epsilon_k": -1e-9}, "layernorm_epsilon_k must be a finite number of at least 0"),
-        (lambda: {"layernorm_epsilon_k": float("nan")}, "layernorm_epsilon_k must be a finite number .* is nan"),
-        (lambda: {"token_x": npu(4, 10)}, "token_x must be bfloat16 or float16, but is Float"),
-        (lambda: {"token_x": npu(4, 10, **HALF)}, "wk must have token_x's dtype, Half, but is BFloat16"),
-        (lambda: {"token_x": npu(2, 2, 10, **BF16)}, r"token_x must be 2-dimensional, \(T, h\), .* \[2, 2, 10\]"),
-        (lambda: {"token_x": npu(4, 0, **BF16)}, "token_x must have a size h of at least 1, but it is 0"),
-        (lambda: {"token_x": npu(5, 10, **BF16)}, r"q_norm must have shape \(T, q_lora\) = \[5, 6\], but has \[4, 6\]"),
-        (lambda: {"layout_query": "BSND"}, r"token_x must be 3-dimensional, \(B, S1, h\), .* \[4, 10\]"),
-        (lambda: {"q_norm": npu(4, 6)}, "q_norm must be Char, but is Float"),
-        (lambda: {"q_norm": npu(4, 0, **INT8)}, "q_norm must have a size q_lora of at least 1, but it is 0"),
-        (lambda: {"q_norm": npu(4, 131072, **INT8)}, "size q_lora of at most 131071, .*, but it is 131072"),
-        (lambda: {"q_norm_scale": npu(4)}, r"q_norm_scale must have shape \(T, 1\) = \[4, 1\], but has \[4\]"),
-        (lambda: {"q_norm_scale": npu(4, 1, **HALF)}, "q_norm_scale must be Float, but is Half"),
-        (lambda: {"wq_b": npu(6, 24)}, "wq_b must be Char, but is Float"),
-        (lambda: {"wq_b": npu(6, 3, 8, **INT8)}, r"wq_b must be 2-dimensional, but has shape \[6, 3, 8\]"),
-        (
-            lambda: {"wq_b": npu(6, 25, **INT8)},
-            r"wq_b must have shape \(q_lora, N \* D\) = \[6, 24\], but has \[6, 25\]",
-        ),
-        (lambda: {"wq_b_scale": npu(24)}, r"wq_b_scale must have shape \(N \* D, 1\) = \[24, 1\], but has \[24\]"),
-        (lambda: {"wq_b_scale": npu(24, 1, **BF16)}, "wq_b_scale must be Float, but is BFloat16"),
-        (lambda: {"wk": npu(9, 8, **BF16)}, r"wk must have shape \(h, D\) = \[10, 8\], but has \[9, 8\]"),
-        (lambda: {"wk": npu(10, 0, **BF16)}, "wk must have a size D of at least 1, but it is 0"),
-        (lambda: {"weights_proj": npu(10, 3)}, "weights_proj must have token_x's dtype, BFloat16, but is Float"),
-        (lambda: {"weights_proj": npu(9, 3, **BF16)}, r"weights_proj must have shape \(h, N\) = \[10, 3\]"),
-        (lambda: {"weights_proj": npu(10, 0, **BF16)}, "weights_proj must have a size N of at least 1"),
-        (lambda: {"weights_proj": npu(10, 4, **BF16)}, r"wq_b must have shape .* \[6, 32\], but has \[6, 24\]"),
-        (lambda: {"ln_gamma_k": npu(7, **BF16)}, r"ln_gamma_k must have shape \(D\) = \[8\], but has \[7\]"),
-        (lambda: {"ln_beta_k": npu(8)}, "ln_beta_k must have token_x's dtype, BFloat16, but is Float"),
-        (lambda: {"cos_idx_rope": npu(4, 3, **BF16)}, "cos_idx_rope must have an even last size R from 2 to D = 8"),
-        (lambda: {"cos_idx_rope": npu(4, 10, **BF16)}, "cos_idx_rope must have an even last size R from 2 to D = 8"),
-        (lambda: {"cos_idx_rope": npu(3, 4, **BF16)}, r"cos_idx_rope must have shape \(T, R\) = \[4, 4\], but has"),
-        (lambda: {"sin_idx_rope": npu(4, 2, **BF16)}, r"sin_idx_rope must have shape \(T, R\) = \[4, 4\], but has"),
-        (
-            lambda: {"hadamard_q": npu(8, 7, **BF16)},
-            r"hadamard_q must have shape \(D, D\) = \[8, 8\], but has \[8, 7\]",
-        ),
-        (lambda: {"hadamard_k": npu(8, 8)}, "hadamard_k must have token_x's dtype, BFloat16, but is Float"),
-        (lambda: {"idx_k_cache": npu(2, 16, 1, 8)}, "idx_k_cache must be Char, but is Float"),
-        (
-            lambda: {"idx_k_cache": npu(32, 1, 8, **INT8)},
-            r"idx_k_cache must be 4-dimensional, \(block_num, .* \[32, 1, 8\]",
-        ),
-        (lambda: {"idx_k_cache": npu(2, 16, 2, 8, **INT8)}, r"idx_k_cache must have shape .* \[2, 16, 1, 8\], but has"),
-        (lambda: {"idx_k_cache": npu(2, 16, 1, 9, **INT8)}, r"idx_k_cache must have shape .* \[2, 16, 1, 8\], but has"),
-        (lambda: {"layout_key": "TND"}, r"idx_k_cache must be 3-dimensional, \(T2, 1, D\), .* \[2, 16, 1, 8\]"),
-        (lambda: {"idx_k_scale_cache": npu(2, 16, 1)}, "idx_k_scale_cache must be Half, but is Float"),
-        (
-            lambda: {"idx_k_scale_cache": npu(2, 16, 1, 1, **HALF)},
-            r"idx_k_scale_cache must have shape \(block_num, block_size, 1\) = \[2, 16, 1\], but has \[2, 16, 1, 1\]",
-        ),
-        (lambda: {"idx_k_cache_index": npu(4)}, "idx_k_cache_index must be int64 or int32, but is Float"),
-        (
-            lambda: {"idx_k_cache_index": npu(3, **INT32)},
-            r"idx_k_cache_index must have shape \(T\) = \[4\], but has \[3\]",
-        ),
-        (lambda: {"query": npu(4, 24, **INT8)}, r"query must have shape \(T, N, D\) = \[4, 3, 8\], but has \[4, 24\]"),
-        (lambda: {"query": npu(4, 3, 8)}, "query must be Char, but is Float"),
-        (lambda: {"query_scale": npu(4, 3, **HALF)}, r"query_scale must have shape \(T, N, 1\) = \[4, 3, 1\], but has"),
-        (lambda: {"weights": npu(4, 3)}, "weights must be Half, but is Float"),
-    ],
-)
-def test_the_prolog_rejects_what_does_not_fit(changes, message):
-    expect_rejection("aclnnLightningIndexerPrologPto", prolog_arguments(**changes()).values(), INVALID, message)
 
 
 def test_the_prolog_rejects_null_pointers():
@@ -432,56 +286,6 @@ def layer_arguments(**changes):
     }
     arguments = {name: value.npu() for name, value in inputs.items()} | attributes
     return {**arguments, "attn_out": npu(2, 3, 2, 8, dtype=torch.bfloat16), **changes}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (lambda: {"sparse_count": 0}, "sparse_count must be at least 1, but is 0"),
-        (lambda: {"softmax_scale": -1.0}, "softmax_scale must be a finite number of at least 0, but is -1"),
-        (lambda: {"softmax_scale": float("inf")}, "softmax_scale must be a finite number .*, but is inf"),
-        (lambda: {"rms_norm_eps": float("nan")}, "rms_norm_eps must be a finite number of at least 0, but is nan"),
-        (lambda: {"layer_norm_eps": -1e-9}, "layer_norm_eps must be a finite number of at least 0"),
-        (lambda: {"rope_mode": "neox"}, "rope_mode must be interleave or half, but is 'neox'"),
-        (lambda: {"indexer_rope_mode": ""}, "indexer_rope_mode must be interleave or half, but is ''"),
-        (lambda: {"x": npu(2, 3, 10)}, "x must be bfloat16 or float16, but is Float"),
-        (lambda: {"x": npu(6, 10, **BF16)}, r"x must be 3-dimensional, \(B, S1, hidden\), but has shape \[6, 10\]"),
-        (lambda: {"x": npu(2, 3, 0, **BF16)}, "x must have a size hidden of at least 1, but it is 0"),
-        (lambda: {"x": npu(1, 3, 10, **BF16)}, r"sin must have shape \(B, S1, R\) = \[1, 3, 2\], but has \[2, 3, 2\]"),
-        (lambda: {"w_dq": npu(10, 6, 1, **BF16)}, r"w_dq must be 2-dimensional, .* \[10, 6, 1\]"),
-        (lambda: {"w_dq": npu(9, 6, **BF16)}, r"w_dq must have shape \(hidden, q_lora\) = \[10, 6\], but has \[9, 6\]"),
-        (lambda: {"w_uq_qr": npu(6, 13, **BF16)}, r"w_uq_qr must have shape \(q_lora, N \* \(Dn \+ R\)\) = \[6, 12\]"),
-        (lambda: {"w_uk": npu(8, 8, **BF16)}, r"w_uk must be 3-dimensional, \(N, Dn, Dkv\), .* \[8, 8\]"),
-        (lambda: {"w_uk": npu(2, 0, 8, **BF16)}, "w_uk must have a size Dn of at least 1, but it is 0"),
-        (lambda: {"w_dkv_kr": npu(10, 8, **BF16)}, r"w_dkv_kr must have shape \(hidden, Dkv \+ R\) = \[10, 10\]"),
-        (lambda: {"gamma_cq": npu(1, **BF16)}, r"gamma_cq must have shape \(q_lora\) = \[6\], but has \[1\]"),
-        (lambda: {"gamma_ckv": npu(8, 1, **BF16)}, r"gamma_ckv must have shape \(Dkv\) = \[8\], but has \[8, 1\]"),
-        (lambda: {"sin": npu(2, 1, 2, **BF16)}, r"sin must have shape .* \[2, 3, 2\], but has \[2, 1, 2\]"),
-        (lambda: {"cos": npu(2, 3, 3, **BF16)}, r"cos must have an even last size R from 2 to D = 5, .* \[2, 3, 3\]"),
-        (lambda: {"cos": npu(2, 3, 6, **BF16)}, r"cos must have an even last size R from 2 to D = 5, .* \[2, 3, 6\]"),
-        (lambda: {"cache_index": npu(2, 3)}, "cache_index must be int64 or int32, but is Float"),
-        (lambda: {"cache_index": npu(6, **INT32)}, r"cache_index must have shape \(B, S1\) = \[2, 3\], but has \[6\]"),
-        (lambda: {"kv_cache": npu(7, 16, 8, **BF16)}, r"kv_cache must be 4-dimensional, .* \[7, 16, 8\]"),
-        (lambda: {"kv_cache": npu(7, 16, 2, 8, **BF16)}, r"kv_cache must have shape .* \[7, 16, 1, 8\], but has"),
-        (lambda: {"kv_cache": npu(7, 0, 1, 8, **BF16)}, "kv_cache must have a size block_size of at least 1"),
-        (lambda: {"kr_cache": npu(7, 16, 1, 2)}, "kr_cache must have x's dtype, BFloat16, but is Float"),
-        (lambda: {"kr_cache": npu(6, 16, 1, 2, **BF16)}, r"kr_cache must have shape .* \[7, 16, 1, 2\], but has"),
-        (lambda: {"block_table": npu(2, 3)}, "block_table must be Int, but is Float"),
-        (lambda: {"block_table": npu(6, **INT32)}, r"block_table must be 2-dimensional, \(B, max_blocks\)"),
-        (lambda: {"block_table": npu(3, 4, **INT32)}, r"block_table must have shape .* \[2, 4\], but has \[3, 4\]"),
-        (lambda: {"act_seqs": npu(2, dtype=torch.int64)}, "act_seqs must be Int, but is Long"),
-        (lambda: {"act_seqs": npu(3, **INT32)}, r"act_seqs must have shape \(B\) = \[2\], but has \[3\]"),
-        (lambda: {"w_idx_qb": npu(6, 14, **BF16)}, r"w_idx_qb must have shape \(q_lora, Ni \* D\) = \[6, 15\]"),
-        (lambda: {"w_idx_k": npu(10, 5)}, "w_idx_k must have x's dtype, BFloat16, but is Float"),
-        (lambda: {"w_idx_proj": npu(9, 3, **BF16)}, r"w_idx_proj must have shape \(hidden, Ni\) = \[10, 3\]"),
-        (lambda: {"in_gamma_k": npu(4, **BF16)}, r"in_gamma_k must have shape \(D\) = \[5\], but has \[4\]"),
-        (lambda: {"in_beta_k": npu(5, dtype=torch.half)}, "in_beta_k must have x's dtype, BFloat16, but is Half"),
-        (lambda: {"index_k_cache": npu(7, 8, 1, 5, **BF16)}, r"index_k_cache must have shape .* \[7, 16, 1, 5\]"),
-        (lambda: {"attn_out": npu(2, 3, 2, 7, **BF16)}, r"attn_out must have shape .* \[2, 3, 2, 8\], but has"),
-    ],
-)
-def test_the_layer_rejects_what_does_not_fit(changes, message):
-    expect_rejection("aclnnSparseAttentionPto", layer_arguments(**changes()).values(), INVALID, message)
 
 
 def test_the_layer_rejects_null_pointers():
