@@ -73,7 +73,7 @@ def npu_lightning_indexer_pto(
         block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past
             them. Mandatory with layout_key "PA_BSND", rejected otherwise.
         layout_query: "BSND" (padded) or "TND" (packed).
-        layout_key: "PA_BSND" (paged), or the same as layout_query.
+        layout_key: "PA_BSND" (paged), or the same as layout_query, "BSND" or "TND".
         sparse_count: how many tokens to select, 1 or more. CANN's own indexer takes up to 2048.
         sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
             query token sees all, the one before it all but the last, and so on.
@@ -384,8 +384,8 @@ def npu_sparse_flash_attention_pto(
         query: ``[B, S1, N1, D]`` or ``[T, N1, D]``, float16 or bfloat16.
         key: ``[blocks, block_size, N2, D]``, ``[B, S2, N2, D]`` or ``[T2, N2, D]``, of the dtype of ``query``. N2
             divides N1.
-        value: of the shape of ``key``, with Dv in place of D, and its dtype. It may be ``key`` itself, as in MLA with
-            absorbed weights.
+        value: ``[blocks, block_size, N2, Dv]``, ``[B, S2, N2, Dv]`` or ``[T2, N2, Dv]``, of the dtype of ``query``. It
+            may be ``key`` itself, as in MLA with absorbed weights.
         sparse_indices: ``[B, S1, N2, k]`` or ``[T, N2, k]``, int32: positions in the sequence from 0 (not slots of the
             cache), as npu_lightning_indexer_pto gives them. A row ends at its first -1. Positions that the query token
             does not see (sparse_mode, or past the length of the sequence) are left out, and so are those on a page that
@@ -399,9 +399,9 @@ def npu_sparse_flash_attention_pto(
             new ones included (mandatory); with "BSND" the same (default: S2); with "TND" its running total (mandatory).
         query_rope: ``[B, S1, N1, Dr]`` or ``[T, N1, Dr]``, of the dtype of ``query``; given with ``key_rope`` or not
             at all.
-        key_rope: of the shape of ``key``, with Dr in place of D, and its dtype.
+        key_rope: ``[blocks, block_size, N2, Dr]``, ``[B, S2, N2, Dr]`` or ``[T2, N2, Dr]``, of the dtype of ``query``.
         layout_query: "BSND" (padded) or "TND" (packed).
-        layout_kv: "PA_BSND" (paged), or the same as layout_query.
+        layout_kv: "PA_BSND" (paged), or the same as layout_query, "BSND" or "TND".
         sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
             query token sees all, the one before it all but the last, and so on.
 

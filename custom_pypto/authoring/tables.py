@@ -52,7 +52,7 @@ def bad_calls(arguments: dict[str, Any], rows: dict[str, Row], required: set[str
     tensors = [name for name, value in arguments.items() if isinstance(value, Tensor)]
 
     def is_shared(size: str) -> bool:
-        return named[size] > 1 or size == "1" or size in arguments or any(sign in size for sign in "*+/")
+        return named[size] > 1 or size == "1" or size in arguments or any(sign in size for sign in "*+")
 
     def bad(name: str, what: str, value: Any, certain: bool) -> Bad:
         return Bad(name, what, lambda device: on(device, arguments | {name: value}), certain)
@@ -61,7 +61,7 @@ def bad_calls(arguments: dict[str, Any], rows: dict[str, Row], required: set[str
         row = rows.get(name)
         if isinstance(value, Tensor):
             others = other_tensors(value, row, is_shared)
-            others += [("none", None, row is not None)] * (name in required)
+            others += [("none", None, row is not None and len(tensors) > 1)] * (name in required)
         elif isinstance(value, list | tuple) and value and isinstance(value[0], Tensor):
             first = other_tensors(value[0], None, is_shared)
             others = [(f"[0] {what}", [other, *value[1:]], False) for what, other, _ in first]
@@ -106,7 +106,7 @@ def other_attributes(value: Any, row: Row | None) -> list[tuple[str, Any, bool]]
     if row.use == "at least":
         other = type(value)(float(row.names[0]) - 1)
     else:
-        other = "" if isinstance(value, str) else 1 + max(map(int, row.names))
+        other = 1 + max(map(int, row.names)) if row.names[0].isdecimal() else ""
     return [(f"= {other!r}", other, True)]
 
 
