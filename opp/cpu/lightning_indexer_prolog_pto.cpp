@@ -12,8 +12,8 @@
 #include "cpu/matmul.h"
 #include "cpu/prolog.h"
 #include "cpu/simd.h"
-#include "cpu/tokens.h"
 #include "cpu/slots.h"
+#include "cpu/tokens.h"
 
 namespace opp {
 namespace {
