@@ -339,6 +339,11 @@ class Operator:
         return [argument.name for argument in self.tensors[: len(self.of.results)]] if self.of else self.read
 
     @property
+    def grads(self) -> list[str]:
+        """The gradients that it is given, but for a list: they have the shape of the first tensor."""
+        return [name for name in self.summed if not self.of.results[0].is_list] if self.of else []
+
+    @property
     def made(self) -> list[str]:
         """The tensors that the kernel computes, of those sizes."""
         if self.of is not None:

@@ -64,15 +64,15 @@ FILLED = [
         True,
         edits={
             "op_kernel/scaled.cpp": [
-                instead("Muls(out0, x, 1.0f, count);", "Muls(out0, x, tiling_.alpha * (1 + tiling_.twice), count);"),
+                instead("Muls(out0, x, 1.0f, count);", "Muls(out0, x, tiling.alpha * (1 + tiling.twice), count);"),
                 instead("Muls(scale, x, 1.0f, count);", "Mul(scale, x, x, count);"),
             ],
             "op_kernel/scaled_grad.cpp": [
                 instead(
                     "Add(grad_x, grad_out0, grad_scale, count);",
                     "Mul(grad_x, grad_scale, x, count);",
-                    "Muls(grad_x, grad_x, static_cast<float>(tiling_.power), count);",
-                    "Axpy(grad_x, grad_out0, tiling_.alpha * (1 + tiling_.twice), count);",
+                    "Muls(grad_x, grad_x, static_cast<float>(tiling.power), count);",
+                    "Axpy(grad_x, grad_out0, tiling.alpha * (1 + tiling.twice), count);",
                 )
             ],
         },
