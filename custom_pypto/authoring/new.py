@@ -165,7 +165,10 @@ def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Pat
         )
     }
     for each in operators:
-        written[opp / "op_host" / f"{each.file}.cpp"] = render("definition.cpp", each), "the same for graphs, the tiling"
+        written[opp / "op_host" / f"{each.file}.cpp"] = (
+            render("definition.cpp", each),
+            "the same for graphs, the tiling",
+        )
         if each.aten:
             written[opp / "cpu" / f"{each.file}.cpp"] = render("aten.cpp", each), "the kernel, for the CPU alone"
         else:

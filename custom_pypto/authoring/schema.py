@@ -320,7 +320,9 @@ class Operator:
     @property
     def kernel_parameters(self) -> list[str]:
         """Of the kernel with ATen; the names that it does not use yet are comments."""
-        inputs = [(each.kernel_parameter.removesuffix(each.name), each.name) for each in (*self.tensors, *self.attributes)]
+        inputs = [
+            (each.kernel_parameter.removesuffix(each.name), each.name) for each in (*self.tensors, *self.attributes)
+        ]
         results = [(f"{result.cpp_type}& ", result.name) for result in self.results]
         used = set(re.findall(r"\w+", " ".join(self.statements)))
         return [kind + (name if name in used else f"/*{name}*/") for kind, name in inputs + results]
@@ -589,8 +591,25 @@ def parsed(text: str) -> torch.FunctionSchema:
 EXAMPLE = "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"
 SNAKE_CASE = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
 TAKEN = set(
-    "at c10 checks count ctx elements grads gradients op per_block saved std tensors tiling tiling_data torch "
-    "workspace".split()
+    [
+        "at",
+        "c10",
+        "checks",
+        "count",
+        "ctx",
+        "elements",
+        "grads",
+        "gradients",
+        "op",
+        "per_block",
+        "saved",
+        "std",
+        "tensors",
+        "tiling",
+        "tiling_data",
+        "torch",
+        "workspace",
+    ]
 )
 """Names that the templates use."""
 CPP_KEYWORDS = """
@@ -647,7 +666,7 @@ def objections_in_ascendc(schema: torch.FunctionSchema) -> Iterator[str]:
     named = [*(("argument", each.name, each) for each in schema.arguments), *(("result", *each) for each in results)]
     for what, name, each in named:
         if prototypes.type_of(each) == "List[Tensor]":
-            yield f"{what} '{name}' is a Tensor[], for which the kernel in Ascend C is by hand: add --aten for the CPU's"
+            yield f"{what} '{name}' is a Tensor[], for which the kernel in Ascend C is by hand: add --aten"
 
 
 def _name_objections(what: str, name: str) -> Iterator[str]:
@@ -671,7 +690,7 @@ def _argument_objections(argument) -> Iterator[str]:
     inner = re.sub(r"^Optional\[(.*)\]$", r"\1", full)
     if inner not in ATTRIBUTES:
         kinds = "Tensor, Tensor?, Tensor[], int, float, bool, str, int[], float[], bool[]"
-        yield f"argument '{name}' is a {full}, for which a definition (OpDef) has no attribute: make it one of {kinds}"
+        yield f"argument '{name}' is a {full}, for which a definition (OpDef) has no attribute: take {kinds}"
     elif inner != full and not argument.has_default_value():
         yield f"argument '{name}' may be None but has no default: write {name}=None"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New operators of many kinds: what is written builds as it is and passes every check, and so with an implementation."""
+"""New operators of many kinds: what is written builds and passes every check, as it is and filled in."""
 
 import json
 import os
@@ -45,7 +45,9 @@ class Case:
             for pattern, text in edits:
                 replace(source, pattern, text)
         if self.golden:
-            replace(folder / f"test/{PACKAGE}/{self.name}_calls.py", r"(?<=\n)    return .*(?=\n)", f"    {self.golden}")
+            replace(
+                folder / f"test/{PACKAGE}/{self.name}_calls.py", r"(?<=\n)    return .*(?=\n)", f"    {self.golden}"
+            )
 
 
 def replace(file: Path, pattern: str, text: str) -> None:
@@ -85,9 +87,7 @@ FILLED = [
         True,
         True,
         {
-            "cpu/attributes.cpp": [
-                instead("out[k].copy_(parts[k]);", f"out[k].copy_(parts[k].mul({FACTOR}));")
-            ],
+            "cpu/attributes.cpp": [instead("out[k].copy_(parts[k]);", f"out[k].copy_(parts[k].mul({FACTOR}));")],
             "cpu/attributes_grad.cpp": [
                 instead("grad_parts[k].copy_(grad_out[k]);", f"grad_parts[k].copy_(grad_out[k].mul({FACTOR}));")
             ],
@@ -199,7 +199,7 @@ REJECTED = {
     "f.out(Tensor x) -> Tensor": "f.out is an overload: give it a name of its own, such as f_out",
     "MyOp(Tensor x) -> Tensor": "'MyOp' is no operator's name: write it in small letters",
     "f(Tensor x, ...) -> Tensor": "a fixed number of arguments",
-    "f(Tensor x, SymInt n) -> Tensor": "argument 'n' is a SymInt, for which a definition (OpDef) has no attribute: make",
+    "f(Tensor x, SymInt n) -> Tensor": "argument 'n' is a SymInt, for which a definition (OpDef) has no attribute",
     "f(Tensor x, ScalarType n) -> Tensor": "argument 'n' is a ScalarType, for which a definition",
     "f(Tensor x, Scalar n) -> Tensor": "argument 'n' is a number, for which a definition",
     "f(Tensor x, str[] n) -> Tensor": "argument 'n' is a List[str], for which a definition",

@@ -78,7 +78,9 @@ def test_a_prototype_agrees_with_the_schema_that_it_is_made_of(ge_api, tmp_path_
     template = new.environment().get_template("definition.cpp.jinja")
     directory = tmp_path_factory.mktemp("prototypes")
     texts = [f"namespace of_{op.file} {{\n{template.render(op=op)}}}\n" for op in made]
-    (directory / "all.cpp").write_text(HEADERS + "".join(texts).replace("namespace ops {", "namespace ops {\nusing namespace ::ops;"))
+    (directory / "all.cpp").write_text(
+        HEADERS + "".join(texts).replace("namespace ops {", "namespace ops {\nusing namespace ::ops;")
+    )
     library = directory / "all.so"
     home = Path(os.environ["ASCEND_HOME_PATH"])
     command = ["g++", "-std=c++17", "-O0", "-shared", "-fPIC", f"-I{DEFINITIONS}", f"-isystem{home / 'include'}"]
