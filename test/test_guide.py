@@ -71,27 +71,30 @@ def test_the_guide_leads_there_in_a_project_of_one_s_own_too(follower):
     assert f"**{typed} lines**" in PAGES[0].read_text()
     follower.run_commands(second)
 
-    (follower.folder / "test/my_ops/smooth_max_calls.py").unlink()
+    (follower.folder / "test/my_ops/smooth_relu_calls.py").unlink()
     built = follower.started("python -m pip install -q --no-build-isolation .")
     lines = [line.strip() for line in (built.stdout + built.stderr).splitlines() if "error: my_ops" in line]
     assert built.returncode != 0
     assert lines == [
         f"error: my_ops::{name}: no test names it: add one to test/my_ops"
-        for name in ("smooth_max", "smooth_max_backward")
+        for name in ("smooth_relu", "smooth_relu_backward")
     ]
 
 
-SCHEMA = "smooth_max(Tensor x, Tensor? bias=None, *, float sharpness=1.0) -> Tensor"
+SCHEMA = "smooth_relu_backward(Tensor grad_out, Tensor x, *, float sharpness=1.0) -> Tensor grad_x"
 PROTOTYPE = prototypes.Prototype(
-    "SmoothMax", {"x": "required", "bias": "optional"}, {"out": "required"}, {"sharpness": ("Float", 1.0)}
+    "SmoothReluGrad",
+    {"grad_out": "required", "x": "required"},
+    {"grad_x": "required"},
+    {"sharpness": ("Float", 1.0)},
 )
 
 
 @pytest.mark.parametrize(
     ("schema", "prototype"),
     [
-        (SCHEMA, {"inputs": {"x": "required", "shift": "optional"}}),
-        (SCHEMA.replace("Tensor x, Tensor? bias=None", "Tensor? bias, Tensor x"), {}),
+        (SCHEMA, {"inputs": {"grad_out": "required"}}),
+        (SCHEMA, {"inputs": {"x": "required", "grad_out": "required"}}),
         (SCHEMA, {"attributes": {"sharpness": ("Float", 2.0)}}),
     ],
     ids=["name", "order", "default"],

@@ -334,6 +334,11 @@ class Operator:
         return [argument.name for argument in self.tensors[: len(self.of.results)]] if self.of else self.read
 
     @property
+    def grads(self) -> list[str]:
+        """The gradients that it is given, but for a list: they have the shape of the first tensor."""
+        return [name for name in self.summed if not self.of.results[0].is_list] if self.of else []
+
+    @property
     def made(self) -> list[str]:
         """The tensors that the kernel computes, of those sizes."""
         if self.of is not None:
@@ -579,8 +584,25 @@ def parsed(text: str) -> torch.FunctionSchema:
 EXAMPLE = "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"
 SNAKE_CASE = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
 TAKEN = set(
-    "at c10 checks count ctx elements grads gradients op per_block saved std tensors tiling tiling_data torch "
-    "workspace".split()
+    [
+        "at",
+        "c10",
+        "checks",
+        "count",
+        "ctx",
+        "elements",
+        "grads",
+        "gradients",
+        "op",
+        "per_block",
+        "saved",
+        "std",
+        "tensors",
+        "tiling",
+        "tiling_data",
+        "torch",
+        "workspace",
+    ]
 )
 """Names that the templates use."""
 CPP_KEYWORDS = """
@@ -637,7 +659,7 @@ def objections_in_ascendc(schema: torch.FunctionSchema) -> Iterator[str]:
     named = [*(("argument", each.name, each) for each in schema.arguments), *(("result", *each) for each in results)]
     for what, name, each in named:
         if prototypes.type_of(each) == "List[Tensor]":
-            yield f"{what} '{name}' is a Tensor[], for which the kernel in Ascend C is by hand: add --aten for the CPU's"
+            yield f"{what} '{name}' is a Tensor[], for which the kernel in Ascend C is by hand: add --aten"
 
 
 def _name_objections(what: str, name: str) -> Iterator[str]:
@@ -661,7 +683,7 @@ def _argument_objections(argument) -> Iterator[str]:
     inner = re.sub(r"^Optional\[(.*)\]$", r"\1", full)
     if inner not in ATTRIBUTES:
         kinds = "Tensor, Tensor?, Tensor[], int, float, bool, str, int[], float[], bool[]"
-        yield f"argument '{name}' is a {full}, for which a definition (OpDef) has no attribute: make it one of {kinds}"
+        yield f"argument '{name}' is a {full}, for which a definition (OpDef) has no attribute: take {kinds}"
     elif inner != full and not argument.has_default_value():
         yield f"argument '{name}' may be None but has no default: write {name}=None"
 

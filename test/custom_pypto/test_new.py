@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New operators of many kinds: what is written builds as it is and passes every check, and so with an implementation."""
+"""New operators of many kinds: what is written builds and passes every check, as it is and filled in."""
 
 import json
 import os
@@ -66,15 +66,15 @@ FILLED = [
         True,
         edits={
             "op_kernel/scaled.cpp": [
-                instead("Muls(out0, x, 1.0f, count);", "Muls(out0, x, tiling_.alpha * (1 + tiling_.twice), count);"),
+                instead("Muls(out0, x, 1.0f, count);", "Muls(out0, x, tiling.alpha * (1 + tiling.twice), count);"),
                 instead("Muls(scale, x, 1.0f, count);", "Mul(scale, x, x, count);"),
             ],
             "op_kernel/scaled_grad.cpp": [
                 instead(
                     "Add(grad_x, grad_out0, grad_scale, count);",
                     "Mul(grad_x, grad_scale, x, count);",
-                    "Muls(grad_x, grad_x, static_cast<float>(tiling_.power), count);",
-                    "Axpy(grad_x, grad_out0, tiling_.alpha * (1 + tiling_.twice), count);",
+                    "Muls(grad_x, grad_x, static_cast<float>(tiling.power), count);",
+                    "Axpy(grad_x, grad_out0, tiling.alpha * (1 + tiling.twice), count);",
                 )
             ],
         },
@@ -199,7 +199,7 @@ REJECTED = {
     "f.out(Tensor x) -> Tensor": "f.out is an overload: give it a name of its own, such as f_out",
     "MyOp(Tensor x) -> Tensor": "'MyOp' is no operator's name: write it in small letters",
     "f(Tensor x, ...) -> Tensor": "a fixed number of arguments",
-    "f(Tensor x, SymInt n) -> Tensor": "argument 'n' is a SymInt, for which a definition (OpDef) has no attribute: make",
+    "f(Tensor x, SymInt n) -> Tensor": "argument 'n' is a SymInt, for which a definition (OpDef) has no attribute",
     "f(Tensor x, ScalarType n) -> Tensor": "argument 'n' is a ScalarType, for which a definition",
     "f(Tensor x, Scalar n) -> Tensor": "argument 'n' is a number, for which a definition",
     "f(Tensor x, str[] n) -> Tensor": "argument 'n' is a List[str], for which a definition",

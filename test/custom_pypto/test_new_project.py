@@ -2,6 +2,7 @@
 """A new project builds and passes its tests as it is, and its operators work beside ours in one process."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -124,27 +125,14 @@ def test_it_is_uninstalled_without_a_trace(project, environment, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_cann_without_kernels_on_the_cpu_gives_prototypes_and_headers(tmp_path):
+def test_its_operator_package_builds_by_the_command_of_its_readme(tmp_path):
     new_project.make(NAME, project := tmp_path / NAME)
-    cann = tmp_path / "cann"
-    shutil.copytree(Path(os.environ["ASCEND_HOME_PATH"], "include"), cann / "include")
-    options = {
-        "ASCEND_HOME_PATH": cann,
-        "custom_pypto_DIR": SITE / "custom_pypto/cmake",
-        "Python_EXECUTABLE": sys.executable,
-        "CMAKE_INSTALL_PREFIX": tmp_path / "package/opp",
-    }
-    defines = [f"-D{name}={value}" for name, value in options.items()]
-    configure = ["cmake", "-S", project / "opp", "-B", tmp_path / "build", "-G", "Ninja", *defines]
-    said = subprocess.run(configure, check=True, capture_output=True, text=True).stdout
-    assert f"libcust_opapi.so is that of {NAME}'s package for NPUs" in said
-    built = subprocess.run(
-        ["cmake", "--build", tmp_path / "build", "--target", "install"], capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stdout
-    files = {path.name for path in (tmp_path / "package").rglob("*") if path.is_file()}
-    generated = {"auto_generated_ge_raw_custom_ops.py", "aclnn_softcap.h", "op_proto.h"}
-    assert files == generated | {"libcust_opsproto_rt2.0.so"}
+    commands = re.search(r"```bash\nsource .*\n((?:.*\n)*?)```", (project / "README.md").read_text())[1]
+    variables = os.environ | {"HOME": str(tmp_path)}
+    built = subprocess.run(["bash", "-ec", commands], cwd=project, env=variables, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    files = {path.name for path in (tmp_path / f"opp/vendors/{NAME}").rglob("*") if path.is_file()}
+    assert {"aclnn_softcap.h", "op_proto.h", "libcust_opapi.so", "libcust_opsproto_rt2.0.so"} <= files
 
 
 FAILING_BUILD = """

@@ -7,8 +7,20 @@ namespace {
 using namespace AscendC;
 using Tiling = opp::SoftcapTiling;
 
+// tanh(y) = 1 - 2 / (exp(2 y) + 1), which is right where exp overflows, too.
+__aicore__ inline void Compute(const LocalTensor<float>& x, const LocalTensor<float>& out, uint32_t count,
+                               const Tiling& tiling) {
+  Muls(x, x, 2 / tiling.cap, count);
+  Exp(x, x, count);
+  Adds(x, x, 1.0f, count);
+  Duplicate(out, -2 * tiling.cap, count);
+  Div(out, out, x, count);
+  Adds(out, out, tiling.cap, count);
+}
+
 constexpr uint32_t kBuffers = 2;  // one is copied while the other is computed
 
+// Takes tiles through the unified buffer. float16 and bfloat16 are computed in float32, and rounded once.
 template <class T>
 class Kernel {
  public:
@@ -36,26 +48,15 @@ class Kernel {
   using InQueue = TQue<TPosition::VECIN, kBuffers>;
   using OutQueue = TQue<TPosition::VECOUT, kBuffers>;
 
-  // tanh(y) = 1 - 2 / (exp(2 y) + 1), which is right where exp overflows, too.
-  __aicore__ inline void Compute(const LocalTensor<float>& x, const LocalTensor<float>& out, uint32_t count) {
-    Muls(x, x, 2 / tiling_.cap, count);
-    Exp(x, x, count);
-    Adds(x, x, 1.0f, count);
-    Duplicate(out, -2 * tiling_.cap, count);
-    Div(out, out, x, count);
-    Adds(out, out, tiling_.cap, count);
-  }
-
-  // float16 and bfloat16 are computed in float32, and rounded once.
   __aicore__ inline void ComputeTile(uint32_t count) {
     LocalTensor<T> x = x_queue_.template DeQue<T>();
     LocalTensor<T> out = out_queue_.template AllocTensor<T>();
     if constexpr (kFloat) {
-      Compute(x, out, count);
+      Compute(x, out, count, tiling_);
     } else {
       LocalTensor<float> floats = floats_.template Get<float>();
       Cast(floats, x, RoundMode::CAST_NONE, count);
-      Compute(floats, floats[Tiling::kTile], count);
+      Compute(floats, floats[Tiling::kTile], count, tiling_);
       Cast(out, floats[Tiling::kTile], RoundMode::CAST_RINT, count);
     }
     out_queue_.EnQue(out);
