@@ -20,7 +20,7 @@ struct RunningBlock : Block {
   std::deque<std::vector<Buffer>> buffers;
   uint32_t buffer_count = 0;
   Region region = {0, kKernelBufferBytes, 0};  // of the unified buffer
-  uint64_t bytes_used = 0;                                       // of it, at most at a time
+  uint64_t bytes_used = 0;                     // of it, at most at a time
 
   using EventIds = uint8_t;                              // a bit each
   std::array<EventIds, kPipes * kPipes> ids_taken = {};  // by AllocEventID and by queues

@@ -46,16 +46,6 @@ void check_block_table(const SequenceArguments& call, const Sequence& sequence) 
 
 }  // namespace
 
-void check_rank(const char* name, const at::Tensor& tensor, int64_t rank, const char* dimensions) {
-  TORCH_CHECK(tensor.dim() == rank, name, " must be ", rank, "-dimensional, ", dimensions, ", but has shape ",
-              tensor.sizes());
-}
-
-void check_sizes(const char* name, const at::Tensor& tensor, at::IntArrayRef expected, const char* dimensions) {
-  TORCH_CHECK(tensor.sizes() == expected, name, " must have shape ", dimensions, " = ", expected, ", but has ",
-              tensor.sizes());
-}
-
 int64_t Sequence::visible(int64_t query) const {
   if (query >= queries) return 0;
   return causal ? std::max<int64_t>(0, keys - queries + query + 1) : keys;

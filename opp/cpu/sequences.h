@@ -29,9 +29,6 @@ struct SequenceArguments {
   bool paged() const { return layout_key == "PA_BSND"; }
 };
 
-void check_rank(const char* name, const at::Tensor& tensor, int64_t rank, const char* dimensions);
-void check_sizes(const char* name, const at::Tensor& tensor, at::IntArrayRef expected, const char* dimensions);
-
 // One batch entry: `queries` query tokens and `keys` key tokens. Rows of the output past the queries stay without keys.
 struct Sequence {
   int64_t batch;

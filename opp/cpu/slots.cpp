@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "cpu/sequences.h"
-
 namespace opp {
 namespace {
 
@@ -42,12 +40,6 @@ std::vector<int64_t> read(const char* name, const at::Tensor& slots, int64_t cap
 }
 
 }  // namespace
-
-void check_slots(const char* name, const at::Tensor& slots, at::IntArrayRef sizes, const char* dimensions) {
-  const auto dtype = slots.scalar_type();
-  TORCH_CHECK(dtype == at::kLong || dtype == at::kInt, name, " must be int64 or int32, but is ", dtype);
-  check_sizes(name, slots, sizes, dimensions);
-}
 
 std::vector<int64_t> read_slots(const char* name, const at::Tensor& slots, int64_t capacity) {
   return slots.scalar_type() == at::kLong ? read<int64_t>(name, slots, capacity) : read<int>(name, slots, capacity);

@@ -9,9 +9,6 @@
 
 namespace opp {
 
-// Throws c10::Error unless slots are int64 or int32 and have these sizes; reads no data.
-void check_slots(const char* name, const at::Tensor& slots, at::IntArrayRef sizes, const char* dimensions);
-
 // The slot of each token, in the order of the flattened tensor, for a cache of `capacity` tokens; -1 for a token that
 // is not to be written, which includes those whose slot a later token has too. Throws c10::Error for a slot out of
 // range.

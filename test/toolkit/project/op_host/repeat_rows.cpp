@@ -66,11 +66,7 @@ class RepeatRows : public OpDef {
  public:
   explicit RepeatRows(const char* name) : OpDef(name) {
     this->Input("x").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});
-    this->Input("counts")
-        .ParamType(REQUIRED)
-        .DataType({ge::DT_INT64})
-        .Format({ge::FORMAT_ND})
-        .ValueDepend(OPTIONAL);
+    this->Input("counts").ParamType(REQUIRED).DataType({ge::DT_INT64}).Format({ge::FORMAT_ND}).ValueDepend(OPTIONAL);
     this->Output("out").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});
     this->Output("first").ParamType(REQUIRED).DataType({ge::DT_INT32}).Format({ge::FORMAT_ND});
     this->Attr("fault").AttrType(OPTIONAL).Int(0);
