@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times the dispatch of small operators: our EXEC_NPU_CMD beside torch_npu's EXEC_NPU_CMD_EXT and beside its operators,
-and aclnn functions that are generated of an OpDef beside hand-written ones.
+"""Times the dispatch of small operators: our EXEC_NPU_CMD beside torch_npu's EXEC_NPU_CMD_EXT and beside its operators.
 
 All in one process per TASK_QUEUE_ENABLE, in turns, with cached executors. Exit code 1 if ours is slower than EXT where
-only the macro is timed, or takes more than 1.1 times as long as torch.add between torch_npu's operators. What a
-generated function costs has no limit: until it is done its kernel in Ascend C has run, beside one of ATen's.
+only the macro is timed, or takes more than 1.1 times as long as torch.add between torch_npu's operators.
   returned: until the calls have returned to the caller
   done:     until the stream has run them
 """
@@ -17,16 +15,13 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PROBE = ROOT / "test" / "custom_pypto" / "probe"
+PROBE = Path(__file__).resolve().parents[1] / "test" / "custom_pypto" / "probe"
 ROUNDS, CALLS = 61, 500
 ROW = "{:<18} {:<9} {:<28} {:>8} {:>8}"
 # what is timed: its peer, and how many times as long as that it may take until it is done
 MACRO, BETWEEN = "an operator that does nothing", "relu, add, neg, abs"
 LIMITS = {MACRO: {"EXEC_NPU_CMD": ("EXT", 1.0)}, BETWEEN: {"EXEC_NPU_CMD": ("torch.add", 1.1)}}
 LIMITS[BETWEEN]["add_custom"] = ("torch.add", 1.1)
-FUNCTIONS = "x + y, through EXEC_NPU_CMD"
-LIMITS[FUNCTIONS] = {"generated, tiling cached": ("hand-written", float("inf"))}
 
 
 def functions() -> dict[str, dict]:
@@ -46,20 +41,11 @@ def functions() -> dict[str, dict]:
 
         return calls
 
-    def calls_of(operator):
-        def calls():
-            for _ in range(CALLS):
-                operator(x, x)
-
-        return calls
-
-    made = {"hand-written": probe.add.default, "generated, tiling cached": probe.scaled_sum.default}
     added = {"EXEC_NPU_CMD": probe.add.default, "EXT": probe.add_ext.default, "torch.add": torch.ops.aten.add.Tensor}
     added["add_custom"] = torch.ops.custom_pypto.add_custom.default
     return {
         MACRO: {"EXEC_NPU_CMD": lambda: probe.nothing(x, out, CALLS), "EXT": lambda: probe.nothing_ext(x, out, CALLS)},
         BETWEEN: {name: between(add) for name, add in added.items()},
-        FUNCTIONS: {name: calls_of(operator) for name, operator in made.items()},
     }
 
 
@@ -85,27 +71,13 @@ def measure() -> None:
     print(json.dumps(times))
 
 
-def generated_package() -> Path:
-    """That of the tests' project: its aclnnScaledSum has tiling, and a kernel in Ascend C."""
-    sys.path.insert(0, str(ROOT / "test"))
-    from operator_project import PROJECT, run
-
-    build = ROOT / "build" / "generated"
-    run("cmake", "-S", PROJECT, "-B", build, "-G", "Ninja")
-    run("cmake", "--build", build, "--target", "binary", "package")
-    (installer,) = build.glob("custom_opp_*.run")
-    run(installer, f"--install-path={build / 'opp'}", "--quiet")
-    return build / "opp/vendors/tested"
-
-
 def main() -> int:
     built = subprocess.run([sys.executable, PROBE / "build.py"], check=True, capture_output=True, text=True)
     package, extension = built.stdout.split()
-    packages = f"{package}:{generated_package()}"
     print(f"microseconds a call, and the ratio to its peer: medians of {ROUNDS} rounds of {CALLS} calls")
     slower = False
     for mode in ("0", "1", "2"):
-        environment = os.environ | {"TASK_QUEUE_ENABLE": mode, "ASCEND_CUSTOM_OPP_PATH": packages}
+        environment = os.environ | {"TASK_QUEUE_ENABLE": mode, "ASCEND_CUSTOM_OPP_PATH": package}
         command = [sys.executable, __file__, "measure", extension]
         run = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         for what, kinds in json.loads(run.stdout.splitlines()[-1]).items():

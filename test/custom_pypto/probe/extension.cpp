@@ -38,13 +38,6 @@ Tensor add_ext(const Tensor& self, const Tensor& other) {
   return out;
 }
 
-// Of test/toolkit/project: its function is generated of an OpDef.
-Tensor scaled_sum(const Tensor& self, const Tensor& other) {
-  Tensor out = at::empty(self.sizes(), self.options());
-  EXEC_NPU_CMD(aclnnScaledSum, self, other, std::optional<Tensor>(), 1.0, int64_t{0}, out);
-  return out;
-}
-
 void increment(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeIncrement, self, out); }
 void format(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeFormat, self, out); }
 void missing(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeMissing, self, out); }
@@ -93,7 +86,6 @@ Tensor empty_row(const Tensor& self) { return at::empty_symint(self.sym_sizes().
 TORCH_LIBRARY(custom_pypto_probe, m) {
   m.def("add(Tensor self, Tensor other) -> Tensor");
   m.def("add_ext(Tensor self, Tensor other) -> Tensor");
-  m.def("scaled_sum(Tensor self, Tensor other) -> Tensor");
   m.def("nothing(Tensor self, Tensor(a!) out, int times) -> ()");
   m.def("nothing_ext(Tensor self, Tensor(a!) out, int times) -> ()");
   for (const char* name : {"increment", "format", "missing", "phase_one_fails", "phase_two_fails",
@@ -118,7 +110,6 @@ TORCH_LIBRARY_IMPL(custom_pypto_probe, PrivateUse1, m) {
   m.impl("aliased", &aliased);
   m.impl("add", &add);
   m.impl("add_ext", &add_ext);
-  m.impl("scaled_sum", &scaled_sum);
 }
 
 TORCH_LIBRARY_IMPL(custom_pypto_probe, Meta, m) {
