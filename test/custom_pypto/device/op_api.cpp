@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operator package of an NPU as docs/device_build.md describes it, as far as add_custom goes: what the vector unit
-// adds, of one shape, and no gradient.
+// An operator package that has of add_custom what the vector unit adds, and no gradient.
 #include <ATen/ops/add.h>
 
 #include "cann_cpu/op.h"
 
 namespace {
 
-void check_vector_unit(const at::Tensor& self, const at::Tensor& other, at::Tensor&) {
-  TORCH_CHECK(self.sizes() == other.sizes(), "the kernel does not broadcast");
+void check_vector_unit(const at::Tensor& self, const at::Tensor&, at::Tensor&) {
   switch (self.scalar_type()) {
     case at::kFloat:
     case at::kHalf:

@@ -632,7 +632,7 @@ void linear_of(bool scaled) {
     for (const Lies lies : {Lies::kInRows, Lies::kInColumns, Lies::kInBlocks}) {
       random_bits.seed(depth);
       const Matrix<T> matrix(depth, columns, lies);
-      const opp::Weight weight("weight", matrix.weight);
+      const opp::Weight weight(matrix.weight);
       std::vector<Out> out(rows * columns);
       const auto dtype = at::CppTypeToScalarType<Out>::value;
       const auto run = [&](int64_t row, int64_t count) {
