@@ -79,10 +79,15 @@ void load(const std::string& library, Registry& r) {
   for (const std::string& type : r.added) {
     Prototype& prototype = r.prototypes.at(type);
     prototype.definition = find_definition(library, type);
-    if (prototype.definition != nullptr && !same_inputs(prototype, *prototype.definition)) {
+    if (prototype.definition == nullptr) continue;
+    if (!same_inputs(prototype, *prototype.definition)) {
       r.errors += library + ": the inputs of REG_OP(" + type + ") are not those of its OpDef\n";
       prototype.definition = nullptr;
+      continue;
     }
+    auto input = prototype.inputs.begin();
+    for (const auto& declared : prototype.definition->inputs)
+      (input++)->read = declared.value_depends ? &declared : nullptr;
   }
 }
 

@@ -10,7 +10,8 @@
 
 namespace ops {
 struct Definition;
-}
+struct ParamDefinition;
+}  // namespace ops
 
 namespace cann_cpu::graph {
 
@@ -19,6 +20,7 @@ enum class Arity { required, optional, dynamic };
 struct PrototypeTensor {
   std::string name;
   Arity arity = Arity::required;
+  const ops::ParamDefinition* read = nullptr;  // an input's in the OpDef, where it has ValueDepend
 };
 
 struct PrototypeAttribute {

@@ -182,24 +182,12 @@ void pass_values(const at::Tensor& tensor, ge::DataType expected, AclnnArguments
   }
 }
 
-const ops::ParamDefinition* with_values(const Prototype& prototype, const std::string& input) {
-  if (prototype.definition != nullptr) {
-    for (const auto& declared : prototype.definition->inputs) {
-      if (declared.name == input && declared.value_depends) {
-        return &declared;
-      }
-    }
-  }
-  return nullptr;
-}
-
 void pass_inputs(const NodeCall& call, const Prototype& prototype, const std::vector<std::vector<size_t>>& groups,
                  AclnnArguments& arguments) {
   for (size_t i = 0; i < prototype.inputs.size(); ++i) {
     const auto& declared = prototype.inputs[i];
-    const auto* read = with_values(prototype, declared.name);
-    if (read != nullptr && !groups[i].empty() && call.has(groups[i][0])) {
-      pass_values(call.in(groups[i][0]), read->types[0], arguments);
+    if (declared.read != nullptr && !groups[i].empty() && call.has(groups[i][0])) {
+      pass_values(call.in(groups[i][0]), declared.read->types[0], arguments);
     } else if (declared.arity == Arity::dynamic) {
       std::vector<StoredTensor> tensors;
       for (const size_t input : groups[i]) {
@@ -243,7 +231,7 @@ void pass_outputs(const NodeCall& call, const Prototype& prototype, const Output
 Outputs CustomNode::run(NodeCall& call) const {
   const auto groups = group_inputs(call, *prototype);
   for (size_t i = 0; i < groups.size(); ++i) {
-    const auto* read = with_values(*prototype, prototype->inputs[i].name);
+    const auto* read = prototype->inputs[i].read;
     for (const size_t input : groups[i]) {
       if (read != nullptr && call.has(input)) {
         check_values(call.in(input), *read);
