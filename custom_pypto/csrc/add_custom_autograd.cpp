@@ -91,8 +91,7 @@ std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
   return {at::empty_symint(grad.sym_sizes(), grad.options()), at::empty_symint(grad.sym_sizes(), grad.options())};
 }
 
-// Two tensors of their own, both equal to the gradient: the schema allows no aliases. On an NPU there is no kernel of
-// ours for it.
+// Two tensors of their own, both equal to the gradient: the schema allows no aliases.
 std::tuple<Tensor, Tensor> add_custom_backward_npu(const Tensor& grad) {
   static const bool deployed = library_of("aclnnAddCustomGrad").has_value();
   const auto [grad_self, grad_other] = empty_gradients(grad);

@@ -67,7 +67,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   const opp::Contiguous self = opp::required(*context, 0), other = opp::required(*context, 1);
   std::vector<int64_t> out;
   if (!broadcast(self.sizes, other.sizes, out)) return do_not_broadcast(self.sizes, other.sizes);
-  const std::vector<int64_t> given = opp::sizes_of(context->GetOutputShape(0)->GetStorageShape());
+  const std::vector<int64_t> given = opp::output(*context, 0).sizes;
   if (given != out) {
     return opp::reject("out must have shape " + opp::text_of(out) + ", but has shape " + opp::text_of(given));
   }
@@ -94,10 +94,9 @@ ge::graphStatus tile(gert::TilingContext* context) {
     tiling.other_strides[tiling.dimensions++] = each.other;
     tiling.all_tiles *= each.size;
   }
-  tiling.per_block =
-      std::max<uint64_t>((tiling.all_tiles + opp::vector_cores(*context) - 1) / opp::vector_cores(*context), 1);
-  tiling.blocks = static_cast<uint32_t>((tiling.all_tiles + tiling.per_block - 1) / tiling.per_block);
-  return opp::launch(*context, tiling.blocks);
+  const uint64_t cores = opp::vector_cores(*context);
+  tiling.per_block = std::max<uint64_t>((tiling.all_tiles + cores - 1) / cores, 1);
+  return opp::launch(*context, static_cast<uint32_t>((tiling.all_tiles + tiling.per_block - 1) / tiling.per_block));
 }
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {

@@ -10,16 +10,17 @@ namespace {
 ge::graphStatus tile(gert::TilingContext* context) {
   const opp::Contiguous self = opp::required(*context, 0);
   for (std::size_t i = 0; i < 2; ++i) {
-    const auto sizes = opp::sizes_of(context->GetOutputShape(i)->GetStorageShape());
+    const std::vector<int64_t> sizes = opp::output(*context, i).sizes;
     if (sizes != self.sizes) {
       return opp::reject(std::string(i == 0 ? "gradSelfOut" : "gradOtherOut") + " must have shape " +
                          opp::text_of(self.sizes) + ", but has shape " + opp::text_of(sizes));
     }
   }
   auto& tiling = *context->GetTilingData<opp::AddCustomGradTiling>();
-  tiling.bytes = static_cast<uint64_t>(self.elements() * self.itemsize);
+  tiling.bytes = static_cast<uint64_t>(self.bytes());
   const uint64_t tiles = (tiling.bytes + tiling.kTileBytes - 1) / tiling.kTileBytes;
-  const uint64_t of_block = (tiles + opp::vector_cores(*context) - 1) / opp::vector_cores(*context);
+  const uint64_t cores = opp::vector_cores(*context);
+  const uint64_t of_block = (tiles + cores - 1) / cores;
   tiling.per_block = of_block * tiling.kTileBytes;
   return opp::launch(*context, tiles == 0 ? 0 : static_cast<uint32_t>((tiles + of_block - 1) / of_block));
 }

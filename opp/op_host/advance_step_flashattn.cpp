@@ -42,9 +42,8 @@ std::string mistake(const gert::TilingContext& context, int64_t num_seqs, int64_
   return "";
 }
 
-opp::NumbersTiling numbers(const gert::TilingContext& context, Input input) {
-  const opp::Contiguous tensor = opp::required(context, input);
-  return {tensor.itemsize, tensor.itemsize};
+uint32_t bytes_of_number(const gert::TilingContext& context, Input input) {
+  return static_cast<uint32_t>(opp::required(context, input).itemsize);
 }
 
 ge::graphStatus tile(gert::TilingContext* context) {
@@ -56,15 +55,10 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.block_size = *attributes.GetInt(kBlockSize);
   const std::string wrong = mistake(*context, tiling.num_seqs, tiling.num_queries, tiling.block_size);
   if (!wrong.empty()) return opp::reject(wrong);
-  const opp::Contiguous table = opp::required(*context, kBlockTables);
-  tiling.table_width = table.sizes[1];
-  tiling.input_tokens = numbers(*context, kInputTokens);
-  tiling.sampled_token_ids = numbers(*context, kSampledTokenIds);
-  tiling.input_positions = numbers(*context, kInputPositions);
-  tiling.seq_lens = numbers(*context, kSeqLens);
-  tiling.slot_mapping = numbers(*context, kSlotMapping);
-  tiling.block_table = numbers(*context, kBlockTables);
-  tiling.block_table_row = table.strides[0] * table.itemsize;
+  tiling.table_width = opp::required(*context, kBlockTables).sizes[1];
+  tiling.seq_lens_bytes = bytes_of_number(*context, kSeqLens);
+  tiling.slot_mapping_bytes = bytes_of_number(*context, kSlotMapping);
+  tiling.block_tables_bytes = bytes_of_number(*context, kBlockTables);
   return opp::launch(*context, opp::AdvanceStepFlashattnTiling::kBlocks);
 }
 

@@ -82,9 +82,7 @@ struct Runs {
 
 // What of a row lies side by side in the cache, and at most a buffer long.
 Runs runs_of_row(const Dimension& outer, const Dimension& inner, int64_t itemsize) {
-  const bool inner_dense = inner.stride == 1 || inner.size == 1;
-  const bool dense = inner_dense && (outer.size == 1 || outer.stride == inner.size);
-  if (!inner_dense) return {itemsize, {inner.size, inner.stride * itemsize, outer.stride * itemsize}};
+  const bool dense = outer.size == 1 || outer.stride == inner.size;
   const int64_t bytes = (dense ? outer.size : 1) * inner.size * itemsize;
   const int64_t part = largest_part(bytes, ReshapeAndCacheTiling::kBufferBytes, itemsize);
   if (dense || part < bytes) return {part, {bytes / part, part, outer.stride * itemsize}};

@@ -12,7 +12,6 @@ struct AddCustomTiling {
   static constexpr uint32_t kMaxDimensions = 8;
   enum Single : uint32_t { kNone, kSelf, kOther };  // which operand's rows are single elements
 
-  uint32_t blocks;
   uint32_t tile;       // elements that a block has in the unified buffer at a time
   uint64_t tiles;      // of a row
   uint64_t all_tiles;  // of all rows

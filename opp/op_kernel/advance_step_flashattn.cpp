@@ -9,48 +9,37 @@ using namespace AscendC;
 
 namespace {
 
-using opp::NumbersTiling;
 using Tiling = opp::AdvanceStepFlashattnTiling;
 
 constexpr uint32_t kPitch = 32;  // bytes from number to number in the unified buffer
 
 __aicore__ inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Integers of 32 or 64 bits in device memory, and some of them in the unified buffer.
+// Integers of 4 or 8 bytes in device memory, and some of them in the unified buffer.
 class Numbers {
  public:
-  __aicore__ inline Numbers(const NumbersTiling& tiling, GM_ADDR address, TPipe& pipe) : tiling_(tiling) {
+  __aicore__ inline Numbers(uint32_t bytes, GM_ADDR address, TPipe& pipe) : bytes_(bytes) {
     device_.SetGlobalBuffer(address);
     pipe.InitBuffer(buffer_, Tiling::kRowsAtATime * kPitch);
     local_ = buffer_.Get<uint8_t>();
   }
 
   __aicore__ inline void Load(int64_t first, int64_t count) const {
-    const int64_t together = Together(count);
-    for (int64_t i = 0; i < count; i += together) {
-      DataCopyPad(local_[i * kPitch], device_[(first + i) * tiling_.stride],
-                  DataCopyExtParams{static_cast<uint16_t>(together), Bytes(), Gap(together), 0, 0},
-                  DataCopyPadExtParams<uint8_t>{false, 0, 0, 0});
-    }
+    DataCopyPad(local_, device_[first * bytes_], Copies(count), DataCopyPadExtParams<uint8_t>{false, 0, 0, 0});
   }
 
   __aicore__ inline void Store(int64_t first, int64_t count) const {
-    const int64_t together = Together(count);
-    for (int64_t i = 0; i < count; i += together) {
-      DataCopyPad(device_[(first + i) * tiling_.stride], local_[i * kPitch],
-                  DataCopyExtParams{static_cast<uint16_t>(together), Bytes(), 0, Gap(together), 0});
-    }
+    DataCopyPad(device_[first * bytes_], local_, Copies(count));
   }
 
   __aicore__ inline int64_t Get(int64_t i) const {
     const LocalTensor<uint8_t> number = local_[i * kPitch];
-    return tiling_.bytes == 8 ? number.ReinterpretCast<int64_t>().GetValue(0)
-                              : number.ReinterpretCast<int32_t>().GetValue(0);
+    return bytes_ == 8 ? number.ReinterpretCast<int64_t>().GetValue(0) : number.ReinterpretCast<int32_t>().GetValue(0);
   }
 
   __aicore__ inline void Set(int64_t i, int64_t value) const {
     const LocalTensor<uint8_t> number = local_[i * kPitch];
-    if (tiling_.bytes == 8) {
+    if (bytes_ == 8) {
       number.ReinterpretCast<int64_t>().SetValue(0, value);
     } else {
       number.ReinterpretCast<int32_t>().SetValue(0, static_cast<int32_t>(value));
@@ -58,17 +47,12 @@ class Numbers {
   }
 
  private:
-  __aicore__ inline uint32_t Bytes() const { return static_cast<uint32_t>(tiling_.bytes); }
-  // One copy takes numbers whose gaps are 32 bits without a sign.
-  __aicore__ inline int64_t Together(int64_t count) const {
-    const int64_t gap = tiling_.stride - tiling_.bytes;
-    return gap >= 0 && gap <= UINT32_MAX ? count : 1;
-  }
-  __aicore__ inline uint32_t Gap(int64_t count) const {
-    return count == 1 ? 0 : static_cast<uint32_t>(tiling_.stride - tiling_.bytes);
+  // A block of the unified buffer for each number; in device memory they lie side by side.
+  __aicore__ inline DataCopyExtParams Copies(int64_t count) const {
+    return {static_cast<uint16_t>(count), bytes_, 0, 0, 0};
   }
 
-  const NumbersTiling& tiling_;
+  const uint32_t bytes_;
   GlobalTensor<uint8_t> device_;
   TBuf<TPosition::VECCALC> buffer_;
   LocalTensor<uint8_t> local_;
@@ -79,11 +63,11 @@ class AdvanceStep {
   __aicore__ inline AdvanceStep(const Tiling& tiling, GM_ADDR tokens, GM_ADDR sampled, GM_ADDR positions,
                                 GM_ADDR lengths, GM_ADDR slots, GM_ADDR table, TPipe& pipe)
       : tiling_(tiling),
-        tokens_(tiling.input_tokens, tokens, pipe),
-        sampled_(tiling.sampled_token_ids, sampled, pipe),
-        positions_(tiling.input_positions, positions, pipe),
-        lengths_(tiling.seq_lens, lengths, pipe),
-        slots_(tiling.slot_mapping, slots, pipe),
+        tokens_(sizeof(int64_t), tokens, pipe),
+        sampled_(sizeof(int64_t), sampled, pipe),
+        positions_(sizeof(int64_t), positions, pipe),
+        lengths_(tiling.seq_lens_bytes, lengths, pipe),
+        slots_(tiling.slot_mapping_bytes, slots, pipe),
         table_(table) {}
 
   __aicore__ inline void CheckLengths() const {
@@ -131,7 +115,7 @@ class AdvanceStep {
   __aicore__ inline void AdvanceSequence(int64_t first, int64_t i) const {
     const int64_t position = lengths_.Get(i);
     const int64_t slot = SlotOf(first + i, position);
-    ascendc_assert(tiling_.slot_mapping.bytes == 8 || slot <= INT32_MAX,
+    ascendc_assert(tiling_.slot_mapping_bytes == 8 || slot <= INT32_MAX,
                    "slot_mapping[%lld] would be %lld, which int32 does not hold; make it int64",
                    static_cast<long long>(first + i), static_cast<long long>(slot));
     SetRow(i, sampled_.Get(i), position, slot);
@@ -147,19 +131,19 @@ class AdvanceStep {
   __aicore__ inline int64_t SlotOf(int64_t row, int64_t position) const {
     const int64_t column = position / tiling_.block_size;
     if (column >= tiling_.table_width) return -1;
-    const int64_t block = TableAt(row * tiling_.block_table_row + column * tiling_.block_table.stride);
+    const int64_t block = TableAt(row * tiling_.table_width + column);
     return block < 0 ? -1 : block * tiling_.block_size + position % tiling_.block_size;
   }
 
-  __aicore__ inline int64_t TableAt(int64_t offset) const {
-    if (tiling_.block_table.bytes == 8) {
-      GlobalTensor<int64_t> block;
-      block.SetGlobalBuffer(reinterpret_cast<__gm__ int64_t*>(table_ + offset));
-      return block.GetValue(0);
-    }
-    GlobalTensor<int32_t> block;
-    block.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(table_ + offset));
-    return block.GetValue(0);
+  __aicore__ inline int64_t TableAt(int64_t i) const {
+    return tiling_.block_tables_bytes == 8 ? TableAs<int64_t>(i) : TableAs<int32_t>(i);
+  }
+
+  template <class Integer>
+  __aicore__ inline int64_t TableAs(int64_t i) const {
+    GlobalTensor<Integer> table;
+    table.SetGlobalBuffer(reinterpret_cast<__gm__ Integer*>(table_));
+    return table.GetValue(i);
   }
 
   const Tiling& tiling_;

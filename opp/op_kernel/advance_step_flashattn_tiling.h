@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What advance_step_flashattn's kernel is told of its tensors, in plain C++: the host computes it, the kernel reads it.
+// What advance_step_flashattn's kernel is told of a call, in plain C++: the host computes it, the kernel reads it.
 #pragma once
 
 #include <cstdint>
 
 namespace opp {
-
-// The numbers of a tensor with one dimension.
-struct NumbersTiling {
-  int64_t bytes;   // of one, 4 or 8
-  int64_t stride;  // bytes
-};
 
 struct AdvanceStepFlashattnTiling {
   // All lengths are checked before any is written, and blocks cannot wait for each other.
@@ -21,13 +15,10 @@ struct AdvanceStepFlashattnTiling {
   int64_t num_queries;
   int64_t block_size;
   int64_t table_width;
-  NumbersTiling input_tokens;
-  NumbersTiling sampled_token_ids;
-  NumbersTiling input_positions;
-  NumbersTiling seq_lens;
-  NumbersTiling slot_mapping;
-  NumbersTiling block_table;  // a row of it
-  int64_t block_table_row;    // bytes from row to row
+  // Of a number, 4 or 8; those that are not named here have 8.
+  uint32_t seq_lens_bytes;
+  uint32_t slot_mapping_bytes;
+  uint32_t block_tables_bytes;
 };
 
 }  // namespace opp
