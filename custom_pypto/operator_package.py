@@ -130,11 +130,15 @@ class BuildOperatorPackage(BuildExtension):
 
     def options(self) -> list:
         # Found from where they are installed: site-packages/PACKAGE/opp/vendors/PACKAGE/op_api/lib, and beside it.
-        libraries = (f"$ORIGIN/{os.path.relpath(path, sysconfig.get_path('purelib'))}" for path in library_paths())
+        site_packages, torch_folder = "$ORIGIN" + "/.." * 6, Path(torch.__file__).parent
+        libraries = (
+            f"{site_packages}/{os.path.relpath(path, sysconfig.get_path('purelib'))}"
+            for path in (Path(cann_home(), "lib64"), torch_folder / "lib")
+        )
         options = {
             "CMAKE_BUILD_TYPE": "Release",
             "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
-            "CMAKE_INSTALL_RPATH": ";".join(libraries).replace("$ORIGIN", "$ORIGIN" + "/.." * 6),
+            "CMAKE_INSTALL_RPATH": ";".join(libraries),
             "ASCEND_CANN_PACKAGE_PATH": cann_home(),
             "ASCEND_AUTOGEN_PATH": self.opp / "autogen",
         }
@@ -163,11 +167,6 @@ class BuildOperatorPackage(BuildExtension):
     @staticmethod
     def cmake(*arguments) -> None:
         subprocess.check_call(["cmake", *arguments])
-
-
-def library_paths() -> list[Path]:
-    """Where the libraries lie that kernels for the CPU are linked with."""
-    return [Path(cann_home(), "lib64"), Path(torch.__file__).parent / "lib"]
 
 
 def cann_home() -> str:

@@ -26,14 +26,15 @@ bool is_printed(aclLogLevel level) {
 void aclAppLog(aclLogLevel logLevel, const char* func, const char* file, uint32_t line, const char* fmt, ...) {
   static constexpr const char* kNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
   if (logLevel < ACL_DEBUG || logLevel > ACL_ERROR || fmt == nullptr) return;
-  if (logLevel < ACL_ERROR && !is_printed(logLevel)) return;
+  const bool printed = is_printed(logLevel);
+  if (logLevel < ACL_ERROR && !printed) return;
   char text[1024];
   va_list arguments;
   va_start(arguments, fmt);
   std::vsnprintf(text, sizeof(text), fmt, arguments);
   va_end(arguments);
   if (logLevel == ACL_ERROR) last_error = text;
-  if (!is_printed(logLevel)) return;
+  if (!printed) return;
   std::printf("[%s] %s:%u %s: %s\n", kNames[logLevel], file == nullptr ? "" : file, line, func == nullptr ? "" : func,
               text);
 }
