@@ -121,13 +121,17 @@ def test_reductions_of_matrices(kernels, dtype, name, rows, columns):
     assert_rounded(y, expected, 1)
 
 
+BROADCAST_DTYPES = [torch.float32, torch.int8, torch.bfloat16, torch.int16, torch.int32]
+
+
+@pytest.mark.parametrize("dtype", BROADCAST_DTYPES, ids=str)
 @pytest.mark.parametrize("rows, columns", SHAPES)
 @pytest.mark.parametrize("axis", [0, 1])
-def test_broadcast(kernels, rows, columns, axis):
-    x = np.arange(columns if axis == 0 else rows, dtype=np.float32) + 1
-    y = np.zeros((rows, columns), np.float32)
-    kernels("library")["broadcast"](x, y, rows, columns, axis)
-    assert (y == (x[None, :] if axis == 0 else x[:, None])).all()
+def test_broadcast(kernels, rows, columns, axis, dtype):
+    x = (torch.arange(columns if axis == 0 else rows) - 3).to(dtype)
+    y = torch.zeros((rows, columns), dtype=dtype)
+    kernels("library")["broadcast"](x, y, rows, columns, axis, BROADCAST_DTYPES.index(dtype))
+    assert torch.equal(y, (x[None, :] if axis == 0 else x[:, None]).expand(rows, columns))
 
 
 @pytest.mark.parametrize("rows, width, columns", [(3, 7, 7), (1, 1, 1), (5, 13, 13), (4, 16, 11), (2, 8, 7)])

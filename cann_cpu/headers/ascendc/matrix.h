@@ -151,7 +151,7 @@ ASCENDC_CPU_REDUCE_MATRIX(ReduceMin, cpu::smaller)
 
 // dst = src, repeated along `axis`, where srcShape is 1.
 template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
-  requires cpu::OneOf<T, int8_t, uint8_t, half, float>
+  requires cpu::OneOf<T, int8_t, uint8_t, half, bfloat16_t, int16_t, int32_t, float>
 void Broadcast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[],
                const uint32_t srcShape[], cpu::Where where = cpu::Where::current()) {
   static_assert((dim == 1 && axis == 0) || (dim == 2 && (axis == 0 || axis == 1)),
@@ -174,7 +174,7 @@ void Broadcast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint3
 }
 
 template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
-  requires cpu::OneOf<T, int8_t, uint8_t, half, float>
+  requires cpu::OneOf<T, int8_t, uint8_t, half, bfloat16_t, int16_t, int32_t, float>
 void Broadcast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[],
                const uint32_t srcShape[], const LocalTensor<uint8_t>& work, cpu::Where where = cpu::Where::current()) {
   cpu::check_work("Broadcast", where, work);

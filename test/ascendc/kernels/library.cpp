@@ -217,17 +217,26 @@ extern "C" __global__ __aicore__ void reduce(GM_ADDR x, GM_ADDR y, uint32_t rows
   is_half ? reduced<half>(x, y, rows, step, n, count, which) : reduced<float>(x, y, rows, step, n, count, which);
 }
 
-extern "C" __global__ __aicore__ void broadcast(GM_ADDR x, GM_ADDR y, uint32_t rows, uint32_t columns, uint32_t axis) {
+template <class T>
+__aicore__ void broadcast_of(GM_ADDR x, GM_ADDR y, uint32_t rows, uint32_t columns, uint32_t axis) {
   TPipe pipe;
-  const LocalTensor<float> src = loaded<float>(pipe, x, axis == 0 ? columns : rows);
-  const LocalTensor<float> dst = room<float>(pipe, rows * columns);
+  const LocalTensor<T> src = loaded<T>(pipe, x, axis == 0 ? columns : rows);
+  const LocalTensor<T> dst = room<T>(pipe, rows * columns);
   const uint32_t to[] = {rows, columns}, from[] = {axis == 0 ? 1 : rows, axis == 0 ? columns : 1};
   if (axis == 0) {
-    Broadcast<float, 2, 0>(dst, src, to, from);
+    Broadcast<T, 2, 0>(dst, src, to, from);
   } else {
-    Broadcast<float, 2, 1>(dst, src, to, from, room<uint8_t>(pipe, 4096));
+    Broadcast<T, 2, 1>(dst, src, to, from, room<uint8_t>(pipe, 4096));
   }
   stored(y, dst, rows * columns);
+}
+
+extern "C" __global__ __aicore__ void broadcast(GM_ADDR x, GM_ADDR y, uint32_t rows, uint32_t columns, uint32_t axis,
+                                                uint32_t type) {
+  constexpr void (*kOfTypes[])(GM_ADDR, GM_ADDR, uint32_t, uint32_t, uint32_t) = {
+      broadcast_of<float>, broadcast_of<int8_t>, broadcast_of<bfloat16_t>, broadcast_of<int16_t>,
+      broadcast_of<int32_t>};
+  kOfTypes[type](x, y, rows, columns, axis);
 }
 
 // Rows of `width` elements as they lie, of which `columns` count, filled up to whole blocks; and back to `columns`.
