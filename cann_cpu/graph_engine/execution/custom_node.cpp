@@ -132,6 +132,14 @@ std::vector<InferredOutput> infer_outputs(const NodeCall& call, const Prototype&
   return outputs;
 }
 
+// New memory as on a device, whose kernels may write the whole of the last block of 32 bytes.
+at::Tensor in_whole_blocks(const InferredOutput& output) {
+  constexpr int64_t kBlockBytes = 32;
+  const auto options = at::TensorOptions().dtype(scalar_type(output.dtype));
+  const int64_t elements = c10::multiply_integers(output.shape);
+  return at::empty({elements + kBlockBytes}, options).narrow(0, 0, elements).view(output.shape);
+}
+
 // The node's outputs: new memory, or for one that bears an input's name that input's; empty where the node leaves that
 // input out.
 Outputs make_outputs(NodeCall& call, const Prototype& prototype, const std::vector<std::vector<size_t>>& inputs) {
@@ -154,7 +162,7 @@ Outputs make_outputs(NodeCall& call, const Prototype& prototype, const std::vect
     if (k >= inferred->size()) {
       throw GraphError("_inference_rule says nothing of its output '" + descriptions[k].name + "'");
     }
-    outputs.push_back(at::empty((*inferred)[k].shape, at::TensorOptions().dtype(scalar_type((*inferred)[k].dtype))));
+    outputs.push_back(in_whole_blocks((*inferred)[k]));
   }
   return outputs;
 }

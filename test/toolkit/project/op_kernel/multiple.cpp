@@ -28,5 +28,5 @@ __global__ __aicore__ void multiple_of(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, 
   PipeBarrier<PIPE_ALL>();
   Muls(values, values, static_cast<T>(NEGATIVE ? -FACTOR : FACTOR), elements);
   PipeBarrier<PIPE_ALL>();
-  DataCopyPad(to, values, all);
+  DataCopy(to, values, AlignUp(elements, 32u / sizeof(T)));  // memory of a device has room for whole blocks
 }
