@@ -166,6 +166,7 @@ torch.npu.synchronize()
 print(status, out.tolist())
 # Its kernel writes whole blocks.
 halves = torch.ones(999, dtype=torch.float16, device="npu")
+torch.npu.synchronize()
 sizes[0] = 999
 descs = [acl.aclCreateTensorDesc(1, 1, sizes, 2) for _ in range(2)]
 buffer = acl.aclCreateDataBuffer(ctypes.c_void_p(halves.data_ptr()), ctypes.c_size_t(1998))
