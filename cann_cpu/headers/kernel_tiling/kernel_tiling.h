@@ -3,3 +3,4 @@
 #pragma once
 
 #include "ascendc/tiling_structs.h"
+#include "kernel_tiling/cube_tiling.h"

@@ -5,5 +5,6 @@
 #include "graph/tensor.h"
 #include "register/tilingdata_base.h"
 #include "tiling/broadcast_tiling.h"
+#include "tiling/matmul_tiling.h"
 #include "tiling/pad_tiling.h"
 #include "tiling/platform/platform_ascendc.h"
