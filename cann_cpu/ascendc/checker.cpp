@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows one block through its program and stops it at the first thing that hardware would not forgive.
+// Follows one core through its program and stops it at the first thing that hardware would not forgive.
 #include "checker.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace AscendC::cpu {
 namespace {
 
 constexpr uintptr_t kCacheLine = DeviceMemory::kCacheLine;
-constexpr const char* kPipeNames[kPipes] = {"S", "V", "MTE2", "MTE3"};
+constexpr const char* kPipeNames[kPipes] = {"S", "V", "MTE2", "MTE3", "M", "MTE1", "FIX"};
 
 std::string event_name(uint8_t event) {
   return std::string(kPipeNames[source(event)]) + "_" + kPipeNames[target(event)];
@@ -80,23 +80,24 @@ void for_each_run(const Lanes& lanes, const Operand& operand, const See& see) {
 }  // namespace
 
 std::string name_of(const Buffer& buffer) {
-  if (buffer.made.line() == 0) return "the unified buffer";
+  if (buffer.made.line() == 0) return name_of(buffer.hardware);
   return variable_of(buffer.made) + " (InitBuffer in line " + std::to_string(buffer.made.line()) + ")";
 }
 
-Checker::Clock Checker::release(pipe_t pipe) {
+Checker::Progress Checker::release(pipe_t pipe) {
   if (pipe == PIPE_S) note_scalars();  // of the epoch that ends
-  const Clock clock = clocks_[pipe];
+  const Progress progress{clocks_[pipe], learned(pipe, clocks_[pipe][pipe])};
   ++clocks_[pipe][pipe];
-  return clock;
+  return progress;
 }
 
-void Checker::acquire(pipe_t pipe, const Clock& clock) {
+void Checker::acquire(pipe_t pipe, const Progress& progress) {
   for (uint32_t other = 0; other < kPipes; ++other) {
     uint32_t& ended = other == pipe ? own_ended_[pipe] : clocks_[pipe][other];
-    ended = std::max(ended, clock[other]);
+    ended = std::max(ended, progress.clock[other]);
   }
-  clocks_[pipe][kStep] = std::max(clocks_[pipe][kStep], clock[kStep]);
+  clocks_[pipe][kStep] = std::max(clocks_[pipe][kStep], progress.clock[kStep]);
+  learn(pipe, progress.learned);
   if (pipe != PIPE_S) return;
   // The scalar unit issues the instructions of all pipes: what it has waited for, they have.
   for (uint32_t issued = 0; issued < kPipes; ++issued) {
@@ -105,6 +106,39 @@ void Checker::acquire(pipe_t pipe, const Clock& clock) {
       uint32_t& ended = other == issued ? own_ended_[issued] : clocks_[issued][other];
       ended = std::max(ended, clocks_[PIPE_S][other]);
     }
+    if (issued != PIPE_S) learn(static_cast<pipe_t>(issued), progress.learned);
+  }
+}
+
+const Message& Checker::learned(pipe_t pipe, uint32_t epoch) const {
+  static const Message kNothing;
+  const auto& all = learned_[pipe];
+  const auto behind = std::ranges::upper_bound(all, epoch, {}, &std::pair<uint32_t, Message>::first);
+  return behind == all.begin() ? kNothing : std::prev(behind)->second;
+}
+
+// What the pipe has done before it knew is of an earlier epoch.
+void Checker::learn(pipe_t pipe, const Message& message) {
+  const Message& known = learned(pipe, clocks_[pipe][pipe]);
+  if (message == nullptr || message == known) return;
+  if (pipe == PIPE_S) note_scalars();
+  Message all = merged(known, message);
+  learned_[pipe].emplace_back(++clocks_[pipe][pipe], std::move(all));
+}
+
+Message Checker::said(pipe_t pipe) {
+  const Progress progress = release(pipe);
+  return merged(progress.learned, std::make_shared<const Knowledge>(Knowledge{{core_, progress.clock}}));
+}
+
+void Checker::learn(const Message& message) {
+  note_uses();
+  if (message == nullptr) return;
+  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
+    for (const auto& [core, clock] : *message) {
+      clocks_[pipe][kStep] = std::max(clocks_[pipe][kStep], clock[kStep]);
+    }
+    learn(static_cast<pipe_t>(pipe), message);
   }
 }
 
@@ -114,14 +148,18 @@ bool Checker::is_ordered(const Instruction& by, Use use, pipe_t pipe, const Acce
     const bool by_compiler = auto_sync_ == AutoSync::On && (pipe == PIPE_S || by.pipe == PIPE_S);
     return by_compiler || clocks_[by.pipe][pipe] >= earlier.epoch;
   }
-  if (own_ended_[pipe] >= earlier.epoch) return true;
+  if (by.in_order || own_ended_[pipe] >= earlier.epoch) return true;
+  // An instruction may write where it reads, and the same bytes in several repeats.
+  const bool itself = use == Use::Write && by.name == earlier.name && is_same(by.where, earlier.where);
   switch (pipe) {
     case PIPE_V:
-      // An instruction may write where it reads, and the same bytes in several repeats.
-      return auto_sync_ != AutoSync::Off ||
-             (use == Use::Write && by.name == earlier.name && is_same(by.where, earlier.where));
+      return auto_sync_ != AutoSync::Off || itself;
+    case PIPE_M:
+      return itself;
     case PIPE_MTE2:
     case PIPE_MTE3:
+    case PIPE_MTE1:
+    case PIPE_FIX:
       return false;  // it reads one memory and writes the other: both are writes
     default:
       return true;
@@ -138,7 +176,7 @@ std::string Checker::Naming::elements(uintptr_t begin, uintptr_t end) const {
 }
 
 Checker::Naming Checker::naming(const LocalMemory& memory) const {
-  return {name_of(*memory.buffer), address_of(memory.buffer->data), memory.itemsize};
+  return {cpu::name_of(*memory.buffer), address_of(memory.buffer->data), memory.itemsize};
 }
 
 Checker::Naming Checker::naming(const GlobalMemory& memory) const {
@@ -188,6 +226,7 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
     }
     if (use == Use::Write) {
       for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
+        if (by.atomic && history.reads[pipe].atomic) continue;
         check_ordered(by, use, static_cast<pipe_t>(pipe), Use::Read, history.reads[pipe], from, to, memory);
       }
       // For other blocks it is a plain write if one of the block's was.
@@ -234,7 +273,7 @@ ScalarLog::Range Checker::right_for_scalars(const Instruction& by, Use use, uint
     right &= is_ordered(by, use, static_cast<pipe_t>(pipe), history.reads[pipe]);
   }
   if (!right) return {};
-  const uintptr_t base = address_of(unified_buffer_);
+  const uintptr_t base = address_of(memories_[static_cast<size_t>(Hardware::UB)]);
   return {std::max(begin, base) - base, end - base};
 }
 
@@ -246,15 +285,20 @@ void Checker::note_scalars() {
 
 void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, uint32_t alignment) {
   check_alive(by, memory);
-  const auto offset = static_cast<uint64_t>(memory.data - unified_buffer_);
+  const auto offset = static_cast<uint64_t>(memory.data - memories_[static_cast<size_t>(hardware_of(memory))]);
   if (offset % alignment == 0) return;
   fail(by.where, "%s: the tensor begins %" PRIu64 " bytes into %s; it must be a multiple of %u", by.name,
        static_cast<uint64_t>(memory.data - memory.buffer->data), name_of(*memory.buffer).c_str(), alignment);
 }
 
 void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes) {
+  if (by.pipe == PIPE_S && hardware_of(memory) != Hardware::UB) {
+    fail(by.where, "%s: the scalar unit does not reach %s; copy to device memory or the unified buffer", by.name,
+         name_of(hardware_of(memory)));
+  }
   if (by.pipe == PIPE_S && is_alive(memory) && offset + bytes <= memory.bytes) {
-    const auto check = [&](uint64_t begin) { return right_for_scalars(by, use, address_of(unified_buffer_) + begin); };
+    const uintptr_t base = address_of(memories_[static_cast<size_t>(Hardware::UB)]);
+    const auto check = [&](uint64_t begin) { return right_for_scalars(by, use, base + begin); };
     if (scalars_.add(by.name, by.where, use, memory, offset, static_cast<uint32_t>(bytes), check)) {
       last_ = by.where;
       return;
@@ -467,7 +511,7 @@ void Checker::wait_flag(uint8_t event, uint32_t id, Where where) {
     fail(where, "WaitFlag: %s %u is not set; call SetFlag before, or the pipe waits for ever",
          event_name(event).c_str(), id);
   }
-  acquire(target(event), flag->clock);
+  acquire(target(event), flag->progress);
   flag.reset();
 }
 
@@ -476,15 +520,15 @@ void Checker::barrier(pipe_t pipe, Where where) {
     fail(where, "PipeBarrier: PIPE_S is not allowed, hardware stops at it; the scalar unit is in order by itself");
   }
   if (pipe < kPipes) {
-    own_ended_[pipe] = release(pipe)[pipe];
+    own_ended_[pipe] = release(pipe).clock[pipe];
     return;
   }
-  if (pipe != PIPE_ALL) return;  // of the matrix unit
-  Clock all = {};
+  Progress all = {};
   for (uint32_t each = 0; each < kPipes; ++each) {
-    const Clock clock = release(static_cast<pipe_t>(each));
-    all[each] = clock[each];
-    all[kStep] = std::max(all[kStep], clock[kStep]);
+    const Progress progress = release(static_cast<pipe_t>(each));
+    all.clock[each] = progress.clock[each];
+    all.clock[kStep] = std::max(all.clock[kStep], progress.clock[kStep]);
+    all.learned = merged(all.learned, progress.learned);
   }
   for (uint32_t each = 0; each < kPipes; ++each) acquire(static_cast<pipe_t>(each), all);
 }
@@ -553,10 +597,10 @@ void Checker::add_to(Profile& profile, uint64_t buffer_bytes) const {
   profile.steps_of_busiest = *busiest;
 }
 
-void Checker::next_time(uint32_t time) {
+void Checker::note_uses() {
   for (const auto& [begin, segment] : device_shadow_.segments()) {
     const auto add = [&, begin = begin, end = segment.end](Use use, pipe_t pipe, const Access& access) {
-      if (access.epoch != 0) uses_.push_back({begin, end, block_, time_, use, pipe, access});
+      if (access.epoch != 0) uses_.push_back({begin, end, core_, use, pipe, access, learned(pipe, access.epoch)});
     };
     add(Use::Write, segment.history.writer, segment.history.write);
     for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
@@ -564,20 +608,19 @@ void Checker::next_time(uint32_t time) {
     }
   }
   device_shadow_.clear();
-  time_ = time;
 }
 
 std::vector<DeviceUse> Checker::device_uses() {
-  next_time(time_);
+  note_uses();
   return std::move(uses_);
 }
 
 namespace {
 
-// Pairs of uses by different blocks of the same bytes, one of which writes, and neither of which waits for the other.
-class BlocksApart {
+// Pairs of uses by different cores of the same bytes, one of which writes, and neither of which waits for the other.
+class CoresApart {
  public:
-  BlocksApart(const char* kernel, const Team& team, const DeviceMemory& device)
+  CoresApart(const char* kernel, const Team& team, const DeviceMemory& device)
       : kernel_(kernel), team_(team), device_(device) {}
 
   void check_bytes(std::vector<DeviceUse> uses) const {
@@ -588,7 +631,7 @@ class BlocksApart {
       }
       const DeviceUse& read = one.use == Use::Read ? one : other;
       fail(read, one.use == Use::Read ? other : one,
-           "block " + std::to_string(read.block) + " reads " + bytes(one, other) + ", which the other one writes",
+           team_.name(read.core) + " reads " + bytes(one, other) + ", which the other one writes",
            "let a block read what no other one writes, let them wait by SyncAll, or leave the rest to a second kernel");
     });
   }
@@ -615,14 +658,15 @@ class BlocksApart {
   template <class See>
   void sweep(std::vector<DeviceUse> uses, const See& see) const {
     std::ranges::sort(uses, [](const DeviceUse& a, const DeviceUse& b) {
-      return std::tie(a.begin, a.block, a.time, a.use) < std::tie(b.begin, b.block, b.time, b.use);
+      return std::tie(a.begin, a.core, a.pipe, a.access.epoch, a.use) <
+             std::tie(b.begin, b.core, b.pipe, b.access.epoch, b.use);
     });
     std::vector<const DeviceUse*> writes, reads;  // that reach as far as the use that is looked at
     for (const DeviceUse& use : uses) {
       const auto compare = [&](std::vector<const DeviceUse*>& earlier) {
         std::erase_if(earlier, [&](const DeviceUse* other) { return other->end <= use.begin; });
         for (const DeviceUse* other : earlier) {
-          if (other->block != use.block && !is_ordered(use, *other)) see(use, *other);
+          if (other->core != use.core && !is_ordered(use, *other)) see(use, *other);
         }
       };
       compare(writes);
@@ -631,9 +675,9 @@ class BlocksApart {
     }
   }
 
-  bool is_ordered(const DeviceUse& one, const DeviceUse& other) const {
-    return team_.is_before(one.block, one.time, other.block, other.time) ||
-           team_.is_before(other.block, other.time, one.block, one.time);
+  static bool is_ordered(const DeviceUse& one, const DeviceUse& other) {
+    return knows(other.learned, one.core, one.pipe, one.access.epoch) ||
+           knows(one.learned, other.core, other.pipe, other.access.epoch);
   }
 
   std::string buffer(const DeviceUse& use) const {
@@ -651,12 +695,15 @@ class BlocksApart {
   // `what` is said of the block whose access is the one that is reported.
   [[noreturn]] void fail(const DeviceUse& reported, const DeviceUse& other, const std::string& what,
                          const char* cure) const {
-    const auto [first, second] = std::minmax(reported.block, other.block);
+    const Core &first = team_.core(std::min(reported.core, other.core)),
+               &second = team_.core(std::max(reported.core, other.core));
+    const bool alike = first.cube == second.cube && first.sub_blocks == 1;
+    const std::string names = alike ? "blocks " + std::to_string(first.block) + " and " + std::to_string(second.block)
+                                    : team_.name(first.number) + ", and " + team_.name(second.number);
     const Where where = reported.access.where;
-    throw KernelError(std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": " + kernel_ +
-                      ", blocks " + std::to_string(first) + " and " + std::to_string(second) + ": " + what +
-                      " in line " + std::to_string(other.access.where.line()) + ", and neither waits for the other; " +
-                      cure);
+    throw KernelError(std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": " + kernel_ + ", " +
+                      names + ": " + what + " in line " + std::to_string(other.access.where.line()) +
+                      ", and neither waits for the other; " + cure);
   }
 
   const char* kernel_;
@@ -666,8 +713,8 @@ class BlocksApart {
 
 }  // namespace
 
-void check_blocks_apart(const char* kernel, std::vector<DeviceUse> uses, const Team& team, const DeviceMemory& device) {
-  const BlocksApart apart(kernel, team, device);
+void check_cores_apart(const char* kernel, std::vector<DeviceUse> uses, const Team& team, const DeviceMemory& device) {
+  const CoresApart apart(kernel, team, device);
   apart.check_lines(uses);
   apart.check_bytes(std::move(uses));
 }

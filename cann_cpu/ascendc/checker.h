@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows one block through its program and stops it at the first thing that hardware would not forgive.
+// Follows one core through its program and stops it at the first thing that hardware would not forgive.
 //
 // Pipes work beside each other, so what the program says first need not happen first. Every pipe has a clock: what it
 // knows of the others' progress, which grows by flags, queues and barriers alone. Two accesses of one byte by different
@@ -21,6 +21,7 @@
 #include "ascendc/data_copy.h"
 #include "ascendc/instruction.h"
 #include "ascendc/profile.h"
+#include "knowledge.h"
 #include "memory.h"
 #include "scalar_log.h"
 #include "shadow.h"
@@ -30,23 +31,23 @@ namespace AscendC::cpu {
 // What messages call a buffer: the variable that InitBuffer was called with, and its line.
 std::string name_of(const Buffer& buffer);
 
-// Device memory that a block wrote or read.
+// Device memory that a core wrote or read, and what the pipe that did so knew of other cores.
 struct DeviceUse {
   uintptr_t begin;
   uintptr_t end;
-  uint32_t block;
-  uint32_t time;  // of the block, as its team counts it
+  uint32_t core;
   Use use;
   pipe_t pipe;
   Access access;
+  Message learned;
 };
 
 class Team;
 
 class Checker {
  public:
-  Checker(uint32_t block, const std::byte* unified_buffer, const DeviceMemory& device, AutoSync auto_sync)
-      : block_(block), unified_buffer_(unified_buffer), device_(device), auto_sync_(auto_sync) {
+  Checker(const Block& block, const DeviceMemory& device, AutoSync auto_sync)
+      : core_(block.core.number), memories_(block.memories), device_(device), auto_sync_(auto_sync) {
     for (uint32_t pipe = 0; pipe < kPipes; ++pipe) clocks_[pipe][pipe] = 1;
   }
 
@@ -55,6 +56,7 @@ class Checker {
     Where where;
     pipe_t pipe;
     bool atomic = false;
+    bool in_order = false;  // with what the pipe did before
   };
 
   void touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes);
@@ -80,8 +82,9 @@ class Checker {
   void check_tiling(Where where, const char* type, const void* address, size_t bytes) const;
   void clean_cache(const std::byte* address, bool all);
 
-  // The block has waited for others, or may be waited for: what it does from here on is at another time.
-  void next_time(uint32_t time);
+  // What a pipe has to say to other cores, and what all pipes learn of them.
+  Message said(pipe_t pipe);
+  void learn(const Message& message);
 
   // Where the last instruction stands that touched memory.
   const Where& last() const { return last_; }
@@ -89,7 +92,7 @@ class Checker {
   // What is wrong when the kernel has returned: flags that nobody waited for, a data cache that nobody wrote back.
   void finish() const;
 
-  // What the block has done to device memory.
+  // What the core has done to device memory.
   std::vector<DeviceUse> device_uses();
 
   // An instruction of a pipe, and its work, as Profile has it.
@@ -101,18 +104,23 @@ class Checker {
   void add_to(Profile& profile, uint64_t buffer_bytes) const;
 
  private:
-  // An epoch of each pipe; and behind them, in which step the pipe is whose clock it is.
-  static constexpr uint32_t kStep = kPipes;
-  using Clock = std::array<uint32_t, kPipes + 1>;
-  struct Flag {
+  // What a pipe knows when it tells others that it has come so far.
+  struct Progress {
     Clock clock;
+    Message learned;
+  };
+  struct Flag {
+    Progress progress;
     Where where;
   };
 
   // Notes what the scalar unit has touched meanwhile.
   void note_scalars();
-  Clock release(pipe_t pipe);
-  void acquire(pipe_t pipe, const Clock& clock);
+  Progress release(pipe_t pipe);
+  void acquire(pipe_t pipe, const Progress& progress);
+  void learn(pipe_t pipe, const Message& message);
+  const Message& learned(pipe_t pipe, uint32_t epoch) const;
+  void note_uses();
   // What messages call the elements: their numbers in memory that begins at `base`, of a size each.
   struct Naming {
     std::string name;
@@ -136,17 +144,20 @@ class Checker {
   void check_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier,
                      uintptr_t begin, uintptr_t end, const Memory& memory) const;
 
-  const uint32_t block_;
-  const std::byte* unified_buffer_;
+  const uint32_t core_;
+  const std::array<std::byte*, kHardwares>& memories_;
   const DeviceMemory& device_;
   const AutoSync auto_sync_;
   std::array<Clock, kPipes> clocks_ = {};  // [a][b]: the epoch of b up to which a knows that b has ended
   Clock own_ended_ = {};                   // the same of a itself, whose own clock is the epoch that it is in
+  // What each pipe knows of other cores, from an epoch on.
+  std::array<std::vector<std::pair<uint32_t, Message>>, kPipes> learned_;
   Shadow local_shadow_;
-  ScalarLog scalars_{unified_buffer_};  // what the local shadow does not know yet
+  // What the local shadow does not know yet.
+  ScalarLog scalars_{memories_[static_cast<size_t>(Hardware::UB)]};
   Shadow device_shadow_;
-  std::unordered_map<uint32_t, Clock> ready_;  // by number of the buffer
-  std::unordered_map<uint32_t, Clock> released_;
+  std::unordered_map<uint32_t, Progress> ready_;  // by number of the buffer
+  std::unordered_map<uint32_t, Progress> released_;
   std::array<std::array<std::optional<Flag>, kEventIds>, kPipes * kPipes> flags_;
   std::array<std::array<std::optional<Where>, kEventIds>, kPipes * kPipes> flags_of_queues_;
 
@@ -156,9 +167,8 @@ class Checker {
     Where where = {};
   };
   std::map<uintptr_t, CachedLine> cached_;
-  uint32_t time_ = 0;
   Where last_ = {};
-  std::vector<DeviceUse> uses_;  // of earlier times
+  std::vector<DeviceUse> uses_;  // noted before the core learned of others
 
   std::array<uint64_t, kPipes> instructions_ = {};
   std::array<uint64_t, kPipes> work_ = {};
@@ -168,7 +178,7 @@ class Checker {
   uint64_t vector_work_ = 0;
 };
 
-// Fails if a block wrote bytes of the device that another one wrote or read, and neither waited for the other.
-void check_blocks_apart(const char* kernel, std::vector<DeviceUse> uses, const Team& team, const DeviceMemory& device);
+// Fails if a core wrote bytes of the device that another one wrote or read, and neither waited for the other.
+void check_cores_apart(const char* kernel, std::vector<DeviceUse> uses, const Team& team, const DeviceMemory& device);
 
 }  // namespace AscendC::cpu

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: every block of a kernel runs once, in one of the pool's threads, with a unified buffer of its own.
+// Launches: every block of a kernel runs once on each of its cores, each in one of the pool's threads, with memories of
+// its own.
 #include "ascendc/launch.h"
 
 #include <unistd.h>
@@ -10,14 +11,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ascendc/block.h"
+#include "ascendc/cores.h"
 #include "checker.h"
 #include "memory.h"
 #include "pool.h"
@@ -32,14 +36,55 @@ namespace {
 
 constinit thread_local uint64_t tiling_key = 0;
 
-// An instruction may read the whole of a repeat of which the last lanes are masked.
-struct alignas(kBlockBytes) UnifiedBuffer {
-  std::byte bytes[kUnifiedBufferBytes + kRepeatBytes];
+// The memories of a core; what of them nobody touches takes none of the machine's. An instruction may read the whole of
+// a repeat of which the last lanes are masked.
+using Memories = std::array<std::byte*, kHardwares>;
+constexpr size_t kAlignment = 1024;
+
+const Memories& memories() {
+  struct Owned {
+    Owned() {
+      for (size_t i = 0; i < kHardwares; ++i) {
+        const size_t bytes = (kHardwareBytes[i] + kRepeatBytes + kAlignment - 1) / kAlignment * kAlignment;
+        owned[i].reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
+        all[i] = owned[i].get();
+        if (all[i] == nullptr) throw std::bad_alloc();
+      }
+    }
+    struct Free {
+      void operator()(std::byte* memory) const { std::free(memory); }
+    };
+    std::array<std::unique_ptr<std::byte, Free>, kHardwares> owned;
+    Memories all;
+  };
+  thread_local const Owned of_thread;
+  return of_thread.all;
+}
+
+// Ends a launch that was begun with other cores than the kernel is for; nothing where its type has to be found.
+struct OtherType {
+  std::optional<KernelMetaType> type;
 };
 
-std::byte* unified_buffer() {
-  thread_local const auto memory = std::make_unique_for_overwrite<UnifiedBuffer>();
-  return memory->bytes;
+// The types of kernels that have shown that they are not for vector cores alone, by name and tiling key.
+std::mutex types_mutex;
+std::map<std::pair<std::string, uint64_t>, KernelMetaType, std::less<>>& types() {
+  static auto& shown = *new std::map<std::pair<std::string, uint64_t>, KernelMetaType, std::less<>>;
+  return shown;
+}
+std::atomic<bool> any_types = false;
+
+KernelType type_of(const char* kernel, uint64_t key) {
+  if (!any_types.load(std::memory_order_acquire)) return {KERNEL_TYPE_AIV_ONLY, false};
+  const std::lock_guard lock(types_mutex);
+  const auto found = types().find({kernel, key});
+  return found == types().end() ? KernelType{KERNEL_TYPE_AIV_ONLY, false} : KernelType{found->second, true};
+}
+
+void remember_type(const char* kernel, uint64_t key, KernelMetaType type) {
+  const std::lock_guard lock(types_mutex);
+  types()[{kernel, key}] = type;
+  any_types.store(true, std::memory_order_release);
 }
 
 // Makes a block the one that runs in this thread.
@@ -100,7 +145,7 @@ DeviceUses run_block(const Block& start, Team& team, Body body, const void* cont
   RunningBlock block(start, team);
   std::optional<Checker> checker;
   if (checking != nullptr) {
-    block.checker = &checker.emplace(block.index, block.unified_buffer, checking->memory, checking->auto_sync);
+    block.checker = &checker.emplace(block, checking->memory, checking->auto_sync);
   }
   const Running running(block);
   body(context);
@@ -115,39 +160,89 @@ DeviceUses run_block(const Block& start, Team& team, Body body, const void* cont
 
 bool checks_by_default() { return is_set("ASCENDC_CPU_CHECKS", "1"); }
 
-void run(const Launch& launch, Body body, const void* context) {
-  if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
+namespace {
+
+void run_as(const KernelType& type, const Launch& launch, Body body, const void* context) {
   std::optional<Checking> checking;
   if (launch.checks == Checks::On || (launch.checks == Checks::AsTheEnvironmentSays && checks_by_default())) {
     checking.emplace(chosen(launch.auto_sync), launch.profile);
     if (launch.profile != nullptr) *launch.profile = {};
   }
-  std::vector<DeviceUses> of_blocks(checking ? launch.blocks : 0);
   const uint64_t key = tiling_key;
-  Team team(launch.blocks);
-  run_in_parallel(launch.blocks, [&](uint32_t index) {
-    const Block block{launch.kernel, index, launch.blocks, key, unified_buffer(), nullptr};
+  Team team(type, launch.blocks);
+  std::vector<DeviceUses> of_cores(checking ? team.cores() : 0);
+  run_in_parallel(team.cores(), [&](uint32_t number) {
+    const Core& core = team.core(number);
+    const Block block{launch.kernel, core, type, launch.blocks, key, memories(), nullptr};
     try {
       DeviceUses uses = run_block(block, team, body, context, checking ? &*checking : nullptr);
-      if (checking) of_blocks[index] = std::move(uses);
-      team.end(index);
+      if (checking) of_cores[number] = std::move(uses);
+      team.end(core);
     } catch (const Abandoned&) {
-      team.end(index);
+      team.end(core);
     } catch (...) {
       team.give_up();
       throw;
     }
   });
-  DeviceUses all;
-  for (const DeviceUses& uses : of_blocks) all.insert(all.end(), uses.begin(), uses.end());
   if (!checking) return;
+  team.check_all_waited(launch.kernel);
+  DeviceUses all;
+  for (const DeviceUses& uses : of_cores) all.insert(all.end(), uses.begin(), uses.end());
   std::vector<std::pair<uintptr_t, uintptr_t>> writes;
   for (const DeviceUse& use : all) {
     if (use.use == Use::Write) writes.emplace_back(use.begin, use.end);
   }
   checking->memory.count_written(std::move(writes));
-  check_blocks_apart(launch.kernel, std::move(all), team, checking->memory);
+  check_cores_apart(launch.kernel, std::move(all), team, checking->memory);
 }
+
+}  // namespace
+
+namespace {
+
+// Runs the kernel on a cube core until it does what only a cube core or a mixed kernel does. Before that it writes no
+// device memory, since copies of vectors do nothing there.
+KernelMetaType tried_type(const Launch& launch, Body body, const void* context) {
+  const KernelType type{KERNEL_TYPE_AIC_ONLY, false, false, true};
+  Team team(type, 1);
+  try {
+    run_block({launch.kernel, team.core(0), type, launch.blocks, tiling_key, memories(), nullptr}, team, body, context,
+              nullptr);
+  } catch (const OtherType& other) {
+    return *other.type;
+  } catch (const KernelError&) {
+  }
+  return KERNEL_TYPE_AIV_ONLY;
+}
+
+}  // namespace
+
+void run(const Launch& launch, Body body, const void* context) {
+  if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
+  KernelType type = type_of(launch.kernel, tiling_key);
+  while (true) {
+    try {
+      return run_as(type, launch, body, context);
+    } catch (const OtherType& other) {
+      type = {other.type ? *other.type : tried_type(launch, body, context), true};
+      remember_type(launch.kernel, tiling_key, type.name);
+    }
+  }
+}
+
+void declare_type(Where where, KernelMetaType type) {
+  Block& block = cpu::block(where);
+  if (block.type.name != type) {
+    if (block.type.declared) fail(where, "KERNEL_TASK_TYPE: the kernel has said another type before; say one of them");
+    throw OtherType{type};
+  }
+  block.type.known = block.type.declared = true;
+}
+
+void find_type() { throw OtherType{}; }
+
+void is_mixed() { throw OtherType{KERNEL_TYPE_MIX_AIC_1_2}; }
 
 namespace {
 
@@ -158,7 +253,7 @@ void report_crash(int signal) {
   const Block* block = current_block;
   if (block == nullptr) _exit(128 + signal);
   const Where last = block->checker != nullptr ? block->checker->last() : Where{};
-  dprintf(STDERR_FILENO, "%s, block %u: crashed (%s)", block->kernel, block->index, strsignal(signal));
+  dprintf(STDERR_FILENO, "%s, block %u: crashed (%s)", block->kernel, block->core.block, strsignal(signal));
   if (last.line() != 0) dprintf(STDERR_FILENO, " behind line %u of %s", last.line(), last.file_name());
   dprintf(STDERR_FILENO, "\n");
   _exit(128 + signal);
@@ -180,7 +275,7 @@ void fail(Where where, const char* format, ...) {
   va_end(arguments);
   std::string message = std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": ";
   if (current_block != nullptr) {
-    message += std::string(current_block->kernel) + ", block " + std::to_string(current_block->index) + ": ";
+    message += std::string(current_block->kernel) + ", " + name_of(current_block->core, current_block->type) + ": ";
   }
   throw KernelError(message + text);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TPipe, queues and flags do: divide the unified buffer, hand buffers from pipe to pipe.
+// What TPipe, queues and flags do: divide the memories, hand buffers from pipe to pipe.
 #include "ascendc/queue.h"
 
 #include <bit>
+#include <string>
 #include <utility>
 
 #include "checker.h"
@@ -46,31 +47,39 @@ void give_flag_back(Buffer& buffer, Where where) {
   buffer.event_id = -1;
 }
 
-Region& region_of(RunningBlock& block, Region* region) { return region != nullptr ? *region : block.region; }
-
-// Where `count` pieces of a region begin.
-uint32_t take(RunningBlock& block, const char* name, uint32_t count, uint32_t bytes, Where where, Region* chosen) {
-  Region& region = region_of(block, chosen);
+// Where `count` pieces of a memory, or of a chosen region of it, begin.
+uint32_t take(RunningBlock& block, const char* name, uint32_t count, uint32_t bytes, TPosition position, Where where,
+              Region* chosen) {
+  const Hardware hardware = GetPhyType(position);
+  Region& region = chosen != nullptr ? *chosen : block.regions[static_cast<size_t>(hardware)];
+  if (region.hardware != hardware) {
+    fail(where, "%s: a buffer in %s of a pool in %s", name, name_of(hardware), name_of(region.hardware));
+  }
   const uint64_t rounded = static_cast<uint64_t>(whole_blocks(bytes));
   if (region.used + count * rounded > region.end) {
-    fail(where, "%s: %u buffers of %u bytes, with %u bytes in use already, exceed the %s of %u bytes", name, count,
-         bytes, region.used - region.begin, chosen != nullptr ? "pool" : "unified buffer; a kernel has a part",
-         region.end - region.begin);
+    const std::string whole = chosen != nullptr          ? "the pool"
+                              : hardware == Hardware::UB ? "the unified buffer; a kernel has a part"
+                                                         : name_of(hardware);
+    fail(where, "%s: %u buffers of %u bytes, with %u bytes in use already, exceed %s of %u bytes", name, count, bytes,
+         region.used - region.begin, whole.c_str(), region.end - region.begin);
   }
   const uint32_t begin = std::exchange(region.used, region.used + static_cast<uint32_t>(count * rounded));
-  block.bytes_used = std::max<uint64_t>(block.bytes_used, region.used);
+  if (hardware == Hardware::UB) block.bytes_used = std::max<uint64_t>(block.bytes_used, region.used);
   return begin;
 }
 
 }  // namespace
 
-Buffer* reserve(uint32_t count, uint32_t bytes, Where where, Region* region) {
+Buffer* reserve(uint32_t count, uint32_t bytes, TPosition position, Where where, Region* region) {
   RunningBlock& block = running_block(where);
-  const uint32_t begin = take(block, "InitBuffer", count, bytes, where, region);
+  const Hardware hardware = GetPhyType(position);
+  if (hardware != Hardware::UB) has_matrix_unit("InitBuffer", where);
+  const uint32_t begin = take(block, "InitBuffer", count, bytes, position, where, region);
   std::vector<Buffer>& buffers = block.buffers.emplace_back(count);
   for (uint32_t i = 0; i < count; ++i) {
     buffers[i].bytes = static_cast<uint32_t>(whole_blocks(bytes));
-    buffers[i].data = block.unified_buffer + begin + i * buffers[i].bytes;
+    buffers[i].hardware = hardware;
+    buffers[i].data = block.memories[static_cast<size_t>(hardware)] + begin + i * buffers[i].bytes;
     buffers[i].number = block.buffer_count++;
     buffers[i].made = where;
     if (Checker* checker = block.checker) checker->allocated(buffers[i], PIPE_S);
@@ -78,40 +87,48 @@ Buffer* reserve(uint32_t count, uint32_t bytes, Where where, Region* region) {
   return buffers.data();
 }
 
-Region reserve_region(uint32_t bytes, Where where, Region* outer) {
-  const uint32_t begin = take(running_block(where), "InitBufPool", 1, bytes, where, outer);
-  return {begin, begin + bytes, begin};
+Region reserve_region(uint32_t bytes, TPosition position, Where where, Region* outer) {
+  const uint32_t begin = take(running_block(where), "InitBufPool", 1, bytes, position, where, outer);
+  return {begin, begin + bytes, begin, GetPhyType(position)};
 }
 
-LocalMemory static_memory(Where where, uint32_t address, int64_t bytes) {
+LocalMemory static_memory(Where where, Hardware hardware, uint32_t address, int64_t bytes) {
   RunningBlock& block = running_block(where);
-  if (address + bytes > kUnifiedBufferBytes) {
-    fail(where, "LocalTensor: bytes %u to %lld of the unified buffer, which has %u", address,
-         static_cast<long long>(address + bytes), kUnifiedBufferBytes);
+  if (hardware != Hardware::UB) has_matrix_unit("LocalTensor", where);
+  if (address + bytes > bytes_of(hardware)) {
+    fail(where, "LocalTensor: bytes %u to %lld of %s, which has %u", address, static_cast<long long>(address + bytes),
+         name_of(hardware), bytes_of(hardware));
   }
-  block.bytes_used = std::max(block.bytes_used, address + static_cast<uint64_t>(bytes));
-  Buffer& whole = block.static_memory;
-  whole.data = block.unified_buffer;
-  whole.bytes = kUnifiedBufferBytes;
+  if (hardware == Hardware::UB) {
+    block.bytes_used = std::max(block.bytes_used, address + static_cast<uint64_t>(bytes));
+  }
+  Buffer& whole = block.static_memory[static_cast<size_t>(hardware)];
+  whole.hardware = hardware;
+  whole.data = block.memories[static_cast<size_t>(hardware)];
+  whole.bytes = bytes_of(hardware);
   return {whole.data + address, bytes, 0, &whole};
 }
 
 void reset_buffers(Where where, Region* region) {
   RunningBlock& block = running_block(where);
-  Region& freed = region_of(block, region);
   pipe_barrier(PIPE_ALL, where);
-  freed.used = freed.begin;
-  for (auto& buffers : block.buffers) {
-    for (Buffer& buffer : buffers) {
-      const auto begin = static_cast<uint32_t>(buffer.data - block.unified_buffer);
-      if (freed.begin <= begin && begin < freed.end) give_flag_back(buffer, where);
+  const auto free_all = [&](Region& freed) {
+    freed.used = freed.begin;
+    for (auto& buffers : block.buffers) {
+      for (Buffer& buffer : buffers) {
+        if (buffer.hardware != freed.hardware) continue;
+        const auto begin = static_cast<uint32_t>(buffer.data - block.memories[static_cast<size_t>(freed.hardware)]);
+        if (freed.begin <= begin && begin < freed.end) give_flag_back(buffer, where);
+      }
     }
-  }
+  };
+  if (region != nullptr) return free_all(*region);
+  for (Region& whole : block.regions) free_all(whole);
 }
 
 void Queue::init(uint32_t buffers, uint32_t bytes, Where where, Region* region) {
   if (buffers == 0 || bytes == 0) fail(where, "InitBuffer: a queue needs at least one buffer of at least one byte");
-  buffers_ = reserve(buffers, bytes, where, region);
+  buffers_ = reserve(buffers, bytes, position_, where, region);
   buffer_count_ = buffers;
 }
 

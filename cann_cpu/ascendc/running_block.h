@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that a block has while it runs.
+// All that a core has while it runs a block.
 #pragma once
 
 #include <array>
@@ -15,16 +15,25 @@ class Team;
 struct RunningBlock : Block {
   RunningBlock(const Block& block, Team& team) : Block(block), team(&team) {}
 
+  static constexpr std::array<Region, kHardwares> whole_memories() {
+    std::array<Region, kHardwares> all;
+    for (size_t i = 0; i < kHardwares; ++i) {
+      const auto hardware = static_cast<Hardware>(i);
+      all[i] = {0, hardware == Hardware::UB ? kKernelBufferBytes : bytes_of(hardware), 0, hardware};
+    }
+    return all;
+  }
+
   Team* team;
 
   std::deque<std::vector<Buffer>> buffers;
   uint32_t buffer_count = 0;
-  Region region = {0, kKernelBufferBytes, 0};  // of the unified buffer
-  uint64_t bytes_used = 0;                     // of it, at most at a time
+  std::array<Region, kHardwares> regions = whole_memories();
+  uint64_t bytes_used = 0;  // of the unified buffer, at most at a time
 
   using EventIds = uint8_t;                              // a bit each
   std::array<EventIds, kPipes * kPipes> ids_taken = {};  // by AllocEventID and by queues
-  Buffer static_memory = {};                             // the whole, for tensors that are made of addresses
+  std::array<Buffer, kHardwares> static_memory = {};     // the whole, for tensors that are made of addresses
 };
 
 // Other threads see what this one has stored past its caches.

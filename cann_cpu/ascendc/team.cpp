@@ -2,149 +2,272 @@
 #include "team.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "ascendc/block_sync.h"
+#include "ascendc/cores.h"
 #include "checker.h"
 #include "pool.h"
 #include "running_block.h"
 
 namespace AscendC::cpu {
 
-Team::Team(uint32_t blocks) : running_(blocks), ended_(blocks) {}
-
-std::unique_lock<std::mutex> Team::lock_clocks() {
-  std::unique_lock lock(mutex_);
-  if (known_.empty()) known_.assign(ended_.size(), {Clock(ended_.size())});
-  return lock;
+std::string name_of(const Core& core, const KernelType& type) {
+  const CoresOf cores = cores_of(type.name);
+  std::string name = "block " + std::to_string(core.block);
+  if (cores.cube == 0 || cores.vectors == 0) return name;
+  return name + (core.cube ? ", AIC" : ", AIV " + std::to_string(core.sub));
 }
 
-uint32_t Team::time(uint32_t block) {
-  const std::unique_lock lock = lock_clocks();
-  return static_cast<uint32_t>(known_[block].size() - 1);
+Team::Team(const KernelType& type, uint32_t blocks) : type_(type) {
+  const CoresOf of_block = cores_of(type.name);
+  for (uint32_t block = 0; block < blocks; ++block) {
+    for (uint8_t i = 0; i < of_block.cube + of_block.vectors; ++i) {
+      const bool cube = i < of_block.cube;
+      const auto sub = static_cast<uint8_t>(cube ? 0 : i - of_block.cube);
+      cores_.push_back({cores(), block, cube, sub, cube ? uint8_t{1} : of_block.vectors});
+    }
+  }
+  running_ = cores();
+  ended_.resize(cores());
+}
+
+std::string Team::who_waits() const {
+  std::map<std::string, std::vector<std::string>> by_place;
+  for (const Waiter& waiter : waiters_) {
+    by_place[std::string(waiter.name) + " in line " + std::to_string(waiter.where.line())].push_back(
+        name_of(waiter.core, type_));
+  }
+  std::string all;
+  for (const auto& [place, names] : by_place) {
+    constexpr size_t kNamed = 6;
+    std::string some;
+    for (size_t i = 0; i < std::min(names.size(), kNamed); ++i) some += (i == 0 ? "" : "; ") + names[i];
+    if (names.size() > kNamed) some += "; and " + std::to_string(names.size() - kNamed) + " more";
+    all += "\n  " + place + ": " + some;
+  }
+  return all;
 }
 
 void Team::find_deadlock() {
-  if (running_ != 0 || waiters_.empty()) return;
+  if (running_ != 0 || waiters_.empty() || !deadlock_.empty()) return;
   if (std::ranges::any_of(waiters_, [](const Waiter& waiter) { return waiter.may_go_on(); })) return;
-  deadlock_ = true;
+  deadlock_ = who_waits();
 }
 
-void Team::wait(std::unique_lock<std::mutex>& lock, Where where, const char* name, std::function<bool()> may_go_on) {
+void Team::wake() {
+  for (Waiter& waiter : waiters_) {
+    if (given_up_ || !deadlock_.empty() || waiter.may_go_on()) waiter.goes_on.notify_one();
+  }
+}
+
+void Team::wait(std::unique_lock<std::mutex>& lock, const Core& core, Where where, const char* name,
+                std::function<bool()> may_go_on) {
   if (given_up_) throw Abandoned();
   if (may_go_on()) return;
   lock.unlock();
-  add_worker();  // every block has to begin, or those that wait do so for ever
+  add_worker();  // every core has to begin, or those that wait do so for ever
   lock.lock();
-  const auto waiter = waiters_.insert(waiters_.end(), {std::move(may_go_on)});
+  waiters_.emplace_back(core, name, where, std::move(may_go_on));
+  const auto waiter = std::prev(waiters_.end());
   --running_;
   find_deadlock();
-  if (deadlock_) changed_.notify_all();
-  changed_.wait(lock, [&] { return given_up_ || deadlock_ || waiter->may_go_on(); });
+  if (!deadlock_.empty()) wake();
+  waiter->goes_on.wait(lock, [&] { return given_up_ || !deadlock_.empty() || waiter->may_go_on(); });
   waiters_.erase(waiter);
   ++running_;
-  if (!deadlock_) {
+  if (deadlock_.empty()) {
     if (given_up_) throw Abandoned();
     return;
   }
-  const auto gone = std::ranges::find(ended_, true) - ended_.begin();
+  const auto gone = static_cast<size_t>(std::ranges::find(ended_, true) - ended_.begin());
+  const std::string all = deadlock_;
   lock.unlock();
-  if (static_cast<size_t>(gone) < ended_.size()) {
-    fail(where, "%s: the block waits for ever: block %u has ended without coming here", name,
-         static_cast<uint32_t>(gone));
-  }
-  fail(where, "%s: the block waits for ever: all others wait, too", name);
+  const bool met = std::string_view(name) == "SyncAll" || std::string_view(name) == "IBWait";
+  const std::string reason = gone >= ended_.size() ? "all others wait, too"
+                             : met                 ? name_of(cores_[gone], type_) + " has ended without coming here"
+                                                   : "all others wait, too, or have ended";
+  fail(where, "%s: the block waits for ever: %s%s", name, reason.c_str(), all.c_str());
 }
 
-Team::Clock Team::published(uint32_t block) const {
-  Clock clock = known_[block].back();
-  ++clock[block];
-  return clock;
-}
-
-void Team::advance(uint32_t block, const Clock& seen) {
-  Clock next = published(block);
-  for (uint32_t other = 0; other < next.size(); ++other) {
-    if (other != block) next[other] = std::max(next[other], seen[other]);
-  }
-  known_[block].push_back(std::move(next));
-}
-
-void Team::sync_all(uint32_t block, uint32_t used, Where where) {
-  std::unique_lock lock = lock_clocks();
-  Barrier& barrier = barriers_[used];
-  if (barrier.arrived == 0) barrier.gathering.assign(known_.size(), 0);
-  const Clock mine = published(block);
-  std::ranges::transform(barrier.gathering, mine, barrier.gathering.begin(),
-                         [](uint32_t a, uint32_t b) { return std::max(a, b); });
+Message Team::sync_all(const Core& core, Who who, uint32_t used, Message said, Where where) {
+  std::unique_lock lock(mutex_);
+  const CoresOf of_block = cores_of(type_.name);
+  const uint32_t blocks = cores() / (of_block.cube + of_block.vectors);
+  const uint32_t all = who == Who::All         ? cores()
+                       : who == Who::CubeCores ? blocks * of_block.cube
+                                               : blocks * of_block.vectors;
+  const uint32_t count = used != 0 ? used : all;
+  Barrier& barrier = barriers_[{who, count}];
+  barrier.gathering = merged(barrier.gathering, said);
   const uint64_t round = barrier.round;
-  if (++barrier.arrived == used) {
+  if (++barrier.arrived == count) {
     barrier.arrived = 0;
     ++barrier.round;
-    barrier.gathered = barrier.gathering;
-    changed_.notify_all();
+    barrier.gathered = std::exchange(barrier.gathering, nullptr);
+    wake();
   }
-  wait(lock, where, "SyncAll", [&barrier, round] { return barrier.round != round; });
-  advance(block, barrier.gathered);
+  wait(lock, core, where, "SyncAll", [&barrier, round] { return barrier.round != round; });
+  return barrier.gathered;
 }
 
-void Team::set_flag(uint32_t block, const void* flag, Where where) {
-  std::unique_lock lock = lock_clocks();
-  wait(lock, where, "IBSet", [this, flag] { return !flags_.contains(flag); });
-  flags_[flag] = published(block);
-  advance(block, Clock(known_.size()));
-  changed_.notify_all();
+Message Team::set_flag(const Core& core, const void* flag, Message said, Where where) {
+  std::unique_lock lock(mutex_);
+  wait(lock, core, where, "IBSet", [this, flag] { return !flags_.contains(flag); });
+  flags_[flag] = std::move(said);
+  wake();
+  return nullptr;
 }
 
-void Team::wait_flag(uint32_t block, const void* flag, Where where) {
-  std::unique_lock lock = lock_clocks();
-  wait(lock, where, "IBWait", [this, flag] { return flags_.contains(flag); });
+Message Team::wait_flag(const Core& core, const void* flag, Where where) {
+  std::unique_lock lock(mutex_);
+  wait(lock, core, where, "IBWait", [this, flag] { return flags_.contains(flag); });
   const auto set = flags_.extract(flag);
-  advance(block, set.mapped());
-  changed_.notify_all();
+  wake();
+  return set.mapped();
 }
 
-void Team::end(uint32_t block) {
+// Mode 0: all cores of a kind; 1: the vector cores of a block; 2: from the cube core to the vector cores of its block,
+// or from all of these to it.
+Team::Channel& Team::channel(const Core& core, uint8_t mode, uint32_t id) {
+  Channel& channel = channels_[{mode, mode == 0 ? 0 : core.block, core.cube, id}];
+  if (!channel.from.empty()) return channel;
+  for (const Core& other : cores_) {
+    if (mode != 0 && other.block != core.block) continue;
+    if (other.cube == core.cube) channel.from.push_back(other.number);
+    if ((other.cube == core.cube) == (mode != 2)) channel.to.push_back(other.number);
+  }
+  return channel;
+}
+
+void Team::cross_set(const Core& core, uint8_t mode, uint32_t id, Message said, Where where) {
   const std::lock_guard lock(mutex_);
-  ended_[block] = true;
+  Channel& channel = this->channel(core, mode, id);
+  if (channel.to.empty()) {
+    fail(where,
+         "CrossCoreSetFlag: the kernel has no %s cores that could wait for it; KERNEL_TASK_TYPE says which it has",
+         core.cube ? "vector" : "cube");
+  }
+  channel.said[core.number].push_back({core.number, std::move(said), where});
+  if (channel.said.size() != channel.from.size()) return;
+  if (std::ranges::any_of(channel.said, [](const auto& of_core) { return of_core.second.empty(); })) return;
+  Said all{core.number, nullptr, where};
+  for (auto& [number, said_by] : channel.said) {
+    all.message = merged(all.message, said_by.front().message);
+    said_by.pop_front();
+  }
+  constexpr size_t kCounted = 15;
+  for (const uint32_t number : channel.to) {
+    auto& arrived = arrived_[{number, id}];
+    arrived.push_back(all);
+    if (arrived.size() > kCounted) {
+      fail(where,
+           "CrossCoreSetFlag: flag %u was set %zu times for %s, which has not waited for it; its counter ends at 15",
+           id, arrived.size(), name(number).c_str());
+    }
+  }
+  wake();
+}
+
+Message Team::cross_wait(const Core& core, uint32_t id, Where where) {
+  std::unique_lock lock(mutex_);
+  std::deque<Said>& arrived = arrived_[{core.number, id}];
+  wait(lock, core, where, "CrossCoreWaitFlag", [&arrived] { return !arrived.empty(); });
+  Message message = std::move(arrived.front().message);
+  arrived.pop_front();
+  return message;
+}
+
+void Team::check_all_waited(const char* kernel) const {
+  const auto reject = [&](uint32_t id, uint32_t core, const Said& said, const std::string& reason) {
+    throw KernelError(std::string(said.where.file_name()) + ":" + std::to_string(said.where.line()) + ": " + kernel +
+                      ", " + name(core) + ": CrossCoreSetFlag: flag " + std::to_string(id) + " " + reason);
+  };
+  for (const auto& [of, said] : arrived_) {
+    if (said.empty()) continue;
+    reject(
+        of.second, said.front().core, said.front(),
+        "is set when the kernel ends, and " + name(of.first) + " has not waited for it; call CrossCoreWaitFlag there");
+  }
+  for (const auto& [key, channel] : channels_) {
+    for (const auto& [number, said] : channel.said) {
+      if (said.empty()) continue;
+      std::string silent;
+      for (const uint32_t other : channel.from) {
+        const auto of_other = channel.said.find(other);
+        if (of_other == channel.said.end() || of_other->second.empty()) silent = name(other);
+      }
+      reject(std::get<3>(key), number, said.front(), "is complete when all have set it, and " + silent + " has not");
+    }
+  }
+}
+
+void Team::end(const Core& core) {
+  const std::lock_guard lock(mutex_);
+  ended_[core.number] = true;
   --running_;
   find_deadlock();
-  changed_.notify_all();
+  wake();
 }
 
 void Team::give_up() {
   const std::lock_guard lock(mutex_);
   given_up_ = true;
-  changed_.notify_all();
+  wake();
 }
 
 namespace {
 
-// A block comes to a place where blocks wait: what it did before comes before what it does behind.
+// A core comes to a place where cores wait: what it did before comes before what it does behind.
 template <class Wait>
 void meet(Where where, const Wait& wait) {
   RunningBlock& block = running_block(where);
+  if (block.type.tried) is_mixed();
   pipe_barrier(PIPE_ALL, where);
   finish_stores();
-  wait(block);
-  if (block.checker != nullptr) block.checker->next_time(block.team->time(block.index));
+  Checker* checker = block.checker;
+  Message learned = wait(block, checker != nullptr ? checker->said(PIPE_S) : nullptr);
+  if (checker != nullptr) checker->learn(learned);
 }
 
 }  // namespace
 
-void sync_all(Where where, int32_t used) {
-  meet(where, [&](RunningBlock& block) {
-    const auto blocks = used > 0 ? static_cast<uint32_t>(used) : block.count;
-    if (blocks > block.count) fail(where, "SyncAll: %u blocks; there are %u", blocks, block.count);
-    if (block.index < blocks) block.team->sync_all(block.index, blocks, where);
+void sync_all(Where where, int32_t used, bool vector_only) {
+  meet(where, [&](RunningBlock& block, Message said) -> Message {
+    const Core& core = block.core;
+    if (used <= 0 || !vector_only) {
+      const auto who = !vector_only ? Team::Who::All : core.cube ? Team::Who::CubeCores : Team::Who::VectorCores;
+      return block.team->sync_all(core, who, 0, std::move(said), where);
+    }
+    const auto wanted = static_cast<uint32_t>(used), there = block.count * core.sub_blocks;
+    if (wanted > there) fail(where, "SyncAll: %u blocks; there are %u", wanted, there);
+    if (core.block * core.sub_blocks + core.sub >= wanted) return nullptr;
+    return block.team->sync_all(core, Team::Who::VectorCores, wanted, std::move(said), where);
   });
 }
 
 void set_block_flag(Where where, const std::byte* flag) {
-  meet(where, [&](RunningBlock& block) { block.team->set_flag(block.index, flag, where); });
+  meet(where, [&](RunningBlock& block, Message said) {
+    return block.team->set_flag(block.core, flag, std::move(said), where);
+  });
 }
 
 void wait_block_flag(Where where, const std::byte* flag) {
-  meet(where, [&](RunningBlock& block) { block.team->wait_flag(block.index, flag, where); });
+  meet(where, [&](RunningBlock& block, const Message&) { return block.team->wait_flag(block.core, flag, where); });
+}
+
+void cross_core_set(Where where, uint8_t mode, pipe_t pipe, uint32_t id) {
+  RunningBlock& block = running_block(where);
+  if (!block.type.known) is_mixed();
+  finish_stores();
+  block.team->cross_set(block.core, mode, id, block.checker != nullptr ? block.checker->said(pipe) : nullptr, where);
+}
+
+void cross_core_wait(Where where, uint32_t id) {
+  RunningBlock& block = running_block(where);
+  if (!block.type.known) is_mixed();
+  const Message learned = block.team->cross_wait(block.core, id, where);
+  if (block.checker != nullptr) block.checker->learn(learned);
 }
 
 void clean_cache(Where where, const std::byte* address, bool all) {

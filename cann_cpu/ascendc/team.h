@@ -1,74 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of one launch, where they wait for each other: SyncAll, IBSet and IBWait.
+// The cores of a launch, which wait for each other by SyncAll, by flags in memory, and by CrossCoreSetFlag.
 //
-// A block that waits for ever is found by what the others do, not by time: none of them runs any more, and none that
+// A core that waits for ever is found by what the others do, not by time: none of them runs any more, and none that
 // waits may go on.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
 #include <mutex>
+#include <string>
+#include <tuple>
 #include <vector>
 
-#include "ascendc/types.h"
+#include "ascendc/block.h"
+#include "knowledge.h"
 
 namespace AscendC::cpu {
 
-// Ends a block because another one has failed, which is what is reported.
+// Ends a core because another one has failed, which is what is reported.
 struct Abandoned {};
 
+// As messages name it: "block 3", "block 3, AIV 1".
+std::string name_of(const Core& core, const KernelType& type);
+
+// Each call that waits takes what the core has to say to others, and gives what it has learned.
 class Team {
  public:
-  explicit Team(uint32_t blocks);
+  Team(const KernelType& type, uint32_t blocks);
 
-  void sync_all(uint32_t block, uint32_t used, Where where);
-  void set_flag(uint32_t block, const void* flag, Where where);
-  void wait_flag(uint32_t block, const void* flag, Where where);
+  const Core& core(uint32_t number) const { return cores_[number]; }
+  uint32_t cores() const { return static_cast<uint32_t>(cores_.size()); }
+  std::string name(uint32_t number) const { return name_of(cores_[number], type_); }
 
-  void end(uint32_t block);
+  enum class Who : uint8_t { VectorCores, CubeCores, All };
+  // Until all of them have come here; of the vector cores perhaps the first `used` only.
+  Message sync_all(const Core& core, Who who, uint32_t used, Message said, Where where);
+  // A flag by its place in memory; setting it waits until nobody has still to wait for it.
+  Message set_flag(const Core& core, const void* flag, Message said, Where where);
+  Message wait_flag(const Core& core, const void* flag, Where where);
+  // CrossCoreSetFlag and CrossCoreWaitFlag, by their modes.
+  void cross_set(const Core& core, uint8_t mode, uint32_t id, Message said, Where where);
+  Message cross_wait(const Core& core, uint32_t id, Where where);
+
+  void end(const Core& core);
   void give_up();  // wakes all who wait: they throw Abandoned
 
-  // Time passes for a block where it waits for others or they may wait for it. Whether what a block did at a time comes
-  // before what another one did at a time.
-  uint32_t time(uint32_t block);
-  bool is_before(uint32_t block, uint32_t time, uint32_t other, uint32_t other_time) const {
-    return !known_.empty() && known_[other][other_time][block] > time;
-  }
+  // Fails if somebody has set a flag by CrossCoreSetFlag for which nobody has waited.
+  void check_all_waited(const char* kernel) const;
 
  private:
-  using Clock = std::vector<uint32_t>;  // for each block: all that it did before this time has been done
   struct Waiter {
+    const Core& core;
+    const char* name;
+    Where where;
     std::function<bool()> may_go_on;
+    std::condition_variable goes_on;
   };
-
-  std::unique_lock<std::mutex> lock_clocks();
-  // Until the condition holds; KernelError if it never will.
-  void wait(std::unique_lock<std::mutex>& lock, Where where, const char* name, std::function<bool()> may_go_on);
-  void find_deadlock();
-  Clock published(uint32_t block) const;
-  void advance(uint32_t block, const Clock& seen);
-
   struct Barrier {
     uint32_t arrived = 0;
     uint64_t round = 0;
-    Clock gathering, gathered;
+    Message gathering, gathered;
   };
+  // What was set and is complete only when all who take part have set it as often.
+  struct Said {
+    uint32_t core;
+    Message message;
+    Where where;
+  };
+  struct Channel {
+    std::vector<uint32_t> from, to;  // numbers of cores
+    std::map<uint32_t, std::deque<Said>> said;
+  };
+  using Key = std::tuple<uint8_t, uint32_t, bool, uint32_t>;  // mode, block if it matters, set by cube cores, id
 
+  // Until the condition holds; KernelError if it never will.
+  void wait(std::unique_lock<std::mutex>& lock, const Core& core, Where where, const char* name,
+            std::function<bool()> may_go_on);
+  void wake();
+  void find_deadlock();
+  std::string who_waits() const;
+  Channel& channel(const Core& core, uint8_t mode, uint32_t id);
+
+  const KernelType type_;
+  std::vector<Core> cores_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  uint32_t running_;  // blocks that have not ended and do not wait
+  uint32_t running_;  // cores that have not ended and do not wait
   bool given_up_ = false;
-  bool deadlock_ = false;
+  std::string deadlock_;  // who waits where
   std::list<Waiter> waiters_;
   std::vector<bool> ended_;
-  std::map<uint32_t, Barrier> barriers_;  // by the number of blocks
-  std::map<const void*, Clock> flags_;    // those that are set
-  // Of each block at each of its times; read by others when all have ended. Empty where none waits, as in most
-  // launches.
-  std::vector<std::vector<Clock>> known_;
+  std::map<std::pair<Who, uint32_t>, Barrier> barriers_;
+  std::map<const void*, Message> flags_;  // those that are set
+  std::map<Key, Channel> channels_;
+  std::map<std::pair<uint32_t, uint32_t>, std::deque<Said>> arrived_;  // by the core that may wait, and the id
 };
 
 }  // namespace AscendC::cpu

@@ -10,7 +10,9 @@ from test_tutorial import DESCRIPTION, SCALE, TUTORIAL, scale  # noqa: F401
 
 
 def by_pipe(profile):
-    return {name: (profile.instructions[i], profile.work[i]) for i, name in enumerate(PIPES)}
+    """What the pipes did that did anything."""
+    counts = {name: (profile.instructions[i], profile.work[i]) for i, name in enumerate(PIPES)}
+    return {name: count for name, count in counts.items() if count != (0, 0)}
 
 
 def steps(profile):
@@ -25,7 +27,7 @@ def test_pipes_overlap_as_far_as_the_buffers_of_queues_let_them(kernels, depth, 
     kernel(x, y, depth, blocks=4)
     assert (y == x + 1).all()
     profile = kernel.profile
-    assert by_pipe(profile) == {"S": (0, 0), "V": (10, 20), "MTE2": (10, 5120), "MTE3": (10, 5120)}
+    assert by_pipe(profile) == {"V": (10, 20), "MTE2": (10, 5120), "MTE3": (10, 5120)}
     assert steps(profile) == expected, "of the last block, which has four tiles"
     assert profile.buffer_bytes == 2 * depth * 512
 
@@ -36,7 +38,7 @@ def test_each_instruction_of_the_vector_unit_counts_once(kernels):
     kernel(y)
     assert y[0] == 128
     # Three Duplicates and the copy of two repeats each, ReduceSum of two; a read of the sum, a write to y.
-    assert by_pipe(kernel.profile) == {"S": (2, 2), "V": (5, 10), "MTE2": (0, 0), "MTE3": (0, 0)}
+    assert by_pipe(kernel.profile) == {"S": (2, 2), "V": (5, 10)}
     assert steps(kernel.profile) == (7, 7, 5), "the scalar unit waits for the vector unit"
 
 

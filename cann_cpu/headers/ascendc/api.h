@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ascend C on the CPU: the vector subset of the public API; what is not here does not compile.
+// Ascend C on the CPU: the subset of the public API that is served; what is not here does not compile.
 #pragma once
 
 #include "ascendc/atomic.h"
@@ -7,13 +7,17 @@
 #include "ascendc/block_sync.h"
 #include "ascendc/builtins.h"
 #include "ascendc/cast.h"
+#include "ascendc/cores.h"
 #include "ascendc/data_copy.h"
 #include "ascendc/debug.h"
+#include "ascendc/fixpipe.h"
 #include "ascendc/half.h"
 #include "ascendc/launch.h"
 #include "ascendc/list_tensor.h"
+#include "ascendc/load_data.h"
 #include "ascendc/math.h"
 #include "ascendc/matrix.h"
+#include "ascendc/mmad.h"
 #include "ascendc/normalization.h"
 #include "ascendc/permute.h"
 #include "ascendc/quantization.h"

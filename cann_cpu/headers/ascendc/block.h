@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block that runs in this thread, its unified buffer, and the checker that follows it.
+// The core that runs in this thread, its memories, and the checker that follows it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -21,11 +22,12 @@ class Checker;
 // Ends the launch with an error that names the place in the kernel, the kernel and the block.
 [[noreturn]] ASCENDC_CPU_EXPORT void fail(Where where, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// A piece of the unified buffer that InitBuffer gave to a queue or a TBuf.
+// A piece of a core's memory that InitBuffer gave to a queue or a TBuf.
 struct Buffer {
   enum class State : uint8_t { Free, Allocated, Queued, Dequeued };
 
   std::byte* data = nullptr;
+  Hardware hardware = Hardware::UB;
   uint32_t bytes = 0;
   uint32_t number = 0;      // of the block's buffers
   uint32_t generation = 0;  // how often it was taken from its queue
@@ -54,18 +56,63 @@ struct Atomic {
   bool operator==(const Atomic&) const = default;
 };
 
+// Bytes of a core's memory that a tensor stands for.
+struct LocalMemory {
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+  uint32_t generation = 0;
+  const Buffer* buffer = nullptr;
+  uint32_t itemsize = 1;
+};
+
+// The size of an image and its padding: left, right, top, bottom.
+struct Fmatrix {
+  uint16_t height = 0, width = 0;
+  uint8_t padding[4] = {};
+};
+
+// What the Set functions of the matrix unit have set.
+struct MatrixUnit {
+  Fmatrix fmatrix[2] = {};  // of the left and of the right matrix
+  uint64_t padding = 0;
+  bool hf32 = false, hf32_toward_zero = false;
+  struct {
+    uint16_t count = 1, src_stride = 0, dst_stride = 0;
+  } matrices = {};          // of SetFixpipeNz2ndFlag
+  uint64_t scale = 0;       // of SetFixpipePreQuantFlag
+  LocalMemory scales = {};  // of SetFixPipeConfig
+};
+
+// A core that runs a block: its cube core (AIC), or one of its vector cores (AIV).
+struct Core {
+  uint32_t number;  // among all of the launch
+  uint32_t block;
+  bool cube;
+  uint8_t sub;         // of the vector cores of its block
+  uint8_t sub_blocks;  // vector cores of its block; 1 for a cube core
+};
+
+struct KernelType {
+  KernelMetaType name;
+  bool known;  // the kernel has shown it; else it is taken to be for vector cores alone
+  bool declared = false;
+  bool tried = false;  // a cube core runs alone, to see whether the kernel uses it
+};
+
 struct Block {
   const char* kernel;
-  uint32_t index;
-  uint32_t count;
+  Core core;
+  KernelType type;
+  uint32_t count;  // of the launch
   uint64_t tiling_key;
-  std::byte* unified_buffer;
+  const std::array<std::byte*, kHardwares>& memories;
   Checker* checker;  // null: the launch is not checked
   TPipe* pipe = nullptr;
   MaskRegister mask = {};
   Atomic atomic = {};
   uint16_t merged[4] = {};              // what MrgSort took of each run
   std::optional<float> deq_scale = {};  // what SetDeqScale has set
+  MatrixUnit matrix_unit = {};
 };
 
 ASCENDC_CPU_EXPORT extern constinit thread_local Block* current_block;
@@ -76,15 +123,6 @@ inline Block& block(Where where) {
 }
 
 inline Checker* checker() { return current_block != nullptr ? current_block->checker : nullptr; }
-
-// Bytes of the unified buffer that a tensor stands for.
-struct LocalMemory {
-  std::byte* data = nullptr;
-  int64_t bytes = 0;
-  uint32_t generation = 0;
-  const Buffer* buffer = nullptr;
-  uint32_t itemsize = 1;
-};
 
 // Bytes of the device that a tensor stands for.
 struct GlobalMemory {
@@ -99,8 +137,12 @@ struct GlobalMemory {
 
 enum class Use : uint8_t { Read, Write };
 
-// The whole unified buffer, for tensors that are made of an address in it.
-ASCENDC_CPU_EXPORT LocalMemory static_memory(Where where, uint32_t address, int64_t bytes);
+// What a tensor stands for that is made of an address in a memory.
+ASCENDC_CPU_EXPORT LocalMemory static_memory(Where where, Hardware hardware, uint32_t address, int64_t bytes);
+
+inline Hardware hardware_of(const LocalMemory& memory) {
+  return memory.buffer != nullptr ? memory.buffer->hardware : Hardware::UB;
+}
 
 // Where the elements of a vector instruction's operand lie: in blocks `block_stride` bytes apart, and the repeats
 // `repeat_stride` bytes apart.
@@ -128,7 +170,11 @@ ASCENDC_CPU_EXPORT void check_global(const char* name, Where where, pipe_t pipe,
 }  // namespace cpu
 
 inline int64_t GetBlockNum(cpu::Where where = cpu::Where::current()) { return cpu::block(where).count; }
-inline int64_t GetBlockIdx(cpu::Where where = cpu::Where::current()) { return cpu::block(where).index; }
+// A vector core of a mixed kernel counts the vector cores of all blocks.
+inline int64_t GetBlockIdx(cpu::Where where = cpu::Where::current()) {
+  const cpu::Core& core = cpu::block(where).core;
+  return int64_t{core.block} * core.sub_blocks + core.sub;
+}
 
 }  // namespace AscendC
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What orders blocks: SyncAll, IBSet and IBWait, and the data cache through which the scalar unit sees device memory.
+// What orders cores: SyncAll, IBSet and IBWait, CrossCoreSetFlag, and the data cache through which the scalar unit sees
+// device memory.
 #pragma once
 
 #include "ascendc/tensor.h"
@@ -12,18 +13,21 @@ enum class DcciDst : uint64_t { CACHELINE_ALL, CACHELINE_UB, CACHELINE_OUT, CACH
 
 namespace cpu {
 
-// Waits until `used` blocks have come here, all of them if it is 0.
-ASCENDC_CPU_EXPORT void sync_all(Where where, int32_t used);
+// Waits until all cores have come here, or all of this one's kind; the first `used` alone where it is not 0.
+ASCENDC_CPU_EXPORT void sync_all(Where where, int32_t used, bool vector_only);
 // A flag between blocks, by its place in memory; setting it waits until nobody has still to wait for it.
 ASCENDC_CPU_EXPORT void set_block_flag(Where where, const std::byte* flag);
 ASCENDC_CPU_EXPORT void wait_block_flag(Where where, const std::byte* flag);
+// A flag between cores, and waiting for it, by the modes of CrossCoreSetFlag.
+ASCENDC_CPU_EXPORT void cross_core_set(Where where, uint8_t mode, pipe_t pipe, uint32_t id);
+ASCENDC_CPU_EXPORT void cross_core_wait(Where where, uint32_t id);
 // Lines of the data cache are written to memory and forgotten: the one of an address, or all.
 ASCENDC_CPU_EXPORT void clean_cache(Where where, const std::byte* address, bool all);
 
 // The flag of a block and an event in memory that all blocks share: 32 bytes each.
 inline const std::byte* block_flag(const char* name, Where where, const GlobalTensor<int32_t>& memory, int32_t index,
                                    int32_t event) {
-  const int64_t count = block(where).count;
+  const int64_t count = int64_t{block(where).count} * block(where).core.sub_blocks;
   if (index < 0 || index >= count) {
     fail(where, "%s: block %d; there are %lld", name, index, static_cast<long long>(count));
   }
@@ -37,11 +41,11 @@ inline const std::byte* block_flag(const char* name, Where where, const GlobalTe
 
 }  // namespace cpu
 
-// No block goes on before all have come here; what they have written to device memory is there then. All blocks run at
-// the same time, so there may be no more of them than the device has cores.
+// No core goes on before all of its kind have come here, or all of both kinds; what they have written to device memory
+// is there then. All run at the same time, so there may be no more of them than the device has.
 template <bool isAIVOnly = true>
 void SyncAll(cpu::Where where = cpu::Where::current()) {
-  cpu::sync_all(where, 0);
+  cpu::sync_all(where, 0, isAIVOnly);
 }
 
 // The same of the first usedCores blocks, by memory that they share: 32 bytes for each block, all 0, and as much of the
@@ -56,7 +60,21 @@ void SyncAll(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t
               static_cast<long long>(gmWorkspace.memory().bytes), static_cast<long long>(ubWorkspace.memory().bytes),
               static_cast<long long>(bytes));
   }
-  cpu::sync_all(where, usedCores);
+  cpu::sync_all(where, usedCores, isAIVOnly);
+}
+
+// CrossCoreSetFlag tells other cores that the pipe has come so far, and CrossCoreWaitFlag waits for it: mode 0 for all
+// cores of a kind, 1 for the vector cores of a block, 2 from the cube core to its block's vector cores and from all of
+// them to it. A flag counts how often it was set, up to 15.
+template <uint8_t modeId, pipe_t pipe>
+void CrossCoreSetFlag(uint16_t flagId, cpu::Where where = cpu::Where::current()) {
+  static_assert(modeId <= 2, "CrossCoreSetFlag: Atlas A2 has the modes 0, 1 and 2");
+  static_assert(pipe != PIPE_S && pipe != PIPE_ALL, "CrossCoreSetFlag: one pipe, and not PIPE_S");
+  cpu::cross_core_set(where, modeId, pipe, flagId % 16);
+}
+template <uint8_t modeId = 0, pipe_t pipe = PIPE_S>
+void CrossCoreWaitFlag(uint16_t flagId, cpu::Where where = cpu::Where::current()) {
+  cpu::cross_core_wait(where, flagId % 16);
 }
 
 // IBWait waits until a block has called IBSet with its own number and the same event; then the flag may be set again.

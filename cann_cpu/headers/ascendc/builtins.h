@@ -1,24 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device compiler has built in: the kind of core, flags and barriers by their C names, min and max of numbers.
+// What the device compiler has built in: flags and barriers by their C names, min and max of numbers.
 #pragma once
 
 #include <algorithm>
 
 #include "ascendc/queue.h"
-
-enum class KernelMode : uint8_t { AIC_MODE, AIV_MODE, MIX_MODE };
-
-namespace AscendC {
-enum CoreKind : uint8_t { AIC = 1, AIV = 2 };
-}
-
-inline constexpr AscendC::CoreKind g_coreType = AscendC::AIV;
-
-// if ASCEND_IS_AIV { ... }
-#define ASCEND_IS_AIV constexpr(true)
-#define ASCEND_IS_AIC constexpr(false)
-#define ASCEND_IS_NOT_AIV ASCEND_IS_AIC
-#define ASCEND_IS_NOT_AIC ASCEND_IS_AIV
 
 #ifndef likely
 #define likely(condition) __builtin_expect(static_cast<bool>(condition), 1)
@@ -59,15 +45,6 @@ using namespace ::std;
 using ::max;
 using ::min;
 }  // namespace Std
-
-// How many cores of a block compute, and the number of this one: vector cores alone run the kernel.
-inline int64_t GetSubBlockNum() { return 1; }
-inline int64_t GetSubBlockIdx() { return 0; }
-inline int64_t GetTaskRation() { return 1; }
-inline int64_t GetTaskRatio() { return 1; }
-
-using ::KernelMode;
-inline void SetKernelMode(KernelMode) {}
 
 template <class T, class U>
 constexpr auto DivCeil(T a, U b) {

@@ -39,6 +39,7 @@ ASCENDC_CPU_EXPORT void check_copy_within(const char* name, Where where, const L
 
 inline void copy_in(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
                     const GlobalMemory& src, const Runs& src_runs) {
+  if (hardware_of(dst) != Hardware::UB && !has_matrix_unit(name, where)) return;
   if (checker() != nullptr) [[unlikely]]
     check_copy_in(name, where, dst, dst_runs, src, src_runs);
   copy<load_run>(dst.data, dst_runs, src.data, src_runs);
@@ -50,6 +51,8 @@ ASCENDC_CPU_EXPORT void combine_runs(const Atomic& atomic, std::byte* to, const 
 
 inline void copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
                      const LocalMemory& src, const Runs& src_runs) {
+  // The unified buffer is of a vector core, L1 of a cube core: on the other one the copy is left out.
+  if (hardware_of(src) == Hardware::UB ? block(where).core.cube : !has_matrix_unit(name, where)) return;
   if (checker() != nullptr) [[unlikely]]
     check_copy_out(name, where, dst, dst_runs, src, src_runs);
   const Atomic& atomic = block(where).atomic;
@@ -60,8 +63,15 @@ inline void copy_out(const char* name, Where where, const GlobalMemory& dst, con
   }
 }
 
+// From L1 to the bias table or the fixpipe buffer.
+ASCENDC_CPU_EXPORT void copy_to_table(Where where, const LocalMemory& dst, const Runs& dst_runs, const LocalMemory& src,
+                                      const Runs& src_runs, bool widen_halves);
+
 inline void copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
                         const LocalMemory& src, const Runs& src_runs) {
+  if (hardware_of(dst) != Hardware::UB || hardware_of(src) != Hardware::UB) [[unlikely]] {
+    return copy_to_table(where, dst, dst_runs, src, src_runs, false);
+  }
   if (checker() != nullptr) [[unlikely]]
     check_copy_within(name, where, dst, dst_runs, src, src_runs);
   copy(dst.data, dst_runs, src.data, src_runs);
@@ -81,6 +91,21 @@ Runs one_run(uint32_t elements, Where where) {
 // Lengths and gaps in whole blocks of 32 bytes.
 inline Runs blocks(uint32_t count, uint32_t length, uint32_t gap) {
   return {count, int64_t{length} * kBlockBytes, (int64_t{length} + gap) * kBlockBytes};
+}
+
+// The same between memories of a core: a length is of 64 bytes in the bias table and of 128 in the fixpipe buffer,
+// where the gaps lie between the starts.
+inline Runs blocks_within(const LocalMemory& dst, const DataCopyParams& p, uint32_t gap, bool of_dst) {
+  switch (hardware_of(dst)) {
+    case Hardware::BIAS: {
+      const int64_t bytes = int64_t{p.blockLen} * 64;
+      return {p.blockCount, bytes, bytes + int64_t{gap} * (of_dst ? 64 : kBlockBytes)};
+    }
+    case Hardware::FIXBUF:
+      return {p.blockCount, int64_t{p.blockLen} * 128, int64_t{gap} * (of_dst ? 128 : kBlockBytes)};
+    default:
+      return blocks(p.blockCount, p.blockLen, gap);
+  }
 }
 
 }  // namespace cpu
@@ -123,8 +148,20 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
 template <class T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
               cpu::Where where = cpu::Where::current()) {
-  cpu::copy_within("DataCopy", where, dst.memory(), cpu::blocks(p.blockCount, p.blockLen, p.dstStride), src.memory(),
-                   cpu::blocks(p.blockCount, p.blockLen, p.srcStride));
+  cpu::copy_within("DataCopy", where, dst.memory(), cpu::blocks_within(dst.memory(), p, p.dstStride, true),
+                   src.memory(), cpu::blocks_within(dst.memory(), p, p.srcStride, false));
+}
+// half to float, for a bias; the lengths are those of the halves.
+template <class T, class U>
+  requires(!std::is_same_v<T, U>)
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyParams& p,
+              cpu::Where where = cpu::Where::current()) {
+  static_assert(std::is_same_v<T, float> && std::is_same_v<U, half>, "DataCopy: half in L1 to float in the bias table");
+  cpu::Runs to = cpu::blocks_within(dst.memory(), p, p.dstStride, true);
+  to.step += to.bytes;
+  to.bytes *= 2;
+  cpu::copy_to_table(where, dst.memory(), to, src.memory(), cpu::blocks_within(dst.memory(), p, p.srcStride, false),
+                     true);
 }
 
 // Runs of any number of bytes. In the unified buffer every run starts on a block of 32 bytes and fills whole ones:

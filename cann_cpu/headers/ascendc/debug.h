@@ -38,6 +38,9 @@ struct ShapeInfo {
 namespace AscendC {
 namespace cpu {
 
+// Whether what is said counts: not while it is tried out which cores the kernel is for.
+inline bool is_heard() { return current_block == nullptr || !current_block->type.tried; }
+
 // As printf takes it.
 template <class T>
 auto printable(const T& value) {
@@ -60,13 +63,24 @@ constexpr const char* type_name() {
   return kNames[sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3][std::is_signed_v<T>];
 }
 
+template <class T>
+const char* place_of(const LocalTensor<T>& tensor) {
+  constexpr const char* kPlaces[kHardwares] = {"GM", "UB", "L1", "L0A", "L0B", "L0C", "BIAS", "FIXBUF"};
+  return kPlaces[static_cast<size_t>(hardware_of(tensor.memory()))];
+}
+template <class T>
+const char* place_of(const GlobalTensor<T>&) {
+  return "GM";
+}
+
 // One line for each tensor, written at once, since blocks write beside each other; brackets where a dimension of the
 // shape begins and ends.
 template <class T>
 void dump(const char* place, const std::byte* data, uint32_t number, uint32_t elements, Where where,
           const ShapeInfo& shape = {}) {
+  if (!is_heard()) return;
   std::string line = std::string("DumpTensor: desc=") + std::to_string(number) +
-                     ", block=" + std::to_string(block(where).index) + ", data_type=" + type_name<T>() +
+                     ", block=" + std::to_string(block(where).core.block) + ", data_type=" + type_name<T>() +
                      ", position=" + place + ", dump_size=" + std::to_string(elements) + "\n[";
   for (uint32_t i = 0; i < elements; ++i) {
     const T value = load<T>(data + i * sizeof(T));
@@ -93,6 +107,7 @@ void dump(const char* place, const std::byte* data, uint32_t number, uint32_t el
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 template <class... Values>
 void printf(const char* format, const Values&... values) {
+  if (!cpu::is_heard()) return;
   std::printf(format, cpu::printable(values)...);
   std::fflush(stdout);
 }
@@ -106,12 +121,12 @@ void PRINTF(const char* format, const Values&... values) {
 template <class T>
 void DumpTensor(const LocalTensor<T>& tensor, uint32_t number, uint32_t elements,
                 cpu::Where where = cpu::Where::current()) {
-  cpu::dump<T>("UB", tensor.memory().data, number, std::min(elements, tensor.GetSize()), where);
+  cpu::dump<T>(cpu::place_of(tensor), tensor.memory().data, number, std::min(elements, tensor.GetSize()), where);
 }
 template <class T>
 void DumpTensor(const GlobalTensor<T>& tensor, uint32_t number, uint32_t elements,
                 cpu::Where where = cpu::Where::current()) {
-  cpu::dump<T>("GM", tensor.memory().data, number, elements, where);
+  cpu::dump<T>(cpu::place_of(tensor), tensor.memory().data, number, elements, where);
 }
 // With the elements in rows of a shape.
 template <class Tensor>
@@ -119,7 +134,7 @@ void DumpTensor(const Tensor& tensor, uint32_t number, uint32_t elements, const 
                 cpu::Where where = cpu::Where::current()) {
   constexpr bool is_local = std::is_same_v<Tensor, LocalTensor<typename Tensor::PrimType>>;
   if constexpr (is_local) elements = std::min(elements, tensor.GetSize());
-  cpu::dump<typename Tensor::PrimType>(is_local ? "UB" : "GM", tensor.memory().data, number, elements, where, shape);
+  cpu::dump<typename Tensor::PrimType>(cpu::place_of(tensor), tensor.memory().data, number, elements, where, shape);
 }
 // The same from an element on.
 template <class Tensor>

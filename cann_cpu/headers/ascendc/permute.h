@@ -234,7 +234,7 @@ template <class T>
 void TransDataTo5HD(uint64_t dst[16], uint64_t src[16], const TransDataTo5HDParams& params,
                     cpu::Where where = cpu::Where::current()) {
   LocalTensor<T> to[16], from[16];
-  const auto begin = reinterpret_cast<uintptr_t>(cpu::block(where).unified_buffer);
+  const auto begin = reinterpret_cast<uintptr_t>(cpu::block(where).memories[static_cast<size_t>(Hardware::UB)]);
   const auto tensor = [&](uint64_t address) {
     const auto offset = static_cast<uint32_t>(address - begin);
     return LocalTensor<T>(TPosition::VECCALC, offset, (cpu::kUnifiedBufferBytes - offset) / sizeof(T), where);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TPipe, which divides the unified buffer; queues of buffers between two pipes; flags and barriers.
+// TPipe, which divides a core's memories; queues of buffers between two pipes; flags and barriers.
 #pragma once
 
 #include "ascendc/tensor.h"
@@ -8,19 +8,53 @@ namespace AscendC {
 
 namespace cpu {
 
-// A part of the unified buffer that is divided into buffers.
+// A part of a memory that is divided into buffers.
 struct Region {
   uint32_t begin = 0;
   uint32_t end = 0;
-  uint32_t used = 0;  // up to here, from the start of the unified buffer
+  uint32_t used = 0;  // up to here, from the start of the memory
+  Hardware hardware = Hardware::UB;
 };
+
+// The pipe that fills a buffer of a position, and the one that empties it.
+constexpr pipe_t producer(TPosition position) {
+  switch (GetPhyType(position)) {
+    case Hardware::L1:
+      return PIPE_MTE2;
+    case Hardware::L0A:
+    case Hardware::L0B:
+    case Hardware::BIAS:
+      return PIPE_MTE1;
+    case Hardware::L0C:
+      return PIPE_M;
+    case Hardware::FIXBUF:
+      return PIPE_FIX;
+    default:
+      return position == TPosition::VECIN ? PIPE_MTE2 : PIPE_V;
+  }
+}
+constexpr pipe_t consumer(TPosition position) {
+  switch (GetPhyType(position)) {
+    case Hardware::L1:
+      return PIPE_MTE1;
+    case Hardware::L0A:
+    case Hardware::L0B:
+    case Hardware::BIAS:
+      return PIPE_M;
+    case Hardware::L0C:
+    case Hardware::FIXBUF:
+      return PIPE_FIX;
+    default:
+      return position == TPosition::VECOUT ? PIPE_MTE3 : PIPE_V;
+  }
+}
 
 // The part of a queue that does not depend on types. EnQue hands a buffer from the producing pipe to the consuming one,
 // which waits for it in DeQue; FreeTensor hands it back, and the producing pipe waits for that in AllocTensor.
 class ASCENDC_CPU_EXPORT Queue {
  public:
-  constexpr Queue(pipe_t producer, pipe_t consumer, uint32_t depth)
-      : producer_(producer), consumer_(consumer), depth_(depth) {}
+  constexpr Queue(TPosition from, TPosition to, uint32_t depth)
+      : position_(from), producer_(producer(from)), consumer_(consumer(to)), depth_(depth) {}
 
   void init(uint32_t buffers, uint32_t bytes, Where where, Region* region);
   LocalMemory allocate(Where where);  // the buffers in turn
@@ -35,6 +69,7 @@ class ASCENDC_CPU_EXPORT Queue {
  private:
   Buffer& own(const char* name, const LocalMemory& memory, Where where) const;
 
+  TPosition position_;
   pipe_t producer_;
   pipe_t consumer_;
   uint32_t depth_;
@@ -46,10 +81,11 @@ class ASCENDC_CPU_EXPORT Queue {
   uint32_t queued_ = 0;
 };
 
-// Buffers next to each other, each of `bytes` rounded up to whole blocks of 32 bytes; of the region, or of all there
-// is.
-ASCENDC_CPU_EXPORT Buffer* reserve(uint32_t buffers, uint32_t bytes, Where where, Region* region = nullptr);
-ASCENDC_CPU_EXPORT Region reserve_region(uint32_t bytes, Where where, Region* outer);
+// Buffers next to each other, each of `bytes` rounded up to whole blocks of 32 bytes; of the region, or of the whole
+// memory of the position.
+ASCENDC_CPU_EXPORT Buffer* reserve(uint32_t buffers, uint32_t bytes, TPosition position, Where where,
+                                   Region* region = nullptr);
+ASCENDC_CPU_EXPORT Region reserve_region(uint32_t bytes, TPosition position, Where where, Region* outer);
 // Everything is free again: nothing that comes after begins before all that came before has ended.
 ASCENDC_CPU_EXPORT void reset_buffers(Where where, Region* region = nullptr);
 
@@ -59,12 +95,6 @@ ASCENDC_CPU_EXPORT void pipe_barrier(pipe_t pipe, Where where);
 ASCENDC_CPU_EXPORT TEventID fetch_event_id(uint8_t event, Where where);
 ASCENDC_CPU_EXPORT TEventID allocate_event_id(uint8_t event, Where where);
 ASCENDC_CPU_EXPORT void release_event_id(uint8_t event, TEventID id, Where where);
-
-constexpr bool is_local(TPosition position) { return position != TPosition::GM; }
-
-// The pipe that fills a buffer on its way from one position to another, and the one that empties it.
-constexpr pipe_t producer(TPosition from) { return from == TPosition::GM ? PIPE_MTE2 : PIPE_V; }
-constexpr pipe_t consumer(TPosition to) { return to == TPosition::GM ? PIPE_MTE3 : PIPE_V; }
 
 }  // namespace cpu
 
@@ -112,12 +142,13 @@ class TQueBind {
  private:
   friend class BufferPool;
 
-  static constexpr bool kFromDevice = from == TPosition::VECIN;
-  static constexpr bool kToDevice = to == TPosition::VECOUT;
-  cpu::Queue queue_{kFromDevice ? PIPE_MTE2 : PIPE_V, kToDevice ? PIPE_MTE3 : PIPE_V, depth > 0 ? depth : 1};
+  static_assert(GetPhyType(from) == GetPhyType(to), "a queue's positions are of one memory");
+  static_assert(GetPhyType(from) != Hardware::GM, "a queue has a memory of a core; CO2 is none of Atlas A2's");
+  cpu::Queue queue_{from, to, depth > 0 ? depth : 1};
 };
 
 // VECIN: filled from device memory, read by the vector unit. VECOUT: the other way. VECCALC: within the vector unit.
+// A1, B1, C1, A2, B2, C2, CO1: the stations of a matrix on its way through the matrix unit.
 template <TPosition position, int32_t depth, int32_t mask = 0>
 using TQue = TQueBind<position, position, depth, mask>;
 
@@ -175,14 +206,14 @@ class BufferPool {
   }
   template <TPosition position>
   bool InitBuffer(TBuf<position>& buffer, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
-    buffer.buffer_ = cpu::reserve(1, bytes, where, region_);
+    buffer.buffer_ = cpu::reserve(1, bytes, position, where, region_);
     return true;
   }
 
   // A part of this pool's memory as a pool of its own; `shared` gives both the same part, to be used by turns.
   template <class Pool>
   bool InitBufPool(Pool& pool, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
-    pool.own_ = cpu::reserve_region(bytes, where, region_);
+    pool.own_ = cpu::reserve_region(bytes, Pool::kPosition, where, region_);
     pool.region_ = &pool.own_;
     return true;
   }
@@ -191,7 +222,7 @@ class BufferPool {
     if (bytes > shared.own_.end - shared.own_.begin) {
       cpu::fail(where, "InitBufPool: %u bytes of a pool of %u bytes", bytes, shared.own_.end - shared.own_.begin);
     }
-    pool.own_ = {shared.own_.begin, shared.own_.begin + bytes, shared.own_.begin};
+    pool.own_ = {shared.own_.begin, shared.own_.begin + bytes, shared.own_.begin, shared.own_.hardware};
     pool.region_ = &pool.own_;
     return true;
   }
@@ -200,13 +231,14 @@ class BufferPool {
 
  protected:
   cpu::Region own_;
-  cpu::Region* region_ = nullptr;  // null: the whole unified buffer
+  cpu::Region* region_ = nullptr;  // null: the whole memory
 };
 
 // Memory of a pipe, or of another pool, that is divided apart from the rest; Reset makes all of it free.
 template <TPosition position, uint32_t buffers = 4>
 class TBufPool : public BufferPool {
   friend class BufferPool;
+  static constexpr TPosition kPosition = position;
 };
 
 class TPipe : public BufferPool {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors: views of device memory and of the unified buffer.
+// Tensors: views of device memory and of a core's memories.
 #pragma once
 
 #include <cstring>
 #include <type_traits>
 
 #include "ascendc/block.h"
+#include "ascendc/cores.h"
 #include "ascendc/half.h"
 
 namespace AscendC {
@@ -26,7 +27,7 @@ void store(std::byte* to, const T& value) {
 
 }  // namespace cpu
 
-// Where a tensor lies that SetAddr makes, in bytes of the unified buffer.
+// Where a tensor lies that SetAddr makes, in bytes of the memory of its position.
 struct TBuffAddr {
   uint32_t dataLen = 0;
   uint32_t bufferAddr = 0;
@@ -49,7 +50,7 @@ struct Deferred {
 
 }  // namespace cpu
 
-// Elements of the unified buffer. Nothing is checked when a tensor is made or indexed, but when its elements are used.
+// Elements of a core's memory. Nothing is checked when a tensor is made or indexed, but when its elements are used.
 template <class T>
 class LocalTensor {
  public:
@@ -57,9 +58,10 @@ class LocalTensor {
 
   LocalTensor() = default;
   explicit LocalTensor(const cpu::LocalMemory& memory) : memory_(memory) { memory_.itemsize = sizeof(T); }
-  // `elements` of the unified buffer from a byte on, without a TPipe; nothing else guards them than flags and barriers.
-  LocalTensor(TPosition /*position*/, uint32_t address, uint32_t elements, cpu::Where where = cpu::Where::current())
-      : LocalTensor(cpu::static_memory(where, address, int64_t{elements} * sizeof(T))) {}
+  // `elements` of the position's memory from a byte on, without a TPipe; nothing else guards them than flags and
+  // barriers.
+  LocalTensor(TPosition position, uint32_t address, uint32_t elements, cpu::Where where = cpu::Where::current())
+      : LocalTensor(cpu::static_memory(where, GetPhyType(position), address, int64_t{elements} * sizeof(T))) {}
 
   T GetValue(uint32_t index, cpu::Where where = cpu::Where::current()) const {
     check("GetValue", where, cpu::Use::Read, index);
@@ -110,7 +112,9 @@ class LocalTensor {
   }
 
   void SetAddr(const TBuffAddr& address, cpu::Where where = cpu::Where::current()) {
-    *this = LocalTensor(cpu::static_memory(where, address.bufferAddr, address.dataLen));
+    const auto position = static_cast<TPosition>(address.logicPos);
+    const Hardware hardware = position == TPosition::GM ? Hardware::UB : GetPhyType(position);
+    *this = LocalTensor(cpu::static_memory(where, hardware, address.bufferAddr, address.dataLen));
   }
   void SetSize(uint32_t elements) { memory_.bytes = int64_t{elements} * sizeof(T); }
   void SetBufferLen(uint32_t elements) { SetSize(elements); }
@@ -186,12 +190,10 @@ class GlobalTensor {
   cpu::GlobalMemory memory_;
 };
 
-// Gives out the unified buffer from its start on, for kernels without a TPipe.
-enum class Hardware : uint8_t { GM, UB, L1, L0A, L0B, L0C, BIAS, FIXBUF };
-
+// Gives out a memory from its start on, for kernels without a TPipe.
 template <Hardware hardware = Hardware::UB>
 class LocalMemAllocator {
-  static_assert(hardware == Hardware::UB, "a vector core has the unified buffer alone");
+  static_assert(hardware != Hardware::GM && hardware != Hardware::MAX, "LocalMemAllocator: a memory of a core");
 
  public:
   template <class T, uint32_t elements>
@@ -204,7 +206,7 @@ class LocalMemAllocator {
   }
   template <class T>
   LocalTensor<T> Alloc(uint32_t elements, cpu::Where where = cpu::Where::current()) {
-    const LocalTensor<T> tensor(TPosition::VECCALC, used_, elements, where);
+    const LocalTensor<T> tensor(cpu::static_memory(where, hardware, used_, int64_t{elements} * sizeof(T)));
     used_ += static_cast<uint32_t>(cpu::whole_blocks(int64_t{elements} * sizeof(T)));
     return tensor;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel's entry begins with: its tiling, a struct in device memory and the key by which it chooses among its
-// variants; its workspace; the kind of its cores.
+// variants; its workspace.
 #pragma once
 
 #include <cstring>
@@ -22,19 +22,6 @@
 #define REGISTER_TILING_DEFAULT(Struct) using AscendCTilingData = Struct
 #define REGISTER_TILING_FOR_TILINGKEY(condition, Struct) static_assert(sizeof(Struct) != 0)
 #define GET_TILING_DATA(name, address) GET_TILING_DATA_WITH_STRUCT(AscendCTilingData, name, address)
-
-// Only kernels for vector cores are served by the CPU, and ones for matrix cores that use no matrix unit.
-enum KernelMetaType : uint8_t {
-  KERNEL_TYPE_AIV_ONLY,
-  KERNEL_TYPE_MIX_AIV_1_0,  // vector cores that wait for each other
-  KERNEL_TYPE_AIC_ONLY,
-  KERNEL_TYPE_MIX_AIC_1_0,
-  KERNEL_TYPE_MIX_AIC_1_1,
-  KERNEL_TYPE_MIX_AIC_1_2
-};
-#define KERNEL_TASK_TYPE_DEFAULT(type) \
-  static_assert((type) <= KERNEL_TYPE_AIC_ONLY, "only kernels for vector cores are served by the CPU")
-#define KERNEL_TASK_TYPE(key, type) KERNEL_TASK_TYPE_DEFAULT(type)
 
 namespace AscendC {
 

@@ -2,6 +2,7 @@
 // The words of a kernel: qualifiers, pipes, events, positions, rounding modes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 #include <type_traits>
@@ -12,7 +13,7 @@
 #define __CCE_KT_TEST__ 1
 #endif
 
-// The device that is computed for: the vector core of Atlas A2.
+// The device that is computed for: Atlas A2, whose vector and matrix units are cores of their own.
 #ifndef __CCE_AICORE__
 #define __CCE_AICORE__ 220
 #define __NPU_ARCH__ 2201
@@ -25,14 +26,29 @@
 #define __aicore__
 #define __gm__
 #endif
-#define __vector__  // a kernel for vector cores
 #define __ubuf__
+#define __cbuf__
+#define __ca__
+#define __cb__
+#define __cc__
+#define __fbuf__
+#define __biasbuf__
 #define GM_ADDR __gm__ uint8_t*
 
 // The queues of a core that work beside each other; each is in order with itself.
 enum pipe_t : uint8_t { PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_FIX, PIPE_ALL };
 
 enum event_t : uint8_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
+
+// The cores that run a block of a kernel.
+enum KernelMetaType : uint8_t {
+  KERNEL_TYPE_AIV_ONLY,
+  KERNEL_TYPE_MIX_AIV_1_0,  // vector cores that wait for each other
+  KERNEL_TYPE_AIC_ONLY,
+  KERNEL_TYPE_MIX_AIC_1_0,
+  KERNEL_TYPE_MIX_AIC_1_1,
+  KERNEL_TYPE_MIX_AIC_1_2  // a cube core and two vector cores
+};
 
 namespace AscendC {
 
@@ -42,10 +58,11 @@ namespace cpu {
 
 using Where = std::source_location;
 
-inline constexpr uint32_t kPipes = PIPE_M;  // those of a vector core
+inline constexpr uint32_t kPipes = PIPE_ALL;
 inline constexpr uint32_t kEventIds = 8;
-inline constexpr uint32_t kBlockBytes = 32;    // what DataCopy moves at least, and what addresses are aligned to
-inline constexpr uint32_t kRepeatBytes = 256;  // what the vector unit works on at a time
+inline constexpr uint32_t kBlockBytes = 32;     // what DataCopy moves at least, and what addresses are aligned to
+inline constexpr uint32_t kRepeatBytes = 256;   // what the vector unit works on at a time
+inline constexpr uint32_t kFractalBytes = 512;  // 16 rows of 32 bytes, what LoadData moves at least
 inline constexpr uint32_t kUnifiedBufferBytes = 192 * 1024;
 inline constexpr uint32_t kKernelBufferBytes = kUnifiedBufferBytes - 8 * 1024;  // without what the compiler reserves
 
@@ -78,12 +95,71 @@ enum class HardEvent : uint8_t {
   ASCENDC_CPU_EVENTS(S, V),
   ASCENDC_CPU_EVENTS(S, MTE2),
   ASCENDC_CPU_EVENTS(S, MTE3),
+  ASCENDC_CPU_EVENTS(S, M),
+  ASCENDC_CPU_EVENTS(S, MTE1),
+  ASCENDC_CPU_EVENTS(S, FIX),
+  ASCENDC_CPU_EVENTS(V, M),
+  ASCENDC_CPU_EVENTS(V, MTE1),
+  ASCENDC_CPU_EVENTS(V, FIX),
+  ASCENDC_CPU_EVENTS(MTE2, MTE1),
+  ASCENDC_CPU_EVENTS(MTE2, M),
+  ASCENDC_CPU_EVENTS(MTE2, FIX),
+  ASCENDC_CPU_EVENTS(MTE3, MTE1),
+  ASCENDC_CPU_EVENTS(MTE3, M),
+  ASCENDC_CPU_EVENTS(MTE3, FIX),
+  ASCENDC_CPU_EVENTS(MTE1, M),
+  ASCENDC_CPU_EVENTS(MTE1, FIX),
+  ASCENDC_CPU_EVENTS(M, FIX),
 #undef ASCENDC_CPU_EVENTS
 #undef ASCENDC_CPU_EVENT
 };
 
-enum class TPosition : uint8_t { GM, VECIN, VECOUT, VECCALC, LCM = VECCALC };
+// The memories of a core, and what a tensor is on its way between them.
+enum class Hardware : uint8_t { GM, UB, L1, L0A, L0B, L0C, BIAS, FIXBUF, MAX };
+
+// A1, B1, C1, TSCM: matrices and the bias before they are divided; A2, B2, C2: the factors and the bias of the matrix
+// unit; CO1: its sums; C2PIPE2GM: scales by which they are quantised on their way out.
+enum class TPosition : uint8_t {
+  GM,
+  A1,
+  A2,
+  B1,
+  B2,
+  C1,
+  C2,
+  CO1,
+  CO2,
+  VECIN,
+  VECOUT,
+  VECCALC,
+  LCM = VECCALC,
+  SPM,
+  SHM = SPM,
+  TSCM,
+  C2PIPE2GM,
+  MAX
+};
 using QuePosition = TPosition;
+
+constexpr Hardware GetPhyType(TPosition position) {
+  constexpr Hardware kHardware[] = {Hardware::GM, Hardware::L1,   Hardware::L0A, Hardware::L1, Hardware::L0B,
+                                    Hardware::L1, Hardware::BIAS, Hardware::L0C, Hardware::GM, Hardware::UB,
+                                    Hardware::UB, Hardware::UB,   Hardware::L1,  Hardware::L1, Hardware::FIXBUF};
+  return kHardware[static_cast<uint8_t>(position)];
+}
+
+namespace cpu {
+
+inline constexpr size_t kHardwares = static_cast<size_t>(Hardware::MAX);
+inline constexpr uint32_t kHardwareBytes[kHardwares] = {0,         kUnifiedBufferBytes, 512 * 1024, 64 * 1024,
+                                                        64 * 1024, 128 * 1024,          1024,       2048};
+inline constexpr const char* kHardwareNames[kHardwares] = {
+    "device memory", "the unified buffer", "L1", "L0A", "L0B", "L0C", "the bias table", "the fixpipe buffer"};
+
+constexpr uint32_t bytes_of(Hardware hardware) { return kHardwareBytes[static_cast<size_t>(hardware)]; }
+constexpr const char* name_of(Hardware hardware) { return kHardwareNames[static_cast<size_t>(hardware)]; }
+
+}  // namespace cpu
 
 enum class RoundMode : uint8_t { CAST_NONE, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC, CAST_ODD };
 enum class CMPMODE : uint8_t { LT, GT, EQ, LE, GE, NE };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public names of Ascend C for vector cores, and which of them are in the headers here.
+"""The public names of Ascend C, and which of them are in the headers here.
 
 `python -m cann_cpu.ascendc_names` prints the table of docs/ascendc_names.md.
 """
@@ -64,8 +64,11 @@ NAMES = {
     "Shapes": "Arange ArithProgression Broadcast Fill Pad TransData UnPad",
     "Quantization": "AntiQuantize AscendAntiQuant AscendDequant AscendQuant Dequantize Quantize",
     "Random numbers": "DropOut PhiloxRandom",
-    "The matrix unit": """Conv2D Fixpipe Gemm LoadData LoadDataWithTranspose Matmul MatmulImpl Mmad REGIST_MATMUL_OBJ
-        SetFixPipeConfig SetHF32Mode""",
+    "The matrix unit": """Conv2D Fixpipe Gemm InitConstValue LoadData LoadDataUnzip LoadDataWithSparse
+        LoadDataWithTranspose LoadImageToLocal LoadUnzipIndex Matmul MatmulImpl Mmad MmadWithSparse REGIST_MATMUL_OBJ
+        SetAippFunctions SetFixPipeAddr SetFixPipeClipRelu SetFixPipeConfig SetFixpipeNz2ndFlag SetFixpipePreQuantFlag
+        SetFmatrix SetHF32Mode SetHF32TransMode SetLoadDataBoundary SetLoadDataPaddingValue SetLoadDataRepeat
+        SetMMColumnMajor SetMMRowMajor""",
 }
 
 

@@ -32,14 +32,16 @@ class _DeviceBuffer(ctypes.Structure):
     _fields_ = (("begin", ctypes.c_void_p), ("bytes", ctypes.c_size_t), ("name", ctypes.c_char_p))
 
 
-PIPES = ("S", "V", "MTE2", "MTE3")
+CUBE_PIPES = ("M", "MTE1", "FIX")
+PIPES = ("S", "V", "MTE2", "MTE3", *CUBE_PIPES)
 
 
 class Profile(ctypes.Structure):
     """What a launch asked of the device's pipes, counted while it was checked; lists are in the order of PIPES.
 
-    The work of a pipe: elements that S reads or writes, repeats of V, bytes that MTE2 and MTE3 copy. The steps are
-    those of the block that takes longest if each instruction takes one step and a pipe waits where the flags let it.
+    The work of a pipe: elements that S reads or writes, repeats of V, bytes that MTE1, MTE2, MTE3 and FIX copy,
+    products of fractals of M. The steps are those of the core that takes longest if each instruction takes one step and
+    a pipe waits where the flags let it.
     """
 
     _fields_ = (

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 from .activation import LIBRARIES
-from .kernel import PIPES, Kernel, KernelError, KernelFile, Profile
+from .kernel import CUBE_PIPES, PIPES, Kernel, KernelError, KernelFile, Profile
 from .operator_names import BY_INFO, DTYPES
 
 
@@ -91,10 +91,20 @@ def run_described(
 
 def _profile_lines(profile: Profile) -> list[str]:
     """What the launch asked of the device."""
-    units = {"MTE2": "bytes copied in", "V": "repeats", "MTE3": "bytes copied out", "S": "elements read or written"}
+    units = {
+        "MTE2": "bytes copied in",
+        "V": "repeats",
+        "MTE3": "bytes copied out",
+        "S": "elements read or written",
+        "MTE1": "bytes copied from L1",
+        "M": "products of fractals",
+        "FIX": "bytes copied out of L0C",
+    }
     lines = ["what the device is asked for, counted; how long it takes is not modelled"]
     for name, unit in units.items():
         pipe = PIPES.index(name)
+        if name in CUBE_PIPES and profile.instructions[pipe] == 0:
+            continue
         lines.append(f"  {name:<5}{profile.instructions[pipe]:>9} instructions{profile.work[pipe]:>12} {unit}")
     lines.append(f"  unified buffer: {profile.buffer_bytes} of {profile.buffer_limit} bytes")
     lines.append(

@@ -134,7 +134,7 @@ extern "C" __global__ __aicore__ void says(GM_ADDR x) {
     printf("half %g, int %ld\n", half(0.5f), max(3, int64_t{4}));
   }
   if ASCEND_IS_AIC {
-    printf("never\n");
+    printf("never, %d\n", 0);
   }
   DumpTensor(data.in, 7, 3);
   DumpAccChkPoint(data.x, 8, 6, 2);

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ascendc/fixpipe.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "checker.h"
+
+namespace AscendC::cpu {
+namespace {
+
+constexpr int64_t kColumns = 16;  // of a stripe in L0C
+
+// The scale of a column, as the hardware takes the 64 bits that hold it.
+struct Scale {
+  explicit Scale(uint64_t bits)
+      : factor(std::bit_cast<float>(static_cast<uint32_t>(bits) & ~uint32_t{0x1fff})),
+        shift(bits >> 36 & 1 ? static_cast<int>(bits >> 32 & 15) + 1 : 0),
+        offset(static_cast<int>(bits >> 37 & 0x1ff)),
+        is_signed(bits >> 46 & 1) {
+    if (offset >= 256) offset -= 512;
+  }
+  float factor;
+  int shift;
+  int offset;
+  bool is_signed;
+};
+
+template <class Number>
+Number saturated(float value) {
+  constexpr float kMin = std::numeric_limits<Number>::min(), kMax = std::numeric_limits<Number>::max();
+  return static_cast<Number>(std::isnan(value) ? 0 : std::clamp(value, kMin, kMax));
+}
+
+float scaled(int32_t sum, const Scale& scale) {
+  return static_cast<float>(scale.shift != 0 ? sum >> scale.shift : sum) * scale.factor;
+}
+float scaled(float sum, const Scale& scale) { return sum * scale.factor; }
+
+template <class To, class Sum>
+To converted(Sum sum, const FixpipeParamsV220& p, const Scale& scale) {
+  if (p.reluEn && !(sum > Sum{})) sum = Sum{};
+  switch (p.quantPre) {
+    case DEQF16:
+    case VDEQF16:
+    case QF322B8_PRE:
+    case VQF322B8_PRE:
+    case REQ8:
+    case VREQ8:
+      if constexpr (std::is_integral_v<To> && sizeof(To) == 1) {
+        const float rounded = std::clamp(std::nearbyint(scaled(sum, scale)), -256.0f, 255.0f);
+        return saturated<To>(rounded + static_cast<float>(scale.offset));
+      } else {
+        return static_cast<To>(scaled(sum, scale));
+      }
+    default:
+      return static_cast<To>(sum);
+  }
+}
+
+bool by_column(QuantMode_t mode) { return mode == VDEQF16 || mode == VQF322B8_PRE || mode == VREQ8; }
+
+// The modes that make a dtype of float and of int32_t.
+void check_mode(const FixpipeCall& call, Out out, bool from_float) {
+  constexpr const char* kModes[] = {"NoQuant",     "F322F16",      "F322BF16", "DEQF16", "VDEQF16",
+                                    "QF322B8_PRE", "VQF322B8_PRE", "REQ8",     "VREQ8"};
+  constexpr const char* kOuts[] = {"float", "int32_t", "half", "bfloat16_t", "int8_t", "uint8_t"};
+  const QuantMode_t mode = call.params.quantPre;
+  const auto is = [&](std::initializer_list<QuantMode_t> modes) {
+    return std::find(modes.begin(), modes.end(), mode) != modes.end();
+  };
+  bool right = false;
+  switch (out) {
+    case Out::Float:
+    case Out::Int32:
+      right = is({NoQuant});
+      break;
+    case Out::Half:
+      right = from_float ? is({F322F16}) : is({DEQF16, VDEQF16});
+      break;
+    case Out::Bfloat16:
+      right = is({F322BF16});
+      break;
+    default:
+      right = from_float ? is({QF322B8_PRE, VQF322B8_PRE}) : is({REQ8, VREQ8});
+  }
+  if (!right) {
+    fail(call.where,
+         "%s: quantPre %s does not make %s of %s; F322F16, F322BF16 round float, DEQF16, REQ8 (of int32_t) and "
+         "QF322B8_PRE (of float) scale, each with a V by a scale for each column",
+         call.name, kModes[mode], kOuts[static_cast<int>(out)], from_float ? "float" : "int32_t");
+  }
+  if (by_column(mode) && (call.scales == nullptr || call.scales->buffer == nullptr)) {
+    fail(call.where, "%s: quantPre %s takes a scale for each column; give the tensor of them, or SetFixPipeConfig",
+         call.name, kModes[mode]);
+  }
+}
+
+template <class To, class Sum>
+class Way {
+ public:
+  explicit Way(const FixpipeCall& call) : call_(call), p_(call.params) {
+    if constexpr (sizeof(To) == 1) merged_ = 2;
+  }
+
+  void go() const {
+    const int64_t matrices = call_.rows ? p_.ndNum : 1;
+    for (int64_t matrix = 0; matrix < matrices; ++matrix) {
+      const int64_t from = matrix * p_.srcNdStride * kColumns * kColumns;
+      for (int64_t j = 0; j < p_.nSize; j += kColumns) stripe(matrix, from + j * p_.srcStride, j);
+    }
+  }
+
+ private:
+  // Rows of 16 columns.
+  void stripe(int64_t matrix, int64_t from, int64_t first) const {
+    const int64_t columns = std::min<int64_t>(kColumns, p_.nSize - first);
+    const auto* sums = reinterpret_cast<const Sum*>(call_.src.data) + from;
+    std::vector<Scale> scales;
+    for (int64_t j = 0; j < columns; ++j) {
+      scales.emplace_back(by_column(p_.quantPre) ? load<uint64_t>(call_.scales->data +
+                                                                  (first + j) * static_cast<int64_t>(sizeof(uint64_t)))
+                                                 : p_.deqScalar);
+    }
+    check_read(from, columns);
+    for (int64_t i = 0; i < p_.mSize; ++i, sums += kColumns) {
+      To row[kColumns];
+      for (int64_t j = 0; j < columns; ++j) row[j] = converted<To>(sums[j], p_, scales[static_cast<size_t>(j)]);
+      if (call_.rows) {
+        put(matrix * p_.dstNdStride + i * p_.dstStride + first, row, columns);
+      } else if (p_.isChannelSplit) {
+        constexpr int64_t kHalf = kColumns / 2;
+        for (int64_t j = 0; j < columns; j += kHalf) {
+          put((first + j) / kHalf * stripe_step() + i * kHalf, row + j, std::min(kHalf, columns - j));
+        }
+      } else {  // two stripes of 8 bits make one of 32 columns
+        const int64_t of = first / kColumns;
+        put(of / merged_ * stripe_step() + i * kColumns * merged_ + of % merged_ * kColumns, row, columns);
+      }
+    }
+  }
+
+  int64_t stripe_step() const { return int64_t{p_.dstStride} * kBlockBytes / static_cast<int64_t>(sizeof(To)); }
+
+  void check_read(int64_t from, int64_t columns) const {
+    Checker* checker = cpu::checker();
+    if (checker == nullptr) return;
+    const Checker::Instruction by{call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0};
+    constexpr auto kSum = static_cast<int64_t>(sizeof(Sum));
+    checker->count(PIPE_FIX, static_cast<uint64_t>(p_.mSize * columns) * sizeof(To));
+    if (columns == kColumns) {
+      checker->touch(by, Use::Read, call_.src, from * kSum, p_.mSize * kColumns * kSum);
+      return;
+    }
+    for (int64_t i = 0; i < p_.mSize; ++i) {
+      checker->touch(by, Use::Read, call_.src, (from + i * kColumns) * kSum, columns * kSum);
+    }
+  }
+
+  void put(int64_t element, const To* row, int64_t columns) const {
+    const int64_t at = element * static_cast<int64_t>(sizeof(To)), bytes = columns * static_cast<int64_t>(sizeof(To));
+    if (call_.local != nullptr) {
+      if (Checker* checker = cpu::checker()) {
+        checker->touch({call_.name, call_.where, PIPE_FIX}, Use::Write, *call_.local, at, bytes);
+      }
+      std::memcpy(call_.local->data + at, row, static_cast<size_t>(bytes));
+      return;
+    }
+    const Atomic& atomic = block(call_.where).atomic;
+    const bool combines = atomic.kind != Atomic::Kind::None;
+    if (Checker* checker = cpu::checker()) {
+      checker->touch({call_.name, call_.where, PIPE_FIX, combines}, Use::Write, *call_.global, at, bytes);
+    }
+    const auto* from = reinterpret_cast<const std::byte*>(row);
+    if (combines) {
+      combine_runs(atomic, call_.global->data + at, {1, bytes, 0}, from, {1, bytes, 0});
+    } else {
+      std::memcpy(call_.global->data + at, from, static_cast<size_t>(bytes));
+    }
+  }
+
+  const FixpipeCall& call_;
+  const FixpipeParamsV220& p_;
+  int64_t merged_ = 1;
+};
+
+template <class Sum>
+void from_sums(Out out, const FixpipeCall& call) {
+  switch (out) {
+    case Out::Float:
+    case Out::Int32:
+      return Way<Sum, Sum>(call).go();
+    case Out::Half:
+      return Way<half, Sum>(call).go();
+    case Out::Bfloat16:
+      return Way<bfloat16_t, Sum>(call).go();
+    case Out::Int8:
+      return Way<int8_t, Sum>(call).go();
+    case Out::Uint8:
+      return Way<uint8_t, Sum>(call).go();
+  }
+}
+
+}  // namespace
+
+void fixpipe(Out out, bool from_float, const FixpipeCall& call) {
+  if (!has_matrix_unit(call.name, call.where)) return;
+  const FixpipeParamsV220& p = call.params;
+  if (hardware_of(call.src) != Hardware::L0C) {
+    fail(call.where, "%s: src lies in %s; it must be in L0C", call.name, name_of(hardware_of(call.src)));
+  }
+  if (call.local != nullptr && hardware_of(*call.local) != Hardware::L1) {
+    fail(call.where, "%s: dst lies in %s; it must be in device memory or L1", call.name,
+         name_of(hardware_of(*call.local)));
+  }
+  if (p.nSize == 0 || p.mSize == 0) return;
+  check_mode(call, out, from_float);
+  if (p.isChannelSplit && (out != Out::Float || call.rows)) {
+    fail(call.where, "%s: isChannelSplit divides stripes of float in fractals (CFG_NZ)", call.name);
+  }
+  if (p.nSize > 4095 || (call.rows && p.mSize > 8192) || p.dstStride == 0) {
+    fail(call.where,
+         "%s: nSize %u, mSize %u, dstStride %u; the device takes nSize to 4095, mSize to 8192 in rows, and no "
+         "dstStride of 0",
+         call.name, p.nSize, p.mSize, p.dstStride);
+  }
+  if (!call.rows && p.nSize % (p.isChannelSplit ? 8 : 16) != 0) {
+    fail(call.where, "%s: nSize %u; fractals have a multiple of %d columns", call.name, p.nSize,
+         p.isChannelSplit ? 8 : 16);
+  }
+  if (Checker* checker = cpu::checker()) {
+    const Checker::Instruction by{call.name, call.where, PIPE_FIX};
+    checker->check_alignment(by, call.src, 64);
+    if (call.local != nullptr) checker->check_alignment(by, *call.local, kBlockBytes);
+    if (by_column(p.quantPre)) {
+      checker->touch(by, Use::Read, *call.scales, 0, p.nSize * static_cast<int64_t>(sizeof(uint64_t)));
+    }
+  }
+  from_float ? from_sums<float>(out, call) : from_sums<int32_t>(out, call);
+}
+
+}  // namespace AscendC::cpu

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ascendc/load_data.h"
+
+#include "checker.h"
+
+namespace AscendC::cpu {
+namespace {
+
+constexpr int64_t kRows = 16;  // of a fractal
+
+void need_memory(const char* name, Where where, const LocalMemory& memory, std::initializer_list<Hardware> allowed,
+                 const char* what) {
+  for (const Hardware hardware : allowed) {
+    if (hardware_of(memory) == hardware) return;
+  }
+  std::string names;
+  for (const Hardware hardware : allowed) names += (names.empty() ? "" : " or ") + std::string(name_of(hardware));
+  fail(where, "%s: %s lies in %s; it must be in %s", name, what, name_of(hardware_of(memory)), names.c_str());
+}
+
+void check_range(const char* name, Where where, const char* what, uint64_t value, uint64_t min, uint64_t max) {
+  if (value >= min && value <= max) return;
+  fail(where, "%s: %s is %llu; the device takes %llu to %llu", name, what, static_cast<unsigned long long>(value),
+       static_cast<unsigned long long>(min), static_cast<unsigned long long>(max));
+}
+
+// What an instruction tells the checker, if there is one.
+struct Told {
+  Checker* const checker = cpu::checker();
+  Checker::Instruction by;
+
+  void count(int64_t work) const {
+    if (checker != nullptr) checker->count(by.pipe, static_cast<uint64_t>(work));
+  }
+  void align(const LocalMemory& memory, uint32_t alignment) const {
+    if (checker != nullptr) checker->check_alignment(by, memory, alignment);
+  }
+  template <class Memory>
+  void touch(Use use, const Memory& memory, int64_t offset, int64_t bytes) const {
+    if (checker != nullptr) checker->touch(by, use, memory, offset, bytes);
+  }
+};
+
+pipe_t pipe_to(const LocalMemory& dst) { return hardware_of(dst) == Hardware::L1 ? PIPE_MTE2 : PIPE_MTE1; }
+
+uint32_t alignment_of(const LocalMemory& memory) {
+  switch (hardware_of(memory)) {
+    case Hardware::L0A:
+    case Hardware::L0B:
+      return kFractalBytes;
+    case Hardware::BIAS:
+      return 64;
+    case Hardware::FIXBUF:
+      return 128;
+    default:
+      return kBlockBytes;
+  }
+}
+
+void transpose(std::byte* to, int64_t to_row, const std::byte* from, int64_t from_row, int64_t rows, int64_t columns,
+               uint32_t itemsize) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      std::memcpy(to + j * to_row + i * itemsize, from + i * from_row + j * itemsize, itemsize);
+    }
+  }
+}
+
+}  // namespace
+
+void copy_nd_to_nz(Where where, const LocalMemory& dst, const GlobalMemory& src, uint32_t itemsize,
+                   const Nd2NzParams& p) {
+  constexpr const char* kName = "DataCopy(Nd2NzParams)";
+  if (!has_matrix_unit(kName, where)) return;
+  need_memory(kName, where, dst, {Hardware::L1}, "dst");
+  check_range(kName, where, "ndNum", p.ndNum, 0, 4095);
+  check_range(kName, where, "nValue", p.nValue, 0, 16384);
+  check_range(kName, where, "dValue", p.dValue, 0, 65535);
+  if (p.ndNum == 0 || p.nValue == 0 || p.dValue == 0) return;
+  check_range(kName, where, "srcNdMatrixStride", p.srcNdMatrixStride, 0, 65535);
+  check_range(kName, where, "srcDValue", p.srcDValue, 1, 65535);
+  check_range(kName, where, "dstNzC0Stride", p.dstNzC0Stride, 1, 16384);
+  check_range(kName, where, "dstNzNStride", p.dstNzNStride, 1, 16384);
+  check_range(kName, where, "dstNzMatrixStride", p.dstNzMatrixStride, 0, 65535);
+  const Told told{.by = {kName, where, PIPE_MTE2}};
+  const int64_t row = int64_t{p.dValue} * itemsize, pieces = (row + kBlockBytes - 1) / kBlockBytes;
+  told.count(int64_t{p.ndNum} * p.nValue * row);
+  told.align(dst, kBlockBytes);
+  for (int64_t matrix = 0; matrix < p.ndNum; ++matrix) {
+    const int64_t from = matrix * p.srcNdMatrixStride * itemsize;
+    const int64_t to = matrix * p.dstNzMatrixStride * itemsize;
+    const int64_t from_row = int64_t{p.srcDValue} * itemsize;
+    const int64_t to_column = int64_t{p.dstNzC0Stride} * kBlockBytes, to_row = int64_t{p.dstNzNStride} * kBlockBytes;
+    for (int64_t i = 0; told.checker != nullptr && i < p.nValue; ++i)
+      told.touch(Use::Read, src, from + i * from_row, row);
+    for (int64_t j = 0; told.checker != nullptr && j < pieces; ++j) {
+      if (to_row == kBlockBytes) {
+        told.touch(Use::Write, dst, to + j * to_column, p.nValue * to_row);
+      } else {
+        for (int64_t i = 0; i < p.nValue; ++i)
+          told.touch(Use::Write, dst, to + j * to_column + i * to_row, kBlockBytes);
+      }
+    }
+    for (int64_t i = 0; i < p.nValue; ++i) {
+      const std::byte* begin = src.data + from + i * from_row;
+      for (int64_t j = 0; j < pieces; ++j) {
+        std::byte* piece = dst.data + to + j * to_column + i * to_row;
+        const int64_t bytes = std::min<int64_t>(kBlockBytes, row - j * kBlockBytes);
+        std::memcpy(piece, begin + j * kBlockBytes, static_cast<size_t>(bytes));
+        std::memset(piece + bytes, 0, static_cast<size_t>(kBlockBytes - bytes));
+      }
+    }
+  }
+}
+
+void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local, const GlobalMemory* global,
+                   uint32_t itemsize, const LoadData2DParams& p) {
+  constexpr const char* kName = "LoadData";
+  if (!has_matrix_unit(kName, where)) return;
+  if (local != nullptr) {
+    need_memory(kName, where, *local, {Hardware::L1}, "src");
+    need_memory(kName, where, dst, {Hardware::L0A, Hardware::L0B}, "dst");
+  } else {
+    need_memory(kName, where, dst, {Hardware::L1, Hardware::L0A, Hardware::L0B}, "dst");
+  }
+  if (p.ifTranspose && (itemsize != 2 || local == nullptr)) {
+    fail(where,
+         "LoadData: ifTranspose with elements of %u bytes %s; the device transposes 16 bits from L1; use "
+         "LoadDataWithTranspose",
+         itemsize, local == nullptr ? "from device memory" : "from L1");
+  }
+  const Told told{.by = {kName, where, local != nullptr ? PIPE_MTE1 : PIPE_MTE2}};
+  told.count(int64_t{p.repeatTimes} * kFractalBytes);
+  told.align(dst, alignment_of(dst));
+  if (local != nullptr) told.align(*local, kBlockBytes);
+  const std::byte* source = local != nullptr ? local->data : global->data;
+  for (int64_t i = 0; i < p.repeatTimes; ++i) {
+    const int64_t fractal = p.startIndex + (p.addrMode != 0 ? -i : i) * p.srcStride;
+    const int64_t from = fractal * kFractalBytes, to = i * (1 + int64_t{p.dstGap}) * kFractalBytes;
+    if (local != nullptr) {
+      told.touch(Use::Read, *local, from, kFractalBytes);
+    } else {
+      told.touch(Use::Read, *global, from, kFractalBytes);
+    }
+    told.touch(Use::Write, dst, to, kFractalBytes);
+    if (p.ifTranspose) {
+      transpose(dst.data + to, kBlockBytes, source + from, kBlockBytes, kRows, kRows, itemsize);
+    } else {
+      std::memcpy(dst.data + to, source + from, kFractalBytes);
+    }
+  }
+}
+
+void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src, uint32_t itemsize,
+                     const LoadData2dTransposeParams& p) {
+  constexpr const char* kName = "LoadDataWithTranspose";
+  if (!has_matrix_unit(kName, where)) return;
+  need_memory(kName, where, src, {Hardware::L1}, "src");
+  need_memory(kName, where, dst, {Hardware::L0A, Hardware::L0B}, "dst");
+  const int64_t side = itemsize == 1 ? 32 : 16, fractals = itemsize == 2 ? 1 : 2;
+  const int64_t square = fractals * kFractalBytes;
+  const Told told{.by = {kName, where, PIPE_MTE1}};
+  told.count(p.repeatTimes * square);
+  told.align(dst, kFractalBytes);
+  told.align(src, kBlockBytes);
+  // Two fractals of 8 bits lie one below the other, two of 32 bits beside each other.
+  std::byte whole[32 * 32], turned[32 * 32];
+  const int64_t row = side * itemsize;
+  const auto piece = [&](std::byte* matrix, int64_t fractal, int64_t i) {
+    return itemsize == 4 ? matrix + i * row + fractal * kBlockBytes : matrix + (fractal * kRows + i) * row;
+  };
+  for (int64_t i = 0; i < p.repeatTimes; ++i) {
+    const int64_t from = (p.startIndex + (p.addrMode != 0 ? -i : i) * p.srcStride) * square;
+    const int64_t to = i * (1 + int64_t{p.dstGap}) * kFractalBytes;
+    told.touch(Use::Read, src, from, square);
+    for (int64_t fractal = 0; fractal < fractals; ++fractal) {
+      for (int64_t r = 0; r < kRows; ++r) {
+        std::memcpy(piece(whole, fractal, r), src.data + from + fractal * kFractalBytes + r * kBlockBytes, kBlockBytes);
+      }
+    }
+    transpose(turned, row, whole, row, side, side, itemsize);
+    for (int64_t fractal = 0; fractal < fractals; ++fractal) {
+      const int64_t at = to + fractal * (1 + int64_t{p.dstFracGap}) * kFractalBytes;
+      told.touch(Use::Write, dst, at, kFractalBytes);
+      for (int64_t r = 0; r < kRows; ++r) {
+        std::memcpy(dst.data + at + r * kBlockBytes, piece(turned, fractal, r), kBlockBytes);
+      }
+    }
+  }
+}
+
+void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uint32_t itemsize, const Image& image) {
+  constexpr const char* kName = "LoadData(LoadData3DParamsV2)";
+  if (!has_matrix_unit(kName, where)) return;
+  need_memory(kName, where, src, {Hardware::L1}, "src");
+  need_memory(kName, where, dst, {Hardware::L0A, Hardware::L0B}, "dst");
+  const bool right = hardware_of(dst) == Hardware::L0B;
+  if ((right || image.transpose) && itemsize == 1) {
+    fail(where, "%s: elements of 8 bits to %s; the device transposes 16 and 32 bits", kName,
+         right ? "L0B" : "L0A with enTranspose");
+  }
+  const int64_t height = image.size.height, width = image.size.width;
+  if (height == 0 || width == 0 || image.channels == 0 || image.rows == 0 || image.columns == 0 ||
+      image.filter_w == 0 || image.filter_h == 0) {
+    return;
+  }
+  if (image.stride_w == 0 || image.stride_h == 0) fail(where, "%s: a stride of 0", kName);
+  const int64_t piece = kBlockBytes / itemsize;  // channels that lie together
+  const auto [left, after, top, below] = image.size.padding;
+  const int64_t span_w = (image.filter_w - 1) * image.dilation_w + 1,
+                span_h = (image.filter_h - 1) * image.dilation_h + 1;
+  const int64_t out_w = (width + left + after - span_w) / image.stride_w + 1;
+  const int64_t out_h = (height + top + below - span_h) / image.stride_h + 1;
+  const int64_t pieces = (image.channels + piece - 1) / piece;
+  const Told told{.by = {kName, where, PIPE_MTE1}};
+  told.align(dst, kFractalBytes);
+  told.align(src, kBlockBytes);
+
+  // Where the element (row, column) of the matrix goes, in bytes.
+  const bool turned = image.transpose && !right;
+  const int64_t columns16 = (image.columns + kRows - 1) / kRows;
+  const int64_t depth = turned ? image.rows : image.columns;
+  const int64_t depth_fractals =
+      itemsize == 4 && turned ? (depth + kRows - 1) / kRows * 2 : (depth + piece - 1) / piece;
+  const auto place = [&](int64_t i, int64_t j) {
+    if (right) return ((i / piece * columns16 + j / kRows) * kRows * piece + j % kRows * piece + i % piece) * itemsize;
+    if (turned) std::swap(i, j);
+    return ((i / kRows * depth_fractals + j / piece) * kRows * piece + i % kRows * piece + j % piece) * itemsize;
+  };
+  const int64_t rows = (image.rows + kRows - 1) / kRows * kRows;
+  const int64_t columns = (image.columns + piece - 1) / piece * piece;
+  const int64_t fractals = right    ? (image.rows + piece - 1) / piece * columns16
+                           : turned ? (image.columns + kRows - 1) / kRows * depth_fractals
+                                    : rows / kRows * depth_fractals;
+  told.count(fractals * kFractalBytes);
+  for (int64_t j = 0; j < columns; j += piece) {
+    const int64_t of_window = (image.first_column + j) / piece;
+    const int64_t channel = of_window / (image.filter_w * image.filter_h);
+    const int64_t inside = of_window % (image.filter_w * image.filter_h);
+    const int64_t in_h = inside / image.filter_w * image.dilation_h, in_w = inside % image.filter_w * image.dilation_w;
+    int64_t run = 0, run_bytes = 0;  // pieces of L1 that lie side by side are read together
+    const auto end_run = [&] {
+      if (run_bytes != 0) told.touch(Use::Read, src, run, run_bytes);
+      run_bytes = 0;
+    };
+    for (int64_t i = 0; i < image.rows; ++i) {
+      const int64_t window = image.first_row + i;
+      const int64_t h = window / out_w * image.stride_h - top + in_h, w = window % out_w * image.stride_w - left + in_w;
+      const bool there = window < out_w * out_h && channel < pieces && h >= 0 && h < height && w >= 0 && w < width;
+      const int64_t from = ((channel * height + h) * width + w) * kBlockBytes;
+      std::byte values[kBlockBytes];
+      if (there) {
+        if (told.checker != nullptr && (run_bytes == 0 || from != run + run_bytes)) {
+          end_run();
+          run = from;
+        }
+        run_bytes += kBlockBytes;
+        std::memcpy(values, src.data + from, kBlockBytes);
+      } else {
+        for (int64_t e = 0; e < piece; ++e) std::memcpy(values + e * itemsize, &image.padding, itemsize);
+      }
+      if (!right && !turned) {
+        std::memcpy(dst.data + place(i, j), values, kBlockBytes);
+      } else {
+        for (int64_t e = 0; e < piece; ++e) std::memcpy(dst.data + place(i, j + e), values + e * itemsize, itemsize);
+      }
+    }
+    end_run();
+  }
+  told.touch(Use::Write, dst, 0, fractals * kFractalBytes);
+}
+
+void fill_pieces(Where where, const LocalMemory& dst, uint32_t itemsize, uint64_t value,
+                 const InitConstValueParams<uint64_t>& p) {
+  constexpr const char* kName = "Fill";
+  if (!has_matrix_unit(kName, where)) return;
+  need_memory(kName, where, dst, {Hardware::L1, Hardware::L0A, Hardware::L0B}, "dst");
+  const int64_t piece = hardware_of(dst) == Hardware::L1 ? kBlockBytes : kFractalBytes;
+  const int64_t bytes = p.blockNum * piece, step = bytes + p.dstGap * piece;
+  const Told told{.by = {kName, where, pipe_to(dst)}};
+  told.count(p.repeatTimes * bytes);
+  told.align(dst, alignment_of(dst));
+  for (int64_t i = 0; i < p.repeatTimes; ++i) {
+    told.touch(Use::Write, dst, i * step, bytes);
+    for (int64_t at = 0; at < bytes; at += itemsize) std::memcpy(dst.data + i * step + at, &value, itemsize);
+  }
+}
+
+void copy_to_table(Where where, const LocalMemory& dst, const Runs& dst_runs, const LocalMemory& src,
+                   const Runs& src_runs, bool widen_halves) {
+  constexpr const char* kName = "DataCopy";
+  if (!has_matrix_unit(kName, where)) return;
+  need_memory(kName, where, src, {Hardware::L1}, "src");
+  need_memory(kName, where, dst, {Hardware::BIAS, Hardware::FIXBUF}, "dst");
+  const Told told{.by = {kName, where, hardware_of(dst) == Hardware::BIAS ? PIPE_MTE1 : PIPE_FIX}};
+  told.count(dst_runs.count * dst_runs.bytes);
+  told.align(dst, alignment_of(dst));
+  told.align(src, kBlockBytes);
+  for (int64_t i = 0; i < dst_runs.count; ++i) {
+    told.touch(Use::Read, src, i * src_runs.step, src_runs.bytes);
+    told.touch(Use::Write, dst, i * dst_runs.step, dst_runs.bytes);
+    std::byte* to = dst.data + i * dst_runs.step;
+    const std::byte* from = src.data + i * src_runs.step;
+    if (widen_halves) {
+      widen(reinterpret_cast<const half*>(from), reinterpret_cast<float*>(to),
+            static_cast<uint32_t>(src_runs.bytes / 2));
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(dst_runs.bytes));
+    }
+  }
+}
+
+}  // namespace AscendC::cpu

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ascendc/mmad.h"
+
+#include <bit>
+
+#include "checker.h"
+
+namespace AscendC::cpu {
+namespace {
+
+constexpr int64_t kRows = 16;  // of a fractal, and its columns in L0C
+
+constexpr int64_t ceil(int64_t number, int64_t by) { return (number + by - 1) / by; }
+
+// 1 sign bit, 8 of the exponent, 11 behind the point.
+float to_hf32(float value, bool toward_zero) {
+  constexpr uint32_t kCut = 12;
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7f800000) == 0x7f800000) return value;
+  if (!toward_zero) bits += (1u << (kCut - 1)) - 1 + (bits >> kCut & 1);
+  return std::bit_cast<float>(bits & ~((1u << kCut) - 1));
+}
+
+struct Layout {
+  int64_t m, n, k;
+  int64_t piece;            // elements of 32 bytes
+  int64_t depth_fractals;   // of k
+  int64_t column_fractals;  // of n
+};
+
+template <class T>
+void widen_factors(const MmadCall& call, const Layout& of, SumOf<T>* a, SumOf<T>* b) {
+  const auto* left = reinterpret_cast<const T*>(call.a.data);
+  const auto* right = reinterpret_cast<const T*>(call.b.data);
+  if (of.m == 1) {
+    widen_run(left, a, of.k);
+  } else {
+    for (int64_t i = 0; i < of.m; ++i) {
+      const T* row = left + (i / kRows * of.depth_fractals * kRows + i % kRows) * of.piece;
+      for (int64_t p = 0; p < of.k; p += of.piece, row += kRows * of.piece) {
+        widen_run(row, a + i * of.k + p, std::min(of.piece, of.k - p));
+      }
+    }
+  }
+  // A fractal of L0B has a row for each column of the matrix.
+  const int64_t width = of.column_fractals * kRows;
+  SumOf<T> column[kBlockBytes];
+  for (int64_t p = 0; p < of.k; p += of.piece) {
+    const int64_t depth = std::min(of.piece, of.k - p);
+    for (int64_t j = 0; j < width; ++j) {
+      widen_run(right + ((p / of.piece * of.column_fractals + j / kRows) * kRows + j % kRows) * of.piece, column,
+                depth);
+      for (int64_t e = 0; e < depth; ++e) b[(p + e) * width + j] = j < of.n ? column[e] : SumOf<T>{};
+    }
+  }
+}
+
+template <class T>
+void multiply_factors(const MmadCall& call, const Layout& of) {
+  using Sum = SumOf<T>;
+  const int64_t width = of.column_fractals * kRows;
+  Sum* a = factor_memory<Sum>(0, of.m * of.k);
+  Sum* b = factor_memory<Sum>(1, of.k * width);
+  widen_factors<T>(call, of, a, b);
+  const MatrixUnit& unit = block(call.where).matrix_unit;
+  const bool rounded = std::is_same_v<T, float> && unit.hf32;
+  if constexpr (std::is_same_v<T, float>) {
+    for (int64_t i = 0; rounded && i < of.m * of.k; ++i) a[i] = to_hf32(a[i], unit.hf32_toward_zero);
+    for (int64_t i = 0; rounded && i < of.k * width; ++i) b[i] = to_hf32(b[i], unit.hf32_toward_zero);
+  }
+  const StripedMatrix<Sum> sums{reinterpret_cast<Sum*>(call.sums.data), kRows, ceil(of.m, kRows) * kRows * kRows};
+  const auto& p = call.params;
+  if (call.bias != nullptr) {
+    const auto* bias = reinterpret_cast<const Sum*>(call.bias->data);
+    for (int64_t j = 0; j < width; ++j) {
+      for (int64_t i = 0; i < of.m; ++i) {
+        sums.data[j / kRows * sums.stripe + i * kRows + j % kRows] = j < of.n ? bias[j] : Sum{};
+      }
+    }
+  }
+  const bool accumulate = call.bias != nullptr || p.isBias || !p.cmatrixInitVal;
+  multiply(sums, a, b, of.m, of.n, of.k, accumulate, !std::is_same_v<T, float> || rounded);
+}
+
+void check_memories(const MmadCall& call) {
+  const auto need = [&](const LocalMemory& memory, Hardware hardware, const char* what) {
+    if (hardware_of(memory) == hardware) return;
+    fail(call.where, "Mmad: %s lies in %s; it must be in %s", what, name_of(hardware_of(memory)), name_of(hardware));
+  };
+  need(call.sums, Hardware::L0C, "dst");
+  need(call.a, Hardware::L0A, "fm");
+  need(call.b, Hardware::L0B, "filter");
+  if (call.bias != nullptr) need(*call.bias, Hardware::BIAS, "bias");
+  const MmadParams& p = call.params;
+  constexpr uint16_t kMax = 4095;
+  if (p.m > kMax || p.n > kMax || p.k > kMax) {
+    fail(call.where, "Mmad: m %u, n %u, k %u; the device takes 0 to 4095", p.m, p.n, p.k);
+  }
+  if (p.enSsparse || p.enWinogradA || p.enWinogradB || p.fmOffset != 0) {
+    fail(call.where, "Mmad: enSsparse, enWinogradA, enWinogradB and fmOffset are not of Atlas A2");
+  }
+  if (p.cmatrixSource && !p.cmatrixInitVal && call.bias == nullptr) {
+    fail(call.where, "Mmad: cmatrixSource says that a bias is there; give it as an argument");
+  }
+}
+
+// Before anything is computed.
+void check_uses(Checker& checker, const MmadCall& call, const Layout& of, uint32_t itemsize) {
+  const MmadParams& p = call.params;
+  const Checker::Instruction reads{"Mmad", call.where, PIPE_M};
+  // A product of ten fractals or more waits by itself for the sums that an earlier one has written.
+  const bool in_order = int64_t{p.m / 16} * (p.n / 16) >= 10;
+  const Checker::Instruction sums{"Mmad", call.where, PIPE_M, p.unitFlag != 0, in_order};
+  checker.count(PIPE_M, static_cast<uint64_t>(ceil(of.m, kRows) * of.column_fractals * of.depth_fractals));
+  checker.check_alignment(reads, call.a, kFractalBytes);
+  checker.check_alignment(reads, call.b, kFractalBytes);
+  checker.check_alignment(sums, call.sums, 1024);
+  const int64_t a_bytes = of.m == 1 ? of.k * itemsize : ceil(of.m, kRows) * of.depth_fractals * kFractalBytes;
+  checker.touch(reads, Use::Read, call.a, 0, of.m == 1 ? whole_blocks(a_bytes) : a_bytes);
+  checker.touch(reads, Use::Read, call.b, 0, ceil(of.k, of.piece) * of.column_fractals * kFractalBytes);
+  if (call.bias != nullptr) {
+    checker.check_alignment(reads, *call.bias, 64);
+    checker.touch(reads, Use::Read, *call.bias, 0, of.n * static_cast<int64_t>(sizeof(float)));
+  }
+  const bool accumulates = call.bias == nullptr && (p.isBias || !p.cmatrixInitVal);
+  const int64_t stripe = ceil(of.m, kRows) * kRows * kRows * static_cast<int64_t>(sizeof(float));
+  for (int64_t j = 0; j < of.column_fractals; ++j) {
+    const int64_t bytes = of.m * kRows * static_cast<int64_t>(sizeof(float));
+    if (accumulates) checker.touch(sums, Use::Read, call.sums, j * stripe, bytes);
+    checker.touch(sums, Use::Write, call.sums, j * stripe, bytes);
+  }
+}
+
+}  // namespace
+
+void mmad(Factors factors, const MmadCall& call) {
+  if (!has_matrix_unit("Mmad", call.where)) return;
+  check_memories(call);
+  const MmadParams& p = call.params;
+  if (p.m == 0 || p.n == 0 || p.k == 0) return;
+  const uint32_t itemsize = factors == Factors::Float ? 4 : factors == Factors::Int8 ? 1 : 2;
+  const int64_t piece = kBlockBytes / itemsize;
+  const bool by_16 = p.kDirectionAlign && factors == Factors::Float;
+  const Layout of{p.m, p.n, p.k, piece, by_16 ? ceil(p.k, kRows) * 2 : ceil(p.k, piece), ceil(p.n, kRows)};
+  if (Checker* checker = cpu::checker()) check_uses(*checker, call, of, itemsize);
+  switch (factors) {
+    case Factors::Half:
+      return multiply_factors<half>(call, of);
+    case Factors::Bfloat16:
+      return multiply_factors<bfloat16_t>(call, of);
+    case Factors::Float:
+      return multiply_factors<float>(call, of);
+    case Factors::Int8:
+      return multiply_factors<int8_t>(call, of);
+  }
+}
+
+}  // namespace AscendC::cpu

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix unit, compared with products in double precision, and the cores of mixed kernels."""
+
+import numpy as np
+import pytest
+import torch
+from cann_cpu.kernel import KernelError
+
+SHAPES = [(16, 16, 16), (1, 16, 16), (2, 1, 3), (17, 33, 50), (30, 40, 70), (64, 48, 128)]
+"""m, n, k."""
+LOADS = {"fractals": 0, "squares": 1, "image": 2}
+MODES = ["NoQuant", "F322F16", "F322BF16", "DEQF16", "VDEQF16", "QF322B8_PRE", "VQF322B8_PRE", "REQ8", "VREQ8"]
+# What is said of the kernels in broken_cube.cpp, behind file, line, kernel and core.
+MESSAGES = {
+    "loads_before_the_copy_has_ended": r"hazard: LoadData on pipe MTE1 reads elements 0 to 255 of l1 .*, which "
+    r"DataCopy\(Nd2NzParams\) on pipe MTE2 wrote in line .* HardEvent::MTE2_MTE1",
+    "multiplies_before_the_load_has_ended": "hazard: Mmad on pipe M reads .* of l0a .* LoadData on pipe MTE1 wrote",
+    "goes_out_before_the_sums_are_there": "hazard: Fixpipe on pipe FIX reads .* of l0c .* Mmad on pipe M wrote",
+    "loads_over_what_is_being_multiplied": "hazard: LoadData on pipe MTE1 writes .* of l0a .* Mmad on pipe M read",
+    "sums_again_without_a_barrier": "hazard: Mmad on pipe M reads .* of l0c .*; use PipeBarrier<PIPE_M>",
+    "left_matrix_outside_its_buffer": "LoadData writes elements 256 to 511 of a tensor of l0a .*, which has 256",
+    "sums_that_nobody_made": "Fixpipe reads element 128 of l0c .*, which nothing has written",
+    "fractal_at_an_unaligned_address": "LoadData: the tensor begins 32 bytes into l0a .*; it must be a multiple of 512",
+    "factors_in_the_wrong_memories": "Mmad: fm lies in L0B; it must be in L0A",
+    "copy_from_l1_to_l1": "DataCopy: dst lies in L1; it must be in the bias table or the fixpipe buffer",
+    "too_much_for_l0a": "InitBuffer: 2 buffers of 33792 bytes, with 0 bytes in use already, exceed L0A of 65536 bytes",
+    "scalar_in_l1": "SetValue: the scalar unit does not reach L1; copy to",
+    "rounds_by_no_mode": "Fixpipe: quantPre NoQuant does not make half of float; F322F16, F322BF16 round float",
+    "eight_bits_transposed_by_fractals": "LoadData: ifTranspose with elements of 1 bytes from L1; .* LoadDataWithTran",
+    "rows_of_more_than_there_may_be": r"DataCopy\(Nd2NzParams\): srcDValue is 70000; the device takes 1 to 65535",
+    "matrix_unit_of_a_vector_kernel": "Mmad: the kernel is for vector cores alone, by KERNEL_TASK_TYPE",
+    "flag_between_cores_that_nobody_waits_for": "CrossCoreSetFlag: flag 5 is set when the kernel ends, and "
+    "block 0, AIV 0 has not waited for it; call CrossCoreWaitFlag there",
+    "flag_that_one_vector_core_does_not_set": "CrossCoreSetFlag: flag 5 is complete when all have set it, and block 0, "
+    "AIV 1 has not",
+    "waits_in_the_wrong_core": r"CrossCoreWaitFlag: the block waits for ever: .*\n  CrossCoreWaitFlag in line \d+: "
+    "block 0, AIC",
+    "cores_that_all_wait": r"CrossCoreWaitFlag: the block waits for ever: all others wait, too\n  CrossCoreWaitFlag in "
+    r"line \d+: block 0, AIC\n  CrossCoreWaitFlag in line \d+: block 0, AIV [01]; block 0, AIV [01]",
+    "flag_set_too_often": "CrossCoreSetFlag: flag 5 was set 16 times for block 0, AIV 0, which has not waited for it",
+    "two_types": "KERNEL_TASK_TYPE: the kernel has said another type before",
+}
+
+
+DTYPES = {
+    "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float": torch.float32,
+    "int8": torch.int8,
+    "int32": torch.int32,
+}
+
+
+def array(tensor):
+    """The tensor's memory, as a kernel takes it: NumPy has no bfloat16."""
+    return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def factors(m, n, k, dtype):
+    generator = np.random.default_rng((m, n, k))
+    if dtype == torch.int8:
+        return [torch.from_numpy(generator.integers(-128, 128, size, np.int8)) for size in ((m, k), (k, n))]
+    return [torch.from_numpy(generator.normal(size=size)).to(dtype) for size in ((m, k), (k, n))]
+
+
+def product(kernels, name, shape, load="fractals", left=0, right=0, twice=0, mode="NoQuant", scale=0.0, relu=0, nz=0):
+    """The factors, and what the kernel makes of them."""
+    m, n, k = shape
+    source, result = name.split("_to_")
+    a, b = factors(m, n, k, DTYPES[source])
+    size = (m, n)
+    if nz:
+        columns = 32 if result == "int8" else 16
+        size = (-(-n // columns), -(-m // 16) * 16, columns)
+    c = torch.zeros(size, dtype=DTYPES[result])
+    given = [array((x.T if turned else x).contiguous()) for x, turned in ((a, left), (b, right))]
+    bits = int(np.float32(scale).view(np.uint32)) | 1 << 46
+    kernels("cube")[name](*given, array(c), m, n, k, LOADS[load], left, right, twice, MODES.index(mode), bits, relu, nz)
+    return a, b, c
+
+
+def exact(a, b):
+    return a.double() @ b.double()
+
+
+def assert_summed(c, a, b, factor=1):
+    """Within what a sum of k products in float may lose."""
+    bound = exact(a.abs(), b.abs()) * factor * a.shape[1] * 2.0**-24
+    assert ((c.double() - factor * exact(a, b)).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize(("left", "right"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("name", ["half_to_float", "bfloat16_to_float", "int8_to_int32"])
+def test_every_way_of_loading_gives_the_product(kernels, name, shape, load, left, right):
+    if name.startswith("int8") and (load == "image" or left):
+        pytest.skip("the device turns 8 bits by squares alone, and not for the left matrix's image")
+    if shape[0] == 1 and (left or shape[2] > 16):
+        pytest.skip("a row lies in L0A without fractals")
+    a, b, c = product(kernels, name, shape, load, left, right)
+    if c.dtype == torch.int32:
+        assert (c == exact(a, b)).all()
+    else:
+        assert_summed(c, a, b)
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 16), (17, 16, 50), (33, 40, 8)], ids=str)
+def test_floats(kernels, shape):
+    a, b, c = product(kernels, "float_to_float", shape, "image")
+    assert_summed(c, a, b)
+
+
+def test_sums_go_on(kernels):
+    a, b, c = product(kernels, "half_to_float", (30, 40, 70), twice=1)
+    assert_summed(c, a, b, 2)
+
+
+def test_the_sums_do_not_depend_on_the_tile(kernels):
+    """Sums go up with k, each step rounded: the first rows and columns of a product are those of a smaller one."""
+    a, b, c = product(kernels, "half_to_float", (64, 48, 128))
+    expected = torch.zeros_like(c)
+    for p in range(a.shape[1]):
+        expected += a[:, p : p + 1].float() * b[p : p + 1].float()
+    assert (c == expected).all()
+
+
+@pytest.mark.parametrize("nz", [0, 1])
+@pytest.mark.parametrize("relu", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "mode", "scale"),
+    [
+        ("half_to_half", "F322F16", 0),
+        ("bfloat16_to_bfloat16", "F322BF16", 0),
+        ("half_to_int8", "QF322B8_PRE", 4.0),
+        ("int8_to_half", "DEQF16", 2.0**-6),
+        ("int8_to_int8", "REQ8", 2.0**-10),
+        ("int8_to_int32", "NoQuant", 0),
+    ],
+)
+def test_what_goes_out_is_rounded_scaled_and_cut(kernels, name, mode, scale, relu, nz):
+    shape = (30, 40, 70)
+    a, b, c = product(kernels, name, shape, right=1, mode=mode, scale=scale, relu=relu, nz=nz)
+    expected = exact(a, b)
+    if relu:
+        expected = expected.clamp(min=0)
+    if scale:
+        expected = expected * scale
+    if c.dtype == torch.int8:
+        expected = expected.round().clamp(-128, 127)
+        assert expected.unique().numel() > 20
+    if nz:  # fractals from top to bottom, then the next columns
+        c = c.permute(1, 0, 2).reshape(c.shape[1], -1)[: shape[0], : shape[1]]
+    if c.dtype in (torch.float16, torch.bfloat16):
+        assert ((c.double() - expected).abs() <= expected.abs() * torch.finfo(c.dtype).eps + 1e-4).all()
+    else:
+        assert ((c.double() - expected).abs() <= (1 if name.startswith("half") else 0)).all()
+
+
+@pytest.mark.parametrize("name", ["mixed", "mixed_unsaid"])
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+def test_cores_of_a_block_wait_for_each_other(kernels, name, blocks):
+    generator = np.random.default_rng(blocks)
+    a, b = (generator.normal(size=(blocks, 16, 16)).astype(np.float16) for _ in range(2))
+    c, y = (np.zeros((blocks, 16, 16), np.float32) for _ in range(2))
+    kernels("cube")[name](a, b, c, y, 3, blocks=blocks)
+    for i in range(blocks):
+        assert_summed(*map(torch.from_numpy, (c[i], a[i], b[i])))
+    assert (y == c + 1).all()
+
+
+def test_a_core_that_does_not_wait_is_named(kernels):
+    a = np.ones((1, 16, 16), np.float16)
+    c, y = (np.zeros((1, 16, 16), np.float32) for _ in range(2))
+    with pytest.raises(
+        KernelError, match=r"block 0, AIC, and block 0, AIV [01]: block 0, AIV [01] reads bytes .* of c"
+    ):
+        kernels("cube")["reads_before_it_waits"](a, a, c, y, 1)
+    with pytest.raises(
+        KernelError, match=r"block 0, AIC, and block 0, AIV [01]: block 0, AIV [01] reads bytes .* of c"
+    ):
+        kernels("cube")["writes_again_before_it_waits"](a, a, c, y, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "cubes", "vectors"),
+    [("places_1_2", 1, 2), ("places_1_1", 1, 1), ("places_aic", 1, 0), ("places_unsaid", 0, 1)],
+)
+def test_where_a_kernel_runs(kernels, name, cubes, vectors):
+    blocks = 3
+    y = np.full((blocks * 2, 3, 16), -1, np.int32)
+    kernels("cube")[name](y, blocks=blocks)
+    of_cubes = [[i, blocks, 0, 1, 1] for i in range(blocks * cubes)]
+    of_vectors = [[i, blocks, i % vectors, vectors, vectors] for i in range(blocks * vectors)]
+    assert y[: blocks * cubes, 1, :5].tolist() == of_cubes
+    assert y[: blocks * vectors, 2, :5].tolist() == of_vectors
+    assert (y[blocks * cubes :, 1] == -1).all() and (y[blocks * vectors :, 2] == -1).all()
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_what_a_kernel_does_wrong_is_named(kernels, name):
+    x, y = np.ones((16, 16), np.float16), np.zeros((16, 16), np.float32)
+    with pytest.raises(KernelError, match=rf"broken_cube\.cpp:\d+: {name}, block 0(, AI[CV][ 01]*)?: {MESSAGES[name]}"):
+        kernels("broken_cube")[name](x, y)
+
+
+def test_what_is_right_is_silent(kernels):
+    file = kernels("broken_cube")
+    x, y = np.ones((16, 16), np.float16), np.zeros((16, 16), np.float32)
+    file["right"](x, y)
+    assert (y == 16).all()
+    assert set(file.names) == {"right", *MESSAGES}
