@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times Ascend C kernels on the CPU: reshape_and_cache beside a copy, the price of the checks, and the compiler.
+"""Times Ascend C kernels on the CPU: reshape_and_cache beside a copy, a product of matrices beside ATen's, the price
+of the checks, and the compiler.
 
-Exit code 1 if a limit is missed: half of the bandwidth of a copy with the checks off, 20 times slower with them on,
+Exit code 1 if a limit is missed: half of the bandwidth of a copy with the checks off, a tenth of ATen's speed for the
+product in half as in float, 20 times slower with the checks on,
 5 times for the examples, 2 seconds for compiling the file of one, 3 for that of an operator.
 """
 
@@ -21,9 +23,10 @@ import custom_pypto
 
 ROOT = Path(__file__).resolve().parents[1]
 OPP = ROOT / "opp"
-EXAMPLES = ("softmax", "top64", "histogram", "rotary")
+EXAMPLES = ("softmax", "top64", "histogram", "rotary", "matmul")
 TOKENS, HEADS, WIDTH, BLOCK, LAYERS, ROUNDS = 4096, 8, 128, 128, 4, 15
 SHARE_OF_COPY, PRICE_OF_CHECKS, COMPILE_SECONDS = 0.5, 20, 3
+SIZE_OF_PRODUCT, SHARE_OF_PRODUCT = 1024, 0.1
 EXAMPLE_PRICE_OF_CHECKS, EXAMPLE_COMPILE_SECONDS = 5, 2
 ROW = "{:<58}{:>10}{:>12}{:>18}"
 
@@ -81,6 +84,31 @@ def example_lines(name: str) -> list[bool]:
     ]
 
 
+def product_lines() -> list[bool]:
+    """A square product in the instructions of the matrix unit, beside ATen's of half and of float."""
+    size = SIZE_OF_PRODUCT
+    a, b = (torch.randn(size, size).half() for _ in range(2))
+    c, wide = torch.zeros(size, size).half(), [x.float() for x in (a, b)]
+    kernel = KernelFile(ROOT / "examples/kernels/matmul.cpp")["matmul"]
+    operands = [x.numpy() for x in (a, b, c)]
+    times = medians(
+        {
+            "matmul": [lambda: kernel(*operands, size, size, size, blocks=8, checks=False)],
+            "half": [lambda: torch.matmul(a, b)],
+            "float": [lambda: torch.matmul(*wide)],
+        },
+        ROUNDS // 3,
+    )
+    lines = [
+        line(f"examples/kernels/matmul.cpp, {size} x {size} x {size}", f"{times['matmul'] * 1e3:.1f}", "", "", True)
+    ]
+    for dtype in ("half", "float"):
+        share = times[dtype] / times["matmul"]
+        name = f"  beside ATen's of {dtype}, {times[dtype] * 1e3:.1f} ms"
+        lines.append(line(name, "", f"{share:.0%}", f"{SHARE_OF_PRODUCT:.0%}", share >= SHARE_OF_PRODUCT))
+    return lines
+
+
 def line(name: str, value: str, figure: str, limit: str, kept: bool) -> bool:
     print(ROW.format(name, value, figure, f"{limit} {'kept' if kept else 'MISSED'}" if limit else ""))
     return kept
@@ -111,6 +139,7 @@ def main() -> int:
         line("  beside without", "", f"{price:.1f}x", f"{PRICE_OF_CHECKS}x", price <= PRICE_OF_CHECKS),
         line("compiling its kernel file", f"{compiling * 1e3:.0f}", "", f"{limit} s", compiling < limit),
     ]
+    kept += product_lines()
     for name in EXAMPLES:
         kept += example_lines(name)
     return 0 if all(kept) else 1

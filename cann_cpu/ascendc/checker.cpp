@@ -220,6 +220,7 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
   Access access{by.name, by.where, clocks_[by.pipe][by.pipe], by.atomic};
   if (is_known(shadow, by.pipe, use, access, begin, end)) return;
   uintptr_t defined_until = begin;
+  bool something_defined = false;
   shadow.for_each(begin, end, [&](uintptr_t from, uintptr_t to, const History& history) {
     if (!(by.atomic && history.write.atomic)) {
       check_ordered(by, use, history.writer, Use::Write, history.write, from, to, memory);
@@ -233,7 +234,9 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
       if (history.write.epoch != 0 && !history.write.atomic) access.atomic = false;
     }
     if (history.defined && from == defined_until) defined_until = to;
+    something_defined |= history.defined;
   });
+  if (by.fractals && something_defined) defined_until = end;
   if (&shadow == &local_shadow_ && use == Use::Read && defined_until != end) {
     const uintptr_t item = defined_until - (defined_until - begin) % memory.itemsize;
     const std::string cure =

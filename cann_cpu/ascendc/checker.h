@@ -57,6 +57,7 @@ class Checker {
     pipe_t pipe;
     bool atomic = false;
     bool in_order = false;  // with what the pipe did before
+    bool fractals = false;  // what it reads has rows or columns that do not count, and something that does
   };
 
   void touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes);

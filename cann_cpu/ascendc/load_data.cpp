@@ -129,7 +129,8 @@ void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local
          "LoadDataWithTranspose",
          itemsize, local == nullptr ? "from device memory" : "from L1");
   }
-  const Told told{.by = {kName, where, local != nullptr ? PIPE_MTE1 : PIPE_MTE2}};
+  const Told told{
+      .by = {.name = kName, .where = where, .pipe = local != nullptr ? PIPE_MTE1 : PIPE_MTE2, .fractals = true}};
   told.count(int64_t{p.repeatTimes} * kFractalBytes);
   told.align(dst, alignment_of(dst));
   if (local != nullptr) told.align(*local, kBlockBytes);
@@ -159,7 +160,7 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
   need_memory(kName, where, dst, {Hardware::L0A, Hardware::L0B}, "dst");
   const int64_t side = itemsize == 1 ? 32 : 16, fractals = itemsize == 2 ? 1 : 2;
   const int64_t square = fractals * kFractalBytes;
-  const Told told{.by = {kName, where, PIPE_MTE1}};
+  const Told told{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
   told.count(p.repeatTimes * square);
   told.align(dst, kFractalBytes);
   told.align(src, kBlockBytes);
@@ -212,7 +213,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
   const int64_t out_w = (width + left + after - span_w) / image.stride_w + 1;
   const int64_t out_h = (height + top + below - span_h) / image.stride_h + 1;
   const int64_t pieces = (image.channels + piece - 1) / piece;
-  const Told told{.by = {kName, where, PIPE_MTE1}};
+  const Told told{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
   told.align(dst, kFractalBytes);
   told.align(src, kBlockBytes);
 

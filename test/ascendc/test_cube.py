@@ -14,6 +14,7 @@ MODES = ["NoQuant", "F322F16", "F322BF16", "DEQF16", "VDEQF16", "QF322B8_PRE", "
 MESSAGES = {
     "loads_before_the_copy_has_ended": r"hazard: LoadData on pipe MTE1 reads elements 0 to 255 of l1 .*, which "
     r"DataCopy\(Nd2NzParams\) on pipe MTE2 wrote in line .* HardEvent::MTE2_MTE1",
+    "loads_what_nobody_copied": "LoadData reads element 0 of l1 .*, which nothing has written",
     "multiplies_before_the_load_has_ended": "hazard: Mmad on pipe M reads .* of l0a .* LoadData on pipe MTE1 wrote",
     "goes_out_before_the_sums_are_there": "hazard: Fixpipe on pipe FIX reads .* of l0c .* Mmad on pipe M wrote",
     "loads_over_what_is_being_multiplied": "hazard: LoadData on pipe MTE1 writes .* of l0a .* Mmad on pipe M read",

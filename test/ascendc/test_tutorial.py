@@ -35,7 +35,7 @@ def scale(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", ["softmax", "histogram", "top64", "rotary"])
+@pytest.mark.parametrize("name", ["softmax", "histogram", "top64", "rotary", "matmul"])
 @pytest.mark.parametrize("options", [[], ["--no-checks"]])
 def test_the_examples_give_what_they_say(name, options):
     done = kernel_command(EXAMPLES / f"{name}.cpp", *options)

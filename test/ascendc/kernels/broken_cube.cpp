@@ -71,6 +71,11 @@ BROKEN(loads_before_the_copy_has_ended, KERNEL_TYPE_AIC_ONLY) {
   all.LoadBoth();
 }
 
+BROKEN(loads_what_nobody_copied, KERNEL_TYPE_AIC_ONLY) {
+  Stations all(x, y);
+  all.LoadBoth();
+}
+
 BROKEN(multiplies_before_the_load_has_ended, KERNEL_TYPE_AIC_ONLY) {
   Stations all(x, y);
   all.CopyIn();
