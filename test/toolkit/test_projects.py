@@ -34,6 +34,13 @@ def test_a_program_in_the_language_asc(project, toolkit):
     assert toolkit.command(folder / "program", **libraries) == "16640\n"  # four times 1 to 64, doubled
 
 
+@pytest.mark.nightly
+def test_a_matrix_product_with_its_tiling(project, toolkit):
+    folder = project("matmul", prefixes=CMAKE)
+    libraries = {"LD_LIBRARY_PATH": activation.LIBRARIES, "ASCENDC_CPU_CHECKS": "1"}
+    assert toolkit.command(folder / "program", **libraries) == "96832\n"  # 48 times 0 to 63, and 1 for each
+
+
 def test_a_build_does_again_what_a_change_reaches_and_no_more(project, toolkit):
     folder = project("launch")
     assert "no work to do" in toolkit.command("cmake", "--build", folder)

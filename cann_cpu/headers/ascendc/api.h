@@ -34,3 +34,4 @@
 // Kernels call these without the namespace, too.
 using AscendC::GetBlockIdx;
 using AscendC::GetBlockNum;
+using AscendC::GetSysWorkSpacePtr;

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "kernel_tiling/cube_tiling.h"
+
 struct SoftMaxTiling {
   uint32_t srcM = 0, srcK = 0, srcSize = 0;
   uint32_t outMaxM = 0, outMaxK = 0, outMaxSize = 0;

@@ -3,4 +3,3 @@
 #pragma once
 
 #include "ascendc/tiling_structs.h"
-#include "kernel_tiling/cube_tiling.h"

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel files include it by this name, too; the matrix unit, which it is for, is not served by the CPU.
+// The Matmul library, by the name under which kernel files include it.
 #pragma once
 
 #include "kernel_operator.h"
+
+#include "ascendc/matmul.h"
+#include "kernel_tiling/kernel_tiling.h"
 
 namespace matmul {
 using namespace AscendC;
