@@ -8,8 +8,11 @@
 #include "ascendc/tensor.h"
 #include "kernel_tiling/cube_tiling.h"
 
+#define __kfc_workspace__  // of a kernel's parameter: its workspace, of which the library takes a part on a device
+
 namespace AscendC {
 
+inline constexpr int32_t TOTAL_VEC_LOCAL_SIZE = cpu::kKernelBufferBytes;
 inline constexpr int32_t DEFAULT_C0_SIZE = cpu::kBlockBytes;  // of a fractal's row
 
 enum class CubeFormat : uint8_t { ND = 0, NZ, ZN, ZZ, NN, VECTOR, SCALAR, ND_ALIGN, COLUMN_MAJOR };
