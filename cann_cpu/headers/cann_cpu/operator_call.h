@@ -18,21 +18,27 @@ struct OperatorArgument {
   OperatorArgument(bool value) : object(nullptr), integer(value ? 1 : 0), real(0) {}
   OperatorArgument(double value) : object(nullptr), integer(0), real(value) {}
 
-  // As a parameter of C of type T.
+  // As a parameter of C of type T. In C++11, for builds that ask for it.
   template <class T>
   T as() const {
-    if constexpr (std::is_pointer_v<T>) {
-      return static_cast<T>(const_cast<void*>(object));
-    } else if constexpr (std::is_floating_point_v<T>) {
-      return static_cast<T>(real);
-    } else {
-      return static_cast<T>(integer);
-    }
+    return to(static_cast<T*>(nullptr));
   }
 
   const void* object;
   int64_t integer;
   double real;
+
+ private:
+  template <class T>
+  T* to(T**) const {
+    return static_cast<T*>(const_cast<void*>(object));
+  }
+  float to(float*) const { return static_cast<float>(real); }
+  double to(double*) const { return real; }
+  template <class T>
+  T to(T*) const {
+    return static_cast<T>(integer);
+  }
 };
 
 // Phase one of operator `type`. `in_library` lies in the library of the function, by which its package is found.
