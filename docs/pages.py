@@ -76,12 +76,19 @@ def arguments(lines: list[str]) -> str:
 
 
 def signature(operator: str) -> str:
-    """The schema, an argument on each line."""
-    schema = str(getattr(torch.ops.custom_pypto, operator).default._schema)
-    name, listed, result = re.fullmatch(r"(.*?)\((.*)\) -> (.*)", schema).groups()
+    """The schema, an argument on each line, and of an overload with more results, what it has beside."""
+    packet = getattr(torch.ops.custom_pypto, operator)
+    schema = packet.default._schema
+    name, listed, result = re.fullmatch(r"(.*?)\((.*)\) -> (.*)", str(schema)).groups()
     listed = re.sub(r"[\d.]+e-\d+", lambda number: repr(float(number[0])), listed)
     lines = "".join(f"    {argument},\n" for argument in listed.split(", "))
-    return f"```text\n{name}(\n{lines}) -> {result}\n```"
+    text = f"{name}(\n{lines}) -> {result}\n"
+    for other in (getattr(packet, overload)._schema for overload in packet.overloads()):
+        if len(other.returns) > len(schema.returns):
+            *_, last = re.fullmatch(r".*\((.*)\) -> .*", str(other))[1].split(", ")
+            results = ", ".join("Tensor" for _ in other.returns)
+            text += f"{name}.{other.overload_name}(\n    ...,\n    {last},\n) -> ({results})\n"
+    return f"```text\n{text}```"
 
 
 WRITERS = {"Args:": arguments, "Raises:": errors}

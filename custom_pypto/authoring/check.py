@@ -355,7 +355,7 @@ def prototype(operator: Operator) -> str:
                 continue  # it does not take this dtype
             outputs = [name for name in declared.outputs if name not in declared.inputs]
             given = {name: _tensors(there.get(name)) for name in declared.inputs}
-            given |= {name: _tensors(value) for name, value in zip(outputs, results, strict=True)}
+            given |= {name: _tensors(value) for name, value in zip(outputs, results, strict=False)}
             _check_dtypes(operator, f"{call.name}{what}", given, allowed)
     return "of the dtypes that the operator takes"
 

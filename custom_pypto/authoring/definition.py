@@ -39,18 +39,30 @@ def mismatches(schemas: Iterable[torch.FunctionSchema], prototype: Prototype) ->
     Names say which belongs to which. They agree if tensors are the inputs and other arguments the attributes, each in
     the prototype's order, of its type and with its default (None stands for it); if what is written, and nothing else
     of the inputs, has an output of its name, behind the outputs that are the results; and if some overload has each
-    optional input and attribute, and all have the required ones.
+    optional input and attribute and all results, and all have the required ones and the first results.
     """
     schemas = [*schemas]
-    found = [mismatch for schema in schemas for mismatch in _mismatches(schema, prototype)]
-    given = {argument.name for schema in schemas for argument in schema.arguments}
+    of_each = [{argument.name for argument in schema.arguments} for schema in schemas]
+    given = set().union(*of_each)
+    left_out = given.difference(set.intersection(*of_each))
+    found = [mismatch for schema in schemas for mismatch in _mismatches(schema, prototype, left_out)]
     for what, names in (("input", prototype.inputs), ("attribute", prototype.attributes)):
         absent = [name for name in names if name not in given and not prototype.requires(name)]
         found += [f"{what} '{name}' of the prototype is no argument of the schema" for name in absent]
+    outputs = [name for name in prototype.outputs if name not in prototype.inputs]
+    results = max(len(schema.returns) for schema in schemas)
+    if len(outputs) != results:
+        found.append(f"the schema has {results} results, but the prototype {len(outputs)} outputs that are no inputs")
+    elif list(prototype.outputs)[:results] != outputs:
+        found.append(
+            f"output '{outputs[-1]}' of the prototype must come before the outputs that bear the names of inputs"
+        )
+    else:
+        found += [mismatch for schema in schemas for mismatch in _result_mismatches(schema, outputs, prototype)]
     return [*dict.fromkeys(found)]
 
 
-def _mismatches(schema: torch.FunctionSchema, prototype: Prototype) -> Iterator[str]:
+def _mismatches(schema: torch.FunctionSchema, prototype: Prototype, left_out: set[str]) -> Iterator[str]:
     tensors = [argument for argument in schema.arguments if is_tensor(argument)]
     others = [argument for argument in schema.arguments if not is_tensor(argument)]
     yield from _name_mismatches(tensors, prototype.inputs, "input")
@@ -61,7 +73,7 @@ def _mismatches(schema: torch.FunctionSchema, prototype: Prototype) -> Iterator[
             yield f"argument '{argument.name}' is a {type_of(argument)}, but the input is {presence}"
     for argument in others:
         if argument.name in prototype.attributes:
-            yield from _attribute_mismatches(argument, *prototype.attributes[argument.name])
+            yield from _attribute_mismatches(argument, *prototype.attributes[argument.name], argument.name in left_out)
     given = {argument.name for argument in schema.arguments}
     for name in (*prototype.inputs, *prototype.attributes):
         if name not in given and prototype.requires(name):
@@ -80,11 +92,12 @@ def _name_mismatches(arguments: list, declared: dict, what: str) -> Iterator[str
         yield f"{what} '{there[first]}' of the prototype comes before '{here[first]}', in the schema behind it"
 
 
-def _attribute_mismatches(argument, kind: str, default) -> Iterator[str]:
+def _attribute_mismatches(argument, kind: str, default, left_out: bool) -> Iterator[str]:
+    """An argument that another overload leaves out needs no default: the attribute's is for that one."""
     of_schema = re.sub(r"^Optional\[(.*)\]$", r"\1", type_of(argument))
     if ATTRIBUTES.get(of_schema) != kind:
         yield f"argument '{argument.name}' is a {of_schema}, but the attribute is a {kind}"
-    elif argument.has_default_value() != (default is not REQUIRED):
+    elif argument.has_default_value() != (default is not REQUIRED) and (default is REQUIRED or not left_out):
         with_it, without = ("schema", "prototype") if argument.has_default_value() else ("prototype", "schema")
         yield f"argument '{argument.name}' has a default in the {with_it} and none in the {without}"
     elif argument.default_value is not None:
@@ -104,18 +117,14 @@ def _output_mismatches(schema: torch.FunctionSchema, prototype: Prototype) -> It
     for result in schema.returns:
         if result.alias_info is not None:
             yield "a result is an argument: return nothing for what is written, or a new tensor"
-    outputs = [name for name in prototype.outputs if name not in prototype.inputs]
-    results = len(schema.returns)
-    if len(outputs) != results:
-        yield f"the schema has {results} results, but the prototype {len(outputs)} outputs that are no inputs"
-    elif list(prototype.outputs)[: len(outputs)] != outputs:
-        yield f"output '{outputs[-1]}' of the prototype must come before the outputs that bear the names of inputs"
-    else:
-        for name, result in zip(outputs, schema.returns, strict=True):
-            if OUTPUTS.get(type_of(result)) != prototype.outputs[name]:
-                yield f"result '{name}' is a {type_of(result)}, but the output is {prototype.outputs[name]}"
-            if result.name and result.name != name:
-                yield f"result '{result.name}' of the schema is output '{name}' of the prototype"
+
+
+def _result_mismatches(schema: torch.FunctionSchema, outputs: list[str], prototype: Prototype) -> Iterator[str]:
+    for name, result in zip(outputs, schema.returns, strict=False):
+        if OUTPUTS.get(type_of(result)) != prototype.outputs[name]:
+            yield f"result '{name}' is a {type_of(result)}, but the output is {prototype.outputs[name]}"
+        if result.name and result.name != name:
+            yield f"result '{result.name}' of the schema is output '{name}' of the prototype"
 
 
 # ---- the operators of a package

@@ -7,6 +7,7 @@
 #include <c10/util/StringUtil.h>
 #include <torch/library.h>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -88,13 +89,24 @@ inline bool is_empty(at::TensorList tensors) {
   return true;
 }
 
-template <auto check, typename Launch>
+// How many arguments a check takes.
+template <typename Checked, typename... Args>
+constexpr size_t count_of(Checked (*)(const Checks&, Args...)) {
+  return sizeof...(Args);
+}
+
+// With the arguments of the check that an overload has; the others are false, and as many results are not its own.
+template <auto check, typename Launch, typename Given = std::make_index_sequence<count_of(check)>>
 struct Kernels;
 
-template <typename Checked, typename... Args, Checked (*check)(const Checks&, Args...), typename Launch>
-struct Kernels<check, Launch> {
+template <typename Checked, typename... All, Checked (*check)(const Checks&, All...), typename Launch, size_t... given>
+struct Kernels<check, Launch, std::index_sequence<given...>> {
   static inline const char* name = nullptr;
   static inline const char* overload = nullptr;
+
+  template <size_t i>
+  using Argument = std::tuple_element_t<i, std::tuple<All...>>;
+  static constexpr std::array<bool, sizeof...(All) - sizeof...(given)> kNotGiven{};
 
   static const c10::FunctionSchema& schema() {
     static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
@@ -102,36 +114,41 @@ struct Kernels<check, Launch> {
   }
 
   // Checks, and allocates the results. None comes as an undefined tensor where a tensor is needed.
-  static auto run(const Args&... args) {
+  static auto run(const Argument<given>&... args) {
     const Checks checks(name);
-    [&]<size_t... i>(std::index_sequence<i...>) {
-      (require<i>(checks, args), ...);
-    }(std::index_sequence_for<Args...>());
+    (require<given>(checks, args), ...);
+    const auto checked = [&](const auto&... others) { return check(checks, args..., others...); };
     if constexpr (std::is_void_v<Checked>) {
-      check(checks, args...);
+      std::apply(checked, kNotGiven);
       return std::tuple<>();
     } else {
-      return allocated(check(checks, args...));
+      return allocated(std::apply(checked, kNotGiven));
     }
   }
 
-  static auto meta(Args... args) { return returned(run(args...)); }
+  static auto meta(Argument<given>... args) { return returned(own(run(args...))); }
 
   // Nothing is launched where there is nothing to compute.
-  static auto npu(Args... args) {
+  static auto npu(Argument<given>... args) {
     auto results = run(args...);
     const bool nothing = std::apply([](const auto&... each) { return (true && ... && is_empty(each)); }, results);
     if (!nothing || !is_empty(first(args...))) {
-      [&]<size_t... i>(std::index_sequence<i...>) {
-        std::apply(Launch{},
-                   std::tuple_cat(tensor(args)..., attribute<i>(args)...,
-                                  std::apply([](const auto&... each) { return std::tie(each...); }, results)));
-      }(std::index_sequence_for<Args...>());
+      const auto tied = [](const auto&... each) { return std::tie(each...); };
+      std::apply(Launch{}, std::tuple_cat(tensor(args)..., attribute<given>(args)..., std::apply(tied, kNotGiven),
+                                          std::apply(tied, results)));
     }
-    return returned(std::move(results));
+    return returned(own(std::move(results)));
   }
 
  private:
+  // The results that the overload gives.
+  template <typename... T>
+  static auto own(std::tuple<T...> results) {
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return std::make_tuple(std::move(std::get<i>(results))...);
+    }(std::make_index_sequence<sizeof...(T) - kNotGiven.size()>());
+  }
+
   template <size_t i, typename T>
   static void require(const Checks& checks, const T& value) {
     if constexpr (std::is_same_v<T, at::Tensor>) {
@@ -189,14 +206,23 @@ using Signature = std::remove_pointer_t<decltype(&detail::Kernels<check, void>::
 // check_f(const Checks&, the arguments of the schema...) rejects what is wrong, and returns Results, or the results
 // themselves, or nothing. `launch` is called on an NPU with the tensors, the attributes, of which one that is None has
 // its default, and the results.
-template <auto check, typename Launch>
+template <auto check, size_t given = detail::count_of(check), typename Launch>
 void implement(torch::Library& m, const char* name, Launch, const char* overload = "") {
-  using Kernels = detail::Kernels<check, Launch>;
+  using Kernels = detail::Kernels<check, Launch, std::make_index_sequence<given>>;
   Kernels::name = name;
   Kernels::overload = overload;
   const std::string full = *overload == '\0' ? name : c10::str(name, ".", overload);
   m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::PrivateUse1, torch::CppFunction(&Kernels::npu)));
   m.impl(full.c_str(), torch::dispatch(c10::DispatchKey::Meta, torch::CppFunction(&Kernels::meta)));
+}
+
+// Both overloads of an operator that gives one more result if its last argument, a bool, is true: their number is fixed
+// for an overload. `more`, of that argument's name, has all of it; the other one neither that argument nor that result,
+// which check_f describes as empty where it is false.
+template <auto check, typename Launch>
+void implement_with_and_without(torch::Library& m, const char* name, Launch launch, const char* more) {
+  implement<check, detail::count_of(check) - 1>(m, name, launch);
+  implement<check>(m, name, launch, more);
 }
 
 }  // namespace custom_pypto

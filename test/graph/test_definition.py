@@ -94,6 +94,15 @@ def test_an_overload_may_leave_out_what_another_gives(prototype):
     without = SCHEMA.replace("Tensor? mask, ", "").replace("probe(", "probe.plain(")
     assert mismatches(prototype, SCHEMA, without) == []
     assert mismatches(prototype, without) == ["input 'mask' of the prototype is no argument of the schema"]
+    with_less = SCHEMA.replace("(Tensor out, Tensor)", "Tensor").replace("probe(", "probe.plain(")
+    assert mismatches(prototype, SCHEMA, with_less) == []
+    with_layout = SCHEMA.replace("str layout='BSND'", "str layout")
+    without_layout = SCHEMA.replace("str layout='BSND', ", "").replace("probe(", "probe.plain(")
+    assert mismatches(prototype, with_layout, without_layout) == []
+    with_more = SCHEMA.replace("(Tensor out, Tensor)", "(Tensor out, Tensor, Tensor)").replace("probe(", "probe.more(")
+    assert mismatches(prototype, SCHEMA, with_more) == [
+        "the schema has 3 results, but the prototype 2 outputs that are no inputs"
+    ]
 
 
 @pytest.mark.parametrize(

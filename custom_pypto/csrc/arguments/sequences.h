@@ -34,6 +34,10 @@ struct Layouts {
                               : SizeNames{"B", "S2"},
                 names);
   }
+  // Those of a result that has them if it is asked for, and is empty if not.
+  SizeNames of_query_if(bool asked, std::initializer_list<std::string_view> names) const {
+    return asked ? of_query(names) : SizeNames{"0"};
+  }
 
   // Checks the layouts and what they ask for.
   void check(const Checks& checks, int64_t sparse_mode, const OptionalTensor& query_lengths,

@@ -212,7 +212,7 @@ Result ArgumentTable::result(const ResultRow& row) const {
   }
   Result result{row.name, row.dtype == kSame ? first_->scalar_type() : row.dtype, {}};
   for (const std::string_view name : row.sizes) {
-    result.sizes.push_back(name == "1" ? c10::SymInt(1) : (*this)[name]);
+    result.sizes.push_back(name == "0" || name == "1" ? c10::SymInt(name[0] - '0') : (*this)[name]);
   }
   return result;
 }

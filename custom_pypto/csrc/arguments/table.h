@@ -27,7 +27,8 @@ struct Dtypes : c10::SmallVector<at::ScalarType, 10> {
   Dtypes(const at::ScalarType (&dtypes)[n]) : SmallVector(dtypes, dtypes + n) {}
 };
 
-// The sizes of a tensor by their names: {"B", "S1", "h"}. "1" is the size 1. No names are any sizes.
+// The sizes of a tensor by their names: {"B", "S1", "h"}. "1" is the size 1, and "0" that of a result that is empty. No
+// names are any sizes.
 using SizeNames = c10::SmallVector<std::string_view, 4>;
 
 enum class Use {
