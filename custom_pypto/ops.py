@@ -8,6 +8,8 @@ lengths, block tables, slots) are checked there, and raise at the next synchroni
 """
 
 import inspect
+import typing
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -36,6 +38,7 @@ def add_custom(self: Tensor, other: Tensor) -> Tensor:
     return torch.ops.custom_pypto.add_custom(self, other)
 
 
+@typing.overload
 def npu_lightning_indexer_pto(
     query: Tensor,
     key: Tensor,
@@ -48,7 +51,37 @@ def npu_lightning_indexer_pto(
     layout_key: str = "PA_BSND",
     sparse_count: int = 2048,
     sparse_mode: int = 3,
-) -> Tensor:
+    return_value: Literal[False] = False,
+) -> Tensor: ...
+@typing.overload
+def npu_lightning_indexer_pto(
+    query: Tensor,
+    key: Tensor,
+    weights: Tensor,
+    *,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_key: Tensor | None = None,
+    block_table: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_key: str = "PA_BSND",
+    sparse_count: int = 2048,
+    sparse_mode: int = 3,
+    return_value: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+def npu_lightning_indexer_pto(
+    query: Tensor,
+    key: Tensor,
+    weights: Tensor,
+    *,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_key: Tensor | None = None,
+    block_table: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_key: str = "PA_BSND",
+    sparse_count: int = 2048,
+    sparse_mode: int = 3,
+    return_value: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """Selects for every query token the ``sparse_count`` key tokens with the highest index scores.
 
     With ``g = N1 / N2`` query heads to each key head ``n``, the score of key token ``j`` for query token ``i`` is ::
@@ -77,10 +110,16 @@ def npu_lightning_indexer_pto(
         sparse_count: how many tokens to select, 1 or more. CANN's own indexer takes up to 2048.
         sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
             query token sees all, the one before it all but the last, and so on.
+        return_value: whether to give the scores of the selected tokens, too.
 
     Returns:
         A new int32 tensor ``[B, S1, N2, sparse_count]`` or ``[T, N2, sparse_count]``: positions in the sequence from 0
-        (not slots of the cache), then -1 where fewer tokens are seen. Rows of padded query tokens are all -1.
+        (not slots of the cache), then -1 where fewer tokens are seen. Rows of padded query tokens are all -1. With
+        return_value a pair of it and sparse_values of the same shape: the scores, of the dtype of ``query``,
+        and -inf where the position is -1.
+
+    In torch.ops, where the number of results is fixed, return_value is an overload of its own, which always gives a
+    pair, as torch_npu's npu_lightning_indexer does: with False its second tensor is empty, ``[0]``.
 
     All tensors may have any strides. Nothing is mutated. There is no gradient.
 
@@ -96,6 +135,7 @@ def npu_lightning_indexer_pto(
     Formula: the index score of DeepSeek Sparse Attention, equation 1 of the DeepSeek-V3.2-Exp report; torch_npu's
     npu_lightning_indexer computes the same.
     """
+    more = {"return_value": True} if return_value else {}
     return torch.ops.custom_pypto.npu_lightning_indexer_pto(
         query,
         key,
@@ -107,6 +147,139 @@ def npu_lightning_indexer_pto(
         layout_key=layout_key,
         sparse_count=sparse_count,
         sparse_mode=sparse_mode,
+        **more,
+    )
+
+
+@typing.overload
+def npu_lightning_indexer_quant_pto(
+    query: Tensor,
+    key: Tensor,
+    weights: Tensor,
+    query_dequant_scale: Tensor,
+    key_dequant_scale: Tensor,
+    query_quant_mode: int = 0,
+    key_quant_mode: int = 0,
+    *,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_key: Tensor | None = None,
+    block_table: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_key: str = "PA_BSND",
+    sparse_count: int = 2048,
+    sparse_mode: int = 3,
+    return_value: Literal[False] = False,
+) -> Tensor: ...
+@typing.overload
+def npu_lightning_indexer_quant_pto(
+    query: Tensor,
+    key: Tensor,
+    weights: Tensor,
+    query_dequant_scale: Tensor,
+    key_dequant_scale: Tensor,
+    query_quant_mode: int = 0,
+    key_quant_mode: int = 0,
+    *,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_key: Tensor | None = None,
+    block_table: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_key: str = "PA_BSND",
+    sparse_count: int = 2048,
+    sparse_mode: int = 3,
+    return_value: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+def npu_lightning_indexer_quant_pto(
+    query: Tensor,
+    key: Tensor,
+    weights: Tensor,
+    query_dequant_scale: Tensor,
+    key_dequant_scale: Tensor,
+    query_quant_mode: int = 0,
+    key_quant_mode: int = 0,
+    *,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_key: Tensor | None = None,
+    block_table: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_key: str = "PA_BSND",
+    sparse_count: int = 2048,
+    sparse_mode: int = 3,
+    return_value: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Selects as npu_lightning_indexer_pto does, on int8 queries and keys with a scale for each of their rows.
+
+    It takes what npu_lightning_indexer_prolog_pto gives and writes. With ``g = N1 / N2`` query heads to each key head
+    ``n``, the score of key token ``j`` for query token ``i`` is ::
+
+        score(i, j) = key_dequant_scale[j, n] * sum over the g heads h of n:
+                          weights[i, h] * query_dequant_scale[i, h] * relu(query[i, h] . key[j, n])
+
+    with the products of int8 exact, and all else in float32. Scales are not negative: then they may as well stand
+    inside relu, as torch_npu writes it. Of the key tokens that ``i`` sees, the best are given in descending order of
+    score.
+
+    B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1
+    and N2 query and key heads, D the head dimension.
+
+    Args:
+        query: ``[B, S1, N1, D]`` or ``[T, N1, D]``, int8.
+        key: ``[blocks, block_size, N2, D]``, ``[B, S2, N2, D]`` or ``[T2, N2, D]``, int8; N2 divides N1.
+        weights: ``[B, S1, N1]`` or ``[T, N1]``, float16, bfloat16 or float32.
+        query_dequant_scale: ``[B, S1, N1]``, ``[B, S1, N1, 1]``, ``[T, N1]`` or ``[T, N1, 1]``, float16 or float32.
+        key_dequant_scale: ``[blocks, block_size, N2]``, ``[B, S2, N2]`` or ``[T2, N2]``, float16 or float32.
+        query_quant_mode: 0: a scale for each token and head.
+        key_quant_mode: 0: a scale for each token and head.
+        actual_seq_lengths_query: ``[B]``, int32. With layout_query "BSND" the number of query tokens of each sequence
+            (default: S1); with "TND" its running total, the last one T (mandatory).
+        actual_seq_lengths_key: ``[B]``, int32. With layout_key "PA_BSND" the number of key tokens of each sequence, the
+            new ones included (mandatory); with "BSND" the same (default: S2); with "TND" its running total (mandatory).
+        block_table: ``[B, blocks per sequence]``, int32: the blocks that hold a sequence's keys, in order; -1 past
+            them. Mandatory with layout_key "PA_BSND", rejected otherwise.
+        layout_query: "BSND" (padded) or "TND" (packed).
+        layout_key: "PA_BSND" (paged), or the same as layout_query, "BSND" or "TND".
+        sparse_count: how many tokens to select, 1 or more. CANN's own indexer takes up to 2048.
+        sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
+            query token sees all, the one before it all but the last, and so on.
+        return_value: whether to give the scores of the selected tokens, too.
+
+    Returns:
+        A new int32 tensor ``[B, S1, N2, sparse_count]`` or ``[T, N2, sparse_count]``: positions in the sequence from 0
+        (not slots of the cache), then -1 where fewer tokens are seen. Rows of padded query tokens are all -1. With
+        return_value a pair of it and sparse_values of the same shape: the scores in float32, and -inf where the
+        position is -1. As an overload of torch.ops it always gives a pair: with False its second tensor is empty,
+        ``[0]``.
+
+    All tensors may have any strides. Nothing is mutated. There is no gradient.
+
+    Raises:
+        RuntimeError: at the call for shapes, dtypes, devices, layouts, quantisation modes, sparse_count, sparse_mode
+            and missing arguments; at the next synchronisation for negative or too long lengths, a block table too short
+            for its sequence and block numbers out of range.
+
+    Limits: any number of heads, block size and length, and head dimensions up to 131071. It reads half of the memory
+    that npu_lightning_indexer_pto reads, and multiplies bytes where the processor does.
+
+    Formula: that of npu_lightning_indexer_pto on ``query * query_dequant_scale`` and ``key * key_dequant_scale``;
+    torch_npu's npu_quant_lightning_indexer computes the same, but for what it rounds to float16 on the way.
+    """
+    more = {"return_value": True} if return_value else {}
+    return torch.ops.custom_pypto.npu_lightning_indexer_quant_pto(
+        query,
+        key,
+        weights,
+        query_dequant_scale,
+        key_dequant_scale,
+        query_quant_mode,
+        key_quant_mode,
+        actual_seq_lengths_query=actual_seq_lengths_query,
+        actual_seq_lengths_key=actual_seq_lengths_key,
+        block_table=block_table,
+        layout_query=layout_query,
+        layout_key=layout_key,
+        sparse_count=sparse_count,
+        sparse_mode=sparse_mode,
+        **more,
     )
 
 
@@ -348,6 +521,7 @@ def npu_sparse_attention_pto(
     )
 
 
+@typing.overload
 def npu_sparse_flash_attention_pto(
     query: Tensor,
     key: Tensor,
@@ -363,7 +537,46 @@ def npu_sparse_flash_attention_pto(
     layout_query: str = "BSND",
     layout_kv: str = "PA_BSND",
     sparse_mode: int = 3,
-) -> Tensor:
+    attention_sinks: Tensor | None = None,
+    return_softmax_lse: Literal[False] = False,
+) -> Tensor: ...
+@typing.overload
+def npu_sparse_flash_attention_pto(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sparse_indices: Tensor,
+    scale_value: float,
+    *,
+    block_table: Tensor | None = None,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_kv: Tensor | None = None,
+    query_rope: Tensor | None = None,
+    key_rope: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_kv: str = "PA_BSND",
+    sparse_mode: int = 3,
+    attention_sinks: Tensor | None = None,
+    return_softmax_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+def npu_sparse_flash_attention_pto(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sparse_indices: Tensor,
+    scale_value: float,
+    *,
+    block_table: Tensor | None = None,
+    actual_seq_lengths_query: Tensor | None = None,
+    actual_seq_lengths_kv: Tensor | None = None,
+    query_rope: Tensor | None = None,
+    key_rope: Tensor | None = None,
+    layout_query: str = "BSND",
+    layout_kv: str = "PA_BSND",
+    sparse_mode: int = 3,
+    attention_sinks: Tensor | None = None,
+    return_softmax_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """Attends from every query token to the key tokens that its indices name.
 
     With ``N1 / N2`` query heads to each key head ``n``, the result for query token ``i`` and head ``h`` of ``n`` is ::
@@ -371,11 +584,18 @@ def npu_sparse_flash_attention_pto(
         score(j) = scale_value * (query[i, h] . key[j, n] + query_rope[i, h] . key_rope[j, n])
         out[i, h] = sum over j:  softmax(score)(j) * value[j, n]
 
-    where ``j`` goes over the tokens in ``sparse_indices[i, n]`` up to the first -1. Scores, softmax and sums are in
-    float32, and the result is rounded once, to the dtype of ``query``. It is the same to the bit for any number of
-    threads. The softmax weights of a head enter the product with the values in that dtype where this changes 99 % of
-    the result by less than 1e-4, which is where they are spread over many tokens (over 512 or more of values as large
-    as 1); else in twice its precision.
+    where ``j`` goes over the tokens in ``sparse_indices[i, n]`` up to the first -1. ``attention_sinks[h]``, where
+    given, is one more score of the softmax, without a value. With return_softmax_lse there is a second result ::
+
+        softmax_lse[i, h] = log(sum over j:  exp(score(j))  +  exp(attention_sinks[h]))
+
+    by which results over parts of the tokens are merged, as in context parallelism: their mean, weighted with
+    ``exp(softmax_lse)``, is the result over all. Sinks then go to one of the parts.
+
+    Scores, softmax and sums are in float32, and the result is rounded once, to the dtype of ``query``. It is the same
+    to the bit for any number of threads. The softmax weights of a head enter the product with the values in that dtype
+    where this changes 99 % of the result by less than 1e-4, which is where they are spread over many tokens (over 512
+    or more of values as large as 1); else in twice its precision.
 
     B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1
     and N2 query and key heads, D, Dr and Dv the head dimensions of query and key, of their rotary parts and of values.
@@ -404,10 +624,18 @@ def npu_sparse_flash_attention_pto(
         layout_kv: "PA_BSND" (paged), or the same as layout_query, "BSND" or "TND".
         sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
             query token sees all, the one before it all but the last, and so on.
+        attention_sinks: ``[N1]``, float32: a score for each head, not scaled; -inf is none.
+        return_softmax_lse: whether to give the logarithm of the sum of exponentials, too.
 
     Returns:
-        A new contiguous tensor ``[B, S1, N1, Dv]`` or ``[T, N1, Dv]`` of the dtype of ``query``. Where no token is
-        left, and for padded query tokens, it is zero.
+        A new contiguous tensor ``[B, S1, N1, Dv]`` or ``[T, N1, Dv]`` of the dtype of ``query``; with
+        return_softmax_lse a pair of it and softmax_lse ``[B, S1, N1]`` or ``[T, N1]``, float32. Where no token is left,
+        and for padded query tokens, the first is zero, and softmax_lse that of the sinks alone: -inf without any.
+
+    In torch.ops, where the number of results is fixed, return_softmax_lse is an overload of its own, which always
+    gives a pair: with False its second tensor is empty, ``[0]``, as torch_npu's are. torch_npu gives the greatest score
+    and the sum of exponentials relative to it in two tensors ``[B, N2, S1, N1 / N2]``; here it is one number, which has
+    what a merge needs, in the order of the result, as npu_attention_update takes it.
 
     All tensors may have any strides. Nothing is mutated. There is no gradient.
 
@@ -423,6 +651,7 @@ def npu_sparse_flash_attention_pto(
     Formula: the attention over selected tokens of DeepSeek Sparse Attention, equation 2 of the DeepSeek-V3.2-Exp
     report; torch_npu's npu_sparse_flash_attention with sparse_block_size 1 computes the same.
     """
+    more = {"return_softmax_lse": True} if return_softmax_lse else {}
     return torch.ops.custom_pypto.npu_sparse_flash_attention_pto(
         query,
         key,
@@ -437,6 +666,8 @@ def npu_sparse_flash_attention_pto(
         layout_query=layout_query,
         layout_kv=layout_kv,
         sparse_mode=sparse_mode,
+        attention_sinks=attention_sinks,
+        **more,
     )
 
 

@@ -90,6 +90,17 @@ def indexer_case(batch: int, tokens: int, longest: int, heads: int = 64, dim: in
     return Case(sizes, tensors(inputs), lambda result: goldens.check_lightning_indexer(result, **inputs))
 
 
+def npu_lightning_indexer_quant_pto(**arguments):
+    return custom_pypto.npu_lightning_indexer_quant_pto(**arguments)
+
+
+def quantised_indexer_case(batch: int, tokens: int, longest: int, heads: int = 64, dim: int = 128) -> Case:
+    lengths = lengths_up_to(longest, batch, tokens)
+    inputs = goldens.lightning_indexer_quant_inputs(lengths, queries=tokens, heads=heads, depth=dim)
+    sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D {dim}, S2 <= {longest}, top {TOP}, int8"
+    return Case(sizes, tensors(inputs), lambda result: goldens.check_lightning_indexer_quant(result, **inputs))
+
+
 def npu_sparse_flash_attention_pto(**arguments):
     key = arguments["key"]  # of MLA with absorbed weights: the value is the key
     return custom_pypto.npu_sparse_flash_attention_pto(**arguments, value=key, scale_value=576**-0.5)
@@ -225,6 +236,7 @@ def run_line(operator: str, mode: str, function, cases: list[Case]) -> bool:
 OPERATORS = [
     (add_custom, add_custom_case, [(1000, 30), (7, 2048), (4096, 4096)]),
     (npu_lightning_indexer_pto, indexer_case, [(3, 1, 300), (8, 4, 2048), (32, 3, 8192)]),
+    (npu_lightning_indexer_quant_pto, quantised_indexer_case, [(3, 1, 300), (8, 4, 2048), (32, 3, 8192)]),
     (npu_sparse_flash_attention_pto, attention_case, [(2, 3, 300, 16), (3, 1, 5000, 32), (4, 2, 8192)]),
     (npu_lightning_indexer_prolog_pto, prolog_case, [(3,), (50,), (8,)]),
     (npu_sparse_attention_pto, sparse_attention_case, [(2, 3, 300), (3, 1, 5000), (4, 2, 8192)]),

@@ -83,22 +83,24 @@ def lightning_indexer_rows(
     layout_query: str = "BSND",
     layout_key: str = "PA_BSND",
     sparse_mode: int = 3,
+    key_scale: Tensor | None = None,
 ) -> Iterator[IndexerRow]:
     """The rows of npu_lightning_indexer_pto that belong to a query token, for tensors on the CPU.
 
-    score(query token, key token) = sum over the heads of weight * relu(query . key).
+    score(query token, key token) = sum over the heads of weight * relu(query . key), times the key's scale if any.
     """
     lengths = (actual_seq_lengths_query, actual_seq_lengths_key)
     for sequence in _sequences(query, key, *lengths, block_table, layout_query, layout_key):
         positions = sequence.stored(torch.arange(sequence.keys), key.shape[1])
         k = sequence.take(key, positions)
+        scales = torch.ones(k.shape[:2]) if key_scale is None else sequence.take(key_scale, positions)
         heads = query.shape[-2] // k.shape[1]
         for s in range(sequence.queries):
             place = sequence.place(s)
             seen = positions < sequence.visible(s, sparse_mode)
             for n in range(k.shape[1]):
                 group = slice(n * heads, (n + 1) * heads)
-                products = (query[place][group].double() @ k[seen, n].t()).relu_()
+                products = (query[place][group].double() @ k[seen, n].t()).relu_() * scales[seen, n]
                 w = weights[place][group].double()
                 yield IndexerRow(
                     place=(*place, n),
@@ -157,21 +159,29 @@ def lightning_indexer_inputs(
     return inputs
 
 
-def lightning_indexer(query: Tensor, key: Tensor, weights: Tensor, *, sparse_count: int = 2048, **kwargs) -> Tensor:
-    """npu_lightning_indexer_pto: each row's best keys by descending score, of equal scores the first; then -1."""
+def lightning_indexer(
+    query: Tensor, key: Tensor, weights: Tensor, *, sparse_count: int = 2048, return_value: bool = False, **kwargs
+) -> Tensor | tuple[Tensor, Tensor]:
+    """npu_lightning_indexer_pto: each row's best keys by descending score, of equal scores the first; then -1. And
+    their scores in float64, then -inf."""
     out = query.new_full((*query.shape[:-2], key.shape[-2], sparse_count), -1, dtype=torch.int32)
+    values = torch.full(out.shape, -torch.inf, dtype=torch.float64)
     for row in lightning_indexer_rows(query, key, weights, **kwargs):
         best = row.scores.argsort(descending=True, stable=True)[:sparse_count]
         out[row.place][: len(best)] = row.keys[best]
-    return out
+        values[row.place][: len(best)] = row.scores[best]
+    return (out, values) if return_value else out
 
 
-def check_lightning_indexer(actual: Tensor, query: Tensor, key: Tensor, weights: Tensor, **kwargs) -> float:
+def check_lightning_indexer(
+    actual: Tensor, query: Tensor, key: Tensor, weights: Tensor, *, values: Tensor | None = None, **kwargs
+) -> float:
     """Asserts that `actual` selects the best keys, up to rounding of their scores in float32.
 
     In every row exactly min(seen keys, sparse_count) distinct keys come first, best first, and -1 after them; a key may
     be taken for another only where their scores lie within the rounding error. Returns the largest error that was so
-    excused, relative to the scores' magnitude.
+    excused, relative to the scores' magnitude. `values`, if given, are the scores of these keys, rounded to their
+    dtype, and -inf after them.
     """
     sparse_count = actual.shape[-1]
     assert actual.shape[: query.dim() - 2] == query.shape[:-2] and actual.dim() == query.dim(), f"{actual.shape}"
@@ -190,11 +200,71 @@ def check_lightning_indexer(actual: Tensor, query: Tensor, key: Tensor, weights:
         error = (mine - best).abs().max().item() / row.magnitude if row.magnitude else 0.0
         assert error <= 1e-5, f"row {row.place}: its scores differ from the best ones by {error:.1e}: {mine}, {best}"
         worst = max(worst, error)
+        if values is not None:
+            off = (values[row.place][:count].double() - mine).abs() - torch.finfo(values.dtype).eps / 2 * mine.abs()
+            excess = (off.max().item() - torch.finfo(values.dtype).smallest_normal) / (row.magnitude or 1.0)
+            assert excess <= 1e-5, f"row {row.place}: its values differ from its scores: {values[row.place]}, {mine}"
     found = (actual >= 0).sum(-1)
     assert torch.equal(found, expected), f"rows hold {found.tolist()} keys instead of {expected.tolist()}"
     tail = torch.arange(sparse_count) >= expected[..., None]
     assert (actual[tail] == -1).all(), "what follows the keys of a row must be -1"
+    if values is not None:
+        assert values.shape == actual.shape, f"values are {tuple(values.shape)}, indices {tuple(actual.shape)}"
+        assert (values[tail] == -torch.inf).all(), "what follows the scores of a row must be -inf"
     return worst
+
+
+def lightning_indexer_quant_inputs(
+    key_lengths: list[int],
+    *,
+    weights_dtype: torch.dtype = torch.float16,
+    query_scale_dtype: torch.dtype = torch.float16,
+    key_scale_dtype: torch.dtype = torch.float16,
+    as_prolog: bool = True,
+    **shapes,
+) -> dict:
+    """Arguments of npu_lightning_indexer_quant_pto; `shapes` as in lightning_indexer_inputs. Scales of queries have a
+    last dimension of 1, as the prolog gives them, or none."""
+
+    def bytes_(*sizes):
+        return torch.randint(-128, 128, sizes)
+
+    inputs = lightning_indexer_inputs(key_lengths, **{"dtype": torch.int8, "values": bytes_} | shapes)
+    tokens = inputs["weights"].shape
+    scale = torch.rand(*tokens, *[1] * as_prolog).add_(0.1) / 100
+    return inputs | {
+        "weights": torch.randn(tokens).to(weights_dtype),
+        "query_dequant_scale": scale.to(query_scale_dtype),
+        "key_dequant_scale": torch.rand(inputs["key"].shape[:-1]).add_(0.1).div_(100).to(key_scale_dtype),
+    }
+
+
+def _without_scales_of_queries(weights: Tensor, query_dequant_scale: Tensor, key_dequant_scale: Tensor) -> dict:
+    """npu_lightning_indexer_quant_pto's arguments as lightning_indexer_rows takes them."""
+    weights = weights.double() * query_dequant_scale.double().view_as(weights)
+    return {"weights": weights, "key_scale": key_dequant_scale}
+
+
+def lightning_indexer_quant(
+    query: Tensor, key: Tensor, weights: Tensor, query_dequant_scale: Tensor, key_dequant_scale: Tensor, **kwargs
+) -> Tensor | tuple[Tensor, Tensor]:
+    """npu_lightning_indexer_quant_pto, as lightning_indexer."""
+    scaled = _without_scales_of_queries(weights, query_dequant_scale, key_dequant_scale)
+    return lightning_indexer(query, key, **scaled, **kwargs)
+
+
+def check_lightning_indexer_quant(
+    actual: Tensor,
+    query: Tensor,
+    key: Tensor,
+    weights: Tensor,
+    query_dequant_scale: Tensor,
+    key_dequant_scale: Tensor,
+    **kwargs,
+) -> float:
+    """As check_lightning_indexer, for npu_lightning_indexer_quant_pto."""
+    scaled = _without_scales_of_queries(weights, query_dequant_scale, key_dequant_scale)
+    return check_lightning_indexer(actual, query, key, **scaled, **kwargs)
 
 
 def sparse_flash_attention_inputs(
@@ -248,9 +318,14 @@ def sparse_flash_attention(
     layout_query: str = "BSND",
     layout_kv: str = "PA_BSND",
     sparse_mode: int = 3,
-) -> Tensor:
-    """npu_sparse_flash_attention_pto in float64: softmax(scale * (query . key + query_rope . key_rope)) . value."""
+    attention_sinks: Tensor | None = None,
+    return_softmax_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """npu_sparse_flash_attention_pto in float64: softmax(scale * (query . key + query_rope . key_rope)) . value, where
+    a sink is one more score, of a value of zeros; and the logarithm of the sum of the scores' exponentials."""
     out = torch.zeros(*query.shape[:-1], value.shape[-1], dtype=torch.float64)
+    sinks = torch.full((query.shape[-2],), -torch.inf) if attention_sinks is None else attention_sinks
+    lse = sinks.double().expand(query.shape[:-1]).clone()
     lengths = (actual_seq_lengths_query, actual_seq_lengths_kv)
     for sequence in _sequences(query, key, *lengths, block_table, layout_query, layout_kv):
         for s in range(sequence.queries):
@@ -267,8 +342,10 @@ def sparse_flash_attention(
                 scores = query[place][group].double() @ sequence.take(key, positions)[:, n].t()
                 if query_rope is not None:
                     scores += query_rope[place][group].double() @ sequence.take(key_rope, positions)[:, n].t()
-                result[:] = (scale_value * scores).softmax(-1) @ sequence.take(value, positions)[:, n]
-    return out
+                with_sinks = torch.cat([scale_value * scores, sinks[group, None]], -1)
+                result[:] = with_sinks.softmax(-1)[:, :-1] @ sequence.take(value, positions)[:, n]
+                lse[place][group] = with_sinks.logsumexp(-1)
+    return (out, lse) if return_softmax_lse else out
 
 
 def _check_form(actual: Tensor, shape: torch.Size) -> None:
@@ -293,6 +370,19 @@ def check_attention(
     assert close >= share, f"only {close:.2%} of the elements are within the tolerance, the worst is off by {worst}"
     assert worst <= precision * limit, f"an element is off by {worst}"
     return worst
+
+
+def check_softmax_lse(actual: Tensor, expected: Tensor, limit: float = 2e-5) -> float:
+    """Asserts float32, and `limit` beside the rounding of the number itself; returns the largest error.
+
+    The scores behind it are rounded sums of products, and theirs is the error: a score of 576 products of numbers of
+    size 1 is seen to be off by up to 4e-6.
+    """
+    assert (actual.shape, actual.dtype) == (expected.shape, torch.float32), f"{tuple(actual.shape)}, {actual.dtype}"
+    error = torch.where(actual == expected, 0.0, (actual.double() - expected).abs())
+    excess = error - 2 * torch.finfo(torch.float32).eps * expected.abs().nan_to_num(posinf=0)
+    assert (excess <= limit).all(), f"an element is off by {error.max().item()}"
+    return error.max().item() if error.numel() else 0.0
 
 
 def rope(x: Tensor, cos: Tensor, sin: Tensor, mode: str = "interleave") -> Tensor:

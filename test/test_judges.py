@@ -17,9 +17,14 @@ def golden(operator, arguments):
     """(results, what is written) of an operator, in the dtypes that it gives them."""
     match operator:
         case "npu_lightning_indexer_pto":
-            return [goldens.lightning_indexer(**arguments)], []
+            indices, values = goldens.lightning_indexer(**arguments | {"return_value": True})
+            return [indices, *[values.to(arguments["query"].dtype)] * arguments.get("return_value", False)], []
+        case "npu_lightning_indexer_quant_pto":
+            indices, values = goldens.lightning_indexer_quant(**arguments | {"return_value": True})
+            return [indices, *[values.float()] * arguments.get("return_value", False)], []
         case "npu_sparse_flash_attention_pto":
-            return [goldens.sparse_flash_attention(**arguments).to(arguments["query"].dtype)], []
+            out, lse = goldens.sparse_flash_attention(**arguments | {"return_softmax_lse": True})
+            return [out.to(arguments["query"].dtype), *[lse.float()] * arguments.get("return_softmax_lse", False)], []
         case "npu_lightning_indexer_prolog_pto":
             results = goldens.lightning_indexer_prolog(**arguments)
             return list(results[:3]), list(results[3:])
@@ -84,6 +89,8 @@ def test_the_judge_of_an_operator_rejects_every_mistake(operator, call):
         for name, mistake in MISTAKES.items():
             if name == "NaN" and not right.is_floating_point():
                 continue
+            if name == "a step" and right.dtype == torch.float32:
+                continue  # a sum of rounded numbers, as this is, may be off by several
             if name == "a step" and (operator, number) in ROUNDED_BEFORE:
                 mistake = two_steps_away
             wrong = [*results, *written]

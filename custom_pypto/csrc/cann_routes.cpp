@@ -157,8 +157,8 @@ bool add_custom(const Tensor& self, const Tensor& other, const Tensor& out) {
 bool lightning_indexer(const Tensor& query, const Tensor& key, const Tensor& weights,
                        const OptionalTensor& actual_seq_lengths_query, const OptionalTensor& actual_seq_lengths_key,
                        const OptionalTensor& block_table, const std::string& layout_query,
-                       const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
-                       const Tensor& sparse_indices) {
+                       const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode, bool return_value,
+                       const Tensor& sparse_indices, const Tensor& sparse_values) {
   static const TakenRoute route("npu_lightning_indexer_pto");
   if (!route) {
     return false;
@@ -171,6 +171,8 @@ bool lightning_indexer(const Tensor& query, const Tensor& key, const Tensor& wei
       {"key", fits_block_size(key, layout_key), kBlockSize, &key},
       {"sparse_count", sparse_count <= 2048 || (sparse_count <= 8192 && sparse_count % 1024 == 0),
        "be at most 2048, or a multiple of 1024 up to 8192,", nullptr, sparse_count},
+      {"return_value", !return_value || layout_key != "PA_BSND", "be False with layout_key 'PA_BSND'", nullptr,
+       return_value},
   });
   route.check_contiguous({{"query", query},
                           {"key", key},
@@ -178,18 +180,18 @@ bool lightning_indexer(const Tensor& query, const Tensor& key, const Tensor& wei
                           {"actual_seq_lengths_query", actual_seq_lengths_query},
                           {"actual_seq_lengths_key", actual_seq_lengths_key},
                           {"block_table", block_table}});
-  const Tensor no_values = at::empty({0}, query.options());
   EXEC_NPU_CMD(aclnnLightningIndexer, query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key,
-               block_table, layout_query, layout_key, sparse_count, sparse_mode, kAllTokens, kAllTokens, false,
-               sparse_indices, no_values);
+               block_table, layout_query, layout_key, sparse_count, sparse_mode, kAllTokens, kAllTokens, return_value,
+               sparse_indices, sparse_values);
   return true;
 }
 
 bool sparse_flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& sparse_indices,
                             const OptionalTensor& block_table, const OptionalTensor& actual_seq_lengths_query,
                             const OptionalTensor& actual_seq_lengths_kv, const OptionalTensor& query_rope,
-                            const OptionalTensor& key_rope, double scale_value, const std::string& layout_query,
-                            const std::string& layout_kv, int64_t sparse_mode, const Tensor& attention_out) {
+                            const OptionalTensor& key_rope, const OptionalTensor& attention_sinks, double scale_value,
+                            const std::string& layout_query, const std::string& layout_kv, int64_t sparse_mode,
+                            bool return_softmax_lse, const Tensor& attention_out, const Tensor& /*softmax_lse*/) {
   static const TakenRoute route("npu_sparse_flash_attention_pto");
   if (!route) {
     return false;
@@ -202,7 +204,11 @@ bool sparse_flash_attention(const Tensor& query, const Tensor& key, const Tensor
       {"key", key.numel() != 0, "have elements", &key},
       {"key", fits_block_size(key, layout_kv), kBlockSize, &key},
       {"value", is_same_memory(value, key), "be the same tensor as 'key'", &value},
+      {"return_softmax_lse", !return_softmax_lse, "be False", nullptr, return_softmax_lse},
   });
+  if (attention_sinks.has_value()) {
+    route.check({{"attention_sinks", false, "be None", &*attention_sinks}});
+  }
   if (!query_rope.has_value()) {
     route.check({{"query_rope", false, "be given", &query}});
   }

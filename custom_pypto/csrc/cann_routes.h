@@ -31,15 +31,16 @@ bool add_custom(const at::Tensor& self, const at::Tensor& other, const at::Tenso
 bool lightning_indexer(const at::Tensor& query, const at::Tensor& key, const at::Tensor& weights,
                        const OptionalTensor& actual_seq_lengths_query, const OptionalTensor& actual_seq_lengths_key,
                        const OptionalTensor& block_table, const std::string& layout_query,
-                       const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
-                       const at::Tensor& sparse_indices);
+                       const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode, bool return_value,
+                       const at::Tensor& sparse_indices, const at::Tensor& sparse_values);
 
 bool sparse_flash_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const at::Tensor& sparse_indices, const OptionalTensor& block_table,
                             const OptionalTensor& actual_seq_lengths_query, const OptionalTensor& actual_seq_lengths_kv,
-                            const OptionalTensor& query_rope, const OptionalTensor& key_rope, double scale_value,
-                            const std::string& layout_query, const std::string& layout_kv, int64_t sparse_mode,
-                            const at::Tensor& attention_out);
+                            const OptionalTensor& query_rope, const OptionalTensor& key_rope,
+                            const OptionalTensor& attention_sinks, double scale_value, const std::string& layout_query,
+                            const std::string& layout_kv, int64_t sparse_mode, bool return_softmax_lse,
+                            const at::Tensor& attention_out, const at::Tensor& softmax_lse);
 
 bool reshape_and_cache(const at::Tensor& key, const OptionalTensor& value, const at::Tensor& key_cache,
                        const OptionalTensor& value_cache, const at::Tensor& slot_mapping,

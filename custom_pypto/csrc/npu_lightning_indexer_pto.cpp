@@ -8,11 +8,14 @@
 namespace custom_pypto {
 
 TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
-  implement<check_lightning_indexer_pto>(m, "custom_pypto::npu_lightning_indexer_pto", [](const auto&... arguments) {
-    if (!by_cann::lightning_indexer(arguments...)) {
-      EXEC_NPU_CMD(aclnnLightningIndexerPto, arguments...);
-    }
-  });
+  implement_with_and_without<check_lightning_indexer_pto>(
+      m, "custom_pypto::npu_lightning_indexer_pto",
+      [](const auto&... arguments) {
+        if (!by_cann::lightning_indexer(arguments...)) {
+          EXEC_NPU_CMD(aclnnLightningIndexerPto, arguments...);
+        }
+      },
+      "return_value");
 }
 
 }  // namespace custom_pypto

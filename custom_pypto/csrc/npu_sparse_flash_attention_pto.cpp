@@ -8,12 +8,14 @@
 namespace custom_pypto {
 
 TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
-  implement<check_sparse_flash_attention_pto>(m, "custom_pypto::npu_sparse_flash_attention_pto",
-                                              [](const auto&... arguments) {
-                                                if (!by_cann::sparse_flash_attention(arguments...)) {
-                                                  EXEC_NPU_CMD(aclnnSparseFlashAttentionPto, arguments...);
-                                                }
-                                              });
+  implement_with_and_without<check_sparse_flash_attention_pto>(
+      m, "custom_pypto::npu_sparse_flash_attention_pto",
+      [](const auto&... arguments) {
+        if (!by_cann::sparse_flash_attention(arguments...)) {
+          EXEC_NPU_CMD(aclnnSparseFlashAttentionPto, arguments...);
+        }
+      },
+      "return_softmax_lse");
 }
 
 }  // namespace custom_pypto

@@ -24,6 +24,22 @@ TORCH_LIBRARY(custom_pypto, m) {
       "npu_lightning_indexer_pto(Tensor query, Tensor key, Tensor weights, *, Tensor? actual_seq_lengths_query=None, "
       "Tensor? actual_seq_lengths_key=None, Tensor? block_table=None, str layout_query='BSND', "
       "str layout_key='PA_BSND', int sparse_count=2048, int sparse_mode=3) -> Tensor");
+  define(m,
+         "npu_lightning_indexer_pto.return_value(Tensor query, Tensor key, Tensor weights, *, "
+         "Tensor? actual_seq_lengths_query=None, Tensor? actual_seq_lengths_key=None, Tensor? block_table=None, "
+         "str layout_query='BSND', str layout_key='PA_BSND', int sparse_count=2048, int sparse_mode=3, "
+         "bool return_value) -> (Tensor, Tensor)");
+  define(m,
+         "npu_lightning_indexer_quant_pto(Tensor query, Tensor key, Tensor weights, Tensor query_dequant_scale, "
+         "Tensor key_dequant_scale, int query_quant_mode=0, int key_quant_mode=0, *, "
+         "Tensor? actual_seq_lengths_query=None, Tensor? actual_seq_lengths_key=None, Tensor? block_table=None, "
+         "str layout_query='BSND', str layout_key='PA_BSND', int sparse_count=2048, int sparse_mode=3) -> Tensor");
+  define(m,
+         "npu_lightning_indexer_quant_pto.return_value(Tensor query, Tensor key, Tensor weights, "
+         "Tensor query_dequant_scale, Tensor key_dequant_scale, int query_quant_mode=0, int key_quant_mode=0, *, "
+         "Tensor? actual_seq_lengths_query=None, Tensor? actual_seq_lengths_key=None, Tensor? block_table=None, "
+         "str layout_query='BSND', str layout_key='PA_BSND', int sparse_count=2048, int sparse_mode=3, "
+         "bool return_value) -> (Tensor, Tensor)");
   define(
       m,
       "npu_lightning_indexer_prolog_pto(Tensor token_x, Tensor q_norm, Tensor q_norm_scale, Tensor wq_b, "
@@ -43,7 +59,13 @@ TORCH_LIBRARY(custom_pypto, m) {
          "npu_sparse_flash_attention_pto(Tensor query, Tensor key, Tensor value, Tensor sparse_indices, "
          "float scale_value, *, Tensor? block_table=None, Tensor? actual_seq_lengths_query=None, "
          "Tensor? actual_seq_lengths_kv=None, Tensor? query_rope=None, Tensor? key_rope=None, str layout_query='BSND', "
-         "str layout_kv='PA_BSND', int sparse_mode=3) -> Tensor");
+         "str layout_kv='PA_BSND', int sparse_mode=3, Tensor? attention_sinks=None) -> Tensor");
+  define(m,
+         "npu_sparse_flash_attention_pto.return_softmax_lse(Tensor query, Tensor key, Tensor value, "
+         "Tensor sparse_indices, float scale_value, *, Tensor? block_table=None, "
+         "Tensor? actual_seq_lengths_query=None, Tensor? actual_seq_lengths_kv=None, Tensor? query_rope=None, "
+         "Tensor? key_rope=None, str layout_query='BSND', str layout_kv='PA_BSND', int sparse_mode=3, "
+         "Tensor? attention_sinks=None, bool return_softmax_lse) -> (Tensor, Tensor)");
   // Made of the next two, which reject and count for it.
   m.def(
       "reshape_and_cache(Tensor key, Tensor? value, Tensor(a!) key_cache, Tensor(b!)? value_cache, "

@@ -12,13 +12,15 @@ void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Te
                     const std::optional<at::Tensor>& actual_seq_lengths_query,
                     const std::optional<at::Tensor>& actual_seq_lengths_key,
                     const std::optional<at::Tensor>& block_table, const std::string& layout_query,
-                    const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
-                    at::Tensor& sparse_indices) {
+                    const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode, bool return_value,
+                    at::Tensor& sparse_indices, at::Tensor& sparse_values) {
   function({{query, key, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key,
              sparse_mode},
             weights,
             sparse_count,
-            sparse_indices});
+            return_value,
+            sparse_indices,
+            sparse_values});
 }
 
 }  // namespace

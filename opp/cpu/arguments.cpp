@@ -4,6 +4,7 @@
 
 #include "arguments/lightning_indexer_prolog_pto.h"
 #include "arguments/lightning_indexer_pto.h"
+#include "arguments/lightning_indexer_quant_pto.h"
 #include "arguments/sparse_attention_pto.h"
 #include "arguments/sparse_flash_attention_pto.h"
 #include "cpu/lightning_indexer_prolog_pto.h"
@@ -24,16 +25,24 @@ at::Tensor form(const Weight& weight) { return at::detail::empty_meta(weight.siz
 void check(const LightningIndexerPto& call) {
   custom_pypto::check_lightning_indexer_pto(checks, call.query, call.key, call.weights, call.actual_seq_lengths_query,
                                             call.actual_seq_lengths_key, call.block_table, call.layout_query,
-                                            call.layout_key, call.sparse_count, call.sparse_mode)
-      .check(checks, call.sparse_indices);
+                                            call.layout_key, call.sparse_count, call.sparse_mode, call.return_value)
+      .check(checks, call.sparse_indices, call.sparse_values);
+}
+
+void check(const LightningIndexerQuantPto& call) {
+  custom_pypto::check_lightning_indexer_quant_pto(
+      checks, call.query, call.key, call.weights, call.query_dequant_scale, call.key_dequant_scale,
+      call.query_quant_mode, call.key_quant_mode, call.actual_seq_lengths_query, call.actual_seq_lengths_key,
+      call.block_table, call.layout_query, call.layout_key, call.sparse_count, call.sparse_mode, call.return_value)
+      .check(checks, call.sparse_indices, call.sparse_values);
 }
 
 void check(const SparseFlashAttentionPto& call) {
-  custom_pypto::check_sparse_flash_attention_pto(checks, call.query, call.key, call.value, call.sparse_indices,
-                                                 call.scale_value, call.block_table, call.actual_seq_lengths_query,
-                                                 call.actual_seq_lengths_key, call.query_rope, call.key_rope,
-                                                 call.layout_query, call.layout_key, call.sparse_mode)
-      .check(checks, call.attention_out);
+  custom_pypto::check_sparse_flash_attention_pto(
+      checks, call.query, call.key, call.value, call.sparse_indices, call.scale_value, call.block_table,
+      call.actual_seq_lengths_query, call.actual_seq_lengths_key, call.query_rope, call.key_rope, call.layout_query,
+      call.layout_key, call.sparse_mode, call.attention_sinks, call.return_softmax_lse)
+      .check(checks, call.attention_out, call.softmax_lse);
 }
 
 void check(const LightningIndexerPrologPto& call) {

@@ -36,15 +36,40 @@ Block block_at(const LightningIndexerPto& call, const Tiling& tiling, const Tile
   return {first, count, place.page, place.token};
 }
 
+// What int8 queries and keys are to be multiplied by: tensors like the weights, and like the keys without their last
+// dimension. Others have none.
+struct Scales {
+  at::Tensor query;
+  at::Tensor key;
+};
+
+// Calls read(x), where x(i) is the i-th element in float.
+template <class Read>
+void in_float(const at::Tensor& tensor, Read&& read) {
+  const auto of = [&]<class T>(const T* data) { read([=](int64_t i) { return static_cast<float>(data[i]); }); };
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return of(tensor.const_data_ptr<float>());
+    case at::kHalf:
+      return of(tensor.const_data_ptr<at::Half>());
+    default:
+      return of(tensor.const_data_ptr<at::BFloat16>());
+  }
+}
+
 // The scores of one tile. Its keys and queries are of type Element; Multiply's operands are that or float, its products
-// float.
+// float or int32.
 template <class Element, class Multiply>
 class TileScores {
   using Operand = typename Multiply::Operand;
+  using Left = typename Multiply::Left;
+  using Sum = typename Multiply::Sum;
+  static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
 
  public:
-  TileScores(const LightningIndexerPto& call, const Tiling& tiling)
+  TileScores(const LightningIndexerPto& call, const Scales& scales, const Tiling& tiling)
       : call_(call),
+        scales_(scales),
         tiling_(tiling),
         key_strides_(call.key.strides()),
         depth_(call.query.size(-1)),
@@ -53,18 +78,18 @@ class TileScores {
         query_(round_up(tiling.tile_queries * heads_, kLanes) * depth_),
         keys_(kRowStep + round_up(tiling.block_size, kRowStep) * depth_),
         products_(round_up(tiling.block_size, kRowStep) * round_up(tiling.tile_queries * heads_, kLanes) + kLanes),
-        weights_(tiling.tile_queries * padded_heads_) {}
+        weights_(tiling.tile_queries * padded_heads_),
+        shifts_(kShifted ? round_up(tiling.tile_queries * heads_, kLanes) + kLanes : 0),
+        key_scales_(scales.key.defined() ? tiling.block_size : 0) {}
 
   // Packs the tile's query tokens and converts its weights.
   void load(const Tile& tile) {
     tile_ = tile;
     columns_ = round_up(tile.queries * heads_, kLanes);
     pack_query();
-    if (call_.weights.scalar_type() == at::kFloat) {
-      load_weights<float>();
-    } else {
-      load_weights<Element>();
-    }
+    std::fill_n(weights_.data(), tile_.queries * padded_heads_, 0.0F);
+    each_weight(call_.weights, [](float& weight, float x) { weight = x; });
+    if (scales_.query.defined()) each_weight(scales_.query, [](float& weight, float x) { weight *= x; });
   }
 
   // Multiplies all the block's keys and all the tile's query tokens.
@@ -72,7 +97,8 @@ class TileScores {
     const auto* keys =
         call_.key.const_data_ptr<Element>() + key_strides_.offset(block.page, block.offset, tile_.key_head);
     const int64_t rows = round_up(block.count, kRowStep);
-    if constexpr (std::is_same_v<Element, Operand>) {
+    if (scales_.key.defined()) load_key_scales(block);
+    if constexpr (std::is_same_v<Element, Left>) {
       if (key_strides_.element == 1 && key_strides_.token >= depth_ && rows == block.count) {
         return multiply(keys, key_strides_.token, rows);
       }
@@ -83,8 +109,16 @@ class TileScores {
 
   // The scores of the first `count` keys of the multiplied block for one query token of the tile.
   void write_scores(int64_t query, int64_t count, float* scores) {
-    simd().weighted_relu_sums(products_.data() + query * heads_, columns_, count,
-                              weights_.data() + query * padded_heads_, heads_, scores);
+    const Sum* products = products_.data() + query * heads_;
+    const float* weights = weights_.data() + query * padded_heads_;
+    if constexpr (kShifted) {
+      simd().weighted_relu_sums(products, shifts_.data() + query * heads_, columns_, count, weights, heads_, scores);
+    } else {
+      simd().weighted_relu_sums(products, columns_, count, weights, heads_, scores);
+    }
+    if (scales_.key.defined()) {
+      for (int64_t i = 0; i < count; ++i) scores[i] *= key_scales_.data()[i];
+    }
   }
 
  private:
@@ -106,38 +140,59 @@ class TileScores {
       for (int64_t d = 0; d < depth_; ++d) {
         query_.data()[Multiply::place(d, column, depth_, columns_)] = static_cast<Operand>(from[d * strides.element]);
       }
+      if constexpr (kShifted) shifts_.data()[column] = shift_of(from, strides.element);
     }
   }
 
-  template <class Weight>
-  void load_weights() {
-    const auto weights = call_.weights.strides();
+  // What 128 added to each number of a key adds to its product with a query.
+  int32_t shift_of(const Element* query, int64_t stride) const {
+    int32_t sum = 0;
+    for (int64_t d = 0; d < depth_; ++d) sum += query[d * stride];
+    return static_cast<int32_t>(static_cast<uint32_t>(sum) * 128);
+  }
+
+  // Of tensors (..., N1): a token is a row of heads, and a head one element.
+  static std::vector<int64_t> with_element(at::IntArrayRef strides) {
+    auto with = strides.vec();
+    with.push_back(1);
+    return with;
+  }
+
+  // Calls visit(weight, x) for the weight of each query token and head, and that element of a tensor like the weights.
+  template <class Visit>
+  void each_weight(const at::Tensor& tensor, Visit visit) {
     int64_t offset;
-    // Weights are (..., N1): a token is a row of heads, and a head one element.
-    auto with_element = weights.vec();
-    with_element.push_back(1);
-    const TokenStrides strides = strides_of_tile(with_element, offset);
-    const auto* from = call_.weights.const_data_ptr<Weight>() + offset;
-    std::fill_n(weights_.data(), tile_.queries * padded_heads_, 0.0F);
-    for (int64_t query = 0; query < tile_.queries; ++query) {
-      for (int64_t head = 0; head < heads_; ++head) {
-        weights_.data()[query * padded_heads_ + head] = static_cast<float>(from[strides.offset(0, query, head)]);
+    const TokenStrides strides = strides_of_tile(with_element(tensor.strides()), offset);
+    in_float(tensor, [&](const auto& x) {
+      for (int64_t query = 0; query < tile_.queries; ++query) {
+        for (int64_t head = 0; head < heads_; ++head) {
+          visit(weights_.data()[query * padded_heads_ + head], x(offset + strides.offset(0, query, head)));
+        }
       }
-    }
+    });
+  }
+
+  void load_key_scales(const Block& block) {
+    const TokenStrides strides(with_element(scales_.key.strides()));
+    const int64_t first = strides.offset(block.page, block.offset, tile_.key_head);
+    in_float(scales_.key, [&](const auto& x) {
+      for (int64_t i = 0; i < block.count; ++i) key_scales_.data()[i] = x(first + i * strides.token);
+    });
   }
 
   void copy_keys(const Element* keys, int64_t count, int64_t rows) {
     for (int64_t row = 0; row < count; ++row) {
-      copy_row(keys + row * key_strides_.token, key_strides_.element, depth_, keys_.data() + row * depth_);
+      copy_left(keys + row * key_strides_.token, key_strides_.element, depth_, keys_.data() + row * depth_);
     }
-    std::fill(keys_.data() + count * depth_, keys_.data() + rows * depth_, Operand(0));
+    std::fill(keys_.data() + count * depth_, keys_.data() + rows * depth_, Left(0));
   }
 
-  void multiply(const Operand* keys, int64_t stride, int64_t rows) {
+  void multiply(const Left* keys, int64_t stride, int64_t rows) {
     multiply_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
   }
 
   const LightningIndexerPto& call_;
+  const Scales& scales_;
   const Tiling& tiling_;
   const TokenStrides key_strides_;
   const int64_t depth_;
@@ -147,18 +202,27 @@ class TileScores {
   Tile tile_{};
   int64_t columns_ = 0;
   Buffer<Operand> query_;
-  Buffer<Operand> keys_;
-  Buffer<float> products_;
-  Buffer<float> weights_;
+  Buffer<Left> keys_;
+  Buffer<Sum> products_;
+  Buffer<float> weights_;     // times the scales of the queries
+  Buffer<int32_t> shifts_;    // of the products
+  Buffer<float> key_scales_;  // of the block
 };
 
 // Writes the result of one query token of a tile.
+template <class Value>
 void write_row(const LightningIndexerPto& call, const Tiling& tiling, const Tile& tile, int64_t query, TopK& row) {
   const Sequence& sequence = tiling.sequences[tile.sequence];
   const TokenStrides strides(call.sparse_indices.strides());
   const int64_t token = sequence.first_query + tile.first_query + query;
   row.write(call.sparse_indices.mutable_data_ptr<int>() + strides.offset(sequence.batch, token, tile.key_head),
             strides.element);
+  if (call.return_value) {
+    const TokenStrides of_values(call.sparse_values.strides());
+    row.write_scores(
+        call.sparse_values.mutable_data_ptr<Value>() + of_values.offset(sequence.batch, token, tile.key_head),
+        of_values.element);
+  }
 }
 
 using Rows = std::vector<TopK>;
@@ -193,6 +257,7 @@ bool is_whole(const Tiling& tiling, const Piece& piece) {
 }
 
 // Merges the pieces of each tile that was cut, in the order of their keys, into the first of them.
+template <class Value>
 void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::vector<std::pair<Piece, Rows>>& cut) {
   for (size_t first = 0; first < cut.size();) {
     const Tile& tile = tiling.tiles[cut[first].first.tile];
@@ -202,7 +267,7 @@ void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::ve
       for (int64_t query = begin; query < end; ++query) {
         TopK& row = cut[first].second[query];
         for (size_t i = first + 1; i < last; ++i) row.merge(cut[i].second[query]);
-        write_row(call, tiling, tile, query, row);
+        write_row<Value>(call, tiling, tile, query, row);
       }
     });
     first = last;
@@ -210,18 +275,21 @@ void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::ve
 }
 
 template <class Element, class Multiply>
-void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads) {
+void run(const LightningIndexerPto& call, const Scales& scales, const Tiling& tiling, int64_t threads) {
+  using Value = std::conditional_t<std::is_same_v<Element, int8_t>, float, Element>;
   std::vector<std::vector<std::pair<Piece, Rows>>> cut(tiling.parts.size());
   std::atomic<size_t> next = 0;
   at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    TileScores<Element, Multiply> scores(call, tiling);
+    TileScores<Element, Multiply> scores(call, scales, tiling);
     Rows rows(tiling.tile_queries);
     for (size_t part = next++; part < tiling.parts.size(); part = next++) {
       for (const Piece& piece : tiling.parts[part]) {
         select_piece(call, tiling, piece, scores, rows);
         if (is_whole(tiling, piece)) {
           const Tile& tile = tiling.tiles[piece.tile];
-          for (int64_t query = 0; query < tile.queries; ++query) write_row(call, tiling, tile, query, rows[query]);
+          for (int64_t query = 0; query < tile.queries; ++query) {
+            write_row<Value>(call, tiling, tile, query, rows[query]);
+          }
         } else {
           cut[part].emplace_back(piece, std::exchange(rows, Rows(tiling.tile_queries)));
         }
@@ -230,13 +298,16 @@ void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads)
   });
   std::vector<std::pair<Piece, Rows>> in_order;
   for (auto& part : cut) std::move(part.begin(), part.end(), std::back_inserter(in_order));
-  merge_pieces(call, tiling, in_order);
+  merge_pieces<Value>(call, tiling, in_order);
 }
 
 template <class Element>
-void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads) {
-  const auto run_with = [&]<class Multiply>() { run<Element, Multiply>(call, tiling, threads); };
-  if (call.query.size(-1) % 2 == 0) {
+void run(const LightningIndexerPto& call, const Scales& scales = {}) {
+  const int64_t threads = at::get_num_threads();
+  const Tiling tiling = tile(call, threads);
+  const auto run_with = [&]<class Multiply>() { run<Element, Multiply>(call, scales, tiling, threads); };
+  constexpr int64_t kOfWord = sizeof(float) / sizeof(Element);
+  if (call.query.size(-1) % kOfWord == 0) {
     with_products<Element>(run_with);
   } else {
     run_with.template operator()<FloatProducts>();
@@ -246,13 +317,16 @@ void run(const LightningIndexerPto& call, const Tiling& tiling, int64_t threads)
 }  // namespace
 
 void lightning_indexer_pto(const LightningIndexerPto& call) {
-  const int64_t threads = at::get_num_threads();
-  const Tiling tiling = tile(call, threads);
   if (call.query.scalar_type() == at::kHalf) {
-    run<at::Half>(call, tiling, threads);
+    run<at::Half>(call);
   } else {
-    run<at::BFloat16>(call, tiling, threads);
+    run<at::BFloat16>(call);
   }
+}
+
+void lightning_indexer_quant_pto(const LightningIndexerQuantPto& call) {
+  const at::Tensor& query = call.query_dequant_scale;
+  run<int8_t>(call, {query.dim() == call.query.dim() ? query.squeeze(-1) : query, call.key_dequant_scale});
 }
 
 }  // namespace opp

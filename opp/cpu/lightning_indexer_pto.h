@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lightning indexer on the CPU: the arguments of a call, their checks, the division of the work, the kernel.
+// The lightning indexers on the CPU: the arguments of a call, their checks, the division of the work, the kernel.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,22 @@ namespace opp {
 struct LightningIndexerPto : SequenceArguments {
   const at::Tensor& weights;
   int64_t sparse_count;
+  bool return_value;
   const at::Tensor& sparse_indices;
+  const at::Tensor& sparse_values;
+};
+
+// The same on int8; aclnn_lightning_indexer_quant_pto.h describes them.
+struct LightningIndexerQuantPto : LightningIndexerPto {
+  const at::Tensor& query_dequant_scale;
+  const at::Tensor& key_dequant_scale;
+  int64_t query_quant_mode;
+  int64_t key_quant_mode;
 };
 
 // Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.
 void check(const LightningIndexerPto& call);
+void check(const LightningIndexerQuantPto& call);
 
 // Query tokens [first_query, first_query + queries) of a sequence, which share the heads of one key head.
 struct Tile {
@@ -54,5 +65,6 @@ Tiling tile(const LightningIndexerPto& call, int64_t threads);
 // Runs a call that check() has passed on all cores. Throws c10::Error, before it writes anything, for a length or a
 // block number out of range.
 void lightning_indexer_pto(const LightningIndexerPto& call);
+void lightning_indexer_quant_pto(const LightningIndexerQuantPto& call);
 
 }  // namespace opp

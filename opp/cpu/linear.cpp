@@ -159,17 +159,9 @@ class TypedWorker final : public Worker {
       if (row + i == task_.rows) {
         std::fill_n(to, depth_, Left(128));
       } else {
-        copy_left(x + (task_.first_row + row + i) * product.x_stride, last - first, to);
+        copy_left(x + (task_.first_row + row + i) * product.x_stride, 1, last - first, to);
         std::fill(to + (last - first), to + depth_, Left(0));
       }
-    }
-  }
-
-  static void copy_left(const Element* from, int64_t count, Left* to) {
-    if constexpr (kShifted) {
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<Left>(from[i] ^ 0x80);
-    } else {
-      copy_row(from, 1, count, to);
     }
   }
 

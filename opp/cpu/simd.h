@@ -18,6 +18,9 @@ class Simd {
   // and products up to the next multiple of kLanes. The order of the additions depends on nothing but heads.
   virtual void weighted_relu_sums(const float* products, int64_t stride, int64_t rows, const float* weights,
                                   int64_t heads, float* scores) const = 0;
+  // The same with products[r * stride + h] - shifts[h], exact modulo 2^32, for the products.
+  virtual void weighted_relu_sums(const int32_t* products, const int32_t* shifts, int64_t stride, int64_t rows,
+                                  const float* weights, int64_t heads, float* scores) const = 0;
 
   virtual void to_float(const at::Half* from, int64_t count, float* to) const = 0;
   virtual void to_float(const at::BFloat16* from, int64_t count, float* to) const = 0;

@@ -102,19 +102,37 @@ class Loops final : public Simd {
  public:
   void weighted_relu_sums(const float* products, int64_t stride, int64_t rows, const float* weights, int64_t heads,
                           float* scores) const override {
+    weighted_relu_sums_of([=](int64_t i, int64_t) __attribute__((always_inline)) { return load(products + i); }, stride,
+                          rows, weights, heads, scores);
+  }
+
+  void weighted_relu_sums(const int32_t* products, const int32_t* shifts, int64_t stride, int64_t rows,
+                          const float* weights, int64_t heads, float* scores) const override {
+    const auto* words = reinterpret_cast<const uint32_t*>(products);
+    const auto* shift_words = reinterpret_cast<const uint32_t*>(shifts);
+    weighted_relu_sums_of(
+        [=](int64_t i, int64_t head) __attribute__((always_inline)) {
+          return __builtin_convertvector(reinterpret_cast<Ints>(load(words + i) - load(shift_words + head)), Floats);
+        },
+        stride, rows, weights, heads, scores);
+  }
+
+  // Of kLanes products at a time: product(i, head) is those from the i-th on, of the heads from `head` on.
+  template <class Product>
+  [[gnu::always_inline]] static void weighted_relu_sums_of(Product product, int64_t stride, int64_t rows,
+                                                           const float* weights, int64_t heads, float* scores) {
     const int64_t whole = heads / kLanes * kLanes;
     Ints in_tail{};
     for (int64_t i = whole; i < heads; ++i) in_tail[i - whole] = -1;
 
     for (int64_t r = 0; r < rows; ++r) {
-      const float* product = products + r * stride;
       Floats sum{};
       for (int64_t h = 0; h < whole; h += kLanes) {
-        const Floats x = *reinterpret_cast<const Floats*>(product + h);
+        const Floats x = product(r * stride + h, h);
         sum += *reinterpret_cast<const Floats*>(weights + h) * (x < 0.0F ? Floats{} : x);
       }
       if (whole < heads) {
-        const Floats x = *reinterpret_cast<const Floats*>(product + whole);
+        const Floats x = product(r * stride + whole, whole);
         const Floats relu = x < 0.0F ? Floats{} : x;
         sum += *reinterpret_cast<const Floats*>(weights + whole) * (in_tail ? relu : Floats{});
       }

@@ -200,12 +200,13 @@ class SparseAttention {
     const at::Tensor index = of_chunk(queries.index);
     const at::Tensor selected = of_chunk(queries.selected);
     lightning_indexer_pto({sequences.arguments(index, call_.index_k_cache), of_chunk(queries.index_weights),
-                           call_.sparse_count, selected});
+                           call_.sparse_count, /*return_value=*/false, selected, /*sparse_values=*/at::Tensor()});
     const at::Tensor query = of_chunk(queries.absorbed);
     const OptionalTensor query_rope = of_chunk(rope_of(queries));
     const OptionalTensor key_rope = call_.kr_cache;
     sparse_flash_attention_pto({sequences.arguments(query, call_.kv_cache), call_.kv_cache, selected, query_rope,
-                                key_rope, scale(), out_.narrow(0, chunk.first, chunk.count)});
+                                key_rope, /*attention_sinks=*/std::nullopt, scale(), /*return_softmax_lse=*/false,
+                                out_.narrow(0, chunk.first, chunk.count), /*softmax_lse=*/at::Tensor()});
   }
 
   double scale() const {

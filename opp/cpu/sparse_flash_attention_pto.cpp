@@ -79,7 +79,8 @@ class TileAttention {
         sums_(tiling.tile_heads * columns_),
         low_sums_(kSplit ? tiling.tile_heads * kPanel : 0),
         softmax_(tiling.tile_heads),
-        row_(columns_) {
+        row_(columns_),
+        lse_(call.return_softmax_lse ? call.softmax_lse.unsqueeze(-1) : at::Tensor()) {
     // What pads the rows stays zero.
     std::fill_n(query_.data(), tiling.tile_heads * depth_, Operand(0));
     std::fill_n(keys_.data(), kBlock * depth_, Operand(0));
@@ -90,9 +91,9 @@ class TileAttention {
   void run(const AttentionTile& tile) {
     tile_ = tile;
     find_tokens(call_, tiling_, tiling_.rows[tile.row], tokens_);
+    for (int64_t head = 0; head < tile.heads; ++head) softmax_[head] = {sink(head), sink(head), 1};
     if (tokens_.empty()) return write_zeros();
     load_query();
-    std::fill(softmax_.begin(), softmax_.end(), Softmax{});
     const auto size = static_cast<int64_t>(tokens_.size());
     prefetch(0);
     for (int64_t first = 0; first < size; first += span_) {
@@ -106,19 +107,27 @@ class TileAttention {
  private:
   static constexpr bool kSplit = !std::is_same_v<Operand, float>;
 
+  // Of a head: it begins with the sink, whose exponential relative to itself is 1.
   struct Softmax {
-    float maximum = -std::numeric_limits<float>::infinity();
-    float next_maximum = maximum;
-    float sum = 0;
+    float maximum;
+    float next_maximum;
+    float sum;
   };
 
   const AttentionRow& row() const { return tiling_.rows[tile_.row]; }
   const Sequence& sequence() const { return tiling_.sequences[row().sequence]; }
 
+  int64_t head_of_query(int64_t head) const { return row().key_head * heads_ + tile_.first_head + head; }
+
+  // The score that counts without a value; without sinks it weighs nothing.
+  float sink(int64_t head) const {
+    if (!call_.attention_sinks) return -std::numeric_limits<float>::infinity();
+    return call_.attention_sinks->const_data_ptr<float>()[head_of_query(head) * call_.attention_sinks->stride(0)];
+  }
+
   // The offset of a head of the tile in query, query_rope or attention_out.
   int64_t offset(const TokenStrides& strides, int64_t head) const {
-    return strides.offset(sequence().batch, sequence().first_query + row().query,
-                          row().key_head * heads_ + tile_.first_head + head);
+    return strides.offset(sequence().batch, sequence().first_query + row().query, head_of_query(head));
   }
 
   void load_query() {
@@ -324,6 +333,10 @@ class TileAttention {
     const TokenStrides strides(call_.attention_out.strides());
     Element* to = call_.attention_out.mutable_data_ptr<Element>() + offset(strides, head);
     for (int64_t i = 0; i < call_.value.size(-1); ++i) to[i * strides.element] = row_.data()[i];
+    if (call_.return_softmax_lse) {
+      lse_.mutable_data_ptr<float>()[offset(lse_.strides(), head)] =
+          softmax_[head].maximum + std::log(softmax_[head].sum);
+    }
   }
 
   const SparseFlashAttentionPto& call_;
@@ -351,6 +364,7 @@ class TileAttention {
   std::vector<int64_t> fine_;  // the heads in low_
   std::vector<Softmax> softmax_;
   Buffer<Element> row_;
+  const at::Tensor lse_;  // a row of one element for each head
 };
 
 template <class Element, class Multiply>

@@ -15,8 +15,11 @@ struct SparseFlashAttentionPto : SequenceArguments {
   const at::Tensor& sparse_indices;
   const std::optional<at::Tensor>& query_rope;
   const std::optional<at::Tensor>& key_rope;
+  const std::optional<at::Tensor>& attention_sinks;
   double scale_value;
+  bool return_softmax_lse;
   const at::Tensor& attention_out;
+  const at::Tensor& softmax_lse;
 
   int64_t heads_of_key_head() const { return query.size(-2) / key.size(-2); }
   // Of the products of query and key, the rope parts included.

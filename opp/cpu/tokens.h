@@ -42,6 +42,16 @@ void copy_row(const Element* from, int64_t stride, int64_t count, Operand* to) {
   }
 }
 
+// The same for the left side of a product, where bytes have no sign: their sign bit is flipped, which adds 128 to each.
+template <class Element, class Left>
+void copy_left(const Element* from, int64_t stride, int64_t count, Left* to) {
+  if constexpr (std::is_same_v<Left, uint8_t>) {
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<Left>(from[i * stride] ^ 0x80);
+  } else {
+    copy_row(from, stride, count, to);
+  }
+}
+
 // The rows of a tensor whose tokens are counted over its first dimensions, flattened: (T, ...), (B, S, ...) or a paged
 // cache, (block_num, block_size, ...), in which a token's number is its slot. A token is one row, or one for each head.
 template <class Element>

@@ -21,6 +21,11 @@ uint32_t rank_of(float score) {
   return score != score ? UINT32_MAX : rank;
 }
 
+float score_of(uint32_t rank) {
+  const uint32_t bits = rank & 0x80000000U ? rank ^ 0x80000000U : ~rank;
+  return std::bit_cast<float>(rank == UINT32_MAX ? 0x7FC00000U : bits);
+}
+
 }  // namespace
 
 void TopK::reset(int64_t k, int64_t keys) {
@@ -102,6 +107,8 @@ void TopK::sort() {
     entries_.swap(scratch_);
   }
 }
+
+float TopK::score_at(int64_t i) const { return score_of(entries_[i].rank); }
 
 void TopK::write(int32_t* indices, int64_t stride) {
   if (size_ > k_) keep_best();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace opp {
@@ -24,12 +25,21 @@ class TopK {
   // Writes the indices kept, best first, then -1 up to k; `stride` apart. Nothing may be pushed afterwards.
   void write(int32_t* indices, int64_t stride);
 
+  // Writes the scores of what write() has written, then -infinity.
+  template <class Score>
+  void write_scores(Score* scores, int64_t stride) const {
+    for (int64_t i = 0; i < k_; ++i) scores[i * stride] = static_cast<Score>(i < size_ ? score_at(i) : kNoScore);
+  }
+
  private:
   struct Entry {
     uint32_t rank;  // orders as the score does
     int32_t index;
   };
 
+  static constexpr float kNoScore = -std::numeric_limits<float>::infinity();
+
+  float score_at(int64_t i) const;
   void make_room(int64_t count);
   void keep_best();
   void sort();

@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // LightningIndexerPto: DeepSeek's lightning indexer: for each query the positions of the sparse_count keys with the
-// highest scores, best first, and -1 where there are fewer keys. The score is the sum, over the N1 / N2 query heads
-// that share a key head, of relu(query . key) * weights.
+// highest scores, best first, and -1 where there are fewer keys; and with return_value their scores, -inf there, in
+// query's dtype; else sparse_values is empty. The score is the sum, over the N1 / N2 query heads that share a key head,
+// of relu(query . key) * weights.
 //
 // query is [B, S1, N1, D] (BSND) or [T, N1, D] (TND), weights the same without D and maybe in float32, sparse_indices
 // [B, S1, N2, sparse_count] or [T, N2, sparse_count]. key is [blocks, block_size, N2, D] (PA_BSND: the pages that
 // block_table [B, max_blocks] names), [B, S2, N2, D] (BSND) or [T2, N2, D] (TND). The lengths are [B]: counts, or
 // running sums in TND. With sparse_mode 0 a query sees every key of its sequence, with 3 those up to its own position,
 // the last query standing at the last key.
-#include "definition.h"
+#include "indexer.h"
 
 namespace {
 
-enum Input { kQuery, kKey };
-enum Attribute { kLayoutQuery, kLayoutKey, kSparseCount };
+enum Input { kQuery };
+enum Output { kSparseIndices, kSparseValues };
+enum Attribute { kLayoutQuery, kLayoutKey, kSparseCount, kSparseMode, kReturnValue };
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
-  std::vector<int64_t> sizes = opp::sizes_of(*context->GetRequiredInputShape(kQuery));
-  const gert::Shape& key = *context->GetRequiredInputShape(kKey);
-  if (sizes.size() < 3 || key.GetDimNum() < 3) return opp::reject("query and key must have 3 or 4 dimensions");
-  sizes.end()[-2] = key.GetDim(key.GetDimNum() - 2);
-  sizes.back() = *context->GetAttrs()->GetInt(kSparseCount);
-  *context->GetOutputShape(0) = opp::shape_of(sizes);
-  return ge::GRAPH_SUCCESS;
+  const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  return opp::infer_selected(*context, *attributes.GetInt(kSparseCount), *attributes.GetBool(kReturnValue));
 }
 
 ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
-  context->SetOutputDataType(0, ge::DT_INT32);
+  context->SetOutputDataType(kSparseIndices, ge::DT_INT32);
+  context->SetOutputDataType(kSparseValues, context->GetRequiredInputDataType(kQuery));
   return ge::GRAPH_SUCCESS;
 }
 
@@ -48,10 +46,12 @@ class LightningIndexerPto : public OpDef {
     opp::of_types(Input("actual_seq_lengths_key"), OPTIONAL, int32);
     opp::of_types(Input("block_table"), OPTIONAL, int32);
     opp::of_types(Output("sparse_indices"), REQUIRED, int32);
+    opp::of_types(Output("sparse_values"), REQUIRED, types);
     Attr("layout_query").AttrType(OPTIONAL).String("BSND");
     Attr("layout_key").AttrType(OPTIONAL).String("PA_BSND");
     Attr("sparse_count").AttrType(OPTIONAL).Int(2048);
     Attr("sparse_mode").AttrType(OPTIONAL).Int(3);
+    Attr("return_value").AttrType(OPTIONAL).Bool(false);
     SetInferShape(infer_shape);
     SetInferDataType(infer_type);
   }

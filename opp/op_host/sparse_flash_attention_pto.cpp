@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SparseFlashAttentionPto: sparse flash attention: each query attends to the key tokens whose positions sparse_indices
-// names up to its first -1, with scores of scale_value * (query . key + query_rope . key_rope). Without a token the
-// result is zero.
+// names up to its first -1, with scores of scale_value * (query . key + query_rope . key_rope). attention_sinks [N1]
+// has a score for each head that counts in the softmax and has no value. Without a token the result is zero.
+// softmax_lse, [B, S1, N1] or [T, N1], is the logarithm of the sum of the scores' exponentials; without
+// return_softmax_lse it is empty.
 //
 // query is [B, S1, N1, D] (BSND) or [T, N1, D] (TND), query_rope and attention_out the same with a last dimension of
 // their own, sparse_indices [B, S1, N2, k] or [T, N2, k]. key, value and key_rope are [blocks, block_size, N2, .]
@@ -12,18 +14,24 @@
 namespace {
 
 enum Input { kQuery, kKey, kValue };
+enum Output { kAttentionOut, kSoftmaxLse };
+enum Attribute { kReturnSoftmaxLse = 4 };
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
   std::vector<int64_t> sizes = opp::sizes_of(*context->GetRequiredInputShape(kQuery));
   const gert::Shape& value = *context->GetRequiredInputShape(kValue);
   if (sizes.size() < 3 || value.GetDimNum() < 3) return opp::reject("query and value must have 3 or 4 dimensions");
   sizes.back() = value.GetDim(value.GetDimNum() - 1);
-  *context->GetOutputShape(0) = opp::shape_of(sizes);
+  *context->GetOutputShape(kAttentionOut) = opp::shape_of(sizes);
+  sizes.pop_back();
+  const bool with_lse = *context->GetAttrs()->GetBool(kReturnSoftmaxLse);
+  *context->GetOutputShape(kSoftmaxLse) = opp::shape_of(with_lse ? sizes : std::vector<int64_t>{0});
   return ge::GRAPH_SUCCESS;
 }
 
 ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
-  context->SetOutputDataType(0, context->GetRequiredInputDataType(kQuery));
+  context->SetOutputDataType(kAttentionOut, context->GetRequiredInputDataType(kQuery));
+  context->SetOutputDataType(kSoftmaxLse, ge::DT_FLOAT);
   return ge::GRAPH_SUCCESS;
 }
 
@@ -35,7 +43,7 @@ class SparseFlashAttentionPto : public OpDef {
  public:
   explicit SparseFlashAttentionPto(const char* name) : OpDef(name) {
     const opp::Types types = {ge::DT_FLOAT16, ge::DT_BF16};
-    const opp::Types int32(types.size(), ge::DT_INT32);
+    const opp::Types int32(types.size(), ge::DT_INT32), float32(types.size(), ge::DT_FLOAT);
     opp::of_types(Input("query"), REQUIRED, types);
     opp::of_types(Input("key"), REQUIRED, types);
     opp::of_types(Input("value"), REQUIRED, types);
@@ -45,11 +53,14 @@ class SparseFlashAttentionPto : public OpDef {
     opp::of_types(Input("actual_seq_lengths_kv"), OPTIONAL, int32);
     opp::of_types(Input("query_rope"), OPTIONAL, types);
     opp::of_types(Input("key_rope"), OPTIONAL, types);
+    opp::of_types(Input("attention_sinks"), OPTIONAL, float32);
     opp::of_types(Output("attention_out"), REQUIRED, types);
+    opp::of_types(Output("softmax_lse"), REQUIRED, float32);
     Attr("scale_value").AttrType(REQUIRED).Float();
     Attr("layout_query").AttrType(OPTIONAL).String("BSND");
     Attr("layout_kv").AttrType(OPTIONAL).String("PA_BSND");
     Attr("sparse_mode").AttrType(OPTIONAL).Int(3);
+    Attr("return_softmax_lse").AttrType(OPTIONAL).Bool(false);
     SetInferShape(infer_shape);
     SetInferDataType(infer_type);
   }

@@ -40,19 +40,34 @@ def with_rope(call):
     return arguments | rope(arguments)
 
 
+def with_sinks(call):
+    arguments = with_rope(call)
+    return arguments | {"attention_sinks": torch.randn(arguments["query"].shape[-2])}
+
+
 CALLS = {
     "BSND on PA_BSND": lambda: with_rope("BSND on PA_BSND"),
     "TND on PA_BSND": lambda: attention("TND on PA_BSND"),
     "BSND on BSND": lambda: attention("BSND on BSND"),
     "BSND on BSND with lengths": lambda: with_rope("BSND on BSND with lengths"),
     "TND on TND": lambda: with_rope("TND on TND"),
+    "sinks": lambda: with_sinks("TND on PA_BSND"),
+    "logarithms": lambda: attention("BSND on PA_BSND") | {"return_softmax_lse": True},
+    "sinks and logarithms": lambda: with_sinks("BSND on BSND with lengths") | {"return_softmax_lse": True},
+    "no logarithms": lambda: attention("TND on TND") | {"return_softmax_lse": False},
     "no query tokens": lambda: with_rope("no query tokens"),
+    "no query tokens, no logarithms": lambda: with_rope("no query tokens") | {"return_softmax_lse": True},
     "no batch": lambda: attention("no batch"),
 }
 
 
 def judge(results, written, arguments):
-    goldens.check_attention(*results, goldens.sparse_flash_attention(**arguments))
+    out, lse = goldens.sparse_flash_attention(**arguments | {"return_softmax_lse": True})
+    goldens.check_attention(results[0], out)
+    if arguments.get("return_softmax_lse"):
+        goldens.check_softmax_lse(results[1], lse)
+    assert "return_softmax_lse" not in arguments or len(results) == 2
+    assert arguments.get("return_softmax_lse", True) or results[1].shape == (0,)
 
 
 SAMPLES = {"npu_sparse_flash_attention_pto": Samples(CALLS, judge)}

@@ -31,8 +31,20 @@ def copied(arguments):
     return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
 
 
-def overload(operator):
-    return getattr(torch.ops.custom_pypto, operator).default
+def overload(operator, arguments=()):
+    """The first that has arguments of these names."""
+    packet = getattr(torch.ops.custom_pypto, operator)
+    if not arguments:
+        return packet.default  # which a compiler traces
+    overloads = [getattr(packet, name) for name in packet.overloads()]
+    return next(op for op in overloads if {*arguments} <= {argument.name for argument in op._schema.arguments})
+
+
+def whole(operator):
+    """The overload with all arguments and results, and as arguments what asks for no more results."""
+    packet = getattr(torch.ops.custom_pypto, operator)
+    op = max((getattr(packet, name) for name in packet.overloads()), key=lambda op: len(op._schema.returns))
+    return op, {a.name: False for a in op._schema.arguments if str(a.type) == "bool" and not a.has_default_value()}
 
 
 def tensors_of(operator):

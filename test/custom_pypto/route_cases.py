@@ -16,7 +16,8 @@ INDEXER, ATTENTION = "npu_lightning_indexer_pto", "npu_sparse_flash_attention_pt
 
 def call(operator, arguments, mode="eager"):
     torch._dynamo.reset()
-    return MODES[mode](lambda arguments: overload(operator)(**arguments))(on("npu", arguments))
+    op = overload(operator, arguments)
+    return MODES[mode](lambda arguments: op(**arguments))(on("npu", arguments))
 
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8]
@@ -40,6 +41,9 @@ def test_indexer(layout_query, layout_key, sparse_mode):
     inputs = goldens.lightning_indexer_inputs([70, 13, 1], layout_query=layout_query, layout_key=layout_key, **shapes)
     inputs |= {"sparse_mode": sparse_mode}
     goldens.check_lightning_indexer(call(INDEXER, inputs | {"sparse_count": 37}).cpu(), **inputs)
+    if layout_key != "PA_BSND":
+        indices, values = call(INDEXER, inputs | {"sparse_count": 37, "return_value": True})
+        goldens.check_lightning_indexer(indices.cpu(), **inputs, values=values.cpu())
 
 
 def test_indexer_with_weights_in_float32_and_counts_past_2048():
@@ -145,6 +149,19 @@ REJECTED = {
         "query",
         "be contiguous",
     ),
+    "values on pages": (
+        INDEXER,
+        lambda: goldens.lightning_indexer_inputs([9]) | {"return_value": True},
+        "return_value",
+        "be False with layout_key 'PA_BSND'",
+    ),
+    "logarithms": (
+        ATTENTION,
+        lambda: small_attention() | {"return_softmax_lse": True},
+        "return_softmax_lse",
+        "be False",
+    ),
+    "sinks": (ATTENTION, lambda: small_attention() | {"attention_sinks": torch.ones(8)}, "attention_sinks", "be None"),
     "heads of the attention": (ATTENTION, lambda: small_attention(heads=6), "query", "have 1, 2, 4, ... or 128 heads"),
     "depth of the attention": (
         ATTENTION,

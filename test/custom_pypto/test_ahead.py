@@ -54,6 +54,10 @@ def indexed(lengths, queries):
     return goldens.lightning_indexer_inputs(lengths, queries=queries, **SMALL) | {"sparse_count": 7}
 
 
+def indexed_in_int8(lengths, queries):
+    return goldens.lightning_indexer_quant_inputs(lengths, queries=queries, **SMALL) | {"sparse_count": 7}
+
+
 def attended(lengths, queries):
     return goldens.sparse_flash_attention_inputs(
         lengths, queries=queries, count=7, value_depth=12, rope_depth=9, **SMALL
@@ -65,6 +69,10 @@ def attended(lengths, queries):
 CALLS = {
     "add_custom": (lambda: added(3), lambda: added(6)),
     "npu_lightning_indexer_pto": (lambda: indexed([20, 9, 30], 4), lambda: indexed([7, 25, 3, 11, 40], 3)),
+    "npu_lightning_indexer_quant_pto": (
+        lambda: indexed_in_int8([20, 9, 30], 4),
+        lambda: indexed_in_int8([7, 25, 3, 11, 40], 3),
+    ),
     "npu_lightning_indexer_prolog_pto": (
         lambda: prolog_calls.prolog((2, 3)),
         lambda: prolog_calls.prolog((9, 4), cache=(6, 8)),

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch_npu
 from calls import CALLS as EVERY_OPERATORS_CALLS
-from calls import WRITERS, caches_of, copied, on, overload, results, tensors_of
+from calls import WRITERS, caches_of, copied, on, overload, results, tensors_of, whole
 from indexer_calls import int32
 from kernels import VENDOR
 
@@ -54,7 +54,9 @@ ADD_CUSTOM = {
     ),
 }
 
-INDEXER_CALLS, PROLOG_CALLS, LAYER_CALLS, ATTENTION_CALLS, RESHAPE_CALLS, ADVANCE_CALLS = EVERY_OPERATORS_CALLS.values()
+INDEXER_CALLS, QUANT_CALLS, PROLOG_CALLS, LAYER_CALLS, ATTENTION_CALLS, RESHAPE_CALLS, ADVANCE_CALLS = (
+    EVERY_OPERATORS_CALLS.values()
+)
 
 PADDED = INDEXER_CALLS["BSND on PA_BSND"]
 PACKED = INDEXER_CALLS["TND on TND"]
@@ -234,6 +236,79 @@ INDEXER = {
 }
 
 
+QUANT_PADDED = QUANT_CALLS["BSND on PA_BSND"]
+
+# What the indexer on int8 checks beside what it shares with the other one.
+QUANT = {
+    "query dtype": (QUANT_PADDED, {"query": half(2, 3, 6, 16)}, "'query' must be of dtype int8, but is float16"),
+    "key dtype": (QUANT_PADDED, {"key": half(5, 8, 2, 16)}, "'key' must be of dtype int8, but is float16"),
+    "weights dtype": (
+        QUANT_PADDED,
+        {"weights": int32(1).expand(2, 3, 6)},
+        "'weights' must be of dtype float16 or bfloat16 or float32, but is int32",
+    ),
+    "query scales' dtype": (
+        QUANT_PADDED,
+        {"query_dequant_scale": half(2, 3, 6, 1).bfloat16()},
+        "'query_dequant_scale' must be of dtype float16 or float32, but is bfloat16",
+    ),
+    "query scales' rank": (
+        QUANT_PADDED,
+        {"query_dequant_scale": half(6, 6)},
+        "'query_dequant_scale' must have 3 dimensions, [B, S1, N1], but its shape is [6, 6]",
+    ),
+    "query scales' size": (
+        QUANT_PADDED,
+        {"query_dequant_scale": half(2, 3, 6, 2)},
+        "'query_dequant_scale' must have size 1 in dimension 3 ([B, S1, N1, 1]), but its shape is [2, 3, 6, 2]",
+    ),
+    "key scales' dtype": (
+        QUANT_PADDED,
+        {"key_dequant_scale": int32(1).expand(5, 8, 2)},
+        "'key_dequant_scale' must be of dtype float16 or float32, but is int32",
+    ),
+    "key scales' rank": (
+        QUANT_PADDED,
+        {"key_dequant_scale": half(5, 8, 2, 1)},
+        "'key_dequant_scale' must have 3 dimensions, [blocks, block_size, N2], but its shape is [5, 8, 2, 1]",
+    ),
+    "key scales' blocks": (
+        QUANT_PADDED,
+        {"key_dequant_scale": half(4, 8, 2)},
+        "'key_dequant_scale' must have size 5 in dimension 0 (blocks, as of 'key'), but its shape is [4, 8, 2]",
+    ),
+    "packed key scales": (
+        QUANT_CALLS["TND on TND"],
+        {"key_dequant_scale": half(19, 2)},
+        "'key_dequant_scale' must have size 20 in dimension 0 (T2, as of 'key'), but its shape is [19, 2]",
+    ),
+    "query_quant_mode": (
+        QUANT_PADDED,
+        {"query_quant_mode": 1},
+        "'query_quant_mode' must be 0, but is 1; 0 is a scale for each token and head",
+    ),
+    "key_quant_mode": (
+        QUANT_PADDED,
+        {"key_quant_mode": -1},
+        "'key_quant_mode' must be 0, but is -1; 0 is a scale for each token and head",
+    ),
+    "sparse_count": (QUANT_PADDED, {"sparse_count": 0}, "'sparse_count' must be 1 or more, but is 0"),
+    "D": (
+        QUANT_CALLS["BSND on BSND"],
+        {
+            "query": torch.zeros(1, dtype=torch.int8).expand(2, 3, 6, 131072),
+            "key": torch.zeros(1, dtype=torch.int8).expand(2, 20, 2, 131072),
+        },
+        "'query' must have a size D of 131071 or less, whose products int32 can sum, but its shape is "
+        "[2, 3, 6, 131072]",
+    ),
+    "no key lengths": (
+        QUANT_PADDED,
+        {"actual_seq_lengths_key": None},
+        "'actual_seq_lengths_key' must be given with layout_key 'PA_BSND', but is None",
+    ),
+}
+
 ATTENTION_PADDED = ATTENTION_CALLS["BSND on PA_BSND"]
 ATTENTION_PACKED = ATTENTION_CALLS["TND on TND"]
 
@@ -288,6 +363,21 @@ ATTENTION = {
         ATTENTION_PADDED,
         {"sparse_indices": int32(0).expand(2, 3, 6, 7)},
         "'sparse_indices' must have size 2 in dimension 2 (N2, as of 'key'), but its shape is [2, 3, 6, 7]",
+    ),
+    "sinks' dtype": (
+        ATTENTION_PADDED,
+        {"attention_sinks": half(6)},
+        "'attention_sinks' must be of dtype float32, but is float16",
+    ),
+    "sinks' rank": (
+        ATTENTION_PADDED,
+        {"attention_sinks": ones(1, 6)},
+        "'attention_sinks' must have 1 dimensions, [N1], but its shape is [1, 6]",
+    ),
+    "sinks' size": (
+        ATTENTION_PADDED,
+        {"attention_sinks": ones(2)},
+        "'attention_sinks' must have size 6 in dimension 0 (N1, as of 'query'), but its shape is [2]",
     ),
     "no k": (
         ATTENTION_PADDED,
@@ -751,6 +841,7 @@ ADVANCE = {
 
 CASES = {
     "npu_lightning_indexer_pto": INDEXER,
+    "npu_lightning_indexer_quant_pto": QUANT,
     "npu_lightning_indexer_prolog_pto": PROLOG,
     "npu_sparse_attention_pto": LAYER,
     "npu_sparse_flash_attention_pto": ATTENTION,
@@ -797,8 +888,8 @@ def test_operators_on_caches_reject(operator, case, device):
 
 def call_aclnn(operator, arguments, **changed_results):
     """Calls the aclnn function on the arguments and, as Meta says, on the results of the first call of the operator."""
-    schema = overload(operator)._schema
-    given = {a.name: a.default_value for a in schema.arguments} | arguments
+    op, no_more = whole(operator)
+    given = {a.name: a.default_value for a in op._schema.arguments} | no_more | arguments
     if "softmax_scale" in given:
         given["softmax_scale"] = given["softmax_scale"] or 0.0
     prototype = prototypes.Prototype.of(ge_api("custom_pypto").IR[prototypes.ge_type(operator)])
@@ -810,10 +901,11 @@ def call_aclnn(operator, arguments, **changed_results):
 
 def results_of(operator):
     """Tensors for the results of the operator's first good call."""
-    good = next(iter(EVERY_OPERATORS_CALLS[operator].values()))()
-    rows = tables.checked(lambda: overload(operator)(**on("meta", good)))
+    op, no_more = whole(operator)
+    good = next(iter(EVERY_OPERATORS_CALLS[operator].values()))() | no_more
+    rows = tables.checked(lambda: op(**on("meta", good)))
     names = [row.argument for row in rows.values() if row.use == "result"]
-    on_meta = results(overload(operator)(**on("meta", good)))
+    on_meta = results(op(**on("meta", good)))
     return {name: torch.empty_like(each, device="npu") for name, each in zip(names, on_meta, strict=True)}
 
 
@@ -831,7 +923,8 @@ def test_the_aclnn_function_says_the_same(operator, case):
 def test_the_aclnn_function_rejects_results_that_the_operator_does_not_give(operator):
     good = next(iter(EVERY_OPERATORS_CALLS[operator].values()))()
     for name, result in results_of(operator).items():
-        dtype, wider = str(result.dtype).removeprefix("torch."), torch.cat([result, result], -1)
+        dtype = str(result.dtype).removeprefix("torch.")
+        wider = torch.cat([result, result.new_zeros(*result.shape[:-1], 1)], -1)
         for other, expected in (
             (result.to(torch.int64), f"be of dtype {dtype}, but is int64"),
             (wider, f"have shape {[*result.shape]}, but its shape is {[*wider.shape]}"),
@@ -948,6 +1041,7 @@ MATRICES = {
 READERS = {
     "add_custom": lambda: {"self": half(20, 40), "other": half(20, 40)},
     "npu_lightning_indexer_pto": EVERY_OPERATORS_CALLS["npu_lightning_indexer_pto"]["BSND on PA_BSND"],
+    "npu_lightning_indexer_quant_pto": EVERY_OPERATORS_CALLS["npu_lightning_indexer_quant_pto"]["BSND on PA_BSND"],
     "npu_sparse_flash_attention_pto": EVERY_OPERATORS_CALLS["npu_sparse_flash_attention_pto"]["BSND on PA_BSND"],
 }
 

@@ -130,6 +130,6 @@ def test_our_functions_are_taken_where_they_are_deployed(package):
     command = [sys.executable, "-m", "cann_cpu", "info"]
     environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(package)}
     routes = routes_of(subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300))
-    assert len(routes) == 8
+    assert len(routes) == 9
     for route in routes.values():
         assert route.startswith("aclnn") and route.endswith("custom_pypto/op_api/lib/libcust_opapi.so")

@@ -42,7 +42,16 @@ def nodes(directory: Path, ge_type: str) -> list[dict]:
 
 
 def assert_equal(actual, expected):
-    torch.testing.assert_close(actual.cpu(), expected.cpu(), rtol=0, atol=0, equal_nan=True)
+    actual, expected = ([each] if isinstance(each, torch.Tensor) else each for each in (actual, expected))
+    for got, want in zip(actual, expected, strict=True):
+        torch.testing.assert_close(got.cpu(), want.cpu(), rtol=0, atol=0, equal_nan=True)
+
+
+def differ(result, expected):
+    if isinstance(expected, tuple) != isinstance(result, tuple):
+        return True
+    pairs = zip(result, expected, strict=True) if isinstance(expected, tuple) else [(result, expected)]
+    return any(got.shape != want.shape or not torch.equal(got.cpu(), want.cpu()) for got, want in pairs)
 
 
 def random(shape, dtype):
@@ -185,6 +194,7 @@ INDEXER_CALLS = {
         query() | paged() | {"weights": random((BATCH, QUERIES, HEADS), torch.float32), "sparse_count": 40}
     ),
     "count": lambda: query() | paged() | {"sparse_count": 64},
+    "values": lambda: query() | paged() | {"sparse_count": 64, "return_value": True},
     "no mask": lambda: query() | paged() | {"sparse_mode": 0, "sparse_count": 83},
     "every attribute": lambda: (
         query((4,))
@@ -205,6 +215,13 @@ INDEXER_CALLS = {
     ),
 }
 DEFAULTS = {"layout_query": "BSND", "layout_key": "PA_BSND", "sparse_count": 2048, "sparse_mode": 3}
+DEFAULTS |= {"return_value": False}
+KINDS = {str: 's: "{}"\\n', int: "i: {}\\n", float: "f: {}\\n", bool: "b: {}\\n"}
+
+
+def in_text(attributes):
+    """Attributes of a node as `nodes` gives them."""
+    return {name: KINDS[type(v)].format(str(v).lower() if v is True else v) for name, v in attributes.items()}
 
 
 def indexer(arguments):
@@ -220,7 +237,7 @@ def test_indexer_graph_equals_eager(call, dynamic, compiled, tmp_path):
     (node,) = nodes(tmp_path, "LightningIndexerPto")
     assert sorted(node.pop("inputs")) == sorted(tensors)
     given = {name: value for name, value in arguments.items() if name in DEFAULTS and value != DEFAULTS[name]}
-    assert node == {name: f's: "{v}"\\n' if isinstance(v, str) else f"i: {v}\\n" for name, v in given.items()}
+    assert node == in_text(given)
 
 
 @pytest.mark.parametrize("call", INDEXER_CALLS)
@@ -233,7 +250,7 @@ def test_a_converter_that_dropped_an_argument_would_be_noticed(call):
             result = indexer({other: value for other, value in arguments.items() if other != name})
         except RuntimeError:
             continue
-        assert result.shape != expected.shape or not torch.equal(result.cpu(), expected.cpu()), name
+        assert differ(result, expected), name
 
 
 def test_one_dynamic_indexer_graph_serves_every_batch(compiled, tmp_path):
@@ -254,6 +271,7 @@ def test_one_dynamic_indexer_graph_serves_every_batch(compiled, tmp_path):
 # ---- npu_sparse_flash_attention_pto
 
 ATTENTION_DEFAULTS = {"scale_value": None, "layout_query": "BSND", "layout_kv": "PA_BSND", "sparse_mode": 3}
+ATTENTION_DEFAULTS |= {"return_softmax_lse": False}
 RENAMED = {"layout_key": "layout_kv", "actual_seq_lengths_key": "actual_seq_lengths_kv"}
 
 
@@ -278,6 +296,12 @@ ATTENTION_CALLS = {
     "no optional input": lambda: attention_call("no optional input", rope=False),
     "lengths without pages": lambda: attention_call("lengths without pages", rope=True),
     "token queries on pages": lambda: attention_call("token queries on pages", rope=True) | {"sparse_mode": 0},
+    "sinks": lambda: attention_call("defaults", rope=True) | {"attention_sinks": random((HEADS,), torch.float32)},
+    "logarithms": lambda: attention_call("defaults", rope=True) | {"return_softmax_lse": True},
+    "sinks and logarithms": lambda: (
+        attention_call("every attribute", rope=False)
+        | {"attention_sinks": random((HEADS,), torch.float32), "return_softmax_lse": True}
+    ),
 }
 
 
@@ -298,8 +322,7 @@ def test_attention_graph_equals_eager(call, dynamic, compiled, tmp_path):
         for name, value in arguments.items()
         if name in ATTENTION_DEFAULTS and value != ATTENTION_DEFAULTS[name]
     }
-    kinds = {str: 's: "{}"\\n', int: "i: {}\\n", float: "f: {}\\n"}
-    assert node == {name: kinds[type(value)].format(value) for name, value in given.items()}
+    assert node == in_text(given)
 
 
 @pytest.mark.parametrize("call", ATTENTION_CALLS)
@@ -313,7 +336,7 @@ def test_an_attention_converter_that_dropped_an_argument_would_be_noticed(call):
             result = attention({other: value for other, value in arguments.items() if other not in names})
         except RuntimeError:
             continue
-        assert result.shape != expected.shape or not torch.equal(result.cpu(), expected.cpu()), names
+        assert differ(result, expected), names
 
 
 def test_one_dynamic_attention_graph_serves_every_batch(compiled, tmp_path):

@@ -156,7 +156,9 @@ def indexer_arguments(**changes):
         "layout_key": "PA_BSND",
         "sparse_count": 6,
         "sparse_mode": 3,
+        "return_value": False,
         "out": npu(2, 3, 2, 6, dtype=torch.int32),
+        "sparse_values": npu(0, dtype=torch.bfloat16),
     }
     return list({**arguments, **changes}.values())
 
@@ -165,7 +167,9 @@ BF16 = {"dtype": torch.bfloat16}
 INT32 = {"dtype": torch.int32}
 
 
-@pytest.mark.parametrize(("name", "position"), [("query", 1), ("key", 2), ("weights", 3), ("out", 11)])
+@pytest.mark.parametrize(
+    ("name", "position"), [("query", 1), ("key", 2), ("weights", 3), ("out", 12), ("sparse_values", 13)]
+)
 def test_the_indexer_rejects_a_null_pointer(name, position):
     message = f"argument {position} is a null pointer"
     expect_rejection("aclnnLightningIndexerPto", indexer_arguments(**{name: None}), NULL_POINTER, message)
@@ -182,6 +186,16 @@ def test_the_indexer_writes_through_strides():
     call("aclnnLightningIndexerPto", *on_npu(inputs, out[..., ::2]))
     goldens.check_lightning_indexer(out[..., ::2].cpu(), **inputs)
     assert (out[..., 1::2].cpu() == 7).all()
+
+
+def test_the_indexer_writes_values_through_strides():
+    inputs = goldens.lightning_indexer_inputs([100, 5], queries=2, heads=4, depth=8)
+    out = torch.full((2, 2, 1, 20), 7, dtype=torch.int32).npu()
+    values = torch.full((2, 2, 1, 60), 7.0).bfloat16().npu()
+    arguments = {**inputs, "return_value": True, "sparse_values": values[..., ::3]}
+    call("aclnnLightningIndexerPto", *on_npu(arguments, out))
+    goldens.check_lightning_indexer(out.cpu(), **inputs, values=values[..., ::3].cpu())
+    assert (values[..., 1::3].cpu() == 7).all()
 
 
 def test_the_indexer_writes_nothing_when_it_rejects_a_value():
@@ -205,17 +219,21 @@ def attention_arguments(**changes):
         "actual_seq_lengths_kv": npu(2, dtype=torch.int32),
         "query_rope": npu(2, 3, 4, 2, dtype=torch.bfloat16),
         "key_rope": npu(5, 16, 2, 2, dtype=torch.bfloat16),
+        "attention_sinks": None,
         "scale_value": 0.5,
         "layout_query": "BSND",
         "layout_kv": "PA_BSND",
         "sparse_mode": 3,
+        "return_softmax_lse": False,
         "out": npu(2, 3, 4, 6, dtype=torch.bfloat16),
+        "softmax_lse": npu(0),
     }
     return list({**arguments, **changes}.values())
 
 
 @pytest.mark.parametrize(
-    ("name", "position"), [("query", 1), ("key", 2), ("value", 3), ("sparse_indices", 4), ("out", 14)]
+    ("name", "position"),
+    [("query", 1), ("key", 2), ("value", 3), ("sparse_indices", 4), ("out", 16), ("softmax_lse", 17)],
 )
 def test_the_attention_rejects_a_null_pointer(name, position):
     message = f"argument {position} is a null pointer"
@@ -233,6 +251,18 @@ def test_the_attention_writes_through_strides():
     call("aclnnSparseFlashAttentionPto", *attention_on_npu(inputs, out[..., ::2]))
     goldens.check_attention(out[..., ::2].cpu(), goldens.sparse_flash_attention(**inputs))
     assert (out[..., 1::2].cpu() == 7).all()
+
+
+def test_the_attention_writes_logarithms_through_strides():
+    inputs = goldens.sparse_flash_attention_inputs([100, 5], queries=2, heads=4, depth=8, rope_depth=2, count=50)
+    inputs["attention_sinks"] = torch.randn(4, 2)[:, 0]
+    out, lse = torch.zeros(2, 2, 4, 8).bfloat16().npu(), torch.full((2, 2, 4, 3), 7.0).npu()
+    arguments = {**inputs, "return_softmax_lse": True, "softmax_lse": lse[..., 1]}
+    call("aclnnSparseFlashAttentionPto", *attention_on_npu(arguments, out))
+    expected = goldens.sparse_flash_attention(**inputs, return_softmax_lse=True)
+    goldens.check_attention(out.cpu(), expected[0])
+    goldens.check_softmax_lse(lse[..., 1].cpu(), expected[1])
+    assert (lse[..., ::2].cpu() == 7).all()
 
 
 def test_the_attention_writes_nothing_when_it_rejects_a_value():

@@ -29,9 +29,16 @@ def run(inputs, **options):
     return indexer(to_npu(inputs), **options).cpu()
 
 
+def run_with_values(inputs, **options):
+    out, values = indexer(to_npu(inputs), return_value=True, **options)
+    return out.cpu(), values.cpu()
+
+
 def check(inputs, *, sparse_count=2048, **options):
-    out = run(inputs, sparse_count=sparse_count, **options)
-    goldens.check_lightning_indexer(out, **inputs, **options)
+    out, values = run_with_values(inputs, sparse_count=sparse_count, **options)
+    assert torch.equal(run(inputs, sparse_count=sparse_count, **options), out)
+    assert values.dtype == inputs["query"].dtype
+    goldens.check_lightning_indexer(out, **inputs, **options, values=values)
     return out
 
 
@@ -194,8 +201,13 @@ def test_infinities_and_nan_rank_as_in_torch():
     inputs["weights"].fill_(1)
     for position, value in {7: float("inf"), 40: float("nan"), 3: -float("inf"), 150: float("nan")}.items():
         inputs["key"][0, position, 0, 0] = value
-    out = run(inputs, sparse_count=200)
+    out, values = run_with_values(inputs, sparse_count=200)
     assert out.flatten()[:3].tolist() == [40, 150, 7]
+    assert values.flatten()[:2].isnan().all()
+    assert torch.equal(
+        values.flatten()[2:],
+        goldens.lightning_indexer(**inputs, sparse_count=200, return_value=True)[1].flatten()[2:].bfloat16(),
+    )
     assert torch.equal(out, goldens.lightning_indexer(**inputs, sparse_count=200))
 
 

@@ -14,6 +14,7 @@ from machines import held_to
 from opp import (
     test_lightning_indexer,
     test_lightning_indexer_prolog,
+    test_lightning_indexer_quant,
     test_sparse_attention,
     test_sparse_flash_attention,
 )
@@ -21,6 +22,7 @@ from opp import (
 KERNELS = [
     test_lightning_indexer,
     test_lightning_indexer_prolog,
+    test_lightning_indexer_quant,
     test_sparse_attention,
     test_sparse_flash_attention,
 ]

@@ -28,13 +28,23 @@ def run(inputs, **options):
     return attention(to_npu(inputs), **options).cpu()
 
 
+def run_with_lse(inputs, **options):
+    out, lse = attention(to_npu(inputs), return_softmax_lse=True, **options)
+    return out.cpu(), lse.cpu()
+
+
 def check(inputs, **options):
-    out = run(inputs, **options)
+    out, lse = run_with_lse(inputs, **options)
+    assert torch.equal(run(inputs, **options), out)
+    expected, expected_lse = goldens.sparse_flash_attention(**inputs, **options, return_softmax_lse=True)
+    # A score's error is that of a sum in float32 of numbers as large as the products.
+    largest = expected_lse[expected_lse.isfinite()].abs().amax().item() if expected_lse.isfinite().any() else 0.0
+    goldens.check_softmax_lse(lse, expected_lse, limit=2e-5 + 2e-6 * largest)
     assert out.dtype == inputs["query"].dtype
     # Where float16 is multiplied as it is, the weights of the values are rounded to it.
     weights_are_rounded = out.dtype == torch.float16 and "float16 float" not in machine()
     atol = 4e-4 if weights_are_rounded else 1e-4
-    goldens.check_attention(out, goldens.sparse_flash_attention(**inputs, **options), atol=atol)
+    goldens.check_attention(out, expected, atol=atol)
     return out
 
 
@@ -253,6 +263,52 @@ def test_large_scores_do_not_overflow():
     inputs = goldens.sparse_flash_attention_inputs([600], heads=20, depth=64, rope_depth=0, count=600)
     inputs["query"] *= 100
     check(inputs | {"scale_value": 1.0})
+
+
+# ---- sinks, and logarithms of sums
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
+def test_sinks_count_in_the_softmax_and_have_no_value(layout_query, layout_kv, dtype):
+    inputs = goldens.sparse_flash_attention_inputs(
+        LENGTHS, queries=3, heads=6, key_heads=2, depth=32, layout_query=layout_query, layout_key=layout_kv, dtype=dtype
+    )
+    sinks = torch.tensor([-torch.inf, -80.0, 0.0, 3.0, 8.0, 200.0])
+    out = check(inputs | {"attention_sinks": sinks})
+    assert torch.equal(out[..., 0, :], run(inputs)[..., 0, :])
+    assert (out[..., 5, :] == 0).all()
+    strided = torch.stack([sinks, sinks + 1], -1)[:, 0]
+    assert torch.equal(run(inputs | {"attention_sinks": strided}), out)
+
+
+def test_sinks_of_rows_that_take_several_spans_and_blocks():
+    inputs = goldens.sparse_flash_attention_inputs([6000, 2049], heads=37, depth=64, rope_depth=0, count=5000)
+    check(inputs | {"attention_sinks": torch.linspace(-5, 12, 37)})
+
+
+@pytest.mark.parametrize("sinks", [None, torch.tensor([-1.0, 0.0, 2.5])])
+def test_without_a_token_the_logarithm_is_the_sink(sinks):
+    out, lse = run_with_lse(row_inputs(-1, 3, queries=2) | {"attention_sinks": sinks})
+    assert (out == 0).all()
+    assert torch.equal(lse, torch.full((1, 2, 3), -torch.inf) if sinks is None else sinks.expand(1, 2, 3))
+
+
+def test_results_over_parts_of_the_tokens_merge_by_their_logarithms():
+    """As in context parallelism, where each rank has some of a sequence's keys; the sinks are one rank's."""
+    inputs = goldens.sparse_flash_attention_inputs([900, 700], queries=2, heads=16, depth=64, count=600)
+    sinks = torch.linspace(-3, 3, 16)
+    expected, expected_lse = goldens.sparse_flash_attention(
+        **inputs, attention_sinks=sinks, return_softmax_lse=True, sparse_mode=0
+    )
+    parts = []
+    for rank, indices in enumerate(inputs["sparse_indices"].split([100, 450, 50], -1)):
+        of_rank = inputs | {"sparse_indices": indices.contiguous(), "attention_sinks": None if rank else sinks}
+        parts.append(run_with_lse(of_rank, sparse_mode=0))
+    outs, logarithms = (torch.stack(each) for each in zip(*parts, strict=True))
+    merged = (logarithms.softmax(0)[..., None] * outs.float()).sum(0)
+    goldens.check_attention(merged.bfloat16(), expected, atol=2e-4)
+    goldens.check_softmax_lse(logarithms.logsumexp(0), expected_lse)
 
 
 # ---- memory

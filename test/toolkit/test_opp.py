@@ -22,7 +22,13 @@ PUBLISHED = {
     "npu_op_device_tiling_library",
     "npu_op_package_add",
 }
-WAITING = ["LightningIndexerPrologPto", "LightningIndexerPto", "SparseAttentionPto", "SparseFlashAttentionPto"]
+WAITING = [
+    "LightningIndexerPrologPto",
+    "LightningIndexerPto",
+    "LightningIndexerQuantPto",
+    "SparseAttentionPto",
+    "SparseFlashAttentionPto",
+]
 WRITTEN = ("input_tokens", "input_positions", "seq_lens", "slot_mapping")
 
 

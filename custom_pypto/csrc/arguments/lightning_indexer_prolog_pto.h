@@ -5,12 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "arguments/int8.h"
 #include "arguments/table.h"
 
 namespace custom_pypto {
-
-// Sums of that many products of int8 fit into int32.
-constexpr int64_t kMaxProducts = (int64_t{1} << 31) / (128 * 128) - 1;
 
 inline Results<3> check_lightning_indexer_prolog_pto(
     const Checks& checks, const at::Tensor& token_x, const at::Tensor& q_norm, const at::Tensor& q_norm_scale,

@@ -6,12 +6,12 @@
 
 namespace custom_pypto {
 
-inline Results<1> check_lightning_indexer_pto(const Checks& checks, const at::Tensor& query, const at::Tensor& key,
+inline Results<2> check_lightning_indexer_pto(const Checks& checks, const at::Tensor& query, const at::Tensor& key,
                                               const at::Tensor& weights, const OptionalTensor& actual_seq_lengths_query,
                                               const OptionalTensor& actual_seq_lengths_key,
                                               const OptionalTensor& block_table, const std::string& layout_query,
-                                              const std::string& layout_key, int64_t sparse_count,
-                                              int64_t sparse_mode) {
+                                              const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
+                                              bool return_value) {
   const Layouts layouts{layout_query, layout_key};
   layouts.check(checks, sparse_mode, actual_seq_lengths_query, actual_seq_lengths_key, block_table);
   checks.at_least("sparse_count", sparse_count, 1);
@@ -23,7 +23,8 @@ inline Results<1> check_lightning_indexer_pto(const Checks& checks, const at::Te
                                {"block_table", block_table, {at::kInt}, {"B", "blocks per sequence"}}});
   check_heads(table);
   table.define("sparse_count", sparse_count);
-  return table.results({{"sparse_indices", at::kInt, layouts.of_query({"N2", "sparse_count"})}});
+  return table.results({{"sparse_indices", at::kInt, layouts.of_query({"N2", "sparse_count"})},
+                        {"sparse_values", kSame, layouts.of_query_if(return_value, {"N2", "sparse_count"})}});
 }
 
 }  // namespace custom_pypto

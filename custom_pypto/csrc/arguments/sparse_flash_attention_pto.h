@@ -6,14 +6,12 @@
 
 namespace custom_pypto {
 
-inline Results<1> check_sparse_flash_attention_pto(const Checks& checks, const at::Tensor& query, const at::Tensor& key,
-                                                   const at::Tensor& value, const at::Tensor& sparse_indices,
-                                                   double /*scale_value*/, const OptionalTensor& block_table,
-                                                   const OptionalTensor& actual_seq_lengths_query,
-                                                   const OptionalTensor& actual_seq_lengths_kv,
-                                                   const OptionalTensor& query_rope, const OptionalTensor& key_rope,
-                                                   const std::string& layout_query, const std::string& layout_kv,
-                                                   int64_t sparse_mode) {
+inline Results<2> check_sparse_flash_attention_pto(
+    const Checks& checks, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& sparse_indices, double /*scale_value*/, const OptionalTensor& block_table,
+    const OptionalTensor& actual_seq_lengths_query, const OptionalTensor& actual_seq_lengths_kv,
+    const OptionalTensor& query_rope, const OptionalTensor& key_rope, const std::string& layout_query,
+    const std::string& layout_kv, int64_t sparse_mode, const OptionalTensor& attention_sinks, bool return_softmax_lse) {
   const Layouts layouts{layout_query, layout_kv, "layout_kv", "actual_seq_lengths_kv"};
   layouts.check(checks, sparse_mode, actual_seq_lengths_query, actual_seq_lengths_kv, block_table);
   checks.together("query_rope", query_rope.has_value(), "key_rope", key_rope.has_value());
@@ -25,10 +23,12 @@ inline Results<1> check_sparse_flash_attention_pto(const Checks& checks, const a
                                      {"actual_seq_lengths_query", actual_seq_lengths_query, {at::kInt}, {"B"}},
                                      {"actual_seq_lengths_kv", actual_seq_lengths_kv, {at::kInt}, {"B"}},
                                      {"query_rope", query_rope, {}, layouts.of_query({"N1", "Dr"})},
-                                     {"key_rope", key_rope, {}, layouts.of_key({"N2", "Dr"})}});
+                                     {"key_rope", key_rope, {}, layouts.of_key({"N2", "Dr"})},
+                                     {"attention_sinks", attention_sinks, {at::kFloat}, {"N1"}}});
   check_heads(table);
   table.check_positive({"Dv", "k", "Dr"});
-  return table.results({{"attention_out", kSame, layouts.of_query({"N1", "Dv"})}});
+  return table.results({{"attention_out", kSame, layouts.of_query({"N1", "Dv"})},
+                        {"softmax_lse", at::kFloat, layouts.of_query_if(return_softmax_lse, {"N1"})}});
 }
 
 }  // namespace custom_pypto

@@ -7,6 +7,7 @@
 #include <ATen/ops/matmul.h>
 
 #include <functional>
+#include <limits>
 
 #include "cann_cpu/op.h"
 
@@ -67,9 +68,10 @@ ACLNN(LightningIndexer,
       [](const Tensor& query, const Tensor& key, const Tensor& weights, const OptionalTensor& query_lengths,
          const OptionalTensor& key_lengths, const OptionalTensor& table, const std::string& layout_query,
          const std::string& layout_key, int64_t count, int64_t sparse_mode, int64_t before, int64_t behind,
-         bool with_values, Tensor& indices, Tensor&) {
-        TORCH_CHECK(before == INT64_MAX && behind == INT64_MAX && !with_values);
+         bool with_values, Tensor& indices, Tensor& values) {
+        TORCH_CHECK(before == INT64_MAX && behind == INT64_MAX);
         indices.fill_(-1);
+        values.fill_(-std::numeric_limits<float>::infinity());
         const Sequences sequences{query, key, query_lengths, key_lengths, table, layout_query, layout_key, sparse_mode};
         sequences.each([&](int64_t b, const auto& place, int64_t seen) {
           const Tensor keys = sequences.taken(key, b, at::arange(seen, at::kLong)).to(at::kFloat);
@@ -77,6 +79,9 @@ ACLNN(LightningIndexer,
           const Tensor scores = at::matmul(weights.index(place).to(at::kFloat), products);
           const Tensor best = std::get<1>(scores.sort(/*stable=*/true, -1, /*descending=*/true)).slice(0, 0, count);
           indices.index(place)[0].slice(0, 0, best.numel()).copy_(best);
+          if (with_values) {
+            values.index(place)[0].slice(0, 0, best.numel()).copy_(scores.index_select(0, best));
+          }
         });
       });
 

@@ -288,6 +288,19 @@ void weighted_relu_sums() {
         scores, rows, [&](int64_t r) { return sum(r, false); },
         [&](int64_t r) { return static_cast<double>(heads) * kFloatUnit * sum(r, true); }, text(heads, " heads"));
     expect_untouched(scores, rows, "weighted_relu_sums");
+
+    // Of products that have wrapped around with what shifts them.
+    std::vector<int32_t> shifts(stride, INT32_MAX), shifted(rows * stride);
+    for (float& product : products) product = std::isfinite(product) ? std::round(product * 1000) : 0;
+    for (int64_t i = 0; i < rows * stride; ++i) {
+      shifted[i] = static_cast<int32_t>(static_cast<uint32_t>(INT32_MAX) + static_cast<int32_t>(products[i]));
+    }
+    opp::simd().weighted_relu_sums(shifted.data(), shifts.data(), stride, rows, weights.data(), heads, scores.data());
+    compare(
+        scores, rows, [&](int64_t r) { return sum(r, false); },
+        [&](int64_t r) { return static_cast<double>(heads) * kFloatUnit * sum(r, true); },
+        text(heads, " heads, of int32"));
+    expect_untouched(scores, rows, "weighted_relu_sums of int32");
   }
 }
 

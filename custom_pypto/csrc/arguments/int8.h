@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the arguments of operators on int8 have in common.
+#pragma once
+
+#include <cstdint>
+
+namespace custom_pypto {
+
+// Sums of that many products of int8 fit into int32.
+constexpr int64_t kMaxProducts = (int64_t{1} << 31) / (128 * 128) - 1;
+
+}  // namespace custom_pypto
