@@ -155,8 +155,9 @@ class Matmul {
   static_assert(C_TYPE::pos == TPosition::GM || C_TYPE::pos == TPosition::VECIN,
                 "Matmul: C in GM or VECIN is served by the CPU");
   static_assert(kConfig.scheduleType != ScheduleType::OUTER_PRODUCT && !kConfig.isPartialOutput &&
-                    !kConfig.intraBlockPartSum && !kConfig.isEnableChannelSplit && !kConfig.enableMixDualMaster,
-                "Matmul: OUTER_PRODUCT, isPartialOutput, intraBlockPartSum, isEnableChannelSplit and "
+                    !kConfig.enableRelu && !kConfig.intraBlockPartSum && !kConfig.isEnableChannelSplit &&
+                    !kConfig.enableMixDualMaster,
+                "Matmul: OUTER_PRODUCT, isPartialOutput, enableRelu, intraBlockPartSum, isEnableChannelSplit and "
                 "enableMixDualMaster are not served by the CPU");
   static_assert(!kHasCallbacks, "Matmul: callbacks are not served by the CPU");
 

@@ -9,8 +9,8 @@
 namespace AscendC::cpu {
 
 struct Profile {
-  // Of all cores, for each pipe. Its work: bytes that MTE1, MTE2, MTE3 and FIX copy, repeats of V, elements that S reads
-  // or writes, products of fractals of M.
+  // Of all cores, for each pipe. Its work: bytes that MTE1, MTE2, MTE3 and FIX copy, repeats of V, elements that S
+  // reads or writes, products of fractals of M.
   uint64_t instructions[kPipes] = {};
   uint64_t work[kPipes] = {};
 
