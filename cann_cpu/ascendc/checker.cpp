@@ -287,6 +287,7 @@ void Checker::note_scalars() {
 }
 
 void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, uint32_t alignment) {
+  if (is_left_out(memory)) return;
   check_alive(by, memory);
   const auto offset = static_cast<uint64_t>(memory.data - memories_[static_cast<size_t>(hardware_of(memory))]);
   if (offset % alignment == 0) return;
@@ -295,6 +296,7 @@ void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, 
 }
 
 void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes) {
+  if (is_left_out(memory)) return;
   if (by.pipe == PIPE_S && hardware_of(memory) != Hardware::UB) {
     fail(by.where, "%s: the scalar unit does not reach %s; copy to device memory or the unified buffer", by.name,
          name_of(hardware_of(memory)));
@@ -435,7 +437,7 @@ uintptr_t end_of(const Lanes& lanes, const Operand& operand) {
 // second source of an addition and the like may be its own result, with a stride of 0.
 void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Operand& dst, const Operand& src,
                             bool may_accumulate) const {
-  if (dst.memory.buffer != src.memory.buffer) return;
+  if (dst.memory.buffer != src.memory.buffer || is_left_out(dst.memory)) return;
   const bool same_start = dst.memory.data == src.memory.data;
   if (same_start && dst.itemsize == src.itemsize && dst.block_stride == src.block_stride &&
       dst.repeat_stride == src.repeat_stride) {
@@ -758,8 +760,8 @@ void check_local(const char* name, Where where, pipe_t pipe, Use use, const Loca
 }
 
 void check_global(const char* name, Where where, pipe_t pipe, Use use, const GlobalMemory& memory, int64_t offset,
-                  int64_t bytes) {
-  const Checker::Instruction by{name, where, pipe};
+                  int64_t bytes, bool atomic) {
+  const Checker::Instruction by{name, where, pipe, atomic};
   current_block->checker->count_part(by, use, bytes);
   current_block->checker->touch(by, use, memory, offset, bytes);
 }

@@ -47,7 +47,11 @@ class Team;
 class Checker {
  public:
   Checker(const Block& block, const DeviceMemory& device, AutoSync auto_sync)
-      : core_(block.core.number), memories_(block.memories), device_(device), auto_sync_(auto_sync) {
+      : core_(block.core.number),
+        is_cube_(block.core.cube),
+        memories_(block.memories),
+        device_(device),
+        auto_sync_(auto_sync) {
     for (uint32_t pipe = 0; pipe < kPipes; ++pipe) clocks_[pipe][pipe] = 1;
   }
 
@@ -140,12 +144,15 @@ class Checker {
   void check_not_of_queue(const char* name, uint8_t event, uint32_t id, Where where) const;
   ScalarLog::Range right_for_scalars(const Instruction& by, Use use, uintptr_t at) const;
   static bool is_alive(const LocalMemory& memory);
+  // Vector instructions on a cube core: the compiler leaves them out.
+  bool is_left_out(const LocalMemory& memory) const { return is_cube_ && hardware_of(memory) == Hardware::UB; }
   void check_alive(const Instruction& by, const LocalMemory& memory) const;
   template <class Memory>
   void check_ordered(const Instruction& by, Use use, pipe_t pipe, Use earlier_use, const Access& earlier,
                      uintptr_t begin, uintptr_t end, const Memory& memory) const;
 
   const uint32_t core_;
+  const bool is_cube_;
   const std::array<std::byte*, kHardwares>& memories_;
   const DeviceMemory& device_;
   const AutoSync auto_sync_;

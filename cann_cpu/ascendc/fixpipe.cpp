@@ -2,9 +2,6 @@
 #include "ascendc/fixpipe.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
 
 #include "checker.h"
 
@@ -13,51 +10,10 @@ namespace {
 
 constexpr int64_t kColumns = 16;  // of a stripe in L0C
 
-// The scale of a column, as the hardware takes the 64 bits that hold it.
-struct Scale {
-  explicit Scale(uint64_t bits)
-      : factor(std::bit_cast<float>(static_cast<uint32_t>(bits) & ~uint32_t{0x1fff})),
-        shift(bits >> 36 & 1 ? static_cast<int>(bits >> 32 & 15) + 1 : 0),
-        offset(static_cast<int>(bits >> 37 & 0x1ff)),
-        is_signed(bits >> 46 & 1) {
-    if (offset >= 256) offset -= 512;
-  }
-  float factor;
-  int shift;
-  int offset;
-  bool is_signed;
-};
-
-template <class Number>
-Number saturated(float value) {
-  constexpr float kMin = std::numeric_limits<Number>::min(), kMax = std::numeric_limits<Number>::max();
-  return static_cast<Number>(std::isnan(value) ? 0 : std::clamp(value, kMin, kMax));
-}
-
-float scaled(int32_t sum, const Scale& scale) {
-  return static_cast<float>(scale.shift != 0 ? sum >> scale.shift : sum) * scale.factor;
-}
-float scaled(float sum, const Scale& scale) { return sum * scale.factor; }
-
 template <class To, class Sum>
 To converted(Sum sum, const FixpipeParamsV220& p, const Scale& scale) {
   if (p.reluEn && !(sum > Sum{})) sum = Sum{};
-  switch (p.quantPre) {
-    case DEQF16:
-    case VDEQF16:
-    case QF322B8_PRE:
-    case VQF322B8_PRE:
-    case REQ8:
-    case VREQ8:
-      if constexpr (std::is_integral_v<To> && sizeof(To) == 1) {
-        const float rounded = std::clamp(std::nearbyint(scaled(sum, scale)), -256.0f, 255.0f);
-        return saturated<To>(rounded + static_cast<float>(scale.offset));
-      } else {
-        return static_cast<To>(scaled(sum, scale));
-      }
-    default:
-      return static_cast<To>(sum);
-  }
+  return p.quantPre <= F322BF16 ? static_cast<To>(sum) : scale.apply<To>(sum);
 }
 
 bool by_column(QuantMode_t mode) { return mode == VDEQF16 || mode == VQF322B8_PRE || mode == VREQ8; }

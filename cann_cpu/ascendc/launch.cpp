@@ -17,6 +17,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -61,29 +62,32 @@ const Memories& memories() {
   return of_thread.all;
 }
 
+using Body = void (*)(const void* context);
+
 // Ends a launch that was begun with other cores than the kernel is for; nothing where its type has to be found.
 struct OtherType {
   std::optional<KernelMetaType> type;
 };
 
-// The types of kernels that have shown that they are not for vector cores alone, by name and tiling key.
+// The types that kernels have shown, by name, by the function of their library that calls them, and by tiling key.
 std::mutex types_mutex;
-std::map<std::pair<std::string, uint64_t>, KernelMetaType, std::less<>>& types() {
-  static auto& shown = *new std::map<std::pair<std::string, uint64_t>, KernelMetaType, std::less<>>;
+using Shown = std::map<std::tuple<std::string, Body, uint64_t>, KernelMetaType>;
+Shown& types() {
+  static auto& shown = *new Shown;
   return shown;
 }
 std::atomic<bool> any_types = false;
 
-KernelType type_of(const char* kernel, uint64_t key) {
+KernelType type_of(const char* kernel, Body body, uint64_t key) {
   if (!any_types.load(std::memory_order_acquire)) return {KERNEL_TYPE_AIV_ONLY, false};
   const std::lock_guard lock(types_mutex);
-  const auto found = types().find({kernel, key});
+  const auto found = types().find({kernel, body, key});
   return found == types().end() ? KernelType{KERNEL_TYPE_AIV_ONLY, false} : KernelType{found->second, true};
 }
 
-void remember_type(const char* kernel, uint64_t key, KernelMetaType type) {
+void remember_type(const char* kernel, Body body, uint64_t key, KernelMetaType type) {
   const std::lock_guard lock(types_mutex);
-  types()[{kernel, key}] = type;
+  types()[{kernel, body, key}] = type;
   any_types.store(true, std::memory_order_release);
 }
 
@@ -112,7 +116,6 @@ void check_all_freed(const RunningBlock& block) {
   }
 }
 
-using Body = void (*)(const void* context);
 using DeviceUses = std::vector<DeviceUse>;
 
 bool is_set(const char* variable, const char* value) {
@@ -220,13 +223,13 @@ KernelMetaType tried_type(const Launch& launch, Body body, const void* context) 
 
 void run(const Launch& launch, Body body, const void* context) {
   if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
-  KernelType type = type_of(launch.kernel, tiling_key);
+  KernelType type = type_of(launch.kernel, body, tiling_key);
   while (true) {
     try {
       return run_as(type, launch, body, context);
     } catch (const OtherType& other) {
       type = {other.type ? *other.type : tried_type(launch, body, context), true};
-      remember_type(launch.kernel, tiling_key, type.name);
+      remember_type(launch.kernel, body, tiling_key, type.name);
     }
   }
 }

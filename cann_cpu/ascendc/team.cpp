@@ -259,6 +259,11 @@ void wait_block_flag(Where where, const std::byte* flag) {
 void cross_core_set(Where where, uint8_t mode, pipe_t pipe, uint32_t id) {
   RunningBlock& block = running_block(where);
   if (!block.type.known) is_mixed();
+  if (block.type.name == KERNEL_TYPE_AIV_ONLY || block.type.name == KERNEL_TYPE_AIC_ONLY) {
+    fail(where,
+         "CrossCoreSetFlag: cores of a kernel of this type do not wait for each other; its type is "
+         "KERNEL_TYPE_MIX_AIV_1_0 or KERNEL_TYPE_MIX_AIC_1_0 where it has one kind of core");
+  }
   finish_stores();
   block.team->cross_set(block.core, mode, id, block.checker != nullptr ? block.checker->said(pipe) : nullptr, where);
 }

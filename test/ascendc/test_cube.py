@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 import torch
-from cann_cpu.kernel import KernelError
+from cann_cpu.kernel import KernelError, KernelFile
 
 SHAPES = [(16, 16, 16), (1, 16, 16), (2, 1, 3), (17, 33, 50), (30, 40, 70), (64, 48, 128)]
 """m, n, k."""
@@ -39,6 +39,7 @@ MESSAGES = {
     "cores_that_all_wait": r"CrossCoreWaitFlag: the block waits for ever: all others wait, too\n  CrossCoreWaitFlag in "
     r"line \d+: block 0, AIC\n  CrossCoreWaitFlag in line \d+: block 0, AIV [01]; block 0, AIV [01]",
     "flag_set_too_often": "CrossCoreSetFlag: flag 5 was set 16 times for block 0, AIV 0, which has not waited for it",
+    "flag_between_cores_that_have_none": "CrossCoreSetFlag: cores of a kernel of this type do not wait for each other",
     "two_types": "KERNEL_TASK_TYPE: the kernel has said another type before",
 }
 
@@ -196,6 +197,48 @@ def test_where_a_kernel_runs(kernels, name, cubes, vectors):
     assert y[: blocks * cubes, 1, :5].tolist() == of_cubes
     assert y[: blocks * vectors, 2, :5].tolist() == of_vectors
     assert (y[blocks * cubes :, 1] == -1).all() and (y[blocks * vectors :, 2] == -1).all()
+
+
+def test_each_core_leaves_out_the_other_s_instructions(kernels):
+    generator = np.random.default_rng(0)
+    a, b = (generator.normal(size=(16, 16)).astype(np.float16) for _ in range(2))
+    x = generator.normal(size=(2, 128)).astype(np.float32)
+    c, y = np.zeros((16, 16), np.float32), np.zeros_like(x)
+    kernels("cube")["unguarded"](a, b, c, x, y)
+    assert_summed(*map(torch.from_numpy, (c, a, b)))
+    assert (y == x + 1).all()
+
+
+SAME_NAME = """
+#include "kernel_operator.h"
+extern "C" __global__ __aicore__ void same(GM_ADDR y) {
+  if ASCEND_IS_AIC { %s }
+  if ASCEND_IS_AIV {
+    AscendC::GlobalTensor<int32_t> seen;
+    seen.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y));
+    seen.SetValue(AscendC::GetBlockIdx() * 16, static_cast<int32_t>(AscendC::GetSubBlockNum()));
+    AscendC::DataCacheCleanAndInvalid<int32_t, AscendC::CacheLine::ENTIRE_DATA_CACHE>(seen);
+  }
+}
+"""
+
+
+def test_kernels_of_one_name_have_their_own_cores(tmp_path):
+    for name, of_cube, expected in (
+        (
+            "mixed",
+            "AscendC::TPipe pipe; AscendC::TBuf<AscendC::TPosition::A1> buffer; pipe.InitBuffer(buffer, 32);",
+            [2, 2],
+        ),
+        ("vector", "return;", [1, 0]),
+        ("mixed", "", [2, 2]),
+    ):
+        path = tmp_path / f"{name}.cpp"
+        if of_cube:
+            path.write_text(SAME_NAME % of_cube)
+        y = np.zeros((2, 16), np.int32)
+        KernelFile(path)["same"](y)
+        assert y[:, 0].tolist() == expected
 
 
 @pytest.mark.parametrize("name", MESSAGES)

@@ -123,6 +123,18 @@ def test_the_bits_depend_neither_on_blocks_nor_on_cores(kernels):
     assert torch.equal(results[0], results[2])
 
 
+def test_cores_add_to_the_same_sums(kernels):
+    m, n, k = 32, 48, 96
+    a, b = numbers((m, k), "float16"), numbers((k, n), "float16", 1)
+    tiling, _ = make(shape=(m, n, k), org=(m, n, k, k), fixed=(16, 16, -1))
+    c = torch.zeros((m, n))
+    kernel = kernels("matmul")["parts_of_k"]
+    kernel(a, b, c, tiling, False, blocks=2)
+    assert_close(c, a.double() @ b.double(), "float16", k)
+    with pytest.raises(KernelError, match="block 0, AIV 0 reads bytes 0 to 3 of c, which the other one writes in line"):
+        kernel(a, b, c, tiling, True, blocks=2)
+
+
 def to_nz(matrix):
     """Fractals of 16 rows and columns of 32 bytes, by columns of them."""
     channel = 32 // matrix.element_size() if matrix.dtype != torch.float32 else 16

@@ -165,7 +165,7 @@ ASCENDC_CPU_EXPORT void check_scalar(Checker& checker, const char* name, Where w
 ASCENDC_CPU_EXPORT void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory,
                                     int64_t offset, int64_t bytes);
 ASCENDC_CPU_EXPORT void check_global(const char* name, Where where, pipe_t pipe, Use use, const GlobalMemory& memory,
-                                     int64_t offset, int64_t bytes);
+                                     int64_t offset, int64_t bytes, bool atomic = false);
 
 }  // namespace cpu
 

@@ -37,9 +37,15 @@ ASCENDC_CPU_EXPORT void check_copy_out(const char* name, Where where, const Glob
 ASCENDC_CPU_EXPORT void check_copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
                                           const LocalMemory& src, const Runs& src_runs);
 
+// Whether a core has a memory: the unified buffer is of vector cores, the others of cube cores. In mixed kernels copies
+// of the other core's are left out, as the compiler does.
+inline bool has_memory(const char* name, Where where, const LocalMemory& memory) {
+  return hardware_of(memory) == Hardware::UB ? !block(where).core.cube : has_matrix_unit(name, where);
+}
+
 inline void copy_in(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
                     const GlobalMemory& src, const Runs& src_runs) {
-  if (hardware_of(dst) != Hardware::UB && !has_matrix_unit(name, where)) return;
+  if (!has_memory(name, where, dst)) return;
   if (checker() != nullptr) [[unlikely]]
     check_copy_in(name, where, dst, dst_runs, src, src_runs);
   copy<load_run>(dst.data, dst_runs, src.data, src_runs);
@@ -51,8 +57,7 @@ ASCENDC_CPU_EXPORT void combine_runs(const Atomic& atomic, std::byte* to, const 
 
 inline void copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
                      const LocalMemory& src, const Runs& src_runs) {
-  // The unified buffer is of a vector core, L1 of a cube core: on the other one the copy is left out.
-  if (hardware_of(src) == Hardware::UB ? block(where).core.cube : !has_matrix_unit(name, where)) return;
+  if (!has_memory(name, where, src)) return;
   if (checker() != nullptr) [[unlikely]]
     check_copy_out(name, where, dst, dst_runs, src, src_runs);
   const Atomic& atomic = block(where).atomic;
@@ -170,6 +175,7 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCo
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& p,
                  const DataCopyPadExtParams<T>& pad, cpu::Where where = cpu::Where::current()) {
+  if (!cpu::has_memory("DataCopyPad", where, dst.memory())) return;
   const int64_t left = pad.isPad ? int64_t{pad.leftPadding} * sizeof(T) : 0;
   const int64_t right = pad.isPad ? int64_t{pad.rightPadding} * sizeof(T) : 0;
   if (left > cpu::kBlockBytes || right > cpu::kBlockBytes) {
@@ -220,6 +226,7 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
 template <class T>
 void InitGlobalMemory(GlobalTensor<T>& tensor, const uint64_t count, const T value,
                       cpu::Where where = cpu::Where::current()) {
+  if (cpu::block(where).core.cube) return;  // it is of the vector unit
   const cpu::GlobalMemory& memory = tensor.memory();
   if (cpu::checker() != nullptr) [[unlikely]] {
     cpu::check_global("InitGlobalMemory", where, PIPE_MTE3, cpu::Use::Write, memory, 0, count * sizeof(T));

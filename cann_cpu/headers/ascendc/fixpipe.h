@@ -3,6 +3,11 @@
 // or with their negative numbers set to 0.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
 #include "ascendc/instruction.h"
 #include "ascendc/load_data.h"
 
@@ -78,6 +83,36 @@ struct DataCopyCO12DstParams {
 };
 
 namespace cpu {
+
+// A scale as an author packs it in 64 bits: a float of which 10 bits behind the point count, from bit 32 on by how many
+// bits less one an int32_t is shifted before, if bit 36 is set, and from bit 37 on an offset of 9 bits.
+struct Scale {
+  explicit Scale(uint64_t bits)
+      : factor(std::bit_cast<float>(static_cast<uint32_t>(bits) & ~uint32_t{0x1fff})),
+        shift(bits >> 36 & 1 ? static_cast<int>(bits >> 32 & 15) + 1 : 0),
+        offset(static_cast<int>(bits >> 37 & 0x1ff)) {
+    if (offset >= 256) offset -= 512;
+  }
+
+  // A sum in half, or rounded to 9 bits, with the offset, to 8.
+  template <class To, class Sum>
+  To apply(Sum sum) const {
+    if constexpr (std::is_integral_v<Sum>) sum >>= shift;
+    const float scaled = static_cast<float>(sum) * factor;
+    if constexpr (sizeof(To) == 1) {
+      if (std::isnan(scaled)) return To{};
+      constexpr float kMin = std::numeric_limits<To>::min(), kMax = std::numeric_limits<To>::max();
+      const float rounded = std::clamp(std::nearbyint(scaled), -256.0f, 255.0f) + static_cast<float>(offset);
+      return static_cast<To>(std::clamp(rounded, kMin, kMax));
+    } else {
+      return static_cast<To>(scaled);
+    }
+  }
+
+  float factor;
+  int shift;
+  int offset;
+};
 
 struct FixpipeCall {
   const char* name;

@@ -15,6 +15,7 @@
 
 #include "ascendc/atomic.h"
 #include "ascendc/cores.h"
+#include "ascendc/fixpipe.h"
 #include "ascendc/gemm.h"
 #include "ascendc/matmul_config.h"
 #include "ascendc/queue.h"
@@ -88,28 +89,11 @@ struct MatrixArgument {
   }
   static MatrixArgument of(T number) { return {Kind::Scalar, false, {}, {}, number}; }
 
-  void check(const char* name, Where where, Use use, int64_t first, int64_t count, pipe_t of_global,
-             pipe_t of_local) const {
+  void check(const char* name, Where where, Use use, int64_t first, int64_t count, pipe_t of_global, pipe_t of_local,
+             bool atomic = false) const {
     constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
-    if (kind == Kind::Global) check_global(name, where, of_global, use, global, first * kBytes, count * kBytes);
+    if (kind == Kind::Global) check_global(name, where, of_global, use, global, first * kBytes, count * kBytes, atomic);
     if (kind == Kind::Local) check_local(name, where, of_local, use, local, first * kBytes, count * kBytes);
-  }
-};
-
-// A scale and an offset as the author packs them in 64 bits: a float without its last 13 bits, and from bit 37 on nine
-// bits of an integer.
-struct Quantisation {
-  float scale;
-  int32_t offset;
-
-  static Quantisation of(uint64_t packed) {
-    const auto offset = static_cast<int32_t>(packed >> 37 & 0x1ff);
-    return {std::bit_cast<float>(static_cast<uint32_t>(packed) & 0xffffe000u), offset < 256 ? offset : offset - 512};
-  }
-  float scaled(float number) const { return number * scale; }
-  int8_t rounded(float number) const {
-    const float value = std::nearbyint(number * scale) + static_cast<float>(offset);
-    return static_cast<int8_t>(value != value ? 0 : std::clamp(value, -128.0f, 127.0f));
   }
 };
 
@@ -589,13 +573,7 @@ class Matmul {
       if constexpr (!kIsScaled) {
         all[i] = static_cast<C>(sums_[i]);
       } else {
-        const auto quantisation = cpu::Quantisation::of(scales != nullptr ? scales[i % n] : *scale_);
-        const auto sum = static_cast<float>(sums_[i]);
-        if constexpr (std::is_same_v<C, int8_t>) {
-          all[i] = quantisation.rounded(sum);
-        } else {
-          all[i] = static_cast<C>(quantisation.scaled(sum));
-        }
+        all[i] = cpu::Scale(scales != nullptr ? scales[i % n] : *scale_).template apply<C>(sums_[i]);
       }
     }
     return all;
@@ -627,9 +605,7 @@ class Matmul {
   void to_global(const char* name, Where where, const cpu::MatrixArgument<C>& c, uint8_t enAtomic, bool is_sequential) {
     const cpu::Storage storage = storage_c(false, is_sequential);
     const cpu::Atomic atomic = atomic_of(name, where, enAtomic);
-    // What is added to has to be there; several blocks may add to it.
-    const cpu::Use use = atomic.kind == cpu::Atomic::Kind::None ? cpu::Use::Write : cpu::Use::Read;
-    write(name, where, c, storage, is_sequential, use, PIPE_FIX,
+    write(name, where, c, storage, is_sequential, PIPE_FIX, atomic.kind != cpu::Atomic::Kind::None,
           [&](std::byte* to, const std::byte* from, int64_t bytes) {
             if (atomic.kind == cpu::Atomic::Kind::None) {
               std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -655,14 +631,14 @@ class Matmul {
     }
     if (sync) cpu::order(where, PIPE_V, {PIPE_MTE2});
     write(
-        name, where, cpu::MatrixArgument<C>::of(c), storage, is_sequential, cpu::Use::Write, PIPE_MTE2,
+        name, where, cpu::MatrixArgument<C>::of(c), storage, is_sequential, PIPE_MTE2, false,
         [](std::byte* to, const std::byte* from, int64_t bytes) { std::memcpy(to, from, static_cast<size_t>(bytes)); });
     if (sync) WaitGetTensorC(where);
   }
 
   template <class Copy>
   void write(const char* name, Where where, const cpu::MatrixArgument<C>& c, const cpu::Storage& storage,
-             bool is_sequential, cpu::Use use, pipe_t pipe, const Copy& copy) {
+             bool is_sequential, pipe_t pipe, bool atomic, const Copy& copy) {
     const int64_t m = size_m(), n = size_n(), i = is_sequential ? 0 : first_m_, j = is_sequential ? 0 : first_n_;
     // Rows that begin on blocks of 32 bytes are filled up with 0 behind the last column.
     const int64_t padded =
@@ -670,8 +646,9 @@ class Matmul {
     const bool fills = C_TYPE::format == CubeFormat::ND_ALIGN && padded <= whole_rows(j + n) - j;
     const int64_t width = fills ? padded : n;
     if (cpu::checker() != nullptr) {
-      storage.for_each_run(i, j, m, width,
-                           [&](int64_t first, int64_t count) { c.check(name, where, use, first, count, pipe, pipe); });
+      storage.for_each_run(i, j, m, width, [&](int64_t first, int64_t count) {
+        c.check(name, where, cpu::Use::Write, first, count, pipe, pipe, atomic);
+      });
     }
     const std::vector<C> values = results();
     std::vector<C> row(static_cast<size_t>(width));

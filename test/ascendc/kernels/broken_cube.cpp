@@ -216,4 +216,6 @@ BROKEN(flag_set_too_often, KERNEL_TYPE_MIX_AIC_1_2) {
   }
 }
 
+BROKEN(flag_between_cores_that_have_none, KERNEL_TYPE_AIV_ONLY) { CrossCoreSetFlag<0, PIPE_MTE3>(1); }
+
 BROKEN(two_types, KERNEL_TYPE_AIC_ONLY) { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2); }

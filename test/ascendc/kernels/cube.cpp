@@ -290,3 +290,29 @@ extern "C" __global__ __aicore__ void places_unsaid(GM_ADDR y) {
     return;
   write_place<false>(y, 2);
 }
+
+// Both halves stand without ASCEND_IS_AIC and ASCEND_IS_AIV: each core leaves the other's out.
+extern "C" __global__ __aicore__ void unguarded(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR x, GM_ADDR y) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
+  {
+    Product<half> product(16, 16, 16);
+    product.LoadLeft(a, false, BY_FRACTALS);
+    product.LoadRight(b, false, BY_FRACTALS);
+    product.Multiply();
+    product.template Store<float>(c, NoQuant, 0, false, false);
+  }
+  TPipe pipe;
+  TQue<TPosition::VECIN, 1> in;
+  pipe.InitBuffer(in, 1, 128 * sizeof(float));
+  GlobalTensor<float> from, to;
+  from.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x) + GetSubBlockIdx() * 128, 128);
+  to.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y) + GetSubBlockIdx() * 128, 128);
+  in.EnQue(in.AllocTensor<float>());
+  const LocalTensor<float> numbers = in.DeQue<float>();
+  DataCopy(numbers, from, 128);
+  PipeBarrier<PIPE_ALL>();
+  Adds(numbers, numbers, 1.0f, 128);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(to, numbers, 128);
+  in.FreeTensor(numbers);
+}

@@ -331,3 +331,20 @@ extern "C" __global__ __aicore__ void wrong(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCu
   mm.IterateAll(of_c);
   mm.End();
 }
+
+// Each core adds the product of its part of K to all of C; one of them reads C without waiting for the others.
+extern "C" __global__ __aicore__ void parts_of_k(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCubeTiling t, bool reads) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
+  TPipe pipe;
+  Matmul<MatmulType<TPosition::GM, CubeFormat::ND, half>, MatmulType<TPosition::GM, CubeFormat::ND, half>,
+         MatmulType<TPosition::GM, CubeFormat::ND, float>>
+      mm;
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &t);
+  const int64_t part = t.Ka / (2 * GetBlockNum());
+  mm.SetSingleShape(t.M, t.N, static_cast<int>(part));
+  mm.SetTensorA(global<half>(a)[GetBlockIdx() * part]);
+  mm.SetTensorB(global<half>(b)[GetBlockIdx() * part * t.N]);
+  mm.IterateAll(global<float>(c), 1);
+  if (reads && GetBlockIdx() == 0) ASSERT(global<float>(c).GetValue(0) == global<float>(c).GetValue(0));
+  mm.End();
+}
