@@ -26,6 +26,7 @@
 #define __aicore__
 #define __gm__
 #endif
+#define __vector__  // a kernel for vector cores
 #define __ubuf__
 #define __cbuf__
 #define __ca__

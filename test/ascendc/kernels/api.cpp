@@ -128,7 +128,7 @@ extern "C" __global__ __aicore__ void allocated(GM_ADDR x, GM_ADDR y) {
   ASSERT(::GetBlockNum() == 1 && ::GetBlockIdx() == 0);
 }
 
-extern "C" __global__ __aicore__ void says(GM_ADDR x) {
+extern "C" __global__ __vector__ void says(GM_ADDR x) {
   Copied data(x, x, 8, 8);
   if ASCEND_IS_AIV {
     printf("half %g, int %ld\n", half(0.5f), max(3, int64_t{4}));
