@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "checker.h"
+#include "told.h"
 
 namespace AscendC::cpu {
 namespace {
@@ -101,34 +101,26 @@ class Way {
   int64_t stripe_step() const { return int64_t{p_.dstStride} * kBlockBytes / static_cast<int64_t>(sizeof(To)); }
 
   void check_read(int64_t from, int64_t columns) const {
-    Checker* checker = cpu::checker();
-    if (checker == nullptr) return;
-    const Checker::Instruction by{call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0};
+    const Told told{.by = {call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0}};
+    if (told.checker == nullptr) return;
     constexpr auto kSum = static_cast<int64_t>(sizeof(Sum));
-    checker->count(PIPE_FIX, static_cast<uint64_t>(p_.mSize * columns) * sizeof(To));
-    if (columns == kColumns) {
-      checker->touch(by, Use::Read, call_.src, from * kSum, p_.mSize * kColumns * kSum);
-      return;
-    }
+    told.count(p_.mSize * columns * static_cast<int64_t>(sizeof(To)));
+    if (columns == kColumns) return told.touch(Use::Read, call_.src, from * kSum, p_.mSize * kColumns * kSum);
     for (int64_t i = 0; i < p_.mSize; ++i) {
-      checker->touch(by, Use::Read, call_.src, (from + i * kColumns) * kSum, columns * kSum);
+      told.touch(Use::Read, call_.src, (from + i * kColumns) * kSum, columns * kSum);
     }
   }
 
   void put(int64_t element, const To* row, int64_t columns) const {
     const int64_t at = element * static_cast<int64_t>(sizeof(To)), bytes = columns * static_cast<int64_t>(sizeof(To));
     if (call_.local != nullptr) {
-      if (Checker* checker = cpu::checker()) {
-        checker->touch({call_.name, call_.where, PIPE_FIX}, Use::Write, *call_.local, at, bytes);
-      }
+      Told{.by = {call_.name, call_.where, PIPE_FIX}}.touch(Use::Write, *call_.local, at, bytes);
       std::memcpy(call_.local->data + at, row, static_cast<size_t>(bytes));
       return;
     }
     const Atomic& atomic = block(call_.where).atomic;
     const bool combines = atomic.kind != Atomic::Kind::None;
-    if (Checker* checker = cpu::checker()) {
-      checker->touch({call_.name, call_.where, PIPE_FIX, combines}, Use::Write, *call_.global, at, bytes);
-    }
+    Told{.by = {call_.name, call_.where, PIPE_FIX, combines}}.touch(Use::Write, *call_.global, at, bytes);
     const auto* from = reinterpret_cast<const std::byte*>(row);
     if (combines) {
       combine_runs(atomic, call_.global->data + at, {1, bytes, 0}, from, {1, bytes, 0});
@@ -164,13 +156,8 @@ void from_sums(Out out, const FixpipeCall& call) {
 void fixpipe(Out out, bool from_float, const FixpipeCall& call) {
   if (!has_matrix_unit(call.name, call.where)) return;
   const FixpipeParamsV220& p = call.params;
-  if (hardware_of(call.src) != Hardware::L0C) {
-    fail(call.where, "%s: src lies in %s; it must be in L0C", call.name, name_of(hardware_of(call.src)));
-  }
-  if (call.local != nullptr && hardware_of(*call.local) != Hardware::L1) {
-    fail(call.where, "%s: dst lies in %s; it must be in device memory or L1", call.name,
-         name_of(hardware_of(*call.local)));
-  }
+  need_memory(call.name, call.where, call.src, {Hardware::L0C}, "src");
+  if (call.local != nullptr) need_memory(call.name, call.where, *call.local, {Hardware::GM, Hardware::L1}, "dst");
   if (p.nSize == 0 || p.mSize == 0) return;
   check_mode(call, out, from_float);
   if (p.isChannelSplit && (out != Out::Float || call.rows)) {
@@ -186,13 +173,11 @@ void fixpipe(Out out, bool from_float, const FixpipeCall& call) {
     fail(call.where, "%s: nSize %u; fractals have a multiple of %d columns", call.name, p.nSize,
          p.isChannelSplit ? 8 : 16);
   }
-  if (Checker* checker = cpu::checker()) {
-    const Checker::Instruction by{call.name, call.where, PIPE_FIX};
-    checker->check_alignment(by, call.src, 64);
-    if (call.local != nullptr) checker->check_alignment(by, *call.local, kBlockBytes);
-    if (by_column(p.quantPre)) {
-      checker->touch(by, Use::Read, *call.scales, 0, p.nSize * static_cast<int64_t>(sizeof(uint64_t)));
-    }
+  const Told told{.by = {call.name, call.where, PIPE_FIX}};
+  told.align(call.src, 64);
+  if (call.local != nullptr) told.align(*call.local, kBlockBytes);
+  if (by_column(p.quantPre)) {
+    told.touch(Use::Read, *call.scales, 0, p.nSize * static_cast<int64_t>(sizeof(uint64_t)));
   }
   from_float ? from_sums<float>(out, call) : from_sums<int32_t>(out, call);
 }

@@ -200,10 +200,6 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
   check_cores_apart(launch.kernel, std::move(all), team, checking->memory);
 }
 
-}  // namespace
-
-namespace {
-
 // Runs the kernel on a cube core until it does what only a cube core or a mixed kernel does. Before that it writes no
 // device memory, since copies of vectors do nothing there.
 KernelMetaType tried_type(const Launch& launch, Body body, const void* context) {

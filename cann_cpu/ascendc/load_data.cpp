@@ -1,45 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ascendc/load_data.h"
 
-#include "checker.h"
+#include "told.h"
 
 namespace AscendC::cpu {
 namespace {
 
 constexpr int64_t kRows = 16;  // of a fractal
 
-void need_memory(const char* name, Where where, const LocalMemory& memory, std::initializer_list<Hardware> allowed,
-                 const char* what) {
-  for (const Hardware hardware : allowed) {
-    if (hardware_of(memory) == hardware) return;
-  }
-  std::string names;
-  for (const Hardware hardware : allowed) names += (names.empty() ? "" : " or ") + std::string(name_of(hardware));
-  fail(where, "%s: %s lies in %s; it must be in %s", name, what, name_of(hardware_of(memory)), names.c_str());
-}
-
 void check_range(const char* name, Where where, const char* what, uint64_t value, uint64_t min, uint64_t max) {
   if (value >= min && value <= max) return;
   fail(where, "%s: %s is %llu; the device takes %llu to %llu", name, what, static_cast<unsigned long long>(value),
        static_cast<unsigned long long>(min), static_cast<unsigned long long>(max));
 }
-
-// What an instruction tells the checker, if there is one.
-struct Told {
-  Checker* const checker = cpu::checker();
-  Checker::Instruction by;
-
-  void count(int64_t work) const {
-    if (checker != nullptr) checker->count(by.pipe, static_cast<uint64_t>(work));
-  }
-  void align(const LocalMemory& memory, uint32_t alignment) const {
-    if (checker != nullptr) checker->check_alignment(by, memory, alignment);
-  }
-  template <class Memory>
-  void touch(Use use, const Memory& memory, int64_t offset, int64_t bytes) const {
-    if (checker != nullptr) checker->touch(by, use, memory, offset, bytes);
-  }
-};
 
 pipe_t pipe_to(const LocalMemory& dst) { return hardware_of(dst) == Hardware::L1 ? PIPE_MTE2 : PIPE_MTE1; }
 

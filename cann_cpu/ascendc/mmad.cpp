@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "checker.h"
+#include "told.h"
 
 namespace AscendC::cpu {
 namespace {
@@ -83,14 +83,10 @@ void multiply_factors(const MmadCall& call, const Layout& of) {
 }
 
 void check_memories(const MmadCall& call) {
-  const auto need = [&](const LocalMemory& memory, Hardware hardware, const char* what) {
-    if (hardware_of(memory) == hardware) return;
-    fail(call.where, "Mmad: %s lies in %s; it must be in %s", what, name_of(hardware_of(memory)), name_of(hardware));
-  };
-  need(call.sums, Hardware::L0C, "dst");
-  need(call.a, Hardware::L0A, "fm");
-  need(call.b, Hardware::L0B, "filter");
-  if (call.bias != nullptr) need(*call.bias, Hardware::BIAS, "bias");
+  need_memory("Mmad", call.where, call.sums, {Hardware::L0C}, "dst");
+  need_memory("Mmad", call.where, call.a, {Hardware::L0A}, "fm");
+  need_memory("Mmad", call.where, call.b, {Hardware::L0B}, "filter");
+  if (call.bias != nullptr) need_memory("Mmad", call.where, *call.bias, {Hardware::BIAS}, "bias");
   const MmadParams& p = call.params;
   constexpr uint16_t kMax = 4095;
   if (p.m > kMax || p.n > kMax || p.k > kMax) {

@@ -70,7 +70,7 @@ struct Launch {
 // Whether launches are checked that do not say so themselves.
 ASCENDC_CPU_EXPORT bool checks_by_default();
 
-// Calls body(context) once for each block, and returns or throws when all have ended.
+// Calls body(context) once for each core of each block, and returns or throws when all have ended.
 ASCENDC_CPU_EXPORT void run(const Launch& launch, void (*body)(const void* context), const void* context);
 
 template <class Body>

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What instructions of the matrix unit say of their operands: to the author, and to the checker.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "checker.h"
+
+namespace AscendC::cpu {
+
+inline void need_memory(const char* name, Where where, const LocalMemory& memory,
+                        std::initializer_list<Hardware> allowed, const char* what) {
+  for (const Hardware hardware : allowed) {
+    if (hardware_of(memory) == hardware) return;
+  }
+  std::string names;
+  for (const Hardware hardware : allowed) names += (names.empty() ? "" : " or ") + std::string(name_of(hardware));
+  fail(where, "%s: %s lies in %s; it must be in %s", name, what, name_of(hardware_of(memory)), names.c_str());
+}
+
+// What an instruction tells the checker, if there is one.
+struct Told {
+  Checker* const checker = cpu::checker();
+  Checker::Instruction by;
+
+  void count(int64_t work) const {
+    if (checker != nullptr) checker->count(by.pipe, static_cast<uint64_t>(work));
+  }
+  void align(const LocalMemory& memory, uint32_t alignment) const {
+    if (checker != nullptr) checker->check_alignment(by, memory, alignment);
+  }
+  template <class Memory>
+  void touch(Use use, const Memory& memory, int64_t offset, int64_t bytes) const {
+    if (checker != nullptr) checker->touch(by, use, memory, offset, bytes);
+  }
+};
+
+}  // namespace AscendC::cpu
