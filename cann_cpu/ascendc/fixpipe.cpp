@@ -12,7 +12,7 @@ constexpr int64_t kColumns = 16;  // of a stripe in L0C
 
 template <class To, class Sum>
 To converted(Sum sum, const FixpipeParamsV220& p, const Scale& scale) {
-  if (p.reluEn && !(sum > Sum{})) sum = Sum{};
+  if (p.reluEn && sum <= Sum{}) sum = Sum{};  // NaN stays
   return p.quantPre <= F322BF16 ? static_cast<To>(sum) : scale.apply<To>(sum);
 }
 

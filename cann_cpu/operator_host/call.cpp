@@ -601,7 +601,9 @@ aclnnStatus operator_phase_one(const char* type, const void* in_library, const O
     const DefinedOperator& op = find_operator(type, in_library);
     if (op.cpu_kernel != nullptr) {
       if (!op.cpu_kernel->checks) Preparation(op, arguments, count).check();
-      return op.cpu_kernel->phase_one(arguments, workspace_size, executor);
+      const aclnnStatus status = op.cpu_kernel->phase_one(arguments, workspace_size, executor);
+      if (status != ACLNN_SUCCESS || op.runs_on_cpu()) return status;
+      aclDestroyAclOpExecutor(*executor);  // it was for its checks
     }
     return finish_phase_one(Preparation(op, arguments, count).call(), workspace_size, executor);
   } catch (const CallError& e) {

@@ -193,10 +193,11 @@ std::unique_ptr<DefinedOperator> open_operator(const std::string& type, const fs
   if (op->definition == nullptr) {
     throw CallError(kPackageNotFound, library + " has no OP_ADD(" + type + ")");
   }
-  if (!wants_ascendc()) op->cpu_kernel = open_cpu_kernel(package, type, count_arguments(*op->definition));
+  op->cpu_kernel = open_cpu_kernel(package, type, count_arguments(*op->definition));
   op->parameters = op->definition->on(soc().family);
   op->combinations = ops::combinations(type, op->parameters);
-  if (op->cpu_kernel != nullptr) return op;
+  if (op->cpu_kernel != nullptr && !wants_ascendc()) return op;
+  if (op->cpu_kernel != nullptr && !op->cpu_kernel->checks) op->cpu_kernel = nullptr;
   if (!op->definition->core.defined) {
     throw CallError(kFindKernelError, std::string("it has no kernel in Ascend C: its definition has no AICore()") +
                                           (wants_ascendc() ? "; without CANN_CPU_KERNELS=ascendc its CPU kernel, if "

@@ -95,15 +95,29 @@ inline Contiguous output(const gert::TilingContext& context, std::size_t i) {
   return {*context.GetOutputShape(i), context.GetOutputDesc(i)->GetDataType()};
 }
 
+inline uint32_t cube_cores(gert::TilingContext& context) {
+  return platform_ascendc::PlatformAscendC(context.GetPlatformInfo()).GetCoreNumAic();
+}
+
 inline uint32_t vector_cores(gert::TilingContext& context) {
   return platform_ascendc::PlatformAscendC(context.GetPlatformInfo()).GetCoreNumAiv();
 }
 
-// The kernels need no workspace.
-inline ge::graphStatus launch(gert::TilingContext& context, uint32_t blocks) {
+// What a launch takes of the device's cores. Kernels that need no workspace get none, and the others what Ascend C
+// takes for itself, too.
+inline ge::graphStatus launch(gert::TilingContext& context, uint32_t blocks, uint64_t workspace = 0) {
   context.SetBlockDim(blocks);
-  context.GetWorkspaceSizes(1)[0] = 0;
+  if (workspace != 0) {
+    workspace += platform_ascendc::PlatformAscendC(context.GetPlatformInfo()).GetLibApiWorkSpaceSize();
+  }
+  context.GetWorkspaceSizes(1)[0] = workspace;
   return ge::GRAPH_SUCCESS;
+}
+
+// The same of a kernel whose cores wait for each other: none begins before there is room for all.
+inline ge::graphStatus launch_together(gert::TilingContext& context, uint32_t blocks, uint64_t workspace) {
+  if (context.SetScheduleMode(1) != ge::GRAPH_SUCCESS) return reject("the schedule mode is not taken");
+  return launch(context, blocks, workspace);
 }
 
 }  // namespace opp

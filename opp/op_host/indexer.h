@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the definitions of the indexers have in common: their results are a number for each selected token.
+// What the definitions of the indexers have in common: results that are a number for each selected token, and tiling.
 #pragma once
 
-#include "definition.h"
+#include "op_kernel/lightning_indexer_tiling.h"
+
+#include <algorithm>
+
+#include "sequences.h"
 
 namespace opp {
 
@@ -16,6 +20,70 @@ inline ge::graphStatus infer_selected(gert::InferShapeContext& context, int64_t 
   *context.GetOutputShape(0) = shape_of(sizes);
   *context.GetOutputShape(1) = shape_of(with_values ? sizes : std::vector<int64_t>{0});
   return ge::GRAPH_SUCCESS;
+}
+
+// The attributes that tiling reads.
+struct IndexerAttributes {
+  std::string layout_query;
+  std::string layout_key;
+  int64_t sparse_count;
+  int64_t sparse_mode;
+  bool return_value;
+};
+
+inline Number number_of(const gert::TilingContext& context, std::size_t input) {
+  switch (context.GetRequiredInputDesc(input)->GetDataType()) {
+    case ge::DT_FLOAT16:
+      return Number::kHalf;
+    case ge::DT_BF16:
+      return Number::kBfloat16;
+    default:
+      return Number::kFloat;
+  }
+}
+
+// The most keys whose runs, each in whole fractals, fit into so many columns.
+inline uint32_t keys_in(uint32_t columns, const SequencesTiling& sequences) {
+  constexpr int64_t kFractal = 16;
+  if (!sequences.paged || sequences.page_size % kFractal == 0) return columns;
+  int64_t keys = columns;
+  while (keys + (kFractal - 1) * std::min(keys, keys / sequences.page_size + 2) > columns) keys /= 2;
+  return static_cast<uint32_t>(keys);
+}
+
+// Fills in what both indexers have, and launches as many blocks as the call can have work for.
+inline ge::graphStatus tile_indexer(gert::TilingContext& context, const SequenceInputs& inputs,
+                                    const IndexerAttributes& attributes, LightningIndexerTiling& tiling) {
+  const Contiguous query = required(context, inputs.query), key = required(context, inputs.key);
+  tiling.sequences =
+      sequences_of(context, inputs, attributes.layout_query, attributes.layout_key, attributes.sparse_mode);
+  tiling.depth = query.sizes.back();
+  tiling.key_heads = key.sizes.end()[-2];
+  tiling.heads = query.sizes.end()[-2] / tiling.key_heads;
+  tiling.count = attributes.sparse_count;
+  tiling.return_value = attributes.return_value;
+  constexpr int64_t kBlock = 32;  // of Sort32
+  const int64_t kept = (tiling.count + kBlock - 1) / kBlock * kBlock;
+  if (kept > LightningIndexerTiling::kMaxKept) {
+    return reject("sparse_count must be " + std::to_string(LightningIndexerTiling::kMaxKept) +
+                  " or less for the Ascend C kernel, but is " + std::to_string(tiling.count));
+  }
+  tiling.kept = static_cast<uint32_t>(kept);
+  const int64_t queries =
+      std::min<int64_t>({LightningIndexerTiling::kMaxRows / tiling.heads, LightningIndexerTiling::kMaxPairs / kept,
+                         LightningIndexerTiling::kMaxTileQueries, tiling.sequences.queries});
+  tiling.tile_queries = static_cast<uint32_t>(std::max<int64_t>(1, queries));
+  const auto rows = std::min<uint64_t>(LightningIndexerTiling::kMaxRows, tiling.rows());
+  tiling.columns = rows * LightningIndexerTiling::kMaxColumns <= LightningIndexerTiling::kSums
+                       ? LightningIndexerTiling::kMaxColumns
+                       : LightningIndexerTiling::kMaxColumns / 2;
+  tiling.unit_keys = keys_in(tiling.columns, tiling.sequences);
+
+  const int64_t tokens = query.elements() / (tiling.depth * tiling.heads * tiling.key_heads);
+  const int64_t units_of_tile = (tiling.sequences.keys + tiling.unit_keys - 1) / tiling.unit_keys;
+  const int64_t units = (tokens + tiling.tile_queries - 1) * tiling.key_heads * std::max<int64_t>(1, units_of_tile);
+  tiling.blocks = static_cast<uint32_t>(std::clamp<int64_t>(units / 2, 1, cube_cores(context)));
+  return launch_together(context, tiling.blocks, tiling.bytes_of_workspace());
 }
 
 }  // namespace opp

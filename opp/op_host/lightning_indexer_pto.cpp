@@ -13,7 +13,7 @@
 
 namespace {
 
-enum Input { kQuery };
+enum Input { kQuery, kKey, kWeights, kQueryLengths, kKeyLengths, kBlockTable };
 enum Output { kSparseIndices, kSparseValues };
 enum Attribute { kLayoutQuery, kLayoutKey, kSparseCount, kSparseMode, kReturnValue };
 
@@ -26,6 +26,18 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
   context->SetOutputDataType(kSparseIndices, ge::DT_INT32);
   context->SetOutputDataType(kSparseValues, context->GetRequiredInputDataType(kQuery));
   return ge::GRAPH_SUCCESS;
+}
+
+ge::graphStatus tile(gert::TilingContext* context) {
+  const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  auto& tiling = *context->GetTilingData<opp::LightningIndexerTiling>();
+  tiling = {};
+  tiling.weights = opp::number_of(*context, kWeights);
+  return opp::tile_indexer(
+      *context, {kQuery, kKey, kQueryLengths, kKeyLengths, kBlockTable},
+      {attributes.GetStr(kLayoutQuery), attributes.GetStr(kLayoutKey), *attributes.GetInt(kSparseCount),
+       *attributes.GetInt(kSparseMode), *attributes.GetBool(kReturnValue)},
+      tiling);
 }
 
 }  // namespace
@@ -54,6 +66,8 @@ class LightningIndexerPto : public OpDef {
     Attr("return_value").AttrType(OPTIONAL).Bool(false);
     SetInferShape(infer_shape);
     SetInferDataType(infer_type);
+    AICore().SetTiling(tile);
+    opp::for_all_socs(AICore());
   }
 };
 

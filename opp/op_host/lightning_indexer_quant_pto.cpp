@@ -10,6 +10,7 @@
 
 namespace {
 
+enum Input { kQuery, kKey, kWeights, kQueryScales, kKeyScales, kQueryLengths, kKeyLengths, kBlockTable };
 enum Output { kSparseIndices, kSparseValues };
 enum Attribute { kQueryQuantMode, kKeyQuantMode, kLayoutQuery, kLayoutKey, kSparseCount, kSparseMode, kReturnValue };
 
@@ -22,6 +23,20 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
   context->SetOutputDataType(kSparseIndices, ge::DT_INT32);
   context->SetOutputDataType(kSparseValues, ge::DT_FLOAT);
   return ge::GRAPH_SUCCESS;
+}
+
+ge::graphStatus tile(gert::TilingContext* context) {
+  const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  auto& tiling = *context->GetTilingData<opp::LightningIndexerTiling>();
+  tiling = {};
+  tiling.weights = opp::number_of(*context, kWeights);
+  tiling.query_scales = opp::number_of(*context, kQueryScales);
+  tiling.key_scales = opp::number_of(*context, kKeyScales);
+  return opp::tile_indexer(
+      *context, {kQuery, kKey, kQueryLengths, kKeyLengths, kBlockTable},
+      {attributes.GetStr(kLayoutQuery), attributes.GetStr(kLayoutKey), *attributes.GetInt(kSparseCount),
+       *attributes.GetInt(kSparseMode), *attributes.GetBool(kReturnValue)},
+      tiling);
 }
 
 }  // namespace
@@ -54,6 +69,8 @@ class LightningIndexerQuantPto : public OpDef {
     Attr("return_value").AttrType(OPTIONAL).Bool(false);
     SetInferShape(infer_shape);
     SetInferDataType(infer_type);
+    AICore().SetTiling(tile);
+    opp::for_all_socs(AICore());
   }
 };
 

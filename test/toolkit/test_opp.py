@@ -24,8 +24,6 @@ PUBLISHED = {
 }
 WAITING = [
     "LightningIndexerPrologPto",
-    "LightningIndexerPto",
-    "LightningIndexerQuantPto",
     "SparseAttentionPto",
     "SparseFlashAttentionPto",
 ]
@@ -50,16 +48,16 @@ def test_operators_without_a_kernel_in_ascend_c_wait_for_the_matrix_unit():
 def with_ascendc_kernels():
     x = torch.ones(3).npu()
     assert torch.equal(torch.ops.custom_pypto.add_custom(x, x).cpu(), torch.full((3,), 2.0))
-    query, weights = torch.ones(1, 1, 4, 16).half().npu(), torch.ones(1, 1, 4).half().npu()
+    query, indices = torch.ones(1, 1, 4, 16).half().npu(), torch.zeros(1, 1, 4, 1).int().npu()
     try:
-        torch.ops.custom_pypto.npu_lightning_indexer_pto(query, query, weights, layout_key="BSND")
+        torch.ops.custom_pypto.npu_sparse_flash_attention_pto(query, query, query, indices, 1.0, layout_kv="BSND")
     except RuntimeError as error:
         print(str(error).partition("\n")[0])
 
 
 def test_a_kernel_in_ascend_c_that_is_asked_for_and_missing_is_an_error_that_says_so():
     said = in_a_process(with_ascendc_kernels, CANN_CPU_KERNELS="ascendc")
-    assert "aclnnLightningIndexerPto: it has no kernel in Ascend C: its definition has no AICore()" in said
+    assert "aclnnSparseFlashAttentionPto: it has no kernel in Ascend C: its definition has no AICore()" in said
 
 
 # ---- as it is built for NPUs: the same kernels run in test/opp; here they are compiled once more

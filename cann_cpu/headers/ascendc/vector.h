@@ -31,7 +31,7 @@ inline constexpr auto smaller = [](auto a, auto b) { return a < b ? a : b; };
 inline constexpr auto bits_of_both = [](auto a, auto b) { return a & b; };
 inline constexpr auto bits_of_either = [](auto a, auto b) { return a | b; };
 inline constexpr auto other_bits = [](auto a) { return ~a; };
-inline constexpr auto positive_part = [](auto a) { return a > decltype(a){} ? a : decltype(a){}; };
+inline constexpr auto positive_part = [](auto a) { return a <= decltype(a){} ? decltype(a){} : a; };  // NaN stays
 inline constexpr auto positive_sum = [](auto a, auto b) { return positive_part(sum(a, b)); };
 inline constexpr auto positive_difference = [](auto a, auto b) { return positive_part(difference(a, b)); };
 inline constexpr auto shifted_left = [](auto a, auto bits) {

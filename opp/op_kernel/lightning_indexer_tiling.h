@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host tells the kernels of the lightning indexers.
+#pragma once
+
+#include "sequences_tiling.h"
+
+namespace opp {
+
+// The dtype of numbers that the kernel takes as float.
+enum class Number : uint8_t { kFloat, kHalf, kBfloat16 };
+
+struct LightningIndexerTiling {
+  static constexpr uint32_t kMaxKept = 4064;      // MrgSort takes runs of 4095 pairs
+  static constexpr uint32_t kMaxPairs = 4096;     // kept for the query tokens of a tile
+  static constexpr uint32_t kMaxTileQueries = 4;  // tokens
+  static constexpr uint32_t kMaxRows = 128;       // of queries at a time, as L0A holds them
+  static constexpr uint32_t kSums = 16384;        // in half of L0C
+  static constexpr uint32_t kMaxColumns = 256;    // keys at a time
+
+  SequencesTiling sequences;
+  int64_t heads;  // of query that share a key head
+  int64_t key_heads;
+  int64_t depth;
+  int64_t count;          // sparse_count
+  uint32_t kept;          // count, rounded up to whole blocks of Sort32
+  uint32_t tile_queries;  // query tokens that are scored together
+  uint32_t columns;       // for keys that are scored at a time, the runs of each page rounded up to fractals
+  uint32_t unit_keys;     // that certainly fit there
+  uint32_t blocks;
+  Number weights;
+  Number query_scales;
+  Number key_scales;
+  uint8_t return_value;
+
+  constexpr uint32_t vector_cores() const { return 2 * blocks; }
+  constexpr uint64_t rows() const { return static_cast<uint64_t>(tile_queries) * heads; }
+  // In the workspace each vector core has two places for products, which take turns, and behind all of these two for
+  // the pairs of tiles that it has in part.
+  constexpr uint64_t products_of_turn() const { return rows() * columns; }
+  constexpr uint64_t bytes_of_products() const { return 2 * products_of_turn() * vector_cores() * sizeof(float); }
+  constexpr uint64_t floats_of_piece() const { return uint64_t{tile_queries} * kept * 2; }
+  constexpr uint64_t bytes_of_workspace() const {
+    return bytes_of_products() + 2 * floats_of_piece() * vector_cores() * sizeof(float);
+  }
+};
+
+}  // namespace opp
