@@ -63,12 +63,10 @@ inline ge::graphStatus tile_indexer(gert::TilingContext& context, const Sequence
   tiling.count = attributes.sparse_count;
   tiling.return_value = attributes.return_value;
   constexpr int64_t kBlock = 32;  // of Sort32
-  const int64_t kept = (tiling.count + kBlock - 1) / kBlock * kBlock;
-  if (kept > LightningIndexerTiling::kMaxKept) {
-    return reject("sparse_count must be " + std::to_string(LightningIndexerTiling::kMaxKept) +
-                  " or less for the Ascend C kernel, but is " + std::to_string(tiling.count));
-  }
+  const int64_t kept =
+      std::min<int64_t>((tiling.count + kBlock - 1) / kBlock * kBlock, LightningIndexerTiling::kMaxKept);
   tiling.kept = static_cast<uint32_t>(kept);
+  tiling.rounds = static_cast<uint32_t>((tiling.count + kept - 1) / kept);
   const int64_t queries =
       std::min<int64_t>({LightningIndexerTiling::kMaxRows / tiling.heads, LightningIndexerTiling::kMaxPairs / kept,
                          LightningIndexerTiling::kMaxTileQueries, tiling.sequences.queries});
@@ -79,9 +77,10 @@ inline ge::graphStatus tile_indexer(gert::TilingContext& context, const Sequence
                        : LightningIndexerTiling::kMaxColumns / 2;
   tiling.unit_keys = keys_in(tiling.columns, tiling.sequences);
 
-  const int64_t tokens = query.elements() / (tiling.depth * tiling.heads * tiling.key_heads);
+  tiling.tokens = query.elements() / (tiling.depth * tiling.heads * tiling.key_heads);
   const int64_t units_of_tile = (tiling.sequences.keys + tiling.unit_keys - 1) / tiling.unit_keys;
-  const int64_t units = (tokens + tiling.tile_queries - 1) * tiling.key_heads * std::max<int64_t>(1, units_of_tile);
+  const int64_t units =
+      (tiling.tokens + tiling.tile_queries - 1) * tiling.key_heads * std::max<int64_t>(1, units_of_tile);
   tiling.blocks = static_cast<uint32_t>(std::clamp<int64_t>(units / 2, 1, cube_cores(context)));
   return launch_together(context, tiling.blocks, tiling.bytes_of_workspace());
 }

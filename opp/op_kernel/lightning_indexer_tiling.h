@@ -2,12 +2,10 @@
 // What the host tells the kernels of the lightning indexers.
 #pragma once
 
+#include "number.h"
 #include "sequences_tiling.h"
 
 namespace opp {
-
-// The dtype of numbers that the kernel takes as float.
-enum class Number : uint8_t { kFloat, kHalf, kBfloat16 };
 
 struct LightningIndexerTiling {
   static constexpr uint32_t kMaxKept = 4064;      // MrgSort takes runs of 4095 pairs
@@ -21,8 +19,10 @@ struct LightningIndexerTiling {
   int64_t heads;  // of query that share a key head
   int64_t key_heads;
   int64_t depth;
+  int64_t tokens;         // of query
   int64_t count;          // sparse_count
-  uint32_t kept;          // count, rounded up to whole blocks of Sort32
+  uint32_t kept;          // best keys at a time: count, rounded up to whole blocks of Sort32, or kMaxKept
+  uint32_t rounds;        // that find count of them
   uint32_t tile_queries;  // query tokens that are scored together
   uint32_t columns;       // for keys that are scored at a time, the runs of each page rounded up to fractals
   uint32_t unit_keys;     // that certainly fit there
@@ -35,12 +35,14 @@ struct LightningIndexerTiling {
   constexpr uint32_t vector_cores() const { return 2 * blocks; }
   constexpr uint64_t rows() const { return static_cast<uint64_t>(tile_queries) * heads; }
   // In the workspace each vector core has two places for products, which take turns, and behind all of these two for
-  // the pairs of tiles that it has in part.
+  // the pairs of tiles that it has in part. Behind those each row of the result has the last pairs of a round.
+  static constexpr uint32_t kLastPairs = 4;  // 32 bytes
   constexpr uint64_t products_of_turn() const { return rows() * columns; }
   constexpr uint64_t bytes_of_products() const { return 2 * products_of_turn() * vector_cores() * sizeof(float); }
   constexpr uint64_t floats_of_piece() const { return uint64_t{tile_queries} * kept * 2; }
+  constexpr uint64_t bytes_of_pieces() const { return 2 * floats_of_piece() * vector_cores() * sizeof(float); }
   constexpr uint64_t bytes_of_workspace() const {
-    return bytes_of_products() + 2 * floats_of_piece() * vector_cores() * sizeof(float);
+    return bytes_of_products() + bytes_of_pieces() + (rounds > 1 ? tokens * key_heads * kLastPairs * 8 : 0);
   }
 };
 

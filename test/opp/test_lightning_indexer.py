@@ -182,6 +182,15 @@ def test_equal_scores_go_to_the_lower_position_among_many():
     assert torch.equal(run(inputs, sparse_count=500), goldens.lightning_indexer(**inputs, sparse_count=500))
 
 
+@pytest.mark.parametrize("sparse_count", [4064, 4065, 9000])
+def test_more_keys_than_a_sorted_run_holds(sparse_count):
+    inputs = goldens.lightning_indexer_inputs([10000, 5, 8100], queries=2, heads=2, depth=4, values=integers)
+    inputs["block_table"][0, 3] = -1
+    assert torch.equal(
+        check(inputs, sparse_count=sparse_count), goldens.lightning_indexer(**inputs, sparse_count=sparse_count)
+    )
+
+
 @pytest.mark.parametrize("order", ["ascending", "descending"])
 def test_scores_in_order(order):
     """Ascending scores replace each other as candidates, and descending ones never do."""

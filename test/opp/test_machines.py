@@ -26,6 +26,7 @@ KERNELS = [
     test_sparse_attention,
     test_sparse_flash_attention,
 ]
+IN_ASCENDC = [test_lightning_indexer]
 CPU = Path("/proc/cpuinfo").read_text().splitlines()
 FLAGS = set(next((line for line in CPU if line.startswith("flags")), "").split())
 
@@ -51,6 +52,16 @@ def test_small_cases(name):
     used = in_a_process(check_kernels, **variables)
     assert used.endswith(f", float16 {half}, bfloat16 {bfloat16}, int8 {int8}")
     assert level is None or used.startswith(f"{level},")
+
+
+def check_ascendc_kernels():
+    for kernel in IN_ASCENDC:
+        kernel.check_small_cases()
+
+
+def test_small_cases_of_the_ascend_c_kernels():
+    """With the checks, which find nothing."""
+    in_a_process(check_ascendc_kernels, CANN_CPU_KERNELS="ascendc", ASCENDC_CPU_CHECKS="1")
 
 
 @pytest.mark.nightly
