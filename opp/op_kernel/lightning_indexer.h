@@ -27,6 +27,7 @@ __aicore__ inline void RunIndexer(const LightningIndexerTiling& tiling, const In
     for (int64_t i = GetBlockIdx(); i < tiling.sequences.batch; i += tiling.vector_cores()) {
       sequences.CheckPages(sequences.Read(i));
     }
+    SyncAll();  // a call that is rejected writes nothing
     for (uint32_t round = 0; round < tiling.rounds; ++round) {
       IndexerVector<T, Value>(tiling, sequences, pipe, arguments, round).Run(division);
       SyncAll();

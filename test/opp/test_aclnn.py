@@ -202,7 +202,7 @@ def test_the_indexer_writes_nothing_when_it_rejects_a_value():
     inputs = goldens.lightning_indexer_inputs([300] * 8, heads=4, depth=8)
     inputs["block_table"][7, 2] = 99
     out = torch.full((8, 1, 1, 20), 7, dtype=torch.int32).npu()
-    with pytest.raises(RuntimeError, match=r"aclnnLightningIndexerPto: block_table\[7\]\[2\] is 99"):
+    with pytest.raises(RuntimeError, match=r"aclnnLightningIndexerPto: .*block_table\[7\]\[2\] is 99"):
         call("aclnnLightningIndexerPto", *on_npu(inputs, out))
     assert (out.cpu() == 7).all()
 
