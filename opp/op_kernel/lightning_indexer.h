@@ -14,10 +14,10 @@
 namespace opp {
 
 template <class T, class Value>
-__aicore__ inline void RunIndexer(const LightningIndexerTiling& tiling, const IndexerArguments& arguments) {
-  TPipe pipe;
-  const Sequences sequences(tiling.sequences, {"actual_seq_lengths_key", "key"}, arguments.query_lengths,
-                            arguments.key_lengths, arguments.block_table);
+__aicore__ inline void RunIndexer(const LightningIndexerTiling& tiling, const SequenceNames& names,
+                                  const IndexerArguments& arguments, TPipe& pipe) {
+  const Sequences sequences(tiling.sequences, names, arguments.query_lengths, arguments.key_lengths,
+                            arguments.block_table);
   const Division division(tiling, sequences);
   if ASCEND_IS_AIC {
     IndexerCube<T> cube(tiling, sequences, pipe, arguments);

@@ -9,7 +9,9 @@ extern "C" __global__ __aicore__ void lightning_indexer_pto(GM_ADDR query, GM_AD
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
   REGISTER_TILING_DEFAULT(opp::LightningIndexerTiling);
   GET_TILING_DATA(tiling, tiling_address);
-  opp::RunIndexer<DTYPE_QUERY, DTYPE_QUERY>(
-      tiling, {query, key, weights, nullptr, nullptr, query_lengths, key_lengths, block_table, indices, values,
-               AscendC::GetUserWorkspace(workspace)});
+  AscendC::TPipe pipe;
+  opp::RunIndexer<DTYPE_QUERY, DTYPE_QUERY>(tiling, {"actual_seq_lengths_key", "key"},
+                                            {query, key, weights, nullptr, nullptr, query_lengths, key_lengths,
+                                             block_table, indices, values, AscendC::GetUserWorkspace(workspace)},
+                                            pipe);
 }

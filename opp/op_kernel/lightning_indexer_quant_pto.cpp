@@ -10,6 +10,9 @@ extern "C" __global__ __aicore__ void lightning_indexer_quant_pto(GM_ADDR query,
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
   REGISTER_TILING_DEFAULT(opp::LightningIndexerTiling);
   GET_TILING_DATA(tiling, tiling_address);
-  opp::RunIndexer<int8_t, float>(tiling, {query, key, weights, query_scales, key_scales, query_lengths, key_lengths,
-                                          block_table, indices, values, AscendC::GetUserWorkspace(workspace)});
+  AscendC::TPipe pipe;
+  opp::RunIndexer<int8_t, float>(tiling, {"actual_seq_lengths_key", "key"},
+                                 {query, key, weights, query_scales, key_scales, query_lengths, key_lengths,
+                                  block_table, indices, values, AscendC::GetUserWorkspace(workspace)},
+                                 pipe);
 }
