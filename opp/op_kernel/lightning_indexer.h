@@ -24,8 +24,8 @@ __aicore__ inline void RunIndexer(const LightningIndexerTiling& tiling, const Se
     for (uint32_t round = 0; round < tiling.rounds; ++round) cube.Run(division);
   }
   if ASCEND_IS_AIV {
-    for (int64_t i = GetBlockIdx(); i < tiling.sequences.batch; i += tiling.vector_cores()) {
-      sequences.CheckPages(sequences.Read(i));
+    for (int64_t i = 0; i < tiling.sequences.batch; ++i) {
+      sequences.CheckPages(sequences.Read(i), GetBlockIdx(), tiling.vector_cores());
     }
     SyncAll();  // a call that is rejected writes nothing
     for (uint32_t round = 0; round < tiling.rounds; ++round) {

@@ -69,10 +69,11 @@ class Sequences {
             tiling_.causal != 0};
   }
 
-  // Stops the kernel at a page of the sequence that key does not have.
-  __aicore__ inline void CheckPages(const Sequence& sequence) const {
+  // Stops the kernel at a page of the sequence that key does not have; each of some cores looks at a share of them.
+  __aicore__ inline void CheckPages(const Sequence& sequence, int64_t core, int64_t cores) const {
     if (!tiling_.paged) return;
-    for (int64_t page = 0; page * tiling_.page_size < sequence.keys; ++page) Page(sequence, page);
+    const int64_t pages = AscendC::CeilDivision(sequence.keys, tiling_.page_size);
+    for (int64_t page = pages * core / cores; page < pages * (core + 1) / cores; ++page) Page(sequence, page);
   }
 
   // The first run of keys in [first, end) that have a page; of none the count is 0.

@@ -13,6 +13,14 @@ using namespace AscendC;
 constexpr float kLargest = 3.40282347e38f;
 __aicore__ inline float Infinity() { return 1.0f / 0.0f; }
 
+// The second pipe of the event goes on when the first has come so far.
+template <HardEvent event>
+__aicore__ inline void WaitFor() {
+  const auto id = static_cast<event_t>(GetTPipePtr()->FetchEventID(event));
+  SetFlag<event>(id);
+  WaitFlag<event>(id);
+}
+
 // Which row of the result belongs to a query token of a tile.
 __aicore__ inline int64_t RowOf(const LightningIndexerTiling& tiling, const Tile& tile, int64_t query) {
   return (tile.sequence.first_query + tile.first_query + query) * tiling.key_heads + tile.key_head;
@@ -205,6 +213,12 @@ class Pieces {
 
   __aicore__ inline GlobalTensor<float> Of(int64_t core, bool begins_tile, int64_t query) const {
     return pairs_[(core * 2 + (begins_tile ? 1 : 0)) * tiling_.floats_of_piece() + query * tiling_.kept * 2];
+  }
+
+  __aicore__ inline void Store(int64_t core, bool begins_tile, int64_t query, const LocalTensor<float>& pairs) const {
+    WaitFor<HardEvent::V_MTE3>();
+    DataCopy(Of(core, begins_tile, query), pairs, tiling_.kept * 2);
+    WaitFor<HardEvent::MTE3_V>();
   }
 
  private:

@@ -73,31 +73,41 @@ class Tiles {
   int64_t next_ = 0;  // sequence
 };
 
-// The units of all tiles, and which vector core has them.
+// The units of all tiles, and which vector core has them: as many as there are units, if there are fewer.
 class Division {
  public:
-  __aicore__ inline Division(const LightningIndexerTiling& tiling, const Sequences& sequences)
-      : cores_(tiling.vector_cores()) {
-    Tiles tiles(tiling, sequences);
-    while (tiles.Next()) units_ += tiles.Get().units;
+  __aicore__ inline Division(const LightningIndexerTiling& tiling, const Sequences& sequences) {
+    for (Tiles tiles(tiling, sequences); tiles.Next();) units_ += tiles.Get().units;
+    cores_ = tiling.vector_cores() < units_ ? tiling.vector_cores() : units_;
+    for (Tiles tiles(tiling, sequences); tiles.Next();) {
+      const int64_t pieces = LastCore(tiles.Get()) - FirstCore(tiles.Get()) + 1;
+      if (pieces > max_pieces_) max_pieces_ = pieces;
+    }
   }
 
-  __aicore__ inline int64_t First(int64_t core) const { return units_ * core / cores_; }
+  __aicore__ inline int64_t First(int64_t core) const { return core < cores_ ? units_ * core / cores_ : units_; }
   __aicore__ inline int64_t Count(int64_t core) const { return First(core + 1) - First(core); }
-  __aicore__ inline int64_t CoreOf(int64_t unit) const {
-    int64_t core = unit * cores_ / units_;
-    while (First(core + 1) <= unit) ++core;
-    return core;
-  }
   // The cores of a block take as many steps.
   __aicore__ inline int64_t Steps(int64_t block) const {
     const int64_t one = Count(2 * block), other = Count(2 * block + 1);
     return one > other ? one : other;
   }
 
+  // The cores that have a tile, each a piece.
+  __aicore__ inline int64_t FirstCore(const Tile& tile) const { return CoreOf(tile.first_unit); }
+  __aicore__ inline int64_t LastCore(const Tile& tile) const { return CoreOf(tile.first_unit + tile.units - 1); }
+  __aicore__ inline int64_t MaxPieces() const { return max_pieces_; }
+
  private:
-  const int64_t cores_;
+  __aicore__ inline int64_t CoreOf(int64_t unit) const {
+    int64_t core = unit * cores_ / units_;
+    while (First(core + 1) <= unit) ++core;
+    return core;
+  }
+
   int64_t units_ = 0;
+  int64_t cores_ = 0;
+  int64_t max_pieces_ = 0;
 };
 
 // Goes through the units of a vector core.

@@ -83,7 +83,7 @@ class IndexerVector {
       if (begins_tile_ && cursor.EndsTile()) {
         writer_.Write(tile, query, best_.Pairs(query));
       } else {
-        Store(pieces_.Of(GetBlockIdx(), begins_tile_, query), best_.Pairs(query));
+        pieces_.Store(GetBlockIdx(), begins_tile_, query, best_.Pairs(query));
       }
     }
   }
@@ -221,19 +221,6 @@ class IndexerVector {
     }
   }
 
-  __aicore__ inline void Store(const GlobalTensor<float>& to, const LocalTensor<float>& pairs) {
-    WaitFor<HardEvent::V_MTE3>();
-    DataCopy(to, pairs, tiling_.kept * 2);
-    WaitFor<HardEvent::MTE3_V>();
-  }
-
-  template <HardEvent event>
-  __aicore__ static inline void WaitFor() {
-    const auto id = static_cast<event_t>(GetTPipePtr()->FetchEventID(event));
-    SetFlag<event>(id);
-    WaitFlag<event>(id);
-  }
-
   const LightningIndexerTiling& tiling_;
   const Sequences& sequences_;
   const Pieces pieces_;
@@ -250,7 +237,7 @@ class IndexerVector {
   bool begins_tile_ = false;  // the piece at work
 };
 
-// Merges the runs of tiles that several cores have in part.
+// Merges the runs of tiles that several cores have in part: up to four, of these again four, and so on.
 template <class Value>
 class IndexerMerge {
  public:
@@ -259,58 +246,67 @@ class IndexerMerge {
       : tiling_(tiling),
         sequences_(sequences),
         pieces_(tiling, arguments.workspace),
+        at_a_time_(tiling.kept > LightningIndexerTiling::kMaxKept / 2 ? 2 : 4),  // as the unified buffer holds
         writer_(tiling, pipe, arguments, round) {
-    const uint32_t bytes = tiling.kept * 2 * sizeof(float);
-    pipe.InitBuffer(runs_, tiling.kept > LightningIndexerTiling::kMaxKept / 2 ? 1 : 2, bytes);
-    pipe.InitBuffer(merged_, 2 * bytes);
-    pipe.InitBuffer(best_, bytes);
+    const uint32_t bytes = at_a_time_ * tiling.kept * 2 * sizeof(float);
+    pipe.InitBuffer(runs_, 1, bytes);
+    pipe.InitBuffer(merged_, bytes);
   }
 
   __aicore__ inline void Run(const Division& division) {
-    int64_t rows = 0;  // that are merged, by the cores in turn
-    for (Tiles tiles(tiling_, sequences_); tiles.Next();) {
-      const Tile& tile = tiles.Get();
-      const int64_t first = division.CoreOf(tile.first_unit), last = division.CoreOf(tile.first_unit + tile.units - 1);
-      if (first == last) continue;
-      for (int64_t query = 0; query < tile.queries; ++query) {
-        if (rows++ % tiling_.vector_cores() == GetBlockIdx()) MergeRow(tile, query, first, last, division);
-      }
+    for (int64_t apart = 1; apart < division.MaxPieces(); apart *= at_a_time_) {
+      if (apart > 1) SyncAll();
+      MergeAll(division, apart);
     }
   }
 
  private:
-  __aicore__ inline void MergeRow(const Tile& tile, int64_t query, int64_t first, int64_t last,
-                                  const Division& division) {
-    const LocalTensor<float> best = best_.Get<float>(), merged = merged_.Get<float>();
-    const auto kept = static_cast<uint16_t>(tiling_.kept);
-    const uint16_t lengths[4] = {kept, kept, 0, 0};
-    LoadRun(pieces_.Of(first, true, query));
-    LocalTensor<float> run = runs_.DeQue<float>();
-    DataCopy(best, run, tiling_.kept * 2);
-    runs_.FreeTensor(run);
-    for (int64_t core = first + 1; core <= last; ++core) {
-      if (division.Count(core) == 0) continue;
-      LoadRun(pieces_.Of(core, false, query));
-      run = runs_.DeQue<float>();
-      MrgSort(merged, {best, run, run, run}, MrgSort4Info(lengths, false, 3, 1));
-      DataCopy(best, merged, tiling_.kept * 2);
-      runs_.FreeTensor(run);
+  // The runs of a tile that are left: those of every so many pieces.
+  __aicore__ inline void MergeAll(const Division& division, int64_t apart) {
+    int64_t groups = 0;  // the cores take turns
+    for (Tiles tiles(tiling_, sequences_); tiles.Next();) {
+      const Tile& tile = tiles.Get();
+      const int64_t first_core = division.FirstCore(tile), pieces = division.LastCore(tile) - first_core + 1;
+      if (pieces <= apart) continue;
+      for (int64_t query = 0; query < tile.queries; ++query) {
+        for (int64_t first = 0; first < pieces; first += apart * at_a_time_) {
+          if (groups++ % tiling_.vector_cores() != GetBlockIdx()) continue;
+          const int64_t left = CeilDivision(pieces - first, apart);
+          const auto count = static_cast<uint32_t>(left < at_a_time_ ? left : at_a_time_);
+          if (count > 1) Merge(query, first_core, first, apart, count);
+          if (apart * at_a_time_ < pieces) {
+            if (count > 1) pieces_.Store(first_core + first, first == 0, query, merged_.Get<float>());
+          } else {
+            writer_.Write(tile, query, merged_.Get<float>());
+          }
+        }
+      }
     }
-    writer_.Write(tile, query, best);
   }
 
-  __aicore__ inline void LoadRun(const GlobalTensor<float>& from) {
-    const LocalTensor<float> run = runs_.AllocTensor<float>();
-    DataCopy(run, from, tiling_.kept * 2);
-    runs_.EnQue(run);
+  __aicore__ inline void Merge(int64_t query, int64_t first_core, int64_t first, int64_t apart, uint32_t count) {
+    LocalTensor<float> runs = runs_.AllocTensor<float>();
+    for (uint32_t i = 0; i < count; ++i) {
+      const int64_t piece = first + i * apart;
+      DataCopy(runs[i * tiling_.kept * 2], pieces_.Of(first_core + piece, piece == 0, query), tiling_.kept * 2);
+    }
+    runs_.EnQue(runs);
+    runs = runs_.DeQue<float>();
+    const auto kept = static_cast<uint16_t>(tiling_.kept);
+    const uint16_t lengths[4] = {kept, kept, kept, kept};
+    const auto run = [&](uint32_t i) { return runs[(i < count ? i : 0) * tiling_.kept * 2]; };
+    MrgSort(merged_.Get<float>(), {run(0), run(1), run(2), run(3)},
+            MrgSort4Info(lengths, false, static_cast<uint16_t>((1u << count) - 1), 1));
+    runs_.FreeTensor(runs);
   }
 
   const LightningIndexerTiling& tiling_;
   const Sequences& sequences_;
   const Pieces pieces_;
+  const uint32_t at_a_time_;
   RowWriter<Value> writer_;
-  TQue<TPosition::VECIN, 2> runs_;
-  TBuf<TPosition::VECCALC> merged_, best_;
+  TQue<TPosition::VECIN, 1> runs_;
+  TBuf<TPosition::VECCALC> merged_;
 };
 
 }  // namespace opp
