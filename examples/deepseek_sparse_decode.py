@@ -3,15 +3,17 @@
 
 A layer of the model's true widths on random weights, between an embedding and a small vocabulary. Every step takes the
 two newest tokens of each sequence and gives the two after them (as multi-token prediction does whose drafts are all
-accepted). The attention is computed in two ways, which write to the same caches:
+accepted). The attention is computed in three ways:
 
-    stages   matrix products of torch, reshape_and_cache, npu_lightning_indexer_pto, npu_sparse_flash_attention_pto
-    fused    npu_sparse_attention_pto, all of that in one operator
+    stages      matrix products of torch, reshape_and_cache, npu_lightning_indexer_pto, npu_sparse_flash_attention_pto
+    fused       npu_sparse_attention_pto, all of that in one operator, which writes to the same caches
+    quantised   the stages with an indexer on int8: npu_lightning_indexer_prolog_pto, npu_lightning_indexer_quant_pto
 
 advance_step_flashattn leads from step to step, without leaving the device.
 
 Each runs eagerly and in graphs of every kind, from the same caches. All must give the tokens that eager gives, and the
-attention of the first step must be that of the formulas; otherwise the exit code is 1.
+attention of the first step must be that of the formulas; otherwise the exit code is 1. The quantised indexer selects
+other keys near the last place than the others do, so its tokens may part from theirs; how many are the same is said.
 
     python examples/deepseek_sparse_decode.py [--longest 131072] [--layer fused] [--modes "GE static" npugraph_ex]
 """
@@ -121,6 +123,27 @@ def filled_caches(blocks: int, sizes: Sizes) -> dict[str, Tensor]:
     return {name: random(blocks, sizes.page, 1, depth, deviation=1) for name, depth in depths.items()}
 
 
+def quantised_caches(caches: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same with the indexer's keys as npu_lightning_indexer_prolog_pto writes them."""
+    keys = caches["index_k_cache"]
+    rows, scales = quantise(keys @ hadamard(keys.shape[-1]))
+    return caches | {"index_k_cache": rows, "index_k_scale_cache": scales.squeeze(-1).half()}
+
+
+def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of int8, and a scale for each."""
+    scale = x.float().abs().max(-1, keepdim=True).values / 127
+    return (x.float() / scale).round().to(torch.int8), scale
+
+
+def hadamard(size: int) -> Tensor:
+    """Turns rows so that no number of them is much larger than the others; it is its own inverse."""
+    matrix = torch.ones(1, 1)
+    while len(matrix) < size:
+        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
+    return (matrix / size**0.5).bfloat16()
+
+
 # ---- the attention, stage by stage
 
 
@@ -147,95 +170,138 @@ def no_lap(stage: str) -> None:
     """What is called after each stage when nobody measures them."""
 
 
-def sparse_attention_by_stages(
-    x: Tensor,  # [B, S1, hidden]
-    w_dq: Tensor,
-    w_uq_qr: Tensor,
-    w_uk: Tensor,
-    w_dkv_kr: Tensor,
-    gamma_cq: Tensor,
-    gamma_ckv: Tensor,
-    sin: Tensor,
-    cos: Tensor,
-    cache_index: Tensor,
-    kv_cache: Tensor,
-    kr_cache: Tensor,
-    block_table: Tensor,
-    act_seqs: Tensor,
-    w_idx_qb: Tensor,
-    w_idx_k: Tensor,
-    w_idx_proj: Tensor,
-    in_gamma_k: Tensor,
-    in_beta_k: Tensor,
-    index_k_cache: Tensor,
-    *,
-    sparse_count: int,
-    softmax_scale: float,
-    rms_norm_eps: float,
-    layer_norm_eps: float,
-    rope_mode: str,
-    indexer_rope_mode: str,
-    lap: Callable[[str], None] = no_lap,
-) -> Tensor:
-    """What npu_sparse_attention_pto computes, with its arguments: [B, S1, heads, kv_lora]."""
-    heads, depth, kv_lora = w_uk.shape
-    rope_depth = cos.shape[-1]
-    head_cos, head_sin = cos[..., None, :], sin[..., None, :]  # the same for all heads of a token
+@dataclass
+class Queries:
+    """What the attention takes of the new tokens."""
 
-    # Multi-head latent attention with absorbed weights: queries come to the keys' latent space, keys stay there.
-    latent_q = rms_norm(x @ w_dq, gamma_cq, rms_norm_eps)
-    query, query_rope = (latent_q @ w_uq_qr).unflatten(-1, (heads, -1)).split([depth, rope_depth], -1)
-    query = torch.einsum("bsnd,ndc->bsnc", query, w_uk)
-    query_rope = rotate(query_rope, head_cos, head_sin, rope_mode)
-    key, key_rope = (x @ w_dkv_kr).split([kv_lora, rope_depth], -1)
-    key, key_rope = rms_norm(key, gamma_ckv, rms_norm_eps), rotate(key_rope, cos, sin, rope_mode)
-    torch.ops.custom_pypto.reshape_and_cache(key, key_rope, kv_cache, kr_cache, cache_index)
+    latent: Tensor  # [B, S1, q_lora]
+    query: Tensor  # [B, S1, heads, kv_lora]
+    rope: Tensor  # [B, S1, heads, rope_depth]
+
+
+def mla_prolog(a: dict) -> Queries:
+    """Multi-head latent attention with absorbed weights: queries come to the keys' latent space, keys stay there."""
+    heads, depth, kv_lora = a["w_uk"].shape
+    rope_depth = a["cos"].shape[-1]
+    latent = rms_norm(a["x"] @ a["w_dq"], a["gamma_cq"], a["rms_norm_eps"])
+    query, query_rope = (latent @ a["w_uq_qr"]).unflatten(-1, (heads, -1)).split([depth, rope_depth], -1)
+    query = torch.einsum("bsnd,ndc->bsnc", query, a["w_uk"])
+    query_rope = rotate(query_rope, *of_heads(a), a["rope_mode"])
+    key, key_rope = (a["x"] @ a["w_dkv_kr"]).split([kv_lora, rope_depth], -1)
+    key = rms_norm(key, a["gamma_ckv"], a["rms_norm_eps"])
+    key_rope = rotate(key_rope, a["cos"], a["sin"], a["rope_mode"])
+    torch.ops.custom_pypto.reshape_and_cache(key, key_rope, a["kv_cache"], a["kr_cache"], a["cache_index"])
+    return Queries(latent, query, query_rope)
+
+
+def of_heads(a: dict) -> tuple[Tensor, Tensor]:
+    """The rotary embedding's cos and sin, which are the same for all heads of a token."""
+    return a["cos"][..., None, :], a["sin"][..., None, :]
+
+
+def keys_of(a: dict) -> dict:
+    """Where the indexers find the keys, and how many they select."""
+    return {
+        "actual_seq_lengths_key": a["act_seqs"],
+        "block_table": a["block_table"],
+        "sparse_count": a["sparse_count"],
+    }
+
+
+def attend(queries: Queries, selected: Tensor, a: dict) -> Tensor:
+    return torch.ops.custom_pypto.npu_sparse_flash_attention_pto(
+        queries.query,
+        a["kv_cache"],
+        a["kv_cache"],
+        selected,
+        a["softmax_scale"],
+        block_table=a["block_table"],
+        actual_seq_lengths_kv=a["act_seqs"],
+        query_rope=queries.rope,
+        key_rope=a["kr_cache"],
+    )
+
+
+def sparse_attention_by_stages(lap: Callable[[str], None] = no_lap, **a) -> Tensor:
+    """What npu_sparse_attention_pto computes, with its arguments: [B, S1, heads, kv_lora]."""
+    queries = mla_prolog(a)
     lap("MLA prolog")
 
     # The lightning indexer has small queries and keys of its own.
-    index_q = (latent_q @ w_idx_qb).unflatten(-1, (-1, w_idx_k.shape[1]))
-    index_q = rotate_first(index_q, head_cos, head_sin, indexer_rope_mode)
-    index_k = x.float() @ w_idx_k.float()
+    index_q = (queries.latent @ a["w_idx_qb"]).unflatten(-1, (-1, a["w_idx_k"].shape[1]))
+    index_q = rotate_first(index_q, *of_heads(a), a["indexer_rope_mode"])
+    index_k = a["x"].float() @ a["w_idx_k"].float()
     index_k = nn.functional.layer_norm(
-        index_k, index_k.shape[-1:], in_gamma_k.float(), in_beta_k.float(), layer_norm_eps
+        index_k, index_k.shape[-1:], a["in_gamma_k"].float(), a["in_beta_k"].float(), a["layer_norm_eps"]
     )
-    index_k = rotate_first(index_k.to(x.dtype), cos, sin, indexer_rope_mode)
-    torch.ops.custom_pypto.reshape_and_cache(index_k, None, index_k_cache, None, cache_index)
-    weights = x @ w_idx_proj
+    index_k = rotate_first(index_k.to(a["x"].dtype), a["cos"], a["sin"], a["indexer_rope_mode"])
+    torch.ops.custom_pypto.reshape_and_cache(index_k, None, a["index_k_cache"], None, a["cache_index"])
+    weights = a["x"] @ a["w_idx_proj"]
     lap("indexer prolog")
 
-    selected = torch.ops.custom_pypto.npu_lightning_indexer_pto(
-        index_q,
-        index_k_cache,
-        weights,
-        actual_seq_lengths_key=act_seqs,
-        block_table=block_table,
-        sparse_count=sparse_count,
-    )
+    selected = torch.ops.custom_pypto.npu_lightning_indexer_pto(index_q, a["index_k_cache"], weights, **keys_of(a))
     lap("lightning indexer")
-
-    attention = torch.ops.custom_pypto.npu_sparse_flash_attention_pto(
-        query,
-        kv_cache,
-        kv_cache,
-        selected,
-        softmax_scale,
-        block_table=block_table,
-        actual_seq_lengths_kv=act_seqs,
-        query_rope=query_rope,
-        key_rope=kr_cache,
-    )
+    attention = attend(queries, selected, a)
     lap("sparse flash attention")
     return attention
 
 
-def fused_sparse_attention(lap: Callable[[str], None] = no_lap, **arguments) -> Tensor:
-    attention = torch.ops.custom_pypto.npu_sparse_attention_pto(**arguments)
+def fused_sparse_attention(lap: Callable[[str], None] = no_lap, **a) -> Tensor:
+    attention = torch.ops.custom_pypto.npu_sparse_attention_pto(**a)
     lap("sparse attention, fused")
     return attention
 
 
-LAYERS = {"stages": sparse_attention_by_stages, "fused": fused_sparse_attention}
+def index_prolog_arguments(latent: Tensor, a: dict) -> dict:
+    """Those of npu_lightning_indexer_prolog_pto."""
+    q_norm, q_norm_scale = quantise(latent)
+    return {
+        "token_x": a["x"],
+        "q_norm": q_norm,
+        "q_norm_scale": q_norm_scale,
+        "wq_b": a["w_idx_qb"],
+        "wq_b_scale": a["w_idx_qb_scale"],
+        "wk": a["w_idx_k"],
+        "weights_proj": a["w_idx_proj"],
+        "ln_gamma_k": a["in_gamma_k"],
+        "ln_beta_k": a["in_beta_k"],
+        "cos_idx_rope": a["cos"],
+        "sin_idx_rope": a["sin"],
+        "hadamard_q": a["hadamard"],
+        "hadamard_k": a["hadamard"],
+        "idx_k_cache": a["index_k_cache"],
+        "idx_k_scale_cache": a["index_k_scale_cache"],
+        "idx_k_cache_index": a["cache_index"],
+        "layernorm_epsilon_k": a["layer_norm_eps"],
+        "layout_query": "BSND",
+        "rope_mode": a["indexer_rope_mode"],
+    }
+
+
+def index_quantised(indexed: tuple[Tensor, Tensor, Tensor], a: dict) -> Tensor:
+    query, query_scale, weights = indexed
+    return torch.ops.custom_pypto.npu_lightning_indexer_quant_pto(
+        query, a["index_k_cache"], weights, query_scale, a["index_k_scale_cache"], **keys_of(a)
+    )
+
+
+def quantised_sparse_attention(lap: Callable[[str], None] = no_lap, **a) -> Tensor:
+    queries = mla_prolog(a)
+    lap("MLA prolog")
+    indexed = torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**index_prolog_arguments(queries.latent, a))
+    lap("indexer prolog")
+    selected = index_quantised(indexed, a)
+    lap("lightning indexer")
+    attention = attend(queries, selected, a)
+    lap("sparse flash attention")
+    return attention
+
+
+LAYERS = {
+    "stages": sparse_attention_by_stages,
+    "fused": fused_sparse_attention,
+    "quantised": quantised_sparse_attention,
+}
 
 
 # ---- a small model around it
@@ -280,6 +346,10 @@ class Decoder(nn.Module):
                 "in_beta_k": nn.Parameter(torch.zeros(sizes.index_depth).bfloat16(), requires_grad=False),
             }
         )
+        columns, scales = quantise(self.attention["w_idx_qb"].t())
+        self.register_buffer("w_idx_qb", columns.t().contiguous())
+        self.register_buffer("w_idx_qb_scale", scales)
+        self.register_buffer("hadamard", hadamard(sizes.index_depth))
         self.w_uv = weight(heads, kv_lora, depth)
         self.w_o = weight(heads * depth, sizes.hidden)
         self.gamma_out = ones(sizes.hidden)
@@ -288,14 +358,17 @@ class Decoder(nn.Module):
         self.register_buffer("cos", angles.cos().repeat(1, 2).bfloat16())
         self.register_buffer("sin", angles.sin().repeat(1, 2).bfloat16())
 
-    def attention_arguments(self, tokens: Tensor, positions: Tensor, **paging: Tensor) -> dict:
-        """The arguments of npu_sparse_attention_pto; `paging` are slots, block table, lengths and caches."""
+    def attention_arguments(self, layer: str, tokens: Tensor, positions: Tensor, **paging: Tensor) -> dict:
+        """The arguments of npu_sparse_attention_pto; `paging` are slots, block table, lengths and caches. A quantised
+        layer has other weights and caches of the indexer, and more."""
         hidden = nn.functional.embedding(tokens, self.embedding)
+        names = ["w_idx_qb", "w_idx_qb_scale", "hadamard"] if layer == "quantised" else []
         return {
             "x": rms_norm(hidden, self.gamma_in, 1e-6),
             "cos": nn.functional.embedding(positions, self.cos),
             "sin": nn.functional.embedding(positions, self.sin),
             **dict(self.attention.items()),
+            **{name: getattr(self, name) for name in names},
             **paging,
             "sparse_count": self.sizes.top,
             # The model itself multiplies this with the square of YaRN's mscale.
@@ -308,7 +381,7 @@ class Decoder(nn.Module):
 
     def forward(self, layer: str, tokens: Tensor, lap: Callable[[str], None] = no_lap, **inputs: Tensor):
         """Gives the next two tokens of every sequence, and the attention for whoever wants to judge it."""
-        arguments = self.attention_arguments(tokens, **inputs)
+        arguments = self.attention_arguments(layer, tokens, **inputs)
         lap("embedding")
         attention = LAYERS[layer](**arguments, lap=lap)
         values = torch.einsum("bsnc,ncd->bsnd", attention, self.w_uv)
@@ -330,32 +403,33 @@ class Server:
         self.pages = Pages(lengths, steps * NEW_TOKENS, sizes.page)
         self.prompt = torch.randint(sizes.vocabulary, (len(lengths), NEW_TOKENS))  # not in the caches yet
         self.model = Decoder(sizes, max(lengths) + steps * NEW_TOKENS).npu()
-        self.filled = filled_caches(self.pages.blocks, sizes)
-        self.caches = {name: cache.npu() for name, cache in self.filled.items()}
+        filled = filled_caches(self.pages.blocks, sizes)
+        self.filled = {"stages": filled, "fused": filled, "quantised": quantised_caches(filled)}
+        self.caches = {layer: {name: c.npu() for name, c in caches.items()} for layer, caches in self.filled.items()}
 
     def decode(self, run: "Run", steps: int, lap: Callable[[str], None] = no_lap) -> Iterator[None]:
         """Decodes from the prompt on, a step at a time, and writes down in `run` what happens."""
-        for name, cache in self.filled.items():
-            self.caches[name].copy_(cache)
+        caches = self.caches[run.layer]
+        for name, cache in self.filled[run.layer].items():
+            caches[name].copy_(cache)
         step, sampled = Step(copy.deepcopy(self.pages)), self.prompt.npu()
         model = MODES[run.mode](self.model)
         for _ in range(steps):
             start = time.perf_counter()
             step.advance(sampled)
-            sampled, attention = model(run.layer, step.tokens, lap, **step.inputs, **self.caches)
+            sampled, attention = model(run.layer, step.tokens, lap, **step.inputs, **caches)
             run.tokens.append(sampled.cpu())  # waits for the step
             run.seconds.append(time.perf_counter() - start)
             if run.attention is None:
-                run.attention, run.caches = attention.cpu(), {name: c.cpu() for name, c in self.caches.items()}
+                run.attention, run.caches = attention.cpu(), {name: c.cpu() for name, c in caches.items()}
             yield
 
-    def first_arguments(self) -> dict:
+    def first_arguments(self, layer: str) -> dict:
         """The arguments of the attention in the first step, on the host."""
         step = Step(copy.deepcopy(self.pages))
         step.advance(self.prompt.npu())
-        arguments = self.model.attention_arguments(step.tokens, **step.inputs)
-        on_host = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in arguments.items()}
-        return on_host | self.filled
+        arguments = self.model.attention_arguments(layer, step.tokens, **step.inputs)
+        return on_host(arguments) | self.filled[layer]
 
 
 @dataclass
@@ -401,6 +475,49 @@ class Stopwatch:
         return {stage: statistics.median(seconds[1:]) for stage, seconds in self.seconds.items()}
 
 
+def on_host(arguments: dict) -> dict:
+    return {name: value.cpu() if isinstance(value, Tensor) else value for name, value in arguments.items()}
+
+
+def check_attention(run: Run, arguments: dict) -> float:
+    """Asserts that the attention and the caches of the first step are those of the formulas; gives the error."""
+    if run.layer != "quantised":
+        return goldens.check_sparse_attention(run.attention, tuple(run.caches.values()), **arguments)
+    # Which keys come near the last place is open in every stage, so each is compared on what the one before has given.
+    a = {name: value.npu() if isinstance(value, Tensor) else value for name, value in arguments.items()}
+    queries = mla_prolog(a)
+    prolog = index_prolog_arguments(queries.latent, a)
+    before = on_host(prolog)
+    indexed = torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**prolog)
+    written = [a[name].cpu() for name in ("index_k_cache", "index_k_scale_cache")]
+    goldens.check_lightning_indexer_prolog((*(each.cpu() for each in indexed), *written), **before)
+    assert equal([a[name].cpu() for name in run.caches], list(run.caches.values())), "the caches are not repeatable"
+    selected = index_quantised(indexed, a)
+    query, query_scale, weights = (each.cpu() for each in indexed)
+    goldens.check_lightning_indexer_quant(
+        selected.cpu(),
+        query=query,
+        key=written[0],
+        weights=weights,
+        query_dequant_scale=query_scale,
+        key_dequant_scale=written[1],
+        **{name: value for name, value in on_host(keys_of(a)).items() if name != "sparse_count"},
+    )
+    assert torch.equal(attend(queries, selected, a).cpu(), run.attention), "the attention is not repeatable"
+    expected = goldens.sparse_flash_attention(
+        queries.query.cpu(),
+        run.caches["kv_cache"],
+        run.caches["kv_cache"],
+        selected.cpu(),
+        arguments["softmax_scale"],
+        block_table=arguments["block_table"],
+        actual_seq_lengths_kv=arguments["act_seqs"],
+        query_rope=queries.rope.cpu(),
+        key_rope=run.caches["kr_cache"],
+    )
+    return goldens.check_attention(run.attention, expected)
+
+
 def judge(run: Run, eager: Run, arguments: dict) -> None:
     """Compares attention and caches of the first step with the golden, and all tokens with eager's."""
     if eager.verdict != "ok":
@@ -410,14 +527,14 @@ def judge(run: Run, eager: Run, arguments: dict) -> None:
         if run is not eager and run.began_like(eager):
             run.error = eager.error
         else:
-            run.error = goldens.check_sparse_attention(run.attention, tuple(run.caches.values()), **arguments)
+            run.error = check_attention(run, arguments)
     except AssertionError as failure:
         run.verdict = f"FAILED: {failure}"
     if run.verdict == "ok" and not equal(run.tokens, eager.tokens):
         run.verdict = "FAILED: other tokens than eager"
 
 
-COLUMNS = "{:<8} {:<16} {:>12} {:>10} {:>9} {:>13}  {}"
+COLUMNS = "{:<10} {:<16} {:>12} {:>10} {:>9} {:>13}  {}"
 
 
 def show(*cells: str) -> None:
@@ -436,11 +553,10 @@ def show_run(run: Run, eager: Run) -> None:
 
 def decode_in_every_way(server: Server, layers: list[str], modes: list[str], steps: int):
     """Prints the runs, eager first for each layer; gives them, and by layer the seconds of an eager step's stages."""
-    arguments = server.first_arguments()
     runs, stages = [], {}
     with tqdm(total=len(layers) * (len(modes) + 1) * steps, unit="step") as bar:
         for layer in layers:
-            eager = None
+            eager, arguments = None, server.first_arguments(layer)
             for mode in modes:
                 bar.set_description(f"{layer}, {mode}")
                 torch._dynamo.reset()
@@ -467,6 +583,16 @@ def decode_in_every_way(server: Server, layers: list[str], modes: list[str], ste
 
 
 # ---- what it comes to
+
+
+def say_what_quantisation_changes(runs: list[Run]) -> None:
+    """Compares the eager tokens of the quantised layer with those of the stages."""
+    eager = {run.layer: torch.stack(run.tokens, 1) for run in runs if run.mode == "eager" and run.verdict == "ok"}
+    if not {"stages", "quantised"} <= eager.keys():
+        return
+    same = (eager["stages"] == eager["quantised"]).flatten(1)  # of each sequence, one after the other
+    first = same.int().cumprod(1).sum(1).tolist()
+    print(f"With int8 indices the first {first} of {same.shape[1]} tokens of the sequences are those of the stages")
 
 
 def draw(runs: list[Run], stages: dict[str, dict[str, float]], path: Path) -> None:
@@ -506,6 +632,7 @@ def serve(sizes: Sizes, lengths: list[int], layers: list[str], modes: list[str],
     server = Server(sizes, lengths, steps)
     with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True), late_warnings():
         runs, stages = decode_in_every_way(server, layers, modes, steps)
+    say_what_quantisation_changes(runs)
     draw(runs, stages, picture)
     print(f"Where the time of a step goes: {picture}")
     return 0 if all(run.verdict == "ok" for run in runs) else 1

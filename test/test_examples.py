@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples without a page: decoding at small sizes, where the verdict is to be trusted, and compiling ahead."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,13 @@ def test_all_modes_decode_the_same_tokens(layer, tmp_path, capsys):
     table = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(layer)]
     assert [line[-2:] for line in table] == [["the", "same"]] * len(decode.MODES)
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_how_many_tokens_quantisation_leaves_is_said(tmp_path, capsys):
+    assert decode.serve(SMALL, LENGTHS, ["stages", "quantised"], ["eager"], 2, tmp_path / "picture.png") == 0
+    said = re.search(r"the first \[(.*)\] of (\d+) tokens", capsys.readouterr().out)
+    assert all(0 <= int(count) <= int(said[2]) == 2 * decode.NEW_TOKENS for count in said[1].split(","))
+    assert len(said[1].split(",")) == len(LENGTHS)
 
 
 @pytest.fixture(scope="module")
