@@ -51,22 +51,26 @@ inline uint32_t keys_in(uint32_t columns, const SequencesTiling& sequences) {
   return static_cast<uint32_t>(keys);
 }
 
-// Fills in what both indexers have, and launches as many blocks as the call can have work for.
-inline ge::graphStatus tile_indexer(gert::TilingContext& context, const SequenceInputs& inputs,
-                                    const IndexerAttributes& attributes, LightningIndexerTiling& tiling) {
-  const Contiguous query = required(context, inputs.query), key = required(context, inputs.key);
-  tiling.sequences =
-      sequences_of(context, inputs, attributes.layout_query, attributes.layout_key, attributes.sparse_mode);
-  tiling.depth = query.sizes.back();
-  tiling.key_heads = key.sizes.end()[-2];
-  tiling.heads = query.sizes.end()[-2] / tiling.key_heads;
-  tiling.count = attributes.sparse_count;
-  tiling.return_value = attributes.return_value;
+struct IndexerSizes {
+  int64_t tokens;  // of query
+  int64_t heads;   // of query
+  int64_t key_heads;
+  int64_t depth;
+  int64_t count;  // sparse_count
+};
+
+// Divides the work of a call, whose sequences are known, among at most so many blocks.
+inline void divide(LightningIndexerTiling& tiling, const IndexerSizes& sizes, uint32_t cores) {
   constexpr int64_t kBlock = 32;  // of Sort32
+  tiling.tokens = sizes.tokens;
+  tiling.depth = sizes.depth;
+  tiling.key_heads = sizes.key_heads;
+  tiling.heads = sizes.heads / sizes.key_heads;
+  tiling.count = sizes.count;
   const int64_t kept =
-      std::min<int64_t>((tiling.count + kBlock - 1) / kBlock * kBlock, LightningIndexerTiling::kMaxKept);
+      std::min<int64_t>((sizes.count + kBlock - 1) / kBlock * kBlock, LightningIndexerTiling::kMaxKept);
   tiling.kept = static_cast<uint32_t>(kept);
-  tiling.rounds = static_cast<uint32_t>((tiling.count + kept - 1) / kept);
+  tiling.rounds = static_cast<uint32_t>((sizes.count + kept - 1) / kept);
   const int64_t queries =
       std::min<int64_t>({LightningIndexerTiling::kMaxRows / tiling.heads, LightningIndexerTiling::kMaxPairs / kept,
                          LightningIndexerTiling::kMaxTileQueries, tiling.sequences.queries});
@@ -76,12 +80,22 @@ inline ge::graphStatus tile_indexer(gert::TilingContext& context, const Sequence
                        ? LightningIndexerTiling::kMaxColumns
                        : LightningIndexerTiling::kMaxColumns / 2;
   tiling.unit_keys = keys_in(tiling.columns, tiling.sequences);
-
-  tiling.tokens = query.elements() / (tiling.depth * tiling.heads * tiling.key_heads);
   const int64_t units_of_tile = (tiling.sequences.keys + tiling.unit_keys - 1) / tiling.unit_keys;
   const int64_t units =
-      (tiling.tokens + tiling.tile_queries - 1) * tiling.key_heads * std::max<int64_t>(1, units_of_tile);
-  tiling.blocks = static_cast<uint32_t>(std::clamp<int64_t>(units / 2, 1, cube_cores(context)));
+      (sizes.tokens + tiling.tile_queries - 1) * sizes.key_heads * std::max<int64_t>(1, units_of_tile);
+  tiling.blocks = static_cast<uint32_t>(std::clamp<int64_t>(units / 2, 1, cores));
+}
+
+// Fills in what both indexers have, and launches as many blocks as the call can have work for.
+inline ge::graphStatus tile_indexer(gert::TilingContext& context, const SequenceInputs& inputs,
+                                    const IndexerAttributes& attributes, LightningIndexerTiling& tiling) {
+  const Contiguous query = required(context, inputs.query), key = required(context, inputs.key);
+  const int64_t heads = query.sizes.end()[-2], depth = query.sizes.back();
+  tiling.sequences =
+      sequences_of(context, inputs, attributes.layout_query, attributes.layout_key, attributes.sparse_mode);
+  tiling.return_value = attributes.return_value;
+  divide(tiling, {query.elements() / (heads * depth), heads, key.sizes.end()[-2], depth, attributes.sparse_count},
+         cube_cores(context));
   return launch_together(context, tiling.blocks, tiling.bytes_of_workspace());
 }
 
