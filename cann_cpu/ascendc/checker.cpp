@@ -79,6 +79,8 @@ void for_each_run(const Lanes& lanes, const Operand& operand, const See& see) {
 
 }  // namespace
 
+const char* name_of(pipe_t pipe) { return kPipeNames[pipe]; }
+
 std::string name_of(const Buffer& buffer) {
   if (buffer.made.line() == 0) return name_of(buffer.hardware);
   return variable_of(buffer.made) + " (InitBuffer in line " + std::to_string(buffer.made.line()) + ")";
@@ -86,17 +88,22 @@ std::string name_of(const Buffer& buffer) {
 
 Checker::Progress Checker::release(pipe_t pipe) {
   if (pipe == PIPE_S) note_scalars();  // of the epoch that ends
-  const Progress progress{clocks_[pipe], learned(pipe, clocks_[pipe][pipe])};
+  const Progress progress{pipe, clocks_[pipe], learned(pipe, clocks_[pipe][pipe])};
+  if (recorder_ != nullptr) recorder_->release(pipe, clocks_[pipe][pipe]);
   ++clocks_[pipe][pipe];
   return progress;
 }
 
 void Checker::acquire(pipe_t pipe, const Progress& progress) {
+  if (recorder_ != nullptr) recorder_->acquire(pipe, progress.pipe, progress.clock[progress.pipe]);
+  take_over(pipe, progress);
+}
+
+void Checker::take_over(pipe_t pipe, const Progress& progress) {
   for (uint32_t other = 0; other < kPipes; ++other) {
     uint32_t& ended = other == pipe ? own_ended_[pipe] : clocks_[pipe][other];
     ended = std::max(ended, progress.clock[other]);
   }
-  clocks_[pipe][kStep] = std::max(clocks_[pipe][kStep], progress.clock[kStep]);
   learn(pipe, progress.learned);
   if (pipe != PIPE_S) return;
   // The scalar unit issues the instructions of all pipes: what it has waited for, they have.
@@ -134,12 +141,8 @@ Message Checker::said(pipe_t pipe) {
 void Checker::learn(const Message& message) {
   note_uses();
   if (message == nullptr) return;
-  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
-    for (const auto& [core, clock] : *message) {
-      clocks_[pipe][kStep] = std::max(clocks_[pipe][kStep], clock[kStep]);
-    }
-    learn(static_cast<pipe_t>(pipe), message);
-  }
+  if (recorder_ != nullptr) recorder_->learn(message);
+  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) learn(static_cast<pipe_t>(pipe), message);
 }
 
 bool Checker::is_ordered(const Instruction& by, Use use, pipe_t pipe, const Access& earlier) const {
@@ -380,6 +383,7 @@ void Checker::check_tiling(Where where, const char* type, const void* address, s
 }
 
 void Checker::clean_cache(const std::byte* address, bool all) {
+  if (recorder_ != nullptr) recorder_->clean_cache();
   if (all) {
     cached_.clear();
   } else {
@@ -524,18 +528,16 @@ void Checker::barrier(pipe_t pipe, Where where) {
   if (pipe == PIPE_S) {
     fail(where, "PipeBarrier: PIPE_S is not allowed, hardware stops at it; the scalar unit is in order by itself");
   }
-  if (pipe < kPipes) {
-    own_ended_[pipe] = release(pipe).clock[pipe];
-    return;
-  }
+  if (pipe < kPipes) return acquire(pipe, release(pipe));
   Progress all = {};
   for (uint32_t each = 0; each < kPipes; ++each) {
     const Progress progress = release(static_cast<pipe_t>(each));
     all.clock[each] = progress.clock[each];
-    all.clock[kStep] = std::max(all.clock[kStep], progress.clock[kStep]);
     all.learned = merged(all.learned, progress.learned);
+    // The others are issued no instructions while the scalar unit waits.
+    if (recorder_ != nullptr) recorder_->acquire(PIPE_S, progress.pipe, progress.clock[each]);
   }
-  for (uint32_t each = 0; each < kPipes; ++each) acquire(static_cast<pipe_t>(each), all);
+  for (uint32_t each = 0; each < kPipes; ++each) take_over(static_cast<pipe_t>(each), all);
 }
 
 void Checker::finish() const {
@@ -554,52 +556,6 @@ void Checker::finish() const {
            event_name(static_cast<uint8_t>(event)).c_str(), id);
     }
   }
-}
-
-// The scalar unit issues what the others do, in its own order.
-void Checker::count(pipe_t pipe, uint64_t work) {
-  clocks_[pipe][kStep] = std::max(clocks_[pipe][kStep], clocks_[PIPE_S][kStep]) + 1;
-  ++instructions_[pipe];
-  work_[pipe] += work;
-}
-
-void Checker::count_vector(const Instruction& by, uint64_t repeats) {
-  count(PIPE_V, repeats);
-  vector_ = by;
-  vector_use_ = Use::Read;
-  vector_work_ = repeats;
-}
-
-void Checker::count_part(const Instruction& by, Use use, int64_t bytes) {
-  if (by.pipe != PIPE_V) return count(by.pipe, by.pipe == PIPE_S ? 1 : static_cast<uint64_t>(bytes));
-  const bool goes_on =
-      vector_.name == by.name && is_same(vector_.where, by.where) && !(use == Use::Read && vector_use_ == Use::Write);
-  const uint64_t repeats = static_cast<uint64_t>(bytes + kRepeatBytes - 1) / kRepeatBytes;
-  if (!goes_on) {
-    count(PIPE_V, 0);
-    vector_work_ = 0;
-  }
-  if (repeats > vector_work_) work_[PIPE_V] += repeats - std::exchange(vector_work_, repeats);
-  vector_ = by;
-  vector_use_ = use;
-}
-
-void Checker::add_to(Profile& profile, uint64_t buffer_bytes) const {
-  uint64_t steps = 0, sum = 0;
-  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
-    profile.instructions[pipe] += instructions_[pipe];
-    profile.work[pipe] += work_[pipe];
-    steps = std::max<uint64_t>(steps, clocks_[pipe][kStep]);
-    sum += instructions_[pipe];
-  }
-  profile.buffer_bytes = std::max(profile.buffer_bytes, buffer_bytes);
-  profile.buffer_limit = kKernelBufferBytes;
-  if (steps < profile.steps) return;
-  profile.steps = steps;
-  profile.steps_one_by_one = sum;
-  const auto busiest = std::max_element(instructions_.begin(), instructions_.end());
-  profile.busiest = static_cast<uint64_t>(busiest - instructions_.begin());
-  profile.steps_of_busiest = *busiest;
 }
 
 void Checker::note_uses() {
@@ -724,20 +680,22 @@ void check_cores_apart(const char* kernel, std::vector<DeviceUse> uses, const Te
   apart.check_bytes(std::move(uses));
 }
 
-void check_vector(const char* name, Where where, const Lanes& lanes, std::initializer_list<Operand> operands) {
+void check_vector(const char* name, Where where, const Lanes& lanes, std::initializer_list<Operand> operands,
+                  bool is_more) {
   Checker& checker = *current_block->checker;
   const Checker::Instruction by{name, where, PIPE_V};
-  checker.count_vector(by, lanes.repeats);
+  if (Recorder* recorder = checker.recorder()) {
+    recorder->vector({name, where, PIPE_V}, lanes.repeats, lanes.per_repeat, is_more);
+  }
   // What is read is read before anything is written: an operand may be both.
   for (const Use use : {Use::Read, Use::Write}) {
     for (const Operand& operand : operands) {
       if (operand.use == use) checker.touch(by, lanes, operand);
     }
   }
-  const Operand& last = *(operands.end() - 1);
   for (const Operand& dst : operands) {
     for (const Operand& src : operands) {
-      if (dst.use == Use::Write && src.use == Use::Read) checker.check_overlap(by, lanes, dst, src, &src == &last);
+      if (dst.use == Use::Write && src.use == Use::Read) checker.check_overlap(by, lanes, dst, src, &src == operands.end() - 1);
     }
   }
 }
@@ -748,27 +706,25 @@ void check_tiling(Where where, const char* type, const void* address, size_t byt
 
 void check_scalar(Checker& checker, const char* name, Where where, Use use, const LocalMemory& memory, int64_t offset,
                   int64_t bytes) {
-  checker.count(PIPE_S, 1);
+  if (Recorder* recorder = checker.recorder()) recorder->scalar({name, where, PIPE_S}, nullptr);
   checker.touch({name, where, PIPE_S}, use, memory, offset, bytes);
 }
 
 void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory, int64_t offset,
                  int64_t bytes) {
-  const Checker::Instruction by{name, where, pipe};
-  current_block->checker->count_part(by, use, bytes);
-  current_block->checker->touch(by, use, memory, offset, bytes);
+  Checker& checker = *current_block->checker;
+  if (Recorder* recorder = checker.recorder()) recorder->part({name, where, pipe}, use, bytes, nullptr);
+  checker.touch({name, where, pipe}, use, memory, offset, bytes);
 }
 
 void check_global(const char* name, Where where, pipe_t pipe, Use use, const GlobalMemory& memory, int64_t offset,
                   int64_t bytes, bool atomic) {
-  const Checker::Instruction by{name, where, pipe, atomic};
-  current_block->checker->count_part(by, use, bytes);
-  current_block->checker->touch(by, use, memory, offset, bytes);
+  Checker& checker = *current_block->checker;
+  if (Recorder* recorder = checker.recorder()) recorder->part({name, where, pipe}, use, bytes, memory.data + offset);
+  checker.touch({name, where, pipe, atomic}, use, memory, offset, bytes);
 }
 
 namespace {
-
-uint64_t bytes_of(const Runs& runs) { return runs.count * static_cast<uint64_t>(runs.bytes); }
 
 template <class Memory>
 void touch_runs(const Checker::Instruction& by, Use use, const Memory& memory, const Runs& runs) {
@@ -785,7 +741,10 @@ void touch_runs(const Checker::Instruction& by, Use use, const Memory& memory, c
 
 void check_copy_in(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs, const GlobalMemory& src,
                    const Runs& src_runs) {
-  current_block->checker->count(PIPE_MTE2, bytes_of(src_runs));
+  if (Recorder* recorder = current_block->checker->recorder()) {
+    recorder->copy({name, where, PIPE_MTE2}, hardware_of(dst) == Hardware::UB ? Path::GmToUb : Path::GmToL1, src.data,
+                   src_runs.count, src_runs.bytes, src_runs.step);
+  }
   touch_runs({name, where, PIPE_MTE2}, Use::Read, src, src_runs);
   LocalMemory whole = dst;  // what DataCopyPad fills a run's last block up with may lie behind the tensor's elements
   whole.bytes = whole_blocks(dst.bytes);
@@ -794,7 +753,9 @@ void check_copy_in(const char* name, Where where, const LocalMemory& dst, const 
 
 void check_copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
                     const LocalMemory& src, const Runs& src_runs) {
-  current_block->checker->count(PIPE_MTE3, bytes_of(dst_runs));
+  if (Recorder* recorder = current_block->checker->recorder()) {
+    recorder->copy({name, where, PIPE_MTE3}, Path::UbToGm, dst.data, dst_runs.count, dst_runs.bytes, dst_runs.step);
+  }
   touch_runs({name, where, PIPE_MTE3}, Use::Read, src, src_runs);
   const bool atomic = current_block->atomic.kind != Atomic::Kind::None;
   touch_runs({name, where, PIPE_MTE3, atomic}, Use::Write, dst, dst_runs);
@@ -802,7 +763,10 @@ void check_copy_out(const char* name, Where where, const GlobalMemory& dst, cons
 
 void check_copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
                        const LocalMemory& src, const Runs& src_runs) {
-  current_block->checker->count(PIPE_V, (bytes_of(src_runs) + kRepeatBytes - 1) / kRepeatBytes);
+  if (Recorder* recorder = current_block->checker->recorder()) {
+    const auto bytes = static_cast<uint64_t>(src_runs.count * src_runs.bytes);
+    recorder->vector({name, where, PIPE_V}, (bytes + kRepeatBytes - 1) / kRepeatBytes, kRepeatBytes / sizeof(float));
+  }
   touch_runs({name, where, PIPE_V}, Use::Read, src, src_runs);
   touch_runs({name, where, PIPE_V}, Use::Write, dst, dst_runs);
 }

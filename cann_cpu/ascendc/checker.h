@@ -20,13 +20,16 @@
 
 #include "ascendc/data_copy.h"
 #include "ascendc/instruction.h"
-#include "ascendc/profile.h"
 #include "knowledge.h"
 #include "memory.h"
+#include "recorder.h"
 #include "scalar_log.h"
 #include "shadow.h"
 
 namespace AscendC::cpu {
+
+// "MTE2"
+const char* name_of(pipe_t pipe);
 
 // What messages call a buffer: the variable that InitBuffer was called with, and its line.
 std::string name_of(const Buffer& buffer);
@@ -46,12 +49,14 @@ class Team;
 
 class Checker {
  public:
-  Checker(const Block& block, const DeviceMemory& device, AutoSync auto_sync)
+  // With a recorder if the launch is profiled.
+  Checker(const Block& block, const DeviceMemory& device, AutoSync auto_sync, Recorder* recorder)
       : core_(block.core.number),
         is_cube_(block.core.cube),
         memories_(block.memories),
         device_(device),
-        auto_sync_(auto_sync) {
+        auto_sync_(auto_sync),
+        recorder_(recorder) {
     for (uint32_t pipe = 0; pipe < kPipes; ++pipe) clocks_[pipe][pipe] = 1;
   }
 
@@ -100,17 +105,13 @@ class Checker {
   // What the core has done to device memory.
   std::vector<DeviceUse> device_uses();
 
-  // An instruction of a pipe, and its work, as Profile has it.
-  void count(pipe_t pipe, uint64_t work);
-  void count_vector(const Instruction& by, uint64_t repeats);
-  // Memory that it writes without having been counted: as many repeats at least.
-  void count_part(const Instruction& by, Use use, int64_t bytes);
-  // Adds what was counted to the launch's.
-  void add_to(Profile& profile, uint64_t buffer_bytes) const;
+  // Null: nothing is recorded.
+  Recorder* recorder() const { return recorder_; }
 
  private:
   // What a pipe knows when it tells others that it has come so far.
   struct Progress {
+    pipe_t pipe;
     Clock clock;
     Message learned;
   };
@@ -123,6 +124,7 @@ class Checker {
   void note_scalars();
   Progress release(pipe_t pipe);
   void acquire(pipe_t pipe, const Progress& progress);
+  void take_over(pipe_t pipe, const Progress& progress);
   void learn(pipe_t pipe, const Message& message);
   const Message& learned(pipe_t pipe, uint32_t epoch) const;
   void note_uses();
@@ -156,6 +158,7 @@ class Checker {
   const std::array<std::byte*, kHardwares>& memories_;
   const DeviceMemory& device_;
   const AutoSync auto_sync_;
+  Recorder* const recorder_;
   std::array<Clock, kPipes> clocks_ = {};  // [a][b]: the epoch of b up to which a knows that b has ended
   Clock own_ended_ = {};                   // the same of a itself, whose own clock is the epoch that it is in
   // What each pipe knows of other cores, from an epoch on.
@@ -177,13 +180,6 @@ class Checker {
   std::map<uintptr_t, CachedLine> cached_;
   Where last_ = {};
   std::vector<DeviceUse> uses_;  // noted before the core learned of others
-
-  std::array<uint64_t, kPipes> instructions_ = {};
-  std::array<uint64_t, kPipes> work_ = {};
-  // The vector instruction that was counted last, as far as it was told.
-  Instruction vector_ = {};
-  Use vector_use_ = Use::Read;
-  uint64_t vector_work_ = 0;
 };
 
 // Fails if a core wrote bytes of the device that another one wrote or read, and neither waited for the other.

@@ -62,6 +62,7 @@ class Way {
   }
 
   void go() const {
+    record();
     const int64_t matrices = call_.rows ? p_.ndNum : 1;
     for (int64_t matrix = 0; matrix < matrices; ++matrix) {
       const int64_t from = matrix * p_.srcNdStride * kColumns * kColumns;
@@ -70,6 +71,24 @@ class Way {
   }
 
  private:
+  // One instruction, however many rows or stripes.
+  void record() const {
+    const Told told{.by = {call_.name, call_.where, PIPE_FIX}};
+    constexpr auto kSize = static_cast<int64_t>(sizeof(To));
+    const int64_t all = (call_.rows ? p_.ndNum : 1) * int64_t{p_.mSize} * p_.nSize * kSize;
+    if (told.recorder() == nullptr) return;
+    if (call_.local != nullptr) return told.copy(Path::L0CToL1, all);
+    if (!call_.rows) {
+      const int64_t stripes = (p_.nSize + kColumns * merged_ - 1) / (kColumns * merged_);
+      return told.copy(Path::L0CToGm, call_.global->data,
+                       {static_cast<uint32_t>(stripes), all / stripes, stripe_step() * kSize});
+    }
+    for (int64_t matrix = 0; matrix < p_.ndNum; ++matrix) {
+      told.copy(Path::L0CToGm, call_.global->data + matrix * p_.dstNdStride * kSize,
+                {p_.mSize, p_.nSize * kSize, p_.dstStride * kSize});
+    }
+  }
+
   // Rows of 16 columns.
   void stripe(int64_t matrix, int64_t from, int64_t first) const {
     const int64_t columns = std::min<int64_t>(kColumns, p_.nSize - first);
@@ -104,7 +123,6 @@ class Way {
     const Told told{.by = {call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0}};
     if (told.checker == nullptr) return;
     constexpr auto kSum = static_cast<int64_t>(sizeof(Sum));
-    told.count(p_.mSize * columns * static_cast<int64_t>(sizeof(To)));
     if (columns == kColumns) return told.touch(Use::Read, call_.src, from * kSum, p_.mSize * kColumns * kSum);
     for (int64_t i = 0; i < p_.mSize; ++i) {
       told.touch(Use::Read, call_.src, (from + i * kColumns) * kSum, columns * kSum);

@@ -12,10 +12,8 @@
 
 namespace AscendC::cpu {
 
-// An epoch of each pipe up to which its instructions have ended; and behind them, in which step the pipe is whose clock
-// it is.
-inline constexpr uint32_t kStep = kPipes;
-using Clock = std::array<uint32_t, kPipes + 1>;
+// An epoch of each pipe up to which its instructions have ended.
+using Clock = std::array<uint32_t, kPipes>;
 
 // Clocks of cores, in the order of their numbers. Null where nothing is known or nothing is checked.
 using Knowledge = std::vector<std::pair<uint32_t, Clock>>;

@@ -26,6 +26,7 @@
 #include "checker.h"
 #include "memory.h"
 #include "pool.h"
+#include "report.h"
 #include "running_block.h"
 #include "team.h"
 
@@ -132,15 +133,9 @@ AutoSync chosen(AutoSync of_launch) {
 // What a launch is checked with, if it is.
 struct Checking {
   AutoSync auto_sync;
-  Profile* profile;
   DeviceMemory memory = {};
-  std::mutex of_profile = {};
-
-  void add_profile(const Checker& checker, uint64_t buffer_bytes) {
-    if (profile == nullptr) return;
-    const std::lock_guard lock(of_profile);
-    checker.add_to(*profile, buffer_bytes);
-  }
+  std::vector<Recorder> recorders = {};       // of all cores, if the launch is profiled
+  std::atomic<uint64_t> most_buffer_bytes = 0;  // of the unified buffer, that a core has taken
 };
 
 // Runs one block; what it did to device memory, if it is checked.
@@ -148,31 +143,38 @@ DeviceUses run_block(const Block& start, Team& team, Body body, const void* cont
   RunningBlock block(start, team);
   std::optional<Checker> checker;
   if (checking != nullptr) {
-    block.checker = &checker.emplace(block, checking->memory, checking->auto_sync);
+    Recorder* recorder = checking->recorders.empty() ? nullptr : &checking->recorders[block.core.number];
+    block.checker = &checker.emplace(block, checking->memory, checking->auto_sync, recorder);
   }
   const Running running(block);
   body(context);
   if (!checker) return {};
   checker->finish();
   check_all_freed(block);
-  checking->add_profile(*checker, block.bytes_used);
+  uint64_t most = checking->most_buffer_bytes;
+  while (most < block.bytes_used && !checking->most_buffer_bytes.compare_exchange_weak(most, block.bytes_used)) {
+  }
   return checker->device_uses();
 }
 
 }  // namespace
 
-bool checks_by_default() { return is_set("ASCENDC_CPU_CHECKS", "1"); }
+// A profile is made of what the checks see.
+bool checks_by_default() { return is_set("ASCENDC_CPU_CHECKS", "1") || profile_folder() != nullptr; }
 
 namespace {
 
 void run_as(const KernelType& type, const Launch& launch, Body body, const void* context) {
   std::optional<Checking> checking;
   if (launch.checks == Checks::On || (launch.checks == Checks::AsTheEnvironmentSays && checks_by_default())) {
-    checking.emplace(chosen(launch.auto_sync), launch.profile);
-    if (launch.profile != nullptr) *launch.profile = {};
+    checking.emplace(chosen(launch.auto_sync));
   }
+  const bool is_profiled = checking && (launch.profile != nullptr || profile_folder() != nullptr);
   const uint64_t key = tiling_key;
   Team team(type, launch.blocks);
+  for (uint32_t core = 0; is_profiled && core < team.cores(); ++core) {
+    checking->recorders.emplace_back(team.core(core).cube, checking->memory);
+  }
   std::vector<DeviceUses> of_cores(checking ? team.cores() : 0);
   run_in_parallel(team.cores(), [&](uint32_t number) {
     const Core& core = team.core(number);
@@ -198,6 +200,8 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
   }
   checking->memory.count_written(std::move(writes));
   check_cores_apart(launch.kernel, std::move(all), team, checking->memory);
+  if (!is_profiled) return;
+  write_profile({launch.kernel, launch.blocks, checking->most_buffer_bytes, team, checking->recorders}, launch.profile);
 }
 
 // Runs the kernel on a cube core until it does what only a cube core or a mixed kernel does. Before that it writes no

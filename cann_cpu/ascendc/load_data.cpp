@@ -14,6 +14,13 @@ void check_range(const char* name, Where where, const char* what, uint64_t value
        static_cast<unsigned long long>(min), static_cast<unsigned long long>(max));
 }
 
+// The way into a memory of the matrix unit, from L1 or from device memory.
+Path path_to(const LocalMemory& dst, bool from_device = false) {
+  if (hardware_of(dst) == Hardware::L1) return from_device ? Path::GmToL1 : Path::FillL1;
+  if (from_device) return Path::GmToL0;
+  return hardware_of(dst) == Hardware::L0A ? Path::L1ToL0A : Path::L1ToL0B;
+}
+
 pipe_t pipe_to(const LocalMemory& dst) { return hardware_of(dst) == Hardware::L1 ? PIPE_MTE2 : PIPE_MTE1; }
 
 uint32_t alignment_of(const LocalMemory& memory) {
@@ -57,12 +64,12 @@ void copy_nd_to_nz(Where where, const LocalMemory& dst, const GlobalMemory& src,
   check_range(kName, where, "dstNzMatrixStride", p.dstNzMatrixStride, 0, 65535);
   const Told told{.by = {kName, where, PIPE_MTE2}};
   const int64_t row = int64_t{p.dValue} * itemsize, pieces = (row + kBlockBytes - 1) / kBlockBytes;
-  told.count(int64_t{p.ndNum} * p.nValue * row);
   told.align(dst, kBlockBytes);
   for (int64_t matrix = 0; matrix < p.ndNum; ++matrix) {
     const int64_t from = matrix * p.srcNdMatrixStride * itemsize;
     const int64_t to = matrix * p.dstNzMatrixStride * itemsize;
     const int64_t from_row = int64_t{p.srcDValue} * itemsize;
+    told.copy(Path::GmToL1, src.data + from, {p.nValue, row, from_row});
     const int64_t to_column = int64_t{p.dstNzC0Stride} * kBlockBytes, to_row = int64_t{p.dstNzNStride} * kBlockBytes;
     for (int64_t i = 0; told.checker != nullptr && i < p.nValue; ++i)
       told.touch(Use::Read, src, from + i * from_row, row);
@@ -104,7 +111,13 @@ void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local
   }
   const Told told{
       .by = {.name = kName, .where = where, .pipe = local != nullptr ? PIPE_MTE1 : PIPE_MTE2, .fractals = true}};
-  told.count(int64_t{p.repeatTimes} * kFractalBytes);
+  const Path path = path_to(dst, local == nullptr);
+  const int64_t first = p.startIndex * kFractalBytes, stride = p.srcStride * kFractalBytes;
+  if (local != nullptr) {
+    told.copy(path, p.repeatTimes * kFractalBytes);
+  } else {
+    told.copy(path, global->data + first, {p.repeatTimes, kFractalBytes, p.addrMode != 0 ? -stride : stride});
+  }
   told.align(dst, alignment_of(dst));
   if (local != nullptr) told.align(*local, kBlockBytes);
   const std::byte* source = local != nullptr ? local->data : global->data;
@@ -134,7 +147,7 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
   const int64_t side = itemsize == 1 ? 32 : 16, fractals = itemsize == 2 ? 1 : 2;
   const int64_t square = fractals * kFractalBytes;
   const Told told{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
-  told.count(p.repeatTimes * square);
+  told.copy(path_to(dst), p.repeatTimes * square);
   told.align(dst, kFractalBytes);
   told.align(src, kBlockBytes);
   // Two fractals of 8 bits lie one below the other, two of 32 bits beside each other.
@@ -206,7 +219,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
   const int64_t fractals = right    ? (image.rows + piece - 1) / piece * columns16
                            : turned ? (image.columns + kRows - 1) / kRows * depth_fractals
                                     : rows / kRows * depth_fractals;
-  told.count(fractals * kFractalBytes);
+  told.copy(path_to(dst), fractals * kFractalBytes);
   for (int64_t j = 0; j < columns; j += piece) {
     const int64_t of_window = (image.first_column + j) / piece;
     const int64_t channel = of_window / (image.filter_w * image.filter_h);
@@ -252,7 +265,7 @@ void fill_pieces(Where where, const LocalMemory& dst, uint32_t itemsize, uint64_
   const int64_t piece = hardware_of(dst) == Hardware::L1 ? kBlockBytes : kFractalBytes;
   const int64_t bytes = p.blockNum * piece, step = bytes + p.dstGap * piece;
   const Told told{.by = {kName, where, pipe_to(dst)}};
-  told.count(p.repeatTimes * bytes);
+  told.copy(path_to(dst), p.repeatTimes * bytes);
   told.align(dst, alignment_of(dst));
   for (int64_t i = 0; i < p.repeatTimes; ++i) {
     told.touch(Use::Write, dst, i * step, bytes);
@@ -267,7 +280,7 @@ void copy_to_table(Where where, const LocalMemory& dst, const Runs& dst_runs, co
   need_memory(kName, where, src, {Hardware::L1}, "src");
   need_memory(kName, where, dst, {Hardware::BIAS, Hardware::FIXBUF}, "dst");
   const Told told{.by = {kName, where, hardware_of(dst) == Hardware::BIAS ? PIPE_MTE1 : PIPE_FIX}};
-  told.count(dst_runs.count * dst_runs.bytes);
+  told.copy(Path::L1ToTable, dst_runs.count * dst_runs.bytes);
   told.align(dst, alignment_of(dst));
   told.align(src, kBlockBytes);
   for (int64_t i = 0; i < dst_runs.count; ++i) {

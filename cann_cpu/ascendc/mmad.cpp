@@ -107,7 +107,11 @@ void check_uses(Checker& checker, const MmadCall& call, const Layout& of, uint32
   // A product of ten fractals or more waits by itself for the sums that an earlier one has written.
   const bool in_order = int64_t{p.m / 16} * (p.n / 16) >= 10;
   const Checker::Instruction sums{"Mmad", call.where, PIPE_M, p.unitFlag != 0, in_order};
-  checker.count(PIPE_M, static_cast<uint64_t>(ceil(of.m, kRows) * of.column_fractals * of.depth_fractals));
+  if (Recorder* recorder = checker.recorder()) {
+    recorder->products({reads.name, reads.where, reads.pipe},
+                       static_cast<uint64_t>(ceil(of.m, kRows) * of.column_fractals * of.depth_fractals),
+                       itemsize == 4 && !block(call.where).matrix_unit.hf32);
+  }
   checker.check_alignment(reads, call.a, kFractalBytes);
   checker.check_alignment(reads, call.b, kFractalBytes);
   checker.check_alignment(sums, call.sums, 1024);

@@ -24,8 +24,13 @@ struct Told {
   Checker* const checker = cpu::checker();
   Checker::Instruction by;
 
-  void count(int64_t work) const {
-    if (checker != nullptr) checker->count(by.pipe, static_cast<uint64_t>(work));
+  // Bytes between memories of the core.
+  void copy(Path path, int64_t bytes) const {
+    if (Recorder* recorder = this->recorder()) recorder->copy(name(), path, static_cast<uint64_t>(bytes));
+  }
+  // Runs of bytes between one of them and device memory.
+  void copy(Path path, const std::byte* data, const Runs& runs) const {
+    if (Recorder* recorder = this->recorder()) recorder->copy(name(), path, data, runs.count, runs.bytes, runs.step);
   }
   void align(const LocalMemory& memory, uint32_t alignment) const {
     if (checker != nullptr) checker->check_alignment(by, memory, alignment);
@@ -34,6 +39,9 @@ struct Told {
   void touch(Use use, const Memory& memory, int64_t offset, int64_t bytes) const {
     if (checker != nullptr) checker->touch(by, use, memory, offset, bytes);
   }
+
+  Recorder* recorder() const { return checker != nullptr ? checker->recorder() : nullptr; }
+  Recorder::Name name() const { return {by.name, by.where, by.pipe}; }
 };
 
 }  // namespace AscendC::cpu

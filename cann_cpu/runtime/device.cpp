@@ -313,3 +313,11 @@ aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
   return call(__func__, [&] { check_peers(current_context()->device, peerDeviceId); });
 }
+
+// Of libruntime: the name of the chip. Scripts ask for it to find what is known of it.
+extern "C" CANN_EXPORT int32_t rtGetSocVersion(char* version, uint32_t size) {
+  const char* name = cann_cpu::soc().name;
+  if (version == nullptr || std::strlen(name) >= size) return ACL_ERROR_RT_PARAM_INVALID;
+  std::strcpy(version, name);
+  return ACL_SUCCESS;
+}

@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of chips. Cores are as AscendNPU-IR (Apache-2.0) has them in NPUTargetSpec.td; L2 is as CANN's
-// platform_config is quoted in public repositories, but for Ascend910_9362, _9372, _9381, _9391 and _9392: of these no
-// quotation was found, and they have that of _9382.
+// The table of chips. Cores are as AscendNPU-IR (Apache-2.0) has them in NPUTargetSpec.td; L2 and clocks as CANN's
+// platform_config has them (the runtime's src/platform/platform_config), but for Ascend910_9372, _9381 and _9392, of
+// which none was found: they have L2 of _9382, and clocks by the published performance of halves (376 TFLOPS with the
+// vector cores are 24 cores at 1800 MHz). Device memory: 1.6 TB/s for 64 GB by the guide of asc-devkit; that chips with
+// 32 GB have half of it is assumed.
 #include "cann_cpu/soc.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "acl/acl_base.h"
-
 namespace cann_cpu {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 constexpr Soc kSocs[] = {
-    {"Ascend910B3", "ascend910b", 20, 40, 192 * kMiB},      {"Ascend910B1", "ascend910b", 24, 48, 192 * kMiB},
-    {"Ascend910B2", "ascend910b", 24, 48, 192 * kMiB},      {"Ascend910B4", "ascend910b", 20, 40, 96 * kMiB},
-    {"Ascend910_9391", "ascend910_93", 24, 48, 192 * kMiB}, {"Ascend910_9392", "ascend910_93", 24, 48, 192 * kMiB},
-    {"Ascend910_9381", "ascend910_93", 24, 48, 192 * kMiB}, {"Ascend910_9382", "ascend910_93", 24, 48, 192 * kMiB},
-    {"Ascend910_9372", "ascend910_93", 20, 40, 192 * kMiB}, {"Ascend910_9362", "ascend910_93", 20, 40, 192 * kMiB},
+    {"Ascend910B3", "ascend910b", 20, 40, 192 * kMiB, 1800, 1600},
+    {"Ascend910B1", "ascend910b", 24, 48, 192 * kMiB, 1850, 1600},
+    {"Ascend910B2", "ascend910b", 24, 48, 192 * kMiB, 1800, 1600},
+    {"Ascend910B4", "ascend910b", 20, 40, 96 * kMiB, 1500, 800},
+    {"Ascend910_9391", "ascend910_93", 24, 48, 192 * kMiB, 1850, 1600},
+    {"Ascend910_9392", "ascend910_93", 24, 48, 192 * kMiB, 1850, 1600},
+    {"Ascend910_9381", "ascend910_93", 24, 48, 192 * kMiB, 1800, 1600},
+    {"Ascend910_9382", "ascend910_93", 24, 48, 192 * kMiB, 1800, 1600},
+    {"Ascend910_9372", "ascend910_93", 20, 40, 192 * kMiB, 1800, 1600},
+    {"Ascend910_9362", "ascend910_93", 20, 40, 168 * kMiB, 1500, 800},
 };
 
 }  // namespace
@@ -45,11 +50,3 @@ const Soc& soc() {
 }
 
 }  // namespace cann_cpu
-
-// Of libruntime: the name of the chip. Scripts ask for it to find what is known of it.
-extern "C" CANN_EXPORT int32_t rtGetSocVersion(char* version, uint32_t size) {
-  const char* name = cann_cpu::soc().name;
-  if (version == nullptr || std::strlen(name) >= size) return ACL_ERROR_RT_PARAM_INVALID;
-  std::strcpy(version, name);
-  return ACL_SUCCESS;
-}

@@ -157,9 +157,9 @@ struct Operand {
 
 struct Lanes;
 
-// What the checker is told before anything is done.
+// What the checker is told before anything is done. is_more: of the instruction that it was told of before.
 ASCENDC_CPU_EXPORT void check_vector(const char* name, Where where, const Lanes& lanes,
-                                     std::initializer_list<Operand> operands);
+                                     std::initializer_list<Operand> operands, bool is_more = false);
 ASCENDC_CPU_EXPORT void check_scalar(Checker& checker, const char* name, Where where, Use use,
                                      const LocalMemory& memory, int64_t offset, int64_t bytes);
 ASCENDC_CPU_EXPORT void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory,

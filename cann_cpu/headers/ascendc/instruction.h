@@ -223,6 +223,13 @@ inline void check_bytes(const char* name, Where where, Use use, const LocalMemor
     check_local(name, where, PIPE_V, use, memory, offset, bytes);
 }
 
+// Tells it of an instruction whose operands it is told of piece by piece behind this.
+template <class T>
+void check_repeats(const char* name, Where where, uint32_t repeats) {
+  if (checker() != nullptr) [[unlikely]]
+    check_vector(name, where, {kLanes<T>, repeats, Mask::first(kLanes<T>), Mask::first(kLanes<T>)}, {});
+}
+
 // The memory for intermediate results belongs to the instruction: whatever was in it is lost.
 inline void check_temporary(const char* name, Where where, const LocalMemory& memory) {
   check_bytes(name, where, Use::Write, memory, 0, memory.bytes);

@@ -15,7 +15,7 @@ struct Call {
   uint64_t tiling_key;
   uint32_t blocks;
   Checks checks;
-  Profile* profile = nullptr;  // where a checked launch says what it asked of the device
+  const Profile* profile = nullptr;  // where a checked launch says what it costs
 };
 
 // What ascendc_cpu_kernel_X() gives of the kernel X.

@@ -74,6 +74,7 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, RepeatArgument r
           cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t kPerRepeat = 8;
   const uint32_t blocks = repeats.checked("Brcb", where) * kPerRepeat;
+  cpu::check_repeats<T>("Brcb", where, blocks / kPerRepeat);
   cpu::check_bytes("Brcb", where, cpu::Use::Read, src.memory(), 0, int64_t{blocks} * sizeof(T));
   for (uint32_t i = 0; i < blocks; ++i) {
     const int64_t block = int64_t{i / kPerRepeat} * p.dstRepStride + i % kPerRepeat * p.dstBlkStride;
@@ -110,6 +111,7 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
              RepeatArgument repeats, const GatherRepeatParams& p, cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t kPerRepeat = 8;
   const uint32_t blocks = repeats.checked("Gatherb", where) * kPerRepeat;
+  cpu::check_repeats<T>("Gatherb", where, blocks / kPerRepeat);
   cpu::check_bytes("Gatherb", where, cpu::Use::Read, offsets.memory(), 0, int64_t{blocks} * 4);
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t from = cpu::load<uint32_t>(offsets.memory().data + i * sizeof(uint32_t));
@@ -140,6 +142,8 @@ void for_each_candidate(bool counted, uint32_t elements, const GatherMaskParams&
 template <class T, class Wanted>
 uint64_t gather_mask(Where where, const LocalTensor<T>& dst, const LocalTensor<T>& src, bool counted, uint32_t elements,
                      const GatherMaskParams& p, const Wanted& wanted) {
+  check_repeats<T>("GatherMask", where,
+                   counted ? p.repeatTimes * ((elements + kLanes<T> - 1) / kLanes<T>) : p.repeatTimes);
   uint64_t gathered = 0;
   for_each_candidate<T>(counted, elements, p, [&](int64_t offset, uint32_t repeat, uint32_t i) {
     if (!wanted(repeat, i)) return;
@@ -212,6 +216,8 @@ void TransDataTo5HD(const LocalTensor<T> (&dst)[16], const LocalTensor<T> (&src)
   // Of a single repeat the lists say where it begins, whatever the strides.
   const int64_t dst_step = params.repeatTimes == 1 ? 0 : int64_t{params.dstRepStride} * cpu::kBlockBytes;
   const int64_t src_step = params.repeatTimes == 1 ? 0 : int64_t{params.srcRepStride} * cpu::kBlockBytes;
+  constexpr int64_t kBytes = kRows * kColumns * kSize;
+  cpu::check_repeats<T>(kName, where, static_cast<uint32_t>((params.repeatTimes * kBytes + 255) / cpu::kRepeatBytes));
   for (int64_t repeat = 0; repeat < params.repeatTimes; ++repeat) {
     std::byte matrix[kRows * kColumns * kSize];
     for (int64_t row = 0; row < kRows; ++row) {

@@ -67,7 +67,7 @@ void select(const char* name, Where where, const Operand& dst, const LocalMemory
   if (checker() != nullptr) [[unlikely]] {
     const uint32_t read = same_bits_for_repeats ? 1 : lanes.repeats;
     check_local(name, where, PIPE_V, Use::Read, bits, 0, read * (n / 8));
-    check_vector(name, where, lanes, {dst, a});
+    check_vector(name, where, lanes, {dst, a}, true);
   }
   for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
     const Mask& mask = lanes.of_repeat(repeat);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chips whose numbers operators may ask for: CANN_CPU_SOC names one of them.
+// The chips whose numbers operators may ask for, and the model of a kernel's cost has: CANN_CPU_SOC names one of them.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@ struct Soc {
   uint32_t cube_cores;
   uint32_t vector_cores;
   int64_t l2_bytes;
+  uint32_t clock_mhz;
+  uint32_t device_memory_gb_per_second;
 };
 
 // The chip of this process; for a name that is none of them the default, with a message on stderr.

@@ -118,6 +118,8 @@ def main() -> int:
     commands.add_parser("info", help="which CANN is in use and why, versions, devices, what is missing")
     commands.add_parser("home", help="print the toolkit's folder: export ASCEND_HOME_PATH=$(python -m cann_cpu home)")
     commands.add_parser("set_env", help="print the path of set_env.sh: source $(python -m cann_cpu set_env)")
+    profile_parser = commands.add_parser("profile", help="print what launches cost under ASCENDC_CPU_PROFILE=FOLDER")
+    profile_parser.add_argument("folder", metavar="FOLDER")
     run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
     run_parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     kernel_parser = commands.add_parser(
@@ -126,7 +128,10 @@ def main() -> int:
     kernel_parser.add_argument("source", metavar="FILE.cpp")
     kernel_parser.add_argument("description", metavar="FILE.py", nargs="?", help="its arguments (default: beside it)")
     kernel_parser.add_argument("--no-checks", action="store_true", help="run as fast as it goes, unchecked")
-    kernel_parser.add_argument("--profile", action="store_true", help="count what it asks of each pipe of the device")
+    kernel_parser.add_argument("--profile", action="store_true", help="what it costs by the model of the device")
+    kernel_parser.add_argument(
+        "--timeline", metavar="FILE", help="write its timeline by the model: a Chrome trace, or a picture (.png)"
+    )
     kernel_parser.add_argument("--debug", action="store_true", help="stop in gdb where it begins; FILE.so stays")
     kernel_parser.add_argument("--library", metavar="FILE.so", help="run what --debug has compiled")
     given = {"action": "append", "dest": "options", "default": []}
@@ -145,12 +150,17 @@ def main() -> int:
     if arguments.command == "set_env":
         print(os.path.join(activation.HOME, "set_env.sh"))
         return 0
+    if arguments.command == "profile":
+        from .profile import print_folder
+
+        return print_folder(arguments.folder)
     if arguments.command == "kernel":
         given = vars(arguments)
         del given["command"]
         given["checks"] = not given.pop("no_checks")
+        given["profile"] |= given["timeline"] is not None
         if given["profile"] and (given["debug"] or not given["checks"]):
-            parser.error("--profile counts while the checks run: leave out --no-checks and --debug")
+            parser.error("a profile is made of what the checks see: leave out --no-checks and --debug")
         return kernel(**given)
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:

@@ -9,7 +9,9 @@
 What a kernel does wrong raises KernelError with file, line, kernel, block, reason and what to do.
 """
 
+import contextlib
 import ctypes
+import json
 import os
 import shlex
 import sys
@@ -32,28 +34,8 @@ class _DeviceBuffer(ctypes.Structure):
     _fields_ = (("begin", ctypes.c_void_p), ("bytes", ctypes.c_size_t), ("name", ctypes.c_char_p))
 
 
-CUBE_PIPES = ("M", "MTE1", "FIX")
-PIPES = ("S", "V", "MTE2", "MTE3", *CUBE_PIPES)
-
-
-class Profile(ctypes.Structure):
-    """What a launch asked of the device's pipes, counted while it was checked; lists are in the order of PIPES.
-
-    The work of a pipe: elements that S reads or writes, repeats of V, bytes that MTE1, MTE2, MTE3 and FIX copy,
-    products of fractals of M. The steps are those of the core that takes longest if each instruction takes one step and
-    a pipe waits where the flags let it.
-    """
-
-    _fields_ = (
-        ("instructions", ctypes.c_uint64 * len(PIPES)),
-        ("work", ctypes.c_uint64 * len(PIPES)),
-        ("steps", ctypes.c_uint64),
-        ("steps_one_by_one", ctypes.c_uint64),
-        ("busiest", ctypes.c_uint64),
-        ("steps_of_busiest", ctypes.c_uint64),
-        ("buffer_bytes", ctypes.c_uint64),
-        ("buffer_limit", ctypes.c_uint64),
-    )
+class _Profile(ctypes.Structure):
+    _fields_ = (("summary", ctypes.c_char_p), ("timeline", ctypes.c_char_p))
 
 
 class _Call(ctypes.Structure):
@@ -65,7 +47,7 @@ class _Call(ctypes.Structure):
         ("tiling_key", ctypes.c_uint64),
         ("blocks", ctypes.c_uint32),
         ("checks", ctypes.c_uint8),
-        ("profile", ctypes.POINTER(Profile)),
+        ("profile", ctypes.POINTER(_Profile)),
     )
 
 
@@ -158,18 +140,29 @@ class Kernel:
         self.parameters = tuple(filter(None, entry.parameters.decode().split(",")))
         self.written: dict[str, tuple[int, int]] = {}
         """How many bytes of each array the last call wrote, and how many there are, if it was checked."""
-        self.profile = Profile()
-        """What the last call asked of the device, if it was checked."""
+        self.profile: dict = {}
+        """What the last call costs by the model of docs/ascendc_cost.md, if it was to be profiled."""
         self._function = getattr(library, f"ascendc_cpu_call_{name}")
         self._function.restype = ctypes.c_bool
 
-    def __call__(self, *arguments, blocks: int = 1, checks: bool = True, tiling_key: int = 0) -> None:
+    def __call__(
+        self,
+        *arguments,
+        blocks: int = 1,
+        checks: bool = True,
+        tiling_key: int = 0,
+        profile: bool = False,
+        timeline: str | os.PathLike | None = None,
+    ) -> None:
         """Runs the kernel in `blocks` blocks; KernelError, unless it returns from all of them without an error.
 
         Arguments for addresses are contiguous numpy arrays or torch tensors, or None for the null pointer; for numbers
         Python's numbers; for structs numpy arrays of one element. Tensors may lie on an NPU that cann_cpu serves: the
-        call then waits for the device.
+        call then waits for the device. With `profile` the call fills in Kernel.profile, and with `timeline` it writes a
+        Chrome trace to that file, too; both are made of what the checks see.
         """
+        if (profile or timeline) and not checks:
+            raise KernelError(f"{self.name}: a profile is made of what the checks see; call it with checks")
         if len(arguments) != len(self.parameters):
             expected = f"{len(self.parameters)} arguments ({', '.join(self.parameters)})"
             raise KernelError(f"{self.name} takes {expected}, but {len(arguments)} were given")
@@ -190,7 +183,8 @@ class Kernel:
                 buffers.append(_DeviceBuffer(memory.address, memory.bytes, name.encode()))
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         written = (ctypes.c_size_t * (len(buffers) + 1))()
-        profile = Profile()
+        summary = tempfile.NamedTemporaryFile(suffix=".json") if profile or timeline else contextlib.nullcontext()
+        trace = os.fsencode(Path(timeline).resolve()) if timeline else None
         call = _Call(
             pointers,
             (_DeviceBuffer * (len(buffers) + 1))(*buffers),  # never empty: nothing but these may be touched
@@ -199,13 +193,17 @@ class Kernel:
             tiling_key,
             blocks,
             CHECKS_ON if checks else CHECKS_OFF,
-            ctypes.pointer(profile),
         )
         _wait_for_npu(arguments)
-        self.written, self.profile = {}, profile
+        self.written, self.profile = {}, {}
         error = ctypes.create_string_buffer(4096)
-        if not self._function(ctypes.byref(call), error, ctypes.c_size_t(len(error))):
-            raise KernelError(error.value.decode(errors="replace"))
+        with summary as file:
+            if file is not None:
+                call.profile = ctypes.pointer(_Profile(os.fsencode(file.name), trace))
+            if not self._function(ctypes.byref(call), error, ctypes.c_size_t(len(error))):
+                raise KernelError(error.value.decode(errors="replace"))
+            if file is not None:
+                self.profile = json.load(file)
         if checks:
             pairs = zip(buffers, written, strict=False)
             self.written = {buffer.name.decode(): (count, buffer.bytes) for buffer, count in pairs}

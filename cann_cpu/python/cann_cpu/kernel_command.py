@@ -13,18 +13,21 @@ The description is a Python file that sets:
 Macros that the build of an operator defines are defined by the arguments' dtypes: DTYPE_X is half if x is of float16.
 """
 
+import contextlib
 import ctypes
 import os
 import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 from .activation import LIBRARIES
-from .kernel import CUBE_PIPES, PIPES, Kernel, KernelError, KernelFile, Profile
+from . import profile as profiles
+from .kernel import Kernel, KernelError, KernelFile
 from .operator_names import BY_INFO, DTYPES
 
 
@@ -61,6 +64,7 @@ def run_described(
     options: list[str],
     library: str | None = None,
     profile: bool = False,
+    timeline: str | None = None,
 ) -> int:
     """0 if the kernel ran without an error and gave what is expected; KernelError if it did something wrong."""
     path = _description_of(source, description)
@@ -72,13 +76,15 @@ def run_described(
     arguments = _in_order(path, kernel, described["arguments"])
     blocks = described.get("blocks", 1)
     start = time.perf_counter()
-    _interruptibly(
-        lambda: kernel(*arguments.values(), blocks=blocks, checks=checks, tiling_key=described.get("tiling_key", 0))
-    )
-    spent = time.perf_counter() - start
-    print(f"{kernel.name}: {blocks} blocks, checks {'on' if checks else 'off'}, {spent * 1e3:.2f} ms on the CPU")
-    if profile:
-        print(*_profile_lines(kernel.profile), sep="\n")
+    with _trace_for(timeline) as trace:
+        how = {"checks": checks, "tiling_key": described.get("tiling_key", 0), "profile": profile, "timeline": trace}
+        _interruptibly(lambda: kernel(*arguments.values(), blocks=blocks, **how))
+        spent = time.perf_counter() - start
+        print(f"{kernel.name}: {blocks} blocks, checks {'on' if checks else 'off'}, {spent * 1e3:.2f} ms on the CPU")
+        if profile:
+            print(*profiles.lines(kernel.profile), sep="\n")
+        if trace != timeline:
+            _draw(trace, timeline, kernel)
 
     if "expected" not in described:
         return 1 if any([_written_in_part(kernel, name) for name in kernel.written]) else 0
@@ -89,29 +95,21 @@ def run_described(
     return 1 if any(complaints) else 0
 
 
-def _profile_lines(profile: Profile) -> list[str]:
-    """What the launch asked of the device."""
-    units = {
-        "MTE2": "bytes copied in",
-        "V": "repeats",
-        "MTE3": "bytes copied out",
-        "S": "elements read or written",
-        "MTE1": "bytes copied from L1",
-        "M": "products of fractals",
-        "FIX": "bytes copied out of L0C",
-    }
-    lines = ["what the device is asked for, counted; how long it takes is not modelled"]
-    for name, unit in units.items():
-        pipe = PIPES.index(name)
-        if name in CUBE_PIPES and profile.instructions[pipe] == 0:
-            continue
-        lines.append(f"  {name:<5}{profile.instructions[pipe]:>9} instructions{profile.work[pipe]:>12} {unit}")
-    lines.append(f"  unified buffer: {profile.buffer_bytes} of {profile.buffer_limit} bytes")
-    lines.append(
-        f"  the longest block, at a step for each instruction: {profile.steps_one_by_one} steps one by one, "
-        f"{profile.steps} as the flags let pipes overlap, {profile.steps_of_busiest} at best ({PIPES[profile.busiest]})"
-    )
-    return lines
+def _draw(trace: str, picture: str, kernel: Kernel) -> None:
+    try:
+        profiles.draw(trace, picture, f"{kernel.name}, {kernel.profile['soc']}")
+    except RuntimeError as error:
+        raise KernelError(str(error)) from None
+
+
+@contextlib.contextmanager
+def _trace_for(timeline: str | None):
+    """Where the Chrome trace of a timeline is to be written: the file itself, or one that a picture is made of."""
+    if timeline is None or not timeline.endswith(".png"):
+        yield timeline
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield os.path.join(folder, "trace.json")
 
 
 def _description_of(source: str, description: str | None) -> Path:

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What instructions cost, in cycles of the core: by published throughputs of Atlas A2 and A3, and by assumptions where
+// nothing is published. The table of all numbers and their sources; docs/ascendc_cost.md says how they are used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace AscendC::cpu {
+
+struct Cost {
+  double start = 0;    // of the pipe, before the first repeat, product or byte
+  double cycles = 0;   // of the pipe, at the throughput of its unit
+  double latency = 0;  // behind that until others have the result; the pipe goes on meanwhile
+};
+
+// The ways of bytes between memories. Those of device memory come first: they share its bandwidth and that of L2.
+enum class Path : uint8_t {
+  GmToUb,
+  UbToGm,
+  GmToL1,
+  GmToL0,
+  L0CToGm,
+  L1ToL0A,
+  L1ToL0B,
+  L1ToTable,
+  L0CToL1,
+  FillL1,
+  UbToL1,
+};
+inline constexpr size_t kPaths = static_cast<size_t>(Path::UbToL1) + 1;
+inline constexpr size_t kDevicePaths = static_cast<size_t>(Path::L0CToGm) + 1;
+
+struct PathCost {
+  const char* name;
+  bool of_cube;  // whether it is of a cube core
+  double bytes_per_cycle;
+  double start, latency;
+};
+const PathCost& cost_of(Path path);
+Cost copy_cost(Path path, uint64_t bytes);
+
+// Of a vector instruction with so many elements in each repeat of 256 bytes.
+Cost vector_cost(std::string_view name, uint64_t repeats, uint32_t per_repeat);
+
+// Of products of fractals, 16 rows and columns by 32 bytes in depth; of float without HF32 each takes two steps.
+Cost product_cost(uint64_t fractals, bool whole_float);
+
+// The scalar unit: to issue an instruction or a flag of another pipe, and to read or write an element.
+inline constexpr double kIssueCycles = 5;
+Cost scalar_cost(bool is_cached);
+
+// From a core's CrossCoreSetFlag, SyncAll and the like to those that wait for it.
+inline constexpr double kMessageCycles = 300;
+
+// What all cores share, in bytes a second: the part of the device memory's bandwidth that copies have reached, and L2.
+inline constexpr double kReachedOfDeviceMemory = 0.953;
+inline constexpr double kL2BytesPerSecond = 7e12;
+inline constexpr uint32_t kL2LineBytes = 512;  // in which device memory is asked
+
+}  // namespace AscendC::cpu
