@@ -51,7 +51,11 @@ Cost product_cost(uint64_t fractals, bool whole_float);
 inline constexpr double kIssueCycles = 5;
 Cost scalar_cost(bool is_cached);
 
-// From a core's CrossCoreSetFlag, SyncAll and the like to those that wait for it.
+// From the beginning of one block to that of the next, while cores are free. Assumed; if all began at once, they would
+// all copy and all compute at the same time for ever, and device memory would be idle in between.
+inline constexpr double kBeginCycles = 20;
+
+// From a core's CrossCoreSetFlag, SyncAll and the like to those that wait for it. Assumed.
 inline constexpr double kMessageCycles = 300;
 
 // What all cores share, in bytes a second: the part of the device memory's bandwidth that copies have reached, and L2.

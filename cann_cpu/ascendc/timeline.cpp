@@ -180,7 +180,7 @@ class Machine {
   }
 
  private:
-  enum class What : uint8_t { Go, Bytes, Free, Ended, CoreEnds };
+  enum class What : uint8_t { Begin, Go, Bytes, Free, Ended, CoreEnds };
   struct Event {
     double time;
     uint64_t number;
@@ -221,12 +221,13 @@ class Machine {
 
   void begin_block() {
     const size_t block = next_block_++;
+    const double begin = std::max(now_, begins_);
     --free_;
     for (const Core& core : cores_) {
       if (core.block != block) continue;
-      states_[core.number].time = now_;
-      issue(core.number);
+      schedule(begin, What::Begin, core.number, PIPE_S);
     }
+    begins_ = begin + kBeginCycles;
   }
 
   // What happens next; false if nothing does.
@@ -256,6 +257,8 @@ class Machine {
   void handle(const Event& event) {
     Queue& queue = states_[event.core].queues[event.pipe];
     switch (event.what) {
+      case What::Begin:
+        return issue(event.core);
       case What::Go:
         if (queue.awake == event.time) queue.awake = kNever;
         return work(event.core, event.pipe);
@@ -444,6 +447,7 @@ class Machine {
   bool has_cube_;
   size_t free_;            // cores of the kind that blocks begin on
   size_t next_block_ = 0;  // that has not begun
+  double begins_ = 0;      // the earliest time for it
   std::vector<uint32_t> running_of_block_;
   Timeline timeline_;
 };
