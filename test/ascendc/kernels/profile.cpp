@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels whose instructions are few enough to be counted by hand.
+// Kernels whose instructions are few enough for their timelines to be made by hand.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -58,4 +58,88 @@ extern "C" __global__ __aicore__ void vectors(GM_ADDR y) {
   y_gm.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y));
   y_gm.SetValue(0, sum);
   DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(y_gm);
+}
+
+// c = a b of 32 x 32 halves: a step on every pipe of a cube core.
+extern "C" __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
+  constexpr uint16_t kSize = 32;
+  constexpr uint32_t kElements = kSize * kSize;
+  GlobalTensor<half> a_gm, b_gm, c_gm;
+  a_gm.SetGlobalBuffer(reinterpret_cast<__gm__ half*>(a), kElements);
+  b_gm.SetGlobalBuffer(reinterpret_cast<__gm__ half*>(b), kElements);
+  c_gm.SetGlobalBuffer(reinterpret_cast<__gm__ half*>(c), kElements);
+  TPipe pipe;
+  TQue<TPosition::A1, 1> a1;
+  TQue<TPosition::B1, 1> b1;
+  TQue<TPosition::A2, 1> a2;
+  TQue<TPosition::B2, 1> b2;
+  TQue<TPosition::CO1, 1> sums;
+  pipe.InitBuffer(a1, 1, kElements * sizeof(half));
+  pipe.InitBuffer(b1, 1, kElements * sizeof(half));
+  pipe.InitBuffer(a2, 1, kElements * sizeof(half));
+  pipe.InitBuffer(b2, 1, kElements * sizeof(half));
+  pipe.InitBuffer(sums, 1, kElements * sizeof(float));
+  LocalTensor<half> left = a1.AllocTensor<half>(), right = b1.AllocTensor<half>();
+  DataCopy(left, a_gm, Nd2NzParams(1, kSize, kSize, 0, kSize, kSize, 1, 0));
+  DataCopy(right, b_gm, Nd2NzParams(1, kSize, kSize, 0, kSize, kSize, 1, 0));
+  a1.EnQue(left);
+  b1.EnQue(right);
+  left = a1.DeQue<half>();
+  right = b1.DeQue<half>();
+  LocalTensor<half> left_factor = a2.AllocTensor<half>(), right_factor = b2.AllocTensor<half>();
+  LoadData(left_factor, left, LoadData2DParams(0, 4, 1, 0, 0, false, 0));
+  LoadData(right_factor, right, LoadData2DParams(0, 4, 1, 0, 0, true, 0));
+  a2.EnQue(left_factor);
+  b2.EnQue(right_factor);
+  a1.FreeTensor(left);
+  b1.FreeTensor(right);
+  left_factor = a2.DeQue<half>();
+  right_factor = b2.DeQue<half>();
+  LocalTensor<float> sum = sums.AllocTensor<float>();
+  MmadParams params;
+  params.m = params.n = params.k = kSize;
+  Mmad(sum, left_factor, right_factor, params);
+  sums.EnQue(sum);
+  a2.FreeTensor(left_factor);
+  b2.FreeTensor(right_factor);
+  sum = sums.DeQue<float>();
+  FixpipeParamsV220 out(kSize, kSize, kSize, kSize, false);
+  out.quantPre = QuantMode_t::F322F16;
+  Fixpipe(c_gm, sum, out);
+  sums.FreeTensor(sum);
+}
+
+// The cube core reads 512 bytes; the vector core reads others when it has heard of that.
+extern "C" __global__ __aicore__ void message(GM_ADDR x) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_1);
+  GlobalTensor<float> x_gm;
+  x_gm.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x), 2 * kCount);
+  TPipe pipe;
+  if ASCEND_IS_AIC {
+    TBuf<TPosition::A1> buffer;
+    pipe.InitBuffer(buffer, kCount * sizeof(float));
+    DataCopy(buffer.Get<float>(), x_gm, kCount);
+    CrossCoreSetFlag<2, PIPE_MTE2>(3);
+  }
+  if ASCEND_IS_AIV {
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, kCount * sizeof(float));
+    CrossCoreWaitFlag(3);
+    DataCopy(buffer.Get<float>(), x_gm[kCount], kCount);
+  }
+}
+
+// Each block reads its 64 KB, `times` times.
+extern "C" __global__ __aicore__ void reads(GM_ADDR x, uint32_t times) {
+  constexpr uint32_t kBytes = 64 * 1024;
+  GlobalTensor<uint8_t> x_gm;
+  x_gm.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(x));
+  TPipe pipe;
+  TBuf<> buffer;
+  pipe.InitBuffer(buffer, kBytes);
+  for (uint32_t i = 0; i < times; ++i) {
+    DataCopy(buffer.Get<uint8_t>(), x_gm[GetBlockIdx() * kBytes], kBytes);
+    PipeBarrier<PIPE_MTE2>();
+  }
 }
