@@ -695,7 +695,8 @@ void check_vector(const char* name, Where where, const Lanes& lanes, std::initia
   }
   for (const Operand& dst : operands) {
     for (const Operand& src : operands) {
-      if (dst.use == Use::Write && src.use == Use::Read) checker.check_overlap(by, lanes, dst, src, &src == operands.end() - 1);
+      if (dst.use == Use::Write && src.use == Use::Read)
+        checker.check_overlap(by, lanes, dst, src, &src == operands.end() - 1);
     }
   }
 }

@@ -134,7 +134,7 @@ AutoSync chosen(AutoSync of_launch) {
 struct Checking {
   AutoSync auto_sync;
   DeviceMemory memory = {};
-  std::vector<Recorder> recorders = {};       // of all cores, if the launch is profiled
+  std::vector<Recorder> recorders = {};         // of all cores, if the launch is profiled
   std::atomic<uint64_t> most_buffer_bytes = 0;  // of the unified buffer, that a core has taken
 };
 

@@ -34,8 +34,7 @@ Path path_of(pipe_t pipe, bool is_device) {
 Recorder::Operation& Recorder::add(const Name& by, uint64_t work, const Cost& cost) {
   steps_.push_back({Step::Kind::Operation, by.pipe, by.pipe, static_cast<uint32_t>(operations_.size())});
   last_use_ = Use::Read;
-  return operations_.emplace_back(
-      Operation{by, work, cost, false, Path{}, static_cast<uint32_t>(runs_.size()), 0});
+  return operations_.emplace_back(Operation{by, work, cost, false, Path{}, static_cast<uint32_t>(runs_.size()), 0});
 }
 
 bool Recorder::goes_on(const Name& by) const {

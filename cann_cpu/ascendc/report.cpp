@@ -2,26 +2,23 @@
 #include "report.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <memory>
 #include <set>
 
-#include "ascendc/cores.h"
-#include "ascendc/profile.h"
 #include "checker.h"
 #include "timeline.h"
 
 namespace AscendC::cpu {
 namespace {
 
-constexpr const char* kUnits[kPipes] = {"elements",          "repeats",       "bytes in",        "bytes out",
-                                        "products of fractals", "bytes from L1", "bytes out of L0C"};
+constexpr const char* kUnits[kPipes] = {
+    "elements", "repeats", "bytes in", "bytes out", "products of fractals", "bytes from L1", "bytes out of L0C"};
 
 // A file of JSON; what cannot be written is an error of the launch.
 class File {
@@ -79,10 +76,11 @@ class Summary {
   void write(File file) const {
     const Bounds bounds = this->bounds();
     const auto greatest = std::ranges::max_element(bounds, {}, &Bounds::value_type::second);
-    file.print("{\"kernel\": %s, \"soc\": \"%s\", \"clock_mhz\": %u, \"blocks\": %u, \"cube_cores\": %u, "
-               "\"vector_cores\": %u,\n",
-               quoted(launched_.kernel).c_str(), soc_.name, soc_.clock_mhz, launched_.blocks, cubes_,
-               launched_.team.cores() - cubes_);
+    file.print(
+        "{\"kernel\": %s, \"soc\": \"%s\", \"clock_mhz\": %u, \"blocks\": %u, \"cube_cores\": %u, "
+        "\"vector_cores\": %u,\n",
+        quoted(launched_.kernel).c_str(), soc_.name, soc_.clock_mhz, launched_.blocks, cubes_,
+        launched_.team.cores() - cubes_);
     file.print(" \"cycles\": %.1f, \"microseconds\": %.3f, \"one_by_one_cycles\": %.1f,\n", timeline_.cycles,
                timeline_.cycles / soc_.clock_mhz, timeline_.one_by_one);
     file.print(" \"roofline\": {\"cycles\": %.1f, \"microseconds\": %.3f, \"bound\": \"%s\", \"share\": %.4f},\n",
@@ -184,17 +182,19 @@ void write_timeline(File file, const Launched& launched, const Timeline& timelin
     std::set<pipe_t> pipes;
     for (const Recorder::Operation& operation : operations) pipes.insert(operation.by.pipe);
     for (const pipe_t pipe : pipes) {
-      file.print(",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %u, \"tid\": %u, \"args\": {\"name\": \"%s\"}}",
-                 core, pipe, name_of(pipe));
+      file.print(
+          ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %u, \"tid\": %u, \"args\": {\"name\": \"%s\"}}", core,
+          pipe, name_of(pipe));
     }
     for (size_t i = 0; i < operations.size(); ++i) {
       const Recorder::Operation& operation = operations[i];
       const Span& span = timeline.operations[core][i];
-      file.print(",\n{\"ph\": \"X\", \"name\": %s, \"pid\": %u, \"tid\": %u, \"ts\": %.6f, \"dur\": %.6f, \"args\": "
-                 "{\"line\": %u, \"work\": %" PRIu64 ", \"begin\": %.3f, \"end\": %.3f, \"latency\": %.1f}}",
-                 quoted(operation.by.name).c_str(), core, operation.by.pipe, span.begin / soc.clock_mhz,
-                 (span.end - span.begin) / soc.clock_mhz, operation.by.where.line(), operation.work, span.begin,
-                 span.end, operation.cost.latency);
+      file.print(
+          ",\n{\"ph\": \"X\", \"name\": %s, \"pid\": %u, \"tid\": %u, \"ts\": %.6f, \"dur\": %.6f, \"args\": "
+          "{\"line\": %u, \"work\": %" PRIu64 ", \"begin\": %.3f, \"end\": %.3f, \"latency\": %.1f}}",
+          quoted(operation.by.name).c_str(), core, operation.by.pipe, span.begin / soc.clock_mhz,
+          (span.end - span.begin) / soc.clock_mhz, operation.by.where.line(), operation.work, span.begin, span.end,
+          operation.cost.latency);
     }
   }
   file.print("\n]}\n");
@@ -205,15 +205,18 @@ void write_timeline(File file, const Launched& launched, const Timeline& timelin
 std::string new_files(const char* kernel) {
   std::error_code error;
   std::filesystem::create_directories(profile_folder(), error);
-  static std::atomic<uint32_t> number = 0;
+  std::string name = kernel;
+  std::ranges::replace_if(name, [](char letter) { return std::strchr("/<>:, ()", letter) != nullptr; }, '_');
+  static std::atomic<uint32_t> launches = 0;
   while (true) {
-    char name[512];
-    std::snprintf(name, sizeof(name), "%s/%06u-%s", profile_folder(), ++number, kernel);
-    if (std::FILE* file = std::fopen((std::string(name) + ".json").c_str(), "wx")) {
+    char number[16];
+    std::snprintf(number, sizeof(number), "/%06u-", ++launches);
+    const std::string path = profile_folder() + (number + name);
+    if (std::FILE* file = std::fopen((path + ".json").c_str(), "wx")) {
       std::fclose(file);
-      return name;
+      return path;
     }
-    if (errno != EEXIST) throw KernelError(std::string("ASCENDC_CPU_PROFILE: ") + name + ": " + std::strerror(errno));
+    if (errno != EEXIST) throw KernelError("ASCENDC_CPU_PROFILE: " + path + ".json: " + std::strerror(errno));
   }
 }
 

@@ -188,9 +188,7 @@ class Machine {
     uint32_t core;
     pipe_t pipe;
     uint32_t epoch;
-    bool operator<(const Event& other) const {
-      return std::tie(other.time, other.number) < std::tie(time, number);
-    }
+    bool operator<(const Event& other) const { return std::tie(other.time, other.number) < std::tie(time, number); }
   };
   struct Issued {
     uint32_t step;
@@ -199,19 +197,19 @@ class Machine {
   struct Queue {
     std::vector<Issued> issued;
     size_t next = 0;
-    double awake = kNever;                   // when it looks at its next instruction
-    double done = 0;                         // when all that it has done is there for others
+    double awake = kNever;  // when it looks at its next instruction
+    double done = 0;        // when all that it has done is there for others
     bool is_busy = false, is_waiting = false;
-    uint32_t operation = 0;                  // that it works on
-    double bytes_left = 0;                   // which come out of L2
+    uint32_t operation = 0;  // that it works on
+    double bytes_left = 0;   // which come out of L2
   };
   struct State {
-    size_t next = 0;  // step of the scalar unit
+    size_t next = 0;       // step of the scalar unit
     size_t condition = 0;  // of the message that it waits for
     double time = 0;
     bool has_ended = false;
     std::array<Queue, kPipes> queues;
-    std::array<uint32_t, kPipes> ended = {};  // epochs
+    std::array<uint32_t, kPipes> ended = {};                               // epochs
     std::array<std::vector<std::pair<uint32_t, pipe_t>>, kPipes> waiting;  // cores and pipes, for the end of one
   };
 

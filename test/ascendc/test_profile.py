@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timelines of the model of a kernel's cost, made by hand and by the model, and what holds of all of them."""
 
+import itertools
 import json
 import os
 import re
@@ -174,7 +175,7 @@ def test_no_timeline_is_shorter_than_the_roofline_or_longer_than_one_by_one(name
         for pipe, spans in pipes.items():
             counted[pipe] += len(spans)
             assert all(begin <= end for begin, end in spans)
-            assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False)), pipe
+            assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans)), pipe
             assert spans[-1][1] <= profile["cycles"] + 1e-3
     assert counted == {pipe: of["instructions"] for pipe, of in profile["pipes"].items()}
 

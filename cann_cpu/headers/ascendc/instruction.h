@@ -225,9 +225,10 @@ inline void check_bytes(const char* name, Where where, Use use, const LocalMemor
 
 // Tells it of an instruction whose operands it is told of piece by piece behind this.
 template <class T>
-void check_repeats(const char* name, Where where, uint32_t repeats) {
+void check_repeats(const char* name, Where where, int64_t repeats) {
   if (checker() != nullptr) [[unlikely]]
-    check_vector(name, where, {kLanes<T>, repeats, Mask::first(kLanes<T>), Mask::first(kLanes<T>)}, {});
+    check_vector(name, where,
+                 {kLanes<T>, static_cast<uint32_t>(repeats), Mask::first(kLanes<T>), Mask::first(kLanes<T>)}, {});
 }
 
 // The memory for intermediate results belongs to the instruction: whatever was in it is lost.

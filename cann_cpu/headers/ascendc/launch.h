@@ -2,8 +2,8 @@
 // Launches kernels on the CPU: ICPU_RUN_KF(kernel, blocks, arguments...) runs the blocks in parallel threads.
 //
 // What a kernel does wrong ends the launch with a KernelError. A launch checks the kernel as it runs if
-// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself says so; and if ASCENDC_CPU_PROFILE names a folder, in
-// which each launch then writes what it costs.
+// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself says so; and if ASCENDC_CPU_PROFILE names a folder,
+// in which each launch then writes what it costs.
 #pragma once
 
 #include <cstddef>

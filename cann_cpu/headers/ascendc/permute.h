@@ -217,7 +217,7 @@ void TransDataTo5HD(const LocalTensor<T> (&dst)[16], const LocalTensor<T> (&src)
   const int64_t dst_step = params.repeatTimes == 1 ? 0 : int64_t{params.dstRepStride} * cpu::kBlockBytes;
   const int64_t src_step = params.repeatTimes == 1 ? 0 : int64_t{params.srcRepStride} * cpu::kBlockBytes;
   constexpr int64_t kBytes = kRows * kColumns * kSize;
-  cpu::check_repeats<T>(kName, where, static_cast<uint32_t>((params.repeatTimes * kBytes + 255) / cpu::kRepeatBytes));
+  cpu::check_repeats<T>(kName, where, (params.repeatTimes * kBytes + cpu::kRepeatBytes - 1) / cpu::kRepeatBytes);
   for (int64_t repeat = 0; repeat < params.repeatTimes; ++repeat) {
     std::byte matrix[kRows * kColumns * kSize];
     for (int64_t row = 0; row < kRows; ++row) {

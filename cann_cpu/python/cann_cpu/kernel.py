@@ -9,7 +9,6 @@
 What a kernel does wrong raises KernelError with file, line, kernel, block, reason and what to do.
 """
 
-import contextlib
 import ctypes
 import json
 import os
@@ -183,8 +182,6 @@ class Kernel:
                 buffers.append(_DeviceBuffer(memory.address, memory.bytes, name.encode()))
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         written = (ctypes.c_size_t * (len(buffers) + 1))()
-        summary = tempfile.NamedTemporaryFile(suffix=".json") if profile or timeline else contextlib.nullcontext()
-        trace = os.fsencode(Path(timeline).resolve()) if timeline else None
         call = _Call(
             pointers,
             (_DeviceBuffer * (len(buffers) + 1))(*buffers),  # never empty: nothing but these may be touched
@@ -196,17 +193,22 @@ class Kernel:
         )
         _wait_for_npu(arguments)
         self.written, self.profile = {}, {}
-        error = ctypes.create_string_buffer(4096)
-        with summary as file:
-            if file is not None:
-                call.profile = ctypes.pointer(_Profile(os.fsencode(file.name), trace))
-            if not self._function(ctypes.byref(call), error, ctypes.c_size_t(len(error))):
-                raise KernelError(error.value.decode(errors="replace"))
-            if file is not None:
-                self.profile = json.load(file)
+        if profile or timeline:
+            with tempfile.NamedTemporaryFile(suffix=".json") as summary:
+                trace = os.fsencode(Path(timeline).resolve()) if timeline else None
+                call.profile = ctypes.pointer(_Profile(os.fsencode(summary.name), trace))
+                self._run(call)
+                self.profile = json.load(summary)
+        else:
+            self._run(call)
         if checks:
             pairs = zip(buffers, written, strict=False)
             self.written = {buffer.name.decode(): (count, buffer.bytes) for buffer, count in pairs}
+
+    def _run(self, call: _Call) -> None:
+        error = ctypes.create_string_buffer(4096)
+        if not self._function(ctypes.byref(call), error, ctypes.c_size_t(len(error))):
+            raise KernelError(error.value.decode(errors="replace"))
 
 
 class KernelFile:

@@ -25,8 +25,8 @@ import threading
 import time
 from pathlib import Path
 
-from .activation import LIBRARIES
 from . import profile as profiles
+from .activation import LIBRARIES
 from .kernel import Kernel, KernelError, KernelFile
 from .operator_names import BY_INFO, DTYPES
 

@@ -22,7 +22,7 @@ def lines(summary: dict) -> list[str]:
     for name, path in summary["paths"].items():
         table.append(f"  {name:<14}{path['bytes']:>13} bytes, {path['bytes'] / path['instructions']:.0f} a copy")
     if summary["l2_bytes"]:
-        table.append(f"  L2{summary['l2_bytes']:>25.0f} bytes, of device memory {summary['device_memory_bytes']:.0f}")
+        table.append(f"  L2{summary['l2_bytes']:>25.0f} bytes; device memory {summary['device_memory_bytes']:.0f}")
     if summary["unified_buffer_bytes"]:
         table.append(f"  unified buffer: {summary['unified_buffer_bytes']} of {summary['unified_buffer_limit']} bytes")
     roofline = summary["roofline"]
@@ -56,7 +56,9 @@ def draw(trace: str | os.PathLike, picture: str | os.PathLike, title: str) -> No
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise RuntimeError(f"{picture}: a picture takes matplotlib; pip install matplotlib, or give FILE.json") from None
+        raise RuntimeError(
+            f"{picture}: a picture takes matplotlib; pip install matplotlib, or give FILE.json"
+        ) from None
     events = json.loads(Path(trace).read_text())["traceEvents"]
     cores = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     pipes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
@@ -68,7 +70,9 @@ def draw(trace: str | os.PathLike, picture: str | os.PathLike, title: str) -> No
     figure = Figure(figsize=(14, 1.2 + 0.22 * len(rows)), layout="constrained")
     axes = figure.subplots()
     for key, row in rows.items():
-        axes.broken_barh(spans[key], (row - 0.4, 0.8), facecolors=_COLORS[pipes[key]], edgecolors="white", linewidth=0.2)
+        axes.broken_barh(
+            spans[key], (row - 0.4, 0.8), facecolors=_COLORS[pipes[key]], edgecolors="white", linewidth=0.2
+        )
     axes.set_yticks(range(len(rows)), [f"{cores[core]}  {pipes[core, pipe]}" for core, pipe in rows], fontsize=7)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel("us, by the model")
