@@ -160,6 +160,13 @@ def test_each_instruction_of_the_vector_unit_is_one(kernels, tmp_path):
     assert core["S"][0][0] == core["V"][-1][1], "the scalar unit waits for the vector unit"
 
 
+def test_what_is_told_in_pieces_is_one_instruction(kernels, tmp_path):
+    [core] = timeline(kernels("profile")["pieces"], tmp_path).values()
+    lengths = [end - begin - VECTOR_START for begin, end in core["V"]]
+    # Select of two repeats, GatherMask of two at half speed, Brcb of one; 128 numbers sorted and merged, 2 a cycle.
+    assert lengths == [28] + 2 * [2, 4, 1, 64, 64]
+
+
 @pytest.mark.parametrize("name", ["softmax", "top64", "histogram", "rotary", "matmul"])
 def test_no_timeline_is_shorter_than_the_roofline_or_longer_than_one_by_one(name, tmp_path):
     described = runpy.run_path(str(EXAMPLES / f"{name}.py"))

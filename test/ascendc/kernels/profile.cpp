@@ -143,3 +143,25 @@ extern "C" __global__ __aicore__ void reads(GM_ADDR x, uint32_t times) {
     PipeBarrier<PIPE_MTE2>();
   }
 }
+
+// Instructions that the checks are told of piece by piece, each twice from one line.
+extern "C" __global__ __aicore__ void pieces() {
+  TPipe pipe;
+  TBuf<> memory;
+  pipe.InitBuffer(memory, 16 * 1024);
+  LocalTensor<float> all = memory.Get<float>();
+  LocalTensor<float> a = all, b = all[kCount], c = all[2 * kCount], runs = all[4 * kCount], merged = all[8 * kCount];
+  LocalTensor<uint32_t> numbers = all[12 * kCount].ReinterpretCast<uint32_t>();
+  LocalTensor<uint8_t> bits = all[13 * kCount].ReinterpretCast<uint8_t>();
+  Duplicate(all, 1.0f, 14 * kCount);
+  for (uint32_t i = 0; i < 2; ++i) {
+    Select(c, bits, a, b, SELMODE::VSEL_TENSOR_TENSOR_MODE, kCount);
+    uint64_t gathered = 0;
+    GatherMask(c, a, 1, false, 0, GatherMaskParams{1, 2, 8, 0}, gathered);
+    Brcb(c, a, 1, BrcbRepeatParams{1, 8});
+    Sort32(runs, a, numbers, 4);
+    const uint16_t lengths[4] = {32, 32, 32, 32};
+    MrgSort(merged, MrgSortSrcList<float>(runs, runs[64], runs[128], runs[192]), MrgSort4Info(lengths, false, 15, 1));
+    PipeBarrier<PIPE_ALL>();
+  }
+}
