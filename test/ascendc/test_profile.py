@@ -190,12 +190,37 @@ def test_no_timeline_is_shorter_than_the_roofline_or_longer_than_one_by_one(name
 def test_a_timeline_is_the_same_in_every_run(kernels, tmp_path, monkeypatch):
     kernel = kernels("profile")["tiles"]
     seen = []
-    for threads, offset in (("1", 0), ("4", 16), ("4", 48)):
+    for threads, offset in (("1", 0), ("4", 64), ("4", 448)):
         monkeypatch.setenv("ASCENDC_CPU_THREADS", threads)
-        memory = np.zeros(1280 + offset, np.float32)[offset:]
-        cores = timeline(kernel, tmp_path, np.zeros(1280, np.float32), memory, 2, blocks=4)
+        bytes_of_it = np.zeros(5120 + 1024, np.uint8)
+        begin = -bytes_of_it.ctypes.data % 512 + offset  # where the host has it shall change nothing
+        y = bytes_of_it[begin : begin + 5120].view(np.float32)
+        cores = timeline(kernel, tmp_path, np.zeros(1280, np.float32), y, 2, blocks=4)
         seen.append((kernel.profile, {core: dict(pipes) for core, pipes in cores.items()}))
     assert seen[0] == seen[1] == seen[2]
+
+
+def test_cores_that_wait_for_each_other_have_one_timeline(kernels, tmp_path, monkeypatch):
+    kernel, blocks, rounds = kernels("cube")["mixed"], 2, 3
+    generator = np.random.default_rng(0)
+    a, b = (generator.normal(size=(blocks, 16, 16)).astype(np.float16) for _ in range(2))
+    seen = []
+    for threads in ("1", "4", "4"):
+        monkeypatch.setenv("ASCENDC_CPU_THREADS", threads)
+        c, y = (np.zeros((blocks, 16, 16), np.float32) for _ in range(2))
+        cores = timeline(kernel, tmp_path, a, b, c, y, rounds, blocks=blocks)
+        assert (y == c + 1).all()
+        seen.append((kernel.profile, {core: dict(pipes) for core, pipes in cores.items()}))
+    assert seen[0] == seen[1] == seen[2]
+    assert kernel.profile["roofline"]["cycles"] <= kernel.profile["cycles"] <= kernel.profile["one_by_one_cycles"]
+    for cube, *vectors in ((0, 1, 2), (3, 4, 5)):
+        sums = cores[cube]["FIX"]
+        reads = [cores[vector]["MTE2"] for vector in vectors]
+        assert [len(spans) for spans in (sums, *reads)] == [rounds] * 3
+        for i in range(rounds):
+            assert all(spans[i][0] >= sums[i][1] + OUT + MESSAGE for spans in reads)
+        for i in range(1, rounds):
+            assert all(sums[i][0] >= spans[i - 1][1] + IN + MESSAGE for spans in reads)
 
 
 def test_the_chip_is_the_one_that_is_chosen(tmp_path):
