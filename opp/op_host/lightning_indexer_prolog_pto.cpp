@@ -9,11 +9,29 @@
 // three matrices may lie in FRACTAL_NZ. idx_k_cache is [blocks, block_size, 1, D] (PA_BSND), [B, S2, 1, D] (BSND)
 // or [T2, 1, D] (TND), its scales the same without D; both are written at the slots of idx_k_cache_index, of which
 // -1 is skipped.
+#include "op_kernel/lightning_indexer_prolog_pto_tiling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
 #include "definition.h"
 
 namespace {
 
-enum Input { kTokenX, kWk = 5, kWeightsProj, kIdxKCache = 13, kIdxKScaleCache };
+using Tiling = opp::LightningIndexerPrologPtoTiling;
+
+enum Input {
+  kTokenX,
+  kQNorm,
+  kWqB = 3,
+  kWk = 5,
+  kWeightsProj,
+  kCosIdxRope = 9,
+  kIdxKCache = 13,
+  kIdxKScaleCache,
+  kIdxKCacheIndex
+};
 enum Output { kQuery, kQueryScale, kWeights, kIdxKCacheOut, kIdxKScaleCacheOut };
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
@@ -39,6 +57,82 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
   for (const Output output : {kQueryScale, kWeights, kIdxKScaleCacheOut}) {
     context->SetOutputDataType(output, ge::DT_FLOAT16);
   }
+  return ge::GRAPH_SUCCESS;
+}
+
+constexpr int64_t kMaxBytesOfAChunk = 32 << 20;
+// What a block has at least: bytes of weights, or numbers of queries.
+constexpr int64_t kMinBytesOfABlock = 128 << 10;
+constexpr int64_t kMinNumbersOfABlock = 32 << 10;
+
+int64_t round_up(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
+
+bool is_in_blocks(gert::TilingContext& context, Input weight) {
+  return context.GetRequiredInputDesc(weight)->GetStorageFormat() == ge::FORMAT_FRACTAL_NZ;
+}
+
+// Places what becomes of a chunk in the workspace.
+void lay_out(Tiling& tiling, int64_t itemsize) {
+  constexpr int64_t kAlignment = 512;
+  const int64_t queries = tiling.chunk * tiling.heads, numbers = queries * tiling.depth;
+  int64_t end = 0;
+  const auto place = [&end](int64_t bytes) {
+    const int64_t start = end;
+    end += round_up(bytes, kAlignment);
+    return start;
+  };
+  tiling.queries = place(numbers * static_cast<int64_t>(sizeof(int32_t)));
+  tiling.keys = place(tiling.chunk * tiling.key_pitch * static_cast<int64_t>(sizeof(float)));
+  tiling.weights = place(queries * itemsize);
+  tiling.rotated_queries = place(numbers * itemsize);
+  tiling.rotated_keys = place(tiling.chunk * tiling.depth * itemsize);
+  tiling.query_products = place(queries * tiling.product_pitch * itemsize);
+  tiling.key_products = place(tiling.chunk * tiling.product_pitch * itemsize);
+  tiling.chunk_bytes = end;
+}
+
+uint32_t blocks_for(const Tiling& tiling, int64_t itemsize, uint32_t cores) {
+  const int64_t columns = tiling.heads * tiling.depth;
+  const int64_t weights = tiling.q_lora * columns + tiling.hidden * (tiling.depth + tiling.heads) * itemsize;
+  const int64_t blocks = std::max(weights / kMinBytesOfABlock, tiling.tokens * columns / kMinNumbersOfABlock);
+  return static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, cores));
+}
+
+ge::graphStatus tile(gert::TilingContext* context) {
+  const opp::Contiguous x = opp::required(*context, kTokenX), slots = opp::required(*context, kIdxKCacheIndex);
+  auto& tiling = *context->GetTilingData<Tiling>();
+  tiling = {};
+  tiling.tokens = slots.elements();
+  tiling.hidden = x.sizes.back();
+  tiling.q_lora = opp::required(*context, kQNorm).sizes.back();
+  tiling.heads = context->GetRequiredInputShape(kWeightsProj)->GetOriginShape().GetDim(1);
+  tiling.depth = context->GetRequiredInputShape(kWk)->GetOriginShape().GetDim(1);
+  tiling.rope_depth = opp::required(*context, kCosIdxRope).sizes.back();
+  if (tiling.depth > Tiling::kMaxDepth) {
+    return opp::reject("wk must have at most " + std::to_string(Tiling::kMaxDepth) +
+                       " columns, for a row of them lies in the unified buffer, but has " +
+                       std::to_string(tiling.depth));
+  }
+  tiling.capacity = opp::required(*context, kIdxKScaleCache).elements();
+  tiling.slots_of_row = slots.sizes.size() == 2 ? slots.sizes[1] : 0;
+  tiling.slot_bytes = static_cast<uint32_t>(slots.itemsize);
+  tiling.epsilon = *context->GetAttrs()->GetFloat(0);
+  tiling.weights_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(tiling.heads * tiling.depth)));
+  tiling.interleaved = std::string(context->GetAttrs()->GetStr(3)) == "interleave";
+  tiling.wq_b_in_blocks = is_in_blocks(*context, kWqB);
+  tiling.wk_in_blocks = is_in_blocks(*context, kWk);
+  tiling.weights_proj_in_blocks = is_in_blocks(*context, kWeightsProj);
+  tiling.key_pitch = round_up(tiling.depth, 16);      // blocks of 32 bytes, rounded to 16 bits, too
+  tiling.product_pitch = round_up(tiling.depth, 32);  // and to 8 bits
+  tiling.chunk = 1;
+  lay_out(tiling, x.itemsize);
+  tiling.chunk = std::clamp<int64_t>(std::min(kMaxBytesOfAChunk / tiling.chunk_bytes, tiling.tokens), 1,
+                                     Tiling::kMaxTokens);
+  lay_out(tiling, x.itemsize);
+  const platform_ascendc::PlatformAscendC platform(context->GetPlatformInfo());
+  context->SetBlockDim(blocks_for(tiling, x.itemsize, platform.GetCoreNumAic()));
+  context->SetScheduleMode(1);  // blocks wait for each other: all at once
+  context->GetWorkspaceSizes(1)[0] = platform.GetLibApiWorkSpaceSize() + 2 * tiling.chunk_bytes;
   return ge::GRAPH_SUCCESS;
 }
 
@@ -77,6 +171,8 @@ class LightningIndexerPrologPto : public OpDef {
     Attr("rope_mode").AttrType(OPTIONAL).String("interleave");
     SetInferShape(infer_shape);
     SetInferDataType(infer_type);
+    AICore().SetTiling(tile);
+    opp::for_all_socs(AICore());
   }
 };
 

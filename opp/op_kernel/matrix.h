@@ -34,15 +34,27 @@ __aicore__ inline void LoadRightOfRows(const AscendC::LocalTensor<T>& to, const 
   }
 }
 
-// The right factor, of `rows` rows and `across` fractals a row, from a matrix that has `height` rows in L1, of 16 bits.
+// Rows and columns of the squares that are transposed at once, one or two fractals; what a right factor is a multiple of.
+template <class T>
+constexpr uint32_t kSquare = kFractalColumns<T> > kFractal ? kFractalColumns<T> : kFractal;
+
+// The right factor, of `rows` rows and `across` fractals a row, from a matrix that has `height` rows in L1, a multiple
+// of kSquare.
 template <class T>
 __aicore__ inline void LoadRight(const AscendC::LocalTensor<T>& to, const AscendC::LocalTensor<T>& from,
                                  uint32_t height, uint32_t rows, uint32_t across) {
-  static_assert(sizeof(T) == 2, "fractals of 16 rows of 16 elements alone are transposed so");
-  for (uint32_t i = 0; i < AscendC::CeilDivision(rows, kFractal); ++i) {
-    AscendC::LoadData(to[i * across * kFractalElements<T>], from[i * kFractalElements<T>],
-                      AscendC::LoadData2DParams(0, static_cast<uint8_t>(across),
-                                                static_cast<uint16_t>(height / kFractal), 0, 0, true, 0));
+  constexpr uint32_t kFractals = kSquare<T> / kFractal;  // of a square
+  const auto repeats = static_cast<uint8_t>(across);
+  const auto stride = static_cast<uint16_t>(height / kSquare<T>);
+  for (uint32_t i = 0; i < AscendC::CeilDivision(rows, kSquare<T>); ++i) {
+    const AscendC::LocalTensor<T> row = to[i * across * kFractals * kFractalElements<T>],
+                                  squares = from[i * kSquare<T> * kFractalColumns<T>];
+    if constexpr (kFractals == 1) {
+      AscendC::LoadData(row, squares, AscendC::LoadData2DParams(0, repeats, stride, 0, 0, true, 0));
+    } else {
+      AscendC::LoadDataWithTranspose(row, squares,
+                                     AscendC::LoadData2dTransposeParams(0, repeats, stride, kFractals - 1, 0));
+    }
   }
 }
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the work of a phase is divided among cores: evenly by its cost, each core having consecutive items.
+#pragma once
+
+#include "kernel_operator.h"
+
+namespace opp {
+
+template <class Number>
+__aicore__ inline Number Smaller(Number a, Number b) {
+  return a < b ? a : b;
+}
+
+// Items [first, end).
+struct Run {
+  int64_t first;
+  int64_t end;
+};
+
+// What of a phase is a core's. All cores announce the same items in the same order; a core has those that begin in its
+// part of the whole cost.
+class Share {
+ public:
+  __aicore__ inline Share(int64_t cost, int64_t core, int64_t cores)
+      : begin_(cost * core / cores), end_(cost * (core + 1) / cores) {}
+
+  // Those of the next `count` items, of equal cost each.
+  __aicore__ inline Run Take(int64_t count, int64_t cost) {
+    const Run run{Before(begin_, count, cost), Before(end_, count, cost)};
+    announced_ += count * cost;
+    return run;
+  }
+
+ private:
+  // How many of them begin before `place`.
+  __aicore__ inline int64_t Before(int64_t place, int64_t count, int64_t cost) const {
+    if (place <= announced_) return 0;
+    return Smaller(count, (place - announced_ + cost - 1) / cost);
+  }
+
+  const int64_t begin_;
+  const int64_t end_;
+  int64_t announced_ = 0;
+};
+
+}  // namespace opp

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The slots of a call's tokens: where in a cache each token is written.
+#pragma once
+
+#include "kernel_operator.h"
+#include "share.h"
+
+namespace opp {
+
+// Slots of 32 or 64 bits, [tokens] or, with `inner` of a row, [., inner]. -1 is a token that is not cached. They are in
+// the unified buffer, kAtOnce at a time.
+class Slots {
+ public:
+  static constexpr int64_t kAtOnce = 256;
+
+  __aicore__ inline Slots(AscendC::TPipe& pipe, const char* name, GM_ADDR slots, uint32_t bytes, int64_t inner,
+                          int64_t capacity)
+      : name_(name), bytes_(bytes), inner_(inner), capacity_(capacity) {
+    device_.SetGlobalBuffer(slots);
+    pipe.InitBuffer(buffer_, kAtOnce * sizeof(int64_t));
+  }
+
+  // Stops the kernel at a slot of these tokens that the cache does not have.
+  __aicore__ inline void Check(const Run& tokens) {
+    for (int64_t first = tokens.first; first < tokens.end; first += kAtOnce) {
+      const int64_t count = Smaller(kAtOnce, tokens.end - first);
+      Load(first, count);
+      for (int64_t i = 0; i < count; ++i) Check(first + i, Get(i));
+    }
+  }
+
+  // Reads those of tokens [first, first + count).
+  __aicore__ inline void Load(int64_t first, int64_t count) {
+    const auto read = GetTPipePtr()->FetchEventID(AscendC::HardEvent::S_MTE2);
+    AscendC::SetFlag<AscendC::HardEvent::S_MTE2>(read);
+    AscendC::WaitFlag<AscendC::HardEvent::S_MTE2>(read);
+    AscendC::DataCopyPad(buffer_.Get<uint8_t>(), device_[first * bytes_],
+                         AscendC::DataCopyExtParams{1, static_cast<uint32_t>(count * bytes_), 0, 0, 0},
+                         AscendC::DataCopyPadExtParams<uint8_t>{false, 0, 0, 0});
+    const auto loaded = GetTPipePtr()->FetchEventID(AscendC::HardEvent::MTE2_S);
+    AscendC::SetFlag<AscendC::HardEvent::MTE2_S>(loaded);
+    AscendC::WaitFlag<AscendC::HardEvent::MTE2_S>(loaded);
+  }
+
+  // That of the i-th of them.
+  __aicore__ inline int64_t Get(int64_t i) {
+    const auto place = static_cast<uint32_t>(i);
+    return bytes_ == sizeof(int64_t) ? buffer_.Get<int64_t>().GetValue(place) : buffer_.Get<int32_t>().GetValue(place);
+  }
+
+ private:
+  __aicore__ inline void Check(int64_t token, int64_t slot) const {
+    const bool fits = -1 <= slot && slot < capacity_;
+    if (inner_ == 0) {
+      ascendc_assert(fits,
+                     "%s[%lld] is %lld, but must lie between 0 and %lld (the slots of the cache), or be -1 for a token "
+                     "that is not cached",
+                     name_, static_cast<long long>(token), static_cast<long long>(slot),
+                     static_cast<long long>(capacity_ - 1));
+    } else {
+      ascendc_assert(fits,
+                     "%s[%lld][%lld] is %lld, but must lie between 0 and %lld (the slots of the cache), or be -1 for a "
+                     "token that is not cached",
+                     name_, static_cast<long long>(token / inner_), static_cast<long long>(token % inner_),
+                     static_cast<long long>(slot), static_cast<long long>(capacity_ - 1));
+    }
+  }
+
+  const char* name_;
+  const uint32_t bytes_;
+  const int64_t inner_;
+  const int64_t capacity_;
+  AscendC::GlobalTensor<uint8_t> device_;
+  AscendC::TBuf<> buffer_;
+};
+
+}  // namespace opp
