@@ -441,22 +441,29 @@ class Preparation {
       if (types[i] == ge::DT_UNDEFINED) continue;
       given += (given.empty() ? "" : ", ") + parameters_[i].definition->name + " " + name_of(types[i]);
     }
+    std::vector<const std::vector<ge::DataType>*> columns;  // those of several formats once
+    for (const ops::Combination& each : op_.combinations) {
+      const auto is_same = [&](const auto* column) { return *column == each.types; };
+      if (std::none_of(columns.begin(), columns.end(), is_same)) columns.push_back(&each.types);
+    }
     constexpr size_t kShown = 6;
-    for (size_t k = 0; k < std::min(kShown, op_.combinations.size()); ++k) {
+    for (size_t k = 0; k < std::min(kShown, columns.size()); ++k) {
       known += "\n  ";
       for (size_t i = 0; i < types.size(); ++i) {
-        known += (i == 0 ? "" : ", ") + parameters_[i].definition->name + " " + name_of(op_.combinations[k].types[i]);
+        known += (i == 0 ? "" : ", ") + parameters_[i].definition->name + " " + name_of((*columns[k])[i]);
       }
     }
-    return "the dtypes do not go together: " + given + "; expected one of " + std::to_string(op_.combinations.size()) +
-           " combinations" + known + (op_.combinations.size() > kShown ? "\n  ..." : "");
+    return "the dtypes do not go together: " + given + "; expected one of " + std::to_string(columns.size()) +
+           " combinations" + known + (columns.size() > kShown ? "\n  ..." : "");
   }
 
   const OperatorKernel& kernel_for(const std::vector<const ops::Combination*>& matches,
                                    const std::vector<ge::DataType>& types) const {
     for (const ops::Combination* each : matches) {
+      std::vector<int> combination(each->types.begin(), each->types.end());
+      combination.insert(combination.end(), each->formats.begin(), each->formats.end());
       for (const OperatorKernel& kernel : op_.kernels) {
-        if (kernel.types.count(each->types) != 0) return kernel;
+        if (kernel.combinations.count(combination) != 0) return kernel;
       }
     }
     std::string given;

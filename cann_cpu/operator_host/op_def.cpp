@@ -187,26 +187,19 @@ std::vector<Combination> combinations(const std::string& type, const Parameters&
   }
   std::vector<Combination> result(length);
   for (const ParamDefinition* each : all) {
-    std::vector<Combination> longer;
-    for (size_t i = 0; i < result.size(); ++i) {
-      const size_t column = i % length;  // those of the first parameters that combine vary slowest
-      const auto types = each->types_combine ? each->types : std::vector<ge::DataType>{each->types[column]};
-      const auto format = each->formats.empty()                                     ? ge::FORMAT_ND
-                          : each->formats_combine || column >= each->formats.size() ? each->formats[0]
-                                                                                    : each->formats[column];
-      for (const ge::DataType dtype : types) {
+    const std::vector<ge::Format> nd{ge::FORMAT_ND}, &formats = each->formats.empty() ? nd : each->formats;
+    const size_t types = each->types_combine ? each->types.size() : 1;
+    const size_t layouts = each->formats_combine ? formats.size() : 1;
+    std::vector<Combination> longer;  // choice by choice what there is, so that its column stays i % length
+    for (size_t choice = 0; choice < types * layouts; ++choice) {
+      for (size_t i = 0; i < result.size(); ++i) {
+        const size_t column = i % length;
         longer.push_back(result[i]);
-        longer.back().types.push_back(dtype);
-        longer.back().formats.push_back(format);
+        longer.back().types.push_back(each->types[each->types_combine ? choice / layouts : column]);
+        longer.back().formats.push_back(formats[each->formats_combine     ? choice % layouts
+                                                : column < formats.size() ? column
+                                                                          : 0]);
       }
-    }
-    if (each->types_combine && each->types.size() > 1) {
-      // Keep column = i % length: order by the choice first.
-      std::vector<Combination> ordered;
-      for (size_t choice = 0; choice < each->types.size(); ++choice) {
-        for (size_t i = choice; i < longer.size(); i += each->types.size()) ordered.push_back(longer[i]);
-      }
-      longer = std::move(ordered);
     }
     result = std::move(longer);
   }

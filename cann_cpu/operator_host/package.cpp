@@ -86,8 +86,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// What the build of the kernel wrote into it, line by line: operator, kernel, the dtypes of each combination, tiling
-// keys, how many parameters it has.
+// What the build of the kernel wrote into it, line by line: operator, kernel, the dtypes and formats of each combination,
+// tiling keys, how many parameters it has.
 std::optional<OperatorKernel> open_kernel(const fs::path& file, const std::string& type) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw CallError(kFindKernelError, std::string("its kernel does not load: ") + dlerror());
@@ -96,10 +96,9 @@ std::optional<OperatorKernel> open_kernel(const fs::path& file, const std::strin
   if (lines.size() != 5 || lines[0] != type) return std::nullopt;
   OperatorKernel kernel{file, lines[1], {}, std::nullopt, std::stoul(lines[4]), nullptr};
   for (const std::string& combination : split(lines[2], ';')) {
-    std::vector<ge::DataType> types;
-    for (const std::string& number : split(combination, ' '))
-      types.push_back(static_cast<ge::DataType>(std::stoi(number)));
-    kernel.types.insert(types);
+    std::vector<int> numbers;
+    for (const std::string& number : split(combination, ' ')) numbers.push_back(std::stoi(number));
+    kernel.combinations.insert(std::move(numbers));
   }
   if (lines[3] != "*") {
     kernel.keys.emplace();

@@ -37,9 +37,12 @@ inline ops::OpParamDef& of_types(ops::OpParamDef& parameter, ops::Option presenc
   return parameter.ParamType(presence).DataType(types).Format(nd).UnknownShapeFormat(nd);
 }
 
-// A matrix, in ND or in FRACTAL_NZ.
+// A matrix, in ND or in FRACTAL_NZ, of which tiling tells the kernel: one binary serves both.
 inline ops::OpParamDef& matrix_of_types(ops::OpParamDef& parameter, const Types& types) {
-  return parameter.ParamType(ops::REQUIRED).DataType(types).FormatList({ge::FORMAT_ND, ge::FORMAT_FRACTAL_NZ});
+  return parameter.ParamType(ops::REQUIRED)
+      .DataType(types)
+      .FormatList({ge::FORMAT_ND, ge::FORMAT_FRACTAL_NZ})
+      .FormatForBinQuery({ge::FORMAT_ND, ge::FORMAT_ND});
 }
 
 // The SoCs that the kernels are compiled for: Atlas A2 and A3.

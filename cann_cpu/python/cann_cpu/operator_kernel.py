@@ -2,7 +2,7 @@
 """Compiles the kernel of a defined operator: what `opc` and the npu_op_* functions of CMake do.
 
 The kernel file sees what CANN's build of operators gives it: DTYPE_X, ORIG_DTYPE_X and FORMAT_X of each input and
-output, and the struct of its tiling data. It is compiled once for all combinations of dtypes that give one text.
+output, and the struct of its tiling data. It is compiled once for all combinations of dtypes and formats that give one text.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def _keys(text: str) -> str:
 
 
 def _description(operator: dict, kernel: str, compiled: Compiled, parameters: int) -> str:
-    columns = ";".join(" ".join(map(str, each.types)) for each in compiled.combinations)
+    columns = ";".join(" ".join(map(str, each.types + each.formats)) for each in compiled.combinations)
     before = r"\n".join([operator["type"], kernel, columns, ""])
     keys = f'"{_keys(compiled.file.text)}"'
     if kernel in compiled.file.templates:
@@ -141,15 +141,19 @@ def variants(operator: dict, source: Path, tiling: list[dict], options: list[str
         part.write_text(text)
         part.replace(wrapper)
     found: dict[str, Compiled] = {}
-    asked = False
+    of_any_format: dict[tuple, Compiled] = {}  # by dtypes
+    asked: set[str] = set()
     include = [f"-I{source.resolve().parent}"]
     for each in combinations(operator):
-        if found and not asked:
-            next(iter(found.values())).combinations.append(each)
-            continue
-        file = Source(wrapper, ["-O2", "-g", "-Wall", *include, *options, *each.options(operator)])
-        asked = asked or _uses_dtypes(Compiled(file), HOME)
-        found.setdefault(file.text, Compiled(file)).combinations.append(each)
+        known = of_any_format.get(each.types) if asked or not found else next(iter(found.values()))
+        if known is None:
+            file = Source(wrapper, ["-O2", "-g", "-Wall", *include, *options, *each.options(operator)])
+            known = found.setdefault(file.text, Compiled(file))
+            names = _asked_names(file)
+            asked |= names
+            if not any(name.startswith("FORMAT_") for name in names):
+                of_any_format[each.types] = known
+        known.combinations.append(each)
     return list(found.values())
 
 
@@ -228,12 +232,12 @@ def _json(operator: dict, kernel: str, base: str, compiled: Compiled) -> dict:
     }
 
 
-def _uses_dtypes(compiled: Compiled, home: str) -> bool:
-    """Whether a file of the author's asks for what combinations differ in."""
-    files = set(re.findall(r'^# \d+ "([^"<]+)"', compiled.file.text, flags=re.MULTILINE))
-    names = re.compile(r"\b(?:ORIG_DTYPE|DTYPE|FORMAT)_[A-Z]")
-    authors = [Path(file) for file in files if not file.startswith(home) and Path(file).name != compiled.file.path.name]
-    return any(names.search(path.read_text(errors="replace")) for path in authors if path.is_file())
+def _asked_names(source: Source) -> set[str]:
+    """What the author's files name of that in which combinations differ."""
+    files = set(re.findall(r'^# \d+ "([^"<]+)"', source.text, flags=re.MULTILINE))
+    authors = [Path(file) for file in files if not file.startswith(HOME) and Path(file).name != source.path.name]
+    texts = [path.read_text(errors="replace") for path in authors if path.is_file()]
+    return {name for text in texts for name in re.findall(r"\b(?:ORIG_DTYPE|DTYPE|FORMAT)_[A-Z]\w*", text)}
 
 
 def _build(arguments: argparse.Namespace) -> None:
