@@ -14,6 +14,7 @@
 #include "cann_cpu/runtime.h"
 #include "context.h"
 #include "executor.h"
+#include "executor_cache.h"
 #include "inference.h"
 #include "package.h"
 
@@ -608,9 +609,11 @@ aclnnStatus operator_phase_one(const char* type, const void* in_library, const O
     const DefinedOperator& op = find_operator(type, in_library);
     if (op.cpu_kernel != nullptr) {
       if (!op.cpu_kernel->checks) Preparation(op, arguments, count).check();
+      if (op.runs_on_cpu()) return op.cpu_kernel->phase_one(arguments, workspace_size, executor);
+      const ExecutorCachePause checks_only;
       const aclnnStatus status = op.cpu_kernel->phase_one(arguments, workspace_size, executor);
-      if (status != ACLNN_SUCCESS || op.runs_on_cpu()) return status;
-      aclDestroyAclOpExecutor(*executor);  // it was for its checks
+      if (status != ACLNN_SUCCESS) return status;
+      aclDestroyAclOpExecutor(*executor);
     }
     return finish_phase_one(Preparation(op, arguments, count).call(), workspace_size, executor);
   } catch (const CallError& e) {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "executor.h"
 
@@ -85,6 +86,9 @@ void store_in_executor_cache(const std::shared_ptr<const Call>& call) {
   cache().store(this_key, call);
   forget_this_call();
 }
+
+ExecutorCachePause::ExecutorCachePause() : key_(std::exchange(this_key, {})) {}
+ExecutorCachePause::~ExecutorCachePause() { this_key = std::move(key_); }
 
 }  // namespace cann_cpu
 
