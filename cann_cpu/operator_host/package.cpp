@@ -86,8 +86,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// What the build of the kernel wrote into it, line by line: operator, kernel, the dtypes and formats of each combination,
-// tiling keys, how many parameters it has.
+// What the build of the kernel wrote into it, line by line: operator, kernel, the dtypes and formats of each
+// combination, tiling keys, how many parameters it has.
 std::optional<OperatorKernel> open_kernel(const fs::path& file, const std::string& type) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw CallError(kFindKernelError, std::string("its kernel does not load: ") + dlerror());

@@ -126,14 +126,11 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.product_pitch = round_up(tiling.depth, 32);  // and to 8 bits
   tiling.chunk = 1;
   lay_out(tiling, x.itemsize);
-  tiling.chunk = std::clamp<int64_t>(std::min(kMaxBytesOfAChunk / tiling.chunk_bytes, tiling.tokens), 1,
-                                     Tiling::kMaxTokens);
+  tiling.chunk =
+      std::clamp<int64_t>(std::min(kMaxBytesOfAChunk / tiling.chunk_bytes, tiling.tokens), 1, Tiling::kMaxTokens);
   lay_out(tiling, x.itemsize);
-  const platform_ascendc::PlatformAscendC platform(context->GetPlatformInfo());
-  context->SetBlockDim(blocks_for(tiling, x.itemsize, platform.GetCoreNumAic()));
-  context->SetScheduleMode(1);  // blocks wait for each other: all at once
-  context->GetWorkspaceSizes(1)[0] = platform.GetLibApiWorkSpaceSize() + 2 * tiling.chunk_bytes;
-  return ge::GRAPH_SUCCESS;
+  return opp::launch_together(*context, blocks_for(tiling, x.itemsize, opp::cube_cores(*context)),
+                              2 * static_cast<uint64_t>(tiling.chunk_bytes));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prolog of the lightning indexer: projects tokens, rotates queries and keys, multiplies them with Hadamard matrices
-// and quantises them.
+// The prolog of the lightning indexer: projects tokens, rotates queries and keys, multiplies them with Hadamard
+// matrices and quantises them.
 //
 // Chunks of tokens go through four stages, of which the cube cores compute the products and the vector cores the rest.
 // In each step every stage has another chunk, the one that went through the stage before it in the last step; between
-// steps all cores wait for each other. A chunk's intermediate results lie in the workspace, which has two parts for each
-// of them: one is written while the other is read.
+// steps all cores wait for each other. A chunk's intermediate results lie in the workspace, which has two parts for
+// each of them: one is written while the other is read.
 #include "kernel_operator.h"
 #include "lightning_indexer_prolog_pto_tiling.h"
 #include "linear.h"
@@ -18,8 +18,8 @@ using namespace AscendC;
 
 namespace {
 
-using opp::Floats;
 using opp::Linear;
+using opp::LocalFloats;
 using opp::Rows;
 using opp::Run;
 using opp::Share;
@@ -85,7 +85,8 @@ class Products {
     const int64_t hidden = tiling_.hidden, width = tiling_.heads * tiling_.depth;
     const Linear queries{chunk.count, tiling_.q_lora, width, tiling_.q_lora, width, tiling_.wq_b_in_blocks != 0};
     const Linear keys{chunk.count, hidden, tiling_.depth, hidden, tiling_.key_pitch, tiling_.wk_in_blocks != 0};
-    const Linear weights{chunk.count, hidden, tiling_.heads, hidden, tiling_.heads, tiling_.weights_proj_in_blocks != 0};
+    const Linear weights{chunk.count, hidden,        tiling_.heads,
+                         hidden,      tiling_.heads, tiling_.weights_proj_in_blocks != 0};
     using opp::LinearLayers;
     Share share(LinearLayers::Cost<int8_t>(queries) + LinearLayers::Cost<T>(keys) + LinearLayers::Cost<T>(weights),
                 GetBlockIdx(), GetBlockNum());
@@ -116,8 +117,8 @@ class Products {
   opp::LinearLayers layers_;
 };
 
-// The stages of the vector cores. Each of them takes as many rows at once as lie in the unified buffer, or fewer, so that
-// all cores have some.
+// The stages of the vector cores. Each of them takes as many rows at once as lie in the unified buffer, or fewer, so
+// that all cores have some.
 template <class T>
 class RowStages {
  public:
@@ -132,24 +133,25 @@ class RowStages {
         keys_(Portion(tiling.chunk, Smaller(opp::RowsOfTile(pitch_), kMaxKeys))),
         products_(Portion(tiling.heads * tiling.chunk, opp::RowsOfTile(productPitch_))),
         cachedKeys_(Smaller(opp::RowsOfTile(productPitch_), kMaxKeys)),
-        ropeSizes_{static_cast<uint32_t>(tiling.rope_depth), heads_ > keys_ ? heads_ : keys_, pitch_,
-                   tiling.interleaved != 0},
         slots_(pipe, "idx_k_cache_index", arguments.slots, tiling.slot_bytes, tiling.slots_of_row, tiling.capacity),
         numbers_(pipe),
         norm_(pipe, depth_, pitch_, tiling.epsilon, arguments.ln_gamma_k, arguments.ln_beta_k),
-        rope_(pipe, ropeSizes_, keys_, arguments.cos, arguments.sin),
+        rotated_(pipe,
+                 {static_cast<uint32_t>(tiling.rope_depth), heads_ > keys_ ? heads_ : keys_, pitch_,
+                  tiling.interleaved != 0},
+                 depth_, keys_, arguments.cos, arguments.sin),
         quantiser_(pipe, productPitch_) {
     pipe.InitBuffer(in_, 2, opp::kTileElements * sizeof(float));
     pipe.InitBuffer(columnScales_, 1, opp::kTileElements * sizeof(float));
     pipe.InitBuffer(rows_, opp::kTileElements * sizeof(float));
-    pipe.InitBuffer(turned_, 2, (opp::kTileElements + 2 * ropeSizes_.rows * ropeSizes_.HalfPitch()) * sizeof(T));
+    pipe.InitBuffer(weights_, 1, opp::kTileElements * sizeof(half));
     pipe.InitBuffer(quantised_, 2, opp::kTileElements + opp::kMaxRows * sizeof(half) + kMaxKeys * kBlockBytes);
   }
 
   // Reads what all rows need, and checks the slots of this core's part of all tokens.
   __aicore__ inline void Prepare() {
     norm_.Load();
-    rope_.Prepare();
+    rotated_.Angles().Prepare();
     slots_.Check(Share(tiling_.tokens, GetBlockIdx(), cores_).Take(tiling_.tokens, 1));
   }
 
@@ -180,7 +182,7 @@ class RowStages {
   }
 
  private:
-  static constexpr uint32_t kMaxKeys = 16;  // that go through together, each with angles or a slot of its own
+  static constexpr uint32_t kMaxKeys = opp::SlotGroup::kMax;  // that go through together
   static constexpr uint32_t kBlockBytes = 32;
 
   // Rows for a core at once, of `all`.
@@ -191,12 +193,14 @@ class RowStages {
 
   // Rows that lie side by side in device memory, to rows of the unified buffer, with zeros behind them.
   template <class Element>
-  __aicore__ inline void CopyIn(const LocalTensor<Element>& to, const GlobalTensor<Element>& from, uint32_t rows) const {
+  __aicore__ inline void CopyIn(const LocalTensor<Element>& to, const GlobalTensor<Element>& from,
+                                uint32_t rows) const {
     static_assert(sizeof(Element) == sizeof(float), "pitch_ is at most a block of 8 elements longer than a row");
     const uint32_t padding = pitch_ - AlignUp(depth_, opp::kBlock);
-    DataCopyPad(to, from,
-                DataCopyExtParams{static_cast<uint16_t>(rows), static_cast<uint32_t>(depth_ * sizeof(Element)), 0, 0, 0},
-                DataCopyPadExtParams<Element>{padding != 0, 0, static_cast<uint8_t>(padding), Element{}});
+    DataCopyPad(
+        to, from,
+        DataCopyExtParams{static_cast<uint16_t>(rows), static_cast<uint32_t>(depth_ * sizeof(Element)), 0, 0, 0},
+        DataCopyPadExtParams<Element>{padding != 0, 0, static_cast<uint8_t>(padding), Element{}});
   }
 
   // The heads from `first` on, as many as go together.
@@ -209,13 +213,13 @@ class RowStages {
     CopyIn(sums, TensorAt<int32_t>(chunk.workspace + tiling_.queries)[head * depth_], heads);
     in_.EnQue(sums);
     sums = in_.template DeQue<int32_t>();
-    const Floats rows = rows_.Get<float>();
+    const LocalFloats rows = rows_.Get<float>();
     Cast(rows, sums, RoundMode::CAST_RINT, count);
     in_.FreeTensor(sums);
     Muls(rows, rows, TensorAt<float>(arguments_.q_norm_scale).GetValue(chunk.first + token), count);
     Mul(rows, rows, ofColumns_, count);
-    rope_.Load(chunk.first + token, 1);
-    Turn(TensorAt<T>(chunk.workspace + tiling_.rotated_queries)[head * depth_], rows, heads, true);
+    rotated_.Angles().Load(chunk.first + token, 1);
+    rotated_.Store(TensorAt<T>(chunk.workspace + tiling_.rotated_queries)[head * depth_], rows, heads, true);
   }
 
   __aicore__ inline void LoadColumnScales(int64_t head, uint32_t heads) {
@@ -234,29 +238,14 @@ class RowStages {
 
   __aicore__ inline void RotateKeys(const Chunk& chunk, int64_t first) {
     const auto count = static_cast<uint32_t>(Smaller<int64_t>(keys_, chunk.count - first));
-    Floats keys = in_.template AllocTensor<float>();
+    LocalFloats keys = in_.template AllocTensor<float>();
     DataCopy(keys, TensorAt<float>(chunk.workspace + tiling_.keys)[first * pitch_], count * pitch_);
     in_.EnQue(keys);
     keys = in_.template DeQue<float>();
     norm_.Apply(keys, count, numbers_);
-    rope_.Load(chunk.first + first, count);
-    Turn(TensorAt<T>(chunk.workspace + tiling_.rotated_keys)[first * depth_], keys, count, false);
+    rotated_.Angles().Load(chunk.first + first, count);
+    rotated_.Store(TensorAt<T>(chunk.workspace + tiling_.rotated_keys)[first * depth_], keys, count, false);
     in_.FreeTensor(keys);
-  }
-
-  // Rounds rows, rotates what is to be, and writes them side by side.
-  __aicore__ inline void Turn(const GlobalTensor<T>& to, const Floats& rows, uint32_t count, bool shared) {
-    LocalTensor<T> turned = turned_.template AllocTensor<T>();
-    Cast(turned, rows, RoundMode::CAST_RINT, count * pitch_);
-    Cast(rows, turned, RoundMode::CAST_NONE, count * pitch_);
-    rope_.Apply(rows, 0, count, shared, turned[opp::kTileElements]);
-    turned_.EnQue(turned);
-    turned = turned_.template DeQue<T>();
-    DataCopyPad(to, turned,
-                DataCopyExtParams{static_cast<uint16_t>(count), static_cast<uint32_t>(depth_ * sizeof(T)), 0, 0, 0});
-    PipeBarrier<PIPE_MTE3>();  // what is rotated goes over what is not
-    rope_.Store(to, depth_, count, turned[opp::kTileElements]);
-    turned_.FreeTensor(turned);
   }
 
   __aicore__ inline void ScaleWeights(const Chunk& chunk, int64_t first) {
@@ -267,16 +256,16 @@ class RowStages {
                 DataCopyPadExtParams<T>{false, 0, 0, T{}});
     in_.EnQue(weights);
     weights = in_.template DeQue<T>();
-    const Floats scaled = rows_.Get<float>();
+    const LocalFloats scaled = rows_.Get<float>();
     Cast(scaled, weights, RoundMode::CAST_NONE, count);
     in_.FreeTensor(weights);
     Muls(scaled, scaled, tiling_.weights_scale, static_cast<int32_t>(count));
-    LocalTensor<half> out = turned_.template AllocTensor<half>();
+    LocalTensor<half> out = weights_.AllocTensor<half>();
     Cast(out, scaled, RoundMode::CAST_RINT, count);
-    turned_.EnQue(out);
-    out = turned_.template DeQue<half>();
+    weights_.EnQue(out);
+    out = weights_.DeQue<half>();
     DataCopyPad(TensorAt<half>(arguments_.weights)[chunk.first * tiling_.heads + first], out, all);
-    turned_.FreeTensor(out);
+    weights_.FreeTensor(out);
   }
 
   __aicore__ inline void QuantiseQueries(const Chunk& chunk, int64_t first) {
@@ -316,49 +305,29 @@ class RowStages {
     return quantised_.template DeQue<int8_t>();
   }
 
-  // Keys that are written together: their tokens, counted from the first of the chunk, and their slots, all different.
-  struct Cached {
-    uint32_t count;
-    int64_t tokens[kMaxKeys];
-    int64_t slots[kMaxKeys];
-  };
-
-  // A slot is one core's, so that of tokens with the same slot the last one stays.
   __aicore__ inline void CacheKeys(const Chunk& chunk) {
     slots_.Load(chunk.first, chunk.count);
-    Cached cached;
-    cached.count = 0;
-    for (int64_t token = 0; token < chunk.count; ++token) {
-      const int64_t slot = slots_.Get(token);
-      if (slot < 0 || slot % cores_ != GetBlockIdx()) continue;
-      uint32_t place = 0;
-      while (place < cached.count && cached.slots[place] != slot) ++place;
-      cached.tokens[place] = token;
-      cached.slots[place] = slot;
-      if (place == cached.count) ++cached.count;
-      if (cached.count == cachedKeys_) {
-        WriteKeys(chunk, cached);
-        cached.count = 0;
-      }
+    for (int64_t next = 0; next < chunk.count;) {
+      const opp::SlotGroup group = slots_.Take(next, chunk.count, cachedKeys_, GetBlockIdx(), cores_);
+      if (group.count > 0) WriteKeys(chunk, group);
     }
-    if (cached.count > 0) WriteKeys(chunk, cached);
   }
 
-  __aicore__ inline void WriteKeys(const Chunk& chunk, const Cached& cached) {
+  __aicore__ inline void WriteKeys(const Chunk& chunk, const opp::SlotGroup& group) {
     const GlobalTensor<T> from = TensorAt<T>(chunk.workspace + tiling_.key_products);
     LocalTensor<T> products = in_.template AllocTensor<T>();
-    for (uint32_t i = 0; i < cached.count; ++i) {
-      DataCopy(products[i * productPitch_], from[cached.tokens[i] * productPitch_], productPitch_);
+    for (uint32_t i = 0; i < group.count; ++i) {
+      DataCopy(products[i * productPitch_], from[group.tokens[i] * productPitch_], productPitch_);
     }
     in_.EnQue(products);
-    const LocalTensor<int8_t> keys = QuantiseRows(cached.count, true);
+    const LocalTensor<int8_t> keys = QuantiseRows(group.count, true);
     const LocalTensor<half> scales = ScalesApart(keys);
     const GlobalTensor<int8_t> cache = TensorAt<int8_t>(arguments_.idx_k_cache);
     const GlobalTensor<half> scale_cache = TensorAt<half>(arguments_.idx_k_scale_cache);
     PipeBarrier<PIPE_MTE3>();  // earlier tokens may have had the same slots
-    for (uint32_t i = 0; i < cached.count; ++i) {
-      DataCopyPad(cache[cached.slots[i] * depth_], keys[i * productPitch_], DataCopyExtParams{1, depth_, 0, 0, 0});
-      DataCopyPad(scale_cache[cached.slots[i]], scales[i * (kBlockBytes / sizeof(half))],
+    for (uint32_t i = 0; i < group.count; ++i) {
+      DataCopyPad(cache[group.slots[i] * depth_], keys[i * productPitch_], DataCopyExtParams{1, depth_, 0, 0, 0});
+      DataCopyPad(scale_cache[group.slots[i]], scales[i * (kBlockBytes / sizeof(half))],
                   DataCopyExtParams{1, sizeof(half), 0, 0, 0});
     }
     quantised_.FreeTensor(keys);
@@ -375,16 +344,15 @@ class RowStages {
   const uint32_t keys_;
   const uint32_t products_;
   const uint32_t cachedKeys_;
-  const opp::RopeSizes ropeSizes_;
   opp::Slots slots_;
   opp::RowNumbers numbers_;
   opp::Norm<T, true> norm_;
-  opp::Rope<T> rope_;
+  opp::RotatedRows<T> rotated_;
   opp::Quantiser<T> quantiser_;
   TQue<TPosition::VECIN, 1> in_, columnScales_;
   TBuf<> rows_;
-  TQue<TPosition::VECOUT, 1> turned_, quantised_;
-  Floats ofColumns_;         // of the heads from scaledHead_ on; of none it is -1
+  TQue<TPosition::VECOUT, 1> weights_, quantised_;
+  LocalFloats ofColumns_;  // of the heads from scaledHead_ on; of none it is -1
   int64_t scaledHead_ = -1;
 };
 
@@ -423,10 +391,25 @@ extern "C" __global__ __aicore__ void lightning_indexer_prolog_pto(
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
   REGISTER_TILING_DEFAULT(Tiling);
   GET_TILING_DATA(tiling, tiling_address);
-  const Arguments arguments{token_x,      q_norm,       q_norm_scale, wq_b,        wq_b_scale,
-                            wk,           weights_proj, ln_gamma_k,   ln_beta_k,   cos_idx_rope,
-                            sin_idx_rope, hadamard_q,   hadamard_k,   idx_k_cache_index,
-                            query,        query_scale,  weights,      idx_k_cache, idx_k_scale_cache,
+  const Arguments arguments{token_x,
+                            q_norm,
+                            q_norm_scale,
+                            wq_b,
+                            wq_b_scale,
+                            wk,
+                            weights_proj,
+                            ln_gamma_k,
+                            ln_beta_k,
+                            cos_idx_rope,
+                            sin_idx_rope,
+                            hadamard_q,
+                            hadamard_k,
+                            idx_k_cache_index,
+                            query,
+                            query_scale,
+                            weights,
+                            idx_k_cache,
+                            idx_k_scale_cache,
                             GetUserWorkspace(workspace)};
   TPipe pipe;
   RunSteps<DTYPE_TOKEN_X>(tiling, arguments, pipe);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lightning_indexer_prolog_pto's kernel is told of a call, in plain C++: the host computes it, the kernel reads it.
+// What lightning_indexer_prolog_pto's kernel is told of a call, in plain C++: the host computes it, the kernel reads
+// it.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,20 @@ struct LightningIndexerPrologPtoTiling {
   int64_t heads;
   int64_t depth;
   int64_t rope_depth;
-  int64_t capacity;       // slots of the cache
-  int64_t slots_of_row;   // of idx_k_cache_index [B, S1]; 0 of [T]
-  uint32_t slot_bytes;    // 4 or 8
+  int64_t capacity;      // slots of the cache
+  int64_t slots_of_row;  // of idx_k_cache_index [B, S1]; 0 of [T]
+  uint32_t slot_bytes;   // 4 or 8
   float epsilon;
   float weights_scale;
-  uint8_t interleaved;    // rope_mode
+  uint8_t interleaved;     // rope_mode
   uint8_t wq_b_in_blocks;  // FRACTAL_NZ
   uint8_t wk_in_blocks;
   uint8_t weights_proj_in_blocks;
 
   // What becomes of a chunk, in bytes from the start of its part of the workspace. Rows of query_products and
   // key_products are `product_pitch` elements apart, those of keys key_pitch, others lie side by side.
-  int64_t queries;          // int32 sums
-  int64_t keys;             // float
+  int64_t queries;  // int32 sums
+  int64_t keys;     // float
   int64_t weights;
   int64_t rotated_queries;  // and dequantised
   int64_t rotated_keys;     // and normalised

@@ -18,17 +18,6 @@ struct Linear {
   bool in_blocks;  // FRACTAL_NZ
 };
 
-template <class T>
-struct SumType {
-  using Type = float;
-};
-template <>
-struct SumType<int8_t> {
-  using Type = int32_t;
-};
-template <class T>
-using SumOf = typename SumType<T>::Type;
-
 // Computes products in tiles whose sums fill half of L0C. Factors go through L1 and L0 in pieces, two buffers of each.
 class LinearLayers {
  public:
@@ -71,10 +60,10 @@ class LinearLayers {
   }
 
  private:
-  static constexpr uint32_t kBuffers = 2;  // one is filled while the other is read
-  static constexpr uint32_t kRows = 128, kColumns = 128;  // of a tile
+  static constexpr uint32_t kBuffers = 2;                              // one is filled while the other is read
+  static constexpr uint32_t kRows = 128, kColumns = 128;               // of a tile
   static constexpr uint32_t kRowBytesOfL1 = 512, kRowBytesOfL0 = 256;  // of x; the weight has as many elements a column
-  static constexpr int64_t kMaxStride = 65535;  // that a copy to fractals takes
+  static constexpr int64_t kMaxStride = 65535;                         // that a copy to fractals takes
 
   // A tile of the result.
   struct Tile {

@@ -12,6 +12,10 @@ constexpr uint32_t kFractalColumns = 32 / sizeof(T);
 template <class T>
 constexpr uint32_t kFractalElements = kFractal * kFractalColumns<T>;
 
+// Of products of T.
+template <class T>
+using SumOf = std::conditional_t<sizeof(T) == 1, int32_t, float>;
+
 // The left factor, of `rows` rows and `across` fractals a row, from a matrix that has `height` rows in L1.
 template <class T>
 __aicore__ inline void LoadLeft(const AscendC::LocalTensor<T>& to, const AscendC::LocalTensor<T>& from, uint32_t height,
@@ -34,7 +38,8 @@ __aicore__ inline void LoadRightOfRows(const AscendC::LocalTensor<T>& to, const 
   }
 }
 
-// Rows and columns of the squares that are transposed at once, one or two fractals; what a right factor is a multiple of.
+// Rows and columns of the squares that are transposed at once, one or two fractals; what a right factor is a multiple
+// of.
 template <class T>
 constexpr uint32_t kSquare = kFractalColumns<T> > kFractal ? kFractalColumns<T> : kFractal;
 

@@ -40,25 +40,25 @@ class Norm {
   }
 
   // Of `count` rows, in their place.
-  __aicore__ inline void Apply(const Floats& x, uint32_t count, RowNumbers& numbers) {
+  __aicore__ inline void Apply(const LocalFloats& x, uint32_t count, RowNumbers& numbers) {
     const Rows rows{count, width_, pitch_};
-    const Floats parameters = parameters_.Get<float>(), squares = squares_.Get<float>();
-    if constexpr (centred) CombineWithNumbers<Subtraction>(x, x, numbers.Spread(Mean(x, rows, numbers), rows), rows);
-    Combine<Multiplication>(squares, x, x, rows, pitch_);
-    const Floats deviations = Mean(squares, rows, numbers);
+    const LocalFloats parameters = parameters_.Get<float>(), squares = squares_.Get<float>();
+    if constexpr (centred) CombineWithNumbers<Difference>(x, x, numbers.Spread(Mean(x, rows, numbers), rows), rows);
+    Combine<Product>(squares, x, x, rows, pitch_);
+    const LocalFloats deviations = Mean(squares, rows, numbers);
     const auto all = static_cast<int32_t>(count);
     AscendC::Adds(deviations, deviations, epsilon_, all);
     AscendC::Sqrt(deviations, deviations, all);
-    CombineWithNumbers<Division>(x, x, numbers.Spread(deviations, rows), rows);
-    Combine<Multiplication>(x, x, parameters, rows, 0);
-    if constexpr (centred) Combine<Addition>(x, x, parameters[pitch_], rows, 0);
+    CombineWithNumbers<Quotient>(x, x, numbers.Spread(deviations, rows), rows);
+    Combine<Product>(x, x, parameters, rows, 0);
+    if constexpr (centred) Combine<Sum>(x, x, parameters[pitch_], rows, 0);
   }
 
  private:
   static constexpr uint32_t kParameters = centred ? 2 : 1;
 
-  __aicore__ inline Floats Mean(const Floats& x, const Rows& rows, RowNumbers& numbers) const {
-    const Floats sums = numbers.Sums(x, rows);
+  __aicore__ inline LocalFloats Mean(const LocalFloats& x, const Rows& rows, RowNumbers& numbers) const {
+    const LocalFloats sums = numbers.Sums(x, rows);
     AscendC::Muls(sums, sums, 1.0f / static_cast<float>(width_), static_cast<int32_t>(rows.count));
     return sums;
   }

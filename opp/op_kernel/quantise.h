@@ -22,7 +22,7 @@ class Quantiser {
   __aicore__ inline void Apply(const AscendC::LocalTensor<T>& from, const Rows& rows,
                                const AscendC::LocalTensor<int8_t>& to, const AscendC::LocalTensor<half>& scales,
                                RowNumbers& numbers) {
-    const Floats x = x_.Get<float>(), work = work_.Get<float>(), quotients = quotients_.Get<float>();
+    const LocalFloats x = x_.Get<float>(), work = work_.Get<float>(), quotients = quotients_.Get<float>();
     const uint32_t all = rows.Elements();
     const auto count = static_cast<int32_t>(all);
     const auto of_rows = static_cast<int32_t>(AscendC::AlignUp(rows.count, kBlock));
@@ -31,14 +31,14 @@ class Quantiser {
     // Numbers without sign are in the order of their bits, and NaN comes behind infinity, which it becomes here.
     const AscendC::LocalTensor<int32_t> bits = work.template ReinterpretCast<int32_t>();
     AscendC::Mins(bits, bits, kInfinity, count);
-    const Floats maxima = numbers.Maxima(work, rows);
+    const LocalFloats maxima = numbers.Maxima(work, rows);
     // No quotient of a 16-bit number by 127 lies so close to a tie that this product is on its other side.
     AscendC::Muls(quotients, maxima, 1.0f / 127, of_rows);
     AscendC::Cast(scales, quotients, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(of_rows));
     // 127/128 of a 16-bit number is exact and does not overflow.
     AscendC::Muls(maxima, maxima, 1.0f / 128, of_rows);
     AscendC::Muls(x, x, 127.0f / 128, count);
-    CombineWithNumbers<Division>(x, x, numbers.Spread(maxima, rows), rows);
+    CombineWithNumbers<Quotient>(x, x, numbers.Spread(maxima, rows), rows);
     AscendC::Cast(x, x, AscendC::RoundMode::CAST_RINT, all);
     const AscendC::LocalTensor<half> integers = work.template ReinterpretCast<half>();
     AscendC::Cast(integers, x, AscendC::RoundMode::CAST_NONE, all);

@@ -6,10 +6,10 @@
 
 namespace opp {
 
-constexpr uint32_t kLanes = 64;          // floats that an instruction takes of a row at once
-constexpr uint32_t kBlock = 8;           // floats of 32 bytes, in which strides count
+constexpr uint32_t kLanes = 64;           // floats that an instruction takes of a row at once
+constexpr uint32_t kBlock = 8;            // floats of 32 bytes, in which strides count
 constexpr uint32_t kTileElements = 2048;  // of the rows that lie in the unified buffer together
-constexpr uint32_t kMaxRows = 64;        // of them
+constexpr uint32_t kMaxRows = 64;         // of them
 
 // `count` rows that begin `pitch` elements apart, of which the first `width` count.
 struct Rows {
@@ -31,42 +31,43 @@ __aicore__ inline uint32_t RowsOfTile(uint32_t pitch) {
   return rows > kMaxRows ? kMaxRows : rows > 1 ? rows : 1;
 }
 
-struct Addition {
+struct Sum {
   template <class... Arguments>
   __aicore__ static inline void Run(const Arguments&... arguments) {
     AscendC::Add(arguments...);
   }
 };
-struct Subtraction {
+struct Difference {
   template <class... Arguments>
   __aicore__ static inline void Run(const Arguments&... arguments) {
     AscendC::Sub(arguments...);
   }
 };
-struct Multiplication {
+struct Product {
   template <class... Arguments>
   __aicore__ static inline void Run(const Arguments&... arguments) {
     AscendC::Mul(arguments...);
   }
 };
-struct Division {
+struct Quotient {
   template <class... Arguments>
   __aicore__ static inline void Run(const Arguments&... arguments) {
     AscendC::Div(arguments...);
   }
 };
-struct Maximum {
+struct Larger {
   template <class... Arguments>
   __aicore__ static inline void Run(const Arguments&... arguments) {
     AscendC::Max(arguments...);
   }
 };
 
-using Floats = AscendC::LocalTensor<float>;
+using LocalFloats = AscendC::LocalTensor<float>;
 
 // to = x op y, for rows of y that lie y_pitch apart; 0 is the same row for all.
 template <class Operation>
-__aicore__ inline void Combine(const Floats& to, const Floats& x, const Floats& y, const Rows& rows, uint32_t y_pitch) {
+__aicore__ inline void Combine(const LocalFloats& to, const LocalFloats& x, const LocalFloats& y, const Rows& rows,
+                               uint32_t y_pitch) {
   const AscendC::BinaryRepeatParams strides{1, 1, 1, rows.Stride(), rows.Stride(), rows.Stride(y_pitch)};
   for (uint32_t first = 0; first < rows.width; first += kLanes) {
     const uint64_t lanes = rows.width - first < kLanes ? rows.width - first : kLanes;
@@ -76,7 +77,8 @@ __aicore__ inline void Combine(const Floats& to, const Floats& x, const Floats& 
 
 // The same with a number for each row, which Spread has made eight of.
 template <class Operation>
-__aicore__ inline void CombineWithNumbers(const Floats& to, const Floats& x, const Floats& numbers, const Rows& rows) {
+__aicore__ inline void CombineWithNumbers(const LocalFloats& to, const LocalFloats& x, const LocalFloats& numbers,
+                                          const Rows& rows) {
   const AscendC::BinaryRepeatParams strides{1, 1, 0, rows.Stride(), rows.Stride(), 1};
   for (uint32_t first = 0; first < rows.width; first += kLanes) {
     const uint64_t lanes = rows.width - first < kLanes ? rows.width - first : kLanes;
@@ -94,25 +96,25 @@ class RowNumbers {
   }
 
   // A number for each row, behind one another.
-  __aicore__ inline Floats Numbers() { return numbers_.Get<float>(); }
+  __aicore__ inline LocalFloats Numbers() { return numbers_.Get<float>(); }
 
   // The sums of the rows, in an order that depends on their width alone.
-  __aicore__ inline Floats Sums(const Floats& x, const Rows& rows) {
-    const Floats folded = Fold<Addition>(x, rows), sums = Clear(rows);
+  __aicore__ inline LocalFloats Sums(const LocalFloats& x, const Rows& rows) {
+    const LocalFloats folded = Fold<Sum>(x, rows), sums = Clear(rows);
     AscendC::WholeReduceSum(sums, folded, Lanes(rows), static_cast<int32_t>(rows.count), 1, 1, FoldedStride(rows));
     return sums;
   }
 
-  __aicore__ inline Floats Maxima(const Floats& x, const Rows& rows) {
-    const Floats folded = Fold<Maximum>(x, rows), maxima = Clear(rows);
+  __aicore__ inline LocalFloats Maxima(const LocalFloats& x, const Rows& rows) {
+    const LocalFloats folded = Fold<Larger>(x, rows), maxima = Clear(rows);
     AscendC::WholeReduceMax(maxima, folded, Lanes(rows), static_cast<int32_t>(rows.count), 1, 1, FoldedStride(rows),
                             AscendC::ReduceOrder::ORDER_ONLY_VALUE);
     return maxima;
   }
 
   // Each number eight times, for CombineWithNumbers.
-  __aicore__ inline Floats Spread(const Floats& numbers, const Rows& rows) {
-    const Floats spread = spread_.Get<float>();
+  __aicore__ inline LocalFloats Spread(const LocalFloats& numbers, const Rows& rows) {
+    const LocalFloats spread = spread_.Get<float>();
     AscendC::Brcb(spread, numbers, static_cast<uint8_t>(AscendC::CeilDivision(rows.count, kBlock)), {1, kBlock});
     return spread;
   }
@@ -125,9 +127,9 @@ class RowNumbers {
 
   // Rows as wide as an instruction, with what lies beyond them combined with what they have.
   template <class Operation>
-  __aicore__ inline Floats Fold(const Floats& x, const Rows& rows) {
+  __aicore__ inline LocalFloats Fold(const LocalFloats& x, const Rows& rows) {
     if (rows.width <= kLanes) return x;
-    const Floats folded = folded_.Get<float>();
+    const LocalFloats folded = folded_.Get<float>();
     const auto count = static_cast<uint8_t>(rows.count);
     constexpr uint8_t kStride = kLanes / kBlock;
     AscendC::Adds(folded, x, 0.0f, uint64_t{kLanes}, count, {1, 1, kStride, rows.Stride()});
@@ -140,8 +142,8 @@ class RowNumbers {
   }
 
   // Spread reads eight numbers at once, and not all may be of rows.
-  __aicore__ inline Floats Clear(const Rows& rows) {
-    const Floats numbers = Numbers();
+  __aicore__ inline LocalFloats Clear(const Rows& rows) {
+    const LocalFloats numbers = Numbers();
     AscendC::Duplicate(numbers, 1.0f, static_cast<int32_t>(AscendC::AlignUp(rows.count, kBlock)));
     return numbers;
   }

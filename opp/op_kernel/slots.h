@@ -7,6 +7,15 @@
 
 namespace opp {
 
+// Tokens that are written together, counted from the first that is loaded, and their slots, all different.
+struct SlotGroup {
+  static constexpr uint32_t kMax = 16;
+
+  uint32_t count;
+  int64_t tokens[kMax];
+  int64_t slots[kMax];
+};
+
 // Slots of 32 or 64 bits, [tokens] or, with `inner` of a row, [., inner]. -1 is a token that is not cached. They are in
 // the unified buffer, kAtOnce at a time.
 class Slots {
@@ -42,13 +51,30 @@ class Slots {
     AscendC::WaitFlag<AscendC::HardEvent::MTE2_S>(loaded);
   }
 
+  // The next of them that are this core's, at most `max`, from token `next` on, which moves on. A slot is one core's,
+  // so that of tokens with the same slot the last one stays.
+  __aicore__ inline SlotGroup Take(int64_t& next, int64_t count, uint32_t max, int64_t core, int64_t cores) {
+    SlotGroup group;
+    group.count = 0;
+    while (next < count && group.count < max) {
+      const int64_t token = next++, slot = Get(token);
+      if (slot < 0 || slot % cores != core) continue;
+      uint32_t place = 0;
+      while (place < group.count && group.slots[place] != slot) ++place;
+      group.tokens[place] = token;
+      group.slots[place] = slot;
+      if (place == group.count) ++group.count;
+    }
+    return group;
+  }
+
+ private:
   // That of the i-th of them.
   __aicore__ inline int64_t Get(int64_t i) {
     const auto place = static_cast<uint32_t>(i);
     return bytes_ == sizeof(int64_t) ? buffer_.Get<int64_t>().GetValue(place) : buffer_.Get<int32_t>().GetValue(place);
   }
 
- private:
   __aicore__ inline void Check(int64_t token, int64_t slot) const {
     const bool fits = -1 <= slot && slot < capacity_;
     if (inner_ == 0) {

@@ -26,7 +26,7 @@ KERNELS = [
     test_sparse_attention,
     test_sparse_flash_attention,
 ]
-IN_ASCENDC = [test_lightning_indexer]
+IN_ASCENDC = [test_lightning_indexer, test_lightning_indexer_prolog]
 CPU = Path("/proc/cpuinfo").read_text().splitlines()
 FLAGS = set(next((line for line in CPU if line.startswith("flags")), "").split())
 

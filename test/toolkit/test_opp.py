@@ -8,7 +8,7 @@ import aclnn
 import goldens
 import pytest
 import torch
-from kernels import in_a_process
+from kernels import in_a_process, to_npu
 from operator_project import OPP
 
 # The functions of CANN's package ASC, as its documentation has them.
@@ -23,7 +23,6 @@ PUBLISHED = {
     "npu_op_package_add",
 }
 WAITING = [
-    "LightningIndexerPrologPto",
     "SparseAttentionPto",
     "SparseFlashAttentionPto",
 ]
@@ -58,6 +57,25 @@ def with_ascendc_kernels():
 def test_a_kernel_in_ascend_c_that_is_asked_for_and_missing_is_an_error_that_says_so():
     said = in_a_process(with_ascendc_kernels, CANN_CPU_KERNELS="ascendc")
     assert "aclnnSparseFlashAttentionPto: it has no kernel in Ascend C: its definition has no AICore()" in said
+
+
+def call_twice():
+    """With equal arguments but for the number of a slot, which the kernel rejects."""
+    sizes = dict(hidden=16, q_lora=16, heads=1, depth=16, rope_depth=8, cache=(2, 8))
+    npu = to_npu(goldens.lightning_indexer_prolog_inputs(2, **sizes))
+    torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**npu)
+    npu["idx_k_cache_index"][1] = -2
+    try:
+        torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**npu)
+        torch.npu.synchronize()
+    except RuntimeError as error:
+        print(next(line for line in str(error).splitlines() if "idx_k_cache_index[1]" in line))
+
+
+def test_a_call_that_is_repeated_is_one_of_the_kernel_in_ascend_c_too():
+    """The checks of the CPU's kernel come first, and are no call to repeat."""
+    said = in_a_process(call_twice, CANN_CPU_KERNELS="ascendc")
+    assert "op_kernel" in said and "idx_k_cache_index[1] is -2" in said
 
 
 # ---- as it is built for NPUs: the same kernels run in test/opp; here they are compiled once more

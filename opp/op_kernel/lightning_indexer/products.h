@@ -11,9 +11,6 @@ using namespace AscendC;
 // Flags between a cube core and its vector cores: the products of a turn are there, and may be overwritten.
 constexpr uint16_t kProductsReady = 0, kProductsRead = 2;
 
-template <class T>
-using SumOf = std::conditional_t<sizeof(T) == 1, int32_t, float>;
-
 // Multiplies the heads of query tokens with keys: positive products alone go to the workspace.
 template <class T>
 class IndexerCube {
