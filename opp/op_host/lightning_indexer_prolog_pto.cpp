@@ -16,6 +16,7 @@
 #include <string>
 
 #include "definition.h"
+#include "workspace.h"
 
 namespace {
 
@@ -65,30 +66,22 @@ constexpr int64_t kMaxBytesOfAChunk = 32 << 20;
 constexpr int64_t kMinBytesOfABlock = 128 << 10;
 constexpr int64_t kMinNumbersOfABlock = 32 << 10;
 
-int64_t round_up(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
-
 bool is_in_blocks(gert::TilingContext& context, Input weight) {
   return context.GetRequiredInputDesc(weight)->GetStorageFormat() == ge::FORMAT_FRACTAL_NZ;
 }
 
-// Places what becomes of a chunk in the workspace.
+// Places what becomes of a chunk in its part of the workspace.
 void lay_out(Tiling& tiling, int64_t itemsize) {
-  constexpr int64_t kAlignment = 512;
   const int64_t queries = tiling.chunk * tiling.heads, numbers = queries * tiling.depth;
-  int64_t end = 0;
-  const auto place = [&end](int64_t bytes) {
-    const int64_t start = end;
-    end += round_up(bytes, kAlignment);
-    return start;
-  };
-  tiling.queries = place(numbers * static_cast<int64_t>(sizeof(int32_t)));
-  tiling.keys = place(tiling.chunk * tiling.key_pitch * static_cast<int64_t>(sizeof(float)));
-  tiling.weights = place(queries * itemsize);
-  tiling.rotated_queries = place(numbers * itemsize);
-  tiling.rotated_keys = place(tiling.chunk * tiling.depth * itemsize);
-  tiling.query_products = place(queries * tiling.product_pitch * itemsize);
-  tiling.key_products = place(tiling.chunk * tiling.product_pitch * itemsize);
-  tiling.chunk_bytes = end;
+  opp::Workspace part;
+  tiling.queries = part.place(numbers * static_cast<int64_t>(sizeof(int32_t)));
+  tiling.keys = part.place(tiling.chunk * tiling.key_pitch * static_cast<int64_t>(sizeof(float)));
+  tiling.weights = part.place(queries * itemsize);
+  tiling.rotated_queries = part.place(numbers * itemsize);
+  tiling.rotated_keys = part.place(tiling.chunk * tiling.depth * itemsize);
+  tiling.query_products = part.place(queries * tiling.product_pitch * itemsize);
+  tiling.key_products = part.place(tiling.chunk * tiling.product_pitch * itemsize);
+  tiling.chunk_bytes = part.bytes();
 }
 
 uint32_t blocks_for(const Tiling& tiling, int64_t itemsize, uint32_t cores) {
@@ -122,8 +115,8 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.wq_b_in_blocks = is_in_blocks(*context, kWqB);
   tiling.wk_in_blocks = is_in_blocks(*context, kWk);
   tiling.weights_proj_in_blocks = is_in_blocks(*context, kWeightsProj);
-  tiling.key_pitch = round_up(tiling.depth, 16);      // blocks of 32 bytes, rounded to 16 bits, too
-  tiling.product_pitch = round_up(tiling.depth, 32);  // and to 8 bits
+  tiling.key_pitch = opp::round_up(tiling.depth, 16);      // blocks of 32 bytes, rounded to 16 bits, too
+  tiling.product_pitch = opp::round_up(tiling.depth, 32);  // and to 8 bits
   tiling.chunk = 1;
   lay_out(tiling, x.itemsize);
   tiling.chunk =

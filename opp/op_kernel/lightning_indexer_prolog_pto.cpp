@@ -6,6 +6,7 @@
 // In each step every stage has another chunk, the one that went through the stage before it in the last step; between
 // steps all cores wait for each other. A chunk's intermediate results lie in the workspace, which has two parts for
 // each of them: one is written while the other is read.
+#include "chunks.h"
 #include "kernel_operator.h"
 #include "lightning_indexer_prolog_pto_tiling.h"
 #include "linear.h"
@@ -18,12 +19,16 @@ using namespace AscendC;
 
 namespace {
 
+using opp::CeilOf;
+using opp::Chunk;
 using opp::Linear;
 using opp::LocalFloats;
+using opp::Portion;
 using opp::Rows;
 using opp::Run;
 using opp::Share;
 using opp::Smaller;
+using opp::TensorAt;
 using Tiling = opp::LightningIndexerPrologPtoTiling;
 
 struct Arguments {
@@ -48,29 +53,6 @@ struct Arguments {
   GM_ADDR idx_k_scale_cache;
   GM_ADDR workspace;
 };
-
-// Tokens [first, first + count), and their part of the workspace.
-struct Chunk {
-  int64_t first;
-  int64_t count;
-  GM_ADDR workspace;
-};
-
-// The chunk of a number; one that there is not has no tokens.
-__aicore__ inline Chunk ChunkOf(const Tiling& tiling, const Arguments& arguments, int64_t number) {
-  const int64_t first = number * tiling.chunk;
-  if (number < 0 || first >= tiling.tokens) return {0, 0, nullptr};
-  return {first, Smaller(tiling.chunk, tiling.tokens - first), arguments.workspace + number % 2 * tiling.chunk_bytes};
-}
-
-__aicore__ inline int64_t CeilOf(int64_t number, int64_t by) { return (number + by - 1) / by; }
-
-template <class Element>
-__aicore__ inline GlobalTensor<Element> TensorAt(GM_ADDR address) {
-  GlobalTensor<Element> tensor;
-  tensor.SetGlobalBuffer(reinterpret_cast<__gm__ Element*>(address));
-  return tensor;
-}
 
 // The stages of the cube cores.
 template <class T>
@@ -129,17 +111,17 @@ class RowStages {
         depth_(static_cast<uint32_t>(tiling.depth)),
         pitch_(static_cast<uint32_t>(tiling.key_pitch)),
         productPitch_(static_cast<uint32_t>(tiling.product_pitch)),
-        heads_(Portion(tiling.heads * tiling.chunk, Smaller<int64_t>(opp::RowsOfTile(pitch_), tiling.heads))),
-        keys_(Portion(tiling.chunk, Smaller(opp::RowsOfTile(pitch_), kMaxKeys))),
-        products_(Portion(tiling.heads * tiling.chunk, opp::RowsOfTile(productPitch_))),
+        heads_(Portion(tiling.heads * tiling.chunk, Smaller<int64_t>(opp::RowsOfTile(pitch_), tiling.heads), cores_)),
+        keys_(Portion(tiling.chunk, Smaller(opp::RowsOfTile(pitch_), kMaxKeys), cores_)),
+        rotatedAtOnce_(opp::Greater(heads_, keys_)),
+        products_(Portion(tiling.heads * tiling.chunk, opp::RowsOfTile(productPitch_), cores_)),
         cachedKeys_(Smaller(opp::RowsOfTile(productPitch_), kMaxKeys)),
         slots_(pipe, "idx_k_cache_index", arguments.slots, tiling.slot_bytes, tiling.slots_of_row, tiling.capacity),
-        numbers_(pipe),
+        numbers_(pipe, productPitch_),
         norm_(pipe, depth_, pitch_, tiling.epsilon, arguments.ln_gamma_k, arguments.ln_beta_k),
-        rotated_(pipe,
-                 {static_cast<uint32_t>(tiling.rope_depth), heads_ > keys_ ? heads_ : keys_, pitch_,
-                  tiling.interleaved != 0},
-                 depth_, keys_, arguments.cos, arguments.sin),
+        rotation_(pipe, {static_cast<uint32_t>(tiling.rope_depth), keys_, rotatedAtOnce_, rotatedAtOnce_ * pitch_},
+                  arguments.cos, arguments.sin),
+        rotated_(pipe, rotation_, {rotatedAtOnce_, depth_, pitch_}, tiling.interleaved != 0),
         quantiser_(pipe, productPitch_) {
     pipe.InitBuffer(in_, 2, opp::kTileElements * sizeof(float));
     pipe.InitBuffer(columnScales_, 1, opp::kTileElements * sizeof(float));
@@ -151,7 +133,7 @@ class RowStages {
   // Reads what all rows need, and checks the slots of this core's part of all tokens.
   __aicore__ inline void Prepare() {
     norm_.Load();
-    rotated_.Angles().Prepare();
+    rotated_.Prepare();
     slots_.Check(Share(tiling_.tokens, GetBlockIdx(), cores_).Take(tiling_.tokens, 1));
   }
 
@@ -185,12 +167,6 @@ class RowStages {
   static constexpr uint32_t kMaxKeys = opp::SlotGroup::kMax;  // that go through together
   static constexpr uint32_t kBlockBytes = 32;
 
-  // Rows for a core at once, of `all`.
-  __aicore__ inline uint32_t Portion(int64_t all, int64_t max) const {
-    const int64_t rows = Smaller(CeilOf(all, cores_), max);
-    return rows > 1 ? static_cast<uint32_t>(rows) : 1;
-  }
-
   // Rows that lie side by side in device memory, to rows of the unified buffer, with zeros behind them.
   template <class Element>
   __aicore__ inline void CopyIn(const LocalTensor<Element>& to, const GlobalTensor<Element>& from,
@@ -218,7 +194,7 @@ class RowStages {
     in_.FreeTensor(sums);
     Muls(rows, rows, TensorAt<float>(arguments_.q_norm_scale).GetValue(chunk.first + token), count);
     Mul(rows, rows, ofColumns_, count);
-    rotated_.Angles().Load(chunk.first + token, 1);
+    rotation_.Load(chunk.first + token, 1);
     rotated_.Store(TensorAt<T>(chunk.workspace + tiling_.rotated_queries)[head * depth_], rows, heads, true);
   }
 
@@ -243,7 +219,7 @@ class RowStages {
     in_.EnQue(keys);
     keys = in_.template DeQue<float>();
     norm_.Apply(keys, count, numbers_);
-    rotated_.Angles().Load(chunk.first + first, count);
+    rotation_.Load(chunk.first + first, count);
     rotated_.Store(TensorAt<T>(chunk.workspace + tiling_.rotated_keys)[first * depth_], keys, count, false);
     in_.FreeTensor(keys);
   }
@@ -339,14 +315,16 @@ class RowStages {
   const uint32_t depth_;
   const uint32_t pitch_;
   const uint32_t productPitch_;
-  // Rows at once: heads of a token, keys, products of queries, products of keys.
+  // Rows at once: heads of a token, keys, either of them, products of queries, products of keys.
   const uint32_t heads_;
   const uint32_t keys_;
+  const uint32_t rotatedAtOnce_;
   const uint32_t products_;
   const uint32_t cachedKeys_;
   opp::Slots slots_;
   opp::RowNumbers numbers_;
   opp::Norm<T, true> norm_;
+  opp::Rotation<T> rotation_;
   opp::RotatedRows<T> rotated_;
   opp::Quantiser<T> quantiser_;
   TQue<TPosition::VECIN, 1> in_, columnScales_;
@@ -359,13 +337,13 @@ class RowStages {
 // Calls a stage for a chunk in each step, and waits behind each for all cores.
 template <class T>
 __aicore__ inline void RunSteps(const Tiling& tiling, const Arguments& arguments, TPipe& pipe) {
-  constexpr int64_t kStages = 4;
-  const int64_t chunks = CeilOf(tiling.tokens, tiling.chunk), steps = chunks == 0 ? 0 : chunks + kStages - 1;
+  const opp::Chunks chunks{tiling.tokens, tiling.chunk, arguments.workspace, tiling.chunk_bytes};
+  const int64_t steps = chunks.Steps(4);
   if ASCEND_IS_AIC {
     Products<T> products(tiling, arguments, pipe);
     for (int64_t step = 0; step < steps; ++step) {
-      products.Project(ChunkOf(tiling, arguments, step));
-      products.Transform(ChunkOf(tiling, arguments, step - 2));
+      products.Project(chunks.Get(step));
+      products.Transform(chunks.Get(step - 2));
       SyncAll<false>();
     }
   }
@@ -373,8 +351,8 @@ __aicore__ inline void RunSteps(const Tiling& tiling, const Arguments& arguments
     RowStages<T> rows(tiling, arguments, pipe);
     rows.Prepare();
     for (int64_t step = 0; step < steps; ++step) {
-      rows.Rotate(ChunkOf(tiling, arguments, step - 1));
-      rows.Quantise(ChunkOf(tiling, arguments, step - 3));
+      rows.Rotate(chunks.Get(step - 1));
+      rows.Quantise(chunks.Get(step - 3));
       SyncAll<false>();
     }
   }

@@ -17,7 +17,6 @@ class Norm {
       : width_(width), pitch_(pitch), epsilon_(epsilon), gamma_(gamma), beta_(beta) {
     pipe.InitBuffer(loaded_, kParameters * pitch * sizeof(T));
     pipe.InitBuffer(parameters_, kParameters * pitch * sizeof(float));
-    pipe.InitBuffer(squares_, RowsOfTile(pitch) * pitch * sizeof(float));
   }
 
   // Reads gamma and beta.
@@ -42,7 +41,7 @@ class Norm {
   // Of `count` rows, in their place.
   __aicore__ inline void Apply(const LocalFloats& x, uint32_t count, RowNumbers& numbers) {
     const Rows rows{count, width_, pitch_};
-    const LocalFloats parameters = parameters_.Get<float>(), squares = squares_.Get<float>();
+    const LocalFloats parameters = parameters_.Get<float>(), squares = numbers.Work();
     if constexpr (centred) CombineWithNumbers<Difference>(x, x, numbers.Spread(Mean(x, rows, numbers), rows), rows);
     Combine<Product>(squares, x, x, rows, pitch_);
     const LocalFloats deviations = Mean(squares, rows, numbers);
@@ -68,7 +67,7 @@ class Norm {
   const float epsilon_;
   GM_ADDR gamma_;
   GM_ADDR beta_;
-  AscendC::TBuf<> loaded_, parameters_, squares_;
+  AscendC::TBuf<> loaded_, parameters_;
 };
 
 }  // namespace opp

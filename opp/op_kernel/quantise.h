@@ -12,8 +12,7 @@ template <class T>
 class Quantiser {
  public:
   __aicore__ inline Quantiser(AscendC::TPipe& pipe, uint32_t pitch) {
-    pipe.InitBuffer(x_, RowsOfTile(pitch) * pitch * sizeof(float));
-    pipe.InitBuffer(work_, RowsOfTile(pitch) * pitch * sizeof(float));
+    pipe.InitBuffer(x_, ElementsOfTile(pitch) * sizeof(float));
     pipe.InitBuffer(quotients_, kMaxRows * sizeof(float));
   }
 
@@ -22,14 +21,14 @@ class Quantiser {
   __aicore__ inline void Apply(const AscendC::LocalTensor<T>& from, const Rows& rows,
                                const AscendC::LocalTensor<int8_t>& to, const AscendC::LocalTensor<half>& scales,
                                RowNumbers& numbers) {
-    const LocalFloats x = x_.Get<float>(), work = work_.Get<float>(), quotients = quotients_.Get<float>();
+    const LocalFloats x = x_.Get<float>(), work = numbers.Work(), quotients = quotients_.Get<float>();
     const uint32_t all = rows.Elements();
     const auto count = static_cast<int32_t>(all);
     const auto of_rows = static_cast<int32_t>(AscendC::AlignUp(rows.count, kBlock));
     AscendC::Cast(x, from, AscendC::RoundMode::CAST_NONE, all);
     AscendC::Abs(work, x, count);
     // Numbers without sign are in the order of their bits, and NaN comes behind infinity, which it becomes here.
-    const AscendC::LocalTensor<int32_t> bits = work.template ReinterpretCast<int32_t>();
+    const AscendC::LocalTensor<int32_t> bits = work.ReinterpretCast<int32_t>();
     AscendC::Mins(bits, bits, kInfinity, count);
     const LocalFloats maxima = numbers.Maxima(work, rows);
     // No quotient of a 16-bit number by 127 lies so close to a tie that this product is on its other side.
@@ -40,7 +39,7 @@ class Quantiser {
     AscendC::Muls(x, x, 127.0f / 128, count);
     CombineWithNumbers<Quotient>(x, x, numbers.Spread(maxima, rows), rows);
     AscendC::Cast(x, x, AscendC::RoundMode::CAST_RINT, all);
-    const AscendC::LocalTensor<half> integers = work.template ReinterpretCast<half>();
+    const AscendC::LocalTensor<half> integers = work.ReinterpretCast<half>();
     AscendC::Cast(integers, x, AscendC::RoundMode::CAST_NONE, all);
     AscendC::Cast(to, integers, AscendC::RoundMode::CAST_NONE, all);
   }
@@ -48,7 +47,7 @@ class Quantiser {
  private:
   static constexpr int32_t kInfinity = 0x7f800000;
 
-  AscendC::TBuf<> x_, work_, quotients_;
+  AscendC::TBuf<> x_, quotients_;
 };
 
 }  // namespace opp

@@ -86,14 +86,21 @@ __aicore__ inline void CombineWithNumbers(const LocalFloats& to, const LocalFloa
   }
 }
 
-// Numbers for rows, and what they are made with.
+// The elements of the rows of a pitch that lie in the unified buffer together.
+__aicore__ inline uint32_t ElementsOfTile(uint32_t pitch) { return pitch > kTileElements ? pitch : kTileElements; }
+
+// Numbers for rows of at most this pitch, and what they are made with.
 class RowNumbers {
  public:
-  __aicore__ inline explicit RowNumbers(AscendC::TPipe& pipe) {
-    pipe.InitBuffer(folded_, kMaxRows * kLanes * sizeof(float));
+  __aicore__ inline RowNumbers(AscendC::TPipe& pipe, uint32_t pitch) {
+    pipe.InitBuffer(work_, ElementsOfTile(pitch) * sizeof(float));
+    pipe.InitBuffer(folded_, kTileElements * sizeof(float));  // rows that are longer than what it has of each
     pipe.InitBuffer(numbers_, kMaxRows * sizeof(float));
     pipe.InitBuffer(spread_, kMaxRows * kBlock * sizeof(float));
   }
+
+  // Memory for as many rows; nothing here uses it.
+  __aicore__ inline LocalFloats Work() { return work_.Get<float>(); }
 
   // A number for each row, behind one another.
   __aicore__ inline LocalFloats Numbers() { return numbers_.Get<float>(); }
@@ -148,7 +155,7 @@ class RowNumbers {
     return numbers;
   }
 
-  AscendC::TBuf<> folded_, numbers_, spread_;
+  AscendC::TBuf<> work_, folded_, numbers_, spread_;
 };
 
 }  // namespace opp

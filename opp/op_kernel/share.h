@@ -6,9 +6,14 @@
 
 namespace opp {
 
-template <class Number>
-__aicore__ inline Number Smaller(Number a, Number b) {
+template <class T>
+__aicore__ inline T Smaller(T a, T b) {
   return a < b ? a : b;
+}
+
+template <class T>
+__aicore__ inline T Greater(T a, T b) {
+  return a > b ? a : b;
 }
 
 // Items [first, end).
