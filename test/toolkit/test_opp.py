@@ -8,7 +8,7 @@ import aclnn
 import goldens
 import pytest
 import torch
-from kernels import in_a_process, to_npu
+from kernels import in_a_process, in_blocks, to_npu
 from operator_project import OPP
 
 # The functions of CANN's package ASC, as its documentation has them.
@@ -59,10 +59,14 @@ def test_a_kernel_in_ascend_c_that_is_asked_for_and_missing_is_an_error_that_say
     assert "aclnnSparseFlashAttentionPto: it has no kernel in Ascend C: its definition has no AICore()" in said
 
 
+def small_prolog():
+    sizes = dict(hidden=20, q_lora=35, heads=3, depth=18, rope_depth=8, cache=(2, 8))
+    return to_npu(goldens.lightning_indexer_prolog_inputs(2, **sizes))
+
+
 def call_twice():
     """With equal arguments but for the number of a slot, which the kernel rejects."""
-    sizes = dict(hidden=16, q_lora=16, heads=1, depth=16, rope_depth=8, cache=(2, 8))
-    npu = to_npu(goldens.lightning_indexer_prolog_inputs(2, **sizes))
+    npu = small_prolog()
     torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**npu)
     npu["idx_k_cache_index"][1] = -2
     try:
@@ -76,6 +80,18 @@ def test_a_call_that_is_repeated_is_one_of_the_kernel_in_ascend_c_too():
     """The checks of the CPU's kernel come first, and are no call to repeat."""
     said = in_a_process(call_twice, CANN_CPU_KERNELS="ascendc")
     assert "op_kernel" in said and "idx_k_cache_index[1] is -2" in said
+
+
+def call_with_each_format():
+    torch.npu.config.allow_internal_format = True
+    npu = small_prolog()
+    blocks = in_blocks(npu, ["wq_b", "weights_proj"])
+    rows, in_fractals = (torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**given) for given in (npu, blocks))
+    print(all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(rows, in_fractals, strict=True)))
+
+
+def test_one_kernel_in_ascend_c_takes_matrices_in_any_combination_of_formats():
+    assert in_a_process(call_with_each_format, CANN_CPU_KERNELS="ascendc") == "True"
 
 
 # ---- as it is built for NPUs: the same kernels run in test/opp; here they are compiled once more
@@ -98,7 +114,15 @@ def library(package):
 @pytest.mark.nightly
 def test_it_has_the_operators_with_kernels_in_ascend_c(package):
     types = re.findall(r"REG_OP\((\w+)\)", (package / "op_proto/inc/op_proto.h").read_text())
-    assert types == ["AddCustom", "AddCustomGrad", "AdvanceStepFlashattn", "ReshapeAndCache"]
+    assert types == [
+        "AddCustom",
+        "AddCustomGrad",
+        "AdvanceStepFlashattn",
+        "LightningIndexerPrologPto",
+        "LightningIndexerPto",
+        "LightningIndexerQuantPto",
+        "ReshapeAndCache",
+    ]
     assert not (package / "op_impl/cann_cpu").exists()
 
 

@@ -2,7 +2,8 @@
 """Compiles the kernel of a defined operator: what `opc` and the npu_op_* functions of CMake do.
 
 The kernel file sees what CANN's build of operators gives it: DTYPE_X, ORIG_DTYPE_X and FORMAT_X of each input and
-output, and the struct of its tiling data. It is compiled once for all combinations of dtypes and formats that give one text.
+output, and the struct of its tiling data. It is compiled once for all combinations of dtypes and formats that give one
+text.
 """
 
 import argparse
