@@ -24,7 +24,6 @@ using opp::Chunk;
 using opp::Linear;
 using opp::LocalFloats;
 using opp::Portion;
-using opp::Rows;
 using opp::Run;
 using opp::Share;
 using opp::Smaller;
