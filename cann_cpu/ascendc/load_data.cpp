@@ -176,23 +176,54 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
   }
 }
 
-void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uint32_t itemsize, const Image& image) {
+namespace {
+
+// The image with the rows and columns of all its repeats.
+Image all_repeats(const char* name, Where where, const Image& part, int64_t piece, bool right) {
+  const ImageRepeats& repeats = part.repeats;
+  if (repeats.times == 1) return part;
+  int64_t Image::* const repeated = repeats.along_columns ? &Image::columns : &Image::rows;
+  const int64_t step = repeats.along_columns && !right ? piece : kRows;
+  if (part.*repeated % step != 0) {
+    fail(where, "%s: %sExtension is %lld and is repeated; it must be a multiple of %lld", name,
+         repeats.along_columns ? "k" : "m", static_cast<long long>(part.*repeated), static_cast<long long>(step));
+  }
+  if (repeats.along_columns && !right && !part.transpose && part.rows > kRows) {
+    fail(where,
+         "%s: mExtension is %lld, repeated along columns to L0A without enTranspose; where the device puts more than "
+         "16 rows is not served",
+         name, static_cast<long long>(part.rows));
+  }
+  Image all = part;
+  all.*repeated *= repeats.times;
+  return all;
+}
+
+}  // namespace
+
+void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uint32_t itemsize, const Image& part) {
   constexpr const char* kName = "LoadData(LoadData3DParamsV2)";
   if (!has_matrix_unit(kName, where)) return;
   need_memory(kName, where, src, {Hardware::L1}, "src");
   need_memory(kName, where, dst, {Hardware::L0A, Hardware::L0B}, "dst");
   const bool right = hardware_of(dst) == Hardware::L0B;
+  const int64_t piece = kBlockBytes / itemsize;  // channels that lie together
+  const Image image = all_repeats(kName, where, part, piece, right);
   if ((right || image.transpose) && itemsize == 1) {
     fail(where, "%s: elements of 8 bits to %s; the device transposes 16 and 32 bits", kName,
          right ? "L0B" : "L0A with enTranspose");
   }
+  const ImageRepeats& repeats = image.repeats;
+  // Which row or column of the image's matrix becomes the one at `index`.
+  const auto along = [&](int64_t index, int64_t size, int64_t step, bool repeated) {
+    return repeated ? index / size * repeats.stride * step + index % size : index;
+  };
   const int64_t height = image.size.height, width = image.size.width;
   if (height == 0 || width == 0 || image.channels == 0 || image.rows == 0 || image.columns == 0 ||
       image.filter_w == 0 || image.filter_h == 0) {
     return;
   }
   if (image.stride_w == 0 || image.stride_h == 0) fail(where, "%s: a stride of 0", kName);
-  const int64_t piece = kBlockBytes / itemsize;  // channels that lie together
   const auto [left, after, top, below] = image.size.padding;
   const int64_t span_w = (image.filter_w - 1) * image.dilation_w + 1,
                 span_h = (image.filter_h - 1) * image.dilation_h + 1;
@@ -221,7 +252,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
                                     : rows / kRows * depth_fractals;
   told.copy(path_to(dst), fractals * kFractalBytes);
   for (int64_t j = 0; j < columns; j += piece) {
-    const int64_t of_window = (image.first_column + j) / piece;
+    const int64_t of_window = (image.first_column + along(j, part.columns, piece, repeats.along_columns)) / piece;
     const int64_t channel = of_window / (image.filter_w * image.filter_h);
     const int64_t inside = of_window % (image.filter_w * image.filter_h);
     const int64_t in_h = inside / image.filter_w * image.dilation_h, in_w = inside % image.filter_w * image.dilation_w;
@@ -231,7 +262,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
       run_bytes = 0;
     };
     for (int64_t i = 0; i < image.rows; ++i) {
-      const int64_t window = image.first_row + i;
+      const int64_t window = image.first_row + along(i, part.rows, kRows, !repeats.along_columns);
       const int64_t h = window / out_w * image.stride_h - top + in_h, w = window % out_w * image.stride_w - left + in_w;
       const bool there = window < out_w * out_h && channel < pieces && h >= 0 && h < height && w >= 0 && w < width;
       const int64_t from = ((channel * height + h) * width + w) * kBlockBytes;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ascendc/mmad.h"
 
-#include <bit>
-
 #include "told.h"
 
 namespace AscendC::cpu {
@@ -11,15 +9,6 @@ namespace {
 constexpr int64_t kRows = 16;  // of a fractal, and its columns in L0C
 
 constexpr int64_t ceil(int64_t number, int64_t by) { return (number + by - 1) / by; }
-
-// 1 sign bit, 8 of the exponent, 11 behind the point.
-float to_hf32(float value, bool toward_zero) {
-  constexpr uint32_t kCut = 12;
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7f800000) == 0x7f800000) return value;
-  if (!toward_zero) bits += (1u << (kCut - 1)) - 1 + (bits >> kCut & 1);
-  return std::bit_cast<float>(bits & ~((1u << kCut) - 1));
-}
 
 struct Layout {
   int64_t m, n, k;
@@ -63,10 +52,10 @@ void multiply_factors(const MmadCall& call, const Layout& of) {
   Sum* b = factor_memory<Sum>(1, of.k * width);
   widen_factors<T>(call, of, a, b);
   const MatrixUnit& unit = block(call.where).matrix_unit;
-  const bool rounded = std::is_same_v<T, float> && unit.hf32;
+  const Hf32 rounding = !unit.hf32 ? Hf32::Off : unit.hf32_toward_zero ? Hf32::TowardZero : Hf32::ToEven;
   if constexpr (std::is_same_v<T, float>) {
-    for (int64_t i = 0; rounded && i < of.m * of.k; ++i) a[i] = to_hf32(a[i], unit.hf32_toward_zero);
-    for (int64_t i = 0; rounded && i < of.k * width; ++i) b[i] = to_hf32(b[i], unit.hf32_toward_zero);
+    round_factors(a, of.m * of.k, rounding);
+    round_factors(b, of.k * width, rounding);
   }
   const StripedMatrix<Sum> sums{reinterpret_cast<Sum*>(call.sums.data), kRows, ceil(of.m, kRows) * kRows * kRows};
   const auto& p = call.params;
@@ -79,7 +68,7 @@ void multiply_factors(const MmadCall& call, const Layout& of) {
     }
   }
   const bool accumulate = call.bias != nullptr || p.isBias || !p.cmatrixInitVal;
-  multiply(sums, a, b, of.m, of.n, of.k, accumulate, !std::is_same_v<T, float> || rounded);
+  multiply(sums, a, b, of.m, of.n, of.k, accumulate, !std::is_same_v<T, float> || rounding != Hf32::Off);
 }
 
 void check_memories(const MmadCall& call) {

@@ -186,6 +186,10 @@ def test_a_core_that_does_not_wait_is_named(kernels):
         KernelError, match=r"block 0, AIC, and block 0, AIV [01]: block 0, AIV [01] reads bytes .* of c"
     ):
         kernels("cube")["writes_again_before_it_waits"](a, a, c, y, 2)
+    with pytest.raises(
+        KernelError, match=r"block 0, AIC, and block 0, AIV [01]: block 0, AIV [01] reads bytes .* of c"
+    ):
+        kernels("cube")["sets_the_flag_of_another_pipe"](a, a, c, y, 1)
 
 
 @pytest.mark.parametrize(

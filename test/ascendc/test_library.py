@@ -270,6 +270,8 @@ def test_memory_of_the_device_is_initialised(kernels):
     assert (y[:70] == -3).all() and (y[70:] == 0).all()
     kernels("library")["initialised"](y, 60, 1)
     assert (y[:60] == 1).all() and (y[60:70] == -3).all()
+    kernels("library")["initialised"](y, 50, 0)
+    assert (y[:50] == 0).all() and (y[50:60] == 1).all()
     with pytest.raises(KernelError, match="InitGlobalMemory"):
         kernels("library")["initialised"](y, 78, 1)
 

@@ -208,6 +208,94 @@ def test_batches_of_heads(kernels, layout):
     assert_close(c if layout == "bsngd" else c.transpose(0, 1), expected, "float16", d)
 
 
+@pytest.mark.parametrize("through_ub", [False, True])
+@pytest.mark.parametrize("batch_a, batch_b", [(3, 3), (1, 3), (4, 2)])
+def test_many_batches(kernels, batch_a, batch_b, through_ub):
+    m, n, k, loops = 20, 24, 16, 3
+    a, b = numbers((loops * batch_a, m, k), "float16"), numbers((loops * batch_b, n, k), "float16", 1)
+    tiling, _ = make(kind=2, shape=(m, n, k), org=(m, n, k, k), batch=(batch_a, batch_b), trans_b=1)
+    most = max(batch_a, batch_b)
+    c, workspace = (torch.zeros((loops * most, m, n)) for _ in range(2))
+    kernels("matmul")["many_batches"](a, b, workspace, c, tiling, loops, loops, batch_a, batch_b, False, through_ub)
+    wide = [x.double().repeat_interleave(loops * most // len(x), 0) for x in (a, b)]
+    assert_close(c, wide[0] @ wide[1].transpose(1, 2), "float16", k)
+    assert torch.equal(c, workspace)
+
+
+def test_many_batches_of_heads(kernels):
+    """Each loop has half of the heads of one of two sequences."""
+    batches, sa, sb, heads, d = 2, 20, 24, 4, 16
+    a, b = numbers((batches, sa, heads, d), "float16"), numbers((batches, sb, heads, d), "float16", 1)
+    tiling, _ = make(kind=2, shape=(sa, sb, d), org=(sa, sb, d, d), batch=(2, 2), trans_b=1)
+    for axis, (s, last) in {"A": (sa, d), "B": (sb, d), "C": (sa, sb)}.items():
+        s1, d1 = ("S1", "S2") if axis == "C" else ("S", "D")
+        for name, value in {"B": batches, s1: s, "N": heads, "G": 1, d1: last}.items():
+            tiling[f"{axis}LayoutInfo{name}"] = value
+    c, workspace = (torch.zeros((batches, heads, sa, sb)) for _ in range(2))
+    kernels("matmul")["many_batches"](a, b, workspace, c, tiling, 4, 4, 2, 2, True, True)
+    assert_close(c, torch.einsum("bihd,bjhd->bhij", a.double(), b.double()), "float16", d)
+
+
+def test_batches_that_nobody_can_fetch_are_named(kernels):
+    a, b, c = numbers((2, 20, 16), "float16"), numbers((2, 24, 16), "float16", 1), torch.zeros((2, 20, 24))
+    tiling, _ = make(kind=2, shape=(20, 24, 16), org=(20, 24, 16, 16), batch=(1, 1), trans_b=1)
+    kernel = kernels("matmul")["many_batches"]
+    with pytest.raises(KernelError, match="GetBatchTensorC: the results of all 1 loops of IterateNBatch were fetched"):
+        kernel(a, b, torch.zeros(2000), c, tiling, 1, 2, 1, 1, False, True)
+    with pytest.raises(KernelError, match="IterateNBatch: the object has no workspace; call SetWorkspace"):
+        kernel(a, b, None, c, tiling, 1, 1, 1, 1, False, True)
+
+
+def hf32(x, mode):
+    """Numbers with 11 bits behind the point; of two that are equally near the even one, or the larger."""
+    mantissa, exponent = np.frexp(x.double().numpy())
+    scaled = mantissa * 2.0**12
+    rounded = np.rint(scaled) if mode == 0 else np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
+    return torch.from_numpy(np.ldexp(rounded, exponent - 12))
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_hf32(kernels, mode):
+    m, n, k = 40, 36, 50
+    a, b = numbers((m, k), "float32"), numbers((k, n), "float32", 1)
+    mantissa, exponent = np.frexp(a[:, ::2].double().numpy())
+    a[:, ::2] = torch.from_numpy(np.ldexp(np.rint(mantissa * 2.0**12) + 0.5, exponent - 12))  # between two numbers
+    tiling, _ = make(shape=(m, n, k), org=(m, n, k, k), type="float32")
+    c, plain = torch.zeros((m, n)), torch.zeros((m, n))
+    kernels("matmul_cube_only")["hf32"](a, b, c, tiling, True, mode)
+    kernels("matmul_cube_only")["hf32"](a, b, plain, tiling, False, mode)
+    assert_close(c, hf32(a, mode) @ hf32(b, mode), "float32", k)
+    assert_close(plain, a.double() @ b.double(), "float32", k)
+    assert (c - plain).abs().max() > 1e-4
+    with pytest.raises(KernelError, match=r"SetHF32: transMode is 2; it is 0 \(to even\) or 1 \(away from 0\)"):
+        kernels("matmul_cube_only")["hf32"](a, b, c, tiling, True, 2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@pytest.mark.parametrize("shape, base", [((40, 50, 32), (16, 32)), ((33, 17, 70), (48, 32))])
+def test_blocks_in_co1(kernels, dtype, shape, base):
+    m, n, k = shape
+    a, b = numbers((m, k), dtype), numbers((k, n), dtype, 1)
+    is_int8 = dtype == "int8"
+    c = torch.zeros((m, n), dtype=torch.int32 if is_int8 else torch.float32)
+    c_type = "int32" if is_int8 else "float32"
+    tiling, _ = make(shape=shape, org=(m, n, k, k), fixed=(*base, -1), type=dtype, c_type=c_type, bias_type=c_type)
+    sums = base[0] >= m and base[1] >= n
+    kernels("matmul_cube_only")["in_co1"](a, b, c, tiling, is_int8, sums, True)
+    assert_close(c, a.double() @ b.double(), dtype, k)
+    with pytest.raises(KernelError, match=r"hazard: Fixpipe on pipe FIX reads .*, which Iterate on pipe M wrote"):
+        kernels("matmul_cube_only")["in_co1"](a, b, c, tiling, is_int8, sums, False)
+
+
+def test_batches_of_cube_cores(kernels):
+    m, n, k = 20, 24, 16
+    a, b = numbers((3, m, k), "float16"), numbers((3, k, n), "float16", 1)
+    tiling, _ = make(kind=2, shape=(m, n, k), org=(m, n, k, k), batch=(3, 3))
+    c = torch.zeros((3, m, n))
+    kernels("matmul_cube_only")["cube_batches"](a, b, c, tiling, 3)
+    assert_close(c, a.double() @ b.double(), "float16", k)
+
+
 WRONG = {
     0: "IterateAll: the object has no tiling; call REGIST_MATMUL_OBJ with it, or Init",
     1: "IterateAll: the object has no A; call SetTensorA first",
@@ -225,6 +313,7 @@ WRONG = {
     13: "hazard: IterateAll on pipe MTE2 reads .* of a, which DataCopy on pipe MTE3 wrote",
     14: "hazard: DataCopy on pipe MTE2 reads .* of c, which IterateAll on pipe FIX wrote",
     15: "GetTensorC: all of the 6 blocks were fetched",
+    16: "SetHF32: an object of a vector core; define ASCENDC_CUBE_ONLY before lib/matmul_intf.h",
 }
 
 

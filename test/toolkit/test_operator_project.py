@@ -221,6 +221,16 @@ def test_a_kernel_is_compiled_once_for_each_text(installed):
     assert json.loads(described.read_text())["kernelName"] == "sum_into"
 
 
+def test_a_library_of_operators_finds_those_of_the_toolkit(tmp_path):
+    """As older projects call op_build: before anybody has set LD_LIBRARY_PATH."""
+    source, library = tmp_path / "none.cpp", tmp_path / "libnone.so"
+    source.write_text("")
+    used = [f"-l{name}" for name in ("register", "exe_graph", "platform", "tiling_api")]
+    run("g++", "-shared", "-fPIC", source, "-o", library, "-Wl,--no-as-needed", f"-L{CANN}/lib64", *used)
+    said = run(CANN / "bin/op_build", library, tmp_path / "out", fails=True, LD_LIBRARY_PATH="")
+    assert "libnone.so: it defines no operator; OP_ADD(X) makes one known" in said
+
+
 def test_what_stays_the_same_is_not_compiled_again(built):
     kernels = sorted(built.glob("ascendc_kernels/*/*/*.o"))
     before = [kernel.stat().st_mtime_ns for kernel in kernels]

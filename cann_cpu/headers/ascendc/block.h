@@ -71,10 +71,19 @@ struct Fmatrix {
   uint8_t padding[4] = {};
 };
 
+// How often LoadData takes its part of an image, each time `stride` further along the rows or the columns of the
+// matrix.
+struct ImageRepeats {
+  uint16_t stride = 0;  // in 16 rows, or in 32 bytes of columns
+  uint8_t times = 1;
+  bool along_columns = false;
+};
+
 // What the Set functions of the matrix unit have set.
 struct MatrixUnit {
   Fmatrix fmatrix[2] = {};  // of the left and of the right matrix
   uint64_t padding = 0;
+  ImageRepeats repeats = {};
   bool hf32 = false, hf32_toward_zero = false;
   struct {
     uint16_t count = 1, src_stride = 0, dst_stride = 0;

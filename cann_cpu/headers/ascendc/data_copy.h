@@ -234,7 +234,12 @@ void InitGlobalMemory(GlobalTensor<T>& tensor, const uint64_t count, const T val
   for (uint64_t i = 0; i < count; ++i) cpu::store(memory.data + i * sizeof(T), value);
 }
 
-// The same by its other name.
+// The same by its other names.
+template <class T>
+void InitOutput(GlobalTensor<T> tensor, uint32_t count, std::type_identity_t<T> value = {},
+                cpu::Where where = cpu::Where::current()) {
+  InitGlobalMemory(tensor, count, value, where);
+}
 template <class T>
 void Fill(GlobalTensor<T>& tensor, const uint64_t count, const std::type_identity_t<T> value,
           cpu::Where where = cpu::Where::current()) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "ascendc/instruction.h"
@@ -33,6 +34,22 @@ ASCENDC_CPU_EXPORT void multiply(const StripedMatrix<float>& c, const float* a, 
                                  int64_t k, bool accumulate, bool exact);
 ASCENDC_CPU_EXPORT void multiply(const StripedMatrix<int32_t>& c, const int32_t* a, const int32_t* b, int64_t m,
                                  int64_t n, int64_t k, bool accumulate, bool exact = true);
+
+// How float factors are rounded to 1 sign bit, 8 of the exponent and 11 behind the point: to the nearest such number,
+// of two that are equally near to the even one or to the larger; or toward 0.
+enum class Hf32 : uint8_t { Off, ToEven, AwayFromZero, TowardZero };
+
+inline float to_hf32(float value, Hf32 rounding) {
+  constexpr uint32_t kCut = 12, kHalf = 1u << (kCut - 1);
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (rounding == Hf32::Off || (bits & 0x7f800000) == 0x7f800000) return value;
+  if (rounding == Hf32::ToEven) bits += kHalf - 1 + (bits >> kCut & 1);
+  if (rounding == Hf32::AwayFromZero) bits += kHalf;
+  return std::bit_cast<float>(bits & ~((1u << kCut) - 1));
+}
+inline void round_factors(float* factors, int64_t count, Hf32 rounding) {
+  for (int64_t i = 0; rounding != Hf32::Off && i < count; ++i) factors[i] = to_hf32(factors[i], rounding);
+}
 
 // Memory for factors as they are multiplied, of this thread; what was in it is lost.
 template <class Sum>
@@ -69,10 +86,10 @@ void widen_matrix(const T* from, int64_t row, int64_t column, int64_t rows, int6
 // c[i * row_c + j] = the sum over p of a[i * row_a + p * column_a] * b[p * row_b + j * column_b], or += it.
 template <class Sum, class A, class B>
 void gemm(Sum* c, int64_t row_c, const A* a, int64_t row_a, int64_t column_a, const B* b, int64_t row_b,
-          int64_t column_b, int64_t m, int64_t n, int64_t k, bool accumulate) {
+          int64_t column_b, int64_t m, int64_t n, int64_t k, bool accumulate, Hf32 rounding = Hf32::Off) {
   static_assert(std::is_same_v<Sum, SumOf<A>> && std::is_same_v<Sum, SumOf<B>>);
   constexpr int64_t kDepth = 1024;  // of the factors that are widened at a time
-  constexpr bool kExact = !std::is_same_v<A, float> || !std::is_same_v<B, float>;
+  const bool is_exact = !std::is_same_v<A, float> || !std::is_same_v<B, float> || rounding != Hf32::Off;
   const int64_t width = whole_stripes(n);
   Sum* sums = width == n ? c : factor_memory<Sum>(2, m * width);
   const int64_t row = width == n ? row_c : width;
@@ -85,7 +102,11 @@ void gemm(Sum* c, int64_t row_c, const A* a, int64_t row_a, int64_t column_a, co
     Sum* wide_b = factor_memory<Sum>(1, depth * width);
     widen_matrix(a + p * column_a, row_a, column_a, m, depth, wide_a, depth);
     widen_matrix(b + p * row_b, row_b, column_b, depth, n, wide_b, width);
-    multiply(StripedMatrix<Sum>{sums, row, kStripe}, wide_a, wide_b, m, n, depth, accumulate || p != 0, kExact);
+    if constexpr (std::is_same_v<A, float> && std::is_same_v<B, float>) {
+      round_factors(wide_a, m * depth, rounding);
+      round_factors(wide_b, depth * width, rounding);
+    }
+    multiply(StripedMatrix<Sum>{sums, row, kStripe}, wide_a, wide_b, m, n, depth, accumulate || p != 0, is_exact);
   }
   for (int64_t i = 0; sums != c && i < m; ++i) std::copy_n(sums + i * row, n, c + i * row_c);
 }

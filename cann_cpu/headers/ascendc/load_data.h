@@ -92,6 +92,29 @@ struct LoadData3DParamsV2 {
   bool fMatrixCtrl = false;                       // the image as SetFmatrix says for the right matrix
 };
 
+// The same, in registers: the image as SetFmatrix and SetLoadDataPaddingValue have set it, the part of the matrix and
+// the windows packed in 64 bits each.
+struct LoadData3DParamsV2Pro {
+  uint16_t channelSize = 0;
+  bool enTranspose = false, enSmallK = false;
+  bool filterSizeW = false, filterSizeH = false;
+  bool fMatrixCtrl = false;
+  uint64_t extConfig = 0;                 // from bit 0 on, of 16 bits: kExtension, mExtension, kStartPt, mStartPt
+  uint64_t filterConfig = 0x10101010101;  // of 8 bits: strideW, strideH, filterW, filterH, dilationFilterW, ...H
+};
+
+// LoadData of an image is done repeatTime times, from places repeatStride apart: in 16 rows of the matrix, or, with
+// repeatMode 1, in columns of 32 bytes. All of it becomes one matrix.
+struct LoadDataRepeatParam {
+  constexpr LoadDataRepeatParam() = default;
+  constexpr LoadDataRepeatParam(uint16_t stride, uint8_t times, uint8_t mode)
+      : repeatStride(stride), repeatTime(times), repeatMode(mode) {}
+
+  uint16_t repeatStride = 0;
+  uint8_t repeatTime = 1;
+  uint8_t repeatMode = 0;
+};
+
 // Whether LoadData sets the image's size and padding itself, or SetFmatrix and SetLoadDataPaddingValue have.
 struct IsResetLoad3dConfig {
   bool isSetFMatrix = true;
@@ -125,6 +148,7 @@ struct Image {
   int64_t rows, columns, first_row, first_column;
   int64_t stride_w, stride_h, filter_w, filter_h, dilation_w, dilation_h;
   bool transpose;
+  ImageRepeats repeats;
 };
 
 ASCENDC_CPU_EXPORT void copy_nd_to_nz(Where where, const LocalMemory& dst, const GlobalMemory& src, uint32_t itemsize,
@@ -179,6 +203,19 @@ void SetLoadDataPaddingValue(const T padValue, cpu::Where where = cpu::Where::cu
   cpu::block(where).matrix_unit.padding = cpu::bits_of(padValue);
 }
 
+inline void SetLoadDataRepeat(const LoadDataRepeatParam& repeatParams, cpu::Where where = cpu::Where::current()) {
+  const auto& p = repeatParams;
+  if (p.repeatMode > 1)
+    cpu::fail(where, "SetLoadDataRepeat: repeatMode %u; 0: along rows, 1: along columns", p.repeatMode);
+  cpu::block(where).matrix_unit.repeats = {p.repeatStride, p.repeatTime, p.repeatMode == 1};
+}
+inline void SetLoadDataBoundary(uint32_t boundaryValue, cpu::Where where = cpu::Where::current()) {
+  if (boundaryValue != 0) {
+    cpu::fail(where, "SetLoadDataBoundary: %u; an image that goes on at the beginning of L1 is not served, only 0 is",
+              boundaryValue);
+  }
+}
+
 template <class T, const IsResetLoad3dConfig& defaultConfig = IS_RESER_LOAD3D_DEFAULT_CONFIG, class U>
 void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p,
               cpu::Where where = cpu::Where::current()) {
@@ -193,7 +230,23 @@ void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadDa
   cpu::load_image(where, dst.memory(), src.memory(), sizeof(T),
                   {size, unit.padding, p.channelSize, p.mExtension, p.kExtension, p.mStartPt, p.kStartPt, p.strideW,
                    p.strideH, p.filterW + (p.filterSizeW ? 256 : 0), p.filterH + (p.filterSizeH ? 256 : 0),
-                   p.dilationFilterW, p.dilationFilterH, p.enTranspose});
+                   p.dilationFilterW, p.dilationFilterH, p.enTranspose, unit.repeats});
+}
+template <class T>
+void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2Pro& loadDataParams,
+              cpu::Where where = cpu::Where::current()) {
+  static constexpr IsResetLoad3dConfig kAsSet = {false, false};
+  const LoadData3DParamsV2Pro& p = loadDataParams;
+  const auto part = [&](int i) { return static_cast<uint16_t>(p.extConfig >> (16 * i)); };
+  const auto window = [&](int i) { return static_cast<uint8_t>(p.filterConfig >> (8 * i)); };
+  LoadData3DParamsV2<T> all;
+  all.channelSize = p.channelSize;
+  all.kExtension = part(0), all.mExtension = part(1), all.kStartPt = part(2), all.mStartPt = part(3);
+  all.strideW = window(0), all.strideH = window(1), all.filterW = window(2), all.filterH = window(3);
+  all.dilationFilterW = window(4), all.dilationFilterH = window(5);
+  all.enTranspose = p.enTranspose, all.enSmallK = p.enSmallK;
+  all.filterSizeW = p.filterSizeW, all.filterSizeH = p.filterSizeH, all.fMatrixCtrl = p.fMatrixCtrl;
+  LoadData<T, kAsSet>(dst, src, all, where);
 }
 
 template <class T>

@@ -136,8 +136,10 @@ class Matmul {
   static_assert(C_TYPE::format == CubeFormat::ND || C_TYPE::format == CubeFormat::NZ ||
                     C_TYPE::format == CubeFormat::ND_ALIGN,
                 "Matmul: C is ND, NZ or ND_ALIGN");
-  static_assert(C_TYPE::pos == TPosition::GM || C_TYPE::pos == TPosition::VECIN,
-                "Matmul: C in GM or VECIN is served by the CPU");
+  static_assert(C_TYPE::pos == TPosition::GM || C_TYPE::pos == TPosition::VECIN || C_TYPE::pos == TPosition::CO1,
+                "Matmul: C is in GM, VECIN or CO1");
+  static_assert(C_TYPE::pos != TPosition::CO1 || (C_TYPE::format == CubeFormat::NZ && std::is_same_v<C, Sum>),
+                "Matmul: C in CO1 is of CubeFormat::NZ, and float, or int32_t of int8_t");
   static_assert(kConfig.scheduleType != ScheduleType::OUTER_PRODUCT && !kConfig.isPartialOutput &&
                     !kConfig.enableRelu && !kConfig.intraBlockPartSum && !kConfig.isEnableChannelSplit &&
                     !kConfig.enableMixDualMaster,
@@ -217,8 +219,13 @@ class Matmul {
   void DisableBias() { bias_ = {}; }
   void ClearBias() { DisableBias(); }
 
-  void SetHF32(bool enableHF32 = false, int32_t /*transMode*/ = 0, Where where = Where::current()) {
-    if (enableHF32) cpu::fail(where, "SetHF32: HF32 is not served by the Matmul library on the CPU");
+  // transMode 0: of two numbers that are equally near the even one is taken, 1: the larger.
+  void SetHF32(bool enableHF32 = false, int32_t transMode = 0, Where where = Where::current()) {
+    need_cube_core("SetHF32", where);
+    if (transMode != 0 && transMode != 1) {
+      cpu::fail(where, "SetHF32: transMode is %d; it is 0 (to even) or 1 (away from 0)", transMode);
+    }
+    rounding_ = !enableHF32 ? cpu::Hf32::Off : transMode == 0 ? cpu::Hf32::ToEven : cpu::Hf32::AwayFromZero;
   }
   void SetQuantScalar(uint64_t quantScalar) {
     static_assert(kIsScaled, "SetQuantScalar: C of this dtype is not scaled");
@@ -274,6 +281,25 @@ class Matmul {
       return false;
     }
     compute(next_++, enPartialSum);
+    return true;
+  }
+
+  // The same, into memory of L0C that the author has, from where Fixpipe takes it.
+  template <bool sync = true, class T>
+  bool Iterate(bool enPartialSum, const LocalTensor<T>& localCmatrix, Where where = Where::current()) {
+    static_assert(C_TYPE::pos == TPosition::CO1,
+                  "Iterate: a tensor for C, and its MatmulType does not say TPosition::CO1");
+    static_assert(sync && std::is_same_v<T, Sum>, "Iterate: C in CO1 is float, or int32_t of int8_t, and waited for");
+    need_cube_core("Iterate", where);
+    const cpu::LocalMemory& memory = localCmatrix.memory();
+    if (cpu::hardware_of(memory) != Hardware::L0C) {
+      cpu::fail(where, "Iterate: localCmatrix is no tensor of TPosition::CO1");
+    }
+    const int32_t number = next_;
+    if (enPartialSum && number < blocks()) from_co1(where, memory, number);
+    if (!Iterate<true>(enPartialSum, where)) return false;
+    to_co1(where, memory);
+    cpu::order(where, PIPE_M, {});
     return true;
   }
 
@@ -352,8 +378,8 @@ class Matmul {
   void IterateBatch(const GlobalTensor<C>& gm, bool enPartialSum, uint8_t enAtomic, bool enSequentialWrite,
                     uint32_t matrixStrideA = 0, uint32_t matrixStrideB = 0, uint32_t matrixStrideC = 0,
                     Where where = Where::current()) {
-    iterate_batch(where, cpu::MatrixArgument<C>::of(gm), batch_a_, batch_b_, enSequentialWrite, matrixStrideA,
-                  matrixStrideB, matrixStrideC, enPartialSum, enAtomic);
+    iterate_batch("IterateBatch", where, 0, cpu::MatrixArgument<C>::of(gm), batch_a_, batch_b_, enSequentialWrite,
+                  matrixStrideA, matrixStrideB, matrixStrideC, enPartialSum, enAtomic);
     written(where);
   }
 #else
@@ -362,8 +388,8 @@ class Matmul {
   void IterateBatch(const GlobalTensor<C>& gm, uint32_t batchA, uint32_t batchB, bool enSequentialWrite,
                     uint32_t matrixStrideA = 0, uint32_t matrixStrideB = 0, uint32_t matrixStrideC = 0,
                     bool enPartialSum = false, uint8_t enAtomic = 0, Where where = Where::current()) {
-    iterate_batch(where, cpu::MatrixArgument<C>::of(gm), batchA, batchB, enSequentialWrite, matrixStrideA,
-                  matrixStrideB, matrixStrideC, enPartialSum, enAtomic);
+    iterate_batch("IterateBatch", where, 0, cpu::MatrixArgument<C>::of(gm), batchA, batchB, enSequentialWrite,
+                  matrixStrideA, matrixStrideB, matrixStrideC, enPartialSum, enAtomic);
     if (sync) written(where);
   }
   template <bool sync = true>
@@ -371,10 +397,52 @@ class Matmul {
                     uint32_t matrixStrideA = 0, uint32_t matrixStrideB = 0, uint32_t matrixStrideC = 0,
                     bool enPartialSum = false, uint8_t enAtomic = 0, Where where = Where::current()) {
     static_assert(sync, "IterateBatch: results in the unified buffer are waited for");
-    iterate_batch(where, cpu::MatrixArgument<C>::of(ubCmatrix), batchA, batchB, enSequentialWrite, matrixStrideA,
-                  matrixStrideB, matrixStrideC, enPartialSum, enAtomic);
+    iterate_batch("IterateBatch", where, 0, cpu::MatrixArgument<C>::of(ubCmatrix), batchA, batchB, enSequentialWrite,
+                  matrixStrideA, matrixStrideB, matrixStrideC, enPartialSum, enAtomic);
   }
 #endif
+  // batchLoop times IterateBatch, each on the batches behind those of the one before; C goes to the workspace, one
+  // matrix behind the other.
+  template <bool sync = true, bool waitIterateBatch = false>
+  void IterateNBatch(uint32_t batchLoop, uint32_t batchA, uint32_t batchB, bool enSequentialWrite,
+                     uint32_t matrixStrideA = 0, uint32_t matrixStrideB = 0, uint32_t matrixStrideC = 0,
+                     Where where = Where::current()) {
+    static_assert(kConfig.isNBatch, "IterateNBatch: isNBatch of the MatmulConfig is false");
+    static_assert((C_TYPE::layout == LayoutMode::NORMAL || C_TYPE::layout == LayoutMode::BNGS1S2) &&
+                      C_TYPE::format == CubeFormat::ND,
+                  "IterateNBatch: C in the workspace is ND, of LayoutMode::NORMAL or BNGS1S2");
+    if (!workspace_.is_set()) cpu::fail(where, "IterateNBatch: the object has no workspace; call SetWorkspace");
+    for (uint32_t loop = 0; loop < batchLoop; ++loop) {
+      iterate_batch("IterateNBatch", where, loop, workspace_, batchA, batchB, enSequentialWrite, matrixStrideA,
+                    matrixStrideB, matrixStrideC, false, 0);
+    }
+    fetched_batches_ = 0;
+    batch_loops_ = batchLoop;
+    if (sync) written(where);
+  }
+  // What the next of these loops has made, where it lies in the workspace.
+  template <bool sync = false>
+  GlobalTensor<C> GetBatchTensorC(uint32_t batchA, uint32_t batchB, bool enSequentialWrite = false,
+                                  Where where = Where::current()) {
+    return next_batches<sync>("GetBatchTensorC", where, batchA, batchB, enSequentialWrite);
+  }
+  // In the unified buffer.
+  template <bool sync = false>
+  void GetBatchTensorC(const LocalTensor<C>& c, uint32_t batchA, uint32_t batchB, bool enSequentialWrite = false,
+                       Where where = Where::current()) {
+    const GlobalTensor<C> batches = next_batches<sync>("GetBatchTensorC", where, batchA, batchB, enSequentialWrite);
+    copy_batches("GetBatchTensorC", where, c, batches);
+  }
+  template <bool sync = true>
+  GlobalTensor<C> GetBatchC(uint32_t batchA, uint32_t batchB, bool enSequentialWrite = false,
+                            Where where = Where::current()) {
+    return next_batches<false>("GetBatchC", where, batchA, batchB, enSequentialWrite);
+  }
+  template <bool sync = true>
+  void GetBatchC(const LocalTensor<C>& c, uint32_t batchA, uint32_t batchB, bool enSequentialWrite = false,
+                 Where where = Where::current()) {
+    copy_batches("GetBatchC", where, c, next_batches<false>("GetBatchC", where, batchA, batchB, enSequentialWrite));
+  }
   void WaitIterateBatch(Where where = Where::current()) { written(where); }
 
   // Another object may compute.
@@ -538,9 +606,49 @@ class Matmul {
     return {gathered.data(), columns, 1};
   }
 
-  void compute(int32_t number, bool onto_sums) {
+  static void need_cube_core(const char* name, Where where) {
+    if (!cpu::block(where).core.cube) {
+      cpu::fail(where, "%s: an object of a vector core; define ASCENDC_CUBE_ONLY before lib/matmul_intf.h", name);
+    }
+  }
+
+  // A block in L0C: stripes of 16 columns, each with the block's rows rounded up to whole fractals. visit(where a row
+  // of a stripe lies, the sum that it begins with, of how many columns).
+  template <class Visit>
+  void for_each_row_in_co1(const char* name, Where where, cpu::Use use, const cpu::LocalMemory& memory,
+                           const Visit& visit) const {
+    constexpr int64_t kRowBytes = cpu::kStripe * static_cast<int64_t>(sizeof(Sum));
+    for (int64_t j = 0; j < size_n(); j += cpu::kStripe) {
+      const int64_t stripe = j / cpu::kStripe * cpu::fractals(size_m()) * kRowBytes;
+      if (cpu::checker() != nullptr) {
+        cpu::check_local(name, where, PIPE_M, use, memory, stripe, size_m() * kRowBytes);
+      }
+      for (int64_t i = 0; i < size_m(); ++i) {
+        visit(reinterpret_cast<Sum*>(memory.data + stripe + i * kRowBytes), i * size_n() + j,
+              std::min<int64_t>(cpu::kStripe, size_n() - j));
+      }
+    }
+  }
+  void from_co1(Where where, const cpu::LocalMemory& memory, int32_t number) {
+    find_block(number);
+    sums_.resize(static_cast<size_t>(size_m()) * size_n());
+    for_each_row_in_co1("Iterate", where, cpu::Use::Read, memory, [&](const Sum* row, int64_t sum, int64_t count) {
+      std::copy_n(row, count, sums_.data() + sum);
+    });
+  }
+  void to_co1(Where where, const cpu::LocalMemory& memory) const {
+    for_each_row_in_co1("Iterate", where, cpu::Use::Write, memory, [&](Sum* row, int64_t sum, int64_t count) {
+      std::fill(std::copy_n(sums_.data() + sum, count, row), row + cpu::kStripe, Sum{});
+    });
+  }
+
+  void find_block(int32_t number) {
     first_m_ = (by_rows() ? number / blocks_n() : number % blocks_m()) * tiling_.baseM;
     first_n_ = (by_rows() ? number % blocks_n() : number / blocks_m()) * tiling_.baseN;
+  }
+
+  void compute(int32_t number, bool onto_sums) {
+    find_block(number);
     const int64_t m = size_m(), n = size_n();
     if (!onto_sums) sums_.assign(static_cast<size_t>(m * n), Sum{});
     const bool has_bias = bias_.is_set() && kConfig.enableSetBias;
@@ -550,7 +658,8 @@ class Matmul {
     }
     const Factor<A> a = factor(a_, storage_a(), first_m_, 0, m, k_, gathered_a_);
     const Factor<B> b = factor(b_, storage_b(), 0, first_n_, k_, n, gathered_b_);
-    cpu::gemm(sums_.data(), n, a.data, a.row, a.column, b.data, b.row, b.column, m, n, k_, has_bias || onto_sums);
+    cpu::gemm(sums_.data(), n, a.data, a.row, a.column, b.data, b.row, b.column, m, n, k_, has_bias || onto_sums,
+              rounding_);
     has_block_ = true;
   }
 
@@ -668,15 +777,17 @@ class Matmul {
   // What was written to device memory is there for all that comes after.
   void written(Where where) { cpu::order(where, PIPE_FIX, {PIPE_S, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_MTE1}); }
 
-  // How the batches of a matrix lie: from one to the next, and from row to row.
+  // How the batches of a matrix lie: from one to the next, from each `group` of them to the next, and from row to row.
   struct Batches {
-    int64_t step, row;
+    int64_t step, row, group = INT64_MAX, group_step = 0;
+
+    int64_t at(int64_t batch) const { return batch / group * group_step + batch % group * step; }
   };
   static Batches batches(LayoutMode layout, int64_t rows, int64_t columns, const int32_t (&axes)[5]) {
     const int64_t b = axes[0], n = axes[2], g = axes[3], d = axes[4];
     switch (layout) {
       case LayoutMode::BSNGD:
-        return {d, n * g * d};
+        return {d, n * g * d, n * g, axes[1] * n * g * d};
       case LayoutMode::SBNGD:
         return {d, b * n * g * d};
       case LayoutMode::BNGS1S2:
@@ -686,9 +797,10 @@ class Matmul {
     }
   }
 
-  void iterate_batch(Where where, const cpu::MatrixArgument<C>& c, uint32_t batch_a, uint32_t batch_b,
-                     bool is_sequential, uint32_t stride_a, uint32_t stride_b, uint32_t stride_c, bool onto_sums,
-                     uint8_t enAtomic) {
+  // The batches behind `loop` times as many.
+  void iterate_batch(const char* name, Where where, uint32_t loop, const cpu::MatrixArgument<C>& c, uint32_t batch_a,
+                     uint32_t batch_b, bool is_sequential, uint32_t stride_a, uint32_t stride_b, uint32_t stride_c,
+                     bool onto_sums, uint8_t enAtomic) {
     static_assert(
         C_TYPE::format != CubeFormat::NZ && A_TYPE::format != CubeFormat::NZ && B_TYPE::format != CubeFormat::NZ,
         "IterateBatch: matrices of CubeFormat::NZ are not served by the CPU");
@@ -697,15 +809,14 @@ class Matmul {
                   "IterateBatch: A and B have one LayoutMode, which is not NONE");
     const uint32_t most = std::max(batch_a, batch_b), least = std::min(batch_a, batch_b);
     if (least == 0 || most % least != 0) {
-      cpu::fail(where, "IterateBatch: %u batches of A and %u of B; the one is a multiple of the other", batch_a,
-                batch_b);
+      cpu::fail(where, "%s: %u batches of A and %u of B; the one is a multiple of the other", name, batch_a, batch_b);
     }
     if (stride_c != 0 || onto_sums) {
-      cpu::fail(where, "IterateBatch: matrixStrideC and enPartialSum are not served by the CPU");
+      cpu::fail(where, "%s: matrixStrideC and enPartialSum are not served by the CPU", name);
     }
     const TCubeTiling& t = tiling_;
     if (t.CLayoutInfoG == 1 && std::max(t.ALayoutInfoG, t.BLayoutInfoG) > 1) {
-      cpu::fail(where, "IterateBatch: sums over G of C are not served by the CPU");
+      cpu::fail(where, "%s: sums over G of C are not served by the CPU", name);
     }
     const int32_t axes_a[] = {t.ALayoutInfoB, t.ALayoutInfoS, t.ALayoutInfoN, t.ALayoutInfoG, t.ALayoutInfoD};
     const int32_t axes_b[] = {t.BLayoutInfoB, t.BLayoutInfoS, t.BLayoutInfoN, t.BLayoutInfoG, t.BLayoutInfoD};
@@ -730,18 +841,21 @@ class Matmul {
     (across_b ? org_kb_ : org_n_) = static_cast<int32_t>(in_b.row);
     org_c_ = static_cast<int32_t>(in_c.row);
     for (uint32_t i = 0; i < most; ++i) {
-      a_ = shifted(all_a, int64_t{i / (most / batch_a)} * (stride_a != 0 ? stride_a : in_a.step));
-      b_ = shifted(all_b, int64_t{i / (most / batch_b)} * (stride_b != 0 ? stride_b : in_b.step));
-      if (kConfig.isBiasBatch && bias_.is_set()) bias_ = shifted(all_bias, int64_t{i} * n_);
+      const int64_t of_a = int64_t{loop} * batch_a + i / (most / batch_a);
+      const int64_t of_b = int64_t{loop} * batch_b + i / (most / batch_b);
+      const int64_t of_c = int64_t{loop} * most + i;
+      a_ = shifted(all_a, stride_a != 0 ? of_a * stride_a : in_a.at(of_a));
+      b_ = shifted(all_b, stride_b != 0 ? of_b * stride_b : in_b.at(of_b));
+      if (kConfig.isBiasBatch && bias_.is_set()) bias_ = shifted(all_bias, of_c * n_);
       begin_anew();
-      begin("IterateBatch", where);
-      const cpu::MatrixArgument<C> part = shifted(c, i * in_c.step);
+      begin(name, where);
+      const cpu::MatrixArgument<C> part = shifted(c, in_c.at(of_c));
       for (int32_t number = 0; number < blocks(); ++number) {
         compute(number, false);
         if (c.kind == cpu::MatrixArgument<C>::Kind::Global) {
-          to_global("IterateBatch", where, part, enAtomic, is_sequential);
+          to_global(name, where, part, enAtomic, is_sequential);
         } else {
-          to_local("IterateBatch", where, LocalTensor<C>(part.local), enAtomic, false, true);
+          to_local(name, where, LocalTensor<C>(part.local), enAtomic, false, true);
         }
       }
     }
@@ -750,11 +864,40 @@ class Matmul {
     begin_anew();
   }
 
+  template <bool sync>
+  GlobalTensor<C> next_batches(const char* name, Where where, uint32_t batch_a, uint32_t batch_b, bool is_sequential) {
+    static_assert(!sync, "GetBatchTensorC: the batches in the workspace come behind IterateNBatch; sync is false");
+    if (is_sequential) cpu::fail(where, "%s: enSequentialWrite is reserved; it is false", name);
+    if (fetched_batches_ == batch_loops_) {
+      cpu::fail(where, "%s: the results of all %u loops of IterateNBatch were fetched", name, batch_loops_);
+    }
+    written(where);
+    const int64_t elements = int64_t{std::max(batch_a, batch_b)} * m_ * n_;
+    GlobalTensor<C> all;
+    all.SetGlobalBuffer(reinterpret_cast<C*>(workspace_.global.data) + fetched_batches_++ * elements,
+                        static_cast<uint64_t>(elements));
+    return all;
+  }
+  void copy_batches(const char* name, Where where, const LocalTensor<C>& to, const GlobalTensor<C>& from) {
+    const cpu::MatrixArgument<C> source = cpu::MatrixArgument<C>::of(from), dst = cpu::MatrixArgument<C>::of(to);
+    const auto elements = static_cast<int64_t>(from.GetSize());
+    if (whole_rows(n_) != n_) {
+      cpu::fail(where, "%s: rows of %d elements are no multiple of 32 bytes in the unified buffer", name, n_);
+    }
+    if (cpu::checker() != nullptr) {
+      source.check(name, where, cpu::Use::Read, 0, elements, PIPE_MTE2, PIPE_MTE2);
+      dst.check(name, where, cpu::Use::Write, 0, elements, PIPE_MTE2, PIPE_MTE2);
+    }
+    std::memcpy(dst.local.data, source.global.data, static_cast<size_t>(elements) * sizeof(C));
+    WaitGetTensorC(where);
+  }
+
   TCubeTiling tiling_;
   bool has_tiling_ = false, is_static_ = false;
   int32_t org_m_ = 0, org_n_ = 0, org_ka_ = 0, org_kb_ = 0, org_c_ = 0;
   int32_t m_ = 0, n_ = 0, k_ = 0;  // of the core
   int32_t batch_a_ = 1, batch_b_ = 1;
+  uint32_t batch_loops_ = 0, fetched_batches_ = 0;  // of IterateNBatch
   uint8_t sub_block_ = 0;
   cpu::MatrixArgument<A> a_;
   cpu::MatrixArgument<B> b_;
@@ -762,6 +905,7 @@ class Matmul {
   cpu::MatrixArgument<uint64_t> scales_;
   cpu::MatrixArgument<C> workspace_;
   std::optional<uint64_t> scale_;
+  cpu::Hf32 rounding_ = cpu::Hf32::Off;
 
   int32_t next_ = 0, fetched_ = 0;
   bool is_read_ = false, has_block_ = false, is_partial_ = false;

@@ -36,7 +36,7 @@ NAMES = {
         WriteGmByPassDCache""",
     "Memory": """AllocEventID AllocTensor DeQue EnQue FetchEventID FreeAllEvent FreeTensor GetBaseAddr GetCurAddr
         GetCurBufSize GetSysWorkSpacePtr GetTPipePtr GetTensorCountInQue GetUserWorkspace GetWithOffset HasIdleBuffer
-        HasTensorInQue InitBufPool InitBuffer InitGlobalMemory LocalMemAllocator PopStackBuffer ReleaseEventID
+        HasTensorInQue InitBufPool InitBuffer InitGlobalMemory InitOutput LocalMemAllocator PopStackBuffer ReleaseEventID
         SetSysWorkspace TBuf TBufPool TBuffAddr TPipe TQue TQueBind VacantInQue""",
     "Tensors": """GetDataObj GetDataPtr GetPhyAddr GetPosition GetShapeInfo GetSize GetUserTag GetValue GlobalTensor
         Layout ListTensorDesc LocalTensor MakeLayout ReinterpretCast SetAddrWithOffset SetBufferLen SetGlobalBuffer

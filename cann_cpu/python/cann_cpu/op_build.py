@@ -35,7 +35,7 @@ class BuildError(RuntimeError):
 def definitions_of(library: str) -> dict:
     """What a library registers, when it is opened."""
     registry = ctypes.CDLL(os.path.join(LIBRARIES, "libregister.so"), mode=ctypes.RTLD_GLOBAL)
-    for name in ("libexe_graph.so", "libplatform.so"):
+    for name in ("libexe_graph.so", "libplatform.so", "libtiling_api.so"):
         ctypes.CDLL(os.path.join(LIBRARIES, name), mode=ctypes.RTLD_GLOBAL)
     registry.cann_cpu_definitions.restype = ctypes.c_char_p
     error = ctypes.c_char_p()

@@ -353,6 +353,8 @@ extern "C" __global__ __aicore__ void initialised(GM_ADDR y, uint32_t count, int
   all.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y), count);
   if (value < 0) {
     InitGlobalMemory(all, count, value);
+  } else if (value == 0) {
+    InitOutput(all, count);
   } else {
     Fill<int32_t>(all, count, 1);
   }

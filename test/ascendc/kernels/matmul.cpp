@@ -176,6 +176,8 @@ void multiply_local(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCubeTiling& t, bool across
 constexpr MatmulConfig kRowsFirst =
     GetNormalConfig(false, false, false, BatchMode::BATCH_LESS_THAN_L1, true, IterateOrder::ORDER_N);
 
+constexpr MatmulConfig kManyBatches = GetNormalConfig(false, true);
+
 constexpr MatmulShapeParams kShape = {64, 48, 32, 32, 16, 32};
 constexpr MatmulConfig kConstant = GetMMConfig<MatmulConfigMode::CONFIG_NORM>(kShape);
 using ConstantType = MatmulType<TPosition::GM, CubeFormat::ND, half>;
@@ -276,6 +278,57 @@ extern "C" __global__ __aicore__ void batches(GM_ADDR a, GM_ADDR b, GM_ADDR bias
   if (layout == 2) multiply_batches<LayoutMode::SBNGD, LayoutMode::SBNGD>(a, b, bias, c, tiling, batch_a, batch_b);
 }
 
+// Several times as many batches, fetched from the workspace as they are, or through the unified buffer.
+template <LayoutMode layout, LayoutMode of_c>
+void multiply_many_batches(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADDR c, TCubeTiling& t, uint32_t loops,
+                           uint32_t fetched, uint32_t batch_a, uint32_t batch_b, bool through_ub) {
+  TPipe pipe;
+  Matmul<MatmulType<TPosition::GM, CubeFormat::ND, half, false, layout>,
+         MatmulType<TPosition::GM, CubeFormat::ND, half, true, layout>,
+         MatmulType<TPosition::VECIN, CubeFormat::ND, float, false, of_c>,
+         MatmulType<TPosition::GM, CubeFormat::ND, float>, kManyBatches>
+      mm;
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &t);
+  if (GetBlockIdx() != 0) return;
+  mm.SetTensorA(global<half>(a));
+  mm.SetTensorB(global<half>(b), true);
+  if (workspace != nullptr) mm.SetWorkspace(reinterpret_cast<const __gm__ float*>(workspace), 1 << 20);
+  const uint32_t elements = (batch_a > batch_b ? batch_a : batch_b) * t.singleCoreM * t.singleCoreN;
+  if (through_ub) {
+    mm.template IterateNBatch<false>(loops, batch_a, batch_b, false);
+  } else {
+    mm.IterateNBatch(loops, batch_a, batch_b, false);
+  }
+  TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> queue;
+  pipe.InitBuffer(queue, 1, elements * sizeof(float));
+  for (uint32_t i = 0; i < fetched; ++i) {
+    const LocalTensor<float> local = queue.AllocTensor<float>();
+    if (through_ub) {
+      mm.template GetBatchTensorC<false>(local, batch_a, batch_b);
+    } else {
+      const GlobalTensor<float> made = mm.template GetBatchTensorC<false>(batch_a, batch_b);
+      DataCopy(local, made, elements);
+    }
+    queue.EnQue(local);
+    queue.DeQue<float>();
+    DataCopy(global<float>(c)[i * elements], local, elements);
+    queue.FreeTensor(local);
+  }
+  mm.End();
+}
+
+extern "C" __global__ __aicore__ void many_batches(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADDR c,
+                                                   TCubeTiling tiling, uint32_t loops, uint32_t fetched,
+                                                   uint32_t batch_a, uint32_t batch_b, bool heads, bool through_ub) {
+  if (heads) {
+    multiply_many_batches<LayoutMode::BSNGD, LayoutMode::BNGS1S2>(a, b, workspace, c, tiling, loops, fetched, batch_a,
+                                                                  batch_b, through_ub);
+  } else {
+    multiply_many_batches<LayoutMode::NORMAL, LayoutMode::NORMAL>(a, b, workspace, c, tiling, loops, fetched, batch_a,
+                                                                  batch_b, through_ub);
+  }
+}
+
 // What an author does wrong, by number.
 extern "C" __global__ __aicore__ void wrong(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCubeTiling tiling, uint32_t which) {
   TPipe pipe;
@@ -321,6 +374,7 @@ extern "C" __global__ __aicore__ void wrong(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCu
     mm.IterateAll<false>(of_c, 0, false, true);
     DataCopy(local, of_c, 64);
   }
+  if (which == 16) mm.SetHF32(true);
   if (which == 15) {
     mm.Iterate<false>();
     for (int i = 0; i < 100; ++i) {
