@@ -97,4 +97,5 @@ def test_the_environment_is_set_once_however_often_it_is_sourced(toolkit):
         "CMAKE_PREFIX_PATH": packages,
         "PATH": f"{home}/bin:/usr/bin:/bin",
     }
-    assert os.path.exists(f"{home}/{platform.machine()}-linux/lib64/libascendcl.so")
+    for name in ("lib64/libascendcl.so", "include/acl/acl.h", "data/platform_config/Ascend910B3.ini"):
+        assert os.path.exists(f"{home}/{platform.machine()}-linux/{name}")

@@ -74,15 +74,13 @@ def _print_routes() -> list[str]:
 def home() -> int:
     """Prints the folder in CANN's layout that projects are built against.
 
-    Some look for headers and libraries in a folder named by the machine's architecture, which a wheel, without links,
-    cannot bring.
+    Some look for headers, libraries and chips in a folder named by the machine's architecture, which a wheel, without
+    links, cannot bring.
     """
     folder = os.path.join(activation.HOME, f"{platform.machine()}-linux")
     try:
-        os.makedirs(folder, exist_ok=True)
-        for name in ("include", "lib64"):
-            if not os.path.lexists(os.path.join(folder, name)):
-                os.symlink(os.path.join("..", name), os.path.join(folder, name))
+        if not os.path.lexists(folder):
+            os.symlink(".", folder)
     except OSError as error:
         print(f"cann_cpu: no {folder}: {error}", file=sys.stderr)
     print(activation.HOME)
