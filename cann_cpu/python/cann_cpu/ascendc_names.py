@@ -30,14 +30,15 @@ NAMES = {
     "Order": """CrossCoreSetFlag CrossCoreWaitFlag DataSyncBarrier GroupBarrier IBSet IBWait
         InitDetermineComputeWorkspace Lock Mutex NotifyNextBlock PipeBarrier SetFlag SetNextTaskStart SyncAll TQueSync
         Unlock WaitFlag WaitPreBlock WaitPreTaskEnd""",
+    "Cores in groups": "CreateCubeResGroup CubeGroupMsgHead CubeMsgState CubeResGroupHandle KfcWorkspace",
     "Atomic operations": """AtomicAdd AtomicCas AtomicExch AtomicMax AtomicMin DisableDmaAtomic GetStoreAtomicConfig
         SetAtomicAdd SetAtomicMax SetAtomicMin SetAtomicNone SetAtomicType SetStoreAtomicConfig""",
     "Caches": """DataCacheCleanAndInvalid DataCachePreload GetICachePreloadStatus ICachePreLoad ReadGmByPassDCache
         WriteGmByPassDCache""",
     "Memory": """AllocEventID AllocTensor DeQue EnQue FetchEventID FreeAllEvent FreeTensor GetBaseAddr GetCurAddr
         GetCurBufSize GetSysWorkSpacePtr GetTPipePtr GetTensorCountInQue GetUserWorkspace GetWithOffset HasIdleBuffer
-        HasTensorInQue InitBufPool InitBuffer InitGlobalMemory InitOutput LocalMemAllocator PopStackBuffer ReleaseEventID
-        SetSysWorkspace TBuf TBufPool TBuffAddr TPipe TQue TQueBind VacantInQue""",
+        HasTensorInQue InitBufPool InitBuffer InitGlobalMemory InitOutput LocalMemAllocator PopStackBuffer
+        ReleaseEventID SetSysWorkspace TBuf TBufPool TBuffAddr TPipe TQue TQueBind VacantInQue""",
     "Tensors": """GetDataObj GetDataPtr GetPhyAddr GetPosition GetShapeInfo GetSize GetUserTag GetValue GlobalTensor
         Layout ListTensorDesc LocalTensor MakeLayout ReinterpretCast SetAddrWithOffset SetBufferLen SetGlobalBuffer
         SetL2CacheHint SetShapeAddr SetShapeInfo SetSize SetUserTag SetValue ShapeInfo TensorDesc TensorTrait""",
