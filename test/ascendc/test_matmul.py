@@ -246,6 +246,27 @@ def test_batches_that_nobody_can_fetch_are_named(kernels):
         kernel(a, b, None, c, tiling, 1, 1, 1, 1, False, True)
 
 
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("shape, base", [((64, 48, 96), (32, 16, 32)), ((64, 33, 50), (64, 48, 32))])
+def test_the_author_copies(kernels, shape, base, both):
+    """The factors are parts of wider matrices; with both functions A's blocks are taken backwards."""
+    m, n, k = shape
+    a, b = numbers((m, k + 8), "float16"), numbers((k, n + 5), "float16", 1)
+    tiling, _ = make(shape=shape, org=(m, n, k if both else k + 8, k), fixed=base)
+    rows = np.array([(*base, k + 8, n + 5)], np.dtype([(name, np.int32) for name in ("m", "n", "k", "a", "b")]))
+    c = torch.zeros((m, n))
+    kernel = kernels("matmul")["copied_by_author"]
+    kernel(a, b, c, tiling, rows, both, m // base[0] if both else 0, False)
+    blocks = a[:, :k].double().reshape(-1, base[0], k)
+    expected = (blocks.flip(0) if both else blocks).reshape(m, k) @ b[:, :n].double()
+    assert_close(c, expected, "float16", k)
+    with pytest.raises(KernelError, match="CopyB1 of a transposed matrix; it copies a GlobalTensor that is not transp"):
+        kernel(a, b, c, tiling, rows, both, 0, True)
+    rows["k"] += 1
+    with pytest.raises(KernelError, match=r"matmul\.cpp.*DataCopy\(Nd2NzParams\) reads"):
+        kernel(a, b, c, tiling, rows, both, 0, False)
+
+
 def hf32(x, mode):
     """Numbers with 11 bits behind the point; of two that are equally near the even one, or the larger."""
     mantissa, exponent = np.frexp(x.double().numpy())

@@ -64,6 +64,22 @@ struct Storage {
   }
 };
 
+// While it lives, this core does what the block's cube core does on a device: functions of the author that the library
+// calls there.
+class OnCubeCore {
+ public:
+  explicit OnCubeCore(Where where) : block_(block(where)), core_(block_.core) {
+    block_.core = {core_.block, core_.block, true, 0, 1};
+  }
+  ~OnCubeCore() { block_.core = core_; }
+  OnCubeCore(const OnCubeCore&) = delete;
+  OnCubeCore& operator=(const OnCubeCore&) = delete;
+
+ private:
+  Block& block_;
+  const Core core_;
+};
+
 constexpr int64_t fractals(int64_t extent) { return (extent + 15) / 16 * 16; }
 
 // A matrix that the author has set: in device memory, in a core's memory, or one number.
@@ -118,8 +134,7 @@ class Matmul {
   static constexpr bool kIsStatic = std::is_same_v<std::remove_cvref_t<decltype(MM_CFG)>, MatmulApiStaticTiling>;
   // The vector cores of a block share A and B: the cube core multiplies once for all of them.
   static constexpr bool kIsShared = A_TYPE::ibShare && B_TYPE::ibShare;
-  static constexpr bool kHasCallbacks =
-      MM_CB::copy_out != nullptr || MM_CB::copy_a != nullptr || MM_CB::copy_b != nullptr;
+  static constexpr bool kHasCopyA = MM_CB::kCopyA != nullptr, kHasCopyB = MM_CB::kCopyB != nullptr;
 
   static_assert(std::is_same_v<A, B> && cpu::OneOf<A, half, bfloat16_t, float, int8_t>,
                 "Matmul: A and B of one dtype, half, bfloat16_t, float or int8_t, are served by the CPU");
@@ -145,7 +160,11 @@ class Matmul {
                     !kConfig.enableMixDualMaster,
                 "Matmul: OUTER_PRODUCT, isPartialOutput, enableRelu, intraBlockPartSum, isEnableChannelSplit and "
                 "enableMixDualMaster are not served by the CPU");
-  static_assert(!kHasCallbacks, "Matmul: callbacks are not served by the CPU");
+  static_assert(MM_CB::kCopyOut == nullptr, "Matmul: DataCopyOut of MatmulCallBackFunc is not served by the CPU");
+  static_assert((!kHasCopyA && !kHasCopyB) || kConfig.doNorm,
+                "Matmul: CopyA1 and CopyB1 of MatmulCallBackFunc are served with CFG_NORM and GetNormalConfig");
+  static_assert((!kHasCopyA || A_TYPE::pos == TPosition::GM) && (!kHasCopyB || B_TYPE::pos == TPosition::GM),
+                "Matmul: CopyA1 and CopyB1 of MatmulCallBackFunc copy matrices in TPosition::GM");
 
  public:
   using Where = cpu::Where;
@@ -243,6 +262,10 @@ class Matmul {
     scale_.reset();
   }
 
+  // What the author's CopyA1 and CopyB1 are called with.
+  void SetUserDefInfo(uint64_t tilingPtr) { for_callbacks_[0] = tilingPtr; }
+  void SetSelfDefineData(uint64_t dataPtr) { for_callbacks_[1] = dataPtr; }
+
   // Room for results that are fetched later.
   template <class T>
   void SetWorkspace(const GlobalTensor<T>& addr) {
@@ -280,7 +303,7 @@ class Matmul {
       has_block_ = false;
       return false;
     }
-    compute(next_++, enPartialSum);
+    compute(where, next_++, enPartialSum);
     return true;
   }
 
@@ -352,7 +375,7 @@ class Matmul {
     begin("IterateAll", where);
     const cpu::MatrixArgument<C> c = cpu::MatrixArgument<C>::of(gm);
     for (int32_t i = 0; i < blocks() && !is_computed_by_another(); ++i) {
-      compute(i, false);
+      compute(where, i, false);
       cpu::MatrixArgument<C> part = c;
       if (enSequentialWrite) {
         part.global.data += int64_t{i} * tiling_.baseM * tiling_.baseN * static_cast<int64_t>(sizeof(C));
@@ -366,7 +389,7 @@ class Matmul {
   void IterateAll(const LocalTensor<C>& ubCmatrix, uint8_t enAtomic = 0, Where where = Where::current()) {
     begin("IterateAll", where);
     for (int32_t i = 0; i < blocks(); ++i) {
-      compute(i, false);
+      compute(where, i, false);
       to_local("IterateAll", where, ubCmatrix, enAtomic, false, sync);
     }
     begin_anew();
@@ -575,8 +598,8 @@ class Matmul {
         matrix.check(name, where, cpu::Use::Read, first, count, PIPE_MTE2, local);
       });
     };
-    all(a_, storage_a(), a_.transposed ? k_ : m_, a_.transposed ? m_ : k_, A_TYPE::pos);
-    all(b_, storage_b(), b_.transposed ? n_ : k_, b_.transposed ? k_ : n_, B_TYPE::pos);
+    if (!kHasCopyA) all(a_, storage_a(), a_.transposed ? k_ : m_, a_.transposed ? m_ : k_, A_TYPE::pos);
+    if (!kHasCopyB) all(b_, storage_b(), b_.transposed ? n_ : k_, b_.transposed ? k_ : n_, B_TYPE::pos);
     all(bias_, {false, n_, 1}, 1, n_, BIAS_TYPE::pos);
     all(scales_, {false, n_, 1}, 1, n_, TPosition::TSCM);
     cpu::order(where, PIPE_MTE2, {PIPE_FIX});
@@ -604,6 +627,65 @@ class Matmul {
       }
     }
     return {gathered.data(), columns, 1};
+  }
+
+  Factor<A> factor_a(Where where, int64_t m) {
+    if constexpr (!kHasCopyA) {
+      return factor(a_, storage_a(), first_m_, 0, m, k_, gathered_a_);
+    } else {
+      const int32_t row = first_m_ / tiling_.baseM;
+      for (int32_t k = 0; k < k_; k += tiling_.baseK) {
+        copy_by_author<MM_CB::kCopyA>(where, "CopyA1", a_, gathered_a_, {m, k_}, {0, k}, row, k / tiling_.baseK, m,
+                                      std::min(tiling_.baseK, k_ - k));
+      }
+      return {gathered_a_.data(), k_, 1};
+    }
+  }
+  Factor<B> factor_b(Where where, int64_t n) {
+    if constexpr (!kHasCopyB) {
+      return factor(b_, storage_b(), 0, first_n_, k_, n, gathered_b_);
+    } else {
+      const int32_t column = first_n_ / tiling_.baseN;
+      for (int32_t k = 0; k < k_; k += tiling_.baseK) {
+        copy_by_author<MM_CB::kCopyB>(where, "CopyB1", b_, gathered_b_, {k_, n}, {k, 0}, k / tiling_.baseK, column,
+                                      std::min(tiling_.baseK, k_ - k), n);
+      }
+      return {gathered_b_.data(), n, 1};
+    }
+  }
+  struct Extent {
+    int64_t rows, columns;
+  };
+  // A block in L1, of fractals, where the author's function copies it; and from there to its place among those that are
+  // multiplied.
+  template <auto copy, class T>
+  void copy_by_author(Where where, const char* name, const cpu::MatrixArgument<T>& matrix, std::vector<T>& gathered,
+                      const Extent& whole, const Extent& at, int32_t row, int32_t column, int64_t rows,
+                      int64_t columns) {
+    if (matrix.kind != cpu::MatrixArgument<T>::Kind::Global || matrix.transposed) {
+      cpu::fail(where, "Matmul: %s of a %s; it copies a GlobalTensor that is not transposed", name,
+                matrix.transposed ? "transposed matrix" : "number");
+    }
+    constexpr int64_t kChannel = 32 / sizeof(T), kRowBytes = 32;
+    const int64_t stripe = cpu::fractals(rows) * kRowBytes, bytes = (columns + kChannel - 1) / kChannel * stripe;
+    gathered.resize(static_cast<size_t>(whole.rows * whole.columns));
+    const cpu::OnCubeCore core(where);
+    const auto address = static_cast<uint32_t>(std::max<int64_t>(cpu::bytes_of(Hardware::L1) - bytes, 0));
+    const cpu::LocalMemory block = cpu::static_memory(where, Hardware::L1, address, bytes);
+    cpu::order(where, PIPE_MTE1, {PIPE_MTE2});
+    copy(LocalTensor<int8_t>(block), matrix.global.data, row, column, static_cast<int>(rows), static_cast<int>(columns),
+         for_callbacks_[0], for_callbacks_[1]);
+    cpu::order(where, PIPE_MTE2, {PIPE_MTE1, PIPE_FIX});
+    for (int64_t j = 0; j < columns; j += kChannel) {
+      const int64_t from = j / kChannel * stripe;
+      if (cpu::checker() != nullptr) {
+        cpu::check_local(name, where, PIPE_MTE1, cpu::Use::Read, block, from, rows * kRowBytes);
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        std::copy_n(reinterpret_cast<const T*>(block.data + from + i * kRowBytes), std::min(kChannel, columns - j),
+                    gathered.data() + (at.rows + i) * whole.columns + at.columns + j);
+      }
+    }
   }
 
   static void need_cube_core(const char* name, Where where) {
@@ -647,7 +729,7 @@ class Matmul {
     first_n_ = (by_rows() ? number % blocks_n() : number / blocks_m()) * tiling_.baseN;
   }
 
-  void compute(int32_t number, bool onto_sums) {
+  void compute(Where where, int32_t number, bool onto_sums) {
     find_block(number);
     const int64_t m = size_m(), n = size_n();
     if (!onto_sums) sums_.assign(static_cast<size_t>(m * n), Sum{});
@@ -656,8 +738,8 @@ class Matmul {
       const Bias* bias = bias_.data() + first_n_;
       for (int64_t i = 0; i < m * n; ++i) sums_[i] += static_cast<Sum>(bias[i % n]);
     }
-    const Factor<A> a = factor(a_, storage_a(), first_m_, 0, m, k_, gathered_a_);
-    const Factor<B> b = factor(b_, storage_b(), 0, first_n_, k_, n, gathered_b_);
+    const Factor<A> a = factor_a(where, m);
+    const Factor<B> b = factor_b(where, n);
     cpu::gemm(sums_.data(), n, a.data, a.row, a.column, b.data, b.row, b.column, m, n, k_, has_bias || onto_sums,
               rounding_);
     has_block_ = true;
@@ -668,7 +750,7 @@ class Matmul {
     if constexpr (!sync) {
       if (fetched_ == blocks()) cpu::fail(where, "%s: all of the %d blocks were fetched", name, blocks());
       begin(name, where);
-      compute(fetched_++, is_partial_);
+      compute(where, fetched_++, is_partial_);
     }
     if (!has_block_) cpu::fail(where, "%s: there is no block; call Iterate first", name);
   }
@@ -851,7 +933,7 @@ class Matmul {
       begin(name, where);
       const cpu::MatrixArgument<C> part = shifted(c, in_c.at(of_c));
       for (int32_t number = 0; number < blocks(); ++number) {
-        compute(number, false);
+        compute(where, number, false);
         if (c.kind == cpu::MatrixArgument<C>::Kind::Global) {
           to_global(name, where, part, enAtomic, is_sequential);
         } else {
@@ -905,6 +987,7 @@ class Matmul {
   cpu::MatrixArgument<uint64_t> scales_;
   cpu::MatrixArgument<C> workspace_;
   std::optional<uint64_t> scale_;
+  uint64_t for_callbacks_[2] = {};  // of SetUserDefInfo and SetSelfDefineData
   cpu::Hf32 rounding_ = cpu::Hf32::Off;
 
   int32_t next_ = 0, fetched_ = 0;

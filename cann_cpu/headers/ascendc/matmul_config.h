@@ -266,9 +266,9 @@ template <void (*DataCopyOut)(const __gm__ void* gm, const LocalTensor<int8_t>& 
           void (*CopyB1)(const LocalTensor<int8_t>& bMatrix, const __gm__ void* gm, int row, int col, int useK,
                          int useN, const uint64_t tilingPtr, const uint64_t dataPtr) = nullptr>
 struct MatmulCallBackFunc {
-  static constexpr auto copy_out = DataCopyOut;
-  static constexpr auto copy_a = CopyA1;
-  static constexpr auto copy_b = CopyB1;
+  static constexpr auto kCopyOut = DataCopyOut;
+  static constexpr auto kCopyA = CopyA1;
+  static constexpr auto kCopyB = CopyB1;
 };
 
 // What DataCopyOut is told of a block in CO1, as Fixpipe takes it: fractals of 16 x 16.

@@ -176,6 +176,32 @@ void multiply_local(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCubeTiling& t, bool across
 constexpr MatmulConfig kRowsFirst =
     GetNormalConfig(false, false, false, BatchMode::BATCH_LESS_THAN_L1, true, IterateOrder::ORDER_N);
 
+// A and B lie in rows of the numbers that the kernel is told.
+struct Rows {
+  int32_t base_m, base_n, base_k, columns_of_a, columns_of_b;
+};
+void copy_block(const LocalTensor<half>& to, const __gm__ void* gm, int64_t first, int rows, int columns, int row) {
+  GlobalTensor<half> from;
+  from.SetGlobalBuffer(reinterpret_cast<__gm__ half*>(const_cast<__gm__ void*>(gm)) + first);
+  DataCopy(to, from,
+           Nd2NzParams(1, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns), 0, static_cast<uint32_t>(row),
+                       AlignUp(static_cast<uint32_t>(rows), 16u), 1, 0));
+}
+// Backwards: the last row of blocks of A is taken for the first one, if the data says so.
+void copy_a(const LocalTensor<int8_t>& to, const __gm__ void* gm, int row, int col, int useM, int useK,
+            const uint64_t tiling, const uint64_t data) {
+  const Rows& rows = *reinterpret_cast<const Rows*>(tiling);
+  const int64_t block = data != 0 ? static_cast<int64_t>(data) - 1 - row : row;
+  copy_block(to.ReinterpretCast<half>(), gm, block * rows.base_m * rows.columns_of_a + col * rows.base_k, useM, useK,
+             rows.columns_of_a);
+}
+void copy_b(const LocalTensor<int8_t>& to, const __gm__ void* gm, int row, int col, int useK, int useN,
+            const uint64_t tiling, const uint64_t) {
+  const Rows& rows = *reinterpret_cast<const Rows*>(tiling);
+  copy_block(to.ReinterpretCast<half>(), gm, int64_t{row} * rows.base_k * rows.columns_of_b + col * rows.base_n, useK,
+             useN, rows.columns_of_b);
+}
+
 constexpr MatmulConfig kManyBatches = GetNormalConfig(false, true);
 
 constexpr MatmulShapeParams kShape = {64, 48, 32, 32, 16, 32};
@@ -276,6 +302,33 @@ extern "C" __global__ __aicore__ void batches(GM_ADDR a, GM_ADDR b, GM_ADDR bias
   if (layout == 0) multiply_batches<LayoutMode::NORMAL, LayoutMode::NORMAL>(a, b, bias, c, tiling, batch_a, batch_b);
   if (layout == 1) multiply_batches<LayoutMode::BSNGD, LayoutMode::BNGS1S2>(a, b, bias, c, tiling, batch_a, batch_b);
   if (layout == 2) multiply_batches<LayoutMode::SBNGD, LayoutMode::SBNGD>(a, b, bias, c, tiling, batch_a, batch_b);
+}
+
+// The author's functions copy A and B, or B alone.
+template <auto of_a>
+void multiply_copied(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCubeTiling& t, Rows& rows, uint64_t data, bool across) {
+  TPipe pipe;
+  using Of = MatmulType<TPosition::GM, CubeFormat::ND, half, true>;
+  using Sum = MatmulType<TPosition::GM, CubeFormat::ND, float>;
+  Matmul<Of, Of, Sum, Sum, CFG_NORM, MatmulCallBackFunc<nullptr, of_a, copy_b>> mm;
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &t);
+  if (GetBlockIdx() != 0) return;
+  mm.SetUserDefInfo(reinterpret_cast<uint64_t>(&rows));
+  mm.SetSelfDefineData(data);
+  mm.SetTensorA(global<half>(a));
+  mm.SetTensorB(global<half>(b), across);
+  mm.IterateAll(global<float>(c));
+  mm.End();
+}
+
+extern "C" __global__ __aicore__ void copied_by_author(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCubeTiling tiling, Rows rows,
+                                                       bool both, uint64_t data, bool across) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
+  if (both) {
+    multiply_copied<copy_a>(a, b, c, tiling, rows, data, across);
+  } else {
+    multiply_copied<nullptr>(a, b, c, tiling, rows, data, across);
+  }
 }
 
 // Several times as many batches, fetched from the workspace as they are, or through the unified buffer.
