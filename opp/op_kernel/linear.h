@@ -29,32 +29,30 @@ class LinearLayers {
     pipe.InitBuffer(sums_, kBuffers, kRows * kColumns * sizeof(float));
   }
 
-  // What a product costs: rows of 32 bytes of the weight, read once for each tile of rows.
+  // What a product costs, in rows of 32 bytes of the weight, which is read once for each tile of rows.
   template <class T>
   __aicore__ static inline int64_t Cost(const Linear& product) {
-    return Stripes<T>(product) * Tiles(product) * product.depth;
+    return Tiles(product) * Units<T>(product) * UnitCost(product);
   }
 
   // Computes what of the product is the core's. Sums of int8_t are int32_t, and so is Out; others are float, and Out is
   // that or T, to which they are rounded.
   template <class T, class Out>
   __aicore__ inline void Compute(const Linear& product, Share& share, GM_ADDR x, GM_ADDR weight, GM_ADDR out) {
-    const int64_t stripes = Stripes<T>(product);
-    const Run run = share.Take(stripes * Tiles(product), product.depth);
+    const int64_t units = Units<T>(product), width = UnitColumns<T>(product), units_of_tile = kColumns / width;
+    const Run run = share.Take(Tiles(product) * units, UnitCost(product));
     AscendC::GlobalTensor<T> left, right;
     AscendC::GlobalTensor<Out> result;
     left.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(x));
     right.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(weight));
     result.SetGlobalBuffer(reinterpret_cast<__gm__ Out*>(out));
-    constexpr int64_t kStripesOfTile = kColumns / kFractalColumns<T>;
     for (int64_t i = run.first; i < run.end;) {
-      const int64_t row = i / stripes * kRows, stripe = i % stripes;
-      const int64_t count = Smaller(Smaller(kStripesOfTile, stripes - stripe), run.end - i);
-      const int64_t column = stripe * kFractalColumns<T>;
-      const int64_t width = Smaller(count * kFractalColumns<T>, product.columns - column);
+      const int64_t row = i / units * kRows, unit = i % units;
+      const int64_t count = Smaller(Smaller(units_of_tile, units - unit), run.end - i);
+      const int64_t column = unit * width, columns = Smaller(count * width, product.columns - column);
       ComputeTile(product, left, right, result,
                   {row, column, static_cast<uint32_t>(Smaller<int64_t>(kRows, product.rows - row)),
-                   static_cast<uint32_t>(width)});
+                   static_cast<uint32_t>(columns)});
       i += count;
     }
   }
@@ -75,10 +73,20 @@ class LinearLayers {
 
   __aicore__ static inline int64_t Tiles(const Linear& product) { return (product.rows + kRows - 1) / kRows; }
 
-  // Columns of fractals.
+  // Columns that one core has, or several units of them: of blocks a column of fractals, which lies side by side in
+  // memory; of rows as many as a tile has, for a short piece of a row takes as long as a longer one.
   template <class T>
-  __aicore__ static inline int64_t Stripes(const Linear& product) {
-    return (product.columns + kFractalColumns<T> - 1) / kFractalColumns<T>;
+  __aicore__ static inline int64_t UnitColumns(const Linear& product) {
+    return product.in_blocks ? kFractalColumns<T> : kColumns;
+  }
+  template <class T>
+  __aicore__ static inline int64_t Units(const Linear& product) {
+    const int64_t columns = UnitColumns<T>(product);
+    return (product.columns + columns - 1) / columns;
+  }
+  __aicore__ static inline int64_t UnitCost(const Linear& product) {
+    constexpr int64_t kPieceOfRow = 8;
+    return product.in_blocks ? product.depth : product.depth * kPieceOfRow;
   }
 
   template <class T, class Out>
