@@ -9,13 +9,28 @@
 // their own, sparse_indices [B, S1, N2, k] or [T, N2, k]. key, value and key_rope are [blocks, block_size, N2, .]
 // (PA_BSND), [B, S2, N2, .] (BSND) or [T2, N2, .] (TND); value may be key. Lengths, block_table and sparse_mode are
 // those of LightningIndexerPto: positions that a query does not see are left out.
-#include "definition.h"
+#include "sparse_flash_attention.h"
+
+#include <limits>
+
+#include "sequences.h"
 
 namespace {
 
-enum Input { kQuery, kKey, kValue };
+enum Input {
+  kQuery,
+  kKey,
+  kValue,
+  kSparseIndices,
+  kBlockTable,
+  kQueryLengths,
+  kKeyLengths,
+  kQueryRope,
+  kKeyRope,
+  kAttentionSinks
+};
 enum Output { kAttentionOut, kSoftmaxLse };
-enum Attribute { kReturnSoftmaxLse = 4 };
+enum Attribute { kScaleValue, kLayoutQuery, kLayoutKv, kSparseMode, kReturnSoftmaxLse };
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
   std::vector<int64_t> sizes = opp::sizes_of(*context->GetRequiredInputShape(kQuery));
@@ -33,6 +48,42 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
   context->SetOutputDataType(kAttentionOut, context->GetRequiredInputDataType(kQuery));
   context->SetOutputDataType(kSoftmaxLse, ge::DT_FLOAT);
   return ge::GRAPH_SUCCESS;
+}
+
+// Elements of a matrix row in device memory that the instruction to the cube core takes, in whole fractals.
+constexpr int64_t kMaxDepth = std::numeric_limits<uint16_t>::max() / 16 * 16;
+
+ge::graphStatus tile(gert::TilingContext* context) {
+  const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  const opp::Contiguous query = opp::required(*context, kQuery), key = opp::required(*context, kKey),
+                        value = opp::required(*context, kValue), indices = opp::required(*context, kSparseIndices);
+  const gert::StorageShape* rope = context->GetOptionalInputShape(kQueryRope);
+  const std::size_t head = query.sizes.size() - 2;
+  const int64_t heads = query.sizes[head], depth = query.sizes[head + 1];
+  const opp::AttentionSizes sizes{query.elements() / std::max<int64_t>(1, query.strides[head - 1]),
+                                  heads,
+                                  key.sizes[key.sizes.size() - 2],
+                                  depth,
+                                  rope == nullptr ? 0 : opp::sizes_of(rope->GetStorageShape()).back(),
+                                  value.sizes.back(),
+                                  indices.sizes.back()};
+  for (const auto& [name, size] :
+       {std::pair{"query", sizes.depth}, {"query_rope", sizes.rope_depth}, {"value", sizes.value_depth}}) {
+    if (size > kMaxDepth) {
+      return opp::reject(std::string(name) + " must have a last dimension of at most " + std::to_string(kMaxDepth) +
+                         ", but it is " + std::to_string(size));
+    }
+  }
+  auto& tiling = *context->GetTilingData<opp::SparseFlashAttentionTiling>();
+  tiling = {};
+  tiling.sequences =
+      opp::sequences_of(*context, {kQuery, kKey, kQueryLengths, kKeyLengths, kBlockTable},
+                        attributes.GetStr(kLayoutQuery), attributes.GetStr(kLayoutKv), *attributes.GetInt(kSparseMode));
+  tiling.scale = *attributes.GetFloat(kScaleValue);
+  tiling.sinks = context->GetOptionalInputShape(kAttentionSinks) != nullptr;
+  tiling.with_lse = *attributes.GetBool(kReturnSoftmaxLse);
+  opp::divide(tiling, sizes, query.itemsize, opp::cube_cores(*context));
+  return opp::launch_together(*context, tiling.blocks, tiling.workspace);
 }
 
 }  // namespace
@@ -63,6 +114,8 @@ class SparseFlashAttentionPto : public OpDef {
     Attr("return_softmax_lse").AttrType(OPTIONAL).Bool(false);
     SetInferShape(infer_shape);
     SetInferDataType(infer_type);
+    AICore().SetTiling(tile);
+    opp::for_all_socs(AICore());
   }
 };
 

@@ -74,8 +74,8 @@ __aicore__ inline void Multiply(const AscendC::LocalTensor<Sum>& sums, const Asc
   params.k = k;
   params.cmatrixInitVal = from_zero;
   AscendC::Mmad(sums, left, right, params);
-  // Larger products wait for each other.
-  if (params.m / kFractal * AscendC::CeilDivision(n, kFractal) < 10) AscendC::PipeBarrier<PIPE_M>();
+  // Products of ten whole fractals or more wait for each other.
+  if (params.m / kFractal * (n / kFractal) < 10) AscendC::PipeBarrier<PIPE_M>();
 }
 
 }  // namespace opp

@@ -26,7 +26,12 @@ KERNELS = [
     test_sparse_attention,
     test_sparse_flash_attention,
 ]
-IN_ASCENDC = [test_lightning_indexer, test_lightning_indexer_prolog]
+IN_ASCENDC = [
+    test_lightning_indexer,
+    test_lightning_indexer_prolog,
+    test_lightning_indexer_quant,
+    test_sparse_flash_attention,
+]
 CPU = Path("/proc/cpuinfo").read_text().splitlines()
 FLAGS = set(next((line for line in CPU if line.startswith("flags")), "").split())
 

@@ -24,7 +24,6 @@ PUBLISHED = {
 }
 WAITING = [
     "SparseAttentionPto",
-    "SparseFlashAttentionPto",
 ]
 WRITTEN = ("input_tokens", "input_positions", "seq_lens", "slot_mapping")
 

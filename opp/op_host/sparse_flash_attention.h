@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Divides the work of sparse flash attention, of whichever operator it is a part.
+#pragma once
+
+#include "op_kernel/sparse_flash_attention_pto_tiling.h"
+
+#include <algorithm>
+
+namespace opp {
+
+struct AttentionSizes {
+  int64_t tokens;  // of query
+  int64_t heads;
+  int64_t key_heads;
+  int64_t depth;
+  int64_t rope_depth;
+  int64_t value_depth;
+  int64_t named;  // indices of a token and a key head
+};
+
+namespace attention {
+
+constexpr int64_t kMinProductsOfABlock = 1 << 20;         // fewer are not worth one more block
+constexpr uint64_t kMaxPartialBytes = uint64_t{1} << 29;  // what dividing rows may take of the device's memory
+constexpr uint64_t kAlignment = 512;
+
+inline int64_t whole(int64_t size, int64_t unit) { return (size + unit - 1) / unit; }
+inline uint32_t fractals(int64_t size) { return static_cast<uint32_t>(whole(size, 16) * 16); }
+
+// Rows that each block has equally many of are not divided, and neither are those whose pieces would take too much
+// memory.
+inline int64_t whole_rows(const SparseFlashAttentionTiling& tiling) {
+  if (tiling.pieces == 1) return tiling.rows;
+  const int64_t rest = tiling.rows % tiling.blocks;
+  const bool fits = rest * tiling.pieces * tiling.partial_elements * sizeof(float) <= kMaxPartialBytes;
+  return fits ? tiling.rows - rest : tiling.rows;
+}
+
+inline uint32_t blocks_of(const SparseFlashAttentionTiling& tiling, uint32_t cores) {
+  const int64_t products = static_cast<int64_t>(tiling.height) * fractals(tiling.named) *
+                           (tiling.key_pitch + tiling.rope_pitch + tiling.value_pitch);
+  const int64_t worth = whole(tiling.rows * products, kMinProductsOfABlock);
+  return static_cast<uint32_t>(std::clamp<int64_t>(std::min(worth, tiling.rows * tiling.pieces), 1, cores));
+}
+
+// The parts of the workspace, one behind the other.
+inline void lay_out(SparseFlashAttentionTiling& tiling, uint64_t itemsize) {
+  using Tiling = SparseFlashAttentionTiling;
+  uint64_t end = 0;
+  const auto take = [&](uint64_t bytes) {
+    const uint64_t begin = end;
+    end += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return begin;
+  };
+  const uint64_t blocks = tiling.blocks, of_scores = uint64_t{Tiling::kWeighed} * tiling.height * Tiling::kPiece;
+  const uint64_t divided = (tiling.rows - tiling.whole_rows) * tiling.pieces;
+  tiling.own_partials = tiling.whole_rows > 0 ? int64_t{tiling.blocks} * Tiling::kSummed : 0;
+  tiling.named_counts = take(tiling.rows / tiling.tiles * sizeof(int32_t));
+  tiling.gathered = take(blocks * Tiling::kGathered * tiling.gathered_elements * itemsize);
+  tiling.notes = take(blocks * Tiling::kGathered * Tiling::kVectorCores * Tiling::kNoteBytes);
+  tiling.scores = take(blocks * of_scores * sizeof(float));
+  tiling.weights = take(blocks * of_scores * 2 * itemsize);
+  tiling.partials = take((tiling.own_partials + divided) * tiling.partial_elements * sizeof(float));
+  tiling.merged = take(blocks * Tiling::kVectorCores * tiling.height * tiling.value_pitch * sizeof(float));
+  tiling.workspace = end;
+}
+
+}  // namespace attention
+
+// `itemsize` is that of queries and keys. The rest of the tiling is the caller's.
+inline void divide(SparseFlashAttentionTiling& tiling, const AttentionSizes& sizes, uint64_t itemsize, uint32_t cores) {
+  using Tiling = SparseFlashAttentionTiling;
+  tiling.heads = sizes.heads;
+  tiling.key_heads = sizes.key_heads;
+  tiling.group = sizes.heads / sizes.key_heads;
+  tiling.tiles = attention::whole(tiling.group, Tiling::kHeads);
+  tiling.depth = sizes.depth;
+  tiling.rope_depth = sizes.rope_depth;
+  tiling.value_depth = sizes.value_depth;
+  tiling.named = sizes.named;
+  tiling.rows = sizes.tokens * sizes.key_heads * tiling.tiles;
+  tiling.pieces = attention::whole(sizes.named, Tiling::kPiece);
+  tiling.height = attention::fractals(std::min<int64_t>(tiling.group, Tiling::kHeads));
+  tiling.key_pitch = attention::fractals(sizes.depth);
+  tiling.rope_pitch = attention::fractals(sizes.rope_depth);
+  tiling.value_pitch = attention::fractals(sizes.value_depth);
+  tiling.gathered_elements = uint64_t{Tiling::kPiece} * (tiling.key_pitch + tiling.rope_pitch + tiling.value_pitch);
+  tiling.partial_elements = uint64_t{tiling.height} * (2 + tiling.value_pitch);
+  tiling.blocks = attention::blocks_of(tiling, cores);
+  tiling.whole_rows = attention::whole_rows(tiling);
+  attention::lay_out(tiling, itemsize);
+}
+
+}  // namespace opp

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The division of sparse flash attention's work, in plain C++: the host computes it, kernels read it.
+#pragma once
+
+#include <cstdint>
+
+#include "sequences_tiling.h"
+
+namespace opp {
+
+// A row is what up to kHeads query heads of one token that share a key head attend to. Its indices are taken in pieces
+// of kPiece, of which each vector core of a block gathers half. What comes of the pieces is merged in their order,
+// whoever has computed it, so that results do not depend on the division.
+struct SparseFlashAttentionTiling {
+  static constexpr uint32_t kHeads = 128;
+  static constexpr uint32_t kVectorCores = 2;  // of a block
+  static constexpr uint32_t kHalf = 128;
+  static constexpr uint32_t kPiece = kVectorCores * kHalf;
+  static constexpr uint32_t kGathered = 4;    // pieces of a block whose keys lie in the workspace
+  static constexpr uint32_t kWeighed = 2;     // and whose scores and weights
+  static constexpr uint32_t kSummed = 8;      // and whose sums
+  static constexpr uint32_t kNoteBytes = 64;  // that a vector core tells of a piece: a line of the data cache
+
+  SequencesTiling sequences;
+  int64_t heads;
+  int64_t key_heads;
+  int64_t group;  // heads that share a key head
+  int64_t tiles;  // of a group
+  int64_t depth;
+  int64_t rope_depth;
+  int64_t value_depth;
+  int64_t named;  // indices of a token and a key head
+  float scale;
+  uint8_t sinks;
+  uint8_t with_lse;
+
+  // The first whole_rows rows are one block's each; of the others the pieces are.
+  uint32_t blocks;
+  int64_t rows;
+  int64_t whole_rows;
+  int64_t pieces;  // of a row, at most
+
+  // In whole fractals: heads of a row, at most, and elements of a gathered key, its rope part and its value.
+  uint32_t height;
+  uint32_t key_pitch;
+  uint32_t rope_pitch;
+  uint32_t value_pitch;
+
+  int64_t own_partials;        // places for sums of pieces of whole rows
+  uint64_t gathered_elements;  // of a piece
+  uint64_t partial_elements;   // of a piece, in float: maxima, sums of weights, sums of weighted values
+
+  // Where parts of the workspace begin, in bytes.
+  uint64_t named_counts;
+  uint64_t gathered;
+  uint64_t notes;
+  uint64_t scores;
+  uint64_t weights;
+  uint64_t partials;  // of kSummed pieces of each block, and of the pieces of rows that are no block's
+  uint64_t merged;    // weighted values of each vector core's row
+  uint64_t workspace;
+};
+
+}  // namespace opp
