@@ -2,6 +2,8 @@
 // How every public function reports a failure: the body throws Failure, call() turns it into a code and a message.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -13,6 +15,8 @@ namespace cann_cpu {
 struct CANN_EXPORT Failure {
   aclError code;
   std::string message;
+  // Of a stream's failure: whether a synchronisation has returned it. Streams that waited for the failed work share it.
+  std::shared_ptr<std::atomic<bool>> taken{};
 };
 
 // Throws Failure with a printf-formatted message.

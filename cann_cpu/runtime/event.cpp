@@ -48,7 +48,8 @@ void record_event(aclrtEvent handle, aclrtStream stream_handle) {
   recording->stream = stream;
   auto record = std::make_shared<RecordTask>(recording);
   // Not with the event's lock, which others take behind that of captures; a capture that began just now comes after.
-  recording->number = append_uncaptured(*stream, "aclrtRecordEvent", [record] {
+  recording->number = append_uncaptured(*stream, "aclrtRecordEvent", [record, stream = stream.get()] {
+    record->recording->failure = stream->failure();
     record->recording->complete(Recording::State::kComplete);
     return ACL_SUCCESS;
   });
@@ -75,12 +76,15 @@ void wait_event(aclrtStream stream_handle, aclrtEvent handle) {
            [] { return error(ACL_ERROR_RT_EVENT_CAPTURED, "the event was recorded in a capture that has ended"); });
     return;
   }
-  if (!recording || recording->is_over()) return;
+  if (!recording || (recording->is_over() && !recording->failure)) return;
   ++event->open_waits;
   std::shared_ptr<void> open(nullptr, [event](void*) { --event->open_waits; });
   append(stream.get(), "aclrtStreamWaitEvent", [open, recording] {
     running_stream()->block_until([&] { return recording->is_over(); }, /*poll=*/false);
-    return ACL_SUCCESS;
+    if (!recording->is_over() || !recording->failure || *recording->failure->taken) return ACL_SUCCESS;
+    // What comes behind the wait would work on results that are not there.
+    throw Failure{recording->failure->code, "the stream waited for work that failed: " + recording->failure->message,
+                  recording->failure->taken};
   });
 }
 

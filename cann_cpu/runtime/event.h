@@ -22,7 +22,8 @@ class Recording {
   uint64_t nanoseconds() const { return nanoseconds_; }
 
   std::weak_ptr<Stream> stream;
-  uint64_t number = 0;  // of its task in the stream
+  uint64_t number = 0;             // of its task in the stream
+  std::optional<Failure> failure;  // that the stream had come to, and nobody had taken; set before complete()
 
  private:
   std::atomic<State> state_{State::kPending};

@@ -147,7 +147,8 @@ void Stream::work() {
 
 void Stream::finish(uint64_t tasks, std::optional<Failure> failure, const std::string& name) {
   done_ += tasks;
-  if (failure && !failure_) {
+  if (failure && (!failure_ || *failure_->taken)) {
+    if (!failure->taken) failure->taken = std::make_shared<std::atomic<bool>>(false);
     failure->message = name + " on stream " + std::to_string(id) + " of device " + std::to_string(context->device) +
                        " failed: " + failure->message;
     failure_ = std::move(failure);
@@ -185,7 +186,14 @@ bool Stream::is_idle() const {
 std::optional<Failure> Stream::take_failure(uint64_t number) {
   std::lock_guard lock(mutex_);
   if (!failure_ || failure_number_ > number) return std::nullopt;
-  return std::exchange(failure_, std::nullopt);
+  std::optional<Failure> failure = std::exchange(failure_, std::nullopt);
+  if (failure->taken->exchange(true)) return std::nullopt;
+  return failure;
+}
+
+std::optional<Failure> Stream::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_ && !*failure_->taken ? failure_ : std::nullopt;
 }
 
 void Stream::stop(bool discard) {

@@ -33,8 +33,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Number of the task appended last.
   uint64_t last() const;
   bool is_idle() const;
-  // Takes the failure away if it is of a task before or at that number.
+  // Takes the failure away if it is of a task before or at that number. One that came of a wait for another stream's
+  // failed work is taken once of all these streams.
   std::optional<Failure> take_failure(uint64_t number);
+  // The failure that nobody has taken away.
+  std::optional<Failure> failure() const;
   // Tells the worker to end: after the queue is done, or (discard) after the task that runs now, whose waits are cut
   // short.
   void stop(bool discard);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our declarations of ACL against the headers in the torch_npu wheel, our symbols against what it imports."""
+"""Our declarations of ACL and HCCL against the headers in the torch_npu wheel, our symbols against what it imports."""
 
 import ctypes
 import importlib.util
@@ -11,21 +11,31 @@ import pytest
 
 HEADERS = Path(__file__).resolve().parents[3] / "cann_cpu" / "headers"
 TORCH_NPU = Path(importlib.util.find_spec("torch_npu").submodule_search_locations[0])
-THEIRS = TORCH_NPU / "include" / "third_party" / "acl" / "inc"
-INCLUDES = ["acl/acl.h", "acl/acl_op_compiler.h", "acl/acl_tdt.h"]
-HANDLES = ["aclError", "aclFloat16", "aclrtStream", "aclrtEvent", "aclrtContext", "aclmdlRI", "aclrtDrvMemHandle"]
+THEIRS = [TORCH_NPU / "include" / folder for folder in ("third_party/acl/inc", "third_party/hccl/inc", "")]
+INCLUDES = ["acl/acl.h", "acl/acl_op_compiler.h", "acl/acl_tdt.h", "hccl/hccl.h"]
+HANDLES = [
+    "HcclComm",
+    "aclError",
+    "aclFloat16",
+    "aclrtStream",
+    "aclrtEvent",
+    "aclrtContext",
+    "aclmdlRI",
+    "aclrtDrvMemHandle",
+]
 
 
 def declarations():
     """All text of our headers without comments."""
-    text = "\n".join(path.read_text() for path in sorted((HEADERS / "acl").rglob("*.h")))
+    headers = [path for folder in ("acl", "hccl") for path in sorted((HEADERS / folder).rglob("*.h"))]
+    text = "\n".join(path.read_text() for path in headers)
     return re.sub(r"//[^\n]*", "", text)
 
 
 TEXT = declarations()
 FUNCTIONS = re.findall(r"^[\w ]+?[ *]+(\w+)\([^;{}]*\);", TEXT, re.MULTILINE)
 FUNCTION_TYPES = re.findall(r"typedef \w+ \(\*(\w+)\)", TEXT)
-CONSTANTS = re.findall(r"static const int (\w+) =", TEXT) + re.findall(r"#define (\w+) \S", TEXT)
+CONSTANTS = re.findall(r"^(?:static )?const \w+ (\w+) =", TEXT, re.MULTILINE) + re.findall(r"#define (\w+) \S", TEXT)
 ENUMS = dict(re.findall(r"enum (\w+) \{(.*?)\}", TEXT, re.DOTALL))
 STRUCTS = dict(re.findall(r"typedef (?:struct|union) (\w+) \{(.*?)\}", TEXT, re.DOTALL))
 
@@ -49,28 +59,30 @@ def facts():
             yield f"type of {struct}.{field}", f"typeid(decltype({struct}::{field})).name()"
 
 
-def answers(includes: Path, folder: Path):
-    """What the headers under a folder answer to facts()."""
+def answers(includes: list[Path], folder: Path):
+    """What the headers under these folders answer to facts()."""
     source = folder / "abi.cpp"
     lines = [f"#include <{header}>" for header in ["cstddef", "iostream", "typeinfo", *INCLUDES]]
     lines += ["int main() {", *(f"  std::cout << {expression} << '\\n';" for _, expression in facts()), "}"]
     source.write_text("\n".join(lines))
     binary = folder / "abi"
-    subprocess.run(["g++", "-std=c++20", "-w", f"-I{includes}", str(source), "-o", str(binary)], check=True)
+    subprocess.run(
+        ["g++", "-std=c++20", "-w", *(f"-I{path}" for path in includes), str(source), "-o", str(binary)], check=True
+    )
     said = subprocess.run([str(binary)], check=True, capture_output=True, text=True).stdout.splitlines()
     return dict(zip((name for name, _ in facts()), said, strict=True))
 
 
 def test_the_headers_are_understood():
     assert len(FUNCTIONS) > 170 and len(CONSTANTS) > 80 and len(ENUMS) > 30 and len(STRUCTS) > 8
-    assert "aclrtMemcpyBatchAsync" in FUNCTIONS and "aclGetRecentErrMsg" in FUNCTIONS
+    assert {"aclrtMemcpyBatchAsync", "HcclBatchSendRecv"} <= set(FUNCTIONS) and "aclGetRecentErrMsg" in FUNCTIONS
     assert "ACL_BF16" in ENUMS["aclDataType"] and "location" in STRUCTS["aclrtPhysicalMemProp"]
 
 
 def test_our_declarations_are_those_of_torch_npus_headers(tmp_path):
     (tmp_path / "ours").mkdir()
     (tmp_path / "theirs").mkdir()
-    ours = answers(HEADERS, tmp_path / "ours")
+    ours = answers([HEADERS], tmp_path / "ours")
     theirs = answers(THEIRS, tmp_path / "theirs")
     assert {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]} == {}
 

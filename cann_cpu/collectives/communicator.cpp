@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "acl/acl_rt.h"
+#include "cann_cpu/runtime.h"
+
+namespace cann_cpu {
+namespace {
+
+// How long destroy() waits for calls that streams have not run yet.
+constexpr auto kDestroyPatience = std::chrono::seconds(10);
+
+const char* const kKindNames[] = {"AllReduce",     "Reduce",         "Broadcast", "AllGather", "AllGatherV",
+                                  "ReduceScatter", "ReduceScatterV", "Scatter",   "AlltoAll",  "AlltoAllV",
+                                  "AlltoAllVC",    "Barrier",        "Send"};
+
+// A call as the ranks send it to each other: numbers, kNone for what a kind of call does not have.
+constexpr uint64_t kNone = ~uint64_t{0};
+enum Field { kKind, kType, kOp, kRoot, kCount, kSequence, kSends, kFields };
+struct Said {
+  uint64_t fields[kFields];
+  std::vector<uint64_t> sends;
+  std::vector<uint64_t> receives;
+};
+
+template <class T>
+uint64_t number_of(const std::optional<T>& value) {
+  return value ? static_cast<uint64_t>(*value) : kNone;
+}
+
+std::string write(const Call& call, uint64_t sequence) {
+  std::vector<uint64_t> numbers{static_cast<uint64_t>(call.kind),
+                                number_of(call.type),
+                                number_of(call.op),
+                                number_of(call.root),
+                                number_of(call.count),
+                                sequence,
+                                call.sends.size()};
+  numbers.insert(numbers.end(), call.sends.begin(), call.sends.end());
+  numbers.insert(numbers.end(), call.receives.begin(), call.receives.end());
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(uint64_t)};
+}
+
+Said read(const std::string& text) {
+  std::vector<uint64_t> numbers(text.size() / sizeof(uint64_t));
+  std::memcpy(numbers.data(), text.data(), numbers.size() * sizeof(uint64_t));
+  Said said{};
+  if (numbers.size() < kFields || numbers.size() != kFields + 2 * numbers[kSends] ||
+      numbers[kKind] >= std::size(kKindNames)) {
+    throw CollectiveFailure(HCCL_E_TCP_TRANSFER, "a rank described a call that is none");
+  }
+  std::copy_n(numbers.begin(), kFields, said.fields);
+  const auto sends = numbers.begin() + kFields;
+  const auto receives = sends + static_cast<std::ptrdiff_t>(numbers[kSends]);
+  said.sends.assign(sends, receives);
+  said.receives.assign(receives, numbers.end());
+  return said;
+}
+
+// Appends to a list in words.
+void add(std::string& list, const char* separator, const std::string& item) {
+  if (!list.empty()) list += separator;
+  list += item;
+}
+
+std::string type_text(uint64_t value) { return name_of(static_cast<HcclDataType>(value)); }
+
+std::string text_of(Field field, uint64_t value) {
+  if (value == kNone) return "none";
+  if (field == kKind) return kKindNames[value];
+  if (field == kType) return type_text(value);
+  if (field == kOp) return name_of(static_cast<HcclReduceOp>(value));
+  return std::to_string(value);
+}
+
+// "4 on ranks 0, 2; 8 on rank 1"
+std::string values_of(Field field, const std::vector<Said>& calls) {
+  std::vector<std::pair<uint64_t, std::vector<size_t>>> groups;
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    const uint64_t value = calls[rank].fields[field];
+    auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == value; });
+    if (found == groups.end()) found = groups.insert(groups.end(), {value, {}});
+    found->second.push_back(rank);
+  }
+  std::string text;
+  for (const auto& [value, ranks] : groups) {
+    std::string list;
+    for (const size_t rank : ranks) add(list, ", ", std::to_string(rank));
+    add(text, "; ", text_of(field, value).append(ranks.size() == 1 ? " on rank " : " on ranks ").append(list));
+  }
+  return text;
+}
+
+void require_agreement(const std::vector<Said>& calls) {
+  static const std::pair<Field, const char*> kCompared[] = {{kKind, "the collective"}, {kSequence, "its number"},
+                                                            {kType, "the data type"},  {kOp, "the reduction"},
+                                                            {kRoot, "the root"},       {kCount, "the count"}};
+  std::string text;
+  for (const auto& [field, name] : kCompared) {
+    const auto differs = [&, at = field](const Said& said) { return said.fields[at] != calls[0].fields[at]; };
+    if (std::none_of(calls.begin(), calls.end(), differs)) continue;
+    add(text, "; in ", std::string(name) + ": " + values_of(field, calls));
+    if (field == kKind) break;  // nothing else of them can be compared
+  }
+  if (!text.empty()) throw CollectiveFailure(HCCL_E_PARA, "the ranks disagree in " + text);
+  for (size_t from = 0; from < calls.size() && !calls[0].sends.empty(); ++from) {
+    for (size_t to = 0; to < calls.size(); ++to) {
+      if (calls[from].sends[to] == calls[to].receives[from]) continue;
+      add(text, "; ",
+          std::string("rank ") + std::to_string(from) + " sends " + std::to_string(calls[from].sends[to]) +
+              " elements to rank " + std::to_string(to) + ", which expects " +
+              std::to_string(calls[to].receives[from]));
+    }
+  }
+  if (!text.empty()) throw CollectiveFailure(HCCL_E_PARA, text);
+}
+
+bool is_captured(aclrtStream stream) {
+  aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+  aclmdlRI graph = nullptr;
+  if (aclmdlRICaptureGetInfo(stream, &status, &graph) != ACL_SUCCESS) {
+    const char* reason = aclGetRecentErrMsg();
+    throw CollectiveFailure(HCCL_E_PARA, reason == nullptr ? "the stream cannot be used" : reason);
+  }
+  return status != ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+}
+
+std::string made_name(const Meeting& meeting, const std::string& group) {
+  return "hccl_" + meeting.token.substr(0, 8) + (group == "all" ? "" : "_" + group);
+}
+
+}  // namespace
+
+// The place of an enqueued call among the calls of its communicator, until it has run or is dropped unrun.
+class Communicator::Turn {
+ public:
+  explicit Turn(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {
+    std::lock_guard lock(communicator_->state_mutex_);
+    number_ = communicator_->turns_++;
+    communicator_->open_turns_.insert(number_);
+  }
+  ~Turn() { end(); }
+  Turn(const Turn&) = delete;
+
+  void wait() {
+    std::unique_lock lock(communicator_->state_mutex_);
+    communicator_->turn_ended_.wait(lock, [&] { return *communicator_->open_turns_.begin() == number_; });
+  }
+  void end() {
+    if (!std::exchange(is_open_, false)) return;
+    std::lock_guard lock(communicator_->state_mutex_);
+    communicator_->open_turns_.erase(number_);
+    communicator_->turn_ended_.notify_all();
+  }
+  bool is_open() const { return is_open_; }
+
+ private:
+  const std::shared_ptr<Communicator> communicator_;
+  uint64_t number_ = 0;
+  bool is_open_ = true;
+};
+
+Communicator::Communicator(Meeting meeting, const std::string& group, uint32_t rank, uint32_t size,
+                           const CommunicatorOptions& options)
+    : meeting_(std::move(meeting)),
+      rank_(rank),
+      size_(size),
+      timeout_(options.timeout),
+      name_(options.name.empty() ? made_name(meeting_, group) : options.name),
+      sent_(size, 0),
+      received_(size, 0) {
+  const char* given = std::getenv("HCCL_CONNECT_TIMEOUT");
+  const int seconds = given == nullptr ? 120 : std::atoi(given);
+  if (seconds <= 0) {
+    throw CollectiveFailure(HCCL_E_PARA, std::string("HCCL_CONNECT_TIMEOUT is ") + given + "; seconds, at least 1");
+  }
+  mesh_ = meet(meeting_, group, rank, size, std::chrono::seconds(seconds));
+}
+
+Communicator::~Communicator() = default;
+
+std::optional<Communicator::Broken> Communicator::broken() const {
+  std::lock_guard lock(state_mutex_);
+  return broken_;
+}
+
+std::shared_ptr<Communicator> Communicator::make_part(const std::vector<uint32_t>& ranks, uint64_t id, uint32_t rank,
+                                                      const CommunicatorOptions& options) {
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(state_mutex_);
+    number = parts_[{id, ranks}]++;
+  }
+  std::string group = std::string("part_") + std::to_string(id) + "_" + std::to_string(number);
+  for (const uint32_t member : ranks) add(group, "_", std::to_string(member));
+  return std::make_shared<Communicator>(meeting_, group, rank, static_cast<uint32_t>(ranks.size()), options);
+}
+
+void Communicator::destroy() {
+  {
+    std::unique_lock lock(state_mutex_);
+    if (!broken_) turn_ended_.wait_for(lock, kDestroyPatience, [&] { return open_turns_.empty() || broken_; });
+    if (!broken_) broken_ = {HCCL_E_UNAVAIL, "the communicator was destroyed on this rank"};
+    if (mesh_) mesh_->interrupt(broken_->reason);
+  }
+  std::lock_guard lock(run_mutex_);
+  if (!mesh_) return;
+  mesh_->tell_broken(kNone, std::string("rank ") + std::to_string(rank_) + " has destroyed communicator " + name_);
+  std::lock_guard state_lock(state_mutex_);
+  mesh_.reset();
+}
+
+aclError Communicator::launch_run(aclrtStream stream, const char* name,
+                                  std::function<void(const Deadline&, std::string& what)> run) {
+  std::shared_ptr<Turn> turn;
+  if (!is_captured(stream)) turn = std::make_shared<Turn>(shared_from_this());
+  return launch(stream, name, [self = shared_from_this(), name, run = std::move(run), turn] {
+    const bool has_turn = turn && turn->is_open();
+    if (has_turn) turn->wait();
+    const aclError code = self->perform(name, run);
+    if (has_turn) turn->end();
+    return code;
+  });
+}
+
+aclError Communicator::perform(const char* name, const std::function<void(const Deadline&, std::string&)>& run) {
+  std::lock_guard lock(run_mutex_);
+  const std::string where = " of communicator " + name_ + " on rank " + std::to_string(rank_);
+  if (const auto before = broken()) {
+    return error(ACL_ERROR_INTERNAL_ERROR, "%s%s did not run, as the communicator is of no more use: %s", name,
+                 where.c_str(), before->reason.c_str());
+  }
+  Deadline deadline;
+  if (timeout_.count() > 0) deadline = std::chrono::steady_clock::now() + timeout_;
+  std::string what = name;
+  Broken found{HCCL_E_INTERNAL, ""};
+  bool was_told = false;
+  try {
+    run(deadline, what);
+    return ACL_SUCCESS;
+  } catch (const ToldFailure& failure) {
+    found = {failure.code, failure.what()};
+    was_told = true;
+  } catch (const CollectiveFailure& failure) {
+    found = {failure.code, failure.what()};
+  } catch (const Silence& silence) {
+    std::string text;
+    for (const uint32_t peer : silence.peers) {
+      add(text, ", ", std::string("rank ") + std::to_string(peer) + " (" + mesh_->place(peer) + ")");
+    }
+    found = {HCCL_E_TIMEOUT, text + " did not come within " + std::to_string(timeout_.count()) + " s"};
+  } catch (const std::exception& exception) {
+    found = {HCCL_E_INTERNAL, exception.what()};
+  }
+  // A disagreement reads the same on all ranks; of anything else the others hear who found it, and in what call.
+  std::string told = found.reason;
+  if (!was_told) told = std::string("rank ") + std::to_string(rank_) + " in " + what + ": " + found.reason;
+  mesh_->tell_broken(current_, told);
+  const std::string reason = what + where + ": " + found.reason;
+  {
+    std::lock_guard state_lock(state_mutex_);
+    if (!broken_) broken_ = Broken{found.code, reason};
+    turn_ended_.notify_all();
+  }
+  return error(ACL_ERROR_INTERNAL_ERROR, "%s", reason.c_str());
+}
+
+void Communicator::agree(const Call& call, uint64_t sequence, const Deadline& deadline) {
+  const std::string own = write(call, sequence);
+  std::vector<Said> calls(size_);
+  calls[rank_] = read(own);
+  std::vector<Outgoing> out;
+  std::vector<Incoming> in;
+  for (uint32_t peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    out.push_back({peer, MessageType::kBegin, own.data(), own.size()});
+    in.push_back({peer, MessageType::kBegin});
+    in.back().begun = [&calls, peer](const std::string& text) { calls[peer] = read(text); };
+  }
+  mesh_->exchange(out, in, deadline);
+  require_agreement(calls);
+  mesh_->throw_if_told(sequence);
+}
+
+aclError Communicator::enqueue(aclrtStream stream, Call call, Body body) {
+  const char* name = kKindNames[static_cast<uint32_t>(call.kind)];
+  return launch_run(
+      stream, name,
+      [this, call = std::move(call), body = std::move(body)](const Deadline& deadline, std::string& what) {
+        const uint64_t sequence = current_ = ++calls_;
+        what += " (call " + std::to_string(sequence) + ")";
+        agree(call, sequence, deadline);
+        body(*mesh_, deadline);
+      });
+}
+
+namespace {
+
+Call call_of(const PointToPoint& item) { return {CallKind::kSend, item.type, {}, {}, item.count, {}, {}}; }
+
+std::string elements_text(uint64_t count, uint64_t type) { return std::to_string(count) + " " + type_text(type); }
+
+void require_expected(const Said& said, const PointToPoint& expected, uint64_t sequence, uint32_t self) {
+  const std::string sender = std::string("rank ") + std::to_string(expected.peer);
+  const std::string receiver = std::string("rank ") + std::to_string(self);
+  if (said.fields[kKind] != static_cast<uint64_t>(CallKind::kSend)) {
+    throw CollectiveFailure(HCCL_E_PARA, sender + " has called " + text_of(kKind, said.fields[kKind]) + " (call " +
+                                             std::to_string(said.fields[kSequence]) + "), and " + receiver +
+                                             " expects that it sends");
+  }
+  const uint64_t type = static_cast<uint64_t>(expected.type);
+  if (said.fields[kType] != type || said.fields[kCount] != expected.count) {
+    throw CollectiveFailure(HCCL_E_PARA, sender + " sends " + elements_text(said.fields[kCount], said.fields[kType]) +
+                                             " to " + receiver + ", which expects " +
+                                             elements_text(expected.count, type) + " as message " +
+                                             std::to_string(sequence) + " between them");
+  }
+}
+
+// What a rank sends to itself, in order.
+void copy_own(const std::vector<PointToPoint>& sends, const std::vector<PointToPoint>& receives) {
+  for (size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
+    if (i >= sends.size() || i >= receives.size() || sends[i].count != receives[i].count ||
+        sends[i].type != receives[i].type) {
+      throw CollectiveFailure(HCCL_E_PARA, "what the rank sends to itself is not what it expects from itself");
+    }
+    std::memmove(receives[i].data, sends[i].data, sends[i].count * size_of(sends[i].type));
+  }
+}
+
+}  // namespace
+
+void Communicator::run_items(const std::vector<PointToPoint>& items, std::string& what, const Deadline& deadline) {
+  std::vector<PointToPoint> own_sends;
+  std::vector<PointToPoint> own_receives;
+  std::vector<std::string> begins;
+  begins.reserve(items.size());
+  std::vector<Outgoing> out;
+  std::vector<Outgoing> done;
+  std::vector<Incoming> in;
+  std::vector<Incoming> dones;
+  std::string details;
+  for (const PointToPoint& item : items) {
+    const bool is_send = item.direction == HCCL_SEND;
+    if (item.peer == rank_) {
+      (is_send ? own_sends : own_receives).push_back(item);
+      continue;
+    }
+    const uint64_t sequence = is_send ? ++sent_[item.peer] : ++received_[item.peer];
+    add(details, ", ",
+        std::string("message ") + std::to_string(sequence) + (is_send ? " to rank " : " from rank ") +
+            std::to_string(item.peer));
+    const size_t bytes = item.count * size_of(item.type);
+    if (is_send) {
+      begins.push_back(write(call_of(item), sequence));
+      out.push_back({item.peer, MessageType::kBegin, begins.back().data(), begins.back().size()});
+      if (bytes > 0) out.push_back({item.peer, MessageType::kData, item.data, bytes});
+      dones.push_back({item.peer, MessageType::kDone});
+    } else {
+      in.push_back({item.peer, MessageType::kBegin});
+      in.back().begun = [&item, sequence, self = rank_](const std::string& text) {
+        require_expected(read(text), item, sequence, self);
+      };
+      if (bytes > 0) in.push_back({item.peer, MessageType::kData, item.data, bytes});
+      done.push_back({item.peer, MessageType::kDone});
+    }
+  }
+  if (!details.empty()) what += " (" + details + ")";
+  copy_own(own_sends, own_receives);
+  mesh_->exchange(out, in, deadline);
+  for (const Incoming& message : in) {
+    if (message.address != 0) mesh_->read(message.peer, message.address, message.into, message.bytes);
+  }
+  mesh_->exchange(done, dones, deadline);
+}
+
+aclError Communicator::enqueue(aclrtStream stream, std::vector<PointToPoint> items) {
+  const char* name = items.size() > 1 ? "BatchSendRecv" : items[0].direction == HCCL_SEND ? "Send" : "Recv";
+  return launch_run(stream, name, [this, items = std::move(items)](const Deadline& deadline, std::string& what) {
+    current_ = calls_ + 1;
+    run_items(items, what, deadline);
+  });
+}
+
+}  // namespace cann_cpu

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator: the ranks' connections, the order of its calls, their agreement, and the first failure.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "acl/acl_base.h"
+#include "failure.h"
+#include "mesh.h"
+#include "rendezvous.h"
+
+namespace cann_cpu {
+
+enum class CallKind : uint32_t {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kAllGatherV,
+  kReduceScatter,
+  kReduceScatterV,
+  kScatter,
+  kAlltoAll,
+  kAlltoAllV,
+  kAlltoAllVC,
+  kBarrier,
+  kSend,
+};
+
+// What the ranks of a call must agree in.
+struct Call {
+  CallKind kind;
+  std::optional<HcclDataType> type;
+  std::optional<HcclReduceOp> op;
+  std::optional<uint32_t> root;
+  std::optional<uint64_t> count;
+  // Elements to and from each rank, where ranks may differ in them: what one sends is what the other expects.
+  std::vector<uint64_t> sends;
+  std::vector<uint64_t> receives;
+};
+
+struct PointToPoint {
+  HcclSendRecvType direction;
+  char* data;
+  uint64_t count;
+  HcclDataType type;
+  uint32_t peer;
+};
+
+struct CommunicatorOptions {
+  std::string name;              // empty: one is made
+  std::chrono::seconds timeout;  // of a call; 0: none
+};
+
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  Communicator(Meeting meeting, const std::string& group, uint32_t rank, uint32_t size,
+               const CommunicatorOptions& options);
+  ~Communicator();
+
+  const std::string& name() const { return name_; }
+  uint32_t rank() const { return rank_; }
+  uint32_t size() const { return size_; }
+  std::chrono::seconds timeout() const { return timeout_; }
+
+  // Append a call to the stream. They run in the order in which they are enqueued, whatever their streams; replays of
+  // captured ones as their streams come to them.
+  using Body = std::function<void(Mesh&, const Deadline&)>;
+  aclError enqueue(aclrtStream stream, Call call, Body body);
+  aclError enqueue(aclrtStream stream, std::vector<PointToPoint> items);
+
+  // The communicator of some of the ranks, of which the calling one is `rank` there; all of them call this.
+  std::shared_ptr<Communicator> make_part(const std::vector<uint32_t>& ranks, uint64_t id, uint32_t rank,
+                                          const CommunicatorOptions& options);
+
+  struct Broken {
+    HcclResult code;
+    std::string reason;
+  };
+  std::optional<Broken> broken() const;
+  // Lets the calls that wait in streams end, but not for long, and disconnects.
+  void destroy();
+
+ private:
+  class Turn;
+  aclError launch_run(aclrtStream stream, const char* name,
+                      std::function<void(const Deadline&, std::string& what)> run);
+  aclError perform(const char* name, const std::function<void(const Deadline&, std::string& what)>& run);
+  void agree(const Call& call, uint64_t sequence, const Deadline& deadline);
+  void run_items(const std::vector<PointToPoint>& items, std::string& what, const Deadline& deadline);
+  void end_turn(uint64_t number);
+
+  const Meeting meeting_;
+  const uint32_t rank_;
+  const uint32_t size_;
+  const std::chrono::seconds timeout_;
+  std::string name_;
+
+  std::mutex run_mutex_;  // one call at a time; guards what follows
+  std::unique_ptr<Mesh> mesh_;
+  uint64_t calls_ = 0;              // collectives begun
+  uint64_t current_ = 0;            // the number of the call that runs; of messages, that of the collective behind them
+  std::vector<uint64_t> sent_;      // messages to each rank
+  std::vector<uint64_t> received_;  // messages from each rank
+
+  mutable std::mutex state_mutex_;  // guards what follows
+  std::condition_variable turn_ended_;
+  uint64_t turns_ = 0;
+  std::set<uint64_t> open_turns_;
+  std::optional<Broken> broken_;
+  std::map<std::pair<uint64_t, std::vector<uint32_t>>, uint64_t> parts_;  // made of each id and ranks so far
+};
+
+}  // namespace cann_cpu

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+// libhccl.so: checks what it is given, and enqueues it.
+#include "hccl/hccl.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "acl/acl_rt.h"
+#include "algorithms.h"
+#include "cann_cpu/runtime.h"
+#include "communicator.h"
+
+namespace cann_cpu {
+namespace {
+
+std::atomic<int32_t> deterministic{0};
+
+struct Communicators {
+  std::mutex mutex;
+  std::map<const void*, std::shared_ptr<Communicator>> living;
+};
+
+Communicators& communicators() {
+  static auto* all = new Communicators;
+  return *all;
+}
+
+std::shared_ptr<Communicator> find(HcclComm comm) {
+  std::lock_guard lock(communicators().mutex);
+  auto found = communicators().living.find(comm);
+  if (found == communicators().living.end()) {
+    throw CollectiveFailure(comm == nullptr ? HCCL_E_PTR : HCCL_E_PARA,
+                            comm == nullptr ? "comm is null" : "comm is no living communicator");
+  }
+  return found->second;
+}
+
+HcclComm keep(std::shared_ptr<Communicator> communicator) {
+  std::lock_guard lock(communicators().mutex);
+  const HcclComm handle = communicator.get();
+  communicators().living[handle] = std::move(communicator);
+  return handle;
+}
+
+// A failure of the runtime, which has left its message.
+struct RuntimeFailure {};
+
+void require_success(aclError code) {
+  if (code != ACL_SUCCESS) throw RuntimeFailure{};
+}
+
+template <class Body>
+HcclResult guarded(const char* function, Body&& body) noexcept {
+  try {
+    body();
+    return HCCL_SUCCESS;
+  } catch (const CollectiveFailure& failure) {
+    error(ACL_ERROR_INVALID_PARAM, "%s: %s", function, failure.what());
+    return failure.code;
+  } catch (const RuntimeFailure&) {
+    return HCCL_E_RUNTIME;
+  } catch (const std::bad_alloc&) {
+    error(ACL_ERROR_BAD_ALLOC, "%s: no host memory left", function);
+    return HCCL_E_MEMORY;
+  } catch (const std::exception& exception) {
+    error(ACL_ERROR_INTERNAL_ERROR, "%s: %s", function, exception.what());
+    return HCCL_E_INTERNAL;
+  }
+}
+
+template <class T>
+T* required(T* pointer, const char* name) {
+  if (pointer == nullptr) throw CollectiveFailure(HCCL_E_PTR, std::string(name) + " is null");
+  return pointer;
+}
+
+// A buffer that is used when there are elements.
+char* buffer(const void* pointer, const char* name, uint64_t count) {
+  if (count > 0) required(pointer, name);
+  return static_cast<char*>(const_cast<void*>(pointer));
+}
+
+void require_rank(uint32_t rank, const char* name, uint32_t size) {
+  if (rank >= size) {
+    throw CollectiveFailure(HCCL_E_PARA, std::string(name) + " is " + std::to_string(rank) + "; the communicator has " +
+                                             std::to_string(size) + " ranks");
+  }
+}
+
+void require_same(HcclDataType send, HcclDataType receive) {
+  if (send == receive) return;
+  throw CollectiveFailure(HCCL_E_PARA, std::string("sendType is ") + name_of(send) + ", recvType is " +
+                                           name_of(receive) + "; they must be the same");
+}
+
+// Throws here, before anything is enqueued, when there is no such reduction.
+Reduced reduced(HcclDataType type, HcclReduceOp op) {
+  Reduction::make(type, op);
+  return {type, op};
+}
+
+std::vector<uint64_t> numbers(const void* array, const char* name, size_t count) {
+  const auto* first = static_cast<const uint64_t*>(required(array, name));
+  return {first, first + count};
+}
+
+uint64_t total(const std::vector<uint64_t>& counts) {
+  uint64_t sum = 0;
+  for (const uint64_t count : counts) sum += count;
+  return sum;
+}
+
+Parts parts_of(const std::vector<uint64_t>& counts, const std::vector<uint64_t>& offsets, size_t element) {
+  Parts parts;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    parts.bytes.push_back(counts[rank] * element);
+    parts.offsets.push_back(offsets[rank] * element);
+  }
+  return parts;
+}
+
+// One behind the other.
+Parts packed(const std::vector<uint64_t>& counts, size_t element) {
+  std::vector<uint64_t> offsets;
+  uint64_t next = 0;
+  for (const uint64_t count : counts) {
+    offsets.push_back(next);
+    next += count;
+  }
+  return parts_of(counts, offsets, element);
+}
+
+// What a thread has called between HcclGroupStart and HcclGroupEnd.
+struct Grouped {
+  std::shared_ptr<Communicator> communicator;
+  aclrtStream stream;
+  std::vector<PointToPoint> items;  // or
+  std::function<aclError(Communicator& communicator, aclrtStream)> enqueue;
+};
+struct Group {
+  int depth = 0;
+  std::vector<Grouped> calls;
+};
+thread_local Group group;
+
+void run(HcclComm comm, aclrtStream stream, Call call, Communicator::Body body) {
+  const std::shared_ptr<Communicator> communicator = find(comm);
+  if (group.depth == 0) {
+    require_success(communicator->enqueue(stream, std::move(call), std::move(body)));
+    return;
+  }
+  group.calls.push_back({communicator, stream, {}, [call, body](Communicator& found, aclrtStream on) {
+                           return found.enqueue(on, call, body);
+                         }});
+}
+
+void run(HcclComm comm, aclrtStream stream, std::vector<PointToPoint> items) {
+  const std::shared_ptr<Communicator> communicator = find(comm);
+  for (const PointToPoint& item : items) {
+    require_rank(item.peer, "the other rank", communicator->size());
+    size_of(item.type);
+    buffer(item.data, item.direction == HCCL_SEND ? "sendBuf" : "recvBuf", item.count);
+  }
+  if (group.depth == 0) {
+    require_success(communicator->enqueue(stream, std::move(items)));
+    return;
+  }
+  for (Grouped& grouped : group.calls) {
+    if (grouped.communicator != communicator || grouped.stream != stream || grouped.items.empty()) continue;
+    grouped.items.insert(grouped.items.end(), items.begin(), items.end());
+    return;
+  }
+  group.calls.push_back({communicator, stream, std::move(items), nullptr});
+}
+
+std::chrono::seconds default_timeout() {
+  const char* given = std::getenv("HCCL_EXEC_TIMEOUT");
+  const int seconds = given == nullptr ? 1836 : std::atoi(given);
+  if (seconds < 0) {
+    throw CollectiveFailure(HCCL_E_PARA, std::string("HCCL_EXEC_TIMEOUT is ") + given + "; seconds, or 0 for none");
+  }
+  return std::chrono::seconds(seconds);
+}
+
+// Of a configuration's fields the name and the timeout mean something on a CPU; the others choose buffers, networks and
+// algorithms of the NPU, none of which changes a result.
+CommunicatorOptions options_of(const HcclCommConfig* config) {
+  CommunicatorOptions options{"", default_timeout()};
+  if (config == nullptr) return options;
+  size_t size = 0;
+  uint32_t magic = 0;
+  std::memcpy(&size, config->reserved, sizeof(size));
+  std::memcpy(&magic, config->reserved + sizeof(size), sizeof(magic));
+  if (magic != HCCL_COMM_CONFIG_MAGIC_WORD) {
+    throw CollectiveFailure(HCCL_E_PARA, "config was not initialised by HcclCommConfigInit");
+  }
+  if (size >= offsetof(HcclCommConfig, hcclUdi)) {
+    options.name.assign(config->hcclCommName, strnlen(config->hcclCommName, COMM_NAME_MAX_LENGTH - 1));
+  }
+  if (size >= offsetof(HcclCommConfig, hcclAlgo) && config->hcclExecTimeOut != HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET) {
+    if (config->hcclExecTimeOut < 0) {
+      throw CollectiveFailure(
+          HCCL_E_PARA, "hcclExecTimeOut is " + std::to_string(config->hcclExecTimeOut) + "; seconds, or 0 for none");
+    }
+    options.timeout = std::chrono::seconds(config->hcclExecTimeOut);
+  }
+  return options;
+}
+
+void init_root_info(uint32_t ranks, const HcclRootInfo* root_info, uint32_t rank, const HcclCommConfig* config,
+                    HcclComm* comm) {
+  required(comm, "comm");
+  if (ranks == 0) throw CollectiveFailure(HCCL_E_PARA, "nRanks is 0");
+  require_rank(rank, "rank", ranks);
+  Meeting meeting = find_meeting(*required(root_info, "rootInfo"));
+  const auto communicator = std::make_shared<Communicator>(meeting, "all", rank, ranks, options_of(config));
+  forget_meeting(meeting);
+  *comm = keep(communicator);
+}
+
+}  // namespace
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
+HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo) {
+  return guarded(__func__, [&] { open_meeting(*required(rootInfo, "rootInfo")); });
+}
+
+HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank, HcclComm* comm) {
+  return guarded(__func__, [&] { init_root_info(nRanks, rootInfo, rank, nullptr, comm); });
+}
+
+HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
+                                      const HcclCommConfig* config, HcclComm* comm) {
+  return guarded(__func__, [&] { init_root_info(nRanks, rootInfo, rank, required(config, "config"), comm); });
+}
+
+HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms) {
+  return guarded(__func__, [&] {
+    required(devices, "devices");
+    required(comms, "comms");
+    if (ndev == 0) throw CollectiveFailure(HCCL_E_PARA, "ndev is 0");
+    HcclRootInfo root_info;
+    open_meeting(root_info);
+    std::vector<std::exception_ptr> failures(ndev);
+    std::vector<std::thread> ranks;
+    for (uint32_t rank = 0; rank < ndev; ++rank) {
+      ranks.emplace_back([&, rank] {
+        try {
+          init_root_info(ndev, &root_info, rank, nullptr, &comms[rank]);
+        } catch (...) {
+          failures[rank] = std::current_exception();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    for (const std::exception_ptr& failure : failures) {
+      if (failure) std::rethrow_exception(failure);
+    }
+  });
+}
+
+HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds, uint64_t subCommId,
+                                   uint32_t subCommRankId, HcclCommConfig* config, HcclComm* subComm) {
+  return guarded(__func__, [&] {
+    const std::shared_ptr<Communicator> whole = find(*required(comm, "comm"));
+    required(subComm, "subComm");
+    if (rankIds == nullptr && rankNum == 0) {  // a rank that is not part of it
+      *subComm = nullptr;
+      return;
+    }
+    const std::vector<uint32_t> ranks(required(rankIds, "rankIds"), rankIds + rankNum);
+    for (const uint32_t rank : ranks) require_rank(rank, "an element of rankIds", whole->size());
+    require_rank(subCommRankId, "subCommRankId", rankNum);
+    if (ranks[subCommRankId] != whole->rank()) {
+      throw CollectiveFailure(HCCL_E_PARA, "rankIds[" + std::to_string(subCommRankId) + "] is " +
+                                               std::to_string(ranks[subCommRankId]) + "; this is rank " +
+                                               std::to_string(whole->rank()));
+    }
+    *subComm = keep(whole->make_part(ranks, subCommId, subCommRankId, options_of(config)));
+  });
+}
+
+HcclResult HcclCommDestroy(HcclComm comm) {
+  return guarded(__func__, [&] {
+    const std::shared_ptr<Communicator> communicator = find(comm);
+    {
+      std::lock_guard lock(communicators().mutex);
+      communicators().living.erase(comm);
+    }
+    communicator->destroy();
+  });
+}
+
+HcclResult HcclGetCommName(HcclComm comm, char* commName) {
+  return guarded(__func__, [&] {
+    required(commName, "commName");
+    std::strncpy(commName, find(comm)->name().c_str(), COMM_NAME_MAX_LENGTH - 1);
+    commName[COMM_NAME_MAX_LENGTH - 1] = '\0';
+  });
+}
+
+HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize) {
+  return guarded(__func__, [&] { *required(rankSize, "rankSize") = find(comm)->size(); });
+}
+
+HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank) {
+  return guarded(__func__, [&] { *required(rank, "rank") = find(comm)->rank(); });
+}
+
+HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* asyncError) {
+  return guarded(__func__, [&] {
+    required(asyncError, "asyncError");
+    const auto broken = find(comm)->broken();
+    *asyncError = broken ? broken->code : HCCL_SUCCESS;
+    // torch_npu reports the code together with the thread's latest message.
+    if (broken) error(ACL_ERROR_INTERNAL_ERROR, "%s", broken->reason.c_str());
+  });
+}
+
+const char* HcclGetErrorString(HcclResult code) {
+  static const char* const texts[] = {
+      "success",        "wrong parameter",     "null pointer",     "out of memory",      "internal error",
+      "not supported",  "not found",           "not available",    "system call failed", "timeout",
+      "cannot open",    "cannot connect",      "cannot connect",   "transfer failed",    "transfer failed",
+      "runtime failed", "driver failed",       "profiling failed", "cce failed",         "network failed",
+      "try again",      "another rank failed", "suspending",       "retry failed",       "out of device memory"};
+  const auto index = static_cast<size_t>(code);
+  return index < std::size(texts) ? texts[index] : "unknown HcclResult";
+}
+
+// All up to the timeout of calls; algorithms, retries and buffer names are those of NPUs.
+uint32_t HcclGetCommConfigCapability() { return HCCL_COMM_CONFIG_EXEC_TIMEOUT + 1; }
+
+// Sums are in the order of the ranks at every level: 0, 1 or 2 (strict).
+HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue) {
+  return guarded(__func__, [&] {
+    if (config != HCCL_DETERMINISTIC || configValue.value < 0 || configValue.value > 2) {
+      throw CollectiveFailure(HCCL_E_PARA, "config " + std::to_string(config) + " with value " +
+                                               std::to_string(configValue.value) + " is unknown");
+    }
+    deterministic = configValue.value;
+  });
+}
+
+HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* configValue) {
+  return guarded(__func__, [&] {
+    if (config != HCCL_DETERMINISTIC) {
+      throw CollectiveFailure(HCCL_E_PARA, "config " + std::to_string(config) + " is unknown");
+    }
+    required(configValue, "configValue")->value = deterministic;
+  });
+}
+
+HcclResult HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
+                         HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    const Reduced how = reduced(dataType, op);
+    char* send = buffer(sendBuf, "sendBuf", count);
+    char* receive = buffer(recvBuf, "recvBuf", count);
+    run(comm, stream, {CallKind::kAllReduce, dataType, op, {}, count, {}, {}},
+        [=](Mesh& mesh, const Deadline& deadline) { all_reduce(mesh, send, receive, count, how, deadline); });
+  });
+}
+
+HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
+                      uint32_t root, HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    const Reduced how = reduced(dataType, op);
+    const auto communicator = find(comm);
+    require_rank(root, "root", communicator->size());
+    char* send = buffer(sendBuf, "sendBuf", count);
+    char* receive = buffer(recvBuf, "recvBuf", communicator->rank() == root ? count : 0);
+    run(comm, stream, {CallKind::kReduce, dataType, op, root, count, {}, {}},
+        [=](Mesh& mesh, const Deadline& deadline) { reduce(mesh, send, receive, count, how, root, deadline); });
+  });
+}
+
+HcclResult HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint32_t root, HcclComm comm,
+                         aclrtStream stream) {
+  return guarded(__func__, [&] {
+    const size_t bytes = count * size_of(dataType);
+    require_rank(root, "root", find(comm)->size());
+    char* data = buffer(buf, "buf", count);
+    run(comm, stream, {CallKind::kBroadcast, dataType, {}, root, count, {}, {}},
+        [=](Mesh& mesh, const Deadline& deadline) { broadcast(mesh, data, bytes, root, deadline); });
+  });
+}
+
+HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclDataType dataType, HcclComm comm,
+                         aclrtStream stream) {
+  return guarded(__func__, [&] {
+    char* send = buffer(sendBuf, "sendBuf", sendCount);
+    char* receive = buffer(recvBuf, "recvBuf", sendCount);
+    const Parts parts = packed(std::vector<uint64_t>(find(comm)->size(), sendCount), size_of(dataType));
+    run(comm, stream, {CallKind::kAllGather, dataType, {}, {}, sendCount, {}, {}},
+        [=](Mesh& mesh, const Deadline& deadline) { all_gather(mesh, send, receive, parts, deadline); });
+  });
+}
+
+HcclResult HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, const void* recvCounts,
+                          const void* recvDispls, HcclDataType dataType, HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    const uint32_t size = find(comm)->size();
+    const std::vector<uint64_t> counts = numbers(recvCounts, "recvCounts", size);
+    const Parts parts = parts_of(counts, numbers(recvDispls, "recvDispls", size), size_of(dataType));
+    char* send = buffer(sendBuf, "sendBuf", sendCount);
+    char* receive = buffer(recvBuf, "recvBuf", total(counts));
+    run(comm, stream, {CallKind::kAllGatherV, dataType, {}, {}, {}, std::vector<uint64_t>(size, sendCount), counts},
+        [=](Mesh& mesh, const Deadline& deadline) { all_gather(mesh, send, receive, parts, deadline); });
+  });
+}
+
+HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType, HcclReduceOp op,
+                             HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    const Reduced how = reduced(dataType, op);
+    char* send = buffer(sendBuf, "sendBuf", recvCount);
+    char* receive = buffer(recvBuf, "recvBuf", recvCount);
+    const Parts parts = packed(std::vector<uint64_t>(find(comm)->size(), recvCount), size_of(dataType));
+    run(comm, stream, {CallKind::kReduceScatter, dataType, op, {}, recvCount, {}, {}},
+        [=](Mesh& mesh, const Deadline& deadline) { reduce_scatter(mesh, send, parts, receive, how, deadline); });
+  });
+}
+
+HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void* sendDispls, void* recvBuf,
+                              uint64_t recvCount, HcclDataType dataType, HcclReduceOp op, HcclComm comm,
+                              aclrtStream stream) {
+  return guarded(__func__, [&] {
+    const Reduced how = reduced(dataType, op);
+    const uint32_t size = find(comm)->size();
+    const std::vector<uint64_t> counts = numbers(sendCounts, "sendCounts", size);
+    const Parts parts = parts_of(counts, numbers(sendDispls, "sendDispls", size), size_of(dataType));
+    char* send = buffer(sendBuf, "sendBuf", total(counts));
+    char* receive = buffer(recvBuf, "recvBuf", recvCount);
+    run(comm, stream, {CallKind::kReduceScatterV, dataType, op, {}, {}, counts, std::vector<uint64_t>(size, recvCount)},
+        [=](Mesh& mesh, const Deadline& deadline) { reduce_scatter(mesh, send, parts, receive, how, deadline); });
+  });
+}
+
+HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDataType dataType, uint32_t root,
+                       HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    const auto communicator = find(comm);
+    require_rank(root, "root", communicator->size());
+    const size_t bytes = recvCount * size_of(dataType);
+    char* send = buffer(sendBuf, "sendBuf", communicator->rank() == root ? recvCount : 0);
+    char* receive = buffer(recvBuf, "recvBuf", recvCount);
+    run(comm, stream, {CallKind::kScatter, dataType, {}, root, recvCount, {}, {}},
+        [=](Mesh& mesh, const Deadline& deadline) { scatter(mesh, send, receive, bytes, root, deadline); });
+  });
+}
+
+HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType, const void* recvBuf,
+                        uint64_t recvCount, HcclDataType recvType, HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    require_same(sendType, recvType);
+    const uint32_t size = find(comm)->size();
+    const std::vector<uint64_t> sent(size, sendCount);
+    const std::vector<uint64_t> received(size, recvCount);
+    const Parts sends = packed(sent, size_of(sendType));
+    const Parts receives = packed(received, size_of(recvType));
+    char* send = buffer(sendBuf, "sendBuf", sendCount);
+    char* receive = buffer(recvBuf, "recvBuf", recvCount);
+    run(comm, stream, {CallKind::kAlltoAll, sendType, {}, {}, {}, sent, received},
+        [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
+  });
+}
+
+HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void* sdispls, HcclDataType sendType,
+                         const void* recvBuf, const void* recvCounts, const void* rdispls, HcclDataType recvType,
+                         HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    require_same(sendType, recvType);
+    const uint32_t size = find(comm)->size();
+    const std::vector<uint64_t> sent = numbers(sendCounts, "sendCounts", size);
+    const std::vector<uint64_t> received = numbers(recvCounts, "recvCounts", size);
+    const Parts sends = parts_of(sent, numbers(sdispls, "sdispls", size), size_of(sendType));
+    const Parts receives = parts_of(received, numbers(rdispls, "rdispls", size), size_of(recvType));
+    char* send = buffer(sendBuf, "sendBuf", total(sent));
+    char* receive = buffer(recvBuf, "recvBuf", total(received));
+    run(comm, stream, {CallKind::kAlltoAllV, sendType, {}, {}, {}, sent, received},
+        [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
+  });
+}
+
+HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, HcclDataType sendType, const void* recvBuf,
+                          HcclDataType recvType, HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    require_same(sendType, recvType);
+    const auto communicator = find(comm);
+    const uint32_t size = communicator->size();
+    const uint32_t own = communicator->rank();
+    const std::vector<uint64_t> matrix = numbers(sendCountMatrix, "sendCountMatrix", size_t{size} * size);
+    std::vector<uint64_t> sent;
+    std::vector<uint64_t> received;
+    for (uint32_t rank = 0; rank < size; ++rank) {
+      sent.push_back(matrix[size_t{own} * size + rank]);
+      received.push_back(matrix[size_t{rank} * size + own]);
+    }
+    const Parts sends = packed(sent, size_of(sendType));
+    const Parts receives = packed(received, size_of(recvType));
+    char* send = buffer(sendBuf, "sendBuf", total(sent));
+    char* receive = buffer(recvBuf, "recvBuf", total(received));
+    run(comm, stream, {CallKind::kAlltoAllVC, sendType, {}, {}, {}, sent, received},
+        [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
+  });
+}
+
+HcclResult HcclBarrier(HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    run(comm, stream, {CallKind::kBarrier, {}, {}, {}, {}, {}, {}}, [](Mesh&, const Deadline&) {});  // agreeing is it
+  });
+}
+
+HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank, HcclComm comm,
+                    aclrtStream stream) {
+  return guarded(__func__,
+                 [&] { run(comm, stream, {{HCCL_SEND, static_cast<char*>(sendBuf), count, dataType, destRank}}); });
+}
+
+HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank, HcclComm comm,
+                    aclrtStream stream) {
+  return guarded(__func__,
+                 [&] { run(comm, stream, {{HCCL_RECV, static_cast<char*>(recvBuf), count, dataType, srcRank}}); });
+}
+
+HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm, aclrtStream stream) {
+  return guarded(__func__, [&] {
+    required(sendRecvInfo, "sendRecvInfo");
+    if (itemNum == 0) throw CollectiveFailure(HCCL_E_PARA, "itemNum is 0");
+    std::vector<PointToPoint> items;
+    for (uint32_t i = 0; i < itemNum; ++i) {
+      const HcclSendRecvItem& item = sendRecvInfo[i];
+      if (item.sendRecvType != HCCL_SEND && item.sendRecvType != HCCL_RECV) {
+        throw CollectiveFailure(HCCL_E_PARA, "sendRecvType is " + std::to_string(item.sendRecvType) + "; 0 or 1");
+      }
+      items.push_back({item.sendRecvType, static_cast<char*>(item.buf), item.count, item.dataType, item.remoteRank});
+    }
+    run(comm, stream, std::move(items));
+  });
+}
+
+HcclResult HcclGroupStart() {
+  ++group.depth;
+  return HCCL_SUCCESS;
+}
+
+HcclResult HcclGroupEnd() {
+  return guarded(__func__, [&] {
+    if (group.depth == 0) throw CollectiveFailure(HCCL_E_PARA, "there was no HcclGroupStart in this thread");
+    if (--group.depth > 0) return;
+    for (Grouped& grouped : std::exchange(group.calls, {})) {
+      Communicator& communicator = *grouped.communicator;
+      require_success(grouped.enqueue ? grouped.enqueue(communicator, grouped.stream)
+                                      : communicator.enqueue(grouped.stream, std::move(grouped.items)));
+    }
+  });
+}

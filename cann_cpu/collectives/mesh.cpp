@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "failure.h"
+
+namespace cann_cpu {
+namespace {
+
+constexpr uint32_t kMagic = 0x4c43434d;
+constexpr size_t kTextBytes = 1 << 24;  // that a kBegin or kBroken may have
+
+}  // namespace
+
+struct Mesh::Sending {
+  std::vector<const Outgoing*> queue;
+  size_t next = 0;
+  Header header{};
+  size_t sent = 0;  // of the header and the payload
+  bool is_over() const { return next == queue.size(); }
+};
+
+struct Mesh::Receiving {
+  std::vector<Incoming*> queue;
+  size_t next = 0;
+  Header header{};
+  size_t header_bytes = 0;
+  size_t payload_bytes = 0;
+  std::string text;  // the payload, unless it goes straight to where it belongs
+  bool is_over() const { return next == queue.size(); }
+};
+
+Mesh::Mesh(uint32_t rank, std::vector<Peer> peers) : rank_(rank), links_(peers.size()) {
+  for (size_t i = 0; i < peers.size(); ++i) links_[i].peer = std::move(peers[i]);
+  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ < 0) throw CollectiveFailure(HCCL_E_SYSCALL, std::string("eventfd: ") + std::strerror(errno));
+}
+
+Mesh::~Mesh() {
+  for (const Link& link : links_) {
+    if (link.peer.socket >= 0) close(link.peer.socket);
+  }
+  close(wake_);
+}
+
+void Mesh::throw_gone(uint32_t rank) const {
+  throw CollectiveFailure(HCCL_E_REMOTE, "rank " + std::to_string(rank) + " (" + place(rank) +
+                                             ") has closed its connection: its process has ended");
+}
+
+bool Mesh::goes_by_address(uint32_t peer, size_t bytes) const {
+  return bytes > kSentBytes && links_[peer].peer.is_direct;
+}
+
+void Mesh::read(uint32_t peer, uint64_t address, void* into, size_t bytes) const {
+  char* to = static_cast<char*>(into);
+  while (bytes > 0) {
+    iovec local{to, bytes};
+    iovec remote{reinterpret_cast<void*>(address), bytes};
+    const ssize_t count = process_vm_readv(links_[peer].peer.process, &local, 1, &remote, 1, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == ESRCH) throw_gone(peer);
+    if (count <= 0) {
+      throw CollectiveFailure(HCCL_E_SYSCALL, "cannot read the memory of rank " + std::to_string(peer) + " (" +
+                                                  place(peer) + "): " + std::strerror(errno));
+    }
+    to += count;
+    address += static_cast<uint64_t>(count);
+    bytes -= static_cast<size_t>(count);
+  }
+}
+
+// True: the queue is sent.
+bool Mesh::advance(Link& link, Sending& sending) {
+  while (!sending.is_over()) {
+    const Outgoing& message = *sending.queue[sending.next];
+    if (sending.sent == 0) {
+      const bool by_address = message.type == MessageType::kData && goes_by_address(message.peer, message.bytes);
+      sending.header = {kMagic, message.type, message.bytes, by_address ? reinterpret_cast<uint64_t>(message.data) : 0};
+    }
+    const size_t payload = sending.header.address == 0 ? message.bytes : 0;
+    const size_t total = sizeof(Header) + payload;
+    const size_t header_left = sizeof(Header) - std::min(sending.sent, sizeof(Header));
+    const size_t payload_sent = sending.sent - (sizeof(Header) - header_left);
+    iovec parts[2] = {
+        {reinterpret_cast<char*>(&sending.header) + sizeof(Header) - header_left, header_left},
+        {const_cast<char*>(static_cast<const char*>(message.data)) + payload_sent, payload - payload_sent}};
+    msghdr all{};
+    all.msg_iov = parts;
+    all.msg_iovlen = payload == 0 ? 1 : 2;
+    const ssize_t count = sendmsg(link.peer.socket, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+      // What the peer said before it closed is still to be read; that tells more.
+      link.is_closed = true;
+      sending.next = sending.queue.size();
+      return true;
+    }
+    sending.sent += static_cast<size_t>(count);
+    link.is_inside = sending.sent < total;
+    if (link.is_inside) continue;
+    sending.sent = 0;
+    ++sending.next;
+  }
+  return true;
+}
+
+bool Mesh::receive(uint32_t rank, void* into, size_t bytes, size_t& have) {
+  while (have < bytes) {
+    const ssize_t count = recv(links_[rank].peer.socket, static_cast<char*>(into) + have, bytes - have, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (count <= 0) throw_gone(rank);
+    have += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+void Mesh::require_size(uint32_t rank, const Header& header, const Incoming& expected) {
+  if (expected.type != MessageType::kData || header.bytes == expected.bytes) return;
+  throw CollectiveFailure(HCCL_E_INTERNAL, "rank " + std::to_string(rank) + " sent " + std::to_string(header.bytes) +
+                                               " bytes in place of " + std::to_string(expected.bytes));
+}
+
+void Mesh::deliver(uint32_t rank, Receiving& receiving) {
+  Incoming& expected = *receiving.queue[receiving.next];
+  const Header& header = receiving.header;
+  if (header.type != expected.type) {
+    throw CollectiveFailure(HCCL_E_INTERNAL, "rank " + std::to_string(rank) + " sent message " +
+                                                 std::to_string(static_cast<uint32_t>(header.type)) + " in place of " +
+                                                 std::to_string(static_cast<uint32_t>(expected.type)));
+  }
+  require_size(rank, header, expected);
+  expected.address = header.address;
+  if (header.type == MessageType::kBegin) expected.begun(receiving.text);
+  ++receiving.next;
+  receiving.header_bytes = receiving.payload_bytes = 0;
+  receiving.text.clear();
+}
+
+// Answers what is expected next with what came before; true when it could.
+bool Mesh::take_stashed(uint32_t rank, Receiving& receiving) {
+  Link& link = links_[rank];
+  Incoming& expected = *receiving.queue[receiving.next];
+  if (expected.type == MessageType::kDone) {
+    if (link.done == 0) return false;
+    --link.done;
+    ++receiving.next;
+    return true;
+  }
+  if (link.stash.empty()) return false;
+  Stashed stashed = std::move(link.stash.front());
+  link.stash.pop_front();
+  receiving.header = stashed.header;
+  receiving.text = std::move(stashed.payload);
+  if (expected.type == MessageType::kData && stashed.header.bytes == expected.bytes && stashed.header.address == 0) {
+    std::memcpy(expected.into, receiving.text.data(), receiving.text.size());
+  }
+  deliver(rank, receiving);
+  return true;
+}
+
+// True: the queue has come.
+bool Mesh::advance(uint32_t rank, Receiving& receiving) {
+  Link& link = links_[rank];
+  while (!receiving.is_over()) {
+    if (receiving.header_bytes == 0 && take_stashed(rank, receiving)) continue;
+    Header& header = receiving.header;
+    if (!receive(rank, &header, sizeof(Header), receiving.header_bytes)) return false;
+    Incoming& expected = *receiving.queue[receiving.next];
+    const bool is_text = header.type != MessageType::kData;
+    if (header.magic != kMagic || (is_text && header.bytes > kTextBytes)) {
+      throw CollectiveFailure(HCCL_E_TCP_TRANSFER, "rank " + std::to_string(rank) + " sent what is no message");
+    }
+    const bool is_expected = header.type == expected.type;
+    if (is_expected) require_size(rank, header, expected);
+    if (header.address == 0 && header.bytes > 0) {
+      void* into = expected.into;
+      if (is_text || !is_expected) {
+        receiving.text.resize(header.bytes);
+        into = receiving.text.data();
+      }
+      if (!receive(rank, into, header.bytes, receiving.payload_bytes)) return false;
+    }
+    if (header.type == MessageType::kBroken && header.bytes >= sizeof(uint64_t)) {
+      throw ToldFailure(HCCL_E_REMOTE, receiving.text.substr(sizeof(uint64_t)));
+    }
+    if (is_expected) {
+      deliver(rank, receiving);
+      continue;
+    }
+    if (header.type == MessageType::kDone) {
+      ++link.done;
+    } else if (expected.type == MessageType::kDone) {
+      link.stash.push_back({header, std::move(receiving.text)});
+    } else {
+      deliver(rank, receiving);  // which says what is wrong with it
+    }
+    receiving.header_bytes = receiving.payload_bytes = 0;
+    receiving.text.clear();
+  }
+  return true;
+}
+
+void Mesh::exchange(const std::vector<Outgoing>& out, std::vector<Incoming>& in, const Deadline& deadline) {
+  std::vector<Sending> sendings(links_.size());
+  std::vector<Receiving> receivings(links_.size());
+  for (const Outgoing& message : out) sendings[message.peer].queue.push_back(&message);
+  for (Incoming& message : in) receivings[message.peer].queue.push_back(&message);
+  while (true) {
+    std::vector<pollfd> waits{{wake_, POLLIN, 0}};
+    std::vector<uint32_t> missing;
+    for (uint32_t rank = 0; rank < links_.size(); ++rank) {
+      Link& link = links_[rank];
+      if (sendings[rank].queue.empty() && receivings[rank].queue.empty()) continue;
+      if (interrupted_) throw CollectiveFailure(HCCL_E_UNAVAIL, interruption_);
+      const bool sent = advance(link, sendings[rank]);
+      const bool came = advance(rank, receivings[rank]);
+      if (came && link.is_closed) throw_gone(rank);
+      if (sent && came) continue;
+      const int events = (sent ? 0 : POLLOUT) | (came ? 0 : POLLIN);
+      waits.push_back({link.peer.socket, static_cast<short>(events), 0});
+      missing.push_back(rank);
+    }
+    if (missing.empty()) return;
+    int milliseconds = -1;
+    if (deadline) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now()).count();
+      if (left <= 0) throw Silence{missing};
+      milliseconds = static_cast<int>(std::min<int64_t>(left, 1 << 30));
+    }
+    if (poll(waits.data(), waits.size(), milliseconds) < 0 && errno != EINTR) {
+      throw CollectiveFailure(HCCL_E_SYSCALL, std::string("poll: ") + std::strerror(errno));
+    }
+  }
+}
+
+namespace {
+
+void add_done(const Mesh& mesh, const std::vector<Piece>& sends, const std::vector<Incoming>& came,
+              std::vector<Outgoing>& out, std::vector<Incoming>& in) {
+  for (const Incoming& message : came) {
+    if (message.address != 0) out.push_back({message.peer, MessageType::kDone});
+  }
+  for (const Piece& piece : sends) {
+    if (mesh.goes_by_address(piece.peer, piece.bytes)) in.push_back({piece.peer, MessageType::kDone});
+  }
+}
+
+std::vector<Outgoing> data_of(const std::vector<Piece>& sends) {
+  std::vector<Outgoing> out;
+  for (const Piece& piece : sends) {
+    if (piece.bytes > 0) out.push_back({piece.peer, MessageType::kData, piece.data, piece.bytes});
+  }
+  return out;
+}
+
+}  // namespace
+
+void Mesh::move(const std::vector<Piece>& sends, const std::vector<Piece>& receives, const Deadline& deadline) {
+  std::vector<Outgoing> out = data_of(sends);
+  std::vector<Incoming> in;
+  for (const Piece& piece : receives) {
+    if (piece.bytes > 0) in.push_back({piece.peer, MessageType::kData, piece.data, piece.bytes});
+  }
+  exchange(out, in, deadline);
+  for (const Incoming& message : in) {
+    if (message.address != 0) read(message.peer, message.address, message.into, message.bytes);
+  }
+  std::vector<Outgoing> done;
+  std::vector<Incoming> dones;
+  add_done(*this, sends, in, done, dones);
+  exchange(done, dones, deadline);
+}
+
+void Mesh::fold(const std::vector<Piece>& sends, const FoldResult& fold, const Deadline& deadline) {
+  const size_t bytes = fold.count * fold.element_size;
+  std::vector<std::vector<char>> sent(size());
+  std::vector<Outgoing> out = data_of(sends);
+  std::vector<Incoming> in;
+  for (uint32_t peer = 0; peer < size() && bytes > 0; ++peer) {
+    if (peer == rank_) continue;
+    if (!goes_by_address(peer, bytes)) sent[peer].resize(bytes);
+    in.push_back({peer, MessageType::kData, sent[peer].data(), bytes});
+  }
+  exchange(out, in, deadline);
+  std::vector<uint64_t> addresses(size(), 0);
+  for (const Incoming& message : in) addresses[message.peer] = message.address;
+
+  std::vector<char> block(Reduction::kBlock * fold.element_size);
+  for (size_t first = 0; first < fold.count; first += Reduction::kBlock) {
+    const size_t count = std::min(Reduction::kBlock, fold.count - first);
+    const size_t offset = first * fold.element_size;
+    for (uint32_t rank = 0; rank < size(); ++rank) {
+      const void* elements = block.data();
+      if (rank == rank_) {
+        elements = static_cast<const char*>(fold.own) + offset;
+      } else if (addresses[rank] != 0) {
+        read(rank, addresses[rank] + offset, block.data(), count * fold.element_size);
+      } else {
+        elements = sent[rank].data() + offset;
+      }
+      if (rank == 0) {
+        fold.reduction.begin(elements, count);
+      } else {
+        fold.reduction.add(elements, count);
+      }
+    }
+    fold.reduction.end(static_cast<char*>(fold.result) + offset, count);
+  }
+  std::vector<Outgoing> done;
+  std::vector<Incoming> dones;
+  add_done(*this, sends, in, done, dones);
+  exchange(done, dones, deadline);
+}
+
+void Mesh::throw_if_told(uint64_t call) {
+  struct Beginning {
+    Header header;
+    uint64_t call;
+  } beginning{};
+  for (uint32_t rank = 0; rank < links_.size(); ++rank) {
+    const Link& link = links_[rank];
+    if (link.peer.socket < 0) continue;
+    const ssize_t count = recv(link.peer.socket, &beginning, sizeof(beginning), MSG_DONTWAIT | MSG_PEEK);
+    if (count != sizeof(beginning) || beginning.header.type != MessageType::kBroken || beginning.call > call) continue;
+    Incoming none{rank, MessageType::kDone};
+    Receiving receiving;
+    receiving.queue = {&none};
+    advance(rank, receiving);
+  }
+}
+
+void Mesh::tell_broken(uint64_t call, const std::string& reason) {
+  for (Link& link : links_) {
+    if (link.peer.socket < 0 || link.is_closed) continue;
+    link.is_closed = true;
+    if (!link.is_inside) {
+      const Header header{kMagic, MessageType::kBroken, sizeof(call) + reason.size(), 0};
+      std::string message(reinterpret_cast<const char*>(&header), sizeof(header));
+      message.append(reinterpret_cast<const char*>(&call), sizeof(call)).append(reason);
+      // Best effort: a full socket has a peer that does not read, and which sees the end of the connection instead.
+      (void)!send(link.peer.socket, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    shutdown(link.peer.socket, SHUT_WR);
+  }
+}
+
+void Mesh::interrupt(const std::string& reason) {
+  if (interrupted_) return;
+  interruption_ = reason;
+  interrupted_ = true;
+  const uint64_t one = 1;
+  (void)!write(wake_, &one, sizeof(one));
+}
+
+}  // namespace cann_cpu

@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks run. Each function gets its rank and the number of ranks, and checks its own results."""
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+LIBRARY = Path(importlib.util.find_spec("cann_cpu").submodule_search_locations[0]) / "lib64" / "libhccl.so"
+TYPES = {"int8": 0, "int16": 1, "int32": 2, "float16": 3, "float32": 4, "int64": 5, "uint64": 6, "uint8": 7,
+         "uint16": 8, "uint32": 9, "float64": 10, "bfloat16": 11}  # fmt: skip
+MOVED_ONLY = {"int128": (12, 16), "hifloat8": (14, 1), "float8_e4m3fn": (15, 1), "float8_e5m2": (16, 1)}
+OPERATIONS = {"sum": np.add, "product": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+# Nothing; one; an odd few; more than is sent in one message; more than is folded at a time.
+COUNTS = [0, 1, 7, 4801, 40003]
+
+
+class Communicator:
+    """libhccl itself, on the current stream."""
+
+    def __init__(self, rank, size, root_info):
+        self.library = ctypes.CDLL(str(LIBRARY))
+        self.rank, self.size = rank, size
+        self.handle = ctypes.c_void_p()
+        info = ctypes.create_string_buffer(root_info, len(root_info))
+        self.check(self.library.HcclCommInitRootInfo(size, info, rank, ctypes.byref(self.handle)))
+
+    def check(self, code):
+        if code:
+            acl = ctypes.CDLL(str(LIBRARY.parent / "libascendcl.so"))
+            acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
+            raise RuntimeError(f"{code}: {(acl.aclGetRecentErrMsg() or b'').decode()}")
+
+    def call(self, name, *arguments):
+        stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+        converted = [
+            ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else (ctypes.c_uint64 * len(a))(*a)
+            if isinstance(a, list) else ctypes.c_uint64(a) for a in arguments
+        ]  # fmt: skip
+        self.check(getattr(self.library, name)(*converted, self.handle, stream))
+
+    def destroy(self):
+        torch.npu.synchronize()
+        self.check(self.library.HcclCommDestroy(self.handle))
+
+
+def root_info(rank, size):
+    buffer = ctypes.create_string_buffer(4108)
+    assert ctypes.CDLL(str(LIBRARY)).HcclGetRootInfo(buffer) == 0
+    return buffer.raw
+
+
+def on_device(array):
+    """The bytes of an array in device memory, which is there even for an array of none."""
+    data = torch.from_numpy(np.frombuffer(array.tobytes() + b"\0", dtype=np.uint8).copy())
+    return data.npu()
+
+
+def from_device(tensor, like):
+    return np.frombuffer(tensor.cpu().numpy()[: like.nbytes].tobytes(), dtype=like.dtype)
+
+
+def values(name, count, rank):
+    """Random values of a type, the same wherever they are asked for; bfloat16 as the bits of it."""
+    random = np.random.default_rng([TYPES[name], count, rank])
+    if "int" in name:
+        limits = np.iinfo(name)
+        return random.integers(limits.min, limits.max, count, dtype=name, endpoint=True)
+    floats = random.standard_normal(count)
+    if count > 3:
+        floats[3] = np.nan if rank == 1 else floats[3]
+    if name == "bfloat16":
+        return torch.from_numpy(floats).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16)
+    return floats.astype(name)
+
+
+def reduced(name, operation, arrays):
+    """The reduction in the order of the ranks; of 16 bits in float32, rounded once."""
+    if name == "bfloat16":
+        arrays = [(array.astype(np.uint32) << 16).view(np.float32) for array in arrays]
+    if name == "float16":
+        arrays = [array.astype(np.float32) for array in arrays]
+    result = arrays[0]
+    with np.errstate(all="ignore"):
+        for array in arrays[1:]:
+            result = OPERATIONS[operation](result, array)
+    if name == "bfloat16":
+        return torch.from_numpy(result).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16)
+    return result.astype(name)
+
+
+def check(name, found, expected, what):
+    if name == "bfloat16":
+        found, expected = [(array.astype(np.uint32) << 16).view(np.float32) for array in (found, expected)]
+    np.testing.assert_array_equal(found, expected, err_msg=what)
+
+
+def reductions(rank, size, root_info, transport):
+    """Every type and reduction, by every collective that reduces; gives the bytes of all results."""
+    os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
+    comm = Communicator(rank, size, root_info)
+    all_bits = []
+    for name, number in TYPES.items():
+        for code, operation in enumerate(OPERATIONS):
+            for count in COUNTS if name in ("float32", "bfloat16") else COUNTS[2:4]:
+                what = f"{operation} of {count} {name}"
+                arrays = [values(name, count, other) for other in range(size)]
+                expected = reduced(name, operation, arrays)
+                data = on_device(arrays[rank])
+                result = torch.zeros_like(data)
+                comm.call("HcclAllReduce", data, result, count, number, code)
+                in_place = data.clone()
+                comm.call("HcclAllReduce", in_place, in_place, count, number, code)
+                root = count % size
+                at_root = torch.zeros_like(data)
+                comm.call("HcclReduce", data, at_root, count, number, code, root)
+                check(name, from_device(result, expected), expected, what)
+                check(name, from_device(in_place, expected), expected, what + " in place")
+                assert from_device(in_place, expected).tobytes() == from_device(result, expected).tobytes()
+                if rank == root:
+                    check(name, from_device(at_root, expected), expected, what + " at a root")
+                all_bits.append(from_device(result, expected).tobytes())
+
+                part = count // size
+                scattered = on_device(expected[:part])
+                comm.call("HcclReduceScatter", data, scattered, part, number, code)
+                mine = expected[rank * part : (rank + 1) * part]
+                check(name, from_device(scattered, mine), mine, what + " scattered")
+                over_input = data.clone()
+                comm.call("HcclReduceScatter", over_input, over_input, part, number, code)
+                check(name, from_device(over_input, mine), mine, what + " scattered over the input")
+
+                counts = [part + (other == 0) * (count - part * size) for other in range(size)]
+                offsets = [sum(counts[:other]) for other in range(size)]
+                mine = expected[offsets[rank] : offsets[rank] + counts[rank]]
+                scattered = on_device(mine)
+                comm.call("HcclReduceScatterV", data, counts, offsets, scattered, counts[rank], number, code)
+                check(name, from_device(scattered, mine), mine, what + " scattered unevenly")
+    comm.destroy()
+    return b"".join(all_bits)
+
+
+def moves(rank, size, root_info, transport):
+    """Every type, by every collective that moves."""
+    os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
+    comm = Communicator(rank, size, root_info)
+    types = {name: (number, 2 if name == "bfloat16" else np.dtype(name).itemsize) for name, number in TYPES.items()}
+    for name, (number, width) in {**types, **MOVED_ONLY}.items():
+        for count in COUNTS if name == "float16" else [5, 4801]:
+            what = f"{count} {name}"
+
+            def of(other, count=count, width=width):
+                random = np.random.default_rng([other, count, width])
+                return random.integers(0, 256, count * width, dtype=np.uint8)
+
+            def same(tensor, expected, what=what):
+                np.testing.assert_array_equal(from_device(tensor, expected), expected, err_msg=what)
+
+            everything = np.concatenate([of(other) for other in range(size)])
+            data = on_device(of(rank))
+            room = on_device(np.zeros_like(everything))
+
+            root = count % size
+            cast = data.clone()
+            comm.call("HcclBroadcast", cast, count, number, root)
+            same(cast, of(root))
+
+            gathered = room.clone()
+            comm.call("HcclAllGather", data, gathered, count, number)
+            same(gathered, everything)
+
+            counts = [count - other if count > size else count for other in range(size)]
+            offsets = [sum(counts[:other]) for other in range(size)]
+            gathered = room.clone()
+            comm.call("HcclAllGatherV", data, counts[rank], gathered, counts, offsets, number)
+            same(gathered, np.concatenate([of(other)[: counts[other] * width] for other in range(size)]))
+
+            mine = on_device(np.zeros_like(of(rank)))
+            comm.call("HcclScatter", on_device(everything), mine, count, number, root)
+            same(mine, of(rank))
+
+            part = count // size
+            cells = [[of(a)[b * part * width : (b + 1) * part * width] for b in range(size)] for a in range(size)]
+            turned = room.clone()
+            comm.call("HcclAlltoAll", data, part, number, turned, part, number)
+            same(turned, np.concatenate([cells[other][rank] for other in range(size)]))
+
+            # Rank a sends max(part - a - b, 0) elements to rank b.
+            matrix = [[max(part - a - b, 0) for b in range(size)] for a in range(size)]
+            sent = np.concatenate([cells[rank][b][: matrix[rank][b] * width] for b in range(size)])
+            came = np.concatenate([cells[a][rank][: matrix[a][rank] * width] for a in range(size)])
+            turned = room.clone()
+            comm.call(
+                "HcclAlltoAllVC", on_device(sent), [cell for row in matrix for cell in row], number, turned, number
+            )
+            same(turned, came)
+            sends, receives = matrix[rank], [matrix[a][rank] for a in range(size)]
+            turned = room.clone()
+            comm.call("HcclAlltoAllV", on_device(sent), sends, [sum(sends[:b]) for b in range(size)], number,
+                      turned, receives, [sum(receives[:a]) for a in range(size)], number)  # fmt: skip
+            same(turned, came)
+
+            # Rank 0's elements, once round.
+            back = on_device(np.zeros_like(of(rank)))
+            if rank == 0:
+                comm.call("HcclSend", data, count, number, 1)
+            comm.call("HcclRecv", back, count, number, (rank - 1) % size)
+            if rank > 0:
+                comm.call("HcclSend", back, count, number, (rank + 1) % size)
+            same(back, of(0))
+            comm.call("HcclBarrier")
+    comm.destroy()
+
+
+# Through torch.distributed.
+@contextlib.contextmanager
+def process_group(rank, size, port, timeout=None):
+    import torch_npu
+
+    options = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()
+    if timeout is not None:
+        options.hccl_config = {"hccl_exec_timeout": timeout}
+    dist.init_process_group("hccl", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size,
+                            pg_options=options, timeout=timedelta(seconds=60))  # fmt: skip
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def in_group(rank, size, case, port, timeout=None, **arguments):
+    os.environ["CANN_CPU_HCCL_TRANSPORT"] = "auto"
+    with process_group(rank, size, port, timeout):
+        return globals()[case](rank, size, **arguments)
+
+
+def equal(found, expected):
+    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=0)
+
+
+def torch_collectives(rank, size):
+    """What torch_npu makes of the collectives: averages, lists, objects, functional ones, coalesced pairs."""
+    mine = torch.arange(6, dtype=torch.float32).reshape(2, 3) + rank
+    whole = torch.stack([mine - rank + other for other in range(size)])
+
+    average = mine.npu()
+    dist.all_reduce(average, dist.ReduceOp.AVG)
+    equal(average, whole.sum(0) / size)
+
+    flags = torch.tensor([rank == 0, False, True]).npu()
+    dist.all_reduce(flags)
+    equal(flags, torch.tensor([True, False, True]))
+
+    listed = [torch.empty(2, 3).npu() for _ in range(size)]
+    dist.all_gather(listed, mine.npu())
+    equal(torch.stack(listed), whole)
+
+    uneven = [torch.empty(other + 1, dtype=torch.int64).npu() for other in range(size)]
+    dist.all_gather(uneven, torch.full((rank + 1,), rank).npu())
+    for other in range(size):
+        equal(uneven[other], torch.full((other + 1,), other))
+
+    part = torch.empty(2, 3).npu()
+    dist.reduce_scatter(part, [mine.npu() * (other + 1) for other in range(size)])
+    equal(part, whole.sum(0) * (rank + 1))
+
+    dist.scatter(part, list(whole.npu()) if rank == 1 else None, src=1)
+    equal(part, whole[rank])
+
+    turned = torch.empty(size, dtype=torch.int64).npu()
+    dist.all_to_all_single(turned, (torch.arange(size) + 10 * rank).npu())
+    equal(turned, torch.arange(size) * 10 + rank)
+
+    sends = [rank + other for other in range(size)]
+    cut = torch.empty(sum(sends)).npu()
+    dist.all_to_all_single(cut, torch.full((sum(sends),), float(rank)).npu(), sends, sends)
+    equal(cut, torch.cat([torch.full((rank + other,), float(other)) for other in range(size)]))
+
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank * 1000})
+    assert [one["rank"] for one in objects] == list(range(size)) and len(objects[-1]["text"]) == 1000 * (size - 1)
+
+    received = torch.empty(30000).npu()
+    pairs = [dist.P2POp(dist.isend, torch.full((30000,), float(rank)).npu(), (rank + 1) % size),
+             dist.P2POp(dist.irecv, received, (rank - 1) % size)]  # fmt: skip
+    for work in dist.batch_isend_irecv(pairs):
+        work.wait()
+    equal(received, torch.full((30000,), float((rank - 1) % size)))
+
+    view = torch.zeros(4, 6).npu()
+    row = view[1]
+    row.fill_(rank)
+    dist.all_reduce(row)
+    equal(view, torch.zeros(4, 6).index_fill_(0, torch.tensor([1]), sum(range(size))))
+    dist.barrier()
+
+
+def asynchronous(rank, size):
+    """Work that is waited for late, kernels before and behind, several groups that cross, several streams."""
+    rest = dist.new_group(list(range(1, size)))
+    first = dist.new_group([0, size - 1])
+    everything = dist.new_group()
+    tensors = [torch.full((20000,), float(rank + i)).npu() for i in range(12)]
+    works = []
+    for i, tensor in enumerate(tensors):
+        tensor.mul_(2)
+        group = [None, everything][i % 2]
+        works.append(dist.all_reduce(tensor, group=group, async_op=True))
+        if rank > 0:
+            works.append(dist.all_reduce(torch.ones(3).npu(), group=rest, async_op=True))
+        if rank in (0, size - 1):
+            works.append(dist.broadcast(torch.ones(3).npu(), src=0, group=first, async_op=True))
+    for work in works:
+        work.wait()
+    for i, tensor in enumerate(tensors):
+        tensor.add_(1)
+        equal(tensor, torch.full((20000,), 2.0 * sum(other + i for other in range(size)) + 1))
+
+    streams = [torch.npu.Stream() for _ in range(3)]
+    results = []
+    for i, stream in enumerate(streams):
+        with torch.npu.stream(stream):
+            tensor = torch.full((5000,), float(i + rank)).npu()
+            dist.all_reduce(tensor, group=[None, everything][i % 2])
+            results.append(tensor * 3)
+    torch.npu.synchronize()
+    for i, result in enumerate(results):
+        equal(result, torch.full((5000,), 3.0 * sum(i + other for other in range(size))))
+
+
+def captured(rank, size):
+    """Collectives between kernels in a graph that is replayed, and eager ones in between."""
+    x = torch.zeros(9000).npu()
+    gathered = torch.zeros(size * 9000).npu()
+    dist.all_reduce(torch.ones(1).npu())
+    torch.npu.synchronize()
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        y = x * 2
+        dist.all_reduce(y)
+        dist.all_gather_into_tensor(gathered, y + rank)
+        total = gathered.sum()
+    for step in range(4):
+        x.fill_(float(step + rank))
+        graph.replay()
+        eager = torch.full((3,), float(step)).npu()
+        dist.all_reduce(eager)
+        torch.npu.synchronize()
+        expected = 2.0 * sum(step + other for other in range(size))
+        equal(y, torch.full((9000,), expected))
+        equal(total, torch.tensor(9000.0 * sum(expected + other for other in range(size))))
+        equal(eager, torch.full((3,), float(step * size)))
+
+
+def random_sequences(rank, size, seed, count):
+    """Many collectives from a seed that all ranks share, on groups that cross."""
+    shared = np.random.default_rng(seed)
+    groups = [(list(range(size)), None), *[(members, dist.new_group(members)) for members in ([0, 1], [1, 2], [0, 2])]]
+    for _ in range(count):
+        members, group = groups[shared.integers(len(groups))]
+        kind = ["sum", "gather", "broadcast", "scatter"][shared.integers(4)]
+        elements = int(shared.choice([1, 3, 100, 3000, 9001]))
+        base = int(shared.integers(1000))
+        if rank not in members:
+            continue
+        mine = torch.full((elements,), base + rank).npu()
+        if kind == "sum":
+            dist.all_reduce(mine, group=group)
+            equal(mine, torch.full((elements,), sum(base + other for other in members)))
+        elif kind == "gather":
+            into = torch.empty(len(members) * elements, dtype=torch.int64).npu()
+            dist.all_gather_into_tensor(into, mine, group=group)
+            equal(into, torch.tensor([base + other for other in members]).repeat_interleave(elements))
+        elif kind == "broadcast":
+            dist.broadcast(mine, src=members[-1], group=group)
+            equal(mine, torch.full((elements,), base + members[-1]))
+        else:
+            parts = torch.cat([torch.full((elements,), base + rank + i) for i in range(len(members))]).npu()
+            dist.reduce_scatter_tensor(mine, parts, group=group)
+            equal(mine, torch.full((elements,), sum(base + other + members.index(rank) for other in members)))
+
+
+# What goes wrong: the text of the error that each rank got.
+def error_of(action):
+    try:
+        action()
+        torch.npu.synchronize()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def differing(rank, size, what):
+    dist.all_reduce(torch.ones(1).npu())
+    odd = rank == 1
+    actions = {
+        "size": lambda: dist.all_reduce(torch.ones(8 if odd else 4).npu()),
+        "dtype": lambda: dist.all_reduce(torch.ones(4, dtype=torch.int32 if odd else torch.float32).npu()),
+        "reduction": lambda: dist.all_reduce(torch.ones(4).npu(), dist.ReduceOp.MAX if odd else dist.ReduceOp.SUM),
+        "root": lambda: dist.broadcast(torch.ones(4).npu(), src=1 if odd else 0),
+        "order": lambda: dist.broadcast(torch.ones(4).npu(), 0) if odd else dist.all_reduce(torch.ones(4).npu()),
+    }
+    first = error_of(actions[what])
+    # The group is of no more use.
+    again = error_of(lambda: dist.all_reduce(torch.ones(1).npu()))
+    return first, again
+
+
+def sizes_of_pairs(rank, size):
+    if rank > 1:
+        return ""
+    return error_of(lambda: dist.send(torch.ones(4).npu(), 1) if rank == 0 else dist.recv(torch.ones(6).npu(), 0))
+
+
+def absent(rank, size):
+    """Rank 1 does not come to the second collective."""
+    dist.all_reduce(torch.ones(1).npu())
+    torch.npu.synchronize()
+    return "" if rank == 1 else error_of(lambda: dist.all_reduce(torch.ones(4).npu()))
+
+
+def join(rank, size, port):
+    """Makes a group that stays."""
+    dist.init_process_group("hccl", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    dist.all_reduce(torch.ones(1).npu())
+    torch.npu.synchronize()
+
+
+def reduce_then_leave(rank, size):
+    text = error_of(lambda: dist.all_reduce(torch.ones(100000).npu()))
+    dist.destroy_process_group()
+    return text
+
+
+def die(rank, size):
+    os._exit(9)
