@@ -101,6 +101,7 @@ void reduce_scatter(Mesh& mesh, char* send, const Parts& parts, char* receive, R
   }
   std::vector<char> result(bytes);  // the others may still read what lies where the result goes
   fold_parts(mesh, send, parts, result.data(), reduced, deadline);
+  mesh.finish(deadline);
   copy(result.data(), receive, bytes);
 }
 

@@ -270,23 +270,6 @@ aclError Communicator::perform(const char* name, const std::function<void(const 
   return error(ACL_ERROR_INTERNAL_ERROR, "%s", reason.c_str());
 }
 
-void Communicator::agree(const Call& call, uint64_t sequence, const Deadline& deadline) {
-  const std::string own = write(call, sequence);
-  std::vector<Said> calls(size_);
-  calls[rank_] = read(own);
-  std::vector<Outgoing> out;
-  std::vector<Incoming> in;
-  for (uint32_t peer = 0; peer < size_; ++peer) {
-    if (peer == rank_) continue;
-    out.push_back({peer, MessageType::kBegin, own.data(), own.size()});
-    in.push_back({peer, MessageType::kBegin});
-    in.back().begun = [&calls, peer](const std::string& text) { calls[peer] = read(text); };
-  }
-  mesh_->exchange(out, in, deadline);
-  require_agreement(calls);
-  mesh_->throw_if_told(sequence);
-}
-
 aclError Communicator::enqueue(aclrtStream stream, Call call, Body body) {
   const char* name = kKindNames[static_cast<uint32_t>(call.kind)];
   return launch_run(
@@ -294,8 +277,14 @@ aclError Communicator::enqueue(aclrtStream stream, Call call, Body body) {
       [this, call = std::move(call), body = std::move(body)](const Deadline& deadline, std::string& what) {
         const uint64_t sequence = current_ = ++calls_;
         what += " (call " + std::to_string(sequence) + ")";
-        agree(call, sequence, deadline);
+        const std::string own = write(call, sequence);
+        std::vector<Said> calls(size_);
+        calls[rank_] = read(own);
+        mesh_->open({own, [&calls](uint32_t peer, const std::string& said) { calls[peer] = read(said); },
+                     [&calls] { require_agreement(calls); }});
         body(*mesh_, deadline);
+        mesh_->finish(deadline);
+        mesh_->throw_if_told(sequence);  // what nothing of this rank depended on
       });
 }
 

@@ -94,7 +94,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   aclError launch_run(aclrtStream stream, const char* name,
                       std::function<void(const Deadline&, std::string& what)> run);
   aclError perform(const char* name, const std::function<void(const Deadline&, std::string& what)>& run);
-  void agree(const Call& call, uint64_t sequence, const Deadline& deadline);
   void run_items(const std::vector<PointToPoint>& items, std::string& what, const Deadline& deadline);
   void end_turn(uint64_t number);
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "failure.h"
 
@@ -171,9 +172,10 @@ bool Mesh::take_stashed(uint32_t rank, Receiving& receiving) {
 }
 
 // True: the queue has come.
-bool Mesh::advance(uint32_t rank, Receiving& receiving) {
+bool Mesh::advance(uint32_t rank, Receiving& receiving, const size_t& unopened) {
   Link& link = links_[rank];
   while (!receiving.is_over()) {
+    if (unopened > 0 && receiving.queue[receiving.next]->type != MessageType::kBegin) return false;
     if (receiving.header_bytes == 0 && take_stashed(rank, receiving)) continue;
     Header& header = receiving.header;
     if (!receive(rank, &header, sizeof(Header), receiving.header_bytes)) return false;
@@ -212,10 +214,29 @@ bool Mesh::advance(uint32_t rank, Receiving& receiving) {
   return true;
 }
 
-void Mesh::exchange(const std::vector<Outgoing>& out, std::vector<Incoming>& in, const Deadline& deadline) {
+void Mesh::exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const Deadline& deadline) {
+  const std::optional<Opening> opening = std::exchange(opening_, std::nullopt);
+  const std::vector<Outgoing> left_out = std::exchange(left_out_, {});
+  std::vector<Incoming> first = std::exchange(left_in_, {});
+  std::vector<Outgoing> all_out;
+  size_t unopened = opening ? 1 : 0;  // ranks that did not begin the call so far, and 1 until they have agreed
+  for (uint32_t peer = 0; opening && peer < size(); ++peer) {
+    if (peer == rank_) continue;
+    ++unopened;
+    all_out.push_back({peer, MessageType::kBegin, opening->call.data(), opening->call.size()});
+    first.push_back({peer, MessageType::kBegin});
+    first.back().begun = [&opening, &unopened, peer](const std::string& call) {
+      opening->came(peer, call);
+      --unopened;
+    };
+  }
+  all_out.insert(all_out.end(), left_out.begin(), left_out.end());
+  all_out.insert(all_out.end(), out.begin(), out.end());
+
   std::vector<Sending> sendings(links_.size());
   std::vector<Receiving> receivings(links_.size());
-  for (const Outgoing& message : out) sendings[message.peer].queue.push_back(&message);
+  for (const Outgoing& message : all_out) sendings[message.peer].queue.push_back(&message);
+  for (Incoming& message : first) receivings[message.peer].queue.push_back(&message);
   for (Incoming& message : in) receivings[message.peer].queue.push_back(&message);
   while (true) {
     std::vector<pollfd> waits{{wake_, POLLIN, 0}};
@@ -225,12 +246,19 @@ void Mesh::exchange(const std::vector<Outgoing>& out, std::vector<Incoming>& in,
       if (sendings[rank].queue.empty() && receivings[rank].queue.empty()) continue;
       if (interrupted_) throw CollectiveFailure(HCCL_E_UNAVAIL, interruption_);
       const bool sent = advance(link, sendings[rank]);
-      const bool came = advance(rank, receivings[rank]);
+      const bool came = advance(rank, receivings[rank], unopened);
       if (came && link.is_closed) throw_gone(rank);
-      if (sent && came) continue;
-      const int events = (sent ? 0 : POLLOUT) | (came ? 0 : POLLIN);
+      // A rank that has begun is not waited for while others have not.
+      const bool is_ahead = unopened > 0 && receivings[rank].next > 0;
+      const int events = (sent ? 0 : POLLOUT) | (came || is_ahead ? 0 : POLLIN);
+      if (events == 0) continue;
       waits.push_back({link.peer.socket, static_cast<short>(events), 0});
       missing.push_back(rank);
+    }
+    if (unopened == 1) {
+      opening->agreed();
+      unopened = 0;
+      continue;
     }
     if (missing.empty()) return;
     int milliseconds = -1;
@@ -246,17 +274,12 @@ void Mesh::exchange(const std::vector<Outgoing>& out, std::vector<Incoming>& in,
   }
 }
 
-namespace {
-
-void add_done(const Mesh& mesh, const std::vector<Piece>& sends, const std::vector<Incoming>& came,
-              std::vector<Outgoing>& out, std::vector<Incoming>& in) {
-  for (const Incoming& message : came) {
-    if (message.address != 0) out.push_back({message.peer, MessageType::kDone});
-  }
-  for (const Piece& piece : sends) {
-    if (mesh.goes_by_address(piece.peer, piece.bytes)) in.push_back({piece.peer, MessageType::kDone});
-  }
+void Mesh::finish(const Deadline& deadline) {
+  std::vector<Incoming> nothing;
+  if (opening_ || !left_out_.empty() || !left_in_.empty()) exchange({}, nothing, deadline);
 }
+
+namespace {
 
 std::vector<Outgoing> data_of(const std::vector<Piece>& sends) {
   std::vector<Outgoing> out;
@@ -268,33 +291,37 @@ std::vector<Outgoing> data_of(const std::vector<Piece>& sends) {
 
 }  // namespace
 
+void Mesh::leave_done(const std::vector<Piece>& sends, const std::vector<Incoming>& came) {
+  for (const Incoming& message : came) {
+    if (message.address != 0) left_out_.push_back({message.peer, MessageType::kDone});
+  }
+  for (const Piece& piece : sends) {
+    if (goes_by_address(piece.peer, piece.bytes)) left_in_.push_back({piece.peer, MessageType::kDone});
+  }
+}
+
 void Mesh::move(const std::vector<Piece>& sends, const std::vector<Piece>& receives, const Deadline& deadline) {
-  std::vector<Outgoing> out = data_of(sends);
   std::vector<Incoming> in;
   for (const Piece& piece : receives) {
     if (piece.bytes > 0) in.push_back({piece.peer, MessageType::kData, piece.data, piece.bytes});
   }
-  exchange(out, in, deadline);
+  exchange(data_of(sends), in, deadline);
   for (const Incoming& message : in) {
     if (message.address != 0) read(message.peer, message.address, message.into, message.bytes);
   }
-  std::vector<Outgoing> done;
-  std::vector<Incoming> dones;
-  add_done(*this, sends, in, done, dones);
-  exchange(done, dones, deadline);
+  leave_done(sends, in);
 }
 
 void Mesh::fold(const std::vector<Piece>& sends, const FoldResult& fold, const Deadline& deadline) {
   const size_t bytes = fold.count * fold.element_size;
   std::vector<std::vector<char>> sent(size());
-  std::vector<Outgoing> out = data_of(sends);
   std::vector<Incoming> in;
   for (uint32_t peer = 0; peer < size() && bytes > 0; ++peer) {
     if (peer == rank_) continue;
     if (!goes_by_address(peer, bytes)) sent[peer].resize(bytes);
     in.push_back({peer, MessageType::kData, sent[peer].data(), bytes});
   }
-  exchange(out, in, deadline);
+  exchange(data_of(sends), in, deadline);
   std::vector<uint64_t> addresses(size(), 0);
   for (const Incoming& message : in) addresses[message.peer] = message.address;
 
@@ -319,10 +346,7 @@ void Mesh::fold(const std::vector<Piece>& sends, const FoldResult& fold, const D
     }
     fold.reduction.end(static_cast<char*>(fold.result) + offset, count);
   }
-  std::vector<Outgoing> done;
-  std::vector<Incoming> dones;
-  add_done(*this, sends, in, done, dones);
-  exchange(done, dones, deadline);
+  leave_done(sends, in);
 }
 
 void Mesh::throw_if_told(uint64_t call) {
@@ -338,7 +362,7 @@ void Mesh::throw_if_told(uint64_t call) {
     Incoming none{rank, MessageType::kDone};
     Receiving receiving;
     receiving.queue = {&none};
-    advance(rank, receiving);
+    advance(rank, receiving, 0);
   }
 }
 

@@ -55,6 +55,14 @@ struct Peer {
   std::string place;       // for messages: "process 12 on host"
 };
 
+// The beginning of a call in which all ranks take part: each tells all others of it, and no data of the call is taken
+// in before all have and agreed() did not throw.
+struct Opening {
+  std::string call;
+  std::function<void(uint32_t peer, const std::string& call)> came;
+  std::function<void()> agreed;
+};
+
 // Thrown when a deadline has come: the ranks that were waited for.
 struct Silence {
   std::vector<uint32_t> peers;
@@ -71,9 +79,15 @@ class Mesh {
   uint32_t size() const { return static_cast<uint32_t>(links_.size()); }
   const std::string& place(uint32_t rank) const { return links_[rank].peer.place; }
 
+  // Has the next exchange begin with this.
+  void open(Opening opening) { opening_ = std::move(opening); }
+  // Exchanges what move() and fold() leave for the next exchange, so that it needs no turn of its own: that pieces have
+  // been read. Until then their senders keep them as they are.
+  void finish(const Deadline& deadline);
+
   // Sends and receives all at once, in order per peer. Throws CollectiveFailure for a peer that ended or told of an
   // error, and Silence.
-  void exchange(const std::vector<Outgoing>& out, std::vector<Incoming>& in, const Deadline& deadline);
+  void exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const Deadline& deadline);
   // Sends pieces and receives pieces; those of no bytes are left out on both sides.
   void move(const std::vector<Piece>& sends, const std::vector<Piece>& receives, const Deadline& deadline);
   // Sends pieces, and folds the pieces that come with the own one into the result.
@@ -122,7 +136,8 @@ class Mesh {
   struct Receiving;
 
   bool advance(Link& link, Sending& sending);
-  bool advance(uint32_t rank, Receiving& receiving);
+  bool advance(uint32_t rank, Receiving& receiving, const size_t& unopened);
+  void leave_done(const std::vector<Piece>& sends, const std::vector<Incoming>& came);
   bool take_stashed(uint32_t rank, Receiving& receiving);
   void deliver(uint32_t rank, Receiving& receiving);
   static void require_size(uint32_t rank, const Header& header, const Incoming& expected);
@@ -132,6 +147,9 @@ class Mesh {
 
   const uint32_t rank_;
   std::vector<Link> links_;
+  std::optional<Opening> opening_;
+  std::vector<Outgoing> left_out_;
+  std::vector<Incoming> left_in_;
   int wake_ = -1;
   std::atomic<bool> interrupted_{false};
   std::string interruption_;  // set once, before interrupted_

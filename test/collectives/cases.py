@@ -386,6 +386,146 @@ def random_sequences(rank, size, seed, count):
             equal(mine, torch.full((elements,), sum(base + other + members.index(rank) for other in members)))
 
 
+def training(rank, size):
+    """DDP and FSDP2 train what one rank trains on all of the data; the losses of all."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.nn.parallel import DistributedDataParallel
+
+    import custom_pypto  # noqa: F401
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(16, 32)
+            self.second = torch.nn.Linear(32, 4)
+            self.offset = torch.nn.Parameter(torch.zeros(4))
+
+        def forward(self, x):
+            y = self.second(torch.relu(self.first(x)))
+            return torch.ops.custom_pypto.add_custom(y, self.offset.expand_as(y).contiguous())
+
+    mesh = init_device_mesh("npu", (size,))
+
+    def sharded(model):
+        fully_shard(model.first, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        return model
+
+    torch.manual_seed(0)
+    data, target = torch.randn(8, 16), torch.randn(8, 4)
+    mine = slice(rank * 8 // size, (rank + 1) * 8 // size)
+
+    def losses(wrap, rows):
+        torch.manual_seed(1)
+        model = wrap(Model().npu())
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(5):
+            loss = ((model(data[rows].npu()) - target[rows].npu()) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            yield loss.detach()
+
+    def average(steps):
+        together = torch.stack(list(steps))
+        dist.all_reduce(together, dist.ReduceOp.AVG)
+        return together.cpu()
+
+    alone = torch.stack(list(losses(lambda model: model, slice(None)))).cpu()
+    assert alone[-1] < 0.8 * alone[0]
+    for wrap in (lambda model: DistributedDataParallel(model, device_ids=[rank]), sharded):
+        torch.testing.assert_close(average(losses(wrap, mine)), alone)
+
+    whole = torch.arange(12.0).reshape(4, 3)
+    distributed = distribute_tensor(whole.npu(), mesh, [Shard(0)])
+    equal(distributed.redistribute(mesh, [Shard(1)]).full_tensor(), whole)
+    equal(distributed.sum().full_tensor(), whole.sum())
+
+
+class Config(ctypes.Structure):
+    """The beginning of HcclCommConfig, as a caller of an old header has it."""
+
+    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint32), ("version", ctypes.c_uint32),
+                ("reserved", ctypes.c_uint64), ("buffer_size", ctypes.c_uint32), ("deterministic", ctypes.c_uint32),
+                ("name", ctypes.c_char * 128)]  # fmt: skip
+
+
+def parts(rank, size, root_info, transport):
+    """Communicators of some of the ranks, with a name; and groups of calls."""
+    os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
+    comm = Communicator(rank, size, root_info)
+    library, text = comm.library, ctypes.create_string_buffer(128)
+    for members in ([0, 2], [2, 1], [0, 2]):
+        if rank not in members:
+            continue
+        part = object.__new__(Communicator)
+        part.library, part.handle = library, ctypes.c_void_p()
+        config = Config(ctypes.sizeof(Config), 0xF0F0F0F0, 1, 0, 0, 0, f"part {members}".encode())
+        ids = (ctypes.c_uint32 * 2)(*members)
+        comm.check(library.HcclCreateSubCommConfig(ctypes.byref(comm.handle), 2, ids, ctypes.c_uint64(7),
+                                                   members.index(rank), ctypes.byref(config),
+                                                   ctypes.byref(part.handle)))  # fmt: skip
+        comm.check(library.HcclGetCommName(part.handle, text))
+        assert text.value.decode() == f"part {members}"
+        number = ctypes.c_uint32(9)
+        comm.check(library.HcclGetRankId(part.handle, ctypes.byref(number)))
+        assert number.value == members.index(rank)
+        data = on_device(np.array([rank + 1], dtype=np.int32))
+        part.call("HcclAllReduce", data, data, 1, TYPES["int32"], 0)
+        assert from_device(data, np.zeros(1, np.int32))[0] == sum(members) + 2
+        part.destroy()
+
+    # All send to all in one group: alone, each call would wait for one that comes behind it.
+    mine = on_device(np.array([rank], dtype=np.int64))
+    room = [on_device(np.array([-1], dtype=np.int64)) for _ in range(size)]
+    assert library.HcclGroupStart() == 0
+    for other in range(size):
+        comm.call("HcclSend", mine, 1, TYPES["int64"], other)
+    for other in range(size):
+        comm.call("HcclRecv", room[other], 1, TYPES["int64"], other)
+    assert library.HcclGroupEnd() == 0
+    assert [from_device(one, np.zeros(1, np.int64))[0] for one in room] == list(range(size))
+    assert library.HcclGroupEnd() != 0
+
+    # What is refused at the call.
+    for arguments, words in {
+        ("HcclAllReduce", mine, mine, 1, 14, 0): "there is no sum of hifloat8",
+        ("HcclAllReduce", mine, mine, 1, 99, 0): "dataType is 99, which is no HcclDataType",
+        ("HcclAllReduce", mine, mine, 1, 4, 7): "op is 7; 0 to 3",
+        ("HcclBroadcast", mine, 1, 4, size): f"root is {size}; the communicator has {size} ranks",
+        ("HcclSend", 0, 1, 4, 0): "sendBuf is null",
+        ("HcclAlltoAll", mine, 1, 4, mine, 1, 2): "sendType is float32, recvType is int32",
+    }.items():
+        try:
+            comm.call(*arguments)
+        except RuntimeError as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(f"{arguments[0]} was taken")
+    comm.destroy()
+
+
+def two_devices(rank, size):
+    """One process with two ranks."""
+    library = ctypes.CDLL(str(LIBRARY))
+    handles, devices = (ctypes.c_void_p * 2)(), (ctypes.c_int32 * 2)(0, 1)
+    assert library.HcclCommInitAll(2, devices, handles) == 0
+    tensors = [torch.full((5000,), float(i + 1), device=f"npu:{i}") for i in range(2)]
+    for i in range(2):
+        with torch.npu.device(i):
+            stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+            data = ctypes.c_void_p(tensors[i].data_ptr())
+            code = library.HcclAllReduce(data, data, ctypes.c_uint64(5000), TYPES["float32"], 0,
+                                         ctypes.c_void_p(handles[i]), stream)  # fmt: skip
+            assert code == 0
+    for tensor in tensors:
+        equal(tensor, torch.full((5000,), 3.0))
+    for handle in handles:
+        assert library.HcclCommDestroy(ctypes.c_void_p(handle)) == 0
+
+
 # What goes wrong: the text of the error that each rank got.
 def error_of(action):
     try:

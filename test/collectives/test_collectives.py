@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives between processes, against their mathematics, and what their errors say."""
 
+import os
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -23,6 +26,18 @@ def test_reductions_are_folded_in_the_order_of_ranks_and_give_the_same_bits_ever
 @pytest.mark.parametrize(("size", "transport"), [(2, "tcp"), (3, "auto"), (4, "auto")])
 def test_every_type_is_moved(ranks, size, transport):
     run_raw(ranks, "moves", size, transport)
+
+
+def test_communicators_of_some_ranks_groups_of_calls_and_what_is_refused(ranks):
+    run_raw(ranks, "parts", 3, "auto")
+
+
+def test_two_devices_in_one_process(ranks):
+    ranks.run("two_devices", 1)
+
+
+def test_models_are_trained_and_tensors_distributed(ranks):
+    ranks.run_in_group("training", 2)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -77,6 +92,28 @@ def test_a_rank_that_does_not_come_is_named_within_the_timeout(ranks):
         assert re.search(r"AllReduce \(call 2\)", texts[rank]) and re.search(
             r"rank 1 \(process \d+ on \S+\) did not come within 2 s|rank 1 has destroyed communicator", texts[rank]
         ), texts[rank]
+
+
+def test_torch_npus_watchdog_ends_the_process_with_the_reason(tmp_path, free_port):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys, time, torch, torch_npu, torch.distributed as dist\n"
+        "rank = int(os.environ['RANK'])\n"
+        "torch.npu.set_device(rank)\n"
+        "dist.init_process_group('hccl')\n"
+        "dist.all_reduce(torch.ones(4 + rank).npu())\n"
+        "time.sleep(60)\n"
+    )
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    environment.pop("TORCH_HCCL_ASYNC_ERROR_HANDLING", None)
+    started = [
+        subprocess.Popen([sys.executable, str(program)], env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE)
+        for rank in range(2)
+    ]
+    for process in started:
+        said = process.communicate(timeout=50)[1].decode()
+        assert process.returncode != 0
+        assert "the ranks disagree in the count: 4 on rank 0; 5 on rank 1" in said, said
 
 
 def test_a_rank_that_dies_is_named_and_the_others_go_on_without_it(ranks, free_port):
