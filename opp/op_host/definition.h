@@ -98,6 +98,10 @@ inline Contiguous output(const gert::TilingContext& context, std::size_t i) {
   return {*context.GetOutputShape(i), context.GetOutputDesc(i)->GetDataType()};
 }
 
+inline bool is_in_blocks(const gert::TilingContext& context, std::size_t input) {
+  return context.GetRequiredInputDesc(input)->GetStorageFormat() == ge::FORMAT_FRACTAL_NZ;
+}
+
 inline uint32_t cube_cores(gert::TilingContext& context) {
   return platform_ascendc::PlatformAscendC(context.GetPlatformInfo()).GetCoreNumAic();
 }

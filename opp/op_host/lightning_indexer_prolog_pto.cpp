@@ -66,10 +66,6 @@ constexpr int64_t kMaxBytesOfAChunk = 32 << 20;
 constexpr int64_t kMinBytesOfABlock = 128 << 10;
 constexpr int64_t kMinNumbersOfABlock = 32 << 10;
 
-bool is_in_blocks(gert::TilingContext& context, Input weight) {
-  return context.GetRequiredInputDesc(weight)->GetStorageFormat() == ge::FORMAT_FRACTAL_NZ;
-}
-
 // Places what becomes of a chunk in its part of the workspace.
 void lay_out(Tiling& tiling, int64_t itemsize) {
   const int64_t queries = tiling.chunk * tiling.heads, numbers = queries * tiling.depth;
@@ -112,9 +108,9 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.epsilon = *context->GetAttrs()->GetFloat(0);
   tiling.weights_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(tiling.heads * tiling.depth)));
   tiling.interleaved = std::string(context->GetAttrs()->GetStr(3)) == "interleave";
-  tiling.wq_b_in_blocks = is_in_blocks(*context, kWqB);
-  tiling.wk_in_blocks = is_in_blocks(*context, kWk);
-  tiling.weights_proj_in_blocks = is_in_blocks(*context, kWeightsProj);
+  tiling.wq_b_in_blocks = opp::is_in_blocks(*context, kWqB);
+  tiling.wk_in_blocks = opp::is_in_blocks(*context, kWk);
+  tiling.weights_proj_in_blocks = opp::is_in_blocks(*context, kWeightsProj);
   tiling.key_pitch = opp::round_up(tiling.depth, 16);      // blocks of 32 bytes, rounded to 16 bits, too
   tiling.product_pitch = opp::round_up(tiling.depth, 32);  // and to 8 bits
   tiling.chunk = 1;

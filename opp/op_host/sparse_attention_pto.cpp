@@ -10,11 +10,39 @@
 // cache_index [B, S1], of which -1 is skipped. block_table [B, blocks a sequence] and act_seqs [B], which counts
 // the new tokens too, say where a sequence's keys are. attn_out is [B, S1, N, Dkv]. A softmax_scale of 0 stands for
 // 1 / sqrt(Dkv + R).
-#include "definition.h"
+#include "op_kernel/sparse_attention_pto_tiling.h"
+
+#include <cmath>
+
+#include "indexer.h"
+#include "sparse_attention_prolog.h"
+#include "sparse_flash_attention.h"
 
 namespace {
 
-enum Input { kX, kWUk = 3, kKvCache = 10, kKrCache, kIndexKCache = 19 };
+enum Input {
+  kX,
+  kWDq,
+  kWUqQr,
+  kWUk,
+  kWDkvKr,
+  kGammaCq,
+  kGammaCkv,
+  kSin,
+  kCos,
+  kCacheIndex,
+  kKvCache,
+  kKrCache,
+  kBlockTable,
+  kActSeqs,
+  kWIdxQb,
+  kWIdxK,
+  kWIdxProj,
+  kInGammaK,
+  kInBetaK,
+  kIndexKCache
+};
+enum Attribute { kSparseCount, kSoftmaxScale, kRmsNormEps, kLayerNormEps, kRopeMode, kIndexerRopeMode };
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
   std::vector<int64_t> sizes = opp::sizes_of(*context->GetRequiredInputShape(kX));
@@ -32,6 +60,83 @@ ge::graphStatus infer_shape(gert::InferShapeContext* context) {
 ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
   for (std::size_t i = 0; i < 4; ++i) context->SetOutputDataType(i, context->GetRequiredInputDataType(kX));
   return ge::GRAPH_SUCCESS;
+}
+
+opp::SparseAttentionPrologTiling prolog_of(const gert::TilingContext& context) {
+  const gert::RuntimeAttrs& attributes = *context.GetAttrs();
+  const auto columns = [&](Input input) { return context.GetRequiredInputShape(input)->GetOriginShape().GetDim(1); };
+  const opp::Contiguous x = opp::required(context, kX), w_uk = opp::required(context, kWUk),
+                        slots = opp::required(context, kCacheIndex), cache = opp::required(context, kKvCache);
+  opp::SparseAttentionPrologTiling tiling{};
+  tiling.tokens = slots.elements();
+  tiling.hidden = x.sizes[2];
+  tiling.q_lora = columns(kWDq);
+  tiling.heads = w_uk.sizes[0];
+  tiling.depth = w_uk.sizes[1];
+  tiling.kv_lora = w_uk.sizes[2];
+  tiling.rope_depth = opp::required(context, kCos).sizes[2];
+  tiling.index_heads = columns(kWIdxProj);
+  tiling.index_depth = columns(kWIdxK);
+  tiling.capacity = cache.sizes[0] * cache.sizes[1];
+  tiling.slots_of_row = slots.sizes[1];
+  tiling.slot_bytes = static_cast<uint32_t>(slots.itemsize);
+  tiling.rms_epsilon = *attributes.GetFloat(kRmsNormEps);
+  tiling.layer_epsilon = *attributes.GetFloat(kLayerNormEps);
+  tiling.interleaved = std::string(attributes.GetStr(kRopeMode)) == "interleave";
+  tiling.index_interleaved = std::string(attributes.GetStr(kIndexerRopeMode)) == "interleave";
+  tiling.w_dq_in_blocks = opp::is_in_blocks(context, kWDq);
+  tiling.w_uq_qr_in_blocks = opp::is_in_blocks(context, kWUqQr);
+  tiling.w_dkv_kr_in_blocks = opp::is_in_blocks(context, kWDkvKr);
+  tiling.w_idx_qb_in_blocks = opp::is_in_blocks(context, kWIdxQb);
+  tiling.w_idx_k_in_blocks = opp::is_in_blocks(context, kWIdxK);
+  tiling.w_idx_proj_in_blocks = opp::is_in_blocks(context, kWIdxProj);
+  return tiling;
+}
+
+// Each sequence has S1 new tokens, which see the keys up to their own.
+opp::SequencesTiling sequences_of(const gert::TilingContext& context) {
+  const opp::Contiguous x = opp::required(context, kX), cache = opp::required(context, kKvCache),
+                        table = opp::required(context, kBlockTable);
+  opp::SequencesTiling tiling{};
+  tiling.batch = x.sizes[0];
+  tiling.queries = x.sizes[1];
+  tiling.pages = cache.sizes[0];
+  tiling.page_size = cache.sizes[1];
+  tiling.pages_of_row = table.sizes[1];
+  tiling.keys = tiling.pages_of_row * tiling.page_size;
+  tiling.paged = tiling.causal = tiling.key_lengths = 1;
+  return tiling;
+}
+
+ge::graphStatus tile(gert::TilingContext* context) {
+  const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  const int64_t itemsize = opp::required(*context, kX).itemsize;
+  const uint32_t blocks = opp::cube_cores(*context);
+  auto& tiling = *context->GetTilingData<opp::SparseAttentionPtoTiling>();
+  tiling = {};
+  opp::SparseAttentionPrologTiling& prolog = tiling.prolog = prolog_of(*context);
+  const std::string wrong = opp::divide(prolog, itemsize);
+  if (!wrong.empty()) return opp::reject(wrong);
+
+  const int64_t count = *attributes.GetInt(kSparseCount);
+  tiling.indexer.sequences = tiling.attention.sequences = sequences_of(*context);
+  tiling.indexer.weights = opp::number_of(*context, kX);
+  opp::divide(tiling.indexer, {prolog.tokens, prolog.index_heads, 1, prolog.index_depth, count}, blocks);
+  tiling.indexer.blocks = blocks;
+  const float scale = *attributes.GetFloat(kSoftmaxScale);
+  tiling.attention.scale =
+      scale > 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(prolog.kv_lora + prolog.rope_depth)));
+  opp::divide(tiling.attention,
+              {prolog.tokens, prolog.heads, 1, prolog.kv_lora, prolog.rope_depth, prolog.kv_lora, count}, itemsize,
+              blocks);
+  opp::use_blocks(tiling.attention, itemsize, blocks);
+
+  opp::Workspace workspace;
+  workspace.place(prolog.bytes);
+  tiling.selected = workspace.place(prolog.tokens * count * static_cast<int64_t>(sizeof(int32_t)));
+  tiling.of_indexer = workspace.place(static_cast<int64_t>(tiling.indexer.bytes_of_workspace()));
+  tiling.of_attention = workspace.place(static_cast<int64_t>(tiling.attention.workspace));
+  return opp::launch_together(*context, blocks, static_cast<uint64_t>(workspace.bytes()));
 }
 
 }  // namespace
@@ -65,6 +170,8 @@ class SparseAttentionPto : public OpDef {
     Attr("indexer_rope_mode").AttrType(OPTIONAL).String("interleave");
     SetInferShape(infer_shape);
     SetInferDataType(infer_type);
+    AICore().SetTiling(tile);
+    opp::for_all_socs(AICore());
   }
 };
 

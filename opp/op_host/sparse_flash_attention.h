@@ -67,6 +67,13 @@ inline void lay_out(SparseFlashAttentionTiling& tiling, uint64_t itemsize) {
 
 }  // namespace attention
 
+// Divides the work, whose sizes the tiling has, among so many blocks.
+inline void use_blocks(SparseFlashAttentionTiling& tiling, uint64_t itemsize, uint32_t blocks) {
+  tiling.blocks = blocks;
+  tiling.whole_rows = attention::whole_rows(tiling);
+  attention::lay_out(tiling, itemsize);
+}
+
 // `itemsize` is that of queries and keys. The rest of the tiling is the caller's.
 inline void divide(SparseFlashAttentionTiling& tiling, const AttentionSizes& sizes, uint64_t itemsize, uint32_t cores) {
   using Tiling = SparseFlashAttentionTiling;
@@ -86,9 +93,7 @@ inline void divide(SparseFlashAttentionTiling& tiling, const AttentionSizes& siz
   tiling.value_pitch = attention::fractals(sizes.value_depth);
   tiling.gathered_elements = uint64_t{Tiling::kPiece} * (tiling.key_pitch + tiling.rope_pitch + tiling.value_pitch);
   tiling.partial_elements = uint64_t{tiling.height} * (2 + tiling.value_pitch);
-  tiling.blocks = attention::blocks_of(tiling, cores);
-  tiling.whole_rows = attention::whole_rows(tiling);
-  attention::lay_out(tiling, itemsize);
+  use_blocks(tiling, itemsize, attention::blocks_of(tiling, cores));
 }
 
 }  // namespace opp

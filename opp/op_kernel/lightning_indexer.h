@@ -24,9 +24,7 @@ __aicore__ inline void RunIndexer(const LightningIndexerTiling& tiling, const Se
     for (uint32_t round = 0; round < tiling.rounds; ++round) cube.Run(division);
   }
   if ASCEND_IS_AIV {
-    for (int64_t i = 0; i < tiling.sequences.batch; ++i) {
-      sequences.CheckPages(sequences.Read(i), GetBlockIdx(), tiling.vector_cores());
-    }
+    sequences.CheckAll(GetBlockIdx(), tiling.vector_cores());
     SyncAll();  // a call that is rejected writes nothing
     for (uint32_t round = 0; round < tiling.rounds; ++round) {
       IndexerVector<T, Value>(tiling, sequences, pipe, arguments, round).Run(division);

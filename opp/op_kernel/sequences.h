@@ -75,6 +75,9 @@ class Sequences {
     const int64_t pages = AscendC::CeilDivision(sequence.keys, tiling_.page_size);
     for (int64_t page = pages * core / cores; page < pages * (core + 1) / cores; ++page) Page(sequence, page);
   }
+  __aicore__ inline void CheckAll(int64_t core, int64_t cores) const {
+    for (int64_t i = 0; i < Count(); ++i) CheckPages(Read(i), core, cores);
+  }
 
   // The first run of keys in [first, end) that have a page; of none the count is 0.
   __aicore__ inline KeyRun RunOf(const Sequence& sequence, int64_t first, int64_t end) const {

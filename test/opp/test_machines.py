@@ -26,12 +26,6 @@ KERNELS = [
     test_sparse_attention,
     test_sparse_flash_attention,
 ]
-IN_ASCENDC = [
-    test_lightning_indexer,
-    test_lightning_indexer_prolog,
-    test_lightning_indexer_quant,
-    test_sparse_flash_attention,
-]
 CPU = Path("/proc/cpuinfo").read_text().splitlines()
 FLAGS = set(next((line for line in CPU if line.startswith("flags")), "").split())
 
@@ -60,15 +54,15 @@ def test_small_cases(name):
 
 
 def check_ascendc_kernels():
-    for kernel in IN_ASCENDC:
+    for kernel in KERNELS:
         kernel.check_small_cases()
-    print(len(IN_ASCENDC))
+    print(len(KERNELS))
 
 
 def test_small_cases_of_the_ascend_c_kernels():
     """With the checks, which find nothing."""
     checked = in_a_process(check_ascendc_kernels, CANN_CPU_KERNELS="ascendc", ASCENDC_CPU_CHECKS="1")
-    assert int(checked) == len(IN_ASCENDC)
+    assert int(checked) == len(KERNELS)
 
 
 @pytest.mark.nightly

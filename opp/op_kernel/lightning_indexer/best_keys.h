@@ -3,6 +3,7 @@
 #pragma once
 
 #include "division.h"
+#include "flags.h"
 
 namespace opp {
 
@@ -12,14 +13,6 @@ using namespace AscendC;
 // the last numbers before it.
 constexpr float kLargest = 3.40282347e38f;
 __aicore__ inline float Infinity() { return 1.0f / 0.0f; }
-
-// The second pipe of the event goes on when the first has come so far.
-template <HardEvent event>
-__aicore__ inline void WaitFor() {
-  const auto id = static_cast<event_t>(GetTPipePtr()->FetchEventID(event));
-  SetFlag<event>(id);
-  WaitFlag<event>(id);
-}
 
 // Which row of the result belongs to a query token of a tile.
 __aicore__ inline int64_t RowOf(const LightningIndexerTiling& tiling, const Tile& tile, int64_t query) {

@@ -31,7 +31,7 @@ class NamedKeys {
   // Checks and counts this core's share; stops the kernel at a length, a block number or an index out of range.
   __aicore__ inline void Run() {
     const int64_t core = GetBlockIdx(), cores = GetBlockNum() * Tiling::kVectorCores;
-    for (int64_t i = 0; i < sequences_.Count(); ++i) sequences_.CheckPages(sequences_.Read(i), core, cores);
+    sequences_.CheckAll(core, cores);
     const int64_t rows = tiling_.rows / tiling_.tiles, end = rows * (core + 1) / cores;
     for (int64_t first = rows * core / cores; first < end; first += kCounts) {
       const auto count = static_cast<uint32_t>(end - first < kCounts ? end - first : kCounts);

@@ -4,6 +4,7 @@
 
 #include "../sequences.h"
 #include "../sparse_flash_attention_pto_tiling.h"
+#include "flags.h"
 
 namespace opp {
 
@@ -153,14 +154,6 @@ enum AttentionFlag : uint16_t { kKeysGathered, kScored, kWeighed, kSummed };
 template <class Number>
 __aicore__ inline DataCopyExtParams BytesOf(uint32_t count) {
   return {1, static_cast<uint32_t>(count * sizeof(Number)), 0, 0, 0};
-}
-
-// Makes a pipe wait for another, or the scalar unit.
-template <HardEvent event>
-__aicore__ inline void WaitFor() {
-  const auto id = GetTPipePtr()->FetchEventID(event);
-  SetFlag<event>(id);
-  WaitFlag<event>(id);
 }
 
 }  // namespace opp
