@@ -2,8 +2,9 @@
 """Times the dispatch of small operators: our EXEC_NPU_CMD beside torch_npu's EXEC_NPU_CMD_EXT and beside its operators.
 
 torch.add calls an aclnn function written by hand, add_custom one that is generated of an OpDef, with tiling and an
-Ascend C kernel. All in one process per TASK_QUEUE_ENABLE, in turns, with cached executors. Exit code 1 if ours is slower than EXT where
-only the macro is timed, or takes more than 1.1 times as long as torch.add between torch_npu's operators.
+Ascend C kernel. All in one process per TASK_QUEUE_ENABLE, in turns, with cached executors. Exit code 1 if ours is
+slower than EXT where only the macro is timed, or takes more than 1.1 times as long as torch.add between torch_npu's
+operators.
   returned: until the calls have returned to the caller
   done:     until the stream has run them
 """

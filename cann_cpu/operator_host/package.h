@@ -33,7 +33,7 @@ struct OperatorKernel {
   std::filesystem::path file;
   std::string name;
   std::set<std::vector<int>> combinations;  // of each the dtypes, then the formats
-  std::optional<std::set<uint64_t>> keys;  // nothing: any
+  std::optional<std::set<uint64_t>> keys;   // nothing: any
   size_t parameters;
   Call call;
 };
