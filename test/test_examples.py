@@ -68,14 +68,14 @@ def test_how_many_tokens_quantisation_leaves_is_said(tmp_path, capsys):
     assert len(said[1].split(",")) == len(LENGTHS)
 
 
-@pytest.fixture(scope="module")
-def decoded():
+@pytest.fixture(scope="module", params=["stages", "quantised"])
+def decoded(request):
     torch.manual_seed(0)
     server = decode.Server(SMALL, LENGTHS, 2)
-    run = decode.Run("stages", "eager")
+    run = decode.Run(request.param, "eager")
     for _ in server.decode(run, 2):
         pass
-    return run, server.first_arguments()
+    return run, server.first_arguments(request.param)
 
 
 @pytest.mark.parametrize("wrong", ["tokens", "attention", "caches"])
