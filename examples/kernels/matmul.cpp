@@ -43,8 +43,8 @@ class MatrixProduct {
     for (uint32_t first = 0; first < k_; first += kK) {
       const uint32_t depth = Smaller(kK, k_ - first);
       CopyIn(first, depth);
-      LoadLeft(depth);
-      LoadRight(depth);
+      Load(a1_, a2_, rows_, depth, false);
+      Load(b1_, b2_, depth, width_, true);
       Multiply(sums, depth, first == 0);
     }
     sums_.EnQue(sums);
@@ -61,28 +61,17 @@ class MatrixProduct {
     b1_.EnQue(b);
   }
 
-  // L0A has the fractals row by row.
-  __aicore__ inline void LoadLeft(uint32_t depth) {
-    const LocalTensor<half> from = a1_.DeQue<half>(), to = a2_.AllocTensor<half>();
-    const uint32_t across = CeilDivision(depth, kFractal), down = CeilDivision(rows_, kFractal);
+  // From L1 to L0, which has the fractals row by row; each of b's is transposed on the way.
+  template <class Source, class Target>
+  __aicore__ inline void Load(Source& source, Target& target, uint32_t height, uint32_t width, bool transposed) {
+    const LocalTensor<half> from = source.template DeQue<half>(), to = target.template AllocTensor<half>();
+    const uint32_t across = CeilDivision(width, kFractal), down = CeilDivision(height, kFractal);
     for (uint32_t i = 0; i < down; ++i) {
       LoadData(to[i * across * kElements], from[i * kElements],
-               LoadData2DParams(0, static_cast<uint8_t>(across), static_cast<uint16_t>(down), 0, 0, false, 0));
+               LoadData2DParams(0, static_cast<uint8_t>(across), static_cast<uint16_t>(down), 0, 0, transposed, 0));
     }
-    a2_.EnQue(to);
-    a1_.FreeTensor(from);
-  }
-
-  // L0B has them row by row, too, each transposed.
-  __aicore__ inline void LoadRight(uint32_t depth) {
-    const LocalTensor<half> from = b1_.DeQue<half>(), to = b2_.AllocTensor<half>();
-    const uint32_t across = CeilDivision(width_, kFractal), down = CeilDivision(depth, kFractal);
-    for (uint32_t i = 0; i < down; ++i) {
-      LoadData(to[i * across * kElements], from[i * kElements],
-               LoadData2DParams(0, static_cast<uint8_t>(across), static_cast<uint16_t>(down), 0, 0, true, 0));
-    }
-    b2_.EnQue(to);
-    b1_.FreeTensor(from);
+    target.EnQue(to);
+    source.FreeTensor(from);
   }
 
   __aicore__ inline void Multiply(const LocalTensor<float>& sums, uint32_t depth, bool from_zero) {
