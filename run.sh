@@ -35,6 +35,7 @@ case "${1:-main}" in
     pytest --numprocesses auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder "$@"
     ;;
   bench)
+    python benchmark/runtime.py
     python benchmark/dispatch.py
     python benchmark/sparse_attention.py
     python benchmark/ascendc.py

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times the runtime itself: a task's way into a stream, copies, a built-in operator, a captured graph's replay.
+
+Each beside its peer, in turns in one process. Exit code 1 if one misses its limit.
+"""
+
+import ctypes
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from measure import progress
+
+ROUNDS = 31
+TASKS = 200  # that are enqueued in a round
+NODES = 100  # of the graph
+ROW = "{:<46} {:>12} {:<34} {:>12} {:>7} {:>7}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two calls and how many times as long as the peer's ours may take; `calls` are made in one."""
+
+    ours: str
+    call: Callable
+    peer: str
+    peers_call: Callable
+    limit: float
+    calls: int = 1
+    until_done: bool = True  # else until the call has returned
+
+
+def microseconds(call: Callable, calls: int, until_done: bool) -> float:
+    torch.npu.synchronize()
+    start = time.perf_counter()
+    call()
+    if until_done:
+        torch.npu.synchronize()
+    taken = time.perf_counter() - start
+    torch.npu.synchronize()
+    return taken / calls * 1e6
+
+
+def enqueued() -> Comparison:
+    """aclrtMemsetAsync of a word, called as C functions are from Python; two microseconds are the peer."""
+    acl = ctypes.PyDLL("libascendcl.so")
+    word = torch.zeros(1).npu()
+    stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+    arguments = (ctypes.c_void_p(word.data_ptr()), ctypes.c_size_t(4), 0, ctypes.c_size_t(4), stream)
+    enqueue, range_ = acl.aclrtMemsetAsync, range(TASKS)
+
+    def tasks():
+        for _ in range_:
+            enqueue(*arguments)
+
+    def two_microseconds():
+        end = time.perf_counter() + 2e-6 * TASKS
+        while time.perf_counter() < end:
+            pass
+
+    return Comparison("a task into a stream", tasks, "2 us", two_microseconds, 1.0, TASKS, until_done=False)
+
+
+def copies() -> list[Comparison]:
+    host, other = torch.rand(64 << 20), torch.rand(64 << 20)
+    device = host.npu()
+
+    def memcpy(to):
+        ctypes.memmove(to.data_ptr(), host.data_ptr(), host.nbytes)
+
+    into, into_new = ("memcpy", lambda: memcpy(other)), ("memcpy to new memory", lambda: memcpy(torch.empty_like(host)))
+    return [
+        Comparison("x.npu(), 256 MiB", lambda: host.npu(), *into, 1 / 0.8),
+        Comparison("y.copy_(x), 256 MiB, NPU to host", lambda: other.copy_(device), *into, 1 / 0.8),
+        Comparison("x.cpu(), 256 MiB", lambda: device.cpu(), *into_new, 1 / 0.8),
+    ]
+
+
+def operators() -> list[Comparison]:
+    x, y = torch.rand(1_000_000), torch.rand(1_000_000)
+    on_npu = x.npu(), y.npu()
+    functions = {"add": torch.add, "mul": torch.mul, "exp": lambda x, _: x.exp(), "sum": lambda x, _: x.sum()}
+    return [
+        Comparison(
+            f"{name} of 1,000,000 elements",
+            lambda function=function: function(*on_npu),
+            "ATen on the CPU",
+            lambda function=function: function(x, y),
+            1.2,
+        )
+        for name, function in functions.items()
+    ]
+
+
+def replayed() -> Comparison:
+    x = torch.rand(16).npu()
+
+    def nodes():
+        y = x
+        for _ in range(NODES):
+            y = y + 1
+        return y
+
+    nodes()
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        nodes()
+    ours, peer = f"replay of {NODES} small nodes, the host's part", "eagerly, the host's part"
+    return Comparison(ours, graph.replay, peer, nodes, 0.1, until_done=False)
+
+
+def main() -> int:
+    comparisons = [enqueued(), *copies(), *operators(), replayed()]
+    times = [([], []) for _ in comparisons]
+    for round_ in range(ROUNDS + 2):
+        progress(f"round {round_ + 1} of {ROUNDS + 2}")
+        for c, (ours, peers) in zip(comparisons, times, strict=True):
+            pair = [(ours, c.call), (peers, c.peers_call)]
+            for found, call in pair if round_ % 2 else reversed(pair):
+                taken = microseconds(call, c.calls, c.until_done)
+                if round_ >= 2:
+                    found.append(taken)
+    progress("")
+    print(f"microseconds a call, and the ratio: medians of {ROUNDS} rounds")
+    print(ROW.format("", "ours", "beside", "", "ratio", "limit"))
+    missed = False
+    for c, (ours, peers) in zip(comparisons, times, strict=True):
+        ratio = statistics.median(a / b for a, b in zip(ours, peers, strict=True))
+        missed |= ratio > c.limit
+        medians = [f"{statistics.median(found):.2f}" for found in (ours, peers)]
+        print(ROW.format(c.ours, medians[0], c.peer, medians[1], f"{ratio:.2f}", f"{c.limit:.2f}"))
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
