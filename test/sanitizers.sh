@@ -43,7 +43,7 @@ overlay() {
   rm -rf "$out/site" "$out/installed"
   mkdir -p "$out/site"
   cp -a "$site/cann_cpu" "$site/custom_pypto" "$out/site/"
-  ln -s "$site/torch" "$out/site/torch"  # where the libraries' rpaths lead
+  ln -s "$site/torch" "$site/torch_npu" "$out/site"  # rpaths lead there, and torch_npu looks for its acl.json there
   cmake --install "$out/cann_cpu" --prefix "$out/installed" --component cann_cpu >/dev/null
   cp -a "$out/installed/cann_cpu/lib64/." "$out/site/cann_cpu/lib64/"
   cp -a cann_cpu/headers/. "$out/site/cann_cpu/include/"

@@ -67,8 +67,8 @@ torch.npu.synchronize()
 
 def test_no_aclnn_function_is_without_a_test(tmp_path):
     calls = tmp_path / "calls"
-    folders = [HERE / "operators", HERE / "graph_engine", HERE.parent]
-    environment = os.environ | {"CANN_CPU_CALLS": str(calls), "PYTHONPATH": ":".join(map(str, folders))}
+    folders = [HERE / "operators", HERE / "graph_engine", HERE.parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"CANN_CPU_CALLS": str(calls), "PYTHONPATH": os.pathsep.join(map(str, folders))}
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SWEEP)],
         env=environment,
