@@ -269,7 +269,7 @@ def test_the_attention_writes_nothing_when_it_rejects_a_value():
     inputs = goldens.sparse_flash_attention_inputs([300] * 8, heads=4, depth=8, rope_depth=2, count=50)
     inputs["sparse_indices"][7, 0, 0, 49] = -3
     out = torch.full((8, 1, 4, 8), 7.0).bfloat16().npu()
-    with pytest.raises(RuntimeError, match=r"aclnnSparseFlashAttentionPto: sparse_indices\[7\]\[0\]\[0\]\[49\] is -3"):
+    with pytest.raises(RuntimeError, match=r"aclnnSparseFlashAttentionPto: .*sparse_indices\[7\]\[0\]\[0\]\[49\] is -3"):
         call("aclnnSparseFlashAttentionPto", *attention_on_npu(inputs, out))
     assert (out.cpu() == 7).all()
 
@@ -316,7 +316,7 @@ def test_the_prolog_writes_nothing_when_it_rejects_a_slot():
     arguments = prolog_arguments()
     arguments["idx_k_cache_index"][3] = 32
     before = {name: x.cpu() for name, x in arguments.items() if isinstance(x, torch.Tensor)}
-    with pytest.raises(RuntimeError, match=r"aclnnLightningIndexerPrologPto: idx_k_cache_index\[3\] is 32"):
+    with pytest.raises(RuntimeError, match=r"aclnnLightningIndexerPrologPto: .*idx_k_cache_index\[3\] is 32"):
         call("aclnnLightningIndexerPrologPto", *arguments.values())
     assert all(torch.equal(arguments[name].cpu(), x) for name, x in before.items())
 
@@ -380,7 +380,7 @@ def test_the_layer_writes_nothing_when_it_rejects_a_value():
         arguments = layer_arguments()
         arguments[name][index] = value
         before = {name: x.cpu() for name, x in arguments.items() if isinstance(x, torch.Tensor)}
-        with pytest.raises(RuntimeError, match=rf"aclnnSparseAttentionPto: {name}\[1\].* is {value}"):
+        with pytest.raises(RuntimeError, match=rf"aclnnSparseAttentionPto: .*{name}\[1\].* is {value}"):
             call("aclnnSparseAttentionPto", *arguments.values())
         assert all(torch.equal(arguments[name].cpu(), x) for name, x in before.items())
 
