@@ -5,6 +5,7 @@
 #include "op_kernel/sparse_flash_attention_pto_tiling.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace opp {
 
@@ -23,6 +24,7 @@ namespace attention {
 constexpr int64_t kMinProductsOfABlock = 1 << 20;         // fewer are not worth one more block
 constexpr uint64_t kMaxPartialBytes = uint64_t{1} << 29;  // what dividing rows may take of the device's memory
 constexpr uint64_t kAlignment = 512;
+constexpr int64_t kKeys = 32;  // what pieces are multiples of: equal ones, as far as that goes
 
 inline int64_t whole(int64_t size, int64_t unit) { return (size + unit - 1) / unit; }
 inline uint32_t fractals(int64_t size) { return static_cast<uint32_t>(whole(size, 16) * 16); }
@@ -43,6 +45,21 @@ inline uint32_t blocks_of(const SparseFlashAttentionTiling& tiling, uint32_t cor
   return static_cast<uint32_t>(std::clamp<int64_t>(std::min(worth, tiling.rows * tiling.pieces), 1, cores));
 }
 
+// Divides the columns of divided rows so that all vector cores have as equal a share of the merging as there is.
+inline uint32_t merged_columns(const SparseFlashAttentionTiling& tiling) {
+  using Tiling = SparseFlashAttentionTiling;
+  const int64_t cores = int64_t{tiling.blocks} * Tiling::kVectorCores;
+  const int64_t heads = (tiling.rows - tiling.whole_rows) * whole(tiling.height, Tiling::kMergedHeads);
+  const int64_t parts = whole(tiling.value_pitch, Tiling::kElements / Tiling::kMergedHeads);
+  int64_t best = 0, least = std::numeric_limits<int64_t>::max();
+  for (int64_t part = parts; part < parts + 4; ++part) {
+    const int64_t columns = fractals(whole(tiling.value_pitch, part));
+    const int64_t work = whole(heads * whole(tiling.value_pitch, columns), cores) * columns;
+    if (work < least) best = columns, least = work;
+  }
+  return static_cast<uint32_t>(best);
+}
+
 // The parts of the workspace, one behind the other.
 inline void lay_out(SparseFlashAttentionTiling& tiling, uint64_t itemsize) {
   using Tiling = SparseFlashAttentionTiling;
@@ -55,11 +72,9 @@ inline void lay_out(SparseFlashAttentionTiling& tiling, uint64_t itemsize) {
   const uint64_t blocks = tiling.blocks, of_scores = uint64_t{Tiling::kWeighed} * tiling.height * Tiling::kPiece;
   const uint64_t divided = (tiling.rows - tiling.whole_rows) * tiling.pieces;
   tiling.own_partials = tiling.whole_rows > 0 ? int64_t{tiling.blocks} * Tiling::kSummed : 0;
-  tiling.named_counts = take(tiling.rows / tiling.tiles * sizeof(int32_t));
   tiling.gathered = take(blocks * Tiling::kGathered * tiling.gathered_elements * itemsize);
-  tiling.notes = take(blocks * Tiling::kGathered * Tiling::kVectorCores * Tiling::kNoteBytes);
+  tiling.notes = take(blocks * Tiling::kGathered * Tiling::kNoteBytes);
   tiling.scores = take(blocks * of_scores * sizeof(float));
-  tiling.weights = take(blocks * of_scores * 2 * itemsize);
   tiling.partials = take((tiling.own_partials + divided) * tiling.partial_elements * sizeof(float));
   tiling.merged = take(blocks * Tiling::kVectorCores * tiling.height * tiling.value_pitch * sizeof(float));
   tiling.workspace = end;
@@ -71,6 +86,7 @@ inline void lay_out(SparseFlashAttentionTiling& tiling, uint64_t itemsize) {
 inline void use_blocks(SparseFlashAttentionTiling& tiling, uint64_t itemsize, uint32_t blocks) {
   tiling.blocks = blocks;
   tiling.whole_rows = attention::whole_rows(tiling);
+  tiling.merged_columns = attention::merged_columns(tiling);
   attention::lay_out(tiling, itemsize);
 }
 
@@ -87,6 +103,9 @@ inline void divide(SparseFlashAttentionTiling& tiling, const AttentionSizes& siz
   tiling.named = sizes.named;
   tiling.rows = sizes.tokens * sizes.key_heads * tiling.tiles;
   tiling.pieces = attention::whole(sizes.named, Tiling::kPiece);
+  tiling.piece =
+      attention::whole(attention::whole(sizes.named, std::max<int64_t>(tiling.pieces, 1)), attention::kKeys) *
+      attention::kKeys;
   tiling.height = attention::fractals(std::min<int64_t>(tiling.group, Tiling::kHeads));
   tiling.key_pitch = attention::fractals(sizes.depth);
   tiling.rope_pitch = attention::fractals(sizes.rope_depth);

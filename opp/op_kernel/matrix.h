@@ -31,7 +31,12 @@ __aicore__ inline void LoadLeft(const AscendC::LocalTensor<T>& to, const AscendC
 template <class T>
 __aicore__ inline void LoadRightOfRows(const AscendC::LocalTensor<T>& to, const AscendC::LocalTensor<T>& from,
                                        uint32_t height, uint32_t rows, uint32_t deep) {
+  constexpr uint32_t kMaxRepeats = 255;
   const uint32_t across = AscendC::CeilDivision(rows, kFractal);
+  if (across * kFractal == height && across * deep <= kMaxRepeats) {  // the fractals lie as they will
+    AscendC::LoadData(to, from, AscendC::LoadData2DParams(0, static_cast<uint8_t>(across * deep), 1, 0, 0, false, 0));
+    return;
+  }
   for (uint32_t i = 0; i < deep; ++i) {
     AscendC::LoadData(to[i * across * kFractalElements<T>], from[i * height * kFractalColumns<T>],
                       AscendC::LoadData2DParams(0, static_cast<uint8_t>(across), 1, 0, 0, false, 0));

@@ -79,6 +79,11 @@ class Sequences {
     for (int64_t i = 0; i < Count(); ++i) CheckPages(Read(i), core, cores);
   }
 
+  // The blocks of a sequence's pages.
+  __aicore__ inline AscendC::GlobalTensor<int32_t> Blocks(const Sequence& sequence) const {
+    return blockTable_[sequence.batch * tiling_.pages_of_row];
+  }
+
   // The first run of keys in [first, end) that have a page; of none the count is 0.
   __aicore__ inline KeyRun RunOf(const Sequence& sequence, int64_t first, int64_t end) const {
     if (!tiling_.paged) return {first, end > first ? end - first : 0, sequence.first_key + first};

@@ -2,18 +2,10 @@
 // Sparse flash attention: the kernel of the operator that is nothing else.
 #include "sparse_flash_attention.h"
 
+#include "chunks.h"
+
 using namespace AscendC;
-
-namespace {
-
-template <class T>
-__aicore__ inline GlobalTensor<T> Tensor(GM_ADDR address) {
-  GlobalTensor<T> tensor;
-  tensor.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(address));
-  return tensor;
-}
-
-}  // namespace
+using opp::TensorAt;
 
 extern "C" __global__ __aicore__ void sparse_flash_attention_pto(
     GM_ADDR query, GM_ADDR key, GM_ADDR value, GM_ADDR sparse_indices, GM_ADDR block_table,
@@ -23,11 +15,11 @@ extern "C" __global__ __aicore__ void sparse_flash_attention_pto(
   REGISTER_TILING_DEFAULT(opp::SparseFlashAttentionTiling);
   GET_TILING_DATA(tiling, tiling_address);
   const opp::AttentionTensors<DTYPE_QUERY> tensors{
-      Tensor<DTYPE_QUERY>(query),      Tensor<DTYPE_QUERY>(key),
-      Tensor<DTYPE_QUERY>(value),      Tensor<DTYPE_QUERY>(query_rope),
-      Tensor<DTYPE_QUERY>(key_rope),   Tensor<DTYPE_QUERY>(attention_out),
-      Tensor<int32_t>(sparse_indices), Tensor<float>(attention_sinks),
-      Tensor<float>(softmax_lse),      value == key && tiling.value_depth == tiling.depth};
+      TensorAt<DTYPE_QUERY>(query),      TensorAt<DTYPE_QUERY>(key),
+      TensorAt<DTYPE_QUERY>(value),      TensorAt<DTYPE_QUERY>(query_rope),
+      TensorAt<DTYPE_QUERY>(key_rope),   TensorAt<DTYPE_QUERY>(attention_out),
+      TensorAt<int32_t>(sparse_indices), TensorAt<float>(attention_sinks),
+      TensorAt<float>(softmax_lse),      value == key && tiling.value_depth == tiling.depth};
   const opp::Sequences sequences(tiling.sequences, {"actual_seq_lengths_kv", "key"}, actual_seq_lengths_query,
                                  actual_seq_lengths_kv, block_table);
   TPipe pipe;

@@ -9,17 +9,20 @@
 namespace opp {
 
 // A row is what up to kHeads query heads of one token that share a key head attend to. Its indices are taken in pieces
-// of kPiece, of which each vector core of a block gathers half. What comes of the pieces is merged in their order,
-// whoever has computed it, so that results do not depend on the division.
+// of up to kPiece, which are gathered and multiplied with the queries in steps. What comes of the pieces is merged in
+// their order, whoever has computed it, so that results do not depend on the division.
 struct SparseFlashAttentionTiling {
   static constexpr uint32_t kHeads = 128;
   static constexpr uint32_t kVectorCores = 2;  // of a block
-  static constexpr uint32_t kHalf = 128;
-  static constexpr uint32_t kPiece = kVectorCores * kHalf;
-  static constexpr uint32_t kGathered = 4;    // pieces of a block whose keys lie in the workspace
-  static constexpr uint32_t kWeighed = 2;     // and whose scores and weights
-  static constexpr uint32_t kSummed = 8;      // and whose sums
-  static constexpr uint32_t kNoteBytes = 64;  // that a vector core tells of a piece: a line of the data cache
+  static constexpr uint32_t kStep = 104;       // keys, of which each vector core of a block gathers half
+  static constexpr uint32_t kPiece = 384;
+  static constexpr uint32_t kGathered = 4;          // pieces of a block whose keys lie in the workspace
+  static constexpr uint32_t kWeighed = 2;           // and whose scores and weights
+  static constexpr uint32_t kMerged = 6;            // and that are merged at a time
+  static constexpr uint32_t kSummed = kMerged + 2;  // and whose sums
+  static constexpr uint32_t kMergedHeads = 32;      // of a divided row, at a time
+  static constexpr uint32_t kElements = 6144;       // floats of a buffer of a vector core
+  static constexpr uint32_t kNoteBytes = 64;        // that are told of a piece: a line of the data cache
 
   SequencesTiling sequences;
   int64_t heads;
@@ -39,6 +42,7 @@ struct SparseFlashAttentionTiling {
   int64_t rows;
   int64_t whole_rows;
   int64_t pieces;  // of a row, at most
+  int64_t piece;   // indices
 
   // In whole fractals: heads of a row, at most, and elements of a gathered key, its rope part and its value.
   uint32_t height;
@@ -49,13 +53,12 @@ struct SparseFlashAttentionTiling {
   int64_t own_partials;        // places for sums of pieces of whole rows
   uint64_t gathered_elements;  // of a piece
   uint64_t partial_elements;   // of a piece, in float: maxima, sums of weights, sums of weighted values
+  uint32_t merged_columns;     // of divided rows, that a vector core merges at a time
 
   // Where parts of the workspace begin, in bytes.
-  uint64_t named_counts;
   uint64_t gathered;
   uint64_t notes;
-  uint64_t scores;
-  uint64_t weights;
+  uint64_t scores;    // then weights
   uint64_t partials;  // of kSummed pieces of each block, and of the pieces of rows that are no block's
   uint64_t merged;    // weighted values of each vector core's row
   uint64_t workspace;

@@ -17,7 +17,7 @@ class AttentionProducts {
       : tiling_(tiling), tensors_(tensors), workspace_(tiling, workspace, GetBlockIdx()) {
     panels_ = PanelsOf(tiling.depth) + PanelsOf(tiling.rope_depth);
     pipe.InitBuffer(query_, 1, kQueryPanels * kPanelElements * sizeof(T));
-    pipe.InitBuffer(weights_, 1, 2 * Tiling::kVectorCores * kPanelElements * sizeof(T));
+    pipe.InitBuffer(weights_, kParts, 2 * kPanelElements * sizeof(T));
     pipe.InitBuffer(keys_, kKeyBuffers, kPanelElements * sizeof(T));
     pipe.InitBuffer(left_, 2, kPanelElements * sizeof(T));
     pipe.InitBuffer(right_, 2, kPanelElements * sizeof(T));
@@ -41,12 +41,17 @@ class AttentionProducts {
   static constexpr uint32_t kPanelElements = kPanel * Tiling::kHeads;
   static constexpr uint32_t kQueryPanels = 5;  // in L1: queries of 512 + 64 elements stay there for all of their keys
   static constexpr uint32_t kKeyBuffers = 4;
-  static_assert(Tiling::kHalf <= kPanel, "the weights of half a piece are one factor");
+  static_assert(Tiling::kStep <= kPanel, "the keys of a step are one factor");
+  static constexpr uint32_t kParts =
+      (Tiling::kPiece + kPanel - 1) / kPanel;  // of a piece, whose weights are one factor
 
   struct Piece {
     int64_t row;
     int64_t partial;
-    uint32_t keys[Tiling::kVectorCores];
+    uint32_t keys;
+
+    // How many of them lie in part number `part`, of up to `size` keys.
+    __aicore__ inline uint32_t Of(uint32_t part, uint32_t size) const { return Smaller(size, keys - part * size); }
   };
 
   // A part of the products' depth: a matrix of the queries, and one of the gathered keys.
@@ -65,13 +70,11 @@ class AttentionProducts {
   // Waits for the n-th piece; gives whether there is one.
   __aicore__ inline bool Read(uint32_t n, Piece& piece) const {
     CrossCoreWaitFlag(kKeysGathered);
-    for (uint32_t core = 0; core < Tiling::kVectorCores; ++core) {
-      const GlobalTensor<int64_t> note = workspace_.Note(n, core);
-      DataCacheCleanAndInvalid<int64_t, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(note);
-      piece.row = note.GetValue(kNoteRow);
-      piece.partial = note.GetValue(kNotePartial);
-      piece.keys[core] = static_cast<uint32_t>(note.GetValue(kNoteKeys));
-    }
+    const GlobalTensor<int64_t> note = workspace_.Note(n);
+    DataCacheCleanAndInvalid<int64_t, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(note);
+    piece.row = note.GetValue(kNoteRow);
+    piece.partial = note.GetValue(kNotePartial);
+    piece.keys = static_cast<uint32_t>(note.GetValue(kNoteKeys));
     WaitFor<HardEvent::S_MTE2>();  // what comes of the piece says that the note is read
     return piece.row != kNoRow;
   }
@@ -83,20 +86,19 @@ class AttentionProducts {
         {tensors_.query[head * tiling_.depth], workspace_.Keys(n), tiling_.depth, tiling_.key_pitch},
         {tensors_.queryRope[head * tiling_.rope_depth], workspace_.Ropes(n), tiling_.rope_depth, tiling_.rope_pitch}};
     if (QueryStays() && loadedRow_ != piece.row) LoadQuery(parts, piece.row, row.heads);
-    for (uint32_t half = 0; half < Tiling::kVectorCores; ++half) {
-      const uint32_t keys = piece.keys[half];
-      if (keys == 0) continue;
+    for (uint32_t step = 0; step * Tiling::kStep < piece.keys; ++step) {
+      const uint32_t keys = piece.Of(step, Tiling::kStep);
       const LocalTensor<float> sums = sums_.template AllocTensor<float>();
       uint32_t panel = 0;
       for (const Part& part : parts) {
         for (int64_t column = 0; column < part.depth; column += kPanel, ++panel) {
-          MultiplyKeys(sums, part, column, panel, half, row.heads, keys);
+          MultiplyKeys(sums, part, column, panel, step, row.heads, keys);
         }
       }
-      Store(workspace_.Scores(n)[half * Tiling::kHalf], sums, row.heads, keys, Tiling::kPiece);
+      Store(workspace_.Scores(n)[step * Tiling::kStep], sums, row.heads, keys, Tiling::kPiece);
     }
     // Nothing was multiplied: the flag would not say by itself that the note is read.
-    if (piece.keys[0] + piece.keys[1] == 0) PipeBarrier<PIPE_ALL>();
+    if (piece.keys == 0) PipeBarrier<PIPE_ALL>();
     CrossCoreSetFlag<2, PIPE_FIX>(kScored);
   }
 
@@ -125,9 +127,9 @@ class AttentionProducts {
     DataCopy(to, from, Nd2NzParams(1, rows, columns, 0, pitch, AlignUp(rows, kFractal), 1, 0));
   }
 
-  // Adds the products of a panel's columns to the scores of half a piece.
+  // Adds the products of a panel's columns to the scores of a step.
   __aicore__ inline void MultiplyKeys(const LocalTensor<float>& sums, const Part& part, int64_t column, uint32_t panel,
-                                      uint32_t half, uint32_t heads, uint32_t keys) {
+                                      uint32_t step, uint32_t heads, uint32_t keys) {
     const uint32_t depth = Smaller(kPanel, part.depth - column);
     const uint32_t deep = CeilDivision(depth, kFractal);
     LocalTensor<T> query = queryPanels_[panel * kPanelElements];
@@ -141,9 +143,10 @@ class AttentionProducts {
     LoadLeft(left, query, AlignUp(heads, kFractal), heads, deep);
     left_.EnQue(left);
     if (!QueryStays()) query_.FreeTensor(query);
+    if (step > 0 && panel == 0) CrossCoreWaitFlag(kKeysGathered);
 
     const LocalTensor<T> rows =
-        InL1(part.keys[uint64_t{half} * Tiling::kHalf * part.pitch + column], keys, depth, part.pitch);
+        InL1(part.keys[uint64_t{step} * Tiling::kStep * part.pitch + column], keys, depth, part.pitch);
     const LocalTensor<T> right = right_.template AllocTensor<T>();
     LoadRightOfRows(right, rows, AlignUp(keys, kFractal), keys, deep);
     right_.EnQue(right);
@@ -171,61 +174,64 @@ class AttentionProducts {
   }
 
   __aicore__ inline void SumValues(uint32_t n, const Piece& piece) {
+    if (piece.keys > 0) LoadValues(n, piece, 0, 0);  // while the vector cores still work
     CrossCoreWaitFlag(kWeighed);
-    if (piece.keys[0] + piece.keys[1] > 0) {
+    if (piece.keys > 0) {
       const uint32_t heads = AttentionRowOf(tiling_, piece.row).heads;
-      const LocalTensor<T> weights = LoadWeights(n, piece, heads);
+      LocalTensor<T> weights[kParts];
       for (uint32_t column = 0; column < tiling_.value_pitch; column += kPanel) {
-        SumPanel(n, piece, weights, heads, column);
+        const LocalTensor<float> sums = sums_.template AllocTensor<float>();
+        for (uint32_t part = 0; part * kPanel < piece.keys; ++part) {
+          if (column == 0) weights[part] = LoadWeights(n, piece, part, heads);
+          if (column + part > 0) LoadValues(n, piece, part, column);
+          SumPart(sums, weights[part], heads, Columns(column), piece.Of(part, kPanel), part == 0);
+        }
+        Store(workspace_.Sums(piece.partial)[column], sums, heads, Columns(column), tiling_.value_pitch);
       }
-      weights_.FreeTensor(weights);
+      for (uint32_t part = 0; part * kPanel < piece.keys; ++part) weights_.FreeTensor(weights[part]);
     }
     CrossCoreSetFlag<2, PIPE_FIX>(kSummed);
   }
 
-  __aicore__ inline LocalTensor<T> LoadWeights(uint32_t n, const Piece& piece, uint32_t heads) {
+  // Of a panel of weighted values. The columns that fill its last fractal are 0.
+  __aicore__ inline uint32_t Columns(uint32_t column) const { return Smaller(kPanel, tiling_.value_pitch - column); }
+
+  // Makes a factor of a panel's columns of the values of a part of the keys.
+  __aicore__ inline void LoadValues(uint32_t n, const Piece& piece, uint32_t part, uint32_t column) {
+    const uint32_t pitch = tensors_.valueIsKey ? tiling_.key_pitch : tiling_.value_pitch;
+    const GlobalTensor<T> values = tensors_.valueIsKey ? workspace_.Keys(n) : workspace_.Values(n);
+    const uint32_t keys = piece.Of(part, kPanel), columns = Columns(column);
+    const LocalTensor<T> rows = InL1(values[uint64_t{part} * kPanel * pitch + column], keys, columns, pitch);
+    const LocalTensor<T> right = right_.template AllocTensor<T>();
+    LoadRight(right, rows, AlignUp(keys, kFractal), keys, CeilDivision(columns, kFractal));
+    right_.EnQue(right);
+    keys_.FreeTensor(rows);
+  }
+
+  // The weights of a part of the keys, rounded, and behind them what that takes away.
+  __aicore__ inline LocalTensor<T> LoadWeights(uint32_t n, const Piece& piece, uint32_t part, uint32_t heads) {
     const LocalTensor<T> to = weights_.template AllocTensor<T>();
-    for (uint32_t half = 0; half < Tiling::kVectorCores; ++half) {
-      if (piece.keys[half] == 0) continue;
-      for (uint32_t part = 0; part < 2; ++part) {
-        Load(to[(half * 2 + part) * kPanelElements], workspace_.Weights(n, part)[half * Tiling::kHalf], heads,
-             piece.keys[half], Tiling::kPiece);
-      }
+    for (uint32_t i = 0; i < 2; ++i) {
+      Load(to[i * kPanelElements], workspace_.Weights(n)[i * Tiling::kPiece + part * kPanel], heads,
+           piece.Of(part, kPanel), 2 * Tiling::kPiece);
     }
     weights_.EnQue(to);
     return weights_.template DeQue<T>();
   }
 
-  // A panel of columns of the piece's weighted values. The columns that fill its last fractal are 0.
-  __aicore__ inline void SumPanel(uint32_t n, const Piece& piece, const LocalTensor<T>& weights, uint32_t heads,
-                                  uint32_t column) {
-    const uint32_t columns = Smaller(kPanel, tiling_.value_pitch - column);
-    const uint32_t pitch = tensors_.valueIsKey ? tiling_.key_pitch : tiling_.value_pitch;
-    const GlobalTensor<T> values = tensors_.valueIsKey ? workspace_.Keys(n) : workspace_.Values(n);
-    const LocalTensor<float> sums = sums_.template AllocTensor<float>();
-    bool first = true;
-    for (uint32_t half = 0; half < Tiling::kVectorCores; ++half) {
-      const uint32_t keys = piece.keys[half];
-      if (keys == 0) continue;
-      const LocalTensor<T> rows = InL1(values[uint64_t{half} * Tiling::kHalf * pitch + column], keys, columns, pitch);
-      LocalTensor<T> right = right_.template AllocTensor<T>();
-      LoadRight(right, rows, AlignUp(keys, kFractal), keys, CeilDivision(columns, kFractal));
-      right_.EnQue(right);
-      keys_.FreeTensor(rows);
-      right = right_.template DeQue<T>();
-      for (uint32_t part = 0; part < 2; ++part) {
-        const LocalTensor<T> to = left_.template AllocTensor<T>();
-        LoadLeft(to, weights[(half * 2 + part) * kPanelElements], AlignUp(heads, kFractal), heads,
-                 CeilDivision(keys, kFractal));
-        left_.EnQue(to);
-        const LocalTensor<T> left = left_.template DeQue<T>();
-        Multiply(sums, left, right, heads, columns, keys, first);
-        left_.FreeTensor(left);
-        first = false;
-      }
-      right_.FreeTensor(right);
+  // Adds the products of a part's weights and the values that are a factor to the sums, or begins with them.
+  __aicore__ inline void SumPart(const LocalTensor<float>& sums, const LocalTensor<T>& weights, uint32_t heads,
+                                 uint32_t columns, uint32_t keys, bool begins) {
+    const LocalTensor<T> right = right_.template DeQue<T>();
+    for (uint32_t i = 0; i < 2; ++i) {
+      const LocalTensor<T> to = left_.template AllocTensor<T>();
+      LoadLeft(to, weights[i * kPanelElements], AlignUp(heads, kFractal), heads, CeilDivision(keys, kFractal));
+      left_.EnQue(to);
+      const LocalTensor<T> left = left_.template DeQue<T>();
+      Multiply(sums, left, right, heads, columns, keys, begins && i == 0);
+      left_.FreeTensor(left);
     }
-    Store(workspace_.Sums(piece.partial)[column], sums, heads, columns, tiling_.value_pitch);
+    right_.FreeTensor(right);
   }
 
   const Tiling& tiling_;
@@ -234,7 +240,8 @@ class AttentionProducts {
   uint32_t panels_;  // of a query
   int64_t loadedRow_ = kNoRow;
   LocalTensor<T> queryPanels_;
-  TQue<TPosition::A1, 1> query_, weights_;
+  TQue<TPosition::A1, 1> query_;
+  TQue<TPosition::A1, kParts> weights_;
   TQue<TPosition::B1, kKeyBuffers> keys_;
   TQue<TPosition::A2, 2> left_;
   TQue<TPosition::B2, 2> right_;

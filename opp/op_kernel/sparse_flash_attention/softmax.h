@@ -2,6 +2,8 @@
 // Sparse flash attention on the vector cores: gathering keys and values, softmax weights, merging of pieces.
 #pragma once
 
+#include "key_places.h"
+#include "named_keys.h"
 #include "workspace.h"
 
 namespace opp {
@@ -18,22 +20,20 @@ class AttentionSoftmax {
         sequences_(sequences),
         tokens_(tiling.sequences, sequences),
         workspace_(tiling, workspace, static_cast<uint32_t>(GetBlockIdx()) / Tiling::kVectorCores),
+        named_(tiling, tensors.indices, pipe),
+        places_(tiling.sequences, sequences, Tiling::kPiece, pipe),
         core_(static_cast<uint32_t>(GetSubBlockIdx())),
         unit_(static_cast<uint32_t>(GetBlockIdx()) / Tiling::kVectorCores) {
-    pipe.InitBuffer(in_, 2, kElements * sizeof(float));
+    pipe.InitBuffer(in_, kRequested, kElements * sizeof(float));
     pipe.InitBuffer(out_, 2, kElements * sizeof(float));
-    pipe.InitBuffer(rows_, 2, kRowElements * sizeof(T));
-    pipe.InitBuffer(statesIn_, 1, 2 * kMerged * kHeads * sizeof(float));
+    pipe.InitBuffer(rows_, kRowBuffers, kRowElements * sizeof(T));
+    pipe.InitBuffer(statesIn_, 1, 2 * kStates * kHeads * sizeof(float));
     pipe.InitBuffer(statesOut_, 2, 2 * kHeads * sizeof(float));
     pipe.InitBuffer(workBuffer_, kElements * sizeof(float));
-    pipe.InitBuffer(indexBuffer_, Tiling::kHalf * sizeof(int32_t));
-    pipe.InitBuffer(placeBuffer_, Tiling::kHalf * sizeof(int64_t));
-    pipe.InitBuffer(noteBuffer_, kBlock * sizeof(int64_t));
+    pipe.InitBuffer(noteBuffer_, Tiling::kGathered * Tiling::kNoteBytes);
     pipe.InitBuffer(spreadBuffer_, kHeads * kBlock * sizeof(float));
-    pipe.InitBuffer(factorBuffer_, (3 + 2 * kMerged) * kHeads * sizeof(float));
+    pipe.InitBuffer(factorBuffer_, (3 + kStates) * kHeads * sizeof(float));
     work_ = workBuffer_.template Get<float>();
-    indices_ = indexBuffer_.template Get<int32_t>();
-    places_ = placeBuffer_.template Get<int64_t>();
     note_ = noteBuffer_.template Get<int64_t>();
     spread_ = spreadBuffer_.template Get<float>();
     maxima_ = factorBuffer_.template Get<float>();
@@ -41,14 +41,13 @@ class AttentionSoftmax {
     next_ = maxima_[2 * kHeads];
     factors_ = maxima_[3 * kHeads];
     // Instructions take whole blocks of these, of which fewer elements count.
-    Duplicate(maxima_, 0.0f, (3 + 2 * kMerged) * kHeads);
+    Duplicate(maxima_, 0.0f, (3 + kStates) * kHeads);
   }
 
   __aicore__ inline void Run() {
-    // Others have written there what the scalar unit reads.
-    DataCacheCleanAndInvalid<int32_t, CacheLine::ENTIRE_DATA_CACHE, DcciDst::CACHELINE_OUT>(workspace_.Named());
     Gather(0);
     if (Piece(0).row != kNoRow) Gather(1);
+    sequences_.CheckAll(GetBlockIdx(), GetBlockNum() * Tiling::kVectorCores);
     for (uint32_t n = 0; Piece(n).row != kNoRow; ++n) {
       if (Piece(n + 1).row != kNoRow) Gather(n + 2);
       Weigh(n);
@@ -62,17 +61,20 @@ class AttentionSoftmax {
   }
 
  private:
-  static constexpr uint32_t kBlock = 8;            // floats in 32 bytes
-  static constexpr uint32_t kRepeat = 64;          // floats that an instruction takes at a time
-  static constexpr uint32_t kElements = 4096;      // of scores and sums in a buffer
-  static constexpr uint32_t kRowElements = 12288;  // of gathered rows
+  static constexpr uint32_t kBlock = 8;    // floats in 32 bytes
+  static constexpr uint32_t kRepeat = 64;  // floats that an instruction takes at a time
+  static constexpr uint8_t kStride = kRepeat / kBlock;
+  static constexpr uint32_t kElements = Tiling::kElements;  // of scores and sums in a buffer
+  static constexpr uint32_t kRowElements = 6144;            // of gathered rows
+  static constexpr uint32_t kRowBuffers = 3;
+  static constexpr int64_t kMaxGap = 0xffffffff;  // bytes, between rows that are copied at once
   static constexpr uint32_t kHeads = Tiling::kHeads / Tiling::kVectorCores;  // of a vector core
-  static constexpr uint32_t kMerged = 8;                                     // pieces at a time
-  static constexpr uint32_t kPending = 4;    // pieces of a block's row that wait to be merged
-  static constexpr uint32_t kColumns = 512;  // of sums in a buffer
+  static constexpr uint32_t kStates = 1 + Tiling::kMerged;  // of what is merged already, and of the pieces to be merged
+  static constexpr uint32_t kColumns = 128;                 // of sums in a buffer
+  static constexpr uint32_t kRequested = 2;                 // scores and sums that are on their way at the same time
   static constexpr float kNone = -__builtin_huge_valf();
 
-  // Indices [first, end) of a row, of which this core's half names `keys` keys.
+  // The indices of a row from `first` on, which name `keys` keys.
   struct IndexPiece {
     int64_t row;
     int64_t partial;
@@ -105,7 +107,7 @@ class AttentionSoftmax {
       if (!OpenUnit()) return false;
       if (position_ < end_) break;
       if (divided_) {
-        NoteNothing(workspace_.PartialOf(row_, position_ / Tiling::kPiece));
+        NoteNothing(workspace_.PartialOf(row_, position_ / tiling_.piece));
       } else {
         WriteNothing();
       }
@@ -113,8 +115,8 @@ class AttentionSoftmax {
     piece.row = row_;
     piece.first = position_;
     piece.divided = divided_;
-    piece.partial = divided_ ? workspace_.PartialOf(row_, position_ / Tiling::kPiece) : workspace_.PartialOf(n);
-    position_ += Tiling::kPiece;
+    piece.partial = divided_ ? workspace_.PartialOf(row_, position_ / tiling_.piece) : workspace_.PartialOf(n);
+    position_ += tiling_.piece;
     piece.last = position_ >= end_;
     return true;
   }
@@ -127,32 +129,27 @@ class AttentionSoftmax {
     nextUnit_ = unit + tiling_.blocks;
     divided_ = unit >= tiling_.whole_rows;
     row_ = divided_ ? tiling_.whole_rows + (unit - tiling_.whole_rows) / tiling_.pieces : unit;
-    position_ = divided_ ? (unit - tiling_.whole_rows) % tiling_.pieces * Tiling::kPiece : 0;
-    end_ = divided_ ? Smaller(tiling_.named, position_ + Tiling::kPiece) : tiling_.named;
+    position_ = divided_ ? (unit - tiling_.whole_rows) % tiling_.pieces * tiling_.piece : 0;
     const AttentionRow row = AttentionRowOf(tiling_, row_);
     sequence_ = tokens_.Of(row.token);
-    visible_ = sequence_.Visible(row.token - sequence_.first_query);
-    end_ = visible_ > 0 ? Smaller(end_, workspace_.Named().GetValue(row.indices)) : 0;
+    const int64_t query = row.token - sequence_.first_query;
+    visible_ = sequence_.Visible(query);
+    end_ = 0;
+    if (query >= sequence_.queries) return true;  // indices of padding are not read
+    end_ = divided_ ? Smaller(tiling_.named, position_ + tiling_.piece) : tiling_.named;
+    // The vector unit does that while the scalar unit counts.
+    if (visible_ > 0 && position_ < end_) FindKeys(position_);
+    end_ = named_.Count(row.indices, end_, in_, work_);
+    if (visible_ <= 0) end_ = 0;
     return true;
   }
 
-  // The places of the keys that this core's half of a piece names and its query sees; gives how many.
-  __aicore__ inline uint32_t FindKeys(int64_t first) {
-    first += core_ * Tiling::kHalf;
-    if (first >= end_) return 0;
-    const auto count = static_cast<uint32_t>(Smaller(Tiling::kHalf, end_ - first));
-    WaitFor<HardEvent::S_MTE2>();
-    DataCopyPad(indices_, tensors_.indices[AttentionRowOf(tiling_, row_).indices * tiling_.named + first],
-                BytesOf<int32_t>(count), DataCopyPadExtParams<int32_t>{});
-    WaitFor<HardEvent::MTE2_S>();
-    uint32_t keys = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-      const int64_t index = indices_.GetValue(i);
-      if (index >= visible_) continue;
-      const KeyRun place = sequences_.RunOf(sequence_, index, index + 1);
-      if (place.count > 0) places_.SetValue(keys++, place.row);
-    }
-    return keys;
+  // Finds the keys of the piece that begins at an index, which may be more than the row names.
+  __aicore__ inline void FindKeys(int64_t first) {
+    const int64_t row = AttentionRowOf(tiling_, row_).indices;
+    places_.Find(sequence_, visible_, tensors_.indices[row * tiling_.named + first],
+                 static_cast<uint32_t>(Smaller(tiling_.piece, tiling_.named - first)));
+    found_ = true;
   }
 
   // ---- gathering
@@ -161,58 +158,99 @@ class AttentionSoftmax {
   __aicore__ inline void Gather(uint32_t n) {
     IndexPiece& piece = Piece(n);
     piece = {kNoRow, 0, 0, false, false, 0};
+    int64_t head = 0;
     if (Next(n, piece)) {
-      piece.keys = FindKeys(piece.first);
-      const int64_t head = AttentionRowOf(tiling_, piece.row).keyHead;
-      GatherRows(workspace_.Keys(n), tensors_.key, tiling_.depth, tiling_.key_pitch, head, piece.keys);
-      GatherRows(workspace_.Ropes(n), tensors_.keyRope, tiling_.rope_depth, tiling_.rope_pitch, head, piece.keys);
-      if (!tensors_.valueIsKey) {
-        GatherRows(workspace_.Values(n), tensors_.value, tiling_.value_depth, tiling_.value_pitch, head, piece.keys);
-      }
+      head = AttentionRowOf(tiling_, piece.row).keyHead;
+      if (!found_) FindKeys(piece.first);
+      found_ = false;
+      piece.keys = places_.Take(static_cast<uint32_t>(Smaller(tiling_.piece, end_ - piece.first)));
     }
-    WaitFor<HardEvent::MTE3_S>();
-    note_.SetValue(kNoteRow, piece.row);
-    note_.SetValue(kNoteKeys, piece.keys);
-    note_.SetValue(kNotePartial, piece.partial);
-    WaitFor<HardEvent::S_MTE3>();
-    DataCopyPad(workspace_.Note(n, core_), note_, BytesOf<int64_t>(kNoteSize));
-    CrossCoreSetFlag<2, PIPE_MTE3>(kKeysGathered);
+    if (core_ == 0) Tell(n, piece);
+    uint32_t first = 0;
+    do {
+      const auto all = static_cast<uint32_t>(Smaller(Tiling::kStep, piece.keys - first));
+      const auto half = static_cast<uint32_t>(Smaller(all, AlignUp(CeilDivision(all, Tiling::kVectorCores), 2u)));
+      const uint32_t begin = core_ == 0 ? first : first + half, keys = core_ == 0 ? half : all - half;
+      if (keys > 0) {
+        GatherRows(workspace_.Keys(n), tensors_.key, tiling_.depth, tiling_.key_pitch, head, begin, keys);
+        GatherRows(workspace_.Ropes(n), tensors_.keyRope, tiling_.rope_depth, tiling_.rope_pitch, head, begin, keys);
+        if (!tensors_.valueIsKey) {
+          GatherRows(workspace_.Values(n), tensors_.value, tiling_.value_depth, tiling_.value_pitch, head, begin, keys);
+        }
+      }
+      CrossCoreSetFlag<2, PIPE_MTE3>(kKeysGathered);
+      first += Tiling::kStep;
+    } while (first < piece.keys);
   }
 
-  // Copies the keys' rows of `depth` elements to this core's half of a matrix; zeros fill the pitch.
+  __aicore__ inline void Tell(uint32_t n, const IndexPiece& piece) {
+    const LocalTensor<int64_t> note = note_[n % Tiling::kGathered * AttentionWorkspace<T>::kNoteElements];
+    note.SetValue(kNoteRow, piece.row);
+    note.SetValue(kNoteKeys, piece.keys);
+    note.SetValue(kNotePartial, piece.partial);
+    WaitFor<HardEvent::S_MTE3>();
+    DataCopyPad(workspace_.Note(n), note, BytesOf<int64_t>(kNoteSize));
+  }
+
+  // Copies rows of `depth` elements, of `count` keys from the first-th on, to their places in a matrix; zeros fill the
+  // pitch. An instruction copies rows of equal distance: at least two, the nearer first.
   __aicore__ inline void GatherRows(const GlobalTensor<T>& to, const GlobalTensor<T>& from, int64_t depth,
-                                    uint32_t pitch, int64_t head, uint32_t keys) {
-    for (int64_t column = 0; column < depth; column += kRowElements) {
-      const auto columns = static_cast<uint32_t>(Smaller(kRowElements, depth - column));
-      const uint32_t whole = AlignUp(columns, kFractal), together = kRowElements / whole;
-      for (uint32_t first = 0; first < keys; first += together) {
-        const auto count = static_cast<uint32_t>(Smaller(together, keys - first));
+                                    uint32_t pitch, int64_t head, uint32_t first, uint32_t count) {
+    const int64_t step = tiling_.key_heads * depth;
+    for (int64_t column = 0; column < depth; column += kRowElements / 2) {
+      const auto columns = static_cast<uint32_t>(Smaller(kRowElements / 2, depth - column));
+      const uint32_t whole = AlignUp(columns, kFractal), together = kRowElements / whole / 2 * 2;
+      for (uint32_t done = 0; done < count; done += together) {
+        const auto rows = static_cast<uint32_t>(Smaller(together, count - done));
         LocalTensor<T> buffer = rows_.template AllocTensor<T>();
-        for (uint32_t i = 0; i < count;) {
-          const int64_t row = places_.GetValue(first + i);
-          const uint32_t run = CountInARow(first + i, count - i);
-          const int64_t step = tiling_.key_heads * depth;
-          DataCopyPad(buffer[i * whole], from[row * step + head * depth + column],
-                      DataCopyExtParams{static_cast<uint16_t>(run), static_cast<uint32_t>(columns * sizeof(T)),
-                                        static_cast<uint32_t>((step - columns) * sizeof(T)), 0, 0},
-                      DataCopyPadExtParams<T>{true, 0, static_cast<uint8_t>(whole - columns), {}});
-          i += run;
+        RowRun next = RunAt(first + done, rows);
+        for (uint32_t i = 0; i < rows;) {
+          RowRun run = next;
+          while (i + run.count < rows) {
+            next = RunAt(first + done + i + run.count, rows - i - run.count);
+            if (next.distance != run.distance || next.row != run.row + run.count * run.distance) break;
+            run.count += next.count;
+          }
+          CopyRows(buffer[i * whole], from[run.row * step + head * depth + column], run, columns, step);
+          i += run.count;
         }
         rows_.EnQue(buffer);
         buffer = rows_.template DeQue<T>();
-        DataCopy(to[uint64_t{core_ * Tiling::kHalf + first} * pitch + column], buffer,
-                 DataCopyParams(static_cast<uint16_t>(count), static_cast<uint16_t>(whole / kFractal), 0,
+        DataCopy(to[uint64_t{first + done} * pitch + column], buffer,
+                 DataCopyParams(static_cast<uint16_t>(rows), static_cast<uint16_t>(whole / kFractal), 0,
                                 static_cast<uint16_t>((pitch - whole) / kFractal)));
         rows_.FreeTensor(buffer);
       }
     }
   }
 
-  // How many keys from one on lie one behind the other.
-  __aicore__ inline uint32_t CountInARow(uint32_t first, uint32_t max) const {
-    uint32_t count = 1;
-    while (count < max && places_.GetValue(first + count) == places_.GetValue(first) + count) ++count;
-    return count;
+  // Rows of key, each so many behind the one before.
+  struct RowRun {
+    int64_t row;
+    int64_t distance;
+    uint32_t count;
+  };
+
+  // The i-th key and the next, in the order of their rows.
+  __aicore__ inline RowRun RunAt(uint32_t i, uint32_t max) const {
+    const int64_t row = places_.Get(i);
+    if (max < 2) return {row, 1, 1};
+    const int64_t other = places_.Get(i + 1);
+    return row < other ? RowRun{row, other - row, 2} : RowRun{other, row - other, 2};
+  }
+
+  __aicore__ inline void CopyRows(const LocalTensor<T>& to, const GlobalTensor<T>& from, const RowRun& run,
+                                  uint32_t columns, int64_t step) {
+    const auto bytes = static_cast<uint32_t>(columns * sizeof(T));
+    const auto padding = static_cast<uint8_t>(AlignUp(columns, kFractal) - columns);
+    const int64_t gap = (run.distance * step - columns) * static_cast<int64_t>(sizeof(T));
+    const bool atOnce = gap >= 0 && gap <= kMaxGap;
+    for (uint32_t i = 0; i < run.count; i += atOnce ? run.count : 1) {
+      DataCopyPad(to[i * (columns + padding)], from[i * run.distance * step],
+                  DataCopyExtParams{static_cast<uint16_t>(atOnce ? run.count : 1), bytes,
+                                    static_cast<uint32_t>(atOnce ? gap : 0), 0, 0},
+                  DataCopyPadExtParams<T>{true, 0, padding, {}});
+    }
   }
 
   // ---- softmax
@@ -221,29 +259,20 @@ class AttentionSoftmax {
   __aicore__ inline void Weigh(uint32_t n) {
     const IndexPiece& piece = Piece(n);
     CrossCoreWaitFlag(kScored);
-    uint32_t keys[Tiling::kVectorCores];
-    keys[core_] = piece.keys;
-    keys[1 - core_] = KeysOfOther(n);
-    WaitFor<HardEvent::S_MTE3>();  // the flag behind says that the note is read
     const Range heads = OwnHeads(AttentionRowOf(tiling_, piece.row).heads);
-    if (keys[0] + keys[1] == 0) {
+    if (piece.keys == 0) {
       NoteNothing(piece.partial);
     } else if (heads.begin < heads.end) {
       const LocalTensor<float> state = statesOut_.template AllocTensor<float>();
       Duplicate(state, 0.0f, 2 * kHeads);  // of the last block perhaps some count
-      for (uint32_t first = heads.begin; first < heads.end; first += kElements / Tiling::kPiece) {
-        const auto count = static_cast<uint32_t>(Smaller(kElements / Tiling::kPiece, heads.end - first));
-        WeighRows(n, first, count, keys, state[first - heads.begin], state[kHeads + first - heads.begin]);
+      constexpr uint32_t kTogether = kElements / Tiling::kPiece / kBlock * kBlock;
+      for (uint32_t first = heads.begin; first < heads.end; first += kTogether) {
+        const auto count = static_cast<uint32_t>(Smaller(kTogether, heads.end - first));
+        WeighRows(n, first, count, piece.keys, state[first - heads.begin], state[kHeads + first - heads.begin]);
       }
       Note(piece.partial, heads, state);
     }
     CrossCoreSetFlag<2, PIPE_MTE3>(kWeighed);
-  }
-
-  __aicore__ inline uint32_t KeysOfOther(uint32_t n) const {
-    const GlobalTensor<int64_t> note = workspace_.Note(n, 1 - core_);
-    DataCacheCleanAndInvalid<int64_t, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(note);
-    return static_cast<uint32_t>(note.GetValue(kNoteKeys));
   }
 
   // Writes the maxima and the sums of weights of a piece.
@@ -265,7 +294,7 @@ class AttentionSoftmax {
     Note(partial, heads, state);
   }
 
-  __aicore__ inline void WeighRows(uint32_t n, uint32_t first, uint32_t rows, const uint32_t (&keys)[2],
+  __aicore__ inline void WeighRows(uint32_t n, uint32_t first, uint32_t rows, uint32_t keys,
                                    const LocalTensor<float>& maxima, const LocalTensor<float>& totals) {
     constexpr uint32_t kStep = Tiling::kPiece / kBlock;
     const uint32_t elements = rows * Tiling::kPiece;
@@ -277,14 +306,16 @@ class AttentionSoftmax {
     LeaveOut(scores, rows, keys);
 
     Reduce<true>(scores, rows);
-    WholeReduceMax(maxima, work_, kRepeat, rows, 1, 1, kRepeat / kBlock, ReduceOrder::ORDER_ONLY_VALUE);
+    BlockReduceMax(work_, work_, rows, kRepeat, 1, 1, kStride);
+    BlockReduceMax(maxima, work_, CeilDivision(rows, kBlock), kRepeat, 1, 1, kStride);
     Spread(spread_, maxima, rows);
     for (uint32_t column = 0; column < Tiling::kPiece; column += kRepeat) {
       Sub(scores[column], scores[column], spread_, kRepeat, rows, {1, 1, 0, kStep, kStep, 1});
     }
     Exp(scores, scores, static_cast<int32_t>(elements));
     Reduce<false>(scores, rows);
-    WholeReduceSum(totals, work_, kRepeat, rows, 1, 1, kRepeat / kBlock);
+    BlockReduceSum(work_, work_, rows, kRepeat, 1, 1, kStride);
+    BlockReduceSum(totals, work_, CeilDivision(rows, kBlock), kRepeat, 1, 1, kStride);
 
     // In 16 bits a weight is off by up to 2^-9, and where few keys have most of the weight that is seen.
     LocalTensor<T> weights = out_.template AllocTensor<T>();
@@ -297,17 +328,17 @@ class AttentionSoftmax {
     out_.EnQue(weights);
     weights = out_.template DeQue<T>();
     for (uint32_t part = 0; part < 2; ++part) {
-      DataCopy(workspace_.Weights(n, part)[first * Tiling::kPiece], weights[part * kElements], elements);
+      constexpr uint16_t kBlocks = Tiling::kPiece / kFractal;
+      DataCopy(workspace_.Weights(n)[(2 * first + part) * Tiling::kPiece], weights[part * kElements],
+               DataCopyParams(static_cast<uint16_t>(rows), kBlocks, 0, kBlocks));
     }
     out_.FreeTensor(weights);
   }
 
   // Columns without a key get the score of no weight.
-  __aicore__ inline void LeaveOut(const LocalTensor<float>& scores, uint32_t rows, const uint32_t (&keys)[2]) {
-    for (uint32_t column = 0; column < Tiling::kPiece; column += kRepeat) {
-      const uint32_t before = column % Tiling::kHalf, keysOfHalf = keys[column / Tiling::kHalf];
-      if (keysOfHalf >= before + kRepeat) continue;
-      const uint64_t mask[2] = {~uint64_t{0} << (keysOfHalf > before ? keysOfHalf - before : 0), 0};
+  __aicore__ inline void LeaveOut(const LocalTensor<float>& scores, uint32_t rows, uint32_t keys) {
+    for (uint32_t column = keys / kRepeat * kRepeat; column < Tiling::kPiece; column += kRepeat) {
+      const uint64_t mask[2] = {~uint64_t{0} << (keys > column ? keys - column : 0), 0};
       Duplicate(scores[column], kNone, mask, rows, 1, Tiling::kPiece / kBlock);
     }
   }
@@ -337,43 +368,60 @@ class AttentionSoftmax {
 
   // ---- merging
 
+  // Pieces that are merged at the same time.
+  struct Merged {
+    int64_t partials[Tiling::kMerged];
+    bool hasKeys[Tiling::kMerged];
+    uint32_t count;
+  };
+
   // Merges what waits, when the n-th piece's sums are there, if it is enough or the row ends.
   __aicore__ inline void Merge(uint32_t n) {
     const IndexPiece& piece = Piece(n);
     CrossCoreWaitFlag(kSummed);
     if (piece.divided) return;
     ++pending_;
-    if (!piece.last && pending_ < kPending) return;
+    if (!piece.last && pending_ < Tiling::kMerged) return;
     const AttentionRow row = AttentionRowOf(tiling_, piece.row);
     const Range heads = OwnHeads(row.heads);
     if (heads.begin < heads.end) {
       if (!resumed_) Begin(row, heads);
       WaitFor<HardEvent::MTE3_MTE2>();
-      int64_t partials[kMerged];
-      for (uint32_t i = 0; i < pending_; ++i) partials[i] = workspace_.PartialOf(n + 1 - pending_ + i);
-      MergePieces(row, heads, partials, pending_, resumed_, piece.last);
+      Merged merged{{}, {}, pending_};
+      for (uint32_t i = 0; i < pending_; ++i) merged.partials[i] = workspace_.PartialOf(n + 1 - pending_ + i);
+      MergePieces(row, heads, merged, resumed_, piece.last);
     }
     resumed_ = !piece.last;
     pending_ = 0;
   }
 
-  // The rows whose pieces several blocks have: each vector core has the heads of some.
+  // The rows whose pieces several blocks have: each vector core has some heads and columns.
   __aicore__ inline void MergeDivided() {
-    const int64_t shares = tiling_.height / kBlock, all = (tiling_.rows - tiling_.whole_rows) * shares;
+    const int64_t columns = tiling_.merged_columns, parts = CeilDivision(tiling_.value_pitch, tiling_.merged_columns);
+    const int64_t groups = CeilDivision(tiling_.height, Tiling::kMergedHeads);
+    const int64_t all = (tiling_.rows - tiling_.whole_rows) * groups * parts;
     for (int64_t share = GetBlockIdx(); share < all; share += GetBlockNum() * Tiling::kVectorCores) {
-      const int64_t index = tiling_.whole_rows + share / shares;
+      const int64_t index = tiling_.whole_rows + share / parts / groups;
       const AttentionRow row = AttentionRowOf(tiling_, index);
-      const auto first = static_cast<uint32_t>(share % shares) * kBlock;
-      const Range heads{first, static_cast<uint32_t>(Smaller(row.heads, first + kBlock))};
+      const auto first = static_cast<uint32_t>(share / parts % groups) * Tiling::kMergedHeads;
+      const Range heads{first, static_cast<uint32_t>(Smaller(row.heads, first + Tiling::kMergedHeads))};
       if (heads.begin >= heads.end) continue;
+      const int64_t column = share % parts * columns;
+      const Tile tile{0, heads.end - heads.begin, static_cast<uint32_t>(column),
+                      static_cast<uint32_t>(Smaller(columns, tiling_.value_pitch - column))};
       Begin(row, heads);
-      for (int64_t piece = 0; piece < tiling_.pieces; piece += kMerged) {
-        const auto count = static_cast<uint32_t>(Smaller(kMerged, tiling_.pieces - piece));
-        int64_t partials[kMerged];
-        for (uint32_t i = 0; i < count; ++i) partials[i] = workspace_.PartialOf(index, piece + i);
-        MergePieces(row, heads, partials, count, piece > 0, piece + count == tiling_.pieces);
-        WaitFor<HardEvent::MTE3_MTE2>();
+      bool any = false;
+      for (int64_t piece = 0; piece < tiling_.pieces; piece += Tiling::kMerged) {
+        Merged merged{{}, {}, static_cast<uint32_t>(Smaller(Tiling::kMerged, tiling_.pieces - piece))};
+        for (uint32_t i = 0; i < merged.count; ++i) merged.partials[i] = workspace_.PartialOf(index, piece + i);
+        LoadStates(heads, merged);
+        const auto requested = static_cast<uint32_t>(Smaller(kRequested, merged.count));
+        for (uint32_t i = 0; i < requested; ++i) RequestSums(workspace_.Sums(merged.partials[i]), heads.begin, tile);
+        FindFactors(heads, merged);
+        any = MergeTile(tile, heads.begin, merged, any, requested);
       }
+      WriteResult(row, heads.begin, tile, any);
+      if (column == 0) WriteLse(row, heads);
     }
   }
 
@@ -399,29 +447,27 @@ class AttentionSoftmax {
   }
 
   // Merges pieces into what is there of a row's heads, and writes the result behind the last.
-  __aicore__ inline void MergePieces(const AttentionRow& row, const Range& heads, int64_t (&partials)[kMerged],
-                                     uint32_t count, bool resumed, bool finish) {
-    const uint32_t merged = FindFactors(heads, partials, count), size = heads.end - heads.begin;
+  __aicore__ inline void MergePieces(const AttentionRow& row, const Range& heads, Merged& merged, bool resumed,
+                                     bool finish) {
+    LoadStates(heads, merged);
+    FindFactors(heads, merged);
+    const uint32_t size = heads.end - heads.begin;
     const auto columns = static_cast<uint32_t>(Smaller(kColumns, tiling_.value_pitch));
     const auto together = static_cast<uint32_t>(Smaller(kHeads, kElements / columns / kBlock * kBlock));
     for (uint32_t first = 0; first < size; first += together) {
       const auto rows = static_cast<uint32_t>(Smaller(together, size - first));
       for (uint32_t column = 0; column < tiling_.value_pitch; column += columns) {
         const Tile tile{first, rows, column, static_cast<uint32_t>(Smaller(columns, tiling_.value_pitch - column))};
-        MergeTile(tile, heads.begin, partials, merged, resumed);
+        if (resumed) LoadMerged(tile);
+        const bool any = MergeTile(tile, heads.begin, merged, resumed, 0);
         if (finish) {
-          WriteResult(row, heads.begin, tile);
+          WriteResult(row, heads.begin, tile, any);
         } else {
-          Keep(tile);
+          Keep(tile, any);
         }
       }
     }
-    if (finish && tiling_.with_lse) {
-      Ln(next_, totals_, static_cast<int32_t>(size));
-      LocalTensor<float> lse = out_.template AllocTensor<float>();
-      Add(lse, maxima_, next_, static_cast<int32_t>(size));
-      WriteLse(row, heads, lse);
-    }
+    if (finish) WriteLse(row, heads);
   }
 
   // Of sums: heads of this core, and columns.
@@ -432,71 +478,86 @@ class AttentionSoftmax {
     uint32_t columns;
   };
 
-  // By what the merged sums and those of each piece are multiplied; gives how many of the pieces have keys, and moves
-  // those to the front.
-  __aicore__ inline uint32_t FindFactors(const Range& heads, int64_t (&partials)[kMerged], uint32_t count) {
-    const auto size = heads.end - heads.begin;
-    LocalTensor<float> states = statesIn_.template AllocTensor<float>();
-    for (uint32_t i = 0; i < count; ++i) {
-      DataCopyPad(states[2 * i * kHeads], workspace_.Maxima(partials[i])[heads.begin], BytesOf<float>(size),
-                  DataCopyPadExtParams<float>{});
-      DataCopyPad(states[(2 * i + 1) * kHeads], workspace_.Totals(partials[i])[heads.begin], BytesOf<float>(size),
+  // Begins to read the maxima and the sums of weights of pieces.
+  __aicore__ inline void LoadStates(const Range& heads, const Merged& merged) {
+    const uint32_t size = heads.end - heads.begin;
+    const LocalTensor<float> maxima = statesIn_.template AllocTensor<float>();
+    for (uint32_t i = 0; i < merged.count; ++i) {
+      DataCopyPad(maxima[(1 + i) * 2 * kHeads], workspace_.Maxima(merged.partials[i])[heads.begin],
+                  DataCopyExtParams{2, static_cast<uint32_t>(size * sizeof(float)),
+                                    static_cast<uint32_t>((tiling_.height - size) * sizeof(float)),
+                                    (kHeads - AlignUp(size, kBlock)) / kBlock, 0},
                   DataCopyPadExtParams<float>{});
     }
-    statesIn_.EnQue(states);
-    states = statesIn_.template DeQue<float>();
-    WaitFor<HardEvent::MTE2_S>();
-    uint32_t merged = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-      const LocalTensor<float> maxima = states[2 * i * kHeads], totals = states[(2 * i + 1) * kHeads];
-      if (totals.GetValue(0) == 0.0f) continue;
-      const LocalTensor<float> old = factors_[2 * merged * kHeads], added = factors_[(2 * merged + 1) * kHeads];
-      Max(next_, maxima_, maxima, size);
-      Sub(old, maxima_, next_, size);
-      Exp(old, old, size);
-      Sub(added, maxima, next_, size);
-      Exp(added, added, size);
-      Adds(maxima_, next_, 0.0f, size);
-      Mul(totals_, totals_, old, size);
-      Mul(next_, totals, added, size);
-      Add(totals_, totals_, next_, size);
-      partials[merged++] = partials[i];
-    }
-    WaitFor<HardEvent::S_MTE2>();
-    statesIn_.FreeTensor(states);
-    return merged;
+    statesIn_.EnQue(maxima);
+    statesRead_ = static_cast<event_t>(GetTPipePtr()->FetchEventID(HardEvent::MTE2_S));
+    SetFlag<HardEvent::MTE2_S>(statesRead_);
   }
 
-  // The merged sums of a tile, in work_, in rows of its columns.
-  __aicore__ inline void MergeTile(const Tile& tile, uint32_t firstHead, const int64_t (&partials)[kMerged],
-                                   uint32_t merged, bool resumed) {
-    const auto elements = static_cast<int32_t>(tile.rows * tile.columns);
-    bool any = resumed;
-    if (resumed) {
-      const LocalTensor<float> kept = LoadSums(workspace_.Merged(core_), tile.first, tile);
-      DataCopy(work_, kept, static_cast<uint32_t>(elements));
-      in_.FreeTensor(kept);
+  // By what the merged sums and those of each piece are multiplied, in factors_, and which of the pieces have keys.
+  __aicore__ inline void FindFactors(const Range& heads, Merged& merged) {
+    const uint32_t size = heads.end - heads.begin;
+    const auto count = static_cast<uint8_t>(1 + merged.count);
+    const LocalTensor<float> maxima = statesIn_.template DeQue<float>();
+    const LocalTensor<float> totals = maxima[kHeads];
+    WaitFlag<HardEvent::MTE2_S>(statesRead_);
+    bool any = false;
+    for (uint32_t i = 0; i < merged.count; ++i) {
+      merged.hasKeys[i] = totals.GetValue((1 + i) * 2 * kHeads) != 0.0f;
+      any |= merged.hasKeys[i];
     }
-    for (uint32_t i = 0; i < merged; ++i) {
-      const LocalTensor<float> sums = LoadSums(workspace_.Sums(partials[i]), firstHead + tile.first, tile);
-      Spread(spread_, factors_[(2 * i + 1) * kHeads + tile.first], tile.rows);
-      Scale(any ? sums : work_, sums, tile);
-      if (any) {
-        Spread(spread_, factors_[2 * i * kHeads + tile.first], tile.rows);
-        Scale(work_, work_, tile);
-        Add(work_, work_, sums, elements);
+    WaitFor<HardEvent::S_V>();
+    if (any) {
+      const auto elements = static_cast<int32_t>(size);
+      Adds(maxima, maxima_, 0.0f, elements);
+      Adds(totals, totals_, 0.0f, elements);
+      for (uint32_t i = 1; i < count; ++i) Max(maxima_, maxima_, maxima[2 * i * kHeads], elements);
+      Sub(factors_, maxima, maxima_, uint64_t{size}, count, {1, 1, 1, kStride, 2 * kStride, 0});
+      Exp(factors_, factors_, uint64_t{size}, count, {1, 1, kStride, kStride});
+      Mul(totals, totals, factors_, uint64_t{size}, count, {1, 1, 1, 2 * kStride, 2 * kStride, kStride});
+      Add(totals_, totals, totals[2 * kHeads], elements);
+      for (uint32_t i = 2; i < count; ++i) Add(totals_, totals_, totals[2 * i * kHeads], elements);
+    }
+    statesIn_.FreeTensor(maxima);
+  }
+
+  // Adds pieces, of which the sums of the first are requested, to the merged sums of a tile, if there are `any`, in
+  // work_, in rows of its columns; gives whether there are now.
+  __aicore__ inline bool MergeTile(const Tile& tile, uint32_t firstHead, const Merged& merged, bool any,
+                                   uint32_t requested) {
+    bool isScaled = false;
+    for (uint32_t i = 0; i < merged.count; ++i) {
+      if (i >= requested && !merged.hasKeys[i]) continue;
+      if (i >= requested) RequestSums(workspace_.Sums(merged.partials[i]), firstHead + tile.first, tile);
+      const LocalTensor<float> sums = in_.template DeQue<float>();
+      if (!merged.hasKeys[i]) {
+        in_.FreeTensor(sums);
+        continue;
       }
+      if (any && !isScaled) {
+        Spread(spread_, factors_[tile.first], tile.rows);
+        Scale(work_, work_, tile);
+      }
+      Spread(spread_, factors_[(1 + i) * kHeads + tile.first], tile.rows);
+      Scale(any ? sums : work_, sums, tile);
+      if (any) Add(work_, work_, sums, static_cast<int32_t>(tile.rows * tile.columns));
       in_.FreeTensor(sums);
-      any = true;
+      any = isScaled = true;
     }
-    if (!any) Duplicate(work_, 0.0f, elements);
+    return any;
   }
 
-  __aicore__ inline LocalTensor<float> LoadSums(const GlobalTensor<float>& from, uint32_t row, const Tile& tile) {
+  __aicore__ inline void LoadMerged(const Tile& tile) {
+    RequestSums(workspace_.Merged(core_), tile.first, tile);
+    const LocalTensor<float> kept = in_.template DeQue<float>();
+    DataCopy(work_, kept, tile.rows * tile.columns);
+    in_.FreeTensor(kept);
+  }
+
+  __aicore__ inline void RequestSums(const GlobalTensor<float>& from, uint32_t row, const Tile& tile) {
     const LocalTensor<float> sums = in_.template AllocTensor<float>();
     DataCopy(sums, from[uint64_t{row} * tiling_.value_pitch + tile.column], RowsOf(tile, 0));
     in_.EnQue(sums);
-    return in_.template DeQue<float>();
   }
 
   // A tile's rows lie one behind the other in the unified buffer, and value_pitch apart in device memory.
@@ -519,7 +580,8 @@ class AttentionSoftmax {
     }
   }
 
-  __aicore__ inline void Keep(const Tile& tile) {
+  __aicore__ inline void Keep(const Tile& tile, bool any) {
+    if (!any) Duplicate(work_, 0.0f, static_cast<int32_t>(tile.rows * tile.columns));
     LocalTensor<float> sums = out_.template AllocTensor<float>();
     DataCopy(sums, work_, tile.rows * tile.columns);
     out_.EnQue(sums);
@@ -530,7 +592,8 @@ class AttentionSoftmax {
   }
 
   // Divides a tile by the sums of its rows' weights.
-  __aicore__ inline void WriteResult(const AttentionRow& row, uint32_t firstHead, const Tile& tile) {
+  __aicore__ inline void WriteResult(const AttentionRow& row, uint32_t firstHead, const Tile& tile, bool any) {
+    if (!any) Duplicate(work_, 0.0f, static_cast<int32_t>(tile.rows * tile.columns));
     const auto step = static_cast<uint8_t>(tile.columns / kBlock);
     Spread(spread_, totals_[tile.first], tile.rows);
     for (uint32_t column = 0; column < tile.columns; column += kRepeat) {
@@ -552,6 +615,16 @@ class AttentionSoftmax {
                 DataCopyExtParams{static_cast<uint16_t>(tile.rows), static_cast<uint32_t>(columns * sizeof(T)), 0,
                                   static_cast<uint32_t>((tiling_.value_depth - columns) * sizeof(T)), 0});
     out_.FreeTensor(result);
+  }
+
+  // The logarithms of a row's sums, if they are wanted.
+  __aicore__ inline void WriteLse(const AttentionRow& row, const Range& heads) {
+    if (!tiling_.with_lse) return;
+    const auto size = static_cast<int32_t>(heads.end - heads.begin);
+    Ln(next_, totals_, size);
+    const LocalTensor<float> lse = out_.template AllocTensor<float>();
+    Add(lse, maxima_, next_, size);
+    WriteLse(row, heads, lse);
   }
 
   __aicore__ inline void WriteLse(const AttentionRow& row, const Range& heads, LocalTensor<float> lse) {
@@ -595,19 +668,21 @@ class AttentionSoftmax {
   const Sequences& sequences_;
   TokenSequences tokens_;
   const AttentionWorkspace<T> workspace_;
+  const NamedKeys named_;
+  KeyPlaces places_;
   const uint32_t core_;  // of the block's vector cores
   const int64_t unit_;   // the block's first row or piece
-  TQue<TPosition::VECIN, 2> in_;
+  TQue<TPosition::VECIN, kRequested> in_;
   TQue<TPosition::VECOUT, 2> out_;
-  TQueBind<TPosition::VECIN, TPosition::VECOUT, 2> rows_;
+  TQueBind<TPosition::VECIN, TPosition::VECOUT, kRowBuffers> rows_;
   TQue<TPosition::VECIN, 1> statesIn_;
   TQue<TPosition::VECOUT, 2> statesOut_;
-  TBuf<TPosition::VECCALC> workBuffer_, indexBuffer_, placeBuffer_, noteBuffer_, spreadBuffer_, factorBuffer_;
+  TBuf<TPosition::VECCALC> workBuffer_, noteBuffer_, spreadBuffer_, factorBuffer_;
   LocalTensor<float> work_, spread_;
   LocalTensor<float> maxima_, totals_, next_;  // of the merged pieces of each head
   LocalTensor<float> factors_;
-  LocalTensor<int32_t> indices_;
-  LocalTensor<int64_t> places_, note_;
+  event_t statesRead_;
+  LocalTensor<int64_t> note_;
 
   IndexPiece pieces_[Tiling::kGathered];
   int64_t nextUnit_ = kNoRow;
@@ -617,6 +692,7 @@ class AttentionSoftmax {
   int64_t end_ = 0;
   Sequence sequence_{};
   int64_t visible_ = 0;
+  bool found_ = false;  // the keys of the piece at position_ are
   uint32_t pending_ = 0;
   bool resumed_ = false;  // some of the row's pieces are merged
 };

@@ -70,15 +70,13 @@ class AttentionWorkspace {
     gathered_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(workspace + tiling.gathered),
                               tiling.blocks * Tiling::kGathered * tiling.gathered_elements);
     notes_.SetGlobalBuffer(reinterpret_cast<__gm__ int64_t*>(workspace + tiling.notes),
-                           tiling.blocks * Tiling::kGathered * Tiling::kVectorCores * kNoteElements);
+                           tiling.blocks * Tiling::kGathered * kNoteElements);
     const uint64_t scores = uint64_t{tiling.blocks} * Tiling::kWeighed * ScoreElements();
     scores_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace + tiling.scores), scores);
-    weights_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(workspace + tiling.weights), 2 * scores);
+    weights_.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(workspace + tiling.scores), 2 * scores);
     const uint64_t divided = (tiling.rows - tiling.whole_rows) * tiling.pieces;
     partials_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace + tiling.partials),
                               (tiling.own_partials + divided) * tiling.partial_elements);
-    named_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(workspace + tiling.named_counts),
-                           tiling.rows / tiling.tiles);
     merged_.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(workspace + tiling.merged),
                             uint64_t{tiling.blocks} * Tiling::kVectorCores * MergedElements());
   }
@@ -94,19 +92,19 @@ class AttentionWorkspace {
     return Ropes(n)[uint64_t{Tiling::kPiece} * tiling_.rope_pitch];
   }
 
-  // What a vector core tells of the n-th piece.
-  __aicore__ inline GlobalTensor<int64_t> Note(uint32_t n, uint32_t core) const {
-    const uint64_t piece = uint64_t{block_} * Tiling::kGathered + n % Tiling::kGathered;
-    return notes_[(piece * Tiling::kVectorCores + core) * kNoteElements];
+  // What the first vector core tells of the n-th piece.
+  __aicore__ inline GlobalTensor<int64_t> Note(uint32_t n) const {
+    return notes_[(uint64_t{block_} * Tiling::kGathered + n % Tiling::kGathered) * kNoteElements];
   }
 
   // Rows of kPiece columns for each head.
   __aicore__ inline GlobalTensor<float> Scores(uint32_t n) const {
     return scores_[(uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * ScoreElements()];
   }
-  // The same in 16 bits: part 0 is the weights rounded, part 1 what that takes away.
-  __aicore__ inline GlobalTensor<T> Weights(uint32_t n, uint32_t part) const {
-    return weights_[((uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * 2 + part) * ScoreElements()];
+  // What the scores are turned into in their place: for each head kPiece weights rounded to 16 bits, and behind them
+  // what that takes away.
+  __aicore__ inline GlobalTensor<T> Weights(uint32_t n) const {
+    return weights_[(uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * 2 * ScoreElements()];
   }
 
   // The place of the n-th piece's sums, in rows that are a block's, and of a piece of the others.
@@ -122,9 +120,6 @@ class AttentionWorkspace {
   __aicore__ inline GlobalTensor<float> Totals(int64_t partial) const { return Maxima(partial)[tiling_.height]; }
   __aicore__ inline GlobalTensor<float> Sums(int64_t partial) const { return Maxima(partial)[2 * tiling_.height]; }
 
-  // How many keys each row of indices names.
-  __aicore__ inline const GlobalTensor<int32_t>& Named() const { return named_; }
-
   // Weighted values that a vector core has merged, in rows of value_pitch.
   __aicore__ inline GlobalTensor<float> Merged(uint32_t core) const {
     return merged_[(uint64_t{block_} * Tiling::kVectorCores + core) * MergedElements()];
@@ -138,17 +133,18 @@ class AttentionWorkspace {
   const uint32_t block_;
   GlobalTensor<T> gathered_, weights_;
   GlobalTensor<int64_t> notes_;
-  GlobalTensor<int32_t> named_;
   GlobalTensor<float> scores_, partials_, merged_;
 };
 
-// What a vector core tells the cube core of a piece: the row, or kNoRow behind the last piece; how many keys the core
-// has gathered; where the sums belong.
+// What the cube core is told of a piece: the row, or kNoRow behind the last piece; how many keys the vector cores
+// gather; where the sums belong.
 enum AttentionNote : uint32_t { kNoteRow, kNoteKeys, kNotePartial, kNoteSize };
 constexpr int64_t kNoRow = -1;
 
-// What one kind of core sets, and the other waits for, once for each piece.
+// What one kind of core sets, and the other waits for, once for each piece; kKeysGathered once for each step of it.
 enum AttentionFlag : uint16_t { kKeysGathered, kScored, kWeighed, kSummed };
+static_assert(3 * ((SparseFlashAttentionTiling::kPiece - 1) / SparseFlashAttentionTiling::kStep + 1) <= 15,
+              "a flag counts to 15, and up to three pieces are gathered and wait");
 
 // One run of so many numbers.
 template <class Number>
