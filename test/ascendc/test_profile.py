@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cann_cpu.kernel import KernelError, KernelFile
+from cann_cpu.profile import draw
 from test_tutorial import DESCRIPTION, SCALE, TUTORIAL, scale  # noqa: F401
 
 EXAMPLES = Path(__file__).parents[2] / "examples/kernels"
@@ -261,6 +262,21 @@ def test_the_command_draws_a_timeline(scale, tmp_path):  # noqa: F811
     done = scale(DESCRIPTION, SCALE, "--timeline", str(tmp_path / "timeline.png"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_may_show_one_block_alone(tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    names = [
+        {"ph": "M", "name": name, "pid": pid, "tid": 0, "args": {"name": text}}
+        for pid in (0, 1, 10)
+        for name, text in (("process_name", f"block {pid}, AIV 0"), ("thread_name", "V"))
+    ]
+    spans = [{"ph": "X", "name": "Add", "pid": pid, "tid": 0, "ts": 0, "dur": 1} for pid in (0, 1, 10)]
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": names + spans}))
+    for block, shown in ((None, ["0", "1", "10"]), (1, ["1"])):
+        with matplotlib.rc_context({"svg.fonttype": "none"}):
+            draw(tmp_path / "trace.json", tmp_path / "picture.svg", "a title", block)
+        assert re.findall(r"block (\d+), AIV 0  V", (tmp_path / "picture.svg").read_text()) == shown
 
 
 def test_operators_write_profiles_where_the_environment_says(tmp_path):

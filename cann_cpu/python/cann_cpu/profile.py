@@ -51,8 +51,8 @@ def print_folder(folder: str) -> int:
     return 0
 
 
-def draw(trace: str | os.PathLike, picture: str | os.PathLike, title: str) -> None:
-    """The timeline of a Chrome trace as a picture, a row for each pipe of each core."""
+def draw(trace: str | os.PathLike, picture: str | os.PathLike, title: str, block: int | None = None) -> None:
+    """The timeline of a Chrome trace as a picture, a row for each pipe of each core, or of those of one block."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -61,17 +61,21 @@ def draw(trace: str | os.PathLike, picture: str | os.PathLike, title: str) -> No
         ) from None
     events = json.loads(Path(trace).read_text())["traceEvents"]
     cores = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
-    pipes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    if block is not None:
+        cores = {core: name for core, name in cores.items() if name.split(",")[0] == f"block {block}"}
+    pipes = {
+        (e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] in cores
+    }
     rows = {key: row for row, key in enumerate(pipes)}
     spans: dict[tuple[int, int], list[tuple[float, float]]] = {key: [] for key in rows}
     for event in events:
-        if event["ph"] == "X":
+        if event["ph"] == "X" and event["pid"] in cores:
             spans[event["pid"], event["tid"]].append((event["ts"], event["dur"]))
     figure = Figure(figsize=(14, 1.2 + 0.22 * len(rows)), layout="constrained")
     axes = figure.subplots()
     for key, row in rows.items():
         axes.broken_barh(
-            spans[key], (row - 0.4, 0.8), facecolors=_COLORS[pipes[key]], edgecolors="white", linewidth=0.2
+            spans[key], (row - 0.4, 0.8), facecolors=_COLORS[pipes[key]], edgecolors="white", linewidth=0.1
         )
     axes.set_yticks(range(len(rows)), [f"{cores[core]}  {pipes[core, pipe]}" for core, pipe in rows], fontsize=7)
     axes.set_ylim(len(rows) - 0.5, -0.5)
