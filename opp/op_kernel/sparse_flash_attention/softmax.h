@@ -42,6 +42,7 @@ class AttentionSoftmax {
     factors_ = maxima_[3 * kHeads];
     // Instructions take whole blocks of these, of which fewer elements count.
     Duplicate(maxima_, 0.0f, (3 + kStates) * kHeads);
+    Duplicate(spread_, 0.0f, kHeads * kBlock);
   }
 
   __aicore__ inline void Run() {
@@ -306,16 +307,16 @@ class AttentionSoftmax {
     LeaveOut(scores, rows, keys);
 
     Reduce<true>(scores, rows);
-    BlockReduceMax(work_, work_, rows, kRepeat, 1, 1, kStride);
-    BlockReduceMax(maxima, work_, CeilDivision(rows, kBlock), kRepeat, 1, 1, kStride);
+    BlockReduceMax(spread_, work_, rows, kRepeat, 1, 1, kStride);
+    BlockReduceMax(maxima, spread_, CeilDivision(rows, kBlock), kRepeat, 1, 1, kStride);
     Spread(spread_, maxima, rows);
     for (uint32_t column = 0; column < Tiling::kPiece; column += kRepeat) {
       Sub(scores[column], scores[column], spread_, kRepeat, rows, {1, 1, 0, kStep, kStep, 1});
     }
     Exp(scores, scores, static_cast<int32_t>(elements));
     Reduce<false>(scores, rows);
-    BlockReduceSum(work_, work_, rows, kRepeat, 1, 1, kStride);
-    BlockReduceSum(totals, work_, CeilDivision(rows, kBlock), kRepeat, 1, 1, kStride);
+    BlockReduceSum(spread_, work_, rows, kRepeat, 1, 1, kStride);
+    BlockReduceSum(totals, spread_, CeilDivision(rows, kBlock), kRepeat, 1, 1, kStride);
 
     // In 16 bits a weight is off by up to 2^-9, and where few keys have most of the weight that is seen.
     LocalTensor<T> weights = out_.template AllocTensor<T>();
