@@ -2,6 +2,8 @@
 """What the Ascend C kernels of sparse attention cost on an NPU, by the model of docs/ascendc_cost.md: a table, and a
 picture of the timeline of each kernel's first block. Nothing is timed: what else the machine does makes no difference.
 
+Exit code 1 if one of them reaches less than 60 % of its roofline.
+
     python benchmark/npu_cost.py [FOLDER for the pictures, as docs/timelines] [--soc Ascend910_9391]
 """
 
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEVICE_MEMORY = 1.6e12  # bytes a second
+SHARE_OF_ROOFLINE = 0.6
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def profile(row: Row, folder: Path) -> tuple[dict, Path, float]:
     return json.loads(Path(str(trace).replace(".trace", "")).read_text()), trace, least / DEVICE_MEMORY * 1e6
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("pictures", nargs="?", type=Path)
     parser.add_argument("--soc", default="Ascend910_9391")
@@ -76,9 +79,11 @@ def main() -> None:
         from cann_cpu.profile import draw
 
         print(f"By the model of {arguments.soc}, one new token in each of 4 sequences, bfloat16, top {TOP}:")
+        shares = []
         for row in ROWS:
             summary, trace, least = profile(row, Path(folder))
             roofline = summary["roofline"]
+            shares.append(roofline["share"])
             print(
                 f"  {row.operator}, {row.what}: {summary['microseconds']:.1f} us, {roofline['share']:.1%} of the "
                 f"roofline of {roofline['microseconds']:.1f} us ({roofline['bound']}); {least:.0f} us to read inputs"
@@ -87,7 +92,8 @@ def main() -> None:
                 picture = arguments.pictures / f"{row.operator}.png"
                 draw(trace, picture, f"{row.operator}, {row.what}: block 0 on {arguments.soc}", block=0)
                 print(f"    {picture}")
+    return 0 if min(shares) >= SHARE_OF_ROOFLINE else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
