@@ -8,6 +8,8 @@ which asks the kernels what they use.
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernels import in_a_process, machine
 from machines import held_to
 
@@ -63,6 +65,23 @@ def test_small_cases_of_the_ascend_c_kernels():
     """With the checks, which find nothing."""
     checked = in_a_process(check_ascendc_kernels, CANN_CPU_KERNELS="ascendc", ASCENDC_CPU_CHECKS="1")
     assert int(checked) == len(KERNELS)
+
+
+def check_odd_shapes():
+    """A few of the examples that the kernels' own tests draw, which those of the CPU are given many of."""
+    drawn = [
+        test for kernel in KERNELS for name, test in vars(kernel).items() if getattr(test, "is_hypothesis_test", False)
+    ]
+    for test in drawn:
+        few = settings(deadline=None, max_examples=3, derandomize=True)
+        few(given(data=st.data())(test.hypothesis.inner_test))()
+    print(len(drawn))
+
+
+@pytest.mark.nightly
+def test_odd_shapes_of_the_ascend_c_kernels():
+    checked = in_a_process(check_odd_shapes, CANN_CPU_KERNELS="ascendc", ASCENDC_CPU_CHECKS="1")
+    assert int(checked) >= len(KERNELS)
 
 
 @pytest.mark.nightly
