@@ -11,6 +11,7 @@
 
 #include "cann_cpu/operator_packages.h"
 #include "cann_cpu/soc.h"
+#include "carried_packages.h"
 #include "context.h"
 #include "exe_graph/runtime/tiling_parse_context.h"
 
@@ -46,13 +47,15 @@ bool has_operator(const fs::path& package, const std::string& type) {
          !families(package, type).empty();
 }
 
-// PACKAGE/op_api/lib/libcust_opapi.so; a library that lies elsewhere is of the first package that has the operator.
+// PACKAGE/op_api/lib/libcust_opapi.so; a library that lies elsewhere carries its package, or is of the first package
+// that has the operator.
 fs::path package_of(const void* in_library, const std::string& type) {
   Dl_info info;
   if (dladdr(in_library, &info) != 0) {
     const fs::path package = fs::weakly_canonical(info.dli_fname).parent_path().parent_path().parent_path();
     if (fs::exists(package / kImplementation)) return package;
   }
+  if (const fs::path package = carried_package_of(type); !package.empty()) return fs::weakly_canonical(package);
   for (const auto& package : operator_packages()) {
     if (has_operator(package, type)) return fs::weakly_canonical(package);
   }

@@ -30,6 +30,11 @@ def compiled(tmp_path, text, *options, name="kernel.cpp"):
             "{0}:3: LogSoftMax is not in Ascend C on the CPU; docs/ascendc_names.md has what is",
         ),
         (
+            f"{HEADER}AscendC::GlobalTensor<AscendC::int4b_t> x;\n{KERNEL} k() {{\n  x[1];\n}}\n",
+            [],
+            "{0}:4: int4b_t is not in Ascend C on the CPU; docs/ascendc_names.md has what is",
+        ),
+        (
             f"{HEADER}{KERNEL} k(float* x) {{\n}}\n",
             [],
             "{0}: the device's compiler would not take it\n"
@@ -49,6 +54,31 @@ def test_what_does_not_compile_is_said_by_its_line(tmp_path, text, options, said
     done = compiled(tmp_path, text, *options)
     assert (done.returncode, (tmp_path / "kernel.o").exists()) == (1, False)
     assert done.stderr.startswith(said.format(tmp_path / "kernel.cpp"))
+
+
+def test_what_only_the_compiler_of_the_device_takes(tmp_path):
+    text = f"""{HEADER}
+#include "lib/matrix/matmul/tiling.h"
+#define HOST_DEVICE __forceinline__[host, aicore]
+HOST_DEVICE constexpr int twice(int x) {{ return 2 * x; }}
+inline [aicore] int once(int x) {{ return x; }}
+inline int captured(int aicore) {{ return [aicore]() {{ return aicore; }}(); }}
+enum class Kind {{ kOne, kTwo }};
+template <class T>
+struct Tile {{
+  static constexpr bool Kind = T::kind == Kind::kOne;
+}};
+using AscendC::Std::is_one_of_v;
+static_assert(is_one_of_v<float, half, float> && !is_one_of_v<float, half, AscendC::int4b_t>);
+static_assert(AscendC::IsSameType<AscendC::Conditional<true, half, float>::type, half>::value);
+{KERNEL} k() {{}}
+"""
+    done = compiled(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+    wrong = text.replace("return x;", "void* p = 0; int* q = p; return *q;")
+    done = compiled(tmp_path, wrong)
+    assert done.returncode == 1
+    assert "invalid conversion" in done.stderr
 
 
 @pytest.mark.parametrize("option", ["-I", "-isystem"])

@@ -198,6 +198,67 @@ def test_two_packages_with_an_operator_are_named(installed, library, tmp_path):
     assert f"two operator packages have it, {installed} and {other}" in message
 
 
+RUNNERS = """cmake_minimum_required(VERSION 3.16)
+project(runners LANGUAGES CXX)
+find_package(tested REQUIRED PATHS ${PACKAGE} NO_DEFAULT_PATH)
+include_directories($ENV{ASCEND_HOME_PATH}/include)
+link_directories($ENV{ASCEND_HOME_PATH}/lib64)
+foreach(kind static shared)
+  add_library(${kind} SHARED runner.cpp)
+  target_link_libraries(${kind} PRIVATE tested::${kind})
+endforeach()
+"""
+RUNNER = """#include "aclnn_sum_into.h"
+extern "C" void* linked() { return reinterpret_cast<void*>(aclnnSumInto); }
+"""
+
+
+def test_a_library_carries_its_package(tmp_path):
+    """It is linked and called where the rest of the build is not."""
+    project = shutil.copytree(PROJECT, tmp_path / "project")
+    for source in project.glob("op_host/*.cpp"):
+        if source.stem != "sum_into":
+            source.unlink()
+    cmake = project / "CMakeLists.txt"
+    cmake.write_text(cmake.read_text().replace("TYPE RUN", "TYPE SHARED"))
+    run("cmake", "-S", project, "-B", tmp_path / "build", "-G", "Ninja")
+    run("cmake", "--build", tmp_path / "build", "--target", "binary", "package")
+    package = shutil.move(tmp_path / "build/op_api", tmp_path / "package")
+    shutil.rmtree(tmp_path / "build")
+
+    runners = tmp_path / "runners"
+    runners.mkdir()
+    (runners / "CMakeLists.txt").write_text(RUNNERS)
+    (runners / "runner.cpp").write_text(RUNNER)
+    run("cmake", "-S", runners, "-B", runners, "-G", "Ninja", f"-DPACKAGE={package}")
+    run("cmake", "--build", runners)
+    program = """if True:
+        import sys, torch, torch_npu, aclnn
+        for library in sys.argv[1:]:
+            total = torch.ones(5).npu()
+            try:
+                aclnn.call(library, "aclnnSumInto", total, [total.clone()])
+                print(total.tolist())
+            except aclnn.Rejected as error:
+                print(error)
+    """
+    environment = {**os.environ, "PYTHONPATH": str(Path(aclnn.__file__).parent), "TMPDIR": str(tmp_path)}
+    for libraries, said in (
+        (["static"], ["[2.0, 2.0, 2.0, 2.0, 2.0]"]),
+        (["shared"], ["[2.0, 2.0, 2.0, 2.0, 2.0]"]),
+        (
+            ["static", "shared"],
+            ["[2.0, 2.0, 2.0, 2.0, 2.0]", "two libraries carry it, of the vendors tested and tested"],
+        ),
+    ):
+        paths = [runners / f"lib{name}.so" for name in libraries]
+        command = [sys.executable, "-c", program, *paths]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert len(done.stdout.splitlines()) == len(said), done.stderr
+        assert all(words in line for words, line in zip(said, done.stdout.splitlines(), strict=True))
+    assert not list(tmp_path.glob("cann_cpu_*"))
+
+
 # ---- the build
 
 

@@ -18,6 +18,11 @@ def test_kernels_are_launched_by_a_program_with_checks_and_without(project, tool
         toolkit.command(folder / "program", ASCENDC_CPU_CHECKS=checks)
 
 
+def test_kernels_are_optimized_without_a_build_type_too(project, toolkit):
+    commands = toolkit.command("ninja", "-t", "commands", "-C", project("launch"), "libscale_kernels.so")
+    assert re.search(r" -O2 .* -c \S+/scale\.cpp", commands)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "generator"), [("STATIC", "Unix Makefiles"), ("OBJECT", "Ninja")])
 def test_the_other_types_of_libraries_launch_as_well(project, toolkit, kind, generator):

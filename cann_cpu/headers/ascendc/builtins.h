@@ -44,6 +44,8 @@ namespace Std {
 using namespace ::std;
 using ::max;
 using ::min;
+template <class T, class... Others>
+inline constexpr bool is_one_of_v = (std::is_same_v<T, Others> || ...);
 }  // namespace Std
 
 template <class T, class U>

@@ -27,6 +27,7 @@
 #define __gm__
 #endif
 #define __vector__  // a kernel for vector cores
+#define __forceinline__ inline __attribute__((always_inline))
 #define __ubuf__
 #define __cbuf__
 #define __ca__
@@ -85,6 +86,10 @@ inline constexpr uint8_t DEFAULT_REPEAT_STRIDE = 8;
 
 template <class T, class U>
 struct IsSameType : std::is_same<T, U> {};
+template <bool condition, class T, class U>
+using Conditional = std::conditional<condition, T, U>;
+
+struct int4b_t;  // a name to compare with: what has numbers of 4 bits is not served
 
 // SetFlag<HardEvent::MTE2_V> tells the vector pipe that the MTE2 pipe has come so far.
 enum class HardEvent : uint8_t {
@@ -199,8 +204,14 @@ struct DataCopyParams {
 
   uint16_t blockCount = 1;
   uint16_t blockLen = 0;
-  uint16_t srcStride = 0;
-  uint16_t dstStride = 0;
+  union {
+    uint16_t srcStride = 0;
+    uint16_t srcGap;
+  };
+  union {
+    uint16_t dstStride = 0;
+    uint16_t dstGap;
+  };
 };
 
 struct DataCopyExtParams {

@@ -47,6 +47,21 @@ CANN_EXPORT aclnnStatus operator_phase_one(const char* type, const void* in_libr
 CANN_EXPORT aclnnStatus operator_phase_two(void* workspace, uint64_t workspace_size, aclOpExecutor* executor,
                                            aclrtStream stream);
 
+// The package of a library that carries its files itself, for its functions to be linked anywhere: what
+// ASCEND_PACK_SHARED_LIBRARY makes has a static object of this.
+struct CarriedFile {
+  const char* path;  // in the package
+  const char* begin;
+  const char* end;
+};
+class CANN_EXPORT CarriedPackage {
+ public:
+  CarriedPackage(const char* vendor, const CarriedFile* files, size_t count);
+  ~CarriedPackage();
+  CarriedPackage(const CarriedPackage&) = delete;
+  CarriedPackage& operator=(const CarriedPackage&) = delete;
+};
+
 // The kernel of an operator that runs on the CPU in the place of its Ascend C kernel: `CPU_KERNEL(Type, ...)` of
 // cann_cpu/op.h makes it, as the symbol ascendc_cpu_kernel_Type of the package's libcust_cpu_kernels.so.
 struct CpuKernel {

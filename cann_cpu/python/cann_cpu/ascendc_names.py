@@ -14,6 +14,7 @@ PAGE = "docs/ascendc_names.md"
 """The page that has the table."""
 
 NAMES = {
+    "Numbers": "bfloat16_t fp4x2_e1m2_t fp4x2_e2m1_t fp8_e4m3fn_t fp8_e5m2_t fp8_e8m0_t half hifloat8_t int4b_t",
     "Arithmetic": """Abs AbsSub Add AddDeqRelu AddRelu AddReluCast Adds And Ands Axpy Cast CastDeq CastDequant Div Divs
         Exp ExpSub FusedMulAdd FusedMulAddRelu LeakyRelu Ln Max Maxs Min Mins Mul MulAddDst MulAddRelu MulCast Mull Muls
         MulsCast Neg Not Or Ors Prelu Reciprocal Relu Rsqrt ShiftLeft ShiftRight Sqrt Sub SubRelu SubReluCast Subs
@@ -75,10 +76,11 @@ NAMES = {
 
 @functools.cache
 def _defined() -> frozenset[str]:
-    """The words in the headers that a kernel includes, without comments."""
+    """The words in the headers that a kernel includes, without comments, and without types that are names alone."""
     headers = Path(HOME, "include")
     files = [headers / "kernel_operator.h", *sorted((headers / "ascendc").glob("*.h"))]
-    return frozenset(re.findall(r"\w+", re.sub(r"//.*", "", "\n".join(file.read_text() for file in files))))
+    text = "\n".join(file.read_text() for file in files)
+    return frozenset(re.findall(r"\w+", re.sub(r"//.*|\bstruct \w+;", "", text)))
 
 
 def is_here(name: str) -> bool:
@@ -90,6 +92,9 @@ def missing_in(compiler_output: str) -> list[str]:
     what = r"was not declared|is not a member|has not been declared|does not name a|is not a template"
     unknown = re.findall(
         rf"^(\S+?:\d+)(?::\d+)?: error: \W?(?:AscendC::)?(\w+)\W{{1,3}}(?:{what})", compiler_output, re.M
+    )
+    unknown += re.findall(
+        r"^(\S+?:\d+)(?::\d+)?: +required from here\n.*error: .*incomplete type .AscendC::(\w+)", compiler_output, re.M
     )
     names = {name for words in NAMES.values() for name in words.split()}
     said = {name: place for place, name in reversed(unknown) if name in names and not is_here(name)}

@@ -12,6 +12,7 @@ kernels: `kernel<<<blocks, l2ctrl, stream>>>(arguments...)` becomes a call, and 
 writes the headers that declare these, `aclrtlaunch_X.h`.
 """
 
+import functools
 import os
 import re
 import subprocess
@@ -95,6 +96,13 @@ def kernels_of(preprocessed: str) -> dict[str, tuple[Parameter, ...]]:
 
 
 # ---- the text that g++ compiles
+
+
+_CHANGED_MEANING = "changes meaning of"
+"""g++'s error where a member bears a name that its class has used before, which the device's compiler takes."""
+
+_ATTRIBUTE = re.compile(r"\[\s*(?:host\s*,\s*)?aicore\s*\](?!\s*\()")
+"""`__aicore__` as the device's compiler writes it itself; `[aicore](...)` is a lambda's."""
 
 
 def _with_launches(text: str) -> str:
@@ -284,7 +292,7 @@ class Source:
         ours = ["-isystem" if system else "-I", f"{HOME}/include"]
         text = self._run([*options, *ours, "-x", "c++", str(self.path)])
         self._without_cache(self._precompiled)
-        return text
+        return _ATTRIBUTE.sub("__aicore__ ", text)
 
     @cached_property
     def kernels(self) -> dict[str, tuple[Parameter, ...]]:
@@ -331,7 +339,12 @@ class Source:
         return self.warnings
 
     def _run(self, options: list[str], source: str | None = None) -> str:
-        done = subprocess.run([*self._compiler, *options], input=source, text=True, capture_output=True)
+        run = functools.partial(subprocess.run, input=source, text=True, capture_output=True)
+        done = run([*self._compiler, *options])
+        if done.returncode != 0 and _CHANGED_MEANING in done.stderr:
+            permitted = run([*self._compiler, *options, "-fpermissive"])
+            others = [line for line in permitted.stderr.splitlines() if "[-fpermissive]" in line]
+            done = permitted if all(_CHANGED_MEANING in line for line in others) else done
         if done.returncode != 0:
             missing = "".join(f"{line}\n" for line in missing_in(done.stderr))
             raise CompileError(f"{missing}{self.path} does not compile:\n{done.stderr}")

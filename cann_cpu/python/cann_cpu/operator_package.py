@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs the parts of an operator package: into custom_opp_OS_ARCH.run, which installs it, or as they stand."""
+"""Packs the parts of an operator package: into custom_opp_OS_ARCH.run, which installs it, or as they stand, with the
+library of its functions, shared and static, which carries the rest and is linked by `find_package(VENDOR)`."""
 
 import argparse
 import io
@@ -7,10 +8,12 @@ import json
 import platform
 import re
 import shutil
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
+from .activation import HOME, LIBRARIES
 from .operator_names import snake_case
 
 # A shell script; the archive stands behind its last line.
@@ -121,11 +124,67 @@ def write_installer(folder: Path, vendor: str, output: Path) -> Path:
     return run
 
 
+# op_api/lib/cmake/VENDOR/VENDOR-targets.cmake. Nothing refers to the object that carries the package: the whole archive
+# is linked.
+TARGETS = """\
+get_filename_component(_op_api "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+if(NOT TARGET @vendor@::static)
+  add_library(@vendor@::static INTERFACE IMPORTED)
+  set_target_properties(@vendor@::static PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_op_api}/include"
+    INTERFACE_LINK_LIBRARIES "-Wl,--whole-archive,${_op_api}/lib/lib@vendor@.a,--no-whole-archive;nnopbase;ascendcl")
+  add_library(@vendor@::shared SHARED IMPORTED)
+  set_target_properties(@vendor@::shared PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_op_api}/include"
+    IMPORTED_LOCATION "${_op_api}/lib/libcust_opapi.so")
+endif()
+"""
+CONFIG = 'include("${CMAKE_CURRENT_LIST_DIR}/@vendor@-targets.cmake")\n'
+
+
+def carrying_source(folder: Path, vendor: str) -> str:
+    """What makes an object with the files that the package's functions look for."""
+    files = [path for path in sorted((folder / "op_impl").rglob("*")) if path.is_file() and not path.is_symlink()]
+    data = "".join(f'file_{i}_begin: .incbin \\"{path}\\"\\nfile_{i}_end:\\n' for i, path in enumerate(files))
+    declared = "".join(
+        f'extern const char file_{i}_begin[] asm("file_{i}_begin"), file_{i}_end[] asm("file_{i}_end");\n'
+        for i in range(len(files))
+    )
+    listed = "".join(
+        f'  {{"{path.relative_to(folder)}", file_{i}_begin, file_{i}_end}},\n' for i, path in enumerate(files)
+    )
+    return f"""#include "cann_cpu/operator_call.h"
+asm(".pushsection .rodata\\n{data}.popsection");
+{declared}
+static const cann_cpu::CarriedFile kFiles[] = {{
+{listed}}};
+static const cann_cpu::CarriedPackage kPackage("{vendor}", kFiles, sizeof(kFiles) / sizeof(kFiles[0]));
+"""
+
+
+def write_libraries(folder: Path, vendor: str, compiler: str, objects: list[str]) -> None:
+    library = folder / "op_api/lib"
+    cmake = library / "cmake" / vendor
+    cmake.mkdir(parents=True)
+    for name, text in (("targets", TARGETS), ("config", CONFIG)):
+        (cmake / f"{vendor}-{name}.cmake").write_text(text.replace("@vendor@", vendor))
+    if (folder / "op_proto/inc/op_proto.h").exists():
+        shutil.copy2(folder / "op_proto/inc/op_proto.h", folder / "op_api/include")
+    carrying = folder.parent / f"{vendor}_carrying.o"
+    source = carrying_source(folder, vendor)
+    options = ["-std=c++17", "-fPIC", f"-I{HOME}/include", "-x", "c++", "-", "-c", "-o", str(carrying)]
+    subprocess.run([compiler, *options], input=source, text=True, check=True)
+    linked = [*objects, str(carrying)]
+    subprocess.run(["ar", "rcs", str(library / f"lib{vendor}.a"), *linked], check=True)
+    options = [f"-L{LIBRARIES}", "-lnnopbase", "-lascendcl", f"-Wl,-rpath,{LIBRARIES}", "-o"]
+    subprocess.run([compiler, "-shared", *linked, *options, str(library / "libcust_opapi.so")], check=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cann_cpu.operator_package", description=__doc__)
     for name in ("vendor", "type", "output", "stage", "autogen"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("parts", nargs="*", metavar="PLACE=FILE")
+    parser.add_argument("--compiler", default="g++")
+    parser.add_argument("--objects", nargs="*", default=[], help="those of the aclnn functions")
     given = parser.parse_args()
     folder, autogen = Path(given.stage), Path(given.autogen)
     try:
@@ -134,8 +193,9 @@ def main() -> int:
         if given.type == "RUN":
             print(write_installer(folder, given.vendor, Path(given.output)))
         else:
+            write_libraries(folder, given.vendor, given.compiler, given.objects)
             shutil.copytree(folder, given.output, dirs_exist_ok=True)
-    except OSError as error:
+    except (OSError, subprocess.CalledProcessError) as error:
         print(f"{given.vendor}: {error}", file=sys.stderr)
         return 1
     return 0

@@ -26,6 +26,8 @@ function(_ascendc_add_library target type)
   add_library(${target} ${type} ${ARGN})
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE ASC)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  # A debug build is the host's; the device's code is optimized in it, too.
+  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Release,RelWithDebInfo,MinSizeRel>>:-O2>)
   target_link_libraries(${target} PUBLIC host_intf_pub)
 endfunction()
 

@@ -9,7 +9,8 @@
 #   npu_op_kernel_library(TARGET SRC_BASE folder TILING_LIBRARY target)
 #   npu_op_package_add(PACKAGE LIBRARY targets... [FILES files... PACKAGE_PATH folder])
 #
-# The targets `binary` (the kernels) and `package` (custom_opp_*.run, or with SHARED the folders themselves) make it.
+# The targets `binary` (the kernels) and `package` (custom_opp_*.run, or with SHARED the folders themselves,
+# and in op_api/ a library of the functions, shared and static, for find_package(PACKAGE)) make it.
 include_guard(GLOBAL)
 get_filename_component(NPU_OP_HOME "${CMAKE_CURRENT_LIST_DIR}/../../.." REALPATH)
 
@@ -203,6 +204,7 @@ function(_npu_op_finish_package package)
     get_property(autogen GLOBAL PROPERTY NPU_OP_AUTOGEN)
   endif()
   set(parts)
+  set(objects)
   foreach(library IN LISTS libraries)
     if(NOT TARGET ${library})
       message(FATAL_ERROR "npu_op_package_add(${package} LIBRARY ${library}): there is no such target")
@@ -212,6 +214,9 @@ function(_npu_op_finish_package package)
     if(kernels)
       list(APPEND parts "op_impl/ai_core/tbe/kernel=${kernels}")
     elseif(folder)
+      if(folder STREQUAL "op_api/lib")
+        list(APPEND objects "$<TARGET_OBJECTS:${library}>")
+      endif()
       list(APPEND parts "${folder}=$<TARGET_FILE:${library}>")
     else()
       message(FATAL_ERROR "npu_op_package_add(${package} LIBRARY ${library}): made by neither npu_op_library nor npu_op_kernel_library")
@@ -220,7 +225,8 @@ function(_npu_op_finish_package package)
   add_custom_target(${package}_package
     COMMAND ${NPU_OP_COMMAND} cann_cpu.operator_package --vendor ${package} --type ${type} --output "${install_path}"
             --stage "${CMAKE_BINARY_DIR}/${package}_stage" --autogen "${autogen}" ${parts} ${files}
-    COMMENT "Packing ${package}" VERBATIM)
+            --compiler "${CMAKE_CXX_COMPILER}" --objects ${objects}
+    COMMENT "Packing ${package}" VERBATIM COMMAND_EXPAND_LISTS)
   add_dependencies(${package}_package ${libraries})
   add_dependencies(package ${package}_package)
 endfunction()
