@@ -19,7 +19,7 @@ def test_kernels_are_launched_by_a_program_with_checks_and_without(project, tool
 
 
 def test_kernels_are_optimized_without_a_build_type_too(project, toolkit):
-    commands = toolkit.command("ninja", "-t", "commands", "-C", project("launch"), "libscale_kernels.so")
+    commands = toolkit.command("ninja", "-C", project("launch"), "-t", "commands", "libscale_kernels.so")
     assert re.search(r" -O2 .* -c \S+/scale\.cpp", commands)
 
 
