@@ -115,8 +115,8 @@ def npu_lightning_indexer_pto(
     Returns:
         A new int32 tensor ``[B, S1, N2, sparse_count]`` or ``[T, N2, sparse_count]``: positions in the sequence from 0
         (not slots of the cache), then -1 where fewer tokens are seen. Rows of padded query tokens are all -1. With
-        return_value a pair of it and sparse_values of the same shape: the scores, of the dtype of ``query``,
-        and -inf where the position is -1.
+        return_value a pair of it and sparse_values of the same shape: the scores, of the dtype of ``weights``,
+        and -inf where the position is -1. With float32 ``weights`` they are what was compared, to the bit.
 
     In torch.ops, where the number of results is fixed, return_value is an overload of its own, which always gives a
     pair, as torch_npu's npu_lightning_indexer does: with False its second tensor is empty, ``[0]``.

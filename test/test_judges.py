@@ -18,7 +18,7 @@ def golden(operator, arguments):
     match operator:
         case "npu_lightning_indexer_pto":
             indices, values = goldens.lightning_indexer(**arguments | {"return_value": True})
-            return [indices, *[values.to(arguments["query"].dtype)] * arguments.get("return_value", False)], []
+            return [indices, *[values.to(arguments["weights"].dtype)] * arguments.get("return_value", False)], []
         case "npu_lightning_indexer_quant_pto":
             indices, values = goldens.lightning_indexer_quant(**arguments | {"return_value": True})
             return [indices, *[values.float()] * arguments.get("return_value", False)], []

@@ -171,6 +171,8 @@ bool lightning_indexer(const Tensor& query, const Tensor& key, const Tensor& wei
       {"key", fits_block_size(key, layout_key), kBlockSize, &key},
       {"sparse_count", sparse_count <= 2048 || (sparse_count <= 8192 && sparse_count % 1024 == 0),
        "be at most 2048, or a multiple of 1024 up to 8192,", nullptr, sparse_count},
+      {"weights", !return_value || weights.scalar_type() == query.scalar_type(),
+       "have the dtype of query with return_value", &weights},
       {"return_value", !return_value || layout_key != "PA_BSND", "be False with layout_key 'PA_BSND'", nullptr,
        return_value},
   });

@@ -210,7 +210,6 @@ class TileScores {
 };
 
 // Writes the result of one query token of a tile.
-template <class Value>
 void write_row(const LightningIndexerPto& call, const Tiling& tiling, const Tile& tile, int64_t query, TopK& row) {
   const Sequence& sequence = tiling.sequences[tile.sequence];
   const TokenStrides strides(call.sparse_indices.strides());
@@ -219,9 +218,16 @@ void write_row(const LightningIndexerPto& call, const Tiling& tiling, const Tile
             strides.element);
   if (call.return_value) {
     const TokenStrides of_values(call.sparse_values.strides());
-    row.write_scores(
-        call.sparse_values.mutable_data_ptr<Value>() + of_values.offset(sequence.batch, token, tile.key_head),
-        of_values.element);
+    const int64_t first = of_values.offset(sequence.batch, token, tile.key_head);
+    const auto write = [&](auto* values) { row.write_scores(values + first, of_values.element); };
+    switch (call.sparse_values.scalar_type()) {
+      case at::kFloat:
+        return write(call.sparse_values.mutable_data_ptr<float>());
+      case at::kHalf:
+        return write(call.sparse_values.mutable_data_ptr<at::Half>());
+      default:
+        return write(call.sparse_values.mutable_data_ptr<at::BFloat16>());
+    }
   }
 }
 
@@ -257,7 +263,6 @@ bool is_whole(const Tiling& tiling, const Piece& piece) {
 }
 
 // Merges the pieces of each tile that was cut, in the order of their keys, into the first of them.
-template <class Value>
 void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::vector<std::pair<Piece, Rows>>& cut) {
   for (size_t first = 0; first < cut.size();) {
     const Tile& tile = tiling.tiles[cut[first].first.tile];
@@ -267,7 +272,7 @@ void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::ve
       for (int64_t query = begin; query < end; ++query) {
         TopK& row = cut[first].second[query];
         for (size_t i = first + 1; i < last; ++i) row.merge(cut[i].second[query]);
-        write_row<Value>(call, tiling, tile, query, row);
+        write_row(call, tiling, tile, query, row);
       }
     });
     first = last;
@@ -276,7 +281,6 @@ void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::ve
 
 template <class Element, class Multiply>
 void run(const LightningIndexerPto& call, const Scales& scales, const Tiling& tiling, int64_t threads) {
-  using Value = std::conditional_t<std::is_same_v<Element, int8_t>, float, Element>;
   std::vector<std::vector<std::pair<Piece, Rows>>> cut(tiling.parts.size());
   std::atomic<size_t> next = 0;
   at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
@@ -288,7 +292,7 @@ void run(const LightningIndexerPto& call, const Scales& scales, const Tiling& ti
         if (is_whole(tiling, piece)) {
           const Tile& tile = tiling.tiles[piece.tile];
           for (int64_t query = 0; query < tile.queries; ++query) {
-            write_row<Value>(call, tiling, tile, query, rows[query]);
+            write_row(call, tiling, tile, query, rows[query]);
           }
         } else {
           cut[part].emplace_back(piece, std::exchange(rows, Rows(tiling.tile_queries)));
@@ -298,7 +302,7 @@ void run(const LightningIndexerPto& call, const Scales& scales, const Tiling& ti
   });
   std::vector<std::pair<Piece, Rows>> in_order;
   for (auto& part : cut) std::move(part.begin(), part.end(), std::back_inserter(in_order));
-  merge_pieces<Value>(call, tiling, in_order);
+  merge_pieces(call, tiling, in_order);
 }
 
 template <class Element>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LightningIndexerPto: DeepSeek's lightning indexer: for each query the positions of the sparse_count keys with the
 // highest scores, best first, and -1 where there are fewer keys; and with return_value their scores, -inf there, in
-// query's dtype; else sparse_values is empty. The score is the sum, over the N1 / N2 query heads that share a key head,
-// of relu(query . key) * weights.
+// weights' dtype; else sparse_values is empty. The score is the sum, over the N1 / N2 query heads that share a key
+// head, of relu(query . key) * weights.
 //
 // query is [B, S1, N1, D] (BSND) or [T, N1, D] (TND), weights the same without D and maybe in float32, sparse_indices
 // [B, S1, N2, sparse_count] or [T, N2, sparse_count]. key is [blocks, block_size, N2, D] (PA_BSND: the pages that
@@ -24,7 +24,7 @@ ge::graphStatus infer_shape(gert::InferShapeContext* context) {
 
 ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
   context->SetOutputDataType(kSparseIndices, ge::DT_INT32);
-  context->SetOutputDataType(kSparseValues, context->GetRequiredInputDataType(kQuery));
+  context->SetOutputDataType(kSparseValues, context->GetRequiredInputDataType(kWeights));
   return ge::GRAPH_SUCCESS;
 }
 
@@ -58,7 +58,7 @@ class LightningIndexerPto : public OpDef {
     opp::of_types(Input("actual_seq_lengths_key"), OPTIONAL, int32);
     opp::of_types(Input("block_table"), OPTIONAL, int32);
     opp::of_types(Output("sparse_indices"), REQUIRED, int32);
-    opp::of_types(Output("sparse_values"), REQUIRED, types);
+    opp::of_types(Output("sparse_values"), REQUIRED, weights);
     Attr("layout_query").AttrType(OPTIONAL).String("BSND");
     Attr("layout_key").AttrType(OPTIONAL).String("PA_BSND");
     Attr("sparse_count").AttrType(OPTIONAL).Int(2048);

@@ -10,8 +10,8 @@ extern "C" __global__ __aicore__ void lightning_indexer_pto(GM_ADDR query, GM_AD
   REGISTER_TILING_DEFAULT(opp::LightningIndexerTiling);
   GET_TILING_DATA(tiling, tiling_address);
   AscendC::TPipe pipe;
-  opp::RunIndexer<DTYPE_QUERY, DTYPE_QUERY>(tiling, {"actual_seq_lengths_key", "key"},
-                                            {query, key, weights, nullptr, nullptr, query_lengths, key_lengths,
-                                             block_table, indices, values, AscendC::GetUserWorkspace(workspace)},
-                                            pipe);
+  opp::RunIndexer<DTYPE_QUERY, DTYPE_WEIGHTS>(tiling, {"actual_seq_lengths_key", "key"},
+                                              {query, key, weights, nullptr, nullptr, query_lengths, key_lengths,
+                                               block_table, indices, values, AscendC::GetUserWorkspace(workspace)},
+                                              pipe);
 }

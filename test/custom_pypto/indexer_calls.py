@@ -62,6 +62,7 @@ CALLS = {
     "TND on TND": lambda: packed() | packed_keys(),
     "float32 weights": lambda: padded() | paged() | {"weights": torch.randn(BATCH, TOKENS, HEADS)},
     "values": lambda: padded() | paged() | {"return_value": True},
+    "float32 values": lambda: packed() | paged() | {"weights": torch.randn(4, HEADS), "return_value": True},
     "packed values": lambda: packed() | packed_keys() | {"return_value": True},
     "no values": lambda: padded() | padded_keys() | {"return_value": False},
     "no query tokens": lambda: query(BATCH, 0) | paged(),
@@ -110,7 +111,7 @@ def judge_with(check, dtype_of_values, results, arguments):
 
 
 def judge(results, written, arguments):
-    judge_with(goldens.check_lightning_indexer, arguments["query"].dtype, results, arguments)
+    judge_with(goldens.check_lightning_indexer, arguments["weights"].dtype, results, arguments)
 
 
 def judge_quantised(results, written, arguments):

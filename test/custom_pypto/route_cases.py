@@ -149,6 +149,15 @@ REJECTED = {
         "query",
         "be contiguous",
     ),
+    "values in float32": (
+        INDEXER,
+        lambda: (
+            goldens.lightning_indexer_inputs([9], layout_key="BSND", weights_dtype=torch.float32)
+            | {"return_value": True}
+        ),
+        "weights",
+        "have the dtype of query with return_value",
+    ),
     "values on pages": (
         INDEXER,
         lambda: goldens.lightning_indexer_inputs([9]) | {"return_value": True},

@@ -37,7 +37,7 @@ def run_with_values(inputs, **options):
 def check(inputs, *, sparse_count=2048, **options):
     out, values = run_with_values(inputs, sparse_count=sparse_count, **options)
     assert torch.equal(run(inputs, sparse_count=sparse_count, **options), out)
-    assert values.dtype == inputs["query"].dtype
+    assert values.dtype == inputs["weights"].dtype
     goldens.check_lightning_indexer(out, **inputs, **options, values=values)
     return out
 

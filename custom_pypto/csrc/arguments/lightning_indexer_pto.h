@@ -23,8 +23,9 @@ inline Results<2> check_lightning_indexer_pto(const Checks& checks, const at::Te
                                {"block_table", block_table, {at::kInt}, {"B", "blocks per sequence"}}});
   check_heads(table);
   table.define("sparse_count", sparse_count);
-  return table.results({{"sparse_indices", at::kInt, layouts.of_query({"N2", "sparse_count"})},
-                        {"sparse_values", kSame, layouts.of_query_if(return_value, {"N2", "sparse_count"})}});
+  return table.results(
+      {{"sparse_indices", at::kInt, layouts.of_query({"N2", "sparse_count"})},
+       {"sparse_values", weights.scalar_type(), layouts.of_query_if(return_value, {"N2", "sparse_count"})}});
 }
 
 }  // namespace custom_pypto
