@@ -3,6 +3,7 @@
 
 import contextlib
 import ctypes
+import importlib
 import importlib.util
 import os
 from datetime import timedelta
@@ -236,8 +237,9 @@ def process_group(rank, size, port, timeout=None):
 
 def in_group(rank, size, case, port, timeout=None, **arguments):
     os.environ["CANN_CPU_HCCL_TRANSPORT"] = "auto"
+    module, _, name = case.rpartition(".")
     with process_group(rank, size, port, timeout):
-        return globals()[case](rank, size, **arguments)
+        return getattr(importlib.import_module(module or "cases"), name)(rank, size, **arguments)
 
 
 def equal(found, expected):
@@ -386,13 +388,8 @@ def random_sequences(rank, size, seed, count):
             equal(mine, torch.full((elements,), sum(base + other + members.index(rank) for other in members)))
 
 
-def training(rank, size):
-    """DDP and FSDP2 train what one rank trains on all of the data; the losses of all."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import Shard, distribute_tensor
-    from torch.nn.parallel import DistributedDataParallel
-
+def model():
+    """A small one with add_custom in it, the same on all ranks."""
     import custom_pypto  # noqa: F401
 
     class Model(torch.nn.Module):
@@ -406,42 +403,105 @@ def training(rank, size):
             y = self.second(torch.relu(self.first(x)))
             return torch.ops.custom_pypto.add_custom(y, self.offset.expand_as(y).contiguous())
 
-    mesh = init_device_mesh("npu", (size,))
+    torch.manual_seed(1)
+    return Model().npu()
 
-    def sharded(model):
-        fully_shard(model.first, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-        return model
 
+def sharded(model, mesh):
+    from torch.distributed.fsdp import fully_shard
+
+    fully_shard(model.first, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+def optimizer_of(model):
+    return torch.optim.SGD(model.parameters(), 0.1, momentum=0.5)
+
+
+def train(model, optimizer, data, target):
+    """The losses of some steps."""
+    losses = []
+    for _ in range(5):
+        loss = ((model(data.npu()) - target.npu()) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def data_of(rank, size, same=False):
+    """All of it, and the rank's part."""
     torch.manual_seed(0)
     data, target = torch.randn(8, 16), torch.randn(8, 4)
-    mine = slice(rank * 8 // size, (rank + 1) * 8 // size)
+    mine = slice(None) if same else slice(rank * 8 // size, (rank + 1) * 8 // size)
+    return (data, target), (data[mine], target[mine])
 
-    def losses(wrap, rows):
-        torch.manual_seed(1)
-        model = wrap(Model().npu())
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        for _ in range(5):
-            loss = ((model(data[rows].npu()) - target[rows].npu()) ** 2).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            yield loss.detach()
 
-    def average(steps):
-        together = torch.stack(list(steps))
-        dist.all_reduce(together, dist.ReduceOp.AVG)
-        return together.cpu()
+def training(rank, size):
+    """DDP and FSDP2 train what one rank trains on all of the data: close, as sums have another order; and to the bit
+    where every rank has all of the data, so that each averages equal gradients."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.nn.parallel import DistributedDataParallel
 
-    alone = torch.stack(list(losses(lambda model: model, slice(None)))).cpu()
-    assert alone[-1] < 0.8 * alone[0]
-    for wrap in (lambda model: DistributedDataParallel(model, device_ids=[rank]), sharded):
-        torch.testing.assert_close(average(losses(wrap, mine)), alone)
+    mesh = init_device_mesh("npu", (size,))
+    for same in False, True:
+        everything, mine = data_of(rank, size, same)
+        one = model()
+        alone = train(one, optimizer_of(one), *everything).cpu()
+        assert alone[-1] < 0.8 * alone[0]
+        for wrapped in DistributedDataParallel(model(), device_ids=[rank]), sharded(model(), mesh):
+            losses = train(wrapped, optimizer_of(wrapped), *mine)
+            dist.all_reduce(losses, dist.ReduceOp.AVG)
+            if same:
+                equal(losses, alone)
+            else:
+                torch.testing.assert_close(losses.cpu(), alone)
 
     whole = torch.arange(12.0).reshape(4, 3)
     distributed = distribute_tensor(whole.npu(), mesh, [Shard(0)])
     equal(distributed.redistribute(mesh, [Shard(1)]).full_tensor(), whole)
     equal(distributed.sum().full_tensor(), whole.sum())
+
+
+def state_of(model, optimizer):
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    weights, momenta = get_state_dict(model, optimizer)
+    return {"model": weights, "optimizer": momenta}
+
+
+def save(rank, size, folder):
+    """Trains a sharded model, saves it with its optimizer, and gives the losses of what comes after."""
+    import torch.distributed.checkpoint as checkpoint
+    from torch.distributed.device_mesh import init_device_mesh
+
+    _, mine = data_of(rank, size, same=True)
+    trained = sharded(model(), init_device_mesh("npu", (size,)))
+    optimizer = optimizer_of(trained)
+    train(trained, optimizer, *mine)
+    checkpoint.save(state_of(trained, optimizer), checkpoint_id=folder)
+    return train(trained, optimizer, *mine).tolist()
+
+
+def load(rank, size, folder):
+    """Goes on from there on so many ranks, in a model that is sharded where they are several."""
+    import torch.distributed.checkpoint as checkpoint
+    from torch.distributed.checkpoint.state_dict import set_state_dict
+    from torch.distributed.device_mesh import init_device_mesh
+
+    _, mine = data_of(rank, size, same=True)
+    loaded = model() if size == 1 else sharded(model(), init_device_mesh("npu", (size,)))
+    with torch.no_grad():
+        for parameter in loaded.parameters():
+            parameter.zero_()
+    optimizer = optimizer_of(loaded)
+    state = state_of(loaded, optimizer)
+    checkpoint.load(state, checkpoint_id=folder)
+    set_state_dict(loaded, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    return train(loaded, optimizer, *mine).tolist()
 
 
 class Config(ctypes.Structure):

@@ -40,6 +40,14 @@ def test_models_are_trained_and_tensors_distributed(ranks):
     ranks.run_in_group("training", 2)
 
 
+def test_a_checkpoint_of_two_ranks_is_loaded_on_one_and_on_three(ranks, tmp_path):
+    folder = str(tmp_path / "checkpoint")
+    saved = ranks.run_in_group("save", 2, folder=folder)
+    for size in 1, 3:
+        for losses in ranks.run_in_group("load", size, folder=folder):
+            assert losses == saved[0] == saved[1]
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_the_collectives_of_torch(ranks, size):
     ranks.run_in_group("torch_collectives", size)
