@@ -208,8 +208,18 @@ def keys_of(a: dict) -> dict:
     }
 
 
-def attend(queries: Queries, selected: Tensor, a: dict) -> Tensor:
-    return torch.ops.custom_pypto.npu_sparse_flash_attention_pto(
+def index(query: Tensor, weights: Tensor, a: dict) -> Tensor:
+    return torch.ops.custom_pypto.npu_lightning_indexer_pto(query, a["index_k_cache"], weights, **keys_of(a))
+
+
+def attend(
+    queries: Queries,
+    selected: Tensor,
+    a: dict,
+    operator: Callable[..., Tensor] = torch.ops.custom_pypto.npu_sparse_flash_attention_pto,
+    **more,
+) -> Tensor:
+    return operator(
         queries.query,
         a["kv_cache"],
         a["kv_cache"],
@@ -219,10 +229,13 @@ def attend(queries: Queries, selected: Tensor, a: dict) -> Tensor:
         actual_seq_lengths_kv=a["act_seqs"],
         query_rope=queries.rope,
         key_rope=a["kr_cache"],
+        **more,
     )
 
 
-def sparse_attention_by_stages(lap: Callable[[str], None] = no_lap, **a) -> Tensor:
+def sparse_attention_by_stages(
+    lap: Callable[[str], None] = no_lap, index: Callable = index, attend: Callable = attend, **a
+) -> Tensor:
     """What npu_sparse_attention_pto computes, with its arguments: [B, S1, heads, kv_lora]."""
     queries = mla_prolog(a)
     lap("MLA prolog")
@@ -239,7 +252,7 @@ def sparse_attention_by_stages(lap: Callable[[str], None] = no_lap, **a) -> Tens
     weights = a["x"] @ a["w_idx_proj"]
     lap("indexer prolog")
 
-    selected = torch.ops.custom_pypto.npu_lightning_indexer_pto(index_q, a["index_k_cache"], weights, **keys_of(a))
+    selected = index(index_q, weights, a)
     lap("lightning indexer")
     attention = attend(queries, selected, a)
     lap("sparse flash attention")
@@ -384,13 +397,17 @@ class Decoder(nn.Module):
         arguments = self.attention_arguments(layer, tokens, **inputs)
         lap("embedding")
         attention = LAYERS[layer](**arguments, lap=lap)
-        values = torch.einsum("bsnc,ncd->bsnd", attention, self.w_uv)
-        hidden = nn.functional.embedding(tokens, self.embedding) + values.flatten(2) @ self.w_o
+        hidden = nn.functional.embedding(tokens, self.embedding) + self.project(attention)
         lap("value and output projections")
         logits = rms_norm(hidden, self.gamma_out, 1e-6) @ self.head
         next_tokens = logits.float().argmax(-1)
         lap("output head")
         return next_tokens, attention
+
+    def project(self, attention: Tensor) -> Tensor:
+        """The value and output projections."""
+        values = torch.einsum("bsnc,ncd->bsnd", attention, self.w_uv)
+        return values.flatten(2) @ self.w_o
 
 
 # ---- the decode loop

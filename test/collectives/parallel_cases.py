@@ -448,3 +448,20 @@ def rejections(rank, size):
 
 def first_call(operator):
     return next(iter(calls.CALLS[operator]))
+
+
+def example(rank, size):
+    """examples/parallel_decode.py at small sizes: its exit code, and that where it finds a fault."""
+    sys.path.insert(0, str(TEST.parent / "examples"))
+    import parallel_decode as example
+
+    small = {"hidden": 96, "q_lora": 64, "kv_lora": 64, "heads": 4, "depth": 32, "rope_depth": 16, "index_heads": 4}
+    sizes = example.Sizes(**small, index_depth=32, top=32, page=16, vocabulary=64)
+
+    def run():
+        with torch.no_grad():
+            return example.decode_in_every_way(sizes, [64, 100, 33, 5], 2, list(example.costs.WAYS), "eager")
+
+    good = run()
+    example.EQUAL_LOGITS = -1.0  # not even the same tokens are good enough
+    return good, run()

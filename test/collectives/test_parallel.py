@@ -83,3 +83,7 @@ def test_the_table_of_costs_is_in_the_documentation():
     from custom_pypto.parallel import costs
 
     assert costs.table() in (Path(__file__).parents[2] / "docs" / "parallel.md").read_text()
+
+
+def test_the_example_decodes_the_tokens_of_one_rank_and_finds_others(ranks):
+    assert run(ranks, "example", 2) == [(0, 1), (0, 1)]
