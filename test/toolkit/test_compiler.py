@@ -161,7 +161,7 @@ def test_launch_headers_have_each_kind_of_parameter_and_old_ones_go(tmp_path):
         #define KERNEL(name) {KERNEL} name
         KERNEL(one)(GM_ADDR x, __gm__ float* y, const uint32_t n, float f, Count c, host::Sizes s, Old old,
                     GM_ADDR) {{}}
-        KERNEL(two)() {{}}
+        KERNEL(two)(uint32_t blockDim, GM_ADDR stream) {{}}
         {KERNEL} declared(GM_ADDR x);
     """)
     headers = tmp_path / "headers"
@@ -175,7 +175,11 @@ def test_launch_headers_have_each_kind_of_parameter_and_old_ones_go(tmp_path):
         f"{declared}one(uint32_t blockDim, aclrtStream stream, {arguments});"
         in (headers / "aclrtlaunch_one.h").read_text()
     )
-    assert f"{declared}two(uint32_t blockDim, aclrtStream stream);" in (headers / "aclrtlaunch_two.h").read_text()
+    arguments = "uint32_t blockDim_, void* stream_"
+    assert (
+        f"{declared}two(uint32_t blockDim, aclrtStream stream, {arguments});"
+        in (headers / "aclrtlaunch_two.h").read_text()
+    )
 
 
 def test_a_struct_by_value_is_given_as_an_array(tmp_path):

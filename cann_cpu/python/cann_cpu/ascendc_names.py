@@ -29,8 +29,8 @@ NAMES = {
     "Sorted runs": "Concat Extract GetMrgSortResult GetSortLen GetSortOffset MrgSort MrgSort4 Sort TopK",
     "Masks": "ResetMask SetMaskCount SetMaskNorm SetVectorMask",
     "Order": """CrossCoreSetFlag CrossCoreWaitFlag DataSyncBarrier GroupBarrier IBSet IBWait
-        InitDetermineComputeWorkspace Lock Mutex NotifyNextBlock PipeBarrier SetFlag SetNextTaskStart SyncAll TQueSync
-        Unlock WaitFlag WaitPreBlock WaitPreTaskEnd""",
+        InitDetermineComputeWorkspace Lock Mutex NotifyNextBlock PipeBarrier SetFlag SetNextTaskStart SetSyncBaseAddr
+        SyncAll TQueSync Unlock WaitEvent WaitFlag WaitPreBlock WaitPreTaskEnd""",
     "Cores in groups": "CreateCubeResGroup CubeGroupMsgHead CubeMsgState CubeResGroupHandle KfcWorkspace",
     "Atomic operations": """AtomicAdd AtomicCas AtomicExch AtomicMax AtomicMin DisableDmaAtomic GetStoreAtomicConfig
         SetAtomicAdd SetAtomicMax SetAtomicMin SetAtomicNone SetAtomicType SetStoreAtomicConfig""",
@@ -66,7 +66,8 @@ NAMES = {
     "Shapes": "Arange ArithProgression Broadcast Fill Pad TransData UnPad",
     "Quantization": "AntiQuantize AscendAntiQuant AscendDequant AscendQuant Dequantize Quantize",
     "Random numbers": "DropOut PhiloxRandom",
-    "The matrix unit": """Conv2D Fixpipe Gemm InitConstValue LoadData LoadDataUnzip LoadDataWithSparse
+    "The matrix unit": """Conv2D DataCopyEnhancedParams Fixpipe FixpipeParams FixpipeParamsV220 Gemm InitConstValue
+        LoadData LoadData3DParamsV1 LoadData3DParamsV2 LoadData3DParamsV2Pro LoadDataUnzip LoadDataWithSparse
         LoadDataWithTranspose LoadImageToLocal LoadUnzipIndex Matmul MatmulImpl Mmad MmadWithSparse REGIST_MATMUL_OBJ
         SetAippFunctions SetFixPipeAddr SetFixPipeClipRelu SetFixPipeConfig SetFixpipeNz2ndFlag SetFixpipePreQuantFlag
         SetFmatrix SetHF32Mode SetHF32TransMode SetLoadDataBoundary SetLoadDataPaddingValue SetLoadDataRepeat

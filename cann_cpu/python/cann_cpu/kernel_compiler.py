@@ -185,6 +185,7 @@ def launch_header(name: str, parameters: tuple[Parameter, ...], preprocessed: st
         defined = rf"\b(?:struct|class|union)\b[^;(){{}}=]*\b{word}\b[^;(){{}}=]*\{{|\}}\s*{word}\s*;"
         by_address = "*" in type_ or re.search(defined, preprocessed)
         name = parameter.name if parameter.name.isidentifier() else f"argument{position}"
+        name += "_" * (name in ("blockDim", "stream"))  # which the launch has itself
         return f"void* {name}" if by_address else f"{type_} {name}"
 
     listed = "".join(f", {declared(parameter, i)}" for i, parameter in enumerate(parameters, 1))
