@@ -203,6 +203,25 @@ struct Pair {{ uint32_t a; float b; }};
             kernel(y, wrong)
 
 
+def test_a_gap_is_a_stride(tmp_path):
+    source = tmp_path / "kernel.cpp"
+    source.write_text(f"""{HEADER}
+{KERNEL} k(GM_ADDR y) {{
+  AscendC::DataCopyParams params(1, 2, 3, 4);
+  params.srcGap += 10;
+  params.dstGap += 20;
+  AscendC::GlobalTensor<uint32_t> out;
+  out.SetGlobalBuffer(reinterpret_cast<__gm__ uint32_t*>(y), 8);
+  out.SetValue(0, params.srcStride);
+  out.SetValue(1, params.dstStride);
+  AscendC::DataCacheCleanAndInvalid<uint32_t, AscendC::CacheLine::SINGLE_CACHE_LINE>(out);
+}}
+""")
+    y = np.zeros(8, np.uint32)
+    KernelFile(source)["k"](y)
+    assert list(y[:2]) == [13, 24]
+
+
 def test_a_host_makes_the_tilings_of_the_libraries(tmp_path):
     program = tmp_path / "tiling.cpp"
     program.write_text("""#include <vector>
