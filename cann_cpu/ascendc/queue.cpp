@@ -127,7 +127,10 @@ void reset_buffers(Where where, Region* region) {
 }
 
 void Queue::init(uint32_t buffers, uint32_t bytes, Where where, Region* region) {
-  if (buffers == 0 || bytes == 0) fail(where, "InitBuffer: a queue needs at least one buffer of at least one byte");
+  // On a device a queue of no bytes may be there if nothing is copied through it.
+  if (buffers == 0 || (bytes == 0 && checker() != nullptr)) {
+    fail(where, "InitBuffer: a queue needs at least one buffer of at least one byte");
+  }
   buffers_ = reserve(buffers, bytes, position_, where, region);
   buffer_count_ = buffers;
 }

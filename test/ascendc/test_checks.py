@@ -342,6 +342,10 @@ def run_flags(kernels, skipped, with_its_wait, checks=True):
     assert np.array_equal(y, 2 * x + 1)
 
 
+def test_a_queue_of_no_bytes_stops_no_kernel_that_is_not_checked(kernels):
+    kernels("broken")["queue_of_no_bytes"](np.zeros(64, np.float32), np.zeros(64, np.float32), checks=False)
+
+
 def test_flags_that_are_all_there_are_not_reported(kernels):
     run_flags(kernels, -1, False)
 
