@@ -218,7 +218,7 @@ void Communicator::destroy() {
 aclError Communicator::launch_run(aclrtStream stream, const char* name,
                                   std::function<void(const Deadline&, std::string& what)> run) {
   std::shared_ptr<Turn> turn;
-  if (!is_captured(stream)) turn = std::make_shared<Turn>(shared_from_this());
+  if (!is_running(stream) && !is_captured(stream)) turn = std::make_shared<Turn>(shared_from_this());
   return launch(stream, name, [self = shared_from_this(), name, run = std::move(run), turn] {
     const bool has_turn = turn && turn->is_open();
     if (has_turn) turn->wait();

@@ -72,7 +72,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::chrono::seconds timeout() const { return timeout_; }
 
   // Append a call to the stream. They run in the order in which they are enqueued, whatever their streams; replays of
-  // captured ones as their streams come to them.
+  // captured ones, and those of graphs, as their streams come to them.
   using Body = std::function<void(Mesh&, const Deadline&)>;
   aclError enqueue(aclrtStream stream, Call call, Body body);
   aclError enqueue(aclrtStream stream, std::vector<PointToPoint> items);

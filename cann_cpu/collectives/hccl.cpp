@@ -2,6 +2,7 @@
 // libhccl.so: checks what it is given, and enqueues it.
 #include "hccl/hccl.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -13,15 +14,21 @@
 #include "algorithms.h"
 #include "cann_cpu/runtime.h"
 #include "communicator.h"
+#include "hccl/hcom.h"
 
 namespace cann_cpu {
 namespace {
 
 std::atomic<int32_t> deterministic{0};
 
+struct Living {
+  std::shared_ptr<Communicator> communicator;
+  int32_t device;  // that it was made on; kNoDevice
+};
+
 struct Communicators {
   std::mutex mutex;
-  std::map<const void*, std::shared_ptr<Communicator>> living;
+  std::map<const void*, Living> living;
 };
 
 Communicators& communicators() {
@@ -36,14 +43,34 @@ std::shared_ptr<Communicator> find(HcclComm comm) {
     throw CollectiveFailure(comm == nullptr ? HCCL_E_PTR : HCCL_E_PARA,
                             comm == nullptr ? "comm is null" : "comm is no living communicator");
   }
-  return found->second;
+  return found->second.communicator;
 }
 
-HcclComm keep(std::shared_ptr<Communicator> communicator) {
+constexpr int32_t kNoDevice = -1;
+
+int32_t current_device() {
+  int32_t device = kNoDevice;
+  return aclrtGetDevice(&device) == ACL_SUCCESS ? device : kNoDevice;
+}
+
+HcclComm keep(std::shared_ptr<Communicator> communicator, int32_t device = current_device()) {
   std::lock_guard lock(communicators().mutex);
   const HcclComm handle = communicator.get();
-  communicators().living[handle] = std::move(communicator);
+  communicators().living[handle] = {std::move(communicator), device};
   return handle;
+}
+
+HcclComm find(const std::string& name) {
+  const int32_t device = current_device();
+  std::lock_guard lock(communicators().mutex);
+  HcclComm found = nullptr;
+  for (const auto& [handle, one] : communicators().living) {
+    if (one.communicator->name() != name) continue;
+    if (found == nullptr || one.device == device) found = const_cast<void*>(handle);
+  }
+  if (found != nullptr) return found;
+  throw CollectiveFailure(HCCL_E_NOT_FOUND, "the process has no communicator named '" + name +
+                                                "'; make the process group that the graph was compiled with first");
 }
 
 // A failure of the runtime, which has left its message.
@@ -212,14 +239,14 @@ CommunicatorOptions options_of(const HcclCommConfig* config) {
 }
 
 void init_root_info(uint32_t ranks, const HcclRootInfo* root_info, uint32_t rank, const HcclCommConfig* config,
-                    HcclComm* comm) {
+                    HcclComm* comm, int32_t device) {
   required(comm, "comm");
   if (ranks == 0) throw CollectiveFailure(HCCL_E_PARA, "nRanks is 0");
   require_rank(rank, "rank", ranks);
   Meeting meeting = find_meeting(*required(root_info, "rootInfo"));
   const auto communicator = std::make_shared<Communicator>(meeting, "all", rank, ranks, options_of(config));
   forget_meeting(meeting);
-  *comm = keep(communicator);
+  *comm = keep(communicator, device);
 }
 
 }  // namespace
@@ -232,12 +259,13 @@ HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo) {
 }
 
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank, HcclComm* comm) {
-  return guarded(__func__, [&] { init_root_info(nRanks, rootInfo, rank, nullptr, comm); });
+  return guarded(__func__, [&] { init_root_info(nRanks, rootInfo, rank, nullptr, comm, current_device()); });
 }
 
 HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                       const HcclCommConfig* config, HcclComm* comm) {
-  return guarded(__func__, [&] { init_root_info(nRanks, rootInfo, rank, required(config, "config"), comm); });
+  return guarded(__func__,
+                 [&] { init_root_info(nRanks, rootInfo, rank, required(config, "config"), comm, current_device()); });
 }
 
 HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms) {
@@ -252,7 +280,7 @@ HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms) {
     for (uint32_t rank = 0; rank < ndev; ++rank) {
       ranks.emplace_back([&, rank] {
         try {
-          init_root_info(ndev, &root_info, rank, nullptr, &comms[rank]);
+          init_root_info(ndev, &root_info, rank, nullptr, &comms[rank], devices[rank]);
         } catch (...) {
           failures[rank] = std::current_exception();
         }
@@ -303,6 +331,10 @@ HcclResult HcclGetCommName(HcclComm comm, char* commName) {
     std::strncpy(commName, find(comm)->name().c_str(), COMM_NAME_MAX_LENGTH - 1);
     commName[COMM_NAME_MAX_LENGTH - 1] = '\0';
   });
+}
+
+HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* commHandle) {
+  return guarded(__func__, [&] { *required(commHandle, "commHandle") = find(std::string(required(group, "group"))); });
 }
 
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize) {

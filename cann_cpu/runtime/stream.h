@@ -89,8 +89,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
 Registry<Stream>& streams();
 // The stream of a handle; null is the current context's default stream.
 std::shared_ptr<Stream> find_stream(aclrtStream handle);
-// True when the calling thread runs a task of the stream of that address right now.
-bool is_running(const void* stream);
 // The stream whose worker the calling thread is, or null.
 Stream* running_stream();
 inline bool is_worker() { return running_stream() != nullptr; }

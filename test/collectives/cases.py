@@ -18,8 +18,8 @@ TYPES = {"int8": 0, "int16": 1, "int32": 2, "float16": 3, "float32": 4, "int64":
          "uint16": 8, "uint32": 9, "float64": 10, "bfloat16": 11}  # fmt: skip
 MOVED_ONLY = {"int128": (12, 16), "hifloat8": (14, 1), "float8_e4m3fn": (15, 1), "float8_e5m2": (16, 1)}
 OPERATIONS = {"sum": np.add, "product": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
-# Nothing; one; an odd few; more than is sent in one message; more than is folded at a time.
-COUNTS = [0, 1, 7, 4801, 40003]
+# Nothing; one; an odd few; many; more than is sent in a message and folded at a time; more than each folds of all.
+COUNTS = [0, 1, 7, 4801, 40003, 150001]
 
 
 class Communicator:
@@ -254,6 +254,11 @@ def torch_collectives(rank, size):
     average = mine.npu()
     dist.all_reduce(average, dist.ReduceOp.AVG)
     equal(average, whole.sum(0) / size)
+    for dtype in (torch.int32, torch.uint8):
+        average = torch.tensor([rank, 7 * rank + 1]).to(dtype).npu()
+        dist.all_reduce(average, dist.ReduceOp.AVG)
+        total = size * (size - 1) // 2
+        equal(average, torch.tensor([total // size, (7 * total + size) // size], dtype=dtype))
 
     flags = torch.tensor([rank == 0, False, True]).npu()
     dist.all_reduce(flags)
@@ -358,6 +363,93 @@ def captured(rank, size):
         equal(y, torch.full((9000,), expected))
         equal(total, torch.tensor(9000.0 * sum(expected + other for other in range(size))))
         equal(eager, torch.full((3,), float(step * size)))
+
+
+def in_graphs(rank, size, mode):
+    """Collectives between kernels in a compiled function: what they give eagerly, to the bit."""
+    import torch.distributed._functional_collectives as functional
+
+    from custom_pypto.modes import MODES
+
+    group = dist.group.WORLD
+
+    def all_of_them(x):
+        made = [
+            functional.all_reduce(x + 1, "sum", group),
+            functional.all_reduce(x + 1, "product", group),
+            functional.all_reduce(x, "max", group),
+            functional.all_reduce(x, "min", group),
+            functional.all_gather_tensor(x * 3, 0, group),
+            functional.reduce_scatter_tensor(x * 3, "sum", 0, group),
+            functional.all_to_all_single(x, None, None, group),
+            functional.broadcast(x, size - 1, group),
+        ]
+        return [functional.wait_tensor(one) * 2 for one in made]
+
+    torch._dynamo.reset()
+    compiled = MODES[mode](all_of_them)
+    for rows, dtype in ((4, torch.bfloat16), (6, torch.bfloat16), (4, torch.int32)):
+        random = torch.Generator().manual_seed(rank + rows)
+        x = (torch.randn(rows * size, 5, generator=random) * 9).to(dtype).npu()
+        expected = all_of_them(x)
+        for _ in range(2):
+            for i, (found, eager) in enumerate(zip(compiled(x), expected, strict=True)):
+                assert torch.equal(found.cpu(), eager.cpu()), f"result {i} of {rows} rows of {dtype} in {mode}"
+
+
+def patched_in_graphs(rank, size):
+    """What torchair puts into a graph for torch.distributed's own functions."""
+    import torchair
+
+    before, after = (rank - 1) % size, (rank + 1) % size
+
+    def all_of_them(x, uneven):
+        total = x.clone()
+        dist.all_reduce(total)
+        gathered = torch.empty(size * x.shape[0], x.shape[1], device=x.device)
+        dist.all_gather_into_tensor(gathered, x)
+        part = torch.empty(x.shape[0] // size, x.shape[1], device=x.device)
+        dist.reduce_scatter_tensor(part, x)
+        cast = x.clone()
+        dist.broadcast(cast, src=1)
+        turned = torch.empty_like(x)
+        dist.all_to_all_single(turned, x)
+        cut = torch.empty(size * (rank + 1), x.shape[1], device=x.device)
+        dist.all_to_all_single(cut, uneven, [rank + 1] * size, [other + 1 for other in range(size)])
+        return total, gathered, part, cast, turned, cut
+
+    def round_trip(x):
+        received = torch.empty_like(x)
+        if rank == 0:
+            dist.send(x, after)
+        dist.recv(received, before)
+        if rank > 0:
+            dist.send(received + 1, after)
+        return received + 0
+
+    random = torch.Generator().manual_seed(rank)
+    x = torch.randn(2 * size, 3, generator=random).npu()
+    uneven = torch.randn(size * (size + 1) // 2, 3, generator=random).npu()
+    backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
+    for function, arguments in ((all_of_them, (x, uneven)), (round_trip, (x,))):
+        torch._dynamo.reset()
+        expected = function(*arguments)
+        found = torch.compile(function, backend=backend, dynamic=False, fullgraph=True)(*arguments)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def disagreeing_graphs(rank, size):
+    """A collective in a graph of which the ranks disagree."""
+    import torch.distributed._functional_collectives as functional
+
+    from custom_pypto.modes import MODES
+
+    def total(x):
+        return functional.wait_tensor(functional.all_reduce(x, "sum", dist.group.WORLD)) + 1
+
+    torch._dynamo.reset()
+    x = torch.ones(4 + 4 * (rank == 1)).npu()
+    return error_of(lambda: MODES["GE static"](total)(x).cpu())
 
 
 def random_sequences(rank, size, seed, count):

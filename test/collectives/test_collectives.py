@@ -61,9 +61,29 @@ def test_a_captured_graph_is_replayed(ranks):
     ranks.run_in_group("captured", 2)
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_random_sequences(ranks, seed):
-    ranks.run_in_group("random_sequences", 3, seed=seed, count=300)
+GRAPHS = ["GE static", "GE dynamic", "reduce-overhead", "npugraph_ex"]
+
+
+@pytest.mark.parametrize("mode", GRAPHS)
+def test_collectives_in_graphs_are_eagers_to_the_bit(ranks, mode):
+    ranks.run_in_group("in_graphs", 2, mode=mode)
+
+
+def test_torchair_puts_the_functions_of_torch_into_a_graph(ranks):
+    ranks.run_in_group("patched_in_graphs", 3)
+
+
+def test_a_graph_that_differs_between_ranks_is_an_error_on_all_of_them(ranks):
+    for text in ranks.run_in_group("disagreeing_graphs", 2):
+        assert "of type HcomAllReduce" in text, text
+        assert "the ranks disagree in the count: 4 on rank 0; 8 on rank 1" in text, text
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 200), *[pytest.param(seed, 1000, marks=pytest.mark.nightly) for seed in (2, 3)]]
+)
+def test_random_sequences(ranks, seed, count):
+    ranks.run_in_group("random_sequences", 3, seed=seed, count=count)
 
 
 DIFFERENCES = {

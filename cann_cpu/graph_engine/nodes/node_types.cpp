@@ -23,9 +23,10 @@ Prototype NodeType::prototype() const {
 const NodeType* find_node_type(const std::string& type) {
   static const auto table = [] {
     std::unordered_map<std::string, const NodeType*> rows;
-    for (const NodeTable* part : {&kPointwiseNodes, &kComparisonNodes, &kReductionNodes, &kLinearAlgebraNodes,
-                                  &kNormalizationNodes, &kIndexingNodes, &kViewNodes, &kCreationNodes, &kRandomNodes,
-                                  &kActivationNodes, &kForeachNodes, &kVisionNodes, &kAttentionNodes}) {
+    for (const NodeTable* part :
+         {&kPointwiseNodes, &kComparisonNodes, &kReductionNodes, &kLinearAlgebraNodes, &kNormalizationNodes,
+          &kIndexingNodes, &kViewNodes, &kCreationNodes, &kRandomNodes, &kActivationNodes, &kForeachNodes,
+          &kVisionNodes, &kAttentionNodes, &kCollectiveNodes}) {
       for (const NodeType& row : *part) {
         rows.emplace(row.type, &row);
       }

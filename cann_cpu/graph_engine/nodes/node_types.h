@@ -41,6 +41,6 @@ const NodeType* find_node_type(const std::string& type);
 using NodeTable = std::vector<NodeType>;
 extern const NodeTable kPointwiseNodes, kComparisonNodes, kReductionNodes, kLinearAlgebraNodes, kNormalizationNodes,
     kIndexingNodes, kViewNodes, kCreationNodes, kRandomNodes, kActivationNodes, kForeachNodes, kVisionNodes,
-    kAttentionNodes;
+    kAttentionNodes, kCollectiveNodes;
 
 }  // namespace cann_cpu::graph

@@ -21,6 +21,9 @@ using Task = std::function<aclError()>;
 // recorded behind the task returns that code once, with the task's name in the message.
 CANN_EXPORT aclError launch(aclrtStream stream, const char* name, Task task);
 
+// True inside a task of the stream, in the thread that runs it.
+CANN_EXPORT bool is_running(const void* stream);
+
 // Sets the text that aclGetRecentErrMsg gives next in this thread, and returns the code:
 //   return error(ACL_ERROR_INVALID_PARAM, "aclrtMalloc: size is 0");
 CANN_EXPORT aclError error(aclError code, const char* format, ...) __attribute__((format(printf, 2, 3)));

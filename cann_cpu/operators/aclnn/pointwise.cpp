@@ -51,7 +51,6 @@ ACLNN(InplaceNanToNum,
       [](Out self, float nan, float posinf, float neginf) { at::nan_to_num_out(self, self, nan, posinf, neginf); });
 
 BINARY(Mul, Muls, mul);
-BINARY(Div, Divs, div);
 BINARY(FloorDivide, FloorDivides, floor_divide);
 BINARY(FmodTensor, FmodScalar, fmod);
 BINARY(RemainderTensorTensor, RemainderTensorScalar, remainder);
@@ -103,8 +102,18 @@ std::optional<c10::string_view> rounding(int mode) {
   }
 }
 
+std::optional<c10::string_view> rounding_into(Out self) {
+  return rounding(at::isIntegralType(self.scalar_type(), /*includeBool=*/false) ? 1 : 0);
+}
+
 }  // namespace
 
+// The quotient loses its fraction where it replaces an integer, as on the NPU; ATen refuses that. torch_npu's averages
+// of integers are such.
+ACLNN(Div, [](In self, In other, Out out) { at::div_out(out, self, other); });
+ACLNN(Divs, [](In self, Scalar other, Out out) { at::div_out(out, self, wrapped(other)); });
+ACLNN(InplaceDiv, [](Out self, In other) { at::div_out(self, self, other, rounding_into(self)); });
+ACLNN(InplaceDivs, [](Out self, Scalar other) { at::div_out(self, self, wrapped(other), rounding_into(self)); });
 ACLNN(DivMod, [](In self, In other, int mode, Out out) { at::div_out(out, self, other, rounding(mode)); });
 ACLNN(DivMods,
       [](In self, Scalar other, int mode, Out out) { at::div_out(out, self, wrapped(other), rounding(mode)); });

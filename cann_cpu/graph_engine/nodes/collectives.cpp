@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of the communicator that the attribute "group" names: libhccl's functions, eager's own.
+#include <numeric>
+
+#include "acl/acl_rt.h"
+#include "hccl/hccl.h"
+#include "hccl/hcom.h"
+#include "model/dtypes.h"
+#include "nodes/aclnn.h"
+
+namespace cann_cpu::graph {
+namespace {
+
+void require(HcclResult code) {
+  if (code == HCCL_SUCCESS) return;
+  const char* reason = aclGetRecentErrMsg();
+  throw GraphError(reason == nullptr ? HcclGetErrorString(code) : reason);
+}
+
+struct Group {
+  HcclComm comm = nullptr;
+  uint32_t size = 0;
+};
+
+Group group_of(NodeCall& n) {
+  Group group;
+  require(HcomGetCommHandleByGroup(n.text("group", "").c_str(), &group.comm));
+  require(HcclGetRankSize(group.comm, &group.size));
+  n.ignore("fusion");  // with other collectives into one, which changes no result
+  n.ignore("fusion_id");
+  if (const int64_t size = n.integer("rank_size", group.size); size != group.size) {
+    throw GraphError("attribute 'rank_size' is " + std::to_string(size) + "; the group has " +
+                     std::to_string(group.size) + " ranks");
+  }
+  return group;
+}
+
+HcclDataType type_of(at::ScalarType type) {
+  static constexpr std::pair<at::ScalarType, HcclDataType> kTypes[] = {
+      {at::kFloat, HCCL_DATA_TYPE_FP32},    {at::kHalf, HCCL_DATA_TYPE_FP16},     {at::kBFloat16, HCCL_DATA_TYPE_BFP16},
+      {at::kDouble, HCCL_DATA_TYPE_FP64},   {at::kChar, HCCL_DATA_TYPE_INT8},     {at::kByte, HCCL_DATA_TYPE_UINT8},
+      {at::kShort, HCCL_DATA_TYPE_INT16},   {at::kUInt16, HCCL_DATA_TYPE_UINT16}, {at::kInt, HCCL_DATA_TYPE_INT32},
+      {at::kUInt32, HCCL_DATA_TYPE_UINT32}, {at::kLong, HCCL_DATA_TYPE_INT64},    {at::kUInt64, HCCL_DATA_TYPE_UINT64},
+  };
+  for (const auto& [scalar, hccl] : kTypes) {
+    if (scalar == type) return hccl;
+  }
+  throw GraphError("a collective of " + dtype_name(ge_dtype(type)) + " is not implemented");
+}
+
+// In the order of HcclReduceOp.
+HcclReduceOp reduction_of(NodeCall& n) {
+  return static_cast<HcclReduceOp>(n.choice("reduction", {"sum", "prod", "max", "min"}));
+}
+
+at::Tensor input(NodeCall& n) { return n.in(0).contiguous(); }
+uint64_t count_of(const at::Tensor& tensor) { return static_cast<uint64_t>(tensor.numel()); }
+uint32_t rank_in(NodeCall& n, const char* name) { return static_cast<uint32_t>(n.integer(name)); }
+
+// The elements of what one entry of the first dimension holds.
+int64_t entry_elements(const at::Tensor& tensor) {
+  reject_unless(tensor.dim() > 0, "a collective of parts of a tensor without dimensions");
+  return c10::multiply_integers(tensor.sizes().slice(1));
+}
+
+at::Tensor with_entries(const at::Tensor& like, int64_t entries) {
+  auto shape = like.sizes().vec();
+  if (shape.empty()) shape.push_back(0);
+  shape[0] = entries;
+  return new_tensor(shape, like.scalar_type());
+}
+
+// Counts and displacements per rank, in elements; without displacements the parts lie one behind the other.
+struct Parts {
+  std::vector<uint64_t> counts, displacements;
+  uint64_t end = 0;
+};
+
+Parts parts_of(NodeCall& n, const Group& group, size_t counts, size_t displacements, int64_t elements) {
+  Parts parts;
+  std::vector<int64_t> starts;
+  if (n.has(displacements)) starts = n.integers(displacements);
+  const auto given = n.integers(counts);
+  if (given.size() != group.size || (!starts.empty() && starts.size() != group.size)) {
+    throw GraphError("input " + std::to_string(counts) + " has " + std::to_string(given.size()) + " counts and input " +
+                     std::to_string(displacements) + " " + std::to_string(starts.size()) +
+                     " displacements; the group has " + std::to_string(group.size) + " ranks");
+  }
+  uint64_t next = 0;
+  for (size_t rank = 0; rank < given.size(); ++rank) {
+    const int64_t start = starts.empty() ? static_cast<int64_t>(next) / elements : starts[rank];
+    if (given[rank] < 0 || start < 0)
+      throw GraphError("a count or a displacement of rank " + std::to_string(rank) + " is negative");
+    parts.counts.push_back(static_cast<uint64_t>(given[rank] * elements));
+    parts.displacements.push_back(static_cast<uint64_t>(start * elements));
+    next = parts.displacements.back() + parts.counts.back();
+    parts.end = std::max(parts.end, next);
+  }
+  return parts;
+}
+
+void require_inside(const Parts& parts, const at::Tensor& tensor) {
+  if (parts.end > count_of(tensor)) {
+    throw GraphError("the counts and displacements end at element " + std::to_string(parts.end) + " of " +
+                     std::to_string(tensor.numel()));
+  }
+}
+
+Outputs all_reduce(NodeCall& n) {
+  const Group group = group_of(n);
+  const at::Tensor x = input(n), y = new_tensor(x.sizes(), x.scalar_type());
+  require(HcclAllReduce(x.data_ptr(), y.data_ptr(), count_of(x), type_of(x.scalar_type()), reduction_of(n), group.comm,
+                        n.stream()));
+  return y;
+}
+
+Outputs all_gather(NodeCall& n) {
+  const Group group = group_of(n);
+  const at::Tensor x = input(n), y = with_entries(x, (x.dim() == 0 ? 1 : x.size(0)) * group.size);
+  require(HcclAllGather(x.data_ptr(), y.data_ptr(), count_of(x), type_of(x.scalar_type()), group.comm, n.stream()));
+  return y;
+}
+
+// Counts are of entries of the first dimension, as torchair passes them.
+Outputs all_gather_uneven(NodeCall& n) {
+  const Group group = group_of(n);
+  const at::Tensor x = input(n);
+  const int64_t elements = entry_elements(x), sent = n.integer(1);
+  const Parts parts = parts_of(n, group, 2, 3, elements);
+  if (sent < 0 || sent > x.size(0)) {
+    throw GraphError("send_count is " + std::to_string(sent) + "; x has " + std::to_string(x.size(0)) + " entries");
+  }
+  const at::Tensor y = with_entries(x, elements == 0 ? 0 : static_cast<int64_t>(parts.end) / elements);
+  require(HcclAllGatherV(x.data_ptr(), static_cast<uint64_t>(sent * elements), y.data_ptr(), parts.counts.data(),
+                         parts.displacements.data(), type_of(x.scalar_type()), group.comm, n.stream()));
+  return y;
+}
+
+Outputs reduce_scatter(NodeCall& n) {
+  const Group group = group_of(n);
+  const at::Tensor x = input(n);
+  if (x.dim() == 0 || x.size(0) % group.size != 0) {
+    throw GraphError("the first dimension of x cannot be divided by the " + std::to_string(group.size) + " ranks");
+  }
+  const at::Tensor y = with_entries(x, x.size(0) / group.size);
+  require(HcclReduceScatter(x.data_ptr(), y.data_ptr(), count_of(y), type_of(x.scalar_type()), reduction_of(n),
+                            group.comm, n.stream()));
+  return y;
+}
+
+Outputs reduce_scatter_uneven(NodeCall& n) {
+  const Group group = group_of(n);
+  const at::Tensor x = input(n);
+  const Parts parts = parts_of(n, group, 2, 3, entry_elements(x));
+  require_inside(parts, x);
+  const at::Tensor y = with_entries(x, n.integer(1));
+  require(HcclReduceScatterV(x.data_ptr(), parts.counts.data(), parts.displacements.data(), y.data_ptr(), count_of(y),
+                             type_of(x.scalar_type()), reduction_of(n), group.comm, n.stream()));
+  return y;
+}
+
+Outputs from_root(NodeCall& n) {
+  const Group group = group_of(n);
+  const uint32_t root = rank_in(n, "root_rank");
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& x : n.in_from(0)) {
+    const at::Tensor& y = results.emplace_back(x.clone(at::MemoryFormat::Contiguous));
+    require(HcclBroadcast(y.data_ptr(), count_of(y), type_of(y.scalar_type()), root, group.comm, n.stream()));
+  }
+  return results;
+}
+
+Outputs all_to_all(NodeCall& n) {
+  const Group group = group_of(n);
+  const at::Tensor x = input(n), y = new_tensor(x.sizes(), x.scalar_type());
+  if (x.numel() % group.size != 0) {
+    throw GraphError("the " + std::to_string(x.numel()) + " elements of x cannot be divided by the " +
+                     std::to_string(group.size) + " ranks");
+  }
+  const uint64_t count = count_of(x) / group.size;
+  const HcclDataType type = type_of(x.scalar_type());
+  require(HcclAlltoAll(x.data_ptr(), count, type, y.data_ptr(), count, type, group.comm, n.stream()));
+  return y;
+}
+
+// Counts are of elements.
+Outputs all_to_all_uneven(NodeCall& n) {
+  const Group group = group_of(n);
+  const at::Tensor x = input(n);
+  const Parts sends = parts_of(n, group, 1, 2, 1), receives = parts_of(n, group, 3, 4, 1);
+  require_inside(sends, x);
+  const int64_t elements = std::max<int64_t>(entry_elements(x), 1);
+  const at::Tensor y = with_entries(x, static_cast<int64_t>(receives.end) / elements);
+  require_inside(receives, y);
+  const HcclDataType type = type_of(x.scalar_type());
+  require(HcclAlltoAllV(x.data_ptr(), sends.counts.data(), sends.displacements.data(), type, y.data_ptr(),
+                        receives.counts.data(), receives.displacements.data(), type, group.comm, n.stream()));
+  return y;
+}
+
+// Messages between two ranks are matched in their order, as eager's are, not by a tag.
+void reject_tag(NodeCall& n) { n.only("sr_tag", 0); }
+
+Outputs send(NodeCall& n) {
+  const Group group = group_of(n);
+  reject_tag(n);
+  const at::Tensor x = input(n);
+  require(
+      HcclSend(x.data_ptr(), count_of(x), type_of(x.scalar_type()), rank_in(n, "dest_rank"), group.comm, n.stream()));
+  return std::vector<at::Tensor>();
+}
+
+Outputs receive(NodeCall& n) {
+  const Group group = group_of(n);
+  reject_tag(n);
+  const at::Tensor y = new_tensor(n.integers("shape", {}), n.dtype("dtype"));
+  require(
+      HcclRecv(y.data_ptr(), count_of(y), type_of(y.scalar_type()), rank_in(n, "src_rank"), group.comm, n.stream()));
+  return y;
+}
+
+}  // namespace
+
+const NodeTable kCollectiveNodes = {
+    {"HcomAllReduce", all_reduce},
+    {"HcomAllGather", all_gather},
+    {"HcomAllGatherV", all_gather_uneven, "recv_displacements"},
+    {"HcomReduceScatter", reduce_scatter},
+    {"HcomReduceScatterV", reduce_scatter_uneven, "send_displacements"},
+    {"HcomBroadcast", from_root},
+    {"HcomAllToAll", all_to_all},
+    {"HcomAllToAllV", all_to_all_uneven},
+    {"HcomSend", send},
+    {"HcomReceive", receive},
+};
+
+}  // namespace cann_cpu::graph
