@@ -44,6 +44,7 @@ case "${1:-main}" in
     python benchmark/dispatch.py
     python benchmark/sparse_attention.py
     python benchmark/ascendc.py
+    python benchmark/collectives.py
     ;;
   *)
     echo "run.sh: unknown job '$1'; there are: parallel, test, bench, and none for the main job" >&2

@@ -238,9 +238,11 @@ void Mesh::exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const 
   for (const Outgoing& message : all_out) sendings[message.peer].queue.push_back(&message);
   for (Incoming& message : first) receivings[message.peer].queue.push_back(&message);
   for (Incoming& message : in) receivings[message.peer].queue.push_back(&message);
+  std::vector<pollfd> waits;
+  std::vector<uint32_t> missing;
   while (true) {
-    std::vector<pollfd> waits{{wake_, POLLIN, 0}};
-    std::vector<uint32_t> missing;
+    waits.assign(1, {wake_, POLLIN, 0});
+    missing.clear();
     for (uint32_t rank = 0; rank < links_.size(); ++rank) {
       Link& link = links_[rank];
       if (sendings[rank].queue.empty() && receivings[rank].queue.empty()) continue;

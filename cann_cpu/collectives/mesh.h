@@ -112,7 +112,7 @@ class Mesh {
   void interrupt(const std::string& reason);
 
   // A payload up to this size is sent, never read from the sender's memory.
-  static constexpr size_t kSentBytes = 8192;
+  static constexpr size_t kSentBytes = 65536;
 
  private:
   struct Header {

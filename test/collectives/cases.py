@@ -18,8 +18,8 @@ TYPES = {"int8": 0, "int16": 1, "int32": 2, "float16": 3, "float32": 4, "int64":
          "uint16": 8, "uint32": 9, "float64": 10, "bfloat16": 11}  # fmt: skip
 MOVED_ONLY = {"int128": (12, 16), "hifloat8": (14, 1), "float8_e4m3fn": (15, 1), "float8_e5m2": (16, 1)}
 OPERATIONS = {"sum": np.add, "product": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
-# Nothing; one; an odd few; many; more than is sent in a message and folded at a time; more than each folds of all.
-COUNTS = [0, 1, 7, 4801, 40003, 150001]
+# Nothing; one; an odd few; many; more than is sent in one message and folded at a time.
+COUNTS = [0, 1, 7, 4801, 40003]
 
 
 class Communicator:
