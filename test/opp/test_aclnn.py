@@ -269,7 +269,9 @@ def test_the_attention_writes_nothing_when_it_rejects_a_value():
     inputs = goldens.sparse_flash_attention_inputs([300] * 8, heads=4, depth=8, rope_depth=2, count=50)
     inputs["sparse_indices"][7, 0, 0, 49] = -3
     out = torch.full((8, 1, 4, 8), 7.0).bfloat16().npu()
-    with pytest.raises(RuntimeError, match=r"aclnnSparseFlashAttentionPto: .*sparse_indices\[7\]\[0\]\[0\]\[49\] is -3"):
+    with pytest.raises(
+        RuntimeError, match=r"aclnnSparseFlashAttentionPto: .*sparse_indices\[7\]\[0\]\[0\]\[49\] is -3"
+    ):
         call("aclnnSparseFlashAttentionPto", *attention_on_npu(inputs, out))
     assert (out.cpu() == 7).all()
 
