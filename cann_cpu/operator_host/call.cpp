@@ -163,9 +163,9 @@ class LaunchMemory {
 
 class DefinedCall final : public Call {
  public:
-  DefinedCall(const DefinedOperator& op, Addresses addresses, std::vector<Given> given,
+  DefinedCall(const DefinedOperator& op, Addresses addresses, std::vector<Extent> extents, std::vector<Given> given,
               std::vector<Parameter> parameters, const OperatorKernel& kernel, std::shared_ptr<const Tiled> tiled)
-      : Call(op.function.c_str(), std::move(addresses), tiled->workspace),
+      : Call(op.function.c_str(), std::move(addresses), std::move(extents), tiled->workspace),
         given_(std::move(given)),
         parameters_(std::move(parameters)),
         kernel_(kernel),
@@ -259,8 +259,8 @@ class Preparation {
                                             ", which nobody compiled: " + kernel.name + " (" + kernel.file.string() +
                                             ") has TILING_KEY_IS of " + keys);
     }
-    return std::make_shared<DefinedCall>(op_, std::move(addresses_), std::move(given_), std::move(parameters_), kernel,
-                                         std::move(tiled));
+    return std::make_shared<DefinedCall>(op_, std::move(addresses_), std::move(extents_), std::move(given_),
+                                         std::move(parameters_), kernel, std::move(tiled));
   }
 
  private:
@@ -308,15 +308,18 @@ class Preparation {
       indices.push_back(read_array(parameter, object));
     } else if (parameter.presence == ops::DYNAMIC) {
       for (const aclTensor& each : static_cast<const aclTensorList*>(object)->tensors) {
-        indices.push_back(add(each));
+        indices.push_back(add(each, written));
       }
     } else {
-      indices.push_back(add(*static_cast<const aclTensor*>(object)));
+      indices.push_back(add(*static_cast<const aclTensor*>(object), written));
     }
     return indices;
   }
 
-  size_t add(const aclTensor& tensor) {
+  size_t add(const aclTensor& tensor, bool written) {
+    if (accesses_are_checked()) {
+      add_extents(tensor, {addresses_.size(), 0, 0, written, static_cast<uint32_t>(next_)}, extents_);
+    }
     given_.push_back({tensor, addresses_.size(), {}});
     addresses_.push_back(tensor.data);
     return given_.size() - 1;
@@ -593,6 +596,7 @@ class Preparation {
   std::vector<Parameter> parameters_;
   std::vector<std::unique_ptr<AttributeValue>> attributes_;
   Addresses addresses_;
+  std::vector<Extent> extents_;
   std::string key_;
   OperatorCall call_;
 };

@@ -12,12 +12,14 @@
 #include <cstring>
 #include <fstream>
 
+#include "json_text.h"
+
 namespace cann_cpu {
 
 enum class CaptureState { kActive, kInvalidated, kEnded };
 
 struct Node {
-  std::string name;
+  race::Recorded recorded;
   const Stream* stream;  // for its address: it may be gone at the replay
   int32_t stream_id;
   Task task;
@@ -34,6 +36,7 @@ struct Graph {
   std::string cause;                     // of the invalidation
   std::map<Stream*, Progress> progress;  // of each captured stream: the nodes known to be behind it
   std::vector<Node> nodes;
+  Shadow memory;            // that the nodes use
   std::mutex replay_mutex;  // one replay at a time
 };
 
@@ -137,7 +140,7 @@ std::optional<Failure> replay(Graph& graph) {
   std::optional<Failure> first;
   for (const Node& node : graph.nodes) {
     std::optional<Failure> failure = run_task_as(node.stream, node.task);
-    if (failure && !first) first = Failure{failure->code, node.name + ": " + failure->message};
+    if (failure && !first) first = Failure{failure->code, node.recorded.task + ": " + failure->message};
   }
   return first;
 }
@@ -149,9 +152,16 @@ void execute(aclmdlRI model, aclrtStream stream) {
     std::lock_guard lock(capture_mutex());
     if (graph->state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
   }
-  int32_t device = find_stream(stream)->context->device;
+  const std::shared_ptr<Stream> on = find_stream(stream);
+  int32_t device = on->context->device;
   if (device != graph->device) {
     fail(ACL_ERROR_RT_STREAM_CONTEXT, "the graph is of device %d, the stream of device %d", graph->device, device);
+  }
+  if (accesses_are_checked() && !is_running(on.get())) {
+    const std::string where = race::where();
+    for (const Node& node : graph->nodes) {
+      race::task(*on, {node.recorded.accesses, "captured graph: " + node.recorded.task, where});
+    }
   }
   append(stream, "captured graph", [graph] {
     std::optional<Failure> failure = replay(*graph);
@@ -164,35 +174,28 @@ std::shared_ptr<Graph> find_graph(aclmdlRI model) {
   return graphs().find(model);
 }
 
-std::string quote(const std::string& text) {
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return quoted + "\"";
-}
-
 std::string describe(const Graph& graph) {
   std::string text =
       "{\"id\": " + std::to_string(graph.id) + ", \"device\": " + std::to_string(graph.device) + ", \"nodes\": [";
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     text += (i == 0 ? "\n" : ",\n");
-    text += "  {\"name\": " + quote(graph.nodes[i].name) + ", \"stream\": " + std::to_string(graph.nodes[i].stream_id) +
-            "}";
+    text += "  {\"name\": " + quote(graph.nodes[i].recorded.task) +
+            ", \"stream\": " + std::to_string(graph.nodes[i].stream_id) + "}";
   }
   return text + "\n]}\n";
 }
 
 }  // namespace
 
-bool record_task(Stream& stream, const char* name, const Task& task) {
+bool record_task(Stream& stream, const Task& task, const race::Recorded& recorded) {
   std::lock_guard lock(capture_mutex());
   Graph* graph = stream.graph;
   if (graph == nullptr) return false;
   if (graph->state == CaptureState::kInvalidated) return true;
-  graph->nodes.push_back({name, &stream, stream.id, task});
-  graph->progress[&stream][&stream] = graph->nodes.size();
+  graph->nodes.push_back({recorded, &stream, stream.id, task});
+  Progress& progress = graph->progress[&stream];
+  progress[&stream] = graph->nodes.size();
+  race::captured_task(graph->memory, stream, progress, recorded);
   return true;
 }
 

@@ -2,6 +2,7 @@
 // Captured graphs: streams whose tasks are recorded instead of run, to be replayed as one task later.
 #pragma once
 
+#include "checks/race.h"
 #include "event.h"
 
 namespace cann_cpu {
@@ -11,7 +12,7 @@ namespace cann_cpu {
 // in silence.
 
 // Records a task of a captured stream; false when the stream is not captured (any more).
-bool record_task(Stream& stream, const char* name, const Task& task);
+bool record_task(Stream& stream, const Task& task, const race::Recorded& recorded);
 // Marks in the event how far the captured stream has come; false when the stream is not captured (any more).
 bool record_event_mark(Stream& stream, Event& event);
 // If the event was recorded in a capture that is underway, makes the stream's next tasks part of it, behind the event.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "capture.h"
+#include "checks/race.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -52,8 +53,20 @@ Copy check_copy(void* dst, size_t destMax, const void* src, size_t count, aclrtM
   return {dst, src, count, target, source};
 }
 
-void copy_now(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind) {
-  Copy copy = check_copy(dst, destMax, src, count, kind);
+Access write_of(void* address, size_t size, uint32_t argument) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  return {begin, begin + size, true, argument};
+}
+
+// Arguments are counted as aclrtMemcpy has them.
+Accesses accesses_of(const Copy& copy) {
+  if (!accesses_are_checked()) return {};
+  const auto from = reinterpret_cast<uintptr_t>(copy.from);
+  return {write_of(copy.to, copy.size, 1), {from, from + copy.size, false, 3}};
+}
+
+void copy_now(const char* name, const Copy& copy) {
+  race::host(name, accesses_of(copy));
   std::memmove(copy.to, copy.from, copy.size);
 }
 
@@ -63,17 +76,27 @@ void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
   if ((from_pageable || to_pageable) && reject_pageable(stream)) return;
   if (from_pageable && !to_pageable && copy.size <= kStagingBytes) {
     const char* begin = static_cast<const char*>(copy.from);
-    append(stream, name, [to = copy.to, staged = std::string(begin, begin + copy.size)] {
-      std::memcpy(to, staged.data(), staged.size());
-      return ACL_SUCCESS;
-    });
+    append(
+        stream, name,
+        [to = copy.to, staged = std::string(begin, begin + copy.size)] {
+          std::memcpy(to, staged.data(), staged.size());
+          return ACL_SUCCESS;
+        },
+        accesses_of(copy));
     return;
   }
-  uint64_t number = append(stream, name, [to = copy.to, from = copy.from, size = copy.size] {
-    std::memmove(to, from, size);
-    return ACL_SUCCESS;
-  });
-  if ((from_pageable || to_pageable) && number > 0) find_stream(stream)->wait(number);
+  uint64_t number = append(
+      stream, name,
+      [to = copy.to, from = copy.from, size = copy.size] {
+        std::memmove(to, from, size);
+        return ACL_SUCCESS;
+      },
+      accesses_of(copy));
+  if ((from_pageable || to_pageable) && number > 0) {
+    const std::shared_ptr<Stream> on = find_stream(stream);
+    on->wait(number);
+    race::host_waited(*on);
+  }
 }
 
 void check_batch(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches,
@@ -126,7 +149,7 @@ aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count, a
   return call(__func__, [&] {
     repeat_unread_failure();
     forbid_unsafe_during_capture();
-    copy_now(dst, destMax, src, count, kind);
+    copy_now("aclrtMemcpy", check_copy(dst, destMax, src, count, kind));
   });
 }
 
@@ -149,7 +172,7 @@ aclError aclrtMemcpyBatch(void** dsts, size_t* destMaxs, void** srcs, size_t* si
     forbid_unsafe_during_capture();
     for (const Copy& copy :
          check_copies(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex)) {
-      std::memmove(copy.to, copy.from, copy.size);
+      copy_now("aclrtMemcpyBatch", copy);
     }
   });
 }
@@ -170,6 +193,7 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
   return call(__func__, [&] {
     check_fill(devPtr, maxCount, count);
     forbid_unsafe_during_capture();
+    if (accesses_are_checked()) race::host("aclrtMemset", {write_of(devPtr, count, 1)});
     std::memset(devPtr, value, count);
   });
 }
@@ -177,9 +201,11 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
   return call(__func__, [&] {
     check_fill(devPtr, maxCount, count);
-    append(stream, "aclrtMemsetAsync", [=] {
-      std::memset(devPtr, value, count);
-      return ACL_SUCCESS;
-    });
+    append(stream, "aclrtMemsetAsync",
+           [=] {
+             std::memset(devPtr, value, count);
+             return ACL_SUCCESS;
+           },
+           {write_of(devPtr, count, 1)});
   });
 }

@@ -3,6 +3,7 @@
 #include "event.h"
 
 #include "capture.h"
+#include "checks/race.h"
 
 namespace cann_cpu {
 
@@ -46,6 +47,7 @@ void record_event(aclrtEvent handle, aclrtStream stream_handle) {
 
   auto recording = std::make_shared<Recording>();
   recording->stream = stream;
+  race::recorded(*stream, *recording);
   auto record = std::make_shared<RecordTask>(recording);
   // Not with the event's lock, which others take behind that of captures; a capture that began just now comes after.
   recording->number = append_uncaptured(*stream, "aclrtRecordEvent", [record, stream = stream.get()] {
@@ -76,6 +78,7 @@ void wait_event(aclrtStream stream_handle, aclrtEvent handle) {
            [] { return error(ACL_ERROR_RT_EVENT_CAPTURED, "the event was recorded in a capture that has ended"); });
     return;
   }
+  if (recording) race::stream_waits(*stream, *recording);
   if (!recording || (recording->is_over() && !recording->failure)) return;
   ++event->open_waits;
   std::shared_ptr<void> open(nullptr, [event](void*) { --event->open_waits; });
@@ -112,6 +115,7 @@ void synchronize_event(aclrtEvent handle, int32_t timeout) {
       fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached within %d ms", timeout);
     }
   }
+  race::host_waited(*recording);
   std::shared_ptr<Stream> stream = recording->stream.lock();
   if (!stream) return;
   if (std::optional<Failure> failure = stream->take_failure(recording->number)) throw *failure;
@@ -192,6 +196,7 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* statu
     require_pointer(status, "status");
     std::shared_ptr<Recording> recording = latest_of(event);
     bool is_over = !recording || recording->is_over();
+    if (recording && is_over) race::host_waited(*recording);
     *status = is_over ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
   });
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <shared_mutex>
 
+#include "checks/race.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -59,6 +60,7 @@ Allocation remove_range(const char* name, void* address, Kind kind) {
   }
   Allocation allocation = found->second;
   map.ranges.erase(found);
+  race::freed(address, allocation.size);
   return allocation;
 }
 

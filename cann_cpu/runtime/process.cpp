@@ -12,6 +12,7 @@
 #include <regex>
 
 #include "cann_cpu/cpu_capability.h"
+#include "checks/report.h"
 #include "device.h"
 
 namespace cann_cpu {
@@ -67,6 +68,7 @@ void initialize(const char* path) {
   if (initialized.exchange(true)) fail(ACL_ERROR_REPEAT_INITIALIZE, "called before");
   try {
     cpu_capability();  // an error in its variable is named here, not by the first kernel
+    require_known_checks();
     set_default_device(path == nullptr || *path == '\0' ? -1 : read_default_device(path));
   } catch (...) {
     initialized = false;

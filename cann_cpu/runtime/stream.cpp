@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "capture.h"
+#include "checks/race.h"
 
 namespace cann_cpu {
 namespace {
@@ -234,7 +235,7 @@ std::shared_ptr<Stream> find_stream(aclrtStream handle) {
   return handle == nullptr ? current_context()->default_stream() : streams().find(handle);
 }
 
-uint64_t append(aclrtStream handle, const char* name, Task task) {
+uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses& accesses) {
   std::shared_ptr<Stream> stream;
   // A recorded task may be replayed after its stream is gone: ask for the address first.
   if (!is_running(handle)) stream = find_stream(handle);
@@ -242,7 +243,10 @@ uint64_t append(aclrtStream handle, const char* name, Task task) {
     run_in_place(task);
     return 0;
   }
-  if (stream->graph != nullptr && !is_running(stream.get()) && record_task(*stream, name, task)) return 0;
+  if (is_running(stream.get())) return append_uncaptured(*stream, name, std::move(task));
+  const race::Recorded recorded{accesses, name, accesses.empty() ? "" : race::where()};
+  if (stream->graph != nullptr && record_task(*stream, task, recorded)) return 0;
+  race::task(*stream, recorded);
   return append_uncaptured(*stream, name, std::move(task));
 }
 
@@ -265,11 +269,11 @@ bool drain() {
   return all;
 }
 
-aclError launch(aclrtStream stream, const char* name, Task task) {
+aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses) {
   return call(name == nullptr ? "launch" : name, [&] {
     require_pointer(name, "name");
     if (!task) fail(ACL_ERROR_INVALID_PARAM, "the task is empty");
-    append(stream, name, std::move(task));
+    append(stream, name, std::move(task), accesses);
   });
 }
 
@@ -313,6 +317,7 @@ void synchronize_stream(aclrtStream handle, int32_t timeout) {
   forbid_during_capture(*stream);
   uint64_t number = stream->last();
   if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
+  race::host_waited(*stream);
   if (std::optional<Failure> failure = stream->take_failure(number)) {
     failed_synchronization = {*failure, calls_of_thread};
     throw *failure;
@@ -328,6 +333,7 @@ void synchronize_device(int32_t timeout) {
   for (const auto& stream : streams().find_if([&](const Stream& s) { return s.context->device == device; })) {
     uint64_t number = stream->last();
     if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
+    race::host_waited(*stream);
     std::optional<Failure> failure = stream->take_failure(number);
     if (failure && first) first->message += "; " + failure->message;
     if (failure && !first) first = std::move(failure);
@@ -374,7 +380,9 @@ aclError aclrtStreamQuery(aclrtStream handle, aclrtStreamStatus* status) {
     require_pointer(status, "status");
     std::shared_ptr<Stream> stream = find_stream(handle);
     forbid_during_capture(*stream);
-    *status = stream->is_idle() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
+    const bool is_idle = stream->is_idle();
+    if (is_idle) race::host_waited(*stream);
+    *status = is_idle ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
   });
 }
 

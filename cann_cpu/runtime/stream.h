@@ -100,7 +100,7 @@ std::optional<Failure> run_task_as(const Stream* stream, const Task& task);
 
 // Gives the task to the stream: runs it in place inside a task of that stream, records it when the stream is captured,
 // and else queues it. Returns its number in the queue, 0 when it is not there.
-uint64_t append(aclrtStream stream, const char* name, Task task);
+uint64_t append(aclrtStream stream, const char* name, Task task, const Accesses& accesses = {});
 // The same, past a capture.
 uint64_t append_uncaptured(Stream& stream, const char* name, Task task);
 

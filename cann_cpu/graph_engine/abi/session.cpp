@@ -105,6 +105,21 @@ struct Execution {
   }
 };
 
+// Of the graph's inputs and outputs; arguments are counted through both.
+Accesses accesses_of(const Execution& execution) {
+  Accesses accesses;
+  if (!accesses_are_checked()) return accesses;
+  auto add = [&, argument = 0U](const at::Tensor& tensor, bool is_write) mutable {
+    ++argument;
+    if (!tensor.defined() || tensor.numel() == 0 || !tensor.is_non_overlapping_and_dense()) return;
+    const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+    accesses.push_back({begin, begin + tensor.nbytes(), is_write, argument});
+  };
+  for (const StoredTensor& input : execution.inputs) add(input.tensor, false);
+  for (const at::Tensor& target : execution.targets) add(target, true);
+  return accesses;
+}
+
 bool is_capturing(aclrtStream stream) {
   aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
   aclmdlRI model = nullptr;
@@ -112,14 +127,17 @@ bool is_capturing(aclrtStream stream) {
 }
 
 void enqueue(std::shared_ptr<const Execution> execution) {
-  const aclError code = launch(execution->stream, kTaskName, [execution]() -> aclError {
-    try {
-      execution->run();
-      return ACL_SUCCESS;
-    } catch (const std::exception& failure) {
-      return error(ACL_ERROR_RT_INTERNAL_ERROR, "%s", failure.what());
-    }
-  });
+  const aclError code = launch(
+      execution->stream, kTaskName,
+      [execution]() -> aclError {
+        try {
+          execution->run();
+          return ACL_SUCCESS;
+        } catch (const std::exception& failure) {
+          return error(ACL_ERROR_RT_INTERNAL_ERROR, "%s", failure.what());
+        }
+      },
+      accesses_of(*execution));
   if (code != ACL_SUCCESS) {
     throw GraphError(std::string("the graph cannot be launched: ") + aclGetRecentErrMsg());
   }
@@ -133,14 +151,17 @@ std::vector<at::Tensor> run_and_wait(const Execution& execution) {
   }
   auto promise = std::make_shared<std::promise<std::vector<at::Tensor>>>();  // the task's alone: it breaks with it
   auto results = promise->get_future();
-  const aclError code = launch(execution.stream, kTaskName, [&execution, promise = std::move(promise)]() -> aclError {
-    try {
-      promise->set_value(execution.run());
-    } catch (...) {
-      promise->set_exception(std::current_exception());
-    }
-    return ACL_SUCCESS;
-  });
+  const aclError code = launch(
+      execution.stream, kTaskName,
+      [&execution, promise = std::move(promise)]() -> aclError {
+        try {
+          promise->set_value(execution.run());
+        } catch (...) {
+          promise->set_exception(std::current_exception());
+        }
+        return ACL_SUCCESS;
+      },
+      accesses_of(execution));
   if (code != ACL_SUCCESS) {
     throw GraphError(std::string("the graph cannot be launched: ") + aclGetRecentErrMsg());
   }

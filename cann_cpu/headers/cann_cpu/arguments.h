@@ -38,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include "cann_cpu/executor.h"
 #include "cann_cpu/tensors.h"
 
 namespace cann_cpu {
@@ -51,6 +52,18 @@ template <size_t size>
 struct Name {
   constexpr Name(const char (&given)[size]) { std::copy_n(given, size, text); }
   char text[size];
+};
+
+// The tensors of a call, in the order of its arguments.
+struct Operands {
+  void add(const aclTensor& tensor, bool is_write) {
+    if (accesses_are_checked()) add_extents(tensor, {addresses.size(), 0, 0, is_write, argument}, extents);
+    addresses.push_back(tensor.data);
+  }
+
+  std::vector<void*> addresses;
+  std::vector<Extent> extents;
+  uint32_t argument = 0;  // that is read now, from 1
 };
 
 // The addresses of a call's tensors, taken one after the other in the order of the arguments.
@@ -143,12 +156,12 @@ inline void check_format(const aclTensor& tensor, Direction direction) {
 }
 
 template <Direction direction>
-aclTensor store_tensor(const aclTensor& tensor, std::vector<void*>& addresses) {
+aclTensor store_tensor(const aclTensor& tensor, Operands& operands) {
   bool empty = false;
   for (int64_t size : tensor.shape) empty |= size == 0;
   if (tensor.data == nullptr && !empty) throw NullArgument("has no data");
   check_format(tensor, direction);
-  addresses.push_back(tensor.data);
+  operands.add(tensor, direction == Direction::Output);
   return tensor;
 }
 
@@ -162,8 +175,8 @@ struct TensorArgument {
   using CType = C*;
   using Stored = aclTensor;
   using Bound = View;
-  static Stored store(CType argument, std::vector<void*>& addresses) {
-    return store_tensor<direction>(not_null(argument), addresses);
+  static Stored store(CType argument, Operands& operands) {
+    return store_tensor<direction>(not_null(argument), operands);
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
     return Bound(bind_tensor<direction>(stored, addresses));
@@ -175,8 +188,8 @@ struct OptionalTensorArgument {
   using CType = C*;
   using Stored = std::optional<aclTensor>;
   using Bound = std::optional<View>;
-  static Stored store(CType argument, std::vector<void*>& addresses) {
-    return argument ? Stored(store_tensor<direction>(*argument, addresses)) : std::nullopt;
+  static Stored store(CType argument, Operands& operands) {
+    return argument ? Stored(store_tensor<direction>(*argument, operands)) : std::nullopt;
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
     return stored ? Bound(View(bind_tensor<direction>(*stored, addresses))) : std::nullopt;
@@ -188,8 +201,8 @@ struct TensorListArgument {
   using CType = const aclTensorList*;
   using Stored = aclTensorList;
   using Bound = std::vector<at::Tensor>;
-  static Stored store(CType argument, std::vector<void*>& addresses) {
-    for (const aclTensor& tensor : not_null(argument).tensors) store_tensor<direction>(tensor, addresses);
+  static Stored store(CType argument, Operands& operands) {
+    for (const aclTensor& tensor : not_null(argument).tensors) store_tensor<direction>(tensor, operands);
     return *argument;
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
@@ -205,7 +218,7 @@ struct PlainArgument {
   using CType = T;
   using Stored = T;
   using Bound = T;
-  static Stored store(T argument, std::vector<void*>&) { return argument; }
+  static Stored store(T argument, Operands&) { return argument; }
   static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
 };
 
@@ -214,7 +227,7 @@ struct ArrayArgument {
   using CType = const CArray*;
   using Stored = CArray;
   using Bound = View;
-  static Stored store(CType argument, std::vector<void*>&) { return not_null(argument); }
+  static Stored store(CType argument, Operands&) { return not_null(argument); }
   static Bound bind(const Stored& stored, AddressCursor&) {
     using Element = typename View::value_type;
     return View(reinterpret_cast<const Element*>(stored.values.data()), stored.values.size());
@@ -250,8 +263,8 @@ struct Argument<const StoredTensor&> {
   using CType = const aclTensor*;
   using Stored = aclTensor;
   using Bound = StoredTensor;
-  static Stored store(CType argument, std::vector<void*>& addresses) {
-    return detail::store_tensor<detail::Direction::Input>(detail::not_null(argument), addresses);
+  static Stored store(CType argument, Operands& operands) {
+    return detail::store_tensor<detail::Direction::Input>(detail::not_null(argument), operands);
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
     if (stored.format != ACL_FORMAT_FRACTAL_NZ || !is_whole(stored)) {
@@ -267,8 +280,8 @@ struct Argument<DataDependentOut&> {
   using CType = aclTensor*;
   using Stored = std::pair<aclTensor, aclTensor*>;
   using Bound = DataDependentOut;
-  static Stored store(CType argument, std::vector<void*>& addresses) {
-    return {detail::store_tensor<detail::Direction::Output>(detail::not_null(argument), addresses), argument};
+  static Stored store(CType argument, Operands& operands) {
+    return {detail::store_tensor<detail::Direction::Output>(detail::not_null(argument), operands), argument};
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
     return Bound(view_of(stored.first, addresses.take()), stored.second);
@@ -280,7 +293,7 @@ struct Argument<const at::Scalar&> {
   using CType = const aclScalar*;
   using Stored = at::Scalar;
   using Bound = at::Scalar;
-  static Stored store(CType argument, std::vector<void*>&) { return scalar_of(detail::not_null(argument)); }
+  static Stored store(CType argument, Operands&) { return scalar_of(detail::not_null(argument)); }
   static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
 };
 
@@ -289,9 +302,7 @@ struct Argument<const std::optional<at::Scalar>&> {
   using CType = const aclScalar*;
   using Stored = std::optional<at::Scalar>;
   using Bound = std::optional<at::Scalar>;
-  static Stored store(CType argument, std::vector<void*>&) {
-    return argument ? Stored(scalar_of(*argument)) : std::nullopt;
-  }
+  static Stored store(CType argument, Operands&) { return argument ? Stored(scalar_of(*argument)) : std::nullopt; }
   static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
 };
 
@@ -300,7 +311,7 @@ struct Argument<const std::vector<at::Scalar>&> {
   using CType = const aclScalarList*;
   using Stored = std::vector<at::Scalar>;
   using Bound = std::vector<at::Scalar>;
-  static Stored store(CType argument, std::vector<void*>&) {
+  static Stored store(CType argument, Operands&) {
     Stored stored;
     for (const aclScalar& scalar : detail::not_null(argument).scalars) stored.push_back(scalar_of(scalar));
     return stored;
@@ -320,7 +331,7 @@ struct Argument<at::OptionalIntArrayRef> {
   using CType = const aclIntArray*;
   using Stored = std::optional<aclIntArray>;
   using Bound = at::OptionalIntArrayRef;
-  static Stored store(CType argument, std::vector<void*>&) { return argument ? Stored(*argument) : std::nullopt; }
+  static Stored store(CType argument, Operands&) { return argument ? Stored(*argument) : std::nullopt; }
   static Bound bind(const Stored& stored, AddressCursor&) {
     return stored ? Bound(at::IntArrayRef(stored->values)) : std::nullopt;
   }
@@ -331,7 +342,7 @@ struct Argument<const std::string&> {
   using CType = char*;
   using Stored = std::string;
   using Bound = std::string;
-  static Stored store(CType argument, std::vector<void*>&) { return argument ? argument : ""; }
+  static Stored store(CType argument, Operands&) { return argument ? argument : ""; }
   static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
 };
 
@@ -340,7 +351,7 @@ struct Argument<at::ScalarType> {
   using CType = aclDataType;
   using Stored = at::ScalarType;
   using Bound = at::ScalarType;
-  static Stored store(CType argument, std::vector<void*>&) { return scalar_type(argument); }
+  static Stored store(CType argument, Operands&) { return scalar_type(argument); }
   static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
 };
 
@@ -359,7 +370,7 @@ template <class Param>
 struct UnusedArgument {
   using CType = typename Argument<Param>::CType;
   struct Stored {};
-  static Stored store(CType, std::vector<void*>&) { return {}; }
+  static Stored store(CType, Operands&) { return {}; }
 };
 
 }  // namespace detail
@@ -368,7 +379,7 @@ template <Name name, class Param>
 struct Argument<Absent<name, Param>> : detail::UnusedArgument<Param> {
   using Base = detail::UnusedArgument<Param>;
   using Bound = Absent<name, Param>;
-  static typename Base::Stored store(typename Base::CType argument, std::vector<void*>&) {
+  static typename Base::Stored store(typename Base::CType argument, Operands&) {
     if (argument != nullptr && !detail::is_empty(*argument)) {
       throw std::invalid_argument("(" + std::string(name.text) + ") is not implemented: it must be null or empty");
     }

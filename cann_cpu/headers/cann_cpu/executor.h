@@ -7,16 +7,30 @@
 
 #include "acl/acl_base.h"
 #include "aclnn/acl_meta.h"
+#include "cann_cpu/accesses.h"
 #include "cann_cpu/export.h"
 
 namespace cann_cpu {
+
+// What a call does to memory, in bytes from one of its addresses.
+struct Extent {
+  size_t address;
+  int64_t begin;
+  int64_t end;
+  bool is_write;
+  uint32_t argument;  // from 1
+};
+
+// The extents of a tensor, one for each run of adjoining elements. Of views with very many runs none: what lies between
+// them may be anybody's.
+CANN_EXPORT void add_extents(const aclTensor& tensor, const Extent& of, std::vector<Extent>& extents);
 
 // One call of an aclnn function, with copies of all its arguments: it can run after the caller has destroyed them, any
 // number of times, and with tensors of the same kind at other addresses.
 class Call {
  public:
-  Call(const char* name, std::vector<void*> addresses, uint64_t workspace_size = 0)
-      : name(name), addresses(std::move(addresses)), workspace_size(workspace_size) {}
+  Call(const char* name, std::vector<void*> addresses, std::vector<Extent> extents, uint64_t workspace_size = 0)
+      : name(name), addresses(std::move(addresses)), extents(std::move(extents)), workspace_size(workspace_size) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
   virtual ~Call() = default;
@@ -27,6 +41,7 @@ class Call {
 
   const char* const name;              // "aclnnAdd"
   const std::vector<void*> addresses;  // of the tensors that phase one was given
+  const std::vector<Extent> extents;   // empty unless accesses_are_checked()
   const uint64_t workspace_size;       // bytes that phase two is to be given
 };
 

@@ -55,8 +55,9 @@ class ArgumentReader {
   template <class T>
   typename Argument<T>::Stored read(typename Argument<T>::CType argument) {
     ++position_;
+    operands.argument = position_;
     try {
-      return Argument<T>::store(argument, addresses);
+      return Argument<T>::store(argument, operands);
     } catch (const NullArgument& e) {
       throw NullArgument(position() + e.what());
     } catch (const std::invalid_argument& e) {
@@ -64,12 +65,12 @@ class ArgumentReader {
     }
   }
 
-  std::vector<void*> addresses;
+  Operands operands;
 
  private:
   std::string position() const { return "argument " + std::to_string(position_) + " "; }
 
-  int position_ = 0;
+  uint32_t position_ = 0;
 };
 
 // An out= function of ATen resizes an output of another shape than its result, which then lies beside the caller's
@@ -88,8 +89,10 @@ class TypedCall final : public Call {
   using Kernel = void (*)(Params...);
   using Stored = std::tuple<typename Argument<Params>::Stored...>;
 
-  TypedCall(const char* name, Kernel kernel, std::vector<void*> addresses, Stored stored)
-      : Call(name, std::move(addresses)), kernel_(kernel), stored_(std::move(stored)) {}
+  TypedCall(const char* name, Kernel kernel, Operands operands, Stored stored)
+      : Call(name, std::move(operands.addresses), std::move(operands.extents)),
+        kernel_(kernel),
+        stored_(std::move(stored)) {}
 
   aclError run(const std::vector<void*>& addresses) const override {
     return guarded(name, ACL_ERROR_RT_AICPU_EXCEPTION, [&] { apply(kernel_, AddressCursor(addresses, true)); });
@@ -122,7 +125,7 @@ aclnnStatus phase_one(const char* name, void (*check)(Params...), void (*kernel)
     if (workspace_size == nullptr || executor == nullptr) throw NullArgument("workspaceSize or executor is null");
     ArgumentReader reader;
     typename TypedCall<Params...>::Stored stored{reader.template read<Params>(arguments)...};
-    auto call = std::make_shared<TypedCall<Params...>>(name, kernel, std::move(reader.addresses), std::move(stored));
+    auto call = std::make_shared<TypedCall<Params...>>(name, kernel, std::move(reader.operands), std::move(stored));
     if (check != nullptr) call->check(check);
     finish_phase_one(std::move(call), workspace_size, executor);
   });

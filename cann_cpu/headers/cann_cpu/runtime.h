@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "acl/acl_base.h"
+#include "cann_cpu/accesses.h"
 #include "cann_cpu/export.h"
 
 namespace cann_cpu {
@@ -19,7 +20,9 @@ using Task = std::function<aclError()>;
 // A task that returns non-zero or throws makes its code, and the message it left in the worker thread, the stream's
 // error; what was queued behind it still runs. The next synchronisation of the stream, of its device or of an event
 // recorded behind the task returns that code once, with the task's name in the message.
-CANN_EXPORT aclError launch(aclrtStream stream, const char* name, Task task);
+//
+// What the task does to memory matters only while accesses_are_checked().
+CANN_EXPORT aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses = {});
 
 // True inside a task of the stream, in the thread that runs it.
 CANN_EXPORT bool is_running(const void* stream);

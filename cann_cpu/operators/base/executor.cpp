@@ -2,6 +2,7 @@
 // Hands out executors at the end of phase one and enqueues them in phase two.
 #include "executor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -9,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "cann_cpu/acl_objects.h"
+#include "cann_cpu/dtypes.h"
 #include "cann_cpu/runtime.h"
 #include "executor_cache.h"
 
@@ -26,7 +29,54 @@ void list_call(const char* name) {
   if (listed->insert(name).second) std::ofstream(file, std::ios::app) << std::string(name) + "\n";
 }
 
+Accesses accesses_of(const Call& call, const std::vector<void*>& addresses) {
+  Accesses accesses;
+  for (const Extent& extent : call.extents) {
+    const auto base = reinterpret_cast<uintptr_t>(addresses[extent.address]);
+    accesses.push_back({base + extent.begin, base + extent.end, extent.is_write, extent.argument});
+  }
+  if (accesses_are_checked() && addresses.size() > call.addresses.size()) {
+    const auto workspace = reinterpret_cast<uintptr_t>(addresses.back());
+    accesses.push_back({workspace, workspace + call.workspace_size, true, 0});
+  }
+  return accesses;
+}
+
 }  // namespace
+
+void add_extents(const aclTensor& tensor, const Extent& of, std::vector<Extent>& extents) {
+  constexpr size_t kMaxRuns = 1024;
+  const auto size = static_cast<int64_t>(dtype_size(tensor.dtype));
+  const bool by_strides = tensor.format != ACL_FORMAT_FRACTAL_NZ;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // strides and sizes
+  int64_t run = 1;
+  if (by_strides) {
+    for (size_t d = 0; d < tensor.shape.size(); ++d) {
+      if (tensor.shape[d] == 0) return;
+      if (tensor.shape[d] > 1 && tensor.strides[d] != 0) dims.emplace_back(tensor.strides[d], tensor.shape[d]);
+    }
+    std::ranges::sort(dims);
+    auto dim = dims.begin();
+    for (; dim != dims.end() && dim->first <= run; ++dim) run = std::max(run, dim->first * (dim->second - 1) + run);
+    dims.erase(dims.begin(), dim);
+  } else {
+    for (const int64_t each : tensor.storage_shape) run *= each;
+  }
+  std::vector<int64_t> begins{by_strides ? tensor.offset : 0};
+  for (const auto& [stride, count] : dims) {
+    if (begins.size() * count > kMaxRuns) return;
+    const size_t known = begins.size();
+    for (int64_t i = 1; i < count; ++i) {
+      for (size_t k = 0; k < known; ++k) begins.push_back(begins[k] + i * stride);
+    }
+  }
+  for (const int64_t begin : begins) {
+    Extent extent = of;
+    extent.begin = begin * size;
+    extent.end = (begin + run) * size;
+    extents.push_back(extent);
+  }
+}
 
 aclnnStatus finish_phase_one(std::shared_ptr<const Call> call, uint64_t* workspace_size, aclOpExecutor** executor) {
   list_call(call->name);
@@ -45,8 +95,10 @@ aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream, void* wor
   std::unique_ptr<aclOpExecutor> once(executor->repeatable ? nullptr : executor);
   auto addresses = executor->addresses;
   if (workspace != nullptr) addresses.push_back(workspace);
-  return launch(stream, name,
-                [call = executor->call, addresses = std::move(addresses)] { return call->run(addresses); });
+  const Accesses accesses = accesses_of(*executor->call, addresses);
+  return launch(
+      stream, name, [call = executor->call, addresses = std::move(addresses)] { return call->run(addresses); },
+      accesses);
 }
 
 }  // namespace cann_cpu

@@ -87,11 +87,15 @@ def home() -> int:
     return 0
 
 
-def run(command: list[str]) -> int:
+def run(command: list[str], checks: str | None, report: str | None) -> int:
     """Runs a command with this CANN in its environment, whatever other CANN there is."""
     libraries = [activation.LIBRARIES, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     variables = {**os.environ, **activation.environment(), "LD_LIBRARY_PATH": ":".join(libraries)}
     variables.pop("CANN_CPU", None)
+    if checks:
+        from .checks import run_checked
+
+        return run_checked(command, variables, checks, report)
     return subprocess.run(command, env=variables).returncode
 
 
@@ -119,6 +123,8 @@ def main() -> int:
     profile_parser = commands.add_parser("profile", help="print what launches cost under ASCENDC_CPU_PROFILE=FOLDER")
     profile_parser.add_argument("folder", metavar="FOLDER")
     run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
+    run_parser.add_argument("--check", metavar="NAME[,NAME]", help="check the program: race")
+    run_parser.add_argument("--report", metavar="FILE", help="write what the checks report, as JSON")
     run_parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     kernel_parser = commands.add_parser(
         "kernel", help="compile an Ascend C kernel, run it on arrays, check what it does"
@@ -163,7 +169,7 @@ def main() -> int:
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:
         run_parser.error("no command; python -m cann_cpu run -- COMMAND")
-    return run(command)
+    return run(command, arguments.check, arguments.report)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,8 @@ def activate() -> Choice:
 
         check_torch()
         os.environ.update(environment())
+        if os.environ.get("CANN_CPU_CHECK"):
+            os.environ["TASK_QUEUE_ENABLE"] = "0"  # torch_npu calls from where the program does, which reports name
         # The dynamic linker takes a loaded library for one of the same SONAME, so torch_npu gets these.
         for library in sorted(os.listdir(LIBRARIES)):
             ctypes.CDLL(os.path.join(LIBRARIES, library))

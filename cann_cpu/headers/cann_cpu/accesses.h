@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a task does to memory, for the checks of whole programs (docs/checks.md).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cann_cpu/export.h"
+
+namespace cann_cpu {
+
+struct Access {
+  uintptr_t begin;
+  uintptr_t end;
+  bool is_write;
+  uint32_t argument;  // of the task's function, from 1; 0: none of them
+};
+
+using Accesses = std::vector<Access>;
+
+// Whether a check wants to know; else nobody needs to find out.
+CANN_EXPORT bool accesses_are_checked();
+
+}  // namespace cann_cpu

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "race.h"
+
+#include "../memory.h"
+#include "place.h"
+#include "report.h"
+
+namespace cann_cpu::race {
+namespace {
+
+struct State {
+  std::mutex mutex;
+  std::map<size_t, VectorClock> clocks;  // what each agent is behind, itself included
+  Shadow memory;
+};
+
+State& state() {
+  static auto* const only = new State;
+  return *only;
+}
+
+bool is_on() {
+  static const bool on = cann_cpu::is_on(Check::kRace);
+  return on;
+}
+
+std::string name_of(size_t agent) { return agent == kHost ? "the host" : "stream " + std::to_string(agent - 1); }
+
+std::string describe(const Use& use) {
+  const User& user = *use.user;
+  std::string text = user.task + (user.agent == kHost ? "" : " on " + name_of(user.agent));
+  text += use.is_write ? " writes" : " reads";
+  if (use.argument > 0) text += " its argument " + std::to_string(use.argument);
+  return text + (user.where.empty() ? "" : ", launched at " + user.where);
+}
+
+void tell(const Conflict& conflict, const char* where) {
+  const Range range = find_range(reinterpret_cast<const void*>(conflict.begin));
+  const std::string memory = range.space == Space::kDevice ? "npu:" + std::to_string(range.device) : "pinned memory";
+  const std::string first = describe(conflict.first), second = describe(conflict.second);
+  char bytes[160];
+  std::snprintf(bytes, sizeof(bytes), "%zu bytes at 0x%zx (byte %zu of an allocation of %zu, %s)",
+                static_cast<size_t>(conflict.end - conflict.begin), static_cast<size_t>(conflict.begin),
+                static_cast<size_t>(conflict.begin - range.begin), static_cast<size_t>(range.end - range.begin),
+                memory.c_str());
+  const char* cure = conflict.second.user->agent == kHost
+                         ? "Let the host wait for the first: stream.synchronize(), or event.synchronize()"
+                         : "Let the second wait for the first: stream.wait_stream(other), or stream.wait_event(event)";
+  report(Check::kRace, first + "\n" + second,
+         std::string("nothing orders two uses of ") + bytes + where + "\n  first:  " + first + "\n  second: " + second +
+             "\n  " + cure + ". If it was another tensor's memory then: tensor.record_stream(stream) before that goes.",
+         {{"bytes", bytes}, {"first", first}, {"second", second}});
+}
+
+// Where the accesses lie in memory that the runtime knows.
+std::vector<Conflict> use(Shadow& memory, const VectorClock& clock, const std::shared_ptr<const User>& user,
+                          const Accesses& accesses) {
+  std::vector<Conflict> conflicts;
+  for (const Access& access : accesses) {
+    if (find_range(reinterpret_cast<const void*>(access.begin)).space == Space::kPageable) continue;
+    for (Conflict& each : memory.use(access.begin, access.end, {user, access.is_write, access.argument}, clock)) {
+      conflicts.push_back(std::move(each));
+    }
+  }
+  return conflicts;
+}
+
+void act(size_t agent, const Recorded& recorded) {
+  std::vector<Conflict> conflicts;
+  {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    VectorClock& clock = all.clocks[agent];
+    if (agent != kHost) clock.merge(all.clocks[kHost]);
+    clock.reach(agent, clock.of(agent) + 1);
+    const auto user = std::make_shared<const User>(agent, clock.of(agent), recorded.task, recorded.where);
+    conflicts = use(all.memory, clock, user, recorded.accesses);
+  }
+  for (const Conflict& each : conflicts) tell(each, "");
+}
+
+}  // namespace
+
+std::string where() { return is_on() ? python_place() : ""; }
+
+void task(const Stream& stream, const Recorded& recorded) {
+  if (is_on() && !recorded.accesses.empty()) act(agent_of(stream), recorded);
+}
+
+void captured_task(Shadow& graph, const Stream& stream, const Progress& progress, const Recorded& recorded) {
+  if (!is_on()) return;
+  VectorClock clock;
+  for (const auto& [behind, nodes] : progress) clock.reach(agent_of(*behind), nodes);
+  const size_t agent = agent_of(stream);
+  const auto user = std::make_shared<const User>(agent, clock.of(agent), recorded.task, recorded.where);
+  for (const Conflict& each : use(graph, clock, user, recorded.accesses)) tell(each, ", in every replay of a graph");
+}
+
+void host(const char* function, const Accesses& accesses) {
+  if (is_on()) act(kHost, {accesses, function, python_place()});
+}
+
+void recorded(const Stream& stream, Recording& recording) {
+  if (!is_on()) return;
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  recording.clock = all.clocks[agent_of(stream)];
+  recording.clock.merge(all.clocks[kHost]);
+}
+
+void stream_waits(const Stream& stream, const Recording& recording) {
+  if (!is_on()) return;
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  all.clocks[agent_of(stream)].merge(recording.clock);
+}
+
+void host_waited(const Stream& stream) {
+  if (!is_on()) return;
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  all.clocks[kHost].merge(all.clocks[agent_of(stream)]);
+}
+
+void host_waited(const Recording& recording) {
+  if (!is_on()) return;
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  all.clocks[kHost].merge(recording.clock);
+}
+
+void freed(const void* address, size_t size) {
+  if (!is_on()) return;
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  all.memory.forget(begin, begin + size);
+}
+
+}  // namespace cann_cpu::race

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check `race`: two streams, or a stream and the host, use the same bytes, one writes, and nothing orders them.
+//
+// What the host asks of the runtime is all that is looked at, in the order in which it asks: whether tasks happened to
+// run one after the other makes no difference. The functions do nothing while the check is off.
+#pragma once
+
+#include "../event.h"
+#include "cann_cpu/accesses.h"
+#include "shadow.h"
+
+namespace cann_cpu::race {
+
+// Threads of the host count as one: what one has waited for, the others know.
+constexpr size_t kHost = 0;
+inline size_t agent_of(const Stream& stream) { return static_cast<size_t>(stream.id) + 1; }
+
+// A use of memory by a task, as a capture records it.
+struct Recorded {
+  Accesses accesses;
+  std::string task;
+  std::string where;
+};
+
+// Where the caller is, while the check is on. Takes the GIL: not to be called with a lock held.
+std::string where();
+
+// The stream gets a task.
+void task(const Stream& stream, const Recorded& recorded);
+// The same, to a stream that is captured: it knows what `progress` says, and lies at its own number there.
+void captured_task(Shadow& graph, const Stream& stream, const Progress& progress, const Recorded& recorded);
+// The host uses memory now.
+void host(const char* function, const Accesses& accesses);
+
+// The event marks what the stream has been given.
+void recorded(const Stream& stream, Recording& recording);
+void stream_waits(const Stream& stream, const Recording& recording);
+void host_waited(const Stream& stream);
+void host_waited(const Recording& recording);
+
+// Memory that is given back: whoever gets it next has nothing to do with who had it.
+void freed(const void* address, size_t size);
+
+}  // namespace cann_cpu::race

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the checks of whole programs are, and how they tell what they found.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace cann_cpu {
+
+enum class Check { kRace };
+
+// Whether CANN_CPU_CHECK, a list of names with commas, has it.
+bool is_on(Check check);
+// Throws Failure for a name that no check has.
+void require_known_checks();
+
+// Tells it once of each `key`: in a few lines of standard error and, for CI, as a line of JSON in the file that
+// CANN_CPU_CHECK_REPORT names.
+void report(Check check, const std::string& key, const std::string& text,
+            const std::map<std::string, std::string>& fields);
+
+}  // namespace cann_cpu

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs for the check `race`: those that are wrong, with the two lines that nothing orders, and those that are right."""
+
+import sys
+
+import torch
+
+import custom_pypto  # noqa: F401
+
+WRONG, RIGHT = [], []
+N = 4096
+
+
+def wrong(function):
+    WRONG.append(function)
+    return function
+
+
+def right(function):
+    RIGHT.append(function)
+    return function
+
+
+def on(stream):
+    return torch.npu.stream(stream)
+
+
+# ---- wrong
+
+
+@wrong
+def reads_on_a_side_stream_what_the_main_stream_writes(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    x.add_(1)  # first
+    with on(side):
+        x.exp()  # second
+
+
+@wrong
+def reads_on_the_main_stream_what_a_side_stream_writes(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    with on(side):
+        x.mul_(2)  # first
+    x.sum()  # second
+
+
+@wrong
+def writes_on_both(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    with on(side):
+        x.fill_(1)  # first
+    x.fill_(2)  # second
+
+
+@wrong
+def writes_what_a_side_stream_still_reads(side):
+    x = torch.ones(N, device="npu")
+    side.wait_stream(torch.npu.current_stream())
+    with on(side):
+        x.exp()  # first
+    x.zero_()  # second
+
+
+@wrong
+def records_the_event_too_early(side):
+    x = torch.ones(N, device="npu")
+    event = torch.npu.Event()
+    event.record()
+    x.add_(1)  # first
+    side.wait_event(event)
+    with on(side):
+        x.exp()  # second
+
+
+@wrong
+def waits_for_another_event(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    ready, other = torch.npu.Event(), torch.npu.Event()
+    other.record()
+    x.add_(1)  # first
+    ready.record()
+    side.wait_event(other)
+    with on(side):
+        x.exp()  # second
+
+
+@wrong
+def frees_without_record_stream(side):
+    x = torch.ones(N, device="npu")
+    side.wait_stream(torch.npu.current_stream())
+    with on(side):
+        x.exp()  # first
+    del x
+    torch.empty(N, device="npu").fill_(1)  # second
+
+
+@wrong
+def uses_a_batch_before_it_was_copied(side):
+    batch = torch.ones(N).pin_memory()
+    with on(side):
+        x = batch.to("npu", non_blocking=True)  # first
+    x.exp()  # second
+
+
+@wrong
+def copies_to_the_host_what_is_being_written(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    with on(side):
+        x.add_(1)  # first
+    x.cpu()  # second
+
+
+@wrong
+def fills_a_pinned_buffer_twice(side):
+    x, y = torch.ones(N, device="npu"), torch.ones(N, device="npu")
+    buffer = torch.empty(N).pin_memory()
+    torch.npu.synchronize()
+    with on(side):
+        buffer.copy_(x, non_blocking=True)  # first
+    buffer.copy_(y, non_blocking=True)  # second
+
+
+@wrong
+def writes_halves_that_overlap(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    with on(side):
+        x[: N // 2 + 1].add_(1)  # first
+    x[N // 2 :].add_(1)  # second
+
+
+@wrong
+def refills_the_input_of_a_replay(side):
+    x = torch.ones(N, device="npu")
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        x.exp()
+    torch.npu.synchronize()
+    with on(side):
+        graph.replay()  # first
+    x.fill_(2)  # second
+
+
+@wrong
+def replays_a_graph_on_two_streams(side):
+    x = torch.ones(N, device="npu")
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        x.add_(1)
+    torch.npu.synchronize()
+    with on(side):
+        graph.replay()  # first
+    graph.replay()  # second
+
+
+@wrong
+def forks_inside_a_graph_and_writes_on_both(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        main = torch.npu.current_stream()
+        side.wait_stream(main)
+        with on(side):
+            x.add_(1)  # first
+        x.mul_(2)  # second
+        main.wait_stream(side)
+
+
+@wrong
+def writes_a_cache_that_is_being_read(side):
+    key, cache = torch.ones(2, 1, 16, device="npu").half(), torch.zeros(4, 16, 1, 16, device="npu").half()
+    slots = torch.tensor([0, 17], dtype=torch.int32).npu()
+    torch.npu.synchronize()
+    with on(side):
+        torch.ops.custom_pypto.reshape_and_cache(key, None, cache, None, slots)  # first
+    cache.sum()  # second
+
+
+# ---- right
+
+
+@right
+def waits_for_the_stream(side):
+    x = torch.ones(N, device="npu")
+    side.wait_stream(torch.npu.current_stream())
+    with on(side):
+        x.add_(1)
+    torch.npu.current_stream().wait_stream(side)
+    x.exp()
+
+
+@right
+def waits_for_an_event(side):
+    x = torch.ones(N, device="npu")
+    event = torch.npu.Event()
+    event.record()
+    side.wait_event(event)
+    with on(side):
+        x.add_(1)
+        event.record()
+    event.synchronize()
+    x.exp()
+
+
+@right
+def polls_an_event(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    event = torch.npu.Event()
+    with on(side):
+        x.add_(1)
+        event.record()
+    while not event.query():
+        pass
+    x.exp()
+
+
+@right
+def synchronises_the_device(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    with on(side):
+        x.add_(1)
+    torch.npu.synchronize()
+    x.exp()
+
+
+@right
+def waits_by_way_of_a_third_stream(side):
+    third = torch.npu.Stream()
+    x = torch.ones(N, device="npu")
+    third.wait_stream(torch.npu.current_stream())
+    side.wait_stream(third)
+    with on(side):
+        x.add_(1)
+    torch.npu.current_stream().wait_stream(side)
+
+
+@right
+def reads_on_both(side):
+    x = torch.ones(N, device="npu")
+    side.wait_stream(torch.npu.current_stream())
+    with on(side):
+        x.exp()
+    x.sin()
+    torch.npu.synchronize()
+
+
+@right
+def writes_halves(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    with on(side):
+        x[: N // 2].add_(1)
+    x[N // 2 :].add_(1)
+    torch.npu.synchronize()
+
+
+@right
+def writes_columns(side):
+    x = torch.ones(64, 64, device="npu")
+    torch.npu.synchronize()
+    with on(side):
+        x[:, :32].add_(1)
+    x[:, 32:].add_(1)
+    torch.npu.synchronize()
+
+
+@right
+def records_the_stream(side):
+    x = torch.ones(N, device="npu")
+    side.wait_stream(torch.npu.current_stream())
+    with on(side):
+        x.exp()
+        x.record_stream(side)
+    del x
+    torch.empty(N, device="npu").fill_(1)
+    torch.npu.synchronize()
+
+
+@right
+def replays_in_order(side):
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        main = torch.npu.current_stream()
+        side.wait_stream(main)
+        with on(side):
+            x.add_(1)
+        main.wait_stream(side)
+        x.mul_(2)
+    graph.replay()
+    x.fill_(2)
+    graph.replay()
+    torch.npu.synchronize()
+
+
+@right
+def prefetches_batches(side):
+    for _ in range(3):
+        batch = torch.ones(N).pin_memory()
+        with on(side):
+            x = batch.to("npu", non_blocking=True)
+        torch.npu.current_stream().wait_stream(side)
+        x.record_stream(torch.npu.current_stream())
+        x.exp().cpu()
+
+
+@right
+def trains(side):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).npu()
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8, device="npu")).sum().backward()
+        optimizer.step()
+    torch.npu.synchronize()
+
+
+if __name__ == "__main__":
+    for program in {"wrong": WRONG, "right": RIGHT}[sys.argv[1]]:
+        program(torch.npu.Stream())
+        torch.npu.synchronize()
