@@ -41,6 +41,7 @@ case "${1:-main}" in
     ;;
   bench)
     python benchmark/runtime.py
+    python benchmark/checks.py
     python benchmark/dispatch.py
     python benchmark/sparse_attention.py
     python benchmark/ascendc.py

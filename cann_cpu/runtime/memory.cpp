@@ -60,6 +60,7 @@ Allocation remove_range(const char* name, void* address, Kind kind) {
   }
   Allocation allocation = found->second;
   map.ranges.erase(found);
+  lock.unlock();  // which the check takes behind its own
   race::freed(address, allocation.size);
   return allocation;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for the check `race`: those that are wrong, with the two lines that nothing orders, and those that are right."""
+"""Programs for the check `race`: wrong ones, with the two lines that nothing orders, and right ones."""
 
 import sys
 
