@@ -30,6 +30,11 @@ std::shared_ptr<Context> current_context() {
   fail(ACL_ERROR_RT_CONTEXT_NULL, "this thread has no context; call aclrtSetDevice or aclrtSetCurrentContext first");
 }
 
+int32_t current_device() {
+  const int32_t id = default_device;
+  return id >= 0 && thread_context.expired() ? id : current_context()->device;
+}
+
 std::shared_ptr<Stream> Context::default_stream() {
   std::lock_guard lock(mutex);
   if (!default_stream_) {

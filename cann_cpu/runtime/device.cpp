@@ -201,7 +201,7 @@ aclError aclrtSetDevice(int32_t deviceId) {
 aclError aclrtGetDevice(int32_t* deviceId) {
   return call(__func__, [&] {
     require_pointer(deviceId, "deviceId");
-    *deviceId = current_context()->device;
+    *deviceId = current_device();
   });
 }
 

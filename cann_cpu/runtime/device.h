@@ -66,6 +66,8 @@ size_t memory_limit();
 // The context of the calling thread: the one it set, else the default device's of aclInit's configuration.
 std::shared_ptr<Context> current_context();
 void set_current_context(std::shared_ptr<Context> context);
+// Its device; asking for that of a thread without a context does not give it one.
+int32_t current_device();
 // Makes a device that threads without a context fall back to; -1 for none.
 void set_default_device(int32_t id);
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import race_programs
+from checks import race_programs
 
 PROGRAMS = Path(race_programs.__file__)
 

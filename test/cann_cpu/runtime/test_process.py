@@ -89,12 +89,20 @@ def test_the_configurations_default_device_serves_threads_that_set_none(tmp_path
     path = tmp_path / "acl.json"
     path.write_text('{"defaultDevice": {"default_device": "1"}}')
     program = f"""
+        def is_started():
+            active = ctypes.c_int32()
+            acl.call("aclrtGetPrimaryCtxState", 1, None, ctypes.byref(active))
+            return active.value
+
         acl.call("aclInit", {str(path)!r}.encode())
         print(acl.get("aclrtGetDevice", ctypes.c_int32))
+        print(is_started())
+        acl.call("aclrtSynchronizeDevice")
+        print(is_started())
         acl.call("aclFinalize")
         print(failure("aclrtGetDevice", ctypes.byref(ctypes.c_int32())).code)
     """
-    assert printed(program) == ["1", "107002"]
+    assert printed(program) == ["1", "0", "1", "107002"]
 
 
 def test_init_and_finalize_come_in_pairs(tmp_path):

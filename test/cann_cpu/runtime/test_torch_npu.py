@@ -358,6 +358,15 @@ PROGRAMS = {
         """,
         0,
     ),
+    "a tensor of the second device starts no other": (
+        """
+        import torch_npu
+        x = torch.ones(3, device="npu:1") + 1
+        assert [torch_npu._C._npu_hasPrimaryContext(i) for i in range(2)] == [False, True]
+        assert x.cpu().eq(2).all()
+        """,
+        0,
+    ),
 }
 
 
