@@ -399,9 +399,11 @@ def in_graphs(rank, size, mode):
 
 def patched_in_graphs(rank, size):
     """What torchair puts into a graph for torch.distributed's own functions."""
+    import torch_npu
     import torchair
 
     before, after = (rank - 1) % size, (rank + 1) % size
+    counts = [other + 1 for other in range(size)]
 
     def all_of_them(x, uneven):
         total = x.clone()
@@ -415,8 +417,12 @@ def patched_in_graphs(rank, size):
         turned = torch.empty_like(x)
         dist.all_to_all_single(turned, x)
         cut = torch.empty(size * (rank + 1), x.shape[1], device=x.device)
-        dist.all_to_all_single(cut, uneven, [rank + 1] * size, [other + 1 for other in range(size)])
-        return total, gathered, part, cast, turned, cut
+        dist.all_to_all_single(cut, uneven, [rank + 1] * size, counts)
+        together = torch.empty_like(uneven)
+        torch_npu.distributed.all_gather_into_tensor_uneven(together, x[: rank + 1].clone(), counts)
+        share = torch.empty(rank + 1, x.shape[1], device=x.device)
+        torch_npu.distributed.reduce_scatter_tensor_uneven(share, uneven, counts)
+        return total, gathered, part, cast, turned, cut, together, share
 
     def round_trip(x):
         received = torch.empty_like(x)

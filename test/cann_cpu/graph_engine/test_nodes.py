@@ -787,6 +787,9 @@ def test_a_node_that_asks_for_too_much_writes_nothing():
 
 
 TESTED_ALONE = {*RANDOM, "StatelessRandperm", "StatelessDropOutGenMask", "DropOutDoMask", "MultinomialWithReplacement"}
+# That take several ranks: test/collectives.
+TESTED_ALONE |= {"HcomAllReduce", "HcomAllGather", "HcomAllGatherV", "HcomReduceScatter", "HcomReduceScatterV"}
+TESTED_ALONE |= {"HcomBroadcast", "HcomAllToAll", "HcomAllToAllV", "HcomSend", "HcomReceive"}
 
 
 def as_tuple(result):
