@@ -25,7 +25,7 @@ class Recording {
   std::weak_ptr<Stream> stream;
   uint64_t number = 0;             // of its task in the stream
   std::optional<Failure> failure;  // that the stream had come to, and nobody had taken; set before complete()
-  VectorClock clock;                     // what it is behind, for the check `race`
+  VectorClock clock;               // what it is behind, for the check `race`
 
  private:
   std::atomic<State> state_{State::kPending};
