@@ -157,11 +157,9 @@ void execute(aclmdlRI model, aclrtStream stream) {
   if (device != graph->device) {
     fail(ACL_ERROR_RT_STREAM_CONTEXT, "the graph is of device %d, the stream of device %d", graph->device, device);
   }
-  if (accesses_are_checked() && !is_running(on.get())) {
+  if (!is_running(on.get())) {
     const std::string where = race::where();
-    for (const Node& node : graph->nodes) {
-      race::task(*on, {node.recorded.accesses, "captured graph: " + node.recorded.task, where});
-    }
+    for (const Node& node : graph->nodes) race::replayed(*on, node.recorded, where);
   }
   append(stream, "captured graph", [graph] {
     std::optional<Failure> failure = replay(*graph);

@@ -53,16 +53,17 @@ Copy check_copy(void* dst, size_t destMax, const void* src, size_t count, aclrtM
   return {dst, src, count, target, source};
 }
 
-Access write_of(void* address, size_t size, uint32_t argument) {
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  return {begin, begin + size, true, argument};
-}
-
-// Arguments are counted as aclrtMemcpy has them.
+// Arguments are counted as aclrtMemcpy and aclrtMemset have them.
 Accesses accesses_of(const Copy& copy) {
   if (!accesses_are_checked()) return {};
-  const auto from = reinterpret_cast<uintptr_t>(copy.from);
-  return {write_of(copy.to, copy.size, 1), {from, from + copy.size, false, 3}};
+  const auto to = reinterpret_cast<uintptr_t>(copy.to), from = reinterpret_cast<uintptr_t>(copy.from);
+  return {{to, to + copy.size, true, 1}, {from, from + copy.size, false, 3}};
+}
+
+Accesses accesses_of_fill(void* address, size_t size) {
+  if (!accesses_are_checked()) return {};
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  return {{begin, begin + size, true, 1}};
 }
 
 void copy_now(const char* name, const Copy& copy) {
@@ -193,7 +194,7 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
   return call(__func__, [&] {
     check_fill(devPtr, maxCount, count);
     forbid_unsafe_during_capture();
-    if (accesses_are_checked()) race::host("aclrtMemset", {write_of(devPtr, count, 1)});
+    race::host("aclrtMemset", accesses_of_fill(devPtr, count));
     std::memset(devPtr, value, count);
   });
 }
@@ -201,11 +202,12 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
   return call(__func__, [&] {
     check_fill(devPtr, maxCount, count);
-    append(stream, "aclrtMemsetAsync",
-           [=] {
-             std::memset(devPtr, value, count);
-             return ACL_SUCCESS;
-           },
-           {write_of(devPtr, count, 1)});
+    append(
+        stream, "aclrtMemsetAsync",
+        [=] {
+          std::memset(devPtr, value, count);
+          return ACL_SUCCESS;
+        },
+        accesses_of_fill(devPtr, count));
   });
 }

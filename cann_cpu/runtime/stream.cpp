@@ -244,9 +244,8 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
     return 0;
   }
   if (is_running(stream.get())) return append_uncaptured(*stream, name, std::move(task));
-  const race::Recorded recorded{accesses, name, accesses.empty() ? "" : race::where()};
-  if (stream->graph != nullptr && record_task(*stream, task, recorded)) return 0;
-  race::task(*stream, recorded);
+  if (stream->graph != nullptr && record_task(*stream, task, {accesses, name, race::where()})) return 0;
+  race::task(*stream, name, accesses);
   return append_uncaptured(*stream, name, std::move(task));
 }
 

@@ -19,11 +19,6 @@ State& state() {
   return *only;
 }
 
-bool is_on() {
-  static const bool on = cann_cpu::is_on(Check::kRace);
-  return on;
-}
-
 std::string name_of(size_t agent) { return agent == kHost ? "the host" : "stream " + std::to_string(agent - 1); }
 
 std::string describe(const Use& use) {
@@ -65,7 +60,7 @@ std::vector<Conflict> use(Shadow& memory, const VectorClock& clock, const std::s
   return conflicts;
 }
 
-void act(size_t agent, const Recorded& recorded) {
+void act(size_t agent, const std::string& task, const std::string& where, const Accesses& accesses) {
   std::vector<Conflict> conflicts;
   {
     State& all = state();
@@ -73,22 +68,28 @@ void act(size_t agent, const Recorded& recorded) {
     VectorClock& clock = all.clocks[agent];
     if (agent != kHost) clock.merge(all.clocks[kHost]);
     clock.reach(agent, clock.of(agent) + 1);
-    const auto user = std::make_shared<const User>(agent, clock.of(agent), recorded.task, recorded.where);
-    conflicts = use(all.memory, clock, user, recorded.accesses);
+    const auto user = std::make_shared<const User>(agent, clock.of(agent), task, where);
+    conflicts = use(all.memory, clock, user, accesses);
   }
   for (const Conflict& each : conflicts) tell(each, "");
 }
 
 }  // namespace
 
-std::string where() { return is_on() ? python_place() : ""; }
+std::string where() { return is_on(Check::kRace) ? python_place() : ""; }
 
-void task(const Stream& stream, const Recorded& recorded) {
-  if (is_on() && !recorded.accesses.empty()) act(agent_of(stream), recorded);
+void task(const Stream& stream, const char* name, const Accesses& accesses) {
+  if (!accesses.empty() && is_on(Check::kRace)) act(agent_of(stream), name, where(), accesses);
+}
+
+void replayed(const Stream& stream, const Recorded& recorded, const std::string& where) {
+  if (!recorded.accesses.empty() && is_on(Check::kRace)) {
+    act(agent_of(stream), "captured graph: " + recorded.task, where, recorded.accesses);
+  }
 }
 
 void captured_task(Shadow& graph, const Stream& stream, const Progress& progress, const Recorded& recorded) {
-  if (!is_on()) return;
+  if (!is_on(Check::kRace)) return;
   VectorClock clock;
   for (const auto& [behind, nodes] : progress) clock.reach(agent_of(*behind), nodes);
   const size_t agent = agent_of(stream);
@@ -97,11 +98,11 @@ void captured_task(Shadow& graph, const Stream& stream, const Progress& progress
 }
 
 void host(const char* function, const Accesses& accesses) {
-  if (is_on()) act(kHost, {accesses, function, python_place()});
+  if (is_on(Check::kRace)) act(kHost, function, where(), accesses);
 }
 
 void recorded(const Stream& stream, Recording& recording) {
-  if (!is_on()) return;
+  if (!is_on(Check::kRace)) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   recording.clock = all.clocks[agent_of(stream)];
@@ -109,28 +110,28 @@ void recorded(const Stream& stream, Recording& recording) {
 }
 
 void stream_waits(const Stream& stream, const Recording& recording) {
-  if (!is_on()) return;
+  if (!is_on(Check::kRace)) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   all.clocks[agent_of(stream)].merge(recording.clock);
 }
 
 void host_waited(const Stream& stream) {
-  if (!is_on()) return;
+  if (!is_on(Check::kRace)) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   all.clocks[kHost].merge(all.clocks[agent_of(stream)]);
 }
 
 void host_waited(const Recording& recording) {
-  if (!is_on()) return;
+  if (!is_on(Check::kRace)) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   all.clocks[kHost].merge(recording.clock);
 }
 
 void freed(const void* address, size_t size) {
-  if (!is_on()) return;
+  if (!is_on(Check::kRace)) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   const auto begin = reinterpret_cast<uintptr_t>(address);

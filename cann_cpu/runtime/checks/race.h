@@ -25,8 +25,10 @@ struct Recorded {
 // Where the caller is, while the check is on. Takes the GIL: not to be called with a lock held.
 std::string where();
 
-// The stream gets a task.
-void task(const Stream& stream, const Recorded& recorded);
+// The stream gets a task. Takes the GIL, as where() does.
+void task(const Stream& stream, const char* name, const Accesses& accesses);
+// The stream replays a captured task, asked for at `where`.
+void replayed(const Stream& stream, const Recorded& recorded, const std::string& where);
 // The same, to a stream that is captured: it knows what `progress` says, and lies at its own number there.
 void captured_task(Shadow& graph, const Stream& stream, const Progress& progress, const Recorded& recorded);
 // The host uses memory now.

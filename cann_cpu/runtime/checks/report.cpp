@@ -34,8 +34,13 @@ std::set<std::string, std::less<>> given_names() {
 }  // namespace
 
 bool is_on(Check check) {
-  static const auto names = given_names();
-  return names.contains(kNames[static_cast<size_t>(check)]);
+  static const auto on = [] {
+    const auto given = given_names();
+    std::array<bool, kNames.size()> each;
+    std::ranges::transform(kNames, each.begin(), [&](std::string_view name) { return given.contains(name); });
+    return each;
+  }();
+  return on[static_cast<size_t>(check)];
 }
 
 void require_known_checks() {
@@ -48,10 +53,7 @@ void require_known_checks() {
   }
 }
 
-bool accesses_are_checked() {
-  static const bool checked = is_on(Check::kRace);
-  return checked;
-}
+bool accesses_are_checked() { return is_on(Check::kRace); }
 
 void report(Check check, const std::string& key, const std::string& text,
             const std::map<std::string, std::string>& fields) {
