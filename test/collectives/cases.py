@@ -405,7 +405,7 @@ def patched_in_graphs(rank, size):
     before, after = (rank - 1) % size, (rank + 1) % size
     counts = [other + 1 for other in range(size)]
 
-    def all_of_them(x, uneven):
+    def even_parts_and_to_all(x, uneven):
         total = x.clone()
         dist.all_reduce(total)
         gathered = torch.empty(size * x.shape[0], x.shape[1], device=x.device)
@@ -418,11 +418,14 @@ def patched_in_graphs(rank, size):
         dist.all_to_all_single(turned, x)
         cut = torch.empty(size * (rank + 1), x.shape[1], device=x.device)
         dist.all_to_all_single(cut, uneven, [rank + 1] * size, counts)
+        return total, gathered, part, cast, turned, cut
+
+    def uneven_parts(x, uneven):
         together = torch.empty_like(uneven)
         torch_npu.distributed.all_gather_into_tensor_uneven(together, x[: rank + 1].clone(), counts)
         share = torch.empty(rank + 1, x.shape[1], device=x.device)
         torch_npu.distributed.reduce_scatter_tensor_uneven(share, uneven, counts)
-        return total, gathered, part, cast, turned, cut, together, share
+        return together, share
 
     def round_trip(x):
         received = torch.empty_like(x)
@@ -437,7 +440,12 @@ def patched_in_graphs(rank, size):
     x = torch.randn(2 * size, 3, generator=random).npu()
     uneven = torch.randn(size * (size + 1) // 2, 3, generator=random).npu()
     backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
-    for function, arguments in ((all_of_them, (x, uneven)), (round_trip, (x,))):
+    for function, *arguments in (
+        (even_parts_and_to_all, x, uneven),
+        (uneven_parts, x, uneven),
+        (uneven_parts, x[:, :0], uneven[:, :0]),
+        (round_trip, x),
+    ):
         torch._dynamo.reset()
         expected = function(*arguments)
         found = torch.compile(function, backend=backend, dynamic=False, fullgraph=True)(*arguments)

@@ -70,12 +70,13 @@ at::Tensor with_entries(const at::Tensor& like, int64_t entries) {
   return new_tensor(shape, like.scalar_type());
 }
 
-// Counts and displacements per rank, in elements; without displacements the parts lie one behind the other.
+// Counts and displacements per rank, in elements.
 struct Parts {
   std::vector<uint64_t> counts, displacements;
-  uint64_t end = 0;
+  int64_t end = 0;  // in entries
 };
 
+// The inputs count entries of so many elements; without displacements the parts lie one behind the other.
 Parts parts_of(NodeCall& n, const Group& group, size_t counts, size_t displacements, int64_t elements) {
   Parts parts;
   std::vector<int64_t> starts;
@@ -86,23 +87,23 @@ Parts parts_of(NodeCall& n, const Group& group, size_t counts, size_t displaceme
                      std::to_string(displacements) + " " + std::to_string(starts.size()) +
                      " displacements; the group has " + std::to_string(group.size) + " ranks");
   }
-  uint64_t next = 0;
+  int64_t next = 0;
   for (size_t rank = 0; rank < given.size(); ++rank) {
-    const int64_t start = starts.empty() ? static_cast<int64_t>(next) / elements : starts[rank];
+    const int64_t start = starts.empty() ? next : starts[rank];
     if (given[rank] < 0 || start < 0)
       throw GraphError("a count or a displacement of rank " + std::to_string(rank) + " is negative");
     parts.counts.push_back(static_cast<uint64_t>(given[rank] * elements));
     parts.displacements.push_back(static_cast<uint64_t>(start * elements));
-    next = parts.displacements.back() + parts.counts.back();
+    next = start + given[rank];
     parts.end = std::max(parts.end, next);
   }
   return parts;
 }
 
-void require_inside(const Parts& parts, const at::Tensor& tensor) {
-  if (parts.end > count_of(tensor)) {
-    throw GraphError("the counts and displacements end at element " + std::to_string(parts.end) + " of " +
-                     std::to_string(tensor.numel()));
+void require_inside(const Parts& parts, int64_t entries) {
+  if (parts.end > entries) {
+    throw GraphError("the counts and displacements end at entry " + std::to_string(parts.end) + " of " +
+                     std::to_string(entries));
   }
 }
 
@@ -130,7 +131,7 @@ Outputs all_gather_uneven(NodeCall& n) {
   if (sent < 0 || sent > x.size(0)) {
     throw GraphError("send_count is " + std::to_string(sent) + "; x has " + std::to_string(x.size(0)) + " entries");
   }
-  const at::Tensor y = with_entries(x, elements == 0 ? 0 : static_cast<int64_t>(parts.end) / elements);
+  const at::Tensor y = with_entries(x, parts.end);
   require(HcclAllGatherV(x.data_ptr(), static_cast<uint64_t>(sent * elements), y.data_ptr(), parts.counts.data(),
                          parts.displacements.data(), type_of(x.scalar_type()), group.comm, n.stream()));
   return y;
@@ -152,7 +153,7 @@ Outputs reduce_scatter_uneven(NodeCall& n) {
   const Group group = group_of(n);
   const at::Tensor x = input(n);
   const Parts parts = parts_of(n, group, 2, 3, entry_elements(x));
-  require_inside(parts, x);
+  require_inside(parts, x.size(0));
   const at::Tensor y = with_entries(x, n.integer(1));
   require(HcclReduceScatterV(x.data_ptr(), parts.counts.data(), parts.displacements.data(), y.data_ptr(), count_of(y),
                              type_of(x.scalar_type()), reduction_of(n), group.comm, n.stream()));
@@ -188,10 +189,10 @@ Outputs all_to_all_uneven(NodeCall& n) {
   const Group group = group_of(n);
   const at::Tensor x = input(n);
   const Parts sends = parts_of(n, group, 1, 2, 1), receives = parts_of(n, group, 3, 4, 1);
-  require_inside(sends, x);
+  require_inside(sends, x.numel());
   const int64_t elements = std::max<int64_t>(entry_elements(x), 1);
-  const at::Tensor y = with_entries(x, static_cast<int64_t>(receives.end) / elements);
-  require_inside(receives, y);
+  const at::Tensor y = with_entries(x, receives.end / elements);
+  require_inside(receives, y.numel());
   const HcclDataType type = type_of(x.scalar_type());
   require(HcclAlltoAllV(x.data_ptr(), sends.counts.data(), sends.displacements.data(), type, y.data_ptr(),
                         receives.counts.data(), receives.displacements.data(), type, group.comm, n.stream()));
