@@ -46,9 +46,14 @@ class AttentionSoftmax {
   }
 
   __aicore__ inline void Run() {
+    const int64_t cores = GetBlockNum() * Tiling::kVectorCores;
+    if (tiling_.whole_rows > 0) {  // whose results are written before other blocks have looked at their rows
+      CheckIndices(cores);
+      SyncAll();  // a call that is rejected writes nothing
+    }
     Gather(0);
     if (Piece(0).row != kNoRow) Gather(1);
-    sequences_.CheckAll(GetBlockIdx(), GetBlockNum() * Tiling::kVectorCores);
+    if (tiling_.whole_rows == 0) sequences_.CheckAll(GetBlockIdx(), cores);
     for (uint32_t n = 0; Piece(n).row != kNoRow; ++n) {
       if (Piece(n + 1).row != kNoRow) Gather(n + 2);
       Weigh(n);
@@ -98,6 +103,17 @@ class AttentionSoftmax {
     const uint32_t half = AlignUp(CeilDivision(heads, Tiling::kVectorCores), kFractal);
     const uint32_t first = half < heads ? half : heads;
     return core_ == 0 ? Range{0, first} : Range{first, heads};
+  }
+
+  // Stops the kernel at a length or an index out of range, of this core's share.
+  __aicore__ inline void CheckIndices(int64_t cores) {
+    sequences_.CheckAll(GetBlockIdx(), cores);
+    TokenSequences tokens(tiling_.sequences, sequences_);  // of its own: it goes forward only
+    for (int64_t row = GetBlockIdx(); row < tiling_.rows / tiling_.tiles; row += cores) {
+      const int64_t token = row / tiling_.key_heads;
+      const Sequence& sequence = tokens.Of(token);
+      if (token - sequence.first_query < sequence.queries) named_.Count(row, tiling_.named, in_, work_);
+    }
   }
 
   // ---- which keys belong to a piece
