@@ -115,7 +115,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   auto& tiling = *context->GetTilingData<opp::SparseAttentionPtoTiling>();
   tiling = {};
   opp::SparseAttentionPrologTiling& prolog = tiling.prolog = prolog_of(*context);
-  const std::string wrong = opp::divide(prolog, itemsize);
+  std::string wrong = opp::divide(prolog, itemsize);
   if (!wrong.empty()) return opp::reject(wrong);
 
   const int64_t count = *attributes.GetInt(kSparseCount);
@@ -126,9 +126,10 @@ ge::graphStatus tile(gert::TilingContext* context) {
   const float scale = *attributes.GetFloat(kSoftmaxScale);
   tiling.attention.scale =
       scale > 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(prolog.kv_lora + prolog.rope_depth)));
-  opp::divide(tiling.attention,
-              {prolog.tokens, prolog.heads, 1, prolog.kv_lora, prolog.rope_depth, prolog.kv_lora, count}, itemsize,
-              blocks);
+  wrong = opp::divide(tiling.attention,
+                      {prolog.tokens, prolog.heads, 1, prolog.kv_lora, prolog.rope_depth, prolog.kv_lora, count},
+                      itemsize, blocks);
+  if (!wrong.empty()) return opp::reject(wrong);
   opp::use_blocks(tiling.attention, itemsize, blocks);
 
   opp::Workspace workspace;

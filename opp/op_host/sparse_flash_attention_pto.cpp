@@ -82,7 +82,8 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.scale = *attributes.GetFloat(kScaleValue);
   tiling.sinks = context->GetOptionalInputShape(kAttentionSinks) != nullptr;
   tiling.with_lse = *attributes.GetBool(kReturnSoftmaxLse);
-  opp::divide(tiling, sizes, query.itemsize, opp::cube_cores(*context));
+  const std::string wrong = opp::divide(tiling, sizes, query.itemsize, opp::cube_cores(*context));
+  if (!wrong.empty()) return opp::reject(wrong);
   return opp::launch_together(*context, tiling.blocks, tiling.workspace);
 }
 

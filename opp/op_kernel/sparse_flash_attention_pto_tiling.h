@@ -23,6 +23,7 @@ struct SparseFlashAttentionTiling {
   static constexpr uint32_t kMergedHeads = 32;      // of a divided row, at a time
   static constexpr uint32_t kElements = 6144;       // floats of a buffer of a vector core
   static constexpr uint32_t kNoteBytes = 64;        // that are told of a piece: a line of the data cache
+  static constexpr int64_t kMaxPage = 1 << 20;      // tokens that positions are divided by exactly
 
   SequencesTiling sequences;
   int64_t heads;

@@ -7,7 +7,9 @@ which asks the kernels what they use.
 
 from pathlib import Path
 
+import goldens
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import in_a_process, machine
@@ -65,6 +67,28 @@ def test_small_cases_of_the_ascend_c_kernels():
     """With the checks, which find nothing."""
     checked = in_a_process(check_ascendc_kernels, CANN_CPU_KERNELS="ascendc", ASCENDC_CPU_CHECKS="1")
     assert int(checked) == len(KERNELS)
+
+
+def check_limits_of_the_ascend_c_kernels():
+    def attends(block_size=16, depth=16):
+        inputs = goldens.sparse_flash_attention_inputs(
+            [20], heads=1, count=20, block_size=block_size, depth=depth, rope_depth=0, values=torch.ones
+        )
+        test_sparse_flash_attention.run(inputs)
+
+    attends(block_size=1 << 20)
+    attends(depth=65520)
+    for sizes, message in (
+        ({"block_size": (1 << 20) + 1}, "a block of the cache must have at most 1048576 tokens, but has 1048577"),
+        ({"depth": 65521}, "query must have a last dimension of at most 65520, but it is 65521"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            attends(**sizes)
+    print("rejected")
+
+
+def test_limits_of_the_ascend_c_kernels():
+    assert in_a_process(check_limits_of_the_ascend_c_kernels, CANN_CPU_KERNELS="ascendc") == "rejected"
 
 
 def check_odd_shapes():
