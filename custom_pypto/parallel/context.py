@@ -151,9 +151,8 @@ def lightning_indexer(
     Takes its arguments; ``key`` are this rank's blocks and ``block_table`` names them. Every rank selects among its own
     keys, and the selections are merged (`merge_selections`). With return_value the scores are float32, exact.
     """
-    selected = ops.npu_lightning_indexer_pto(query, key, weights.float(), return_value=True, **arguments)
-    merged = merge_selections(*selected, group)
-    return merged if return_value else merged[0]
+    operator = ops.npu_lightning_indexer_pto
+    return _select(operator, query, key, weights.float(), group=group, return_value=return_value, **arguments)
 
 
 def lightning_indexer_quant(
@@ -168,10 +167,13 @@ def lightning_indexer_quant(
     **arguments: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """npu_lightning_indexer_quant_pto over the keys of all ranks, as ``lightning_indexer``."""
-    selected = ops.npu_lightning_indexer_quant_pto(
-        query, key, weights, query_dequant_scale, key_dequant_scale, return_value=True, **arguments
-    )
-    merged = merge_selections(*selected, group)
+    inputs = (query, key, weights, query_dequant_scale, key_dequant_scale)
+    operator = ops.npu_lightning_indexer_quant_pto
+    return _select(operator, *inputs, group=group, return_value=return_value, **arguments)
+
+
+def _select(operator, *inputs: Tensor, group, return_value: bool, **arguments: Any) -> Tensor | tuple[Tensor, Tensor]:
+    merged = merge_selections(*operator(*inputs, return_value=True, **arguments), group)
     return merged if return_value else merged[0]
 
 

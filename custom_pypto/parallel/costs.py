@@ -17,22 +17,7 @@ PARTIAL = 4  # bytes of a partial sum: float32, so that the sum is rounded once,
 
 
 class Sizes(Protocol):
-    """Those of a model: DeepSeek-V3.2's by default in `Model`, others in examples."""
-
-    hidden: int
-    q_lora: int
-    kv_lora: int
-    heads: int
-    depth: int
-    rope_depth: int
-    index_heads: int
-    index_depth: int
-    top: int
-
-
-@dataclass(frozen=True)
-class Model:
-    """DeepSeek-V3.2's."""
+    """Those of a model; by default DeepSeek-V3.2's."""
 
     hidden: int = 7168
     q_lora: int = 1536
@@ -43,6 +28,10 @@ class Model:
     index_heads: int = 64
     index_depth: int = 128
     top: int = 2048
+
+
+class DeepSeek(Sizes):
+    """DeepSeek-V3.2's."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +149,7 @@ def best_way(sizes: Sizes, sequences: int, length: int, machine: Machine) -> str
 def table() -> str:
     """For DeepSeek-V3.2 on 16 ranks: KiB that a rank receives in a step and layer, microseconds of a step and layer,
     over UB and over RDMA, and GB of the caches of all layers on a rank; the best is the fastest that fits."""
-    sizes = Model()
+    sizes = DeepSeek()
     lines = [
         "| tokens | sequences | KiB received: TP | CP | µs, UB: TP | DP | CP | µs, RDMA: TP | DP | CP "
         "| GB of caches: TP | DP | CP | best, UB | RDMA |",

@@ -25,13 +25,19 @@ def on(stream):
     return torch.npu.stream(stream)
 
 
+def ones():
+    """A tensor that every stream may use."""
+    x = torch.ones(N, device="npu")
+    torch.npu.synchronize()
+    return x
+
+
 # ---- wrong
 
 
 @wrong
 def reads_on_a_side_stream_what_the_main_stream_writes(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     x.add_(1)  # first
     with on(side):
         x.exp()  # second
@@ -39,8 +45,7 @@ def reads_on_a_side_stream_what_the_main_stream_writes(side):
 
 @wrong
 def reads_on_the_main_stream_what_a_side_stream_writes(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     with on(side):
         x.mul_(2)  # first
     x.sum()  # second
@@ -48,8 +53,7 @@ def reads_on_the_main_stream_what_a_side_stream_writes(side):
 
 @wrong
 def writes_on_both(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     with on(side):
         x.fill_(1)  # first
     x.fill_(2)  # second
@@ -77,8 +81,7 @@ def records_the_event_too_early(side):
 
 @wrong
 def waits_for_another_event(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     ready, other = torch.npu.Event(), torch.npu.Event()
     other.record()
     x.add_(1)  # first
@@ -108,8 +111,7 @@ def uses_a_batch_before_it_was_copied(side):
 
 @wrong
 def copies_to_the_host_what_is_being_written(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     with on(side):
         x.add_(1)  # first
     x.cpu()  # second
@@ -127,8 +129,7 @@ def fills_a_pinned_buffer_twice(side):
 
 @wrong
 def writes_halves_that_overlap(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     with on(side):
         x[: N // 2 + 1].add_(1)  # first
     x[N // 2 :].add_(1)  # second
@@ -136,7 +137,7 @@ def writes_halves_that_overlap(side):
 
 @wrong
 def refills_the_input_of_a_replay(side):
-    x = torch.ones(N, device="npu")
+    x = ones()
     graph = torch.npu.NPUGraph()
     with torch.npu.graph(graph):
         x.exp()
@@ -148,7 +149,7 @@ def refills_the_input_of_a_replay(side):
 
 @wrong
 def replays_a_graph_on_two_streams(side):
-    x = torch.ones(N, device="npu")
+    x = ones()
     graph = torch.npu.NPUGraph()
     with torch.npu.graph(graph):
         x.add_(1)
@@ -160,8 +161,7 @@ def replays_a_graph_on_two_streams(side):
 
 @wrong
 def forks_inside_a_graph_and_writes_on_both(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     graph = torch.npu.NPUGraph()
     with torch.npu.graph(graph):
         main = torch.npu.current_stream()
@@ -210,8 +210,7 @@ def waits_for_an_event(side):
 
 @right
 def polls_an_event(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     event = torch.npu.Event()
     with on(side):
         x.add_(1)
@@ -223,8 +222,7 @@ def polls_an_event(side):
 
 @right
 def synchronises_the_device(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     with on(side):
         x.add_(1)
     torch.npu.synchronize()
@@ -254,8 +252,7 @@ def reads_on_both(side):
 
 @right
 def writes_halves(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     with on(side):
         x[: N // 2].add_(1)
     x[N // 2 :].add_(1)
@@ -286,8 +283,7 @@ def records_the_stream(side):
 
 @right
 def replays_in_order(side):
-    x = torch.ones(N, device="npu")
-    torch.npu.synchronize()
+    x = ones()
     graph = torch.npu.NPUGraph()
     with torch.npu.graph(graph):
         main = torch.npu.current_stream()
