@@ -308,15 +308,20 @@ class Preparation {
       indices.push_back(read_array(parameter, object));
     } else if (parameter.presence == ops::DYNAMIC) {
       for (const aclTensor& each : static_cast<const aclTensorList*>(object)->tensors) {
-        indices.push_back(add(each, written));
+        indices.push_back(add(parameter, each, written));
       }
     } else {
-      indices.push_back(add(*static_cast<const aclTensor*>(object), written));
+      indices.push_back(add(parameter, *static_cast<const aclTensor*>(object), written));
     }
     return indices;
   }
 
-  size_t add(const aclTensor& tensor, bool written) {
+  size_t add(const Definition& parameter, const aclTensor& tensor, bool written) {
+    try {
+      check_view(tensor, written);
+    } catch (const std::invalid_argument& e) {
+      throw CallError(ACLNN_ERR_PARAM_INVALID, parameter.name + " " + e.what());
+    }
     if (accesses_are_checked()) {
       add_extents(tensor, {addresses_.size(), 0, 0, written, static_cast<uint32_t>(next_)}, extents_);
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "aclnn/acl_meta.h"
+#include "cann_cpu/export.h"
 
 struct aclTensor {
   std::vector<int64_t> shape;
@@ -17,6 +18,14 @@ struct aclTensor {
   std::vector<int64_t> storage_shape;
   void* data = nullptr;  // start of the storage
 };
+
+namespace cann_cpu {
+
+// Throws std::invalid_argument, whose text says what is wrong, unless the tensor lies within its storage; one that is
+// written must not have a stride of 0.
+CANN_EXPORT void check_view(const aclTensor& tensor, bool is_written);
+
+}  // namespace cann_cpu
 
 struct aclScalar {
   aclDataType dtype = ACL_DT_UNDEFINED;

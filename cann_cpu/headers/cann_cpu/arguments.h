@@ -98,6 +98,7 @@ class DataDependentOut {
   DataDependentOut(at::Tensor largest, aclTensor* caller) : largest_(std::move(largest)), caller_(caller) {}
 
   void set(const at::Tensor& result) {
+    TORCH_CHECK(largest_.is_contiguous(), "an output whose shape the function decides must be contiguous");
     TORCH_CHECK(result.numel() <= largest_.numel(), "the result has ", result.numel(),
                 " elements, the output was allocated for ", largest_.numel());
     largest_.as_strided(result.sizes(), at::detail::defaultStrides(result.sizes())).copy_(result);
@@ -161,6 +162,7 @@ aclTensor store_tensor(const aclTensor& tensor, Operands& operands) {
   for (int64_t size : tensor.shape) empty |= size == 0;
   if (tensor.data == nullptr && !empty) throw NullArgument("has no data");
   check_format(tensor, direction);
+  check_view(tensor, direction == Direction::Output);
   operands.add(tensor, direction == Direction::Output);
   return tensor;
 }

@@ -101,12 +101,21 @@ ACLNN(GeluV2, [](In self, int64_t tanh, Out out) { at::gelu_out(out, self, tanh 
 ACLNN(GeluBackwardV2,
       [](In grad, In self, Text approximate, Out out) { at::gelu_backward_out(out, grad, self, approximate); });
 
+namespace {
+
+std::vector<at::Tensor> halves_of(In self, int64_t dim) {
+  TORCH_CHECK(self.size(dim) % 2 == 0, "dimension ", dim, " of ", self.sizes(), " cannot be halved");
+  return self.chunk(2, dim);
+}
+
+}  // namespace
+
 ACLNN(SwiGlu, [](In self, int64_t dim, Out out) {
-  const auto halves = in_float(self).chunk(2, dim);
+  const auto halves = halves_of(in_float(self), dim);
   assign(out, at::silu(halves[0]) * halves[1]);
 });
 ACLNN(SwiGluGrad, [](In grad, In self, int64_t dim, Out out) {
-  const auto halves = in_float(self).chunk(2, dim);
+  const auto halves = halves_of(in_float(self), dim);
   const auto gate = at::silu_backward(grad * halves[1], halves[0]);
   const auto value = grad * at::silu(halves[0]);
   assign(out, at::cat(std::vector<at::Tensor>{gate, value}, dim));

@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <tuple>
+
 #include "table.h"
 
 using namespace cann_cpu;
@@ -14,22 +16,27 @@ at::Tensor half_away_from_zero(const at::Tensor& x) {
   return whole + at::sign(x) * (x - whole).abs().ge(0.5);
 }
 
-// compute(i, out) for the tensors of out.
-template <class Compute>
-void each(OutTensors out, const Compute& compute) {
+// compute(i, out) for the tensors of out, of which the other lists, std::tie(...), have as many.
+template <class... Lists, class Compute>
+void each(OutTensors out, const std::tuple<Lists&...>& others, const Compute& compute) {
+  const auto check = [&](const auto& list) {
+    TORCH_CHECK(list.size() == out.size(), "a list has ", list.size(), " elements, the list of results has ",
+                out.size());
+  };
+  std::apply([&](const auto&... lists) { (check(lists), ...); }, others);
   for (size_t i = 0; i < out.size(); ++i) {
-    at::Tensor result = out[i];
+    at::Tensor result = at::alias(out[i]);  // which ATen resizes alone
     compute(i, result);
     TORCH_CHECK(result.sizes() == out[i].sizes() && result.data_ptr() == out[i].data_ptr(), "tensor ", i,
-                " of the result has another shape than the given output");
+                " of the result has shape ", result.sizes(), ", the given output ", out[i].sizes());
   }
 }
 
 }  // namespace
 
-#define FOREACH_UNARY(Op, function)                                                \
-  ACLNN(Foreach##Op, [](Tensors self, OutTensors out) {                            \
-    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i]); }); \
+#define FOREACH_UNARY(Op, function)                                                                \
+  ACLNN(Foreach##Op, [](Tensors self, OutTensors out) {                                            \
+    each(out, std::tie(self), [&](size_t i, Out result) { at::function##_out(result, self[i]); }); \
   })
 
 FOREACH_UNARY(Abs, abs);
@@ -55,15 +62,16 @@ FOREACH_UNARY(Sinh, sinh);
 FOREACH_UNARY(Sqrt, sqrt);
 FOREACH_UNARY(Tan, tan);
 FOREACH_UNARY(Tanh, tanh);
-ACLNN(ForeachCopy,
-      [](Tensors source, OutTensors out) { each(out, [&](size_t i, Out result) { result.copy_(source[i]); }); });
-ACLNN(ForeachZeroInplace, [](OutTensors self) { each(self, [](size_t, Out result) { result.zero_(); }); });
+ACLNN(ForeachCopy, [](Tensors source, OutTensors out) {
+  each(out, std::tie(source), [&](size_t i, Out result) { result.copy_(source[i]); });
+});
+ACLNN(ForeachZeroInplace, [](OutTensors self) { each(self, std::tie(), [](size_t, Out result) { result.zero_(); }); });
 ACLNN(ForeachNorm, [](Tensors self, Scalar order, OutTensors out) {
-  each(out,
+  each(out, std::tie(self),
        [&](size_t i, Out result) { assign(result, at::linalg_vector_norm(self[i], order).reshape(result.sizes())); });
 });
 ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) {
-  each(out, [&](size_t i, Out result) {
+  each(out, std::tie(self), [&](size_t i, Out result) {
     switch (mode.toLong()) {
       case 1:
         return void(at::round_out(result, self[i]));
@@ -84,15 +92,16 @@ ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) {
 });
 
 // aclnnForeachOpList(self, other, out), aclnnForeachOpScalarV2(self, number, out), aclnnForeachOpScalarList(...).
-#define FOREACH_BINARY(Op, function)                                                                     \
-  ACLNN(Foreach##Op##List, [](Tensors self, Tensors other, OutTensors out) {                             \
-    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], other[i]); });             \
-  });                                                                                                    \
-  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                          \
-    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); });       \
-  });                                                                                                    \
-  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, OutTensors out) {                       \
-    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other.at(i))); }); \
+#define FOREACH_BINARY(Op, function)                                                                                \
+  ACLNN(Foreach##Op##List, [](Tensors self, Tensors other, OutTensors out) {                                        \
+    each(out, std::tie(self, other), [&](size_t i, Out result) { at::function##_out(result, self[i], other[i]); }); \
+  });                                                                                                               \
+  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                                     \
+    each(out, std::tie(self), [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); });  \
+  });                                                                                                               \
+  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, OutTensors out) {                                  \
+    each(out, std::tie(self, other),                                                                                \
+         [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other[i])); });                    \
   })
 
 FOREACH_BINARY(Mul, mul);
@@ -100,46 +109,50 @@ FOREACH_BINARY(Div, div);
 FOREACH_BINARY(Maximum, maximum);
 FOREACH_BINARY(Minimum, minimum);
 
-#define FOREACH_WITH_ALPHA(Op, function)                                                                 \
-  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, OutTensors out) {             \
-    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], other[i], alpha); });      \
-  });                                                                                                    \
-  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                          \
-    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); });       \
-  });                                                                                                    \
-  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, OutTensors out) {                       \
-    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other.at(i))); }); \
+#define FOREACH_WITH_ALPHA(Op, function)                                                                           \
+  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, OutTensors out) {                       \
+    each(out, std::tie(self, other),                                                                               \
+         [&](size_t i, Out result) { at::function##_out(result, self[i], other[i], alpha); });                     \
+  });                                                                                                              \
+  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                                    \
+    each(out, std::tie(self), [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); }); \
+  });                                                                                                              \
+  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, OutTensors out) {                                 \
+    each(out, std::tie(self, other),                                                                               \
+         [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other[i])); });                   \
   })
 
 FOREACH_WITH_ALPHA(Add, add);
 FOREACH_WITH_ALPHA(Sub, sub);
 
 ACLNN(ForeachPowList, [](Tensors self, Tensors exponent, OutTensors out) {
-  each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent[i]); });
+  each(out, std::tie(self, exponent), [&](size_t i, Out result) { at::pow_out(result, self[i], exponent[i]); });
 });
 ACLNN(ForeachPowScalarV2, [](Tensors self, Scalar exponent, OutTensors out) {
-  each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent); });
+  each(out, std::tie(self), [&](size_t i, Out result) { at::pow_out(result, self[i], exponent); });
 });
 ACLNN(ForeachPowScalarList, [](Tensors self, Scalars exponent, OutTensors out) {
-  each(out, [&](size_t i, Out result) { at::pow_out(result, self[i], exponent.at(i)); });
+  each(out, std::tie(self, exponent), [&](size_t i, Out result) { at::pow_out(result, self[i], exponent[i]); });
 });
 ACLNN(ForeachPowScalarAndTensor, [](Scalar self, Tensors exponent, OutTensors out) {
-  each(out, [&](size_t i, Out result) { at::pow_out(result, self, exponent[i]); });
+  each(out, std::tie(exponent), [&](size_t i, Out result) { at::pow_out(result, self, exponent[i]); });
 });
 ACLNN(ForeachLerpScalar, [](Tensors self, Tensors end, Scalar weight, OutTensors out) {
-  each(out, [&](size_t i, Out result) { at::lerp_out(result, self[i], end[i], weight); });
+  each(out, std::tie(self, end), [&](size_t i, Out result) { at::lerp_out(result, self[i], end[i], weight); });
 });
 ACLNN(ForeachLerpList, [](Tensors self, Tensors end, Tensors weight, OutTensors out) {
-  each(out, [&](size_t i, Out result) { at::lerp_out(result, self[i], end[i], weight[i]); });
+  each(out, std::tie(self, end, weight),
+       [&](size_t i, Out result) { at::lerp_out(result, self[i], end[i], weight[i]); });
 });
 
 // aclnnForeachOpScalarV2(self, tensor1, tensor2, value, out); ScalarList has its values in a tensor.
 #define FOREACH_TERNARY(Op, function)                                                                             \
   ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Tensors tensor1, Tensors tensor2, Scalar value, OutTensors out) { \
-    each(out, [&](size_t i, Out result) { at::function##_out(result, self[i], tensor1[i], tensor2[i], value); }); \
+    each(out, std::tie(self, tensor1, tensor2),                                                                   \
+         [&](size_t i, Out result) { at::function##_out(result, self[i], tensor1[i], tensor2[i], value); });      \
   });                                                                                                             \
   ACLNN(Foreach##Op##ScalarList, [](Tensors self, Tensors tensor1, Tensors tensor2, In values, OutTensors out) {  \
-    each(out, [&](size_t i, Out result) {                                                                         \
+    each(out, std::tie(self, tensor1, tensor2), [&](size_t i, Out result) {                                       \
       at::function##_out(result, self[i], tensor1[i], tensor2[i], values.select(0, i).item());                    \
     });                                                                                                           \
   })

@@ -50,6 +50,7 @@ ACLNN(SmoothL1Loss, [](In self, In target, int64_t reduction, float beta, Out ou
   assign(out, at::smooth_l1_loss(self, target, reduction, beta));
 });
 ACLNN(SmoothL1LossBackward, [](In grad, In self, In target, int64_t reduction, float beta, Out out) {
+  TORCH_CHECK(self.is_floating_point(), "self is ", self.scalar_type(), ", but must be floating-point");
   at::smooth_l1_loss_backward_out(out, grad, self, target, reduction, beta);
 });
 ACLNN(SoftMarginLoss, [](In self, In target, int64_t reduction, Out out) {

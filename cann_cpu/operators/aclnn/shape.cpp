@@ -71,14 +71,27 @@ ACLNN(UnfoldGrad, [](In grad, Ints input_sizes, int64_t dim, int64_t size, int64
 
 ACLNN(ConstantPadNd, [](In self, Ints pad, Scalar value, Out out) { at::constant_pad_nd_out(out, self, pad, value); });
 
-#define PAD(Op, function)                                                                    \
-  ACLNN(Op, [](In self, Ints padding, Out out) { at::function##_out(out, self, padding); }); \
-  ACLNN(Op##Backward,                                                                        \
-        [](In grad, In self, Ints padding, Out out) { at::function##_backward_out(out, grad, self, padding); })
+namespace {
 
-PAD(ReflectionPad1d, reflection_pad1d);
-PAD(ReflectionPad2d, reflection_pad2d);
-PAD(ReflectionPad3d, reflection_pad3d);
-PAD(ReplicationPad1d, replication_pad1d);
-PAD(ReplicationPad2d, replication_pad2d);
-PAD(ReplicationPad3d, replication_pad3d);
+// ATen's gradients read as many without looking, of a tensor that has as many dimensions.
+Ints pairs(Ints padding, In self, size_t dims) {
+  TORCH_CHECK(padding.size() == 2 * dims, "padding has ", padding.size(), " numbers; ", 2 * dims, " are expected");
+  TORCH_CHECK(self.dim() == static_cast<int64_t>(dims) + 1 || self.dim() == static_cast<int64_t>(dims) + 2,
+              "the padded tensor has ", self.dim(), " dimensions; ", dims + 1, " or ", dims + 2, " are expected");
+  return padding;
+}
+
+}  // namespace
+
+#define PAD(Op, function, dims)                                                                                 \
+  ACLNN(Op, [](In self, Ints padding, Out out) { at::function##_out(out, self, pairs(padding, self, dims)); }); \
+  ACLNN(Op##Backward, [](In grad, In self, Ints padding, Out out) {                                             \
+    at::function##_backward_out(out, grad, self, pairs(padding, self, dims));                                   \
+  })
+
+PAD(ReflectionPad1d, reflection_pad1d, 1);
+PAD(ReflectionPad2d, reflection_pad2d, 2);
+PAD(ReflectionPad3d, reflection_pad3d, 3);
+PAD(ReplicationPad1d, replication_pad1d, 1);
+PAD(ReplicationPad2d, replication_pad2d, 2);
+PAD(ReplicationPad3d, replication_pad3d, 3);

@@ -6,6 +6,9 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "cann_cpu/dtypes.h"
 #include "cann_cpu/runtime.h"
@@ -68,6 +71,37 @@ aclnnStatus destroy_list(const List* list) {
 }
 
 }  // namespace
+
+void cann_cpu::check_view(const aclTensor& tensor, bool is_written) {
+  const auto text = [](const std::vector<int64_t>& numbers) {
+    std::string list;
+    for (const int64_t number : numbers) list += (list.empty() ? "" : ", ") + std::to_string(number);
+    return "[" + list + "]";
+  };
+  const auto is_negative = [](int64_t number) { return number < 0; };
+  int64_t last = tensor.offset, elements = 1;
+  bool fits =
+      last >= 0 && std::ranges::none_of(tensor.shape, is_negative) && std::ranges::none_of(tensor.strides, is_negative);
+  const bool empty = std::ranges::find(tensor.shape, 0) != tensor.shape.end();
+  for (size_t i = 0; fits && i < tensor.shape.size(); ++i) {
+    int64_t reach = 0;
+    fits = !__builtin_mul_overflow(std::max<int64_t>(tensor.shape[i] - 1, 0), tensor.strides[i], &reach) &&
+           !__builtin_add_overflow(last, reach, &last);
+  }
+  for (const int64_t size : tensor.storage_shape) {
+    fits = fits && size >= 0 && !__builtin_mul_overflow(elements, size, &elements);
+  }
+  if (!fits || (!empty && last >= elements)) {
+    throw std::invalid_argument("has sizes " + text(tensor.shape) + ", strides " + text(tensor.strides) +
+                                " and an offset of " + std::to_string(tensor.offset) +
+                                ", which do not lie within a storage of sizes " + text(tensor.storage_shape));
+  }
+  for (size_t i = 0; is_written && !empty && i < tensor.shape.size(); ++i) {
+    if (tensor.strides[i] != 0 || tensor.shape[i] == 1) continue;
+    throw std::invalid_argument("is written, but its elements along dimension " + std::to_string(i) +
+                                " share their memory: the stride is 0");
+  }
+}
 
 aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, aclDataType data_type,
                            const int64_t* strides, int64_t offset, aclFormat format, const int64_t* storage_dims,

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """aclnn functions that no operator of torch_npu leads to here, called as C functions."""
 
+import re
 from collections import namedtuple
 
 import aclnn
 import pytest
 import torch
 import torch.nn.functional as F
-from aclnn import Float, Scalar
+from aclnn import ND, Float, Rejected, Scalar, Stored
 
 Out = namedtuple("Out", "shape dtype", defaults=[torch.float32])
 InOut = namedtuple("InOut", "tensor")
@@ -180,3 +181,83 @@ def test_rrelu_draws_the_slopes_of_negative_numbers():
     arguments = [InOut(x), Out((1000,)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET]
     in_place, same_noise = call("aclnnInplaceRReluWithNoise", *arguments)
     assert torch.equal(in_place, y) and torch.equal(same_noise, noise)
+
+
+MEMORY = torch.zeros(24, device="npu")
+
+
+@pytest.mark.parametrize("name", ["aclnnAbs", "aclnnInplaceAbs", "aclnnCat"])
+def test_a_view_outside_its_storage_is_rejected(name):
+    class View:
+        """Sizes and strides that a torch tensor cannot have."""
+
+        dtype = torch.float32
+
+        def __init__(self, shape, strides, offset=0):
+            self.shape, self.stride, self.storage_offset = shape, lambda: strides, lambda: offset
+
+        def dim(self):
+            return len(self.shape)
+
+    for view in (
+        View([5, 4], [4, 1], 5),
+        View([2, 3], [22, 1]),
+        View([25], [1]),
+        View([-1], [1]),
+        View([2], [-1], 3),
+        View([2], [1], -1),
+        View([1 << 62, 1 << 62], [1 << 62, 1]),
+    ):
+        tensor = Stored(view, MEMORY, ND)
+        arguments = {"aclnnAbs": [tensor, MEMORY], "aclnnInplaceAbs": [tensor], "aclnnCat": [[tensor], 0, MEMORY]}
+        message = f"argument 1 has sizes {re.escape(str(view.shape))}, .* do not lie within a storage of sizes \\[24\\]"
+        with pytest.raises(Rejected, match=message):
+            aclnn.call("libopapi.so", name, *arguments[name])
+
+
+LISTS = "a list has [02] elements, the list of results has 1"
+FAILING = {
+    "a longer list": ("aclnnForeachMulList", [[X], [X, X], [Out((5, 7))]], LISTS),
+    "another longer list": ("aclnnForeachMulList", [[X, X], [X], [Out((5, 7))]], LISTS),
+    "empty lists": ("aclnnForeachMulList", [[], [], [Out((5, 7))]], LISTS),
+    "an output of another shape in a list": (
+        "aclnnForeachAcos",
+        [[X, X], [Out((5, 7)), Out((7, 5))]],
+        r"tensor 1 of the result has shape \[5, 7\], the given output \[7, 5\]",
+    ),
+    "an odd size": ("aclnnSwiGlu", [X, 1, Out((5, 3))], r"dimension 1 of \[5, 7\] cannot be halved"),
+    "one number": ("aclnnSwiGluGrad", [X[0, 0], X[:1, 0], 0, Out((1,))], r"dimension 0 of \[1\] cannot be halved"),
+    "no padding": (
+        "aclnnReflectionPad2dBackward",
+        [IMAGE, IMAGE, [], Out((2, 3, 5, 6))],
+        "padding has 0 numbers; 4 are expected",
+    ),
+    "nothing to pad": (
+        "aclnnReplicationPad1d",
+        [X[0, 0], [1, 1], Out((3,))],
+        "the padded tensor has 0 dimensions; 2 or 3 are expected",
+    ),
+    "integers": (
+        "aclnnSmoothL1LossBackward",
+        [M, M, M, 2, Float(0.0), Out((5, 7))],
+        "self is Long, but must be floating",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FAILING)
+def test_what_aten_does_not_look_at_is_rejected(what):
+    name, arguments, message = FAILING[what]
+    with pytest.raises(RuntimeError, match=f"{name}: {message}"):
+        call(name, *arguments)
+
+
+def test_an_output_whose_elements_share_memory_is_rejected():
+    with pytest.raises(Rejected, match="argument 3 is written, but its elements along dimension 0 share their memory"):
+        aclnn.call("libopapi.so", "aclnnLogSoftmax", X.npu(), 1, torch.zeros(7, device="npu").expand(5, 7))
+
+
+def test_an_output_whose_shape_the_function_decides_is_contiguous():
+    columns = torch.zeros(7, 5, device="npu").t()
+    with pytest.raises(RuntimeError, match="an output whose shape the function decides must be contiguous"):
+        aclnn.call("libopapi.so", "aclnnUnique", X.npu(), True, False, columns, columns)
