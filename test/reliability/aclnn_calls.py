@@ -290,7 +290,7 @@ class Memory:
             places = np.lib.stride_tricks.as_strided(
                 allowed[begin + tensor.offset * item :],
                 [*tensor.shape, item],
-                [*(stride * item for stride in tensor.strides), 1],
+                [*(stride * item * (size > 1) for size, stride in zip(tensor.shape, tensor.strides, strict=True)), 1],
             )
             places[...] = True
         return bool((~allowed[changed]).any())

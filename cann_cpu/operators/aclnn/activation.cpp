@@ -128,11 +128,13 @@ at::Tensor in_dtype_of(const at::Tensor& tensor, const at::Tensor& out) { return
 
 }  // namespace
 
-ACLNN(Softmax, [](In self, int64_t dim, Out out) { at::_softmax_out(out, in_dtype_of(self, out), dim, false); });
+// ATen's out= functions of both write as if the output were contiguous.
+ACLNN(Softmax, [](In self, int64_t dim, Out out) { assign(out, at::_softmax(in_dtype_of(self, out), dim, false)); });
 ACLNN(SoftmaxBackward, [](In grad, In output, int64_t dim, Out out) {
   assign(out, at::_softmax_backward_data(grad, output, dim, output.scalar_type()));
 });
-ACLNN(LogSoftmax, [](In self, int64_t dim, Out out) { at::_log_softmax_out(out, in_dtype_of(self, out), dim, false); });
+ACLNN(LogSoftmax,
+      [](In self, int64_t dim, Out out) { assign(out, at::_log_softmax(in_dtype_of(self, out), dim, false)); });
 ACLNN(LogSoftmaxBackward, [](In grad, In output, int64_t dim, Out out) {
   assign(out, at::_log_softmax_backward_data(grad, output, dim, output.scalar_type()));
 });

@@ -105,12 +105,28 @@ ACLNN(MaxPool3dWithArgmaxBackward,
         at::max_pool3d_with_indices_backward_out(out, grad, self, kernel, stride, padding, dilation, ceil_mode,
                                                  indices.to(at::kLong));
       });
+namespace {
+
+// ATen takes it for granted.
+void require_same_channels(In grad, In self, int64_t pooled) {
+  TORCH_CHECK(grad.dim() == self.dim() && self.dim() > pooled &&
+                  grad.sizes().slice(0, grad.dim() - pooled) == self.sizes().slice(0, self.dim() - pooled),
+              "the gradient has shape ", grad.sizes(), ", the pooled tensor ", self.sizes(), "; all but the last ",
+              pooled, " dimensions must be the same");
+}
+
+}  // namespace
+
 ACLNN(AdaptiveAvgPool2d, [](In self, Ints size, Out out) { assign(out, at::_adaptive_avg_pool2d(self, size)); });
-ACLNN(AdaptiveAvgPool2dBackward,
-      [](In grad, In self, Out out) { assign(out, at::_adaptive_avg_pool2d_backward(grad, self)); });
+ACLNN(AdaptiveAvgPool2dBackward, [](In grad, In self, Out out) {
+  require_same_channels(grad, self, 2);
+  assign(out, at::_adaptive_avg_pool2d_backward(grad, self));
+});
 ACLNN(AdaptiveAvgPool3d, [](In self, Ints size, Out out) { assign(out, at::_adaptive_avg_pool3d(self, size)); });
-ACLNN(AdaptiveAvgPool3dBackward,
-      [](In grad, In self, Out out) { assign(out, at::_adaptive_avg_pool3d_backward(grad, self)); });
+ACLNN(AdaptiveAvgPool3dBackward, [](In grad, In self, Out out) {
+  require_same_channels(grad, self, 3);
+  assign(out, at::_adaptive_avg_pool3d_backward(grad, self));
+});
 ACLNN(AdaptiveMaxPool2d,
       [](In self, Ints size, Out out, Out indices) { at::adaptive_max_pool2d_out(out, indices, self, size); });
 ACLNN(AdaptiveMaxPool2dBackward,

@@ -19,7 +19,11 @@ ACLNN(InplaceFillScalar, [](Out self, Scalar value) { self.fill_(value); });
 ACLNN(InplaceFillTensor, [](Out self, In value) { self.fill_(value.reshape({})); });
 ACLNN(InplaceFillDiagonal, [](Out self, Scalar value, bool wrap) { self.fill_diagonal_(value, wrap); });
 ACLNN(Arange, [](Scalar start, Scalar end, Scalar step, Out out) { at::arange_out(out, start, end, step); });
-ACLNN(Range, [](Scalar start, Scalar end, Scalar step, Out out) { at::range_out(out, start, end, step); });
+ACLNN(Range, [](Scalar start, Scalar end, Scalar step, Out out) {
+  const bool is_integral = at::isIntegralType(out.scalar_type(), /*includeBool=*/true);
+  TORCH_CHECK(!is_integral || step.to<int64_t>() != 0, "step is 0 in ", out.scalar_type());
+  at::range_out(out, start, end, step);
+});
 ACLNN(Linspace, [](Scalar start, Scalar end, int64_t steps, Out out) { at::linspace_out(out, start, end, steps); });
 ACLNN(LogSpace, [](Scalar start, Scalar end, int64_t steps, double base, Out out) {
   at::logspace_out(out, start, end, steps, base);

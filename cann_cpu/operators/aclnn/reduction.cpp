@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions and scans along dimensions.
+#include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
 
 #include "table.h"
@@ -96,6 +97,12 @@ ACLNN(Cdist, [](In x1, In x2, float p, int64_t mode, Out out) {
   assign(out, at::_cdist_forward(in_float(x1), in_float(x2), p, mode));
 });
 ACLNN(CdistBackward, [](In grad, In x1, In x2, In distance, float p, Out out) {
+  TORCH_CHECK(x1.dim() >= 2 && x2.dim() >= 2, "x1 and x2 must have at least 2 dimensions, not ", x1.dim(), " and ",
+              x2.dim());
+  auto sizes = at::infer_size(x1.sizes().slice(0, x1.dim() - 2), x2.sizes().slice(0, x2.dim() - 2));
+  sizes.insert(sizes.end(), {x1.size(-2), x2.size(-2)});
+  TORCH_CHECK(grad.sizes() == sizes && distance.sizes() == sizes, "the distances of x1 and x2 have shape ",
+              at::IntArrayRef(sizes), "; the gradient has ", grad.sizes(), ", cdist ", distance.sizes());
   assign(out, at::_cdist_backward(in_float(grad).contiguous(), in_float(x1), in_float(x2), p, in_float(distance)));
 });
 ACLNN(Pdist, [](In self, float p, Out out) { assign(out, at::_pdist_forward(in_float(self).contiguous(), p)); });

@@ -35,21 +35,32 @@ ACLNN(SplitWithSize, [](In self, Ints sizes, int64_t dim, OutTensors out) {
   for (size_t i = 0; i < parts.size(); ++i) assign(out[i], parts[i]);
 });
 ACLNN(Repeat, [](In self, Ints repeats, Out out) { assign(out, self.repeat(repeats)); });
+namespace {
+
+// Of what is repeated, along the dimension if there is one; said first, since it may be more than memory holds.
+int64_t checked_size(int64_t output_size, In out, std::optional<int64_t> dim = std::nullopt) {
+  const int64_t size = dim ? out.size(*dim) : out.numel();
+  TORCH_CHECK(output_size == size, "outputSize is ", output_size, ", the given output has ", size);
+  return output_size;
+}
+
+}  // namespace
+
 ACLNN(RepeatInterleave, [](In self, In repeats, int64_t output_size, Out out) {
-  assign(out, at::repeat_interleave(self, repeats, std::nullopt, output_size));
+  assign(out, at::repeat_interleave(self, repeats, std::nullopt, checked_size(output_size, out)));
 });
 ACLNN(RepeatInterleaveWithDim, [](In self, In repeats, int64_t dim, int64_t output_size, Out out) {
-  assign(out, at::repeat_interleave(self, repeats, dim, output_size));
+  assign(out, at::repeat_interleave(self, repeats, dim, checked_size(output_size, out, dim)));
 });
 ACLNN(RepeatInterleaveInt, [](In self, int64_t repeats, int64_t output_size, Out out) {
-  assign(out, at::repeat_interleave(self, repeats, std::nullopt, output_size));
+  assign(out, at::repeat_interleave(self, repeats, std::nullopt, checked_size(output_size, out)));
 });
 ACLNN(RepeatInterleaveIntWithDim, [](In self, int64_t repeats, int64_t dim, int64_t output_size, Out out) {
-  assign(out, at::repeat_interleave(self, repeats, dim, output_size));
+  assign(out, at::repeat_interleave(self, repeats, dim, checked_size(output_size, out, dim)));
 });
 // An optional: else ATen takes the number for the repeats of each.
 ACLNN(RepeatInterleaveTensor, [](In repeats, int64_t output_size, Out out) {
-  assign(out, at::repeat_interleave(repeats, std::optional<int64_t>(output_size)));
+  assign(out, at::repeat_interleave(repeats, std::optional<int64_t>(checked_size(output_size, out))));
 });
 // grad holds repeats[i] neighbours for each element i of the dimension: their sums.
 ACLNN(RepeatInterleaveGrad, [](In grad, In repeats, int64_t dim, Out out) {

@@ -237,6 +237,26 @@ FAILING = {
         [X[0, 0], [1, 1], Out((3,))],
         "the padded tensor has 0 dimensions; 2 or 3 are expected",
     ),
+    "other distances": (
+        "aclnnCdistBackward",
+        [CDIST_DY, POINTS, OTHERS[:5], torch.cdist(POINTS, OTHERS), Float(2.0), Out((4, 3))],
+        r"the distances of x1 and x2 have shape \[4, 5\]; the gradient has \[4, 6\]",
+    ),
+    "another batch": (
+        "aclnnAdaptiveAvgPool2dBackward",
+        [IMAGE, IMAGE[:1], Out((1, 3, 5, 6))],
+        r"the gradient has shape \[2, 3, 5, 6\], the pooled tensor \[1, 3, 5, 6\]; all but the last 2",
+    ),
+    "a step that is rounded to 0": (
+        "aclnnRange",
+        [Scalar(0), Scalar(2), Scalar(1e-6), Out((2,), torch.int32)],
+        "step is 0 in Int",
+    ),
+    "more than memory holds": (
+        "aclnnRepeatInterleaveInt",
+        [X, 1 << 40, 35 << 40, Out((35,))],
+        "outputSize is 38482906972160, the given output has 35",
+    ),
     "integers": (
         "aclnnSmoothL1LossBackward",
         [M, M, M, 2, Float(0.0), Out((5, 7))],
@@ -261,3 +281,12 @@ def test_an_output_whose_shape_the_function_decides_is_contiguous():
     columns = torch.zeros(7, 5, device="npu").t()
     with pytest.raises(RuntimeError, match="an output whose shape the function decides must be contiguous"):
         aclnn.call("libopapi.so", "aclnnUnique", X.npu(), True, False, columns, columns)
+
+
+@pytest.mark.parametrize(("name", "function"), [("aclnnSoftmax", F.softmax), ("aclnnLogSoftmax", F.log_softmax)])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_softmax_writes_through_the_strides_of_its_output(name, function, dim):
+    memory = torch.zeros(5, 14, device="npu")
+    aclnn.call("libopapi.so", name, X.npu(), dim, memory[:, ::2])
+    torch.testing.assert_close(memory[:, ::2].cpu(), function(X, dim))
+    assert not memory[:, 1::2].any()

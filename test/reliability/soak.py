@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eight threads on eight streams: allocations, copies, operators, events, captures and replays, for minutes.
+
+Every thread counts on its stream what it has enqueued, so that a lost or repeated task shows in a sum. At the end the
+device's memory, the threads of the process, its open files and, within a few MiB, its host memory are what they were
+after the first seconds.
+
+    python test/reliability/soak.py [--seconds N] [--threads N] [--seed N]
+"""
+
+import argparse
+import gc
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+import torch
+
+import custom_pypto  # noqa: F401
+
+WARM_UP = 10  # seconds
+HOST_SLACK = 64 << 20  # bytes that the allocators of the host may keep
+ELEMENTS = [1, 7, 1000, 40_000, 300_000]
+
+
+class Thread(threading.Thread):
+    """Draws what it does next; `tasks` is what its counter must be."""
+
+    def __init__(self, seed: int, end: float):
+        super().__init__()
+        self.random, self.end = random.Random(seed), end
+        self.tasks, self.rounds, self.error = 0, 0, None
+
+    def run(self) -> None:
+        try:
+            torch.npu.set_device(0)
+            self.stream, self.other = torch.npu.Stream(), torch.npu.Stream()  # PyTorch has 32
+            with torch.npu.stream(self.stream):
+                self.counter = torch.zeros(1, dtype=torch.int64, device="npu")
+                while time.monotonic() < self.end:
+                    self.random.choice([self.copies, self.operators, self.orders, self.custom, self.captures])()
+                    self.rounds += 1
+                counted = self.counter.item()
+            if counted != self.tasks:
+                raise AssertionError(f"{self.tasks} tasks were enqueued, {counted} have run")
+        except BaseException as error:
+            self.error = error
+
+    def count(self) -> None:
+        self.counter += 1
+        self.tasks += 1
+
+    def numbers(self) -> torch.Tensor:
+        return torch.full((self.random.choice(ELEMENTS),), float(self.random.randrange(100)))
+
+    def copies(self) -> None:
+        x = self.numbers()
+        if self.random.random() < 0.5:
+            x = x.pin_memory()
+        y = x.to("npu", non_blocking=True)
+        self.count()
+        assert torch.equal(y.cpu(), x)
+
+    def operators(self) -> None:
+        x = self.numbers()
+        y = x.npu()
+        for _ in range(self.random.randrange(1, 30)):
+            y = y * 2 - y
+            self.count()
+        assert torch.equal(y.cpu(), x)
+
+    def orders(self) -> None:
+        """Another stream works in between."""
+        x = self.numbers().npu()
+        self.other.wait_stream(self.stream)
+        with torch.npu.stream(self.other):
+            x += 1
+            x.record_stream(self.other)
+        self.stream.wait_stream(self.other)
+        self.count()
+        assert (x - 1).min().item() == (x - 1).max().item()
+
+    def custom(self) -> None:
+        x = self.numbers().npu()
+        y = torch.ops.custom_pypto.add_custom(x, x)
+        self.count()
+        assert torch.equal(y.cpu(), 2 * x.cpu())
+
+    def captures(self) -> None:
+        graph = torch.npu.NPUGraph()
+        x = torch.zeros(self.random.choice(ELEMENTS), device="npu")
+        self.stream.synchronize()
+        with torch.npu.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+            x += 1
+            self.counter += 1
+        replays = self.random.randrange(1, 5)
+        for _ in range(replays):
+            graph.replay()
+            self.tasks += 1
+        assert x.min().item() == x.max().item() == replays
+
+
+def state() -> dict[str, int]:
+    """What the process holds once nothing is under way."""
+    gc.collect()
+    torch.npu.synchronize()
+    torch.npu.empty_cache()
+    free, total = torch.npu.mem_get_info()
+    host = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return {
+        "bytes of the device": total - free,
+        "open files": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+        "bytes of the host": int(host.split()[1]) * 1024,
+    }
+
+
+def work(threads: int, seconds: float, seed: int) -> tuple[int, int]:
+    """Rounds and tasks of all threads."""
+    end = time.monotonic() + seconds
+    workers = [Thread(seed * 1000 + i, end) for i in range(threads)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        if sys.stderr.isatty():
+            tasks, left = sum(worker.tasks for worker in workers), max(end - time.monotonic(), 0)
+            print(f"\r\033[K{tasks} tasks, {left:.0f} s left", end="", file=sys.stderr, flush=True)
+        time.sleep(0.2)
+    for worker in workers:
+        worker.join()
+        if worker.error is not None:
+            raise worker.error
+    return sum(worker.rounds for worker in workers), sum(worker.tasks for worker in workers)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    work(options.threads, WARM_UP, options.seed)
+    before = state()
+    rounds, tasks = work(options.threads, options.seconds, options.seed + 1)
+    after = state()
+    print(f"\n{options.threads} threads, {options.seconds:.0f} s: {rounds} rounds, {tasks} tasks counted, none lost")
+    grown = False
+    for what, count in before.items():
+        print(f"{what:24}{count:16}{after[what]:16}")
+        grown |= after[what] > count + (HOST_SLACK if what == "bytes of the host" else 0)
+    return 1 if grown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
