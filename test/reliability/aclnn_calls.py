@@ -8,18 +8,13 @@ outputs.
     python test/reliability/aclnn_calls.py [--calls N] [--seed N] [--functions NAME ...] [--only CALL]
 """
 
-import argparse
-import collections
 import ctypes
-import json
-import os
 import random
 import resource
-import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 
+import drawn_calls
 import numpy as np
 from aclnn_signatures import signatures
 
@@ -28,29 +23,12 @@ GUARD = 256  # bytes around each
 FILL = 0xA5
 ND = 2
 MEMORY = 24 << 30  # of address space: a call that wants more is answered by an error
-PATIENCE = 60  # seconds for a call
-ITEMSIZE = {
-    0: 4,
-    1: 2,
-    2: 1,
-    3: 4,
-    4: 1,
-    6: 2,
-    7: 2,
-    8: 4,
-    9: 8,
-    10: 8,
-    11: 8,
-    12: 1,
-    16: 8,
-    17: 16,
-    27: 2,
-}  # of aclDataType
+DTYPES_OF = {1: (2, 4, 12, 33, 34, 35, 36), 2: (1, 6, 7, 27), 4: (0, 3, 8), 8: (9, 10, 11, 16), 16: (17,)}
+ITEMSIZE = {dtype: size for size, dtypes in DTYPES_OF.items() for dtype in dtypes}  # by aclDataType
 COMMON = [0, 0, 0, 1, 27, 3, 9, 12, 2, 4, 11]
 EXTREMES = [0, -1, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63), 1 << 20]
 TEXTS = ["", "none", "mean", "sum", "linear", "reflect", "tanh", "BSND", "BNSD", "TND", "x" * 4000, "\n%s%n", "日本"]
-OUTCOMES = ["ran", "rejected", "failed in the stream", "no message", "wrote outside", "hung", "crashed"]
-WRONG = OUTCOMES[3:]
+SIGNATURES = signatures()
 
 
 @dataclass
@@ -304,16 +282,15 @@ def integers(values):
     return (ctypes.c_int64 * len(values))(*values)
 
 
-def drawn(seed: int, call: int, functions: dict[str, list[str]]):
-    draw = Draw(f"{seed}:{call}")
-    name = draw.random.choice(sorted(functions))
-    return name, [draw.argument(kind) for kind in functions[name]]
+def drawn(seed: int, number: int, functions: list[str]):
+    """The function's name and its arguments."""
+    draw = Draw(f"{seed}:{number}")
+    name = draw.random.choice(functions)
+    return name, *(draw.argument(kind) for kind in SIGNATURES[name])
 
 
-def work(seed: int, first: int, last: int, functions: dict[str, list[str]]) -> None:
-    """Makes the calls, with a line before each and after it."""
-    report = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print
+def caller():
+    """What makes such a call, and says what it did."""
     import torch
 
     torch.set_num_threads(1)
@@ -324,123 +301,37 @@ def work(seed: int, first: int, last: int, functions: dict[str, list[str]]) -> N
     stream = ctypes.c_void_p()
     assert acl.aclrtCreateStream(ctypes.byref(stream)) == 0
     memory = Memory(acl)
-    for call in range(first, last):
-        name, arguments = drawn(seed, call, functions)
-        print(call, file=report, flush=True)
+
+    def phase_two(name: str, size: ctypes.c_uint64, executor: ctypes.c_void_p) -> int:
+        workspace = ctypes.c_void_p()
+        if size.value:
+            assert acl.aclrtMalloc(ctypes.byref(workspace), size, 0) == 0
+        status = getattr(library, name)(workspace, size, executor, stream) or acl.aclrtSynchronizeStream(stream)
+        if size.value:
+            acl.aclrtFree(workspace)
+        return status
+
+    def call(name: str, *arguments) -> tuple[str, str]:
         memory.start()
         converted = [memory.argument(*argument) for argument in arguments]
         acl.aclGetRecentErrMsg()
         before = memory.before()
         size, executor = ctypes.c_uint64(), ctypes.c_void_p()
         status = getattr(library, f"{name}GetWorkspaceSize")(*converted, ctypes.byref(size), ctypes.byref(executor))
-        outcome = "ran" if status == 0 else "rejected"
+        outcome = "rejected"
         if status == 0:
-            workspace = ctypes.c_void_p()
-            if size.value:
-                assert acl.aclrtMalloc(ctypes.byref(workspace), size, 0) == 0
-            status = getattr(library, name)(workspace, size, executor, stream)
-            status = status or acl.aclrtSynchronizeStream(stream)
-            outcome = outcome if status == 0 else "failed in the stream"
-            if size.value:
-                acl.aclrtFree(workspace)
+            status = phase_two(name, size, executor)
+            outcome = "ran" if status == 0 else "failed in the stream"
         message = (acl.aclGetRecentErrMsg() or b"").decode() if status else ""
         if status and name not in message:
             outcome = "no message"
         elif memory.is_written_outside(before, outcome):
             outcome = "wrote outside"
         memory.destroy()
-        print(json.dumps([outcome, message[:300]]), file=report, flush=True)
+        return outcome, message
 
-
-def supervise(seed: int, calls: int, functions: dict[str, list[str]]):
-    """(call, outcome, message) of all of them; a worker that ends is followed by another."""
-    call = 0
-    while call < calls:
-        command = [
-            sys.executable,
-            __file__,
-            "--seed",
-            str(seed),
-            "--work",
-            str(call),
-            str(calls),
-            "--functions",
-            *functions,
-        ]
-        environment = os.environ | {"TASK_QUEUE_ENABLE": "0"}
-        worker = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-        )
-        running = None
-        while True:
-            signal.alarm(PATIENCE + (60 if running is None else 0))
-            try:
-                line = worker.stdout.readline()
-            except TimeoutError:
-                worker.kill()
-                worker.wait()
-                yield running, "hung", f"longer than {PATIENCE} s"
-                break
-            finally:
-                signal.alarm(0)
-            if not line:
-                code = worker.wait()
-                if running is None and call < calls:
-                    raise RuntimeError(f"the worker ended with {code} before its first call")
-                if running is not None:
-                    yield running, "crashed", f"exit code {code}"
-                break
-            if line[0] == "[":
-                outcome, message = json.loads(line)
-                yield running, outcome, message
-                call, running = running + 1, None
-            else:
-                running = int(line)
-        if running is not None:
-            call = running + 1
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--calls", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--functions", nargs="+", metavar="NAME", help="all by default")
-    parser.add_argument(
-        "--only", type=int, metavar="CALL", help="makes one call, in this process, and shows its arguments"
-    )
-    parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    functions = signatures()
-    if options.functions:
-        functions = {name: functions[name] for name in options.functions}
-    if options.work:
-        work(options.seed, *options.work, functions)
-        return 0
-    if options.only is not None:
-        name, arguments = drawn(options.seed, options.only, functions)
-        print(name, *arguments, sep="\n  ", flush=True)
-        work(options.seed, options.only, options.only + 1, functions)
-        return 0
-
-    def too_long(*_):
-        raise TimeoutError
-
-    signal.signal(signal.SIGALRM, too_long)
-    counts, wrong = collections.Counter(), collections.defaultdict(list)
-    for call, outcome, message in supervise(options.seed, options.calls, functions):
-        counts[outcome] += 1
-        if outcome in WRONG:
-            name, _ = drawn(options.seed, call, functions)
-            if (name, outcome) not in wrong:
-                print(f"\r\033[K{outcome}: call {call}, {name}: {message}", flush=True)
-            wrong[name, outcome].append(call)
-        if sum(counts.values()) % 100 == 0 and sys.stderr.isatty():
-            print(f"\r\033[K{sum(counts.values())} of {options.calls} calls", end="", file=sys.stderr, flush=True)
-    print(f"\n{options.calls} calls of {len(functions)} functions, seed {options.seed}")
-    for outcome in OUTCOMES:
-        print(f"{outcome:22}{counts[outcome]:8}")
-    return 1 if wrong else 0
+    return call
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(drawn_calls.main(__file__, __doc__.split("\n")[0], sorted(SIGNATURES), drawn, caller))

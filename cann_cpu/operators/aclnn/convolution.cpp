@@ -109,6 +109,7 @@ namespace {
 
 // ATen takes it for granted.
 void require_same_channels(In grad, In self, int64_t pooled) {
+  TORCH_CHECK(self.numel() > 0 || grad.numel() == 0, "the pooled tensor has no elements, the gradient has");
   TORCH_CHECK(grad.dim() == self.dim() && self.dim() > pooled &&
                   grad.sizes().slice(0, grad.dim() - pooled) == self.sizes().slice(0, self.dim() - pooled),
               "the gradient has shape ", grad.sizes(), ", the pooled tensor ", self.sizes(), "; all but the last ",

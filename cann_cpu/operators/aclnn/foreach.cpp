@@ -160,17 +160,37 @@ ACLNN(ForeachLerpList, [](Tensors self, Tensors end, Tensors weight, OutTensors 
 FOREACH_TERNARY(Addcmul, addcmul);
 FOREACH_TERNARY(Addcdiv, addcdiv);
 
+namespace {
+
+// ATen's fused steps take it for granted that each list has tensors like the parameters.
+template <class... Lists>
+void require_like(const std::vector<at::Tensor>& parameters, const Lists&... lists) {
+  const auto check = [&](const std::vector<at::Tensor>& list) {
+    TORCH_CHECK(list.empty() || list.size() == parameters.size(), "a list has ", list.size(), " tensors, there are ",
+                parameters.size(), " parameters");
+    for (size_t i = 0; i < list.size(); ++i) {
+      TORCH_CHECK(list[i].sizes() == parameters[i].sizes(), "tensor ", i, " of a list has shape ", list[i].sizes(),
+                  ", its parameter ", parameters[i].sizes());
+    }
+  };
+  (check(lists), ...);
+}
+
+}  // namespace
+
 // torch_npu passes the number of steps made before this one.
 ACLNN(ApplyAdamWV2, [](Out parameter, Out exp_avg, Out exp_avg_sq, OptionalOut max_exp_avg_sq, In grad, In step,
                        float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize) {
   std::vector<at::Tensor> largest;
   if (max_exp_avg_sq.has_value()) largest.push_back(*max_exp_avg_sq);
+  require_like({parameter}, std::vector{grad}, std::vector{exp_avg}, std::vector{exp_avg_sq}, largest);
   at::_fused_adamw_({parameter}, {grad}, {exp_avg}, {exp_avg_sq}, largest, {step.add(1).reshape({})}, lr, beta1, beta2,
                     weight_decay, eps, amsgrad, maximize);
 });
 ACLNN(FusedSgd, [](OutTensors parameters, OutTensors grads, OutTensors momentum_buffers, OptionalIn grad_scale,
                    float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize,
                    bool is_first_step) {
+  require_like(parameters, grads, momentum_buffers);
   at::_fused_sgd_(parameters, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize,
                   is_first_step, grad_scale);
 });

@@ -247,6 +247,16 @@ FAILING = {
         [IMAGE, IMAGE[:1], Out((1, 3, 5, 6))],
         r"the gradient has shape \[2, 3, 5, 6\], the pooled tensor \[1, 3, 5, 6\]; all but the last 2",
     ),
+    "nothing pooled": (
+        "aclnnAdaptiveAvgPool2dBackward",
+        [IMAGE, IMAGE[:, :, :0], Out((2, 3, 0, 6))],
+        "the pooled tensor has no elements, the gradient has",
+    ),
+    "a gradient of another shape": (
+        "aclnnFusedSgd",
+        [[X], [Y[:2]], [], None, *map(Float, (0.0, 0.0, 0.1, 0.0)), False, False, False],
+        r"tensor 0 of a list has shape \[2, 7\], its parameter \[5, 7\]",
+    ),
     "a step that is rounded to 0": (
         "aclnnRange",
         [Scalar(0), Scalar(2), Scalar(1e-6), Out((2,), torch.int32)],
