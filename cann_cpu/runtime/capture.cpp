@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "checks/memory.h"
 #include "json_text.h"
 
 namespace cann_cpu {
@@ -159,7 +160,10 @@ void execute(aclmdlRI model, aclrtStream stream) {
   }
   if (!is_running(on.get())) {
     const std::string where = race::where();
-    for (const Node& node : graph->nodes) race::replayed(*on, node.recorded, where);
+    for (const Node& node : graph->nodes) {
+      race::replayed(*on, node.recorded, where);
+      if (is_on(Check::kMemory)) memory::used(*on, node.recorded.accesses);
+    }
   }
   append(stream, "captured graph", [graph] {
     std::optional<Failure> failure = replay(*graph);
@@ -335,6 +339,7 @@ aclError aclmdlRIDestroy(aclmdlRI modelRI) {
     std::lock_guard lock(capture_mutex());
     if (graph->state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
     graphs().remove(modelRI);
+    if (is_on(Check::kMemory)) memory::graph_ended(modelRI);
   });
 }
 

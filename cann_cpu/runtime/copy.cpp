@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "capture.h"
+#include "checks/memory.h"
 #include "checks/race.h"
 #include "memory.h"
 #include "stream.h"
@@ -67,7 +68,9 @@ Accesses accesses_of_fill(void* address, size_t size) {
 }
 
 void copy_now(const char* name, const Copy& copy) {
-  race::host(name, accesses_of(copy));
+  const Accesses accesses = accesses_of(copy);
+  race::host(name, accesses);
+  const memory::HostAccess access(name, accesses);
   std::memmove(copy.to, copy.from, copy.size);
 }
 
@@ -194,7 +197,9 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
   return call(__func__, [&] {
     check_fill(devPtr, maxCount, count);
     forbid_unsafe_during_capture();
-    race::host("aclrtMemset", accesses_of_fill(devPtr, count));
+    const Accesses accesses = accesses_of_fill(devPtr, count);
+    race::host("aclrtMemset", accesses);
+    const memory::HostAccess access("aclrtMemset", accesses);
     std::memset(devPtr, value, count);
   });
 }

@@ -11,6 +11,8 @@
 #include <map>
 #include <shared_mutex>
 
+#include "cann_cpu/tensor_memory.h"
+#include "checks/memory.h"
 #include "checks/race.h"
 #include "stream.h"
 
@@ -88,14 +90,16 @@ void* allocate_device(size_t size) {
   return memory;
 }
 
-void malloc_device(void** address, size_t size) {
+// The caller is who asks for it, an address of code.
+void malloc_device(void** address, size_t size, const void* caller) {
   require_pointer(address, "devPtr");
   *address = nullptr;
   if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
   Device& device = find_device(current_context()->device);
-  size_t rounded = (size + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
+  const bool is_checked = is_on(Check::kMemory);
+  size_t rounded = is_checked ? size : (size + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
   charge(device, std::max(rounded, size));
-  void* memory = allocate_device(rounded);
+  void* memory = is_checked ? memory::allocate(size, device.id, caller) : allocate_device(rounded);
   if (memory == nullptr) {
     refund(device, rounded);
     fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes: the machine has no memory left", size);
@@ -104,12 +108,23 @@ void malloc_device(void** address, size_t size) {
   *address = memory;
 }
 
+void check_free(const void* address) {
+  const Range range = find_range(address);
+  if (range.space != Space::kDevice || range.begin != to_integer(address)) {
+    memory::reject_free(address);
+  } else if (range.device != current_context()->device) {
+    memory::reject_device(address, current_context()->device);
+  }
+}
+
 void free_device(void* address) {
   require_pointer(address, "devPtr");
+  if (is_on(Check::kMemory)) check_free(address);
   bool is_unused = drain_before_free();
   Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
   refund(find_device(allocation.device), allocation.size);
-  if (is_unused) std::free(address);
+  if (!is_unused) return;
+  is_on(Check::kMemory) ? memory::release(address) : std::free(address);
 }
 
 void malloc_host(void** address, size_t size) {
@@ -204,10 +219,12 @@ Range check_range(const char* name, const void* address, size_t size, bool on_de
   require_pointer(address, name);
   Range range = find_range(address);
   if ((range.space == Space::kDevice) != on_device) {
+    if (is_on(Check::kMemory) && on_device) memory::reject_range(name, to_integer(address), size);
     fail(ACL_ERROR_INVALID_PARAM, "%s %p should be %s memory and is %s memory", name, address,
          on_device ? "device" : "host", on_device ? "host" : "device");
   }
   if (range.space != Space::kPageable && size > range.end - to_integer(address)) {
+    if (is_on(Check::kMemory)) memory::reject_range(name, to_integer(address), size);
     fail(ACL_ERROR_INVALID_PARAM, "%s %p has %zu bytes left in its allocation, %zu are needed", name, address,
          range.end - to_integer(address), size);
   }
@@ -219,17 +236,40 @@ void add_mapping(void* address, size_t size, int32_t device) { add_range(address
 void remove_mapping(void* address) { remove_range("virPtr", address, Kind::kMapping); }
 
 void release_memory(Device& device) {
-  MemoryMap& map = memory_map();
-  std::unique_lock lock(map.mutex);
-  for (auto it = map.ranges.begin(); it != map.ranges.end();) {
-    if (it->second.kind == Kind::kDevice && it->second.device == device.id) {
-      refund(device, it->second.size);
-      std::free(reinterpret_cast<void*>(it->first));
-      it = map.ranges.erase(it);
-    } else {
-      ++it;
-    }
+  std::vector<void*> left;
+  {
+    MemoryMap& map = memory_map();
+    std::unique_lock lock(map.mutex);
+    std::erase_if(map.ranges, [&](const auto& range) {
+      if (range.second.kind != Kind::kDevice || range.second.device != device.id) return false;
+      refund(device, range.second.size);
+      left.push_back(reinterpret_cast<void*>(range.first));
+      return true;
+    });
   }
+  if (is_on(Check::kMemory)) return memory::release_left(left);
+  for (void* const address : left) std::free(address);
+}
+
+aclError allocate_tensor(void** address, size_t size, aclrtStream stream) {
+  return call("allocate_tensor", [&] {
+    const std::shared_ptr<Stream> on = find_stream(stream);
+    malloc_device(address, size, nullptr);
+    memory::belongs_to_tensor(*address, *on);
+  });
+}
+
+aclError free_tensor(void* address) {
+  return call("free_tensor", [&] {
+    if (find_range(address).space == Space::kPageable) return;  // it went with its device
+    const Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
+    refund(find_device(allocation.device), allocation.size);
+    memory::release_tensor(address);
+  });
+}
+
+aclError record_tensor(void* address, aclrtStream stream) {
+  return call("record_tensor", [&] { memory::record_stream(address, stream); });
 }
 
 }  // namespace cann_cpu
@@ -237,11 +277,11 @@ void release_memory(Device& device) {
 using namespace cann_cpu;
 
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy) {
-  return call(__func__, [&] { malloc_device(devPtr, size); });
+  return call(__func__, [&, caller = __builtin_return_address(0)] { malloc_device(devPtr, size, caller); });
 }
 
 aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy) {
-  return call(__func__, [&] { malloc_device(devPtr, size); });
+  return call(__func__, [&, caller = __builtin_return_address(0)] { malloc_device(devPtr, size, caller); });
 }
 
 aclError aclrtFree(void* devPtr) {

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "capture.h"
+#include "checks/memory.h"
 #include "checks/race.h"
 
 namespace cann_cpu {
@@ -12,6 +13,9 @@ namespace {
 
 // A worker may be stuck in a callback that needs a lock of the thread that ends it; then the thread is left behind.
 constexpr auto kStopPatience = std::chrono::seconds(5);
+
+// Device memory stays accessible for so long behind a task: for the next one.
+constexpr auto kIdle = std::chrono::microseconds(100);
 
 // The streams whose workers have not ended, whether their handles still live or not.
 Registry<Stream>& working_streams() {
@@ -120,8 +124,14 @@ void Stream::work() {
   set_current_context(context);
   running.worker = this;
   std::unique_lock lock(mutex_);
+  const auto has_work = [&] { return stopping_ || !queue_.empty(); };
   while (true) {
-    submitted_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+    if (is_on(Check::kMemory) && !submitted_.wait_for(lock, kIdle, has_work)) {
+      lock.unlock();
+      memory::close();
+      lock.lock();
+    }
+    submitted_.wait(lock, has_work);
     if (discarding_ && !queue_.empty()) {
       std::deque<Entry> dropped = std::exchange(queue_, {});
       lock.unlock();
@@ -166,7 +176,10 @@ bool Stream::wait(uint64_t number, std::optional<Clock::time_point> deadline) {
   } else {
     completed_.wait(lock, is_over);
   }
-  return done_ >= number;
+  const bool is_done = done_ >= number;
+  lock.unlock();
+  if (is_on(Check::kMemory)) memory::close();
+  return is_done;
 }
 
 bool Stream::is_abandoned() const {
@@ -182,6 +195,11 @@ uint64_t Stream::last() const {
 bool Stream::is_idle() const {
   std::lock_guard lock(mutex_);
   return done_ == last_;
+}
+
+bool Stream::is_done(uint64_t number) const {
+  std::lock_guard lock(mutex_);
+  return done_ >= number;
 }
 
 std::optional<Failure> Stream::take_failure(uint64_t number) {
@@ -239,6 +257,10 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
   std::shared_ptr<Stream> stream;
   // A recorded task may be replayed after its stream is gone: ask for the address first.
   if (!is_running(handle)) stream = find_stream(handle);
+  if (is_on(Check::kMemory)) {
+    const Stream& on = stream ? *stream : *running.worker;
+    task = memory::checked(on, name, is_worker() ? "" : race::where(), accesses, std::move(task));
+  }
   if (!stream) {
     run_in_place(task);
     return 0;
@@ -246,6 +268,7 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
   if (is_running(stream.get())) return append_uncaptured(*stream, name, std::move(task));
   if (stream->graph != nullptr && record_task(*stream, task, {accesses, name, race::where()})) return 0;
   race::task(*stream, name, accesses);
+  if (is_on(Check::kMemory)) memory::used(*stream, accesses);
   return append_uncaptured(*stream, name, std::move(task));
 }
 

@@ -33,6 +33,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Number of the task appended last.
   uint64_t last() const;
   bool is_idle() const;
+  bool is_done(uint64_t number) const;
   // Takes the failure away if it is of a task before or at that number. One that came of a wait for another stream's
   // failed work is taken once of all these streams.
   std::optional<Failure> take_failure(uint64_t number);

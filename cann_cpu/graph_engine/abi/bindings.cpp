@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "acl/acl_rt.h"
+#include "cann_cpu/runtime.h"
 #include "model/dtypes.h"
 #include "model/model.h"
 
@@ -48,15 +50,28 @@ at::Tensor output_of(const StoredTensor& stored) {
   return stored.tensor;
 }
 
-ge::MemBlock* allocate(const at::Tensor& result, ge::Allocator& allocator) {
+// The bytes get there by a task of the stream: the host does not touch the device's memory.
+ge::MemBlock* allocate(const at::Tensor& result, ge::Allocator& allocator, aclrtStream stream) {
   const size_t size = result.nbytes();
   ge::MemBlock* block = allocator.Malloc(std::max<size_t>(size, 1));
   if (block == nullptr) {
     throw GraphError("the external allocator has no " + std::to_string(size) + " bytes for an output");
   }
-  const at::Tensor contiguous = result.contiguous();
-  if (size > 0) {
-    std::memcpy(block->address(), contiguous.const_data_ptr(), size);
+  if (size == 0) return block;
+  void* const to = block->address();
+  const auto begin = reinterpret_cast<uintptr_t>(to);
+  Accesses accesses;
+  if (accesses_are_checked()) accesses = {{begin, begin + size, true, 1}};
+  const aclError code = launch(
+      stream, "output of a graph",
+      [result, to, size] {
+        std::memcpy(to, result.contiguous().const_data_ptr(), size);
+        return ACL_SUCCESS;
+      },
+      accesses);
+  if (code != ACL_SUCCESS) {
+    block->release();
+    throw GraphError(std::string("an output cannot be written: ") + aclGetRecentErrMsg());
   }
   return block;
 }
@@ -138,14 +153,14 @@ at::Tensor bind_output(const ge::Tensor& tensor) {
   return memory == nullptr ? at::Tensor() : output_of(stored_at(memory, tensor));
 }
 
-void allocate_output(const at::Tensor& result, ge::Allocator& allocator, gert::Tensor& output) {
-  output.tensor_data.address = allocate(result, allocator);
+void allocate_output(const at::Tensor& result, ge::Allocator& allocator, aclrtStream stream, gert::Tensor& output) {
+  output.tensor_data.address = allocate(result, allocator, stream);
   output.tensor_data.manager = manage_block;
   describe_output(result, output);
 }
 
-void allocate_output(const at::Tensor& result, ge::Allocator& allocator, ge::Tensor& output) {
-  ge::MemBlock* block = allocate(result, allocator);
+void allocate_output(const at::Tensor& result, ge::Allocator& allocator, aclrtStream stream, ge::Tensor& output) {
+  ge::MemBlock* block = allocate(result, allocator, stream);
   output.SetData(static_cast<uint8_t*>(block->address()), result.nbytes(), [block](uint8_t*) { block->release(); });
   describe_output(result, ge::kPlacementDevice, output);
 }

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "acl/acl_base.h"
 #include "abi/gert_tensor.h"
 #include "cann_cpu/stored_tensor.h"
 #include "ge/ge_allocator.h"
@@ -26,9 +27,9 @@ StoredTensor bind_input(const ge::Tensor& tensor);
 at::Tensor bind_output(const gert::Tensor& tensor);
 at::Tensor bind_output(const ge::Tensor& tensor);
 
-// Copies a result to a block of the allocator and hands it over.
-void allocate_output(const at::Tensor& result, ge::Allocator& allocator, gert::Tensor& output);
-void allocate_output(const at::Tensor& result, ge::Allocator& allocator, ge::Tensor& output);
+// Has the stream copy a result to a block of the allocator, and hands that over.
+void allocate_output(const at::Tensor& result, ge::Allocator& allocator, aclrtStream stream, gert::Tensor& output);
+void allocate_output(const at::Tensor& result, ge::Allocator& allocator, aclrtStream stream, ge::Tensor& output);
 // Tells the caller of an output in memory that it owns.
 void share_output(const at::Tensor& memory, gert::Tensor& output);
 void share_output(const at::Tensor& memory, ge::Tensor& output);

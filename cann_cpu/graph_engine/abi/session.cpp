@@ -2,6 +2,7 @@
 // ge::Session and the C exports: adds, compiles and runs graphs.
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <future>
 #include <mutex>
 
@@ -143,8 +144,10 @@ void enqueue(std::shared_ptr<const Execution> execution) {
   }
 }
 
-// Runs on the stream's worker and waits: the shapes of the outputs are known only afterwards.
-std::vector<at::Tensor> run_and_wait(const Execution& execution) {
+// Runs on the stream's worker and waits: the shapes of the outputs are known only afterwards. What is to be done with
+// the results is done there, too: they may be memory of the device.
+std::vector<at::Tensor> run_and_wait(const Execution& execution,
+                                     const std::function<void(const std::vector<at::Tensor>&)>& use = {}) {
   if (is_capturing(execution.stream)) {
     throw GraphError("graph '" + execution.graph->name() +
                      "' cannot be captured: the sizes of its outputs are known only after it has run");
@@ -153,9 +156,11 @@ std::vector<at::Tensor> run_and_wait(const Execution& execution) {
   auto results = promise->get_future();
   const aclError code = launch(
       execution.stream, kTaskName,
-      [&execution, promise = std::move(promise)]() -> aclError {
+      [&execution, &use, promise = std::move(promise)]() -> aclError {
         try {
-          promise->set_value(execution.run());
+          auto found = execution.run();
+          if (use) use(found);
+          promise->set_value(std::move(found));
         } catch (...) {
           promise->set_exception(std::current_exception());
         }
@@ -239,7 +244,7 @@ void execute(SessionState& session, uint32_t id, aclrtStream stream, const std::
   const auto results = run_and_wait(*execution);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!execution->targets[i].defined()) {
-      allocate_output(results[i], *allocator, outputs[i]);
+      allocate_output(results[i], *allocator, stream, outputs[i]);
     }
   }
 }
@@ -295,10 +300,9 @@ Status Session::RunGraph(uint32_t graph_id, const std::vector<Tensor>& inputs, s
     auto& session = SessionState::of(sessionId_);
     outputs.assign(session.compile(graph_id)->outputs().size(), Tensor());
     const auto execution = cann_cpu::graph::prepare(session, graph_id, nullptr, inputs, outputs);
-    const auto results = cann_cpu::graph::run_and_wait(*execution);
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      cann_cpu::graph::host_output(results[i], outputs[i]);
-    }
+    cann_cpu::graph::run_and_wait(*execution, [&](const std::vector<at::Tensor>& results) {
+      for (size_t i = 0; i < outputs.size(); ++i) cann_cpu::graph::host_output(results[i], outputs[i]);
+    });
   });
 }
 

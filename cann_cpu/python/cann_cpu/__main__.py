@@ -123,7 +123,7 @@ def main() -> int:
     profile_parser = commands.add_parser("profile", help="print what launches cost under ASCENDC_CPU_PROFILE=FOLDER")
     profile_parser.add_argument("folder", metavar="FOLDER")
     run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
-    run_parser.add_argument("--check", metavar="NAME[,NAME]", help="check the program: race")
+    run_parser.add_argument("--check", metavar="NAME[,NAME]", help="check the program: race, memory")
     run_parser.add_argument("--report", metavar="FILE", help="write what the checks report, as JSON")
     run_parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     kernel_parser = commands.add_parser(

@@ -14,6 +14,7 @@ BUILT_FOR = __version__.partition("+torch")[2]
 """The torch in this wheel's version, 0.1.0+torch2.13.0."""
 HOME = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = os.path.join(HOME, "lib64")
+TENSOR_MEMORY = "libtensor_memory.so"
 OPERATOR_PACKAGES = "ascend.operator_packages"
 
 
@@ -111,9 +112,35 @@ def activate() -> Choice:
         if os.environ.get("CANN_CPU_CHECK"):
             os.environ["TASK_QUEUE_ENABLE"] = "0"  # torch_npu calls from where the program does, which reports name
         # The dynamic linker takes a loaded library for one of the same SONAME, so torch_npu gets these.
-        for library in sorted(os.listdir(LIBRARIES)):
+        for library in sorted(set(os.listdir(LIBRARIES)) - {TENSOR_MEMORY}):
             ctypes.CDLL(os.path.join(LIBRARIES, library))
     return choice
+
+
+def _with_own_tensors(name: str):
+    """torch_npu, which has an allocator that gives each tensor memory of its own as soon as it is imported."""
+    from importlib.util import find_spec
+
+    spec = find_spec(name)  # of the finders behind this one, which answers once
+    execute = spec.loader.exec_module
+
+    def exec_module(module):
+        import ctypes
+
+        path = os.path.join(LIBRARIES, TENSOR_MEMORY)
+        functions = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)  # before those of torch_npu whose place they take
+        execute(module)
+        allocator = module.npu.memory.NPUPluggableAllocator(path, "cann_cpu_allocate_tensor", "cann_cpu_free_tensor")
+        for setter, function in [
+            ("set_record_stream_fn", functions.cann_cpu_record_tensor),
+            ("set_get_device_stats_fn", functions.cann_cpu_tensor_statistics),
+        ]:
+            getattr(allocator.allocator(), setter)(ctypes.cast(function, ctypes.c_void_p).value)
+        module.npu.memory.change_current_allocator(allocator)
+        functions.cann_cpu_set_allocator()
+
+    spec.loader.exec_module = exec_module
+    return spec
 
 
 class _BeforeTorchNpu:
@@ -123,8 +150,11 @@ class _BeforeTorchNpu:
 
     def find_spec(self, name, path=None, target=None):
         if name == "torch_npu" and not self.asked:
-            self.asked = True  # and it stays: a list that grows shorter while it is gone through skips the next finder
-            activate()
+            # And it stays: a list that grows shorter while it is gone through skips the next finder.
+            _BeforeTorchNpu.asked = True
+            if activate().cann == "cpu" and "memory" in os.environ.get("CANN_CPU_CHECK", "").split(","):
+                return _with_own_tensors(name)
+        return None
 
 
 def install_hook() -> None:

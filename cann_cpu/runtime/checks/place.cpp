@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "place.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
+#include <execinfo.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <string_view>
 
 namespace cann_cpu {
@@ -48,8 +53,10 @@ struct Python {
   void (*clear_error)();
 };
 
-bool is_pytorchs(std::string_view file) {
-  constexpr std::array kParts = {"/torch/", "/torch_npu/", "/torchair/", "<eval_with_key>", "<frozen "};
+// Of code that programs are made with, PyTorch's above all.
+bool is_librarys(std::string_view file) {
+  constexpr std::array kParts = {"/torch/",  "/torch_npu/",     "/torchair/", "/numpy/",
+                                 "/ctypes/", "<eval_with_key>", "<frozen "};
   return std::ranges::any_of(kParts, [&](const char* part) { return file.find(part) != std::string_view::npos; });
 }
 
@@ -62,11 +69,50 @@ std::string text_of(const Python& python, PyObject* object, const char* attribut
   return found;
 }
 
+const Python& python_of_the_process() {
+  static const Python python;
+  return python;
+}
+
+bool has_python() {
+  const Python& python = python_of_the_process();
+  return python.is_initialized != nullptr && python.is_initialized() != 0;
+}
+
+// Libraries that a program calls memory by way of.
+bool is_a_way(std::string_view file) {
+  constexpr std::array kParts = {"/libc.so", "/libstdc++.so", "/libpthread.so", "/ld-linux", "/libtorch_npu.so"};
+  return std::ranges::any_of(kParts, [&](const char* part) { return file.find(part) != std::string_view::npos; });
+}
+
 }  // namespace
 
+std::string native_place() {
+  Dl_info own{};
+  dladdr(reinterpret_cast<const void*>(&native_place), &own);
+  std::array<void*, 32> frames;
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  for (int i = 0; i < count; ++i) {
+    Dl_info found{};
+    if (dladdr(frames[i], &found) == 0 || found.dli_fname == nullptr) continue;
+    if (found.dli_fbase == own.dli_fbase || is_a_way(found.dli_fname)) continue;
+    const auto address = reinterpret_cast<uintptr_t>(frames[i]);
+    char offset[64];
+    std::snprintf(offset, sizeof(offset), "+0x%zx", address - reinterpret_cast<uintptr_t>(found.dli_fbase));
+    const std::string file = found.dli_fname + std::string(offset);
+    if (found.dli_sname == nullptr) return file;
+    const std::unique_ptr<char, decltype(&std::free)> name(
+        abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, nullptr), std::free);
+    return file + " in " + (name ? name.get() : found.dli_sname);
+  }
+  return "";
+}
+
+std::string place() { return has_python() ? python_place() : native_place(); }
+
 std::string python_place() {
-  static const Python python;
-  if (python.is_initialized == nullptr || python.is_initialized() == 0) return "";
+  const Python& python = python_of_the_process();
+  if (!has_python()) return "";
   void* const thread = python.thread_state();
   if (thread == nullptr) return "";  // not a thread of Python's
   const int state = python.ensure();
@@ -75,7 +121,7 @@ std::string python_place() {
   while (frame != nullptr && place.empty()) {
     PyObject* code = python.code(frame);
     const std::string file = text_of(python, code, "co_filename");
-    const bool is_users = !is_pytorchs(file);
+    const bool is_users = !is_librarys(file);
     if (is_users || innermost.empty()) {
       (is_users ? place : innermost) =
           file + ":" + std::to_string(python.line(frame)) + " in " + text_of(python, code, "co_name");

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in the Python program a call comes from.
+// Where in the program a call comes from.
 #pragma once
 
 #include <string>
 
 namespace cann_cpu {
 
-// "train.py:12 in step", of the innermost function that is not PyTorch's; empty in a thread without Python. Takes the
-// GIL: not to be called with a lock held.
+// "train.py:12 in step", of the innermost function that is not PyTorch's or NumPy's; empty in a thread without Python.
+// Takes the GIL: not to be called with a lock held.
 std::string python_place();
+
+// "program+0x1189 in main", of the innermost function that is neither the runtime's nor the C library's; addr2line has
+// the line.
+std::string native_place();
+
+// The one where the process has Python, the other where not.
+std::string place();
 
 }  // namespace cann_cpu

@@ -19,6 +19,9 @@ State& state() {
   return *only;
 }
 
+// Who is behind whom is what `memory` asks, too.
+bool has_order() { return is_on(Check::kRace) || is_on(Check::kMemory); }
+
 std::string name_of(size_t agent) { return agent == kHost ? "the host" : "stream " + std::to_string(agent - 1); }
 
 std::string describe(const Use& use) {
@@ -68,6 +71,7 @@ void act(size_t agent, const std::string& task, const std::string& where, const 
     VectorClock& clock = all.clocks[agent];
     if (agent != kHost) clock.merge(all.clocks[kHost]);
     clock.reach(agent, clock.of(agent) + 1);
+    if (!is_on(Check::kRace)) return;
     const auto user = std::make_shared<const User>(agent, clock.of(agent), task, where);
     conflicts = use(all.memory, clock, user, accesses);
   }
@@ -76,14 +80,14 @@ void act(size_t agent, const std::string& task, const std::string& where, const 
 
 }  // namespace
 
-std::string where() { return is_on(Check::kRace) ? python_place() : ""; }
+std::string where() { return has_order() ? place() : ""; }
 
 void task(const Stream& stream, const char* name, const Accesses& accesses) {
-  if (!accesses.empty() && is_on(Check::kRace)) act(agent_of(stream), name, where(), accesses);
+  if (!accesses.empty() && has_order()) act(agent_of(stream), name, is_on(Check::kRace) ? place() : "", accesses);
 }
 
 void replayed(const Stream& stream, const Recorded& recorded, const std::string& where) {
-  if (!recorded.accesses.empty() && is_on(Check::kRace)) {
+  if (!recorded.accesses.empty() && has_order()) {
     act(agent_of(stream), "captured graph: " + recorded.task, where, recorded.accesses);
   }
 }
@@ -98,11 +102,23 @@ void captured_task(Shadow& graph, const Stream& stream, const Progress& progress
 }
 
 void host(const char* function, const Accesses& accesses) {
-  if (is_on(Check::kRace)) act(kHost, function, where(), accesses);
+  if (has_order()) act(kHost, function, is_on(Check::kRace) ? place() : "", accesses);
+}
+
+uint64_t time_of(size_t agent) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  return all.clocks[agent].of(agent);
+}
+
+bool knows(size_t agent, size_t other, uint64_t time) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  return std::max(all.clocks[agent].of(other), all.clocks[kHost].of(other)) >= time;
 }
 
 void recorded(const Stream& stream, Recording& recording) {
-  if (!is_on(Check::kRace)) return;
+  if (!has_order()) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   recording.clock = all.clocks[agent_of(stream)];
@@ -110,21 +126,21 @@ void recorded(const Stream& stream, Recording& recording) {
 }
 
 void stream_waits(const Stream& stream, const Recording& recording) {
-  if (!is_on(Check::kRace)) return;
+  if (!has_order()) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   all.clocks[agent_of(stream)].merge(recording.clock);
 }
 
 void host_waited(const Stream& stream) {
-  if (!is_on(Check::kRace)) return;
+  if (!has_order()) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   all.clocks[kHost].merge(all.clocks[agent_of(stream)]);
 }
 
 void host_waited(const Recording& recording) {
-  if (!is_on(Check::kRace)) return;
+  if (!has_order()) return;
   State& all = state();
   const std::lock_guard lock(all.mutex);
   all.clocks[kHost].merge(recording.clock);

@@ -34,6 +34,10 @@ void captured_task(Shadow& graph, const Stream& stream, const Progress& progress
 // The host uses memory now.
 void host(const char* function, const Accesses& accesses);
 
+// What the agent has done, and whether what comes next on `agent` is behind that of another.
+uint64_t time_of(size_t agent);
+bool knows(size_t agent, size_t other, uint64_t time);
+
 // The event marks what the stream has been given.
 void recorded(const Stream& stream, Recording& recording);
 void stream_waits(const Stream& stream, const Recording& recording);

@@ -21,7 +21,7 @@
 namespace cann_cpu {
 namespace {
 
-constexpr std::array<std::string_view, 1> kNames = {"race"};  // in the order of Check
+constexpr std::array<std::string_view, 2> kNames = {"race", "memory"};  // in the order of Check
 
 std::set<std::string, std::less<>> given_names() {
   const char* variable = std::getenv("CANN_CPU_CHECK");
@@ -53,7 +53,7 @@ void require_known_checks() {
   }
 }
 
-bool accesses_are_checked() { return is_on(Check::kRace); }
+bool accesses_are_checked() { return is_on(Check::kRace) || is_on(Check::kMemory); }
 
 void report(Check check, const std::string& key, const std::string& text,
             const std::map<std::string, std::string>& fields) {

@@ -7,7 +7,7 @@
 
 namespace cann_cpu {
 
-enum class Check { kRace };
+enum class Check { kRace, kMemory };
 
 // Whether CANN_CPU_CHECK, a list of names with commas, has it.
 bool is_on(Check check);

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of torch_npu's tensors while the check `memory` is on, which stands in for the caching allocator then.
+#pragma once
+
+#include "acl/acl_base.h"
+#include "cann_cpu/export.h"
+
+namespace cann_cpu {
+
+// Of the calling thread's device; the tensor belongs to the stream. These return error().
+CANN_EXPORT aclError allocate_tensor(void** address, size_t size, aclrtStream stream);
+// While tasks may still use it.
+CANN_EXPORT aclError free_tensor(void* address);
+// tensor.record_stream(): the memory may be freed before what the stream has been given is done.
+CANN_EXPORT aclError record_tensor(void* address, aclrtStream stream);
+
+}  // namespace cann_cpu

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check `memory`: who touches device memory that is not his to touch, or not there, or not written.
+//
+// A task's accesses are looked at when it runs; what it does beside those that it declares is found by inaccessible
+// pages and by poison (guarded.h). Nothing here is to be called while the check is off, but for the guards.
+#pragma once
+
+#include "../memory.h"
+#include "../stream.h"
+#include "cann_cpu/accesses.h"
+#include "report.h"
+
+namespace cann_cpu::memory {
+
+// Device memory of that many bytes, or null. The caller is an address of code: what the program's own code leaves at
+// the end is listed. These two take the GIL: not to be called with a lock held.
+void* allocate(size_t size, int32_t device, const void* caller);
+void release(void* address);
+// What is left when its device ends.
+void release_left(const std::vector<void*>& addresses);
+// Somebody gives back what he cannot: reports why.
+void reject_free(const void* address);
+// The same of memory that is another device's.
+void reject_device(const void* address, int32_t device);
+
+// The memory is a tensor's, allocated on that stream. What a tensor of a captured graph leaves is the graph's.
+void belongs_to_tensor(void* address, const Stream& stream);
+// tensor.record_stream(): its memory stays until what the stream has been given by then is done.
+void record_stream(void* address, aclrtStream stream);
+// A tensor's memory is given back, while tasks may still use it.
+void release_tensor(void* address);
+void graph_ended(const void* graph);
+
+// The task with what is looked at before and behind it; `where` it was launched.
+Task checked(const Stream& stream, const char* name, const std::string& where, const Accesses& accesses, Task task);
+// The stream has been given a task that does this.
+void used(const Stream& stream, const Accesses& accesses);
+
+// The thread may touch device memory: the runtime's own copies do.
+class HostAccess {
+ public:
+  HostAccess(const char* function, const Accesses& accesses);
+  ~HostAccess();
+  HostAccess(const HostAccess&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// A copy or a fill asked for bytes that its buffer does not have.
+void reject_range(const char* name, uintptr_t address, size_t size);
+
+// No task runs, and the host looks at results: makes device memory inaccessible until the next task.
+void close();
+
+}  // namespace cann_cpu::memory
