@@ -59,7 +59,13 @@ def test_nothing_else_is_reported(reports):
     assert len(reports) == len(memory_programs.WRONG)
 
 
-@pytest.mark.parametrize("program", memory_programs.STOPPED, ids=lambda f: f.__name__)
+def stopped(program):
+    """One that reads and one that writes always, the others nightly: each is a process."""
+    always = program in (memory_programs.writes_with_ctypes, memory_programs.sums_with_numpy)
+    return pytest.param(program, id=program.__name__, marks=() if always else pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("program", map(stopped, memory_programs.STOPPED))
 def test_the_host_stops_where_it_touches_device_memory(program, tmp_path):
     code, (report,), _ = run(tmp_path, sys.executable, PROGRAMS, program.__name__)
     assert code == 66

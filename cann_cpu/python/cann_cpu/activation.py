@@ -138,6 +138,10 @@ def _with_own_tensors(name: str):
             getattr(allocator.allocator(), setter)(ctypes.cast(function, ctypes.c_void_p).value)
         module.npu.memory.change_current_allocator(allocator)
         functions.cann_cpu_set_allocator()
+        # Checkpoints of memory pools are for an allocator that uses memory twice; tensors of graphs keep theirs.
+        module._C._npu_getCheckpointState = lambda device, pool: None
+        module._C._npu_setCheckpointPoolState = lambda device, state, stale, kept: None
+        module._C._npu_checkPoolLiveAllocations = lambda device, pool, storages: True
 
     spec.loader.exec_module = exec_module
     return spec
