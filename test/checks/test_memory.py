@@ -65,7 +65,7 @@ def stopped(program):
     return pytest.param(program, id=program.__name__, marks=() if always else pytest.mark.nightly)
 
 
-@pytest.mark.parametrize("program", map(stopped, memory_programs.STOPPED))
+@pytest.mark.parametrize("program", [stopped(program) for program in memory_programs.STOPPED])
 def test_the_host_stops_where_it_touches_device_memory(program, tmp_path):
     code, (report,), _ = run(tmp_path, sys.executable, PROGRAMS, program.__name__)
     assert code == 66

@@ -521,16 +521,21 @@ void* allocate(size_t size, int32_t device, const void* caller) {
 void release(void* address) {
   const std::string where = place();
   Buffer around;
+  ++state().touching;  // nobody closes it meanwhile
   {
     const std::lock_guard lock(state().mutex);
     Buffer* const found = find_buffer(reinterpret_cast<uintptr_t>(address));
-    if (found == nullptr) return;
+    if (found == nullptr) {
+      --state().touching;
+      return;
+    }
     found->freed_where = where;
     found->freed_at = state().launches;
     guarded::open(found->block);
     around = *found;
   }
   check_around(around, "found when it was freed");
+  --state().touching;
   const std::lock_guard lock(state().mutex);
   if (Buffer* const found = find_buffer(around.begin())) give_back(*found);
 }
