@@ -38,7 +38,8 @@ aclrtStream handle_of(const NPUStream& stream) {
 void* allocate(size_t size, aclrtStream stream) {
   void* address = nullptr;
   const aclError code = cann_cpu::allocate_tensor(&address, size, stream);
-  TORCH_CHECK_WITH(OutOfMemoryError, code == ACL_SUCCESS, "NPU out of memory. ", aclGetRecentErrMsg());
+  TORCH_CHECK_WITH(OutOfMemoryError, code == ACL_SUCCESS, "NPU out of memory. Tried to allocate ", size,
+                   " bytes: ", aclGetRecentErrMsg());
   return address;
 }
 
