@@ -336,9 +336,11 @@ aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout) {
 aclError aclmdlRIDestroy(aclmdlRI modelRI) {
   return call(__func__, [&] {
     std::shared_ptr<Graph> graph = find_graph(modelRI);
-    std::lock_guard lock(capture_mutex());
-    if (graph->state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
-    graphs().remove(modelRI);
+    {
+      std::lock_guard lock(capture_mutex());
+      if (graph->state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
+      graphs().remove(modelRI);
+    }
     if (is_on(Check::kMemory)) memory::graph_ended(modelRI);
   });
 }

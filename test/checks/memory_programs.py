@@ -333,6 +333,27 @@ def replays_a_graph():
 
 
 @right
+def makes_many_graphs():
+    mib = 1 << 20
+    x = torch.ones(8 * mib).npu()
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    before = resident()
+    for _ in range(20):
+        graph = torch.npu.NPUGraph()
+        with torch.npu.graph(graph):
+            (x + 1).exp()
+        graph.replay()
+        torch.npu.synchronize()
+        del graph
+    torch.ones(1).npu()
+    assert resident() - before < 10 * 2 * x.nbytes
+
+
+@right
 def allocates_by_hand():
     buffer = allocate(64)
     host = (ctypes.c_char * 64)()

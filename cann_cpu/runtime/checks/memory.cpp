@@ -35,6 +35,7 @@ struct Buffer {
   const Stream* stream = nullptr;  // a tensor's, by number: it may be gone
   size_t agent = 0;
   const void* graph = nullptr;       // whose capture the tensor is of
+  bool is_left_to_graph = false;     // the tensor is gone
   std::map<size_t, uint64_t> users;  // streams, and their own times at the last use
   std::set<size_t> recorded;
 
@@ -622,19 +623,31 @@ void record_stream(void* address, aclrtStream handle) {
   if (found != nullptr) found->recorded.insert(race::agent_of(*stream));
 }
 
-void release_tensor(void* address) {
-  std::string where = place();
-  Pending pending;
+namespace {
+
+// The streams that have work to do.
+Pending pending_on_all() {
+  Pending pending{};
   for (const auto& stream : streams().find_if([](const Stream& each) { return !each.is_idle(); })) {
     pending.until.emplace_back(stream, stream->last());
   }
+  return pending;
+}
+
+}  // namespace
+
+void release_tensor(void* address) {
+  std::string where = place();
+  Pending pending = pending_on_all();
   std::optional<size_t> unknown;
   Buffer known;
   {
     const std::lock_guard lock(state().mutex);
     give_back_pending();
     Buffer* const found = find_buffer(reinterpret_cast<uintptr_t>(address));
-    if (found == nullptr || found->graph != nullptr) return;
+    if (found == nullptr) return;
+    found->is_left_to_graph = found->graph != nullptr;
+    if (found->is_left_to_graph) return;
     found->freed_where = std::move(where);
     found->freed_at = state().launches;
     for (const auto& [agent, time] : found->users) {
@@ -658,10 +671,19 @@ void release_tensor(void* address) {
 }
 
 void graph_ended(const void* graph) {
+  Pending pending = pending_on_all();
   const std::lock_guard lock(state().mutex);
-  for (auto& [pages, buffer] : state().buffers) {
-    if (buffer.graph == graph) buffer.graph = nullptr;
+  State& all = state();
+  for (auto& [pages, buffer] : all.buffers) {
+    if (buffer.graph != graph) continue;
+    buffer.graph = nullptr;
+    if (!buffer.is_left_to_graph) continue;
+    buffer.freed_where = "the end of its graph";
+    buffer.freed_at = all.launches;
+    pending.begin = pages;
+    all.pending.push_back(pending);
   }
+  give_back_pending();
 }
 
 namespace {
