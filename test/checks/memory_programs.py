@@ -240,6 +240,19 @@ def computes_with_an_empty_tensor():
 
 
 @wrong("use of memory that nobody has written")
+def lets_go_of_an_empty_tensor_before_the_task_runs():
+    late = torch.npu.Stream()
+    ones = torch.ones(1024, N).npu()
+    with torch.npu.stream(late):
+        for _ in range(10):
+            ones.sin_()
+        x = torch.empty(N, device="npu")  # allocated
+        x.exp()  # fault
+        del x
+    torch.npu.synchronize()
+
+
+@wrong("use of memory that nobody has written")
 def accumulates_into_an_empty_tensor():
     total = torch.empty(N, device="npu")  # allocated
     total.add_(1)  # fault

@@ -138,6 +138,11 @@ std::string argument_of(const Access& access) {
   return access.argument == 0 ? "" : " its argument " + std::to_string(access.argument);
 }
 
+// Freed, and not only behind the launch of the task: that one finds its memory as it was.
+bool is_gone(const Buffer& buffer, const Running& running) {
+  return buffer.freed_at > 0 && running.root().number > buffer.freed_at;
+}
+
 // ---- buffers
 
 // The buffer whose pages hold the address, or null. With the lock.
@@ -290,7 +295,7 @@ bool check_before(const Running& running) {
       Buffer* found = find_buffer(access.begin);
       if (found == nullptr) std::tie(found, is_in_front) = find_nearest(access.begin);
       if (found == nullptr) continue;
-      if (found->freed_at == 0 && access.begin >= found->begin() && access.end <= found->end()) {
+      if (!is_gone(*found, running) && access.begin >= found->begin() && access.end <= found->end()) {
         open(*found);
         is_unwritten = reads && !found->written.meets(access.begin, access.end);
         if (!is_unwritten) {
@@ -301,8 +306,8 @@ bool check_before(const Running& running) {
       known = *found;
     }
     const std::string task = describe(running);
-    if (known.freed_at > 0) {
-      if (running.root().number > known.freed_at) tell_use_after_free(known, task);
+    if (is_gone(known, running)) {
+      tell_use_after_free(known, task);
     } else if (is_unwritten) {
       const bool is_poison =
           access.begin < access.end && guarded::first_written(access.begin, access.end) == access.end;
@@ -331,7 +336,7 @@ void check_behind(const Running& running, bool has_written) {
     {
       const std::lock_guard lock(state().mutex);
       Buffer* const found = find_buffer(access.begin);
-      if (found == nullptr || found->freed_at > 0) continue;
+      if (found == nullptr || found->is_released || is_gone(*found, running)) continue;
       if (has_written && access.begin < access.end) found->written.add(access.begin, access.end);
       if (access.begin == access.end) found->written.add(found->begin(), found->end());  // nobody knows what of it
       open(*found);
