@@ -23,7 +23,7 @@ namespace cann_cpu::memory {
 namespace {
 
 constexpr size_t kInFront = 64;         // bytes in front of a buffer that are looked at behind each task that writes it
-constexpr size_t kMostFreed = 1 << 16;  // buffers that are remembered after they were freed
+constexpr size_t kMaxFreed = 1 << 16;  // buffers that are remembered after they were freed
 
 struct Buffer {
   guarded::Block block{};
@@ -190,7 +190,7 @@ void give_back(Buffer& buffer) {  // with the lock
   buffer.is_open = false;
   buffer.written = {};
   all.freed.push_back(buffer.block.pages);
-  if (all.freed.size() <= kMostFreed) return;
+  if (all.freed.size() <= kMaxFreed) return;
   all.buffers.erase(all.freed.front());
   all.freed.pop_front();
 }
