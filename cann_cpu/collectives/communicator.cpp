@@ -8,6 +8,7 @@
 
 #include "acl/acl_rt.h"
 #include "cann_cpu/runtime.h"
+#include "cann_cpu/waiting.h"
 
 namespace cann_cpu {
 namespace {
@@ -220,6 +221,7 @@ aclError Communicator::launch_run(aclrtStream stream, const char* name,
   std::shared_ptr<Turn> turn;
   if (!is_running(stream) && !is_captured(stream)) turn = std::make_shared<Turn>(shared_from_this());
   return launch(stream, name, [self = shared_from_this(), name, run = std::move(run), turn] {
+    const Elsewhere others_may_run;
     const bool has_turn = turn && turn->is_open();
     if (has_turn) turn->wait();
     const aclError code = self->perform(name, run);

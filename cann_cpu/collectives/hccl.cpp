@@ -12,6 +12,7 @@
 
 #include "acl/acl_rt.h"
 #include "algorithms.h"
+#include "cann_cpu/fault.h"
 #include "cann_cpu/runtime.h"
 #include "communicator.h"
 #include "hccl/hcom.h"
@@ -83,6 +84,7 @@ void require_success(aclError code) {
 template <class Body>
 HcclResult guarded(const char* function, Body&& body) noexcept {
   try {
+    if (const int code = fault_of(function, HCCL_E_INTERNAL)) return static_cast<HcclResult>(code);
     body();
     return HCCL_SUCCESS;
   } catch (const CollectiveFailure& failure) {

@@ -10,6 +10,7 @@
 #include <list>
 #include <mutex>
 
+#include "cann_cpu/fault.h"
 #include "cann_cpu/operator_call.h"
 #include "definition.h"
 #include "package.h"
@@ -54,7 +55,8 @@ void write(Carried& package) {
   for (const CarriedFile* file = package.files; file != package.files + package.count; ++file) {
     const fs::path path = package.folder / file->path;
     fs::create_directories(path.parent_path());
-    if (!std::ofstream(path, std::ios::binary).write(file->begin, file->end - file->begin)) {
+    std::ofstream out(path, std::ios::binary);
+    if (fault_of("disk", ACL_ERROR_WRITE_FILE) != 0 || !out.write(file->begin, file->end - file->begin).flush()) {
       throw CallError(kPackageNotFound, "its package cannot be written to " + path.string());
     }
   }

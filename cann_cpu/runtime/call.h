@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "cann_cpu/fault.h"
 #include "cann_cpu/runtime.h"
 
 namespace cann_cpu {
@@ -36,6 +37,7 @@ bool is_dead_after_fork();
 template <class Body>
 aclError host_call(const char* function, Body&& body) noexcept {
   try {
+    if (const int code = fault_of(function, ACL_ERROR_RT_INTERNAL_ERROR)) return code;
     body();
     return ACL_SUCCESS;
   } catch (const Failure& failure) {

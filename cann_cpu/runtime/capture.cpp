@@ -54,7 +54,11 @@ std::mutex& capture_mutex() {
 }
 
 Registry<Graph>& graphs() {
-  static auto* registry = new Registry<Graph>("captured graph");
+  static auto* registry = [] {
+    auto* made = new Registry<Graph>("captured graph");
+    count_living("captured graphs", [made] { return made->size(); });
+    return made;
+  }();
   return *registry;
 }
 
@@ -136,11 +140,15 @@ void finish_capture(aclrtStream handle, aclmdlRI* model) {
        "stream %d took part in the capture and has work that the capture's stream never waited for", unjoined->id);
 }
 
-std::optional<Failure> replay(Graph& graph) {
+std::optional<Failure> replay(Graph& graph, const std::optional<schedule::Launch>& launch) {
   std::lock_guard lock(graph.replay_mutex);
   std::optional<Failure> first;
   for (const Node& node : graph.nodes) {
     std::optional<Failure> failure = run_task_as(node.stream, node.task);
+    if (launch) {
+      schedule::keep_digest(*launch, &node - graph.nodes.data() + 1, "captured graph: " + node.recorded.task,
+                            node.recorded.accesses);
+    }
     if (failure && !first) first = Failure{failure->code, node.recorded.task + ": " + failure->message};
   }
   return first;
@@ -165,8 +173,10 @@ void execute(aclmdlRI model, aclrtStream stream) {
       if (is_on(Check::kMemory)) memory::used(*on, node.recorded.accesses);
     }
   }
-  append(stream, "captured graph", [graph] {
-    std::optional<Failure> failure = replay(*graph);
+  std::optional<schedule::Launch> launch;
+  if (schedule::are_digests_kept()) launch = schedule::launch();
+  append(stream, "captured graph", [graph, launch] {
+    std::optional<Failure> failure = replay(*graph, launch);
     return failure ? error(failure->code, "%s", failure->message.c_str()) : ACL_SUCCESS;
   });
 }
@@ -366,6 +376,7 @@ aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char* path, uint32_t) {
     std::shared_ptr<Graph> graph = find_graph(modelRI);
     std::lock_guard lock(capture_mutex());
     std::ofstream file(path);
+    if (const int code = fault_of("disk", ACL_ERROR_WRITE_FILE)) throw Failure{code, take_message()};
     if (!(file << describe(*graph)).flush()) fail(ACL_ERROR_WRITE_FILE, "cannot write %s", path);
   });
 }

@@ -15,7 +15,11 @@ void Recording::complete(State state) {
 }
 
 Registry<Event>& events() {
-  static auto* registry = new Registry<Event>("event");
+  static auto* registry = [] {
+    auto* made = new Registry<Event>("event");
+    count_living("events", [made] { return made->size(); });
+    return made;
+  }();
   return *registry;
 }
 
@@ -102,18 +106,21 @@ std::shared_ptr<Recording> latest_of(aclrtEvent handle) {
   return event->latest;
 }
 
+bool wait_for(const Recording& recording, const std::optional<Clock::time_point>& deadline) {
+  const auto is_over = [&] { return recording.is_over(); };
+  if (schedule::is_on()) return schedule::wait(is_over, deadline);
+  std::unique_lock lock(waits_mutex());
+  if (deadline) return waits_condition().wait_until(lock, *deadline, is_over);
+  waits_condition().wait(lock, is_over);
+  return true;
+}
+
 void synchronize_event(aclrtEvent handle, int32_t timeout) {
   std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
   std::shared_ptr<Recording> recording = latest_of(handle);
   if (!recording) return;
-  {
-    std::unique_lock lock(waits_mutex());
-    auto is_over = [&] { return recording->is_over(); };
-    if (!deadline) {
-      waits_condition().wait(lock, is_over);
-    } else if (!waits_condition().wait_until(lock, *deadline, is_over)) {
-      fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached within %d ms", timeout);
-    }
+  if (!wait_for(*recording, deadline)) {
+    fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached within %d ms", timeout);
   }
   race::host_waited(*recording);
   std::shared_ptr<Stream> stream = recording->stream.lock();
@@ -195,6 +202,7 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* statu
   return call(__func__, [&] {
     require_pointer(status, "status");
     std::shared_ptr<Recording> recording = latest_of(event);
+    if (schedule::is_on()) schedule::asked();
     bool is_over = !recording || recording->is_over();
     if (recording && is_over) race::host_waited(*recording);
     *status = is_over ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;

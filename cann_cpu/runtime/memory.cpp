@@ -38,7 +38,21 @@ struct MemoryMap {
 };
 
 MemoryMap& memory_map() {
-  static auto* map = new MemoryMap;
+  static auto* map = [] {
+    auto* made = new MemoryMap;
+    const auto count = [made](const char* kind, Kind of) {
+      count_living(kind, [made, of] {
+        const std::shared_lock lock(made->mutex);
+        size_t bytes = 0;
+        for (const auto& [address, allocation] : made->ranges) bytes += allocation.kind == of ? allocation.size : 0;
+        return bytes;
+      });
+    };
+    count("bytes of device memory", Kind::kDevice);
+    count("bytes of mapped device memory", Kind::kMapping);
+    count("bytes of pinned memory", Kind::kHost);
+    return made;
+  }();
   return *map;
 }
 

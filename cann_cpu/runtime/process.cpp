@@ -12,7 +12,9 @@
 #include <regex>
 
 #include "cann_cpu/cpu_capability.h"
+#include "checks/fault.h"
 #include "checks/report.h"
+#include "checks/schedule.h"
 #include "device.h"
 
 namespace cann_cpu {
@@ -69,6 +71,8 @@ void initialize(const char* path) {
   try {
     cpu_capability();  // an error in its variable is named here, not by the first kernel
     require_known_checks();
+    fault::require_readable();
+    schedule::require_seed();
     set_default_device(path == nullptr || *path == '\0' ? -1 : read_default_device(path));
   } catch (...) {
     initialized = false;
@@ -103,6 +107,7 @@ aclError aclInit(const char* configPath) {
 }
 
 aclError aclFinalize() {
+  fault::end();
   return host_call(__func__, [&] { finalize(); });
 }
 

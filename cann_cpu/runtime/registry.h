@@ -39,6 +39,11 @@ class Registry {
     return found.mapped();
   }
 
+  size_t size() const {
+    std::shared_lock lock(mutex_);
+    return objects_.size();
+  }
+
   // Takes out what the predicate picks.
   template <class Predicate>
   std::vector<std::shared_ptr<T>> remove_if(Predicate&& pick) {

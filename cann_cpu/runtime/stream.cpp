@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "cann_cpu/waiting.h"
 #include "capture.h"
 #include "checks/memory.h"
 #include "checks/race.h"
@@ -106,7 +107,7 @@ Stream::Stream(std::shared_ptr<Context> context, uint32_t priority, uint32_t fla
     : context(std::move(context)), id(next_stream_id++), priority(priority), flags(flags) {}
 
 uint64_t Stream::push(std::string name, Task task) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (stopping_) fail(ACL_ERROR_RT_INVALID_HANDLE, "stream %d is being destroyed", id);
   if (!worker_.joinable()) {
     end_streams_at_exit();
@@ -115,7 +116,10 @@ uint64_t Stream::push(std::string name, Task task) {
   }
   queue_.push_back({std::move(name), std::move(task)});
   submitted_.notify_one();
-  return ++last_;
+  const uint64_t number = ++last_;
+  lock.unlock();
+  if (schedule::is_on()) schedule::launched(*this);
+  return number;
 }
 
 void Stream::work() {
@@ -132,28 +136,45 @@ void Stream::work() {
       lock.lock();
     }
     submitted_.wait(lock, has_work);
-    if (discarding_ && !queue_.empty()) {
-      std::deque<Entry> dropped = std::exchange(queue_, {});
-      lock.unlock();
-      uint64_t count = dropped.size();
-      dropped.clear();
-      lock.lock();
-      finish(count, Failure{ACL_ERROR_RT_STREAM_CONTEXT, "the stream was destroyed before it ran"},
-             std::to_string(count) + " tasks");
-    }
     if (queue_.empty()) break;
-    Entry entry = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    std::optional<Failure> failure = run_task(entry.task);
-    entry.task = nullptr;  // what it owns goes before anybody hears that it is done
-    lock.lock();
-    finish(1, std::move(failure), entry.name);
+    if (schedule::is_on()) {
+      lock.unlock();
+      schedule::begin_turn(*this);
+      lock.lock();
+    }
+    const uint64_t before = done_;
+    discarding_ ? drop_queue(lock) : run_next(lock);
+    if (schedule::is_on()) {
+      const uint64_t ended = done_ - before;
+      lock.unlock();
+      schedule::end_turn(*this, ended);
+      lock.lock();
+    }
   }
   exited_ = true;
   completed_.notify_all();
   lock.unlock();
   working_streams().remove(this);
+}
+
+void Stream::run_next(std::unique_lock<std::mutex>& lock) {
+  Entry entry = std::move(queue_.front());
+  queue_.pop_front();
+  lock.unlock();
+  std::optional<Failure> failure = run_task(entry.task);
+  entry.task = nullptr;  // what it owns goes before anybody hears that it is done
+  lock.lock();
+  finish(1, std::move(failure), entry.name);
+}
+
+void Stream::drop_queue(std::unique_lock<std::mutex>& lock) {
+  std::deque<Entry> dropped = std::exchange(queue_, {});
+  lock.unlock();
+  const uint64_t count = dropped.size();
+  dropped.clear();
+  lock.lock();
+  finish(count, Failure{ACL_ERROR_RT_STREAM_CONTEXT, "the stream was destroyed before it ran"},
+         std::to_string(count) + " tasks");
 }
 
 void Stream::finish(uint64_t tasks, std::optional<Failure> failure, const std::string& name) {
@@ -168,18 +189,27 @@ void Stream::finish(uint64_t tasks, std::optional<Failure> failure, const std::s
   completed_.notify_all();
 }
 
-bool Stream::wait(uint64_t number, std::optional<Clock::time_point> deadline) {
-  std::unique_lock lock(mutex_);
-  auto is_over = [&] { return done_ >= number || abandoned_; };
-  if (deadline) {
-    completed_.wait_until(lock, *deadline, is_over);
-  } else {
-    completed_.wait(lock, is_over);
+template <class Condition>
+bool Stream::await(Condition&& condition, std::optional<Clock::time_point> deadline) {
+  if (schedule::is_on()) {
+    return schedule::wait(
+        [&] {
+          const std::lock_guard lock(mutex_);
+          return condition();
+        },
+        deadline);
   }
-  const bool is_done = done_ >= number;
-  lock.unlock();
+  std::unique_lock lock(mutex_);
+  if (deadline) return completed_.wait_until(lock, *deadline, condition);
+  completed_.wait(lock, condition);
+  return true;
+}
+
+bool Stream::wait(uint64_t number, std::optional<Clock::time_point> deadline) {
+  await([&] { return done_ >= number || abandoned_; }, deadline);
   if (is_on(Check::kMemory)) memory::close();
-  return is_done;
+  const std::lock_guard lock(mutex_);
+  return done_ >= number;
 }
 
 bool Stream::is_abandoned() const {
@@ -193,6 +223,7 @@ uint64_t Stream::last() const {
 }
 
 bool Stream::is_idle() const {
+  if (schedule::is_on()) schedule::asked();
   std::lock_guard lock(mutex_);
   return done_ == last_;
 }
@@ -227,17 +258,17 @@ void Stream::stop(bool discard) {
 
 void Stream::join() {
   std::deque<Entry> dropped;
-  std::unique_lock lock(mutex_);
   if (worker_.joinable()) {
-    auto has_exited = [&] { return exited_; };
-    if (discarding_) {
-      abandoned_ = !completed_.wait_for(lock, kStopPatience, has_exited);
-    } else {
-      completed_.wait(lock, has_exited);
+    std::optional<Clock::time_point> deadline;
+    if (discarding_) deadline = Clock::now() + kStopPatience;
+    const bool has_exited = await([&] { return exited_; }, deadline);
+    {
+      const std::lock_guard lock(mutex_);
+      abandoned_ = !has_exited;
+      if (abandoned_) dropped.swap(queue_);  // not done: drain() still sees the task that runs
+      completed_.notify_all();
     }
-    if (abandoned_) dropped.swap(queue_);  // not done: drain() still sees the task that runs
-    completed_.notify_all();
-    lock.unlock();
+    if (schedule::is_on()) schedule::ended(*this);
     abandoned_ ? worker_.detach() : worker_.join();
     dropped.clear();  // what waits for these tasks waits no longer
   }
@@ -245,7 +276,11 @@ void Stream::join() {
 }
 
 Registry<Stream>& streams() {
-  static auto* registry = new Registry<Stream>("stream");
+  static auto* registry = [] {
+    auto* made = new Registry<Stream>("stream");
+    count_living("streams", [made] { return made->size(); });
+    return made;
+  }();
   return *registry;
 }
 
@@ -269,6 +304,18 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
   if (stream->graph != nullptr && record_task(*stream, task, {accesses, name, race::where()})) return 0;
   race::task(*stream, name, accesses);
   if (is_on(Check::kMemory)) memory::used(*stream, accesses);
+  if (const int code = fault_of("stream", ACL_ERROR_RT_INTERNAL_ERROR)) {
+    task = [code, name] {
+      return error(code, "the stream was aborted because CANN_CPU_CHECK asks for it (fault:stream)");
+    };
+  }
+  if (!accesses.empty() && schedule::are_digests_kept()) {
+    task = [task = std::move(task), name = std::string(name), accesses, launch = schedule::launch()] {
+      const aclError code = task();
+      schedule::keep_digest(launch, 0, name, accesses);
+      return code;
+    };
+  }
   return append_uncaptured(*stream, name, std::move(task));
 }
 
@@ -276,6 +323,21 @@ uint64_t append_uncaptured(Stream& stream, const char* name, Task task) {
   if (!is_running(&stream)) return stream.push(name, std::move(task));
   run_in_place(task);
   return 0;
+}
+
+void wait_for(aclrtStream handle) noexcept try {
+  if (is_running(handle)) return;
+  const std::shared_ptr<Stream> stream = find_stream(handle);
+  if (!is_running(stream.get())) stream->wait(stream->last());
+} catch (const Failure&) {  // the stream is gone, and what it was given with it
+}
+
+Elsewhere::Elsewhere() {
+  if (schedule::is_on() && is_worker()) schedule::go_away(*running_stream());
+}
+
+Elsewhere::~Elsewhere() {
+  if (schedule::is_on() && is_worker()) schedule::come_back(*running_stream());
 }
 
 void repeat_unread_failure() {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "checks/schedule.h"
 #include "device.h"
 
 namespace cann_cpu {
@@ -70,6 +71,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
     Task task;
   };
   void work();
+  void run_next(std::unique_lock<std::mutex>& lock);
+  void drop_queue(std::unique_lock<std::mutex>& lock);
+  // Waits for what the worker brings about; false when the deadline came first.
+  template <class Condition>
+  bool await(Condition&& condition, std::optional<Clock::time_point> deadline);
   void finish(uint64_t tasks, std::optional<Failure> failure, const std::string& name);
 
   mutable std::mutex mutex_;
@@ -112,6 +118,10 @@ void notify_waits();
 
 template <class Condition>
 bool Stream::block_until(Condition&& condition, bool poll) {
+  if (schedule::is_on()) {
+    schedule::block(*this, [&] { return discarding_ || condition(); });
+    return condition();
+  }
   std::unique_lock lock(waits_mutex());
   while (!condition()) {
     if (discarding_) return false;

@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check `race`: each wrong program is named by its two lines, and the right ones stay silent."""
 
-import json
-import subprocess
+import functools
 import sys
 from pathlib import Path
 
 import pytest
 from checks import race_programs
+from checks.commands import checked as checked_by
 
 PROGRAMS = Path(race_programs.__file__)
-
-
-def checked(tmp_path, *command, checks="race"):
-    """The exit code, what was reported, and standard error."""
-    report = tmp_path / "report.json"
-    run = [sys.executable, "-m", "cann_cpu", "run", f"--check={checks}", f"--report={report}", "--", *command]
-    done = subprocess.run(list(map(str, run)), capture_output=True, text=True, timeout=300)
-    return done.returncode, json.loads(report.read_text()), done.stderr
+checked = functools.partial(checked_by, checks="race")
 
 
 @pytest.fixture(scope="module")
@@ -76,4 +69,4 @@ def test_the_exit_code_of_a_command_that_fails_is_its_own(tmp_path):
 def test_an_unknown_check_is_rejected(tmp_path):
     code, _, stderr = checked(tmp_path, sys.executable, "-c", "import torch; torch.ones(1).npu()", checks="rase")
     assert code != 0
-    assert "CANN_CPU_CHECK has 'rase', which is no check; there are: race" in stderr
+    assert "CANN_CPU_CHECK has 'rase', which is no check; there are: fault, race, schedule" in stderr

@@ -2,6 +2,9 @@
 // Keeps the text of each thread's last error.
 #include "abi/errors.h"
 
+#include "acl/acl_rt.h"
+#include "cann_cpu/fault.h"
+
 namespace cann_cpu::graph {
 namespace {
 
@@ -10,6 +13,12 @@ thread_local std::string text_of_thread;
 }  // namespace
 
 void set_last_error(const std::string& text) { text_of_thread = text; }
+
+ge::Status injected_failure(const char* function) {
+  const int code = fault_of(function, static_cast<int>(ge::FAILED));
+  if (code != 0) set_last_error(aclGetRecentErrMsg());
+  return code;
+}
 
 const char* last_error() { return text_of_thread.c_str(); }
 

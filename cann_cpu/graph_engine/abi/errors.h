@@ -14,16 +14,20 @@ namespace cann_cpu::graph {
 void set_last_error(const std::string& text);
 const char* last_error();
 
+// What the check `fault` lets the call of the function end with; SUCCESS: it goes on.
+ge::Status injected_failure(const char* function);
+
 // Runs body; what it throws becomes FAILED and the thread's last error.
 //
 // The caller's dispatch modes do not see the engine's own calls of ATen. A tensor that one of them has seen has a
 // Python object, and whoever drops it last needs the GIL: a stream's thread would wait for that, while the GIL's holder
 // waits for the stream, as torchair does when it drops a graph.
 template <class Body>
-ge::Status guarded(const Body& body) noexcept {
+ge::Status guarded(const char* function, const Body& body) noexcept {
   const c10::impl::ExcludeDispatchKeyGuard past_modes(c10::DispatchKeySet(
       {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::PreDispatch}));
   try {
+    if (const ge::Status failure = injected_failure(function)) return failure;
     body();
     return ge::SUCCESS;
   } catch (const std::exception& error) {

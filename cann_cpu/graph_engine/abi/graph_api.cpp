@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "abi/errors.h"
+#include "cann_cpu/fault.h"
 
 namespace ge {
 
@@ -28,7 +29,7 @@ std::shared_ptr<const cann_cpu::graph::Model> GraphImpl::model(const Graph& grap
 Graph::Graph(const char_t*) : impl_(std::make_shared<GraphImpl>()) {}
 
 graphStatus Graph::LoadFromSerializedModelArray(const void* serialized_model, size_t size) {
-  return guarded([&] {
+  return guarded(__func__, [&] {
     if (serialized_model == nullptr) {
       throw GraphError("LoadFromSerializedModelArray: the model is a null pointer");
     }
@@ -41,7 +42,7 @@ graphStatus Graph::LoadFromSerializedModelArray(const void* serialized_model, si
 
 graphStatus Graph::LoadFromFile(const char_t* file_name) {
   std::string model;
-  const graphStatus status = guarded([&] {
+  const graphStatus status = guarded(__func__, [&] {
     std::ifstream file(file_name, std::ios::binary);
     model.assign(std::istreambuf_iterator<char>(file), {});
     if (!file) {
@@ -52,11 +53,11 @@ graphStatus Graph::LoadFromFile(const char_t* file_name) {
 }
 
 graphStatus Graph::SaveToFile(const char_t* file_name) const {
-  return guarded([&] {
+  return guarded(__func__, [&] {
     GraphImpl::model(*this);
     std::ofstream file(file_name, std::ios::binary);
     file << impl_->bytes;
-    if (!file.flush()) {
+    if (cann_cpu::fault_of("disk", ge::GRAPH_FAILED) != 0 || !file.flush()) {
       throw GraphError(std::string("cannot write ") + file_name);
     }
   });

@@ -13,6 +13,7 @@
 #include "abi/summary.h"
 #include "acl/acl_rt.h"
 #include "cann_cpu/runtime.h"
+#include "cann_cpu/waiting.h"
 #include "execution/execution.h"
 #include "ge/ge_api.h"
 
@@ -170,6 +171,7 @@ std::vector<at::Tensor> run_and_wait(const Execution& execution,
   if (code != ACL_SUCCESS) {
     throw GraphError(std::string("the graph cannot be launched: ") + aclGetRecentErrMsg());
   }
+  wait_for(execution.stream);
   try {
     return results.get();
   } catch (const std::future_error&) {
@@ -261,7 +263,7 @@ using cann_cpu::graph::guarded;
 using cann_cpu::graph::SessionState;
 
 Status GEInitialize(const std::map<AscendString, AscendString>&) {
-  return guarded([] { cann_cpu::graph::package_errors(); });  // loads the packages' prototypes
+  return guarded(__func__, [] { cann_cpu::graph::package_errors(); });  // loads the packages' prototypes
 }
 
 Status GEFinalize() { return SUCCESS; }
@@ -274,20 +276,20 @@ Session::Session(const std::map<AscendString, AscendString>&)
 Session::~Session() { delete &SessionState::of(sessionId_); }
 
 Status Session::AddGraph(uint32_t graph_id, const Graph& graph, const std::map<AscendString, AscendString>& options) {
-  return guarded([&] { SessionState::of(sessionId_).add(graph_id, graph, options); });
+  return guarded(__func__, [&] { SessionState::of(sessionId_).add(graph_id, graph, options); });
 }
 
 Status Session::RemoveGraph(uint32_t graph_id) {
-  return guarded([&] { SessionState::of(sessionId_).remove(graph_id); });
+  return guarded(__func__, [&] { SessionState::of(sessionId_).remove(graph_id); });
 }
 
 Status Session::CompileGraph(uint32_t graph_id) {
-  return guarded([&] { SessionState::of(sessionId_).compile(graph_id); });
+  return guarded(__func__, [&] { SessionState::of(sessionId_).compile(graph_id); });
 }
 
 CompiledGraphSummaryPtr Session::GetCompiledGraphSummary(uint32_t graph_id) {
   CompiledGraphSummaryPtr summary;
-  guarded([&] {
+  guarded(__func__, [&] {
     auto data = std::make_shared<CompiledGraphSummary::SummaryData>();
     data->graph = SessionState::of(sessionId_).compile(graph_id);
     summary = std::make_shared<CompiledGraphSummary>(std::move(data));
@@ -296,7 +298,7 @@ CompiledGraphSummaryPtr Session::GetCompiledGraphSummary(uint32_t graph_id) {
 }
 
 Status Session::RunGraph(uint32_t graph_id, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs) {
-  return guarded([&] {
+  return guarded(__func__, [&] {
     auto& session = SessionState::of(sessionId_);
     outputs.assign(session.compile(graph_id)->outputs().size(), Tensor());
     const auto execution = cann_cpu::graph::prepare(session, graph_id, nullptr, inputs, outputs);
@@ -308,17 +310,18 @@ Status Session::RunGraph(uint32_t graph_id, const std::vector<Tensor>& inputs, s
 
 Status Session::RunGraphWithStreamAsync(uint32_t graph_id, void* stream, const std::vector<Tensor>& inputs,
                                         std::vector<Tensor>& outputs) {
-  return guarded([&] { cann_cpu::graph::execute(SessionState::of(sessionId_), graph_id, stream, inputs, outputs); });
+  return guarded(__func__,
+                 [&] { cann_cpu::graph::execute(SessionState::of(sessionId_), graph_id, stream, inputs, outputs); });
 }
 
 Status Session::RegisterExternalAllocator(const void* const stream, std::shared_ptr<Allocator> allocator) const {
-  return guarded([&] { SessionState::of(sessionId_).set_allocator(stream, std::move(allocator)); });
+  return guarded(__func__, [&] { SessionState::of(sessionId_).set_allocator(stream, std::move(allocator)); });
 }
 
 namespace {
 
-Status accept_memory(uint64_t session, uint32_t graph_id, const void* memory, size_t size) {
-  return guarded([&] {
+Status accept_memory(const char* function, uint64_t session, uint32_t graph_id, const void* memory, size_t size) {
+  return guarded(function, [&] {
     SessionState::of(session).compile(graph_id);
     if (memory == nullptr && size > 0) {
       throw GraphError("the memory for graph " + std::to_string(graph_id) + " is a null pointer");
@@ -329,16 +332,16 @@ Status accept_memory(uint64_t session, uint32_t graph_id, const void* memory, si
 }  // namespace
 
 Status Session::SetGraphConstMemoryBase(uint32_t graph_id, const void* const memory, size_t size) {
-  return accept_memory(sessionId_, graph_id, memory, size);
+  return accept_memory(__func__, sessionId_, graph_id, memory, size);
 }
 Status Session::UpdateGraphFeatureMemoryBase(uint32_t graph_id, const void* const memory, size_t size) {
-  return accept_memory(sessionId_, graph_id, memory, size);
+  return accept_memory(__func__, sessionId_, graph_id, memory, size);
 }
 Status Session::SetGraphFixedFeatureMemoryBase(uint32_t graph_id, const void* const memory, size_t size) {
-  return accept_memory(sessionId_, graph_id, memory, size);
+  return accept_memory(__func__, sessionId_, graph_id, memory, size);
 }
 Status Session::UpdateGraphRefreshableFeatureMemoryBase(uint32_t graph_id, const void* const memory, size_t size) {
-  return accept_memory(sessionId_, graph_id, memory, size);
+  return accept_memory(__func__, sessionId_, graph_id, memory, size);
 }
 
 }  // namespace ge
@@ -351,7 +354,7 @@ ge::Status GeSessionLoadGraph(ge::Session& session, uint32_t graph_id,
 ge::Status GeSessionExecuteGraphWithStreamAsync(ge::Session& session, uint32_t graph_id, void* stream,
                                                 const std::vector<gert::Tensor>& inputs,
                                                 std::vector<gert::Tensor>& outputs) {
-  return cann_cpu::graph::guarded([&] {
+  return cann_cpu::graph::guarded(__func__, [&] {
     auto& state = cann_cpu::graph::SessionState::of(session.id());
     cann_cpu::graph::execute(state, graph_id, stream, inputs, outputs);
   });

@@ -121,14 +121,16 @@ class TypedCall final : public Call {
 template <class... Params>
 aclnnStatus phase_one(const char* name, void (*check)(Params...), void (*kernel)(Params...), uint64_t* workspace_size,
                       aclOpExecutor** executor, typename Argument<Params>::CType... arguments) {
-  return guarded(name, ACLNN_ERR_PARAM_INVALID, [&] {
+  aclnnStatus finished = ACLNN_SUCCESS;
+  const aclnnStatus status = guarded(name, ACLNN_ERR_PARAM_INVALID, [&] {
     if (workspace_size == nullptr || executor == nullptr) throw NullArgument("workspaceSize or executor is null");
     ArgumentReader reader;
     typename TypedCall<Params...>::Stored stored{reader.template read<Params>(arguments)...};
     auto call = std::make_shared<TypedCall<Params...>>(name, kernel, std::move(reader.operands), std::move(stored));
     if (check != nullptr) call->check(check);
-    finish_phase_one(std::move(call), workspace_size, executor);
+    finished = finish_phase_one(std::move(call), workspace_size, executor);
   });
+  return status == ACLNN_SUCCESS ? finished : status;
 }
 
 // The C function of phase one, made from the kernel's type. Kernel and check are captureless lambdas.

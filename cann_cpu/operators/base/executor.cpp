@@ -3,6 +3,7 @@
 #include "executor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -12,6 +13,7 @@
 
 #include "cann_cpu/acl_objects.h"
 #include "cann_cpu/dtypes.h"
+#include "cann_cpu/fault.h"
 #include "cann_cpu/runtime.h"
 #include "executor_cache.h"
 
@@ -42,7 +44,19 @@ Accesses accesses_of(const Call& call, const std::vector<void*>& addresses) {
   return accesses;
 }
 
+std::atomic<size_t>& living_executors() {
+  static auto* const count = [] {
+    auto* made = new std::atomic<size_t>(0);
+    count_living("executors", [made] { return made->load(); });
+    return made;
+  }();
+  return *count;
+}
+
 }  // namespace
+
+LivingExecutor::LivingExecutor() { ++living_executors(); }
+LivingExecutor::~LivingExecutor() { --living_executors(); }
 
 void add_extents(const aclTensor& tensor, const Extent& of, std::vector<Extent>& extents) {
   constexpr size_t kMaxRuns = 1024;
@@ -79,6 +93,9 @@ void add_extents(const aclTensor& tensor, const Extent& of, std::vector<Extent>&
 }
 
 aclnnStatus finish_phase_one(std::shared_ptr<const Call> call, uint64_t* workspace_size, aclOpExecutor** executor) {
+  if (const int code = fault_of((std::string(call->name) + "GetWorkspaceSize").c_str(), ACLNN_ERR_PARAM_INVALID)) {
+    return code;
+  }
   list_call(call->name);
   store_in_executor_cache(call);
   auto addresses = call->addresses;
@@ -93,6 +110,7 @@ aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream, void* wor
   }
   const char* name = executor->call->name;
   std::unique_ptr<aclOpExecutor> once(executor->repeatable ? nullptr : executor);
+  if (const int code = fault_of(name, ACLNN_ERR_INNER)) return code;
   auto addresses = executor->addresses;
   if (workspace != nullptr) addresses.push_back(workspace);
   const Accesses accesses = accesses_of(*executor->call, addresses);

@@ -7,8 +7,20 @@
 
 #include "cann_cpu/executor.h"
 
+namespace cann_cpu {
+
+// Counts the executors that live, for the check `fault`.
+struct LivingExecutor {
+  LivingExecutor();
+  LivingExecutor(const LivingExecutor&) = delete;
+  ~LivingExecutor();
+};
+
+}  // namespace cann_cpu
+
 struct aclOpExecutor {
   std::shared_ptr<const cann_cpu::Call> call;
   std::vector<void*> addresses;
   bool repeatable = false;
+  cann_cpu::LivingExecutor living{};
 };

@@ -87,15 +87,20 @@ def home() -> int:
     return 0
 
 
-def run(command: list[str], checks: str | None, report: str | None) -> int:
+def run(command: list[str], options: argparse.Namespace) -> int:
     """Runs a command with this CANN in its environment, whatever other CANN there is."""
     libraries = [activation.LIBRARIES, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     variables = {**os.environ, **activation.environment(), "LD_LIBRARY_PATH": ":".join(libraries)}
     variables.pop("CANN_CPU", None)
-    if checks:
-        from .checks import run_checked
+    if options.check:
+        from .checks import Options, run_checked
 
-        return run_checked(command, variables, checks, report)
+        given = Options(options.check, options.report, options.seeds, options.ignore)
+        try:
+            return run_checked(command, variables, given)
+        except ValueError as error:
+            print(f"cann_cpu: {error}", file=sys.stderr)
+            return 2
     return subprocess.run(command, env=variables).returncode
 
 
@@ -123,8 +128,10 @@ def main() -> int:
     profile_parser = commands.add_parser("profile", help="print what launches cost under ASCENDC_CPU_PROFILE=FOLDER")
     profile_parser.add_argument("folder", metavar="FOLDER")
     run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
-    run_parser.add_argument("--check", metavar="NAME[,NAME]", help="check the program: race, memory")
+    run_parser.add_argument("--check", metavar="NAME[,NAME]", help="check the program: fault:..., memory, race, schedule")
     run_parser.add_argument("--report", metavar="FILE", help="write what the checks report, as JSON")
+    run_parser.add_argument("--seeds", metavar="A..B", help="of schedule: run once for each, and compare the results")
+    run_parser.add_argument("--ignore", metavar="REGEX", help="parts of the output that are no part of the result")
     run_parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     kernel_parser = commands.add_parser(
         "kernel", help="compile an Ascend C kernel, run it on arrays, check what it does"
@@ -169,7 +176,7 @@ def main() -> int:
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:
         run_parser.error("no command; python -m cann_cpu run -- COMMAND")
-    return run(command, arguments.check, arguments.report)
+    return run(command, arguments)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ struct Python {
     find(thread_state, "PyGILState_GetThisThreadState");
     find(ensure, "PyGILState_Ensure");
     find(release, "PyGILState_Release");
+    find(has_gil, "PyGILState_Check");
+    find(save_thread, "PyEval_SaveThread");
+    find(restore_thread, "PyEval_RestoreThread");
     find(current_frame, "PyThreadState_GetFrame");
     find(back, "PyFrame_GetBack");
     find(line, "PyFrame_GetLineNumber");
@@ -39,10 +42,15 @@ struct Python {
     find(clear_error, "PyErr_Clear");
   }
 
+  bool runs() const { return is_initialized != nullptr && is_initialized() != 0; }
+
   int (*is_initialized)();
   void* (*thread_state)();
   int (*ensure)();
   void (*release)(int);
+  int (*has_gil)();
+  void* (*save_thread)();
+  void (*restore_thread)(void*);
   PyObject* (*current_frame)(void*);
   PyObject* (*back)(PyObject*);
   int (*line)(PyObject*);
@@ -52,6 +60,11 @@ struct Python {
   void (*unref)(PyObject*);
   void (*clear_error)();
 };
+
+const Python& python_of_the_process() {
+  static const Python python;
+  return python;
+}
 
 // Of code that programs are made with, PyTorch's above all.
 bool is_librarys(std::string_view file) {
@@ -67,16 +80,6 @@ std::string text_of(const Python& python, PyObject* object, const char* attribut
   if (text != nullptr) python.unref(text);
   if (bytes == nullptr) python.clear_error();
   return found;
-}
-
-const Python& python_of_the_process() {
-  static const Python python;
-  return python;
-}
-
-bool has_python() {
-  const Python& python = python_of_the_process();
-  return python.is_initialized != nullptr && python.is_initialized() != 0;
 }
 
 // Libraries that a program calls memory by way of.
@@ -108,11 +111,11 @@ std::string native_place() {
   return "";
 }
 
-std::string place() { return has_python() ? python_place() : native_place(); }
+std::string place() { return python_of_the_process().runs() ? python_place() : native_place(); }
 
 std::string python_place() {
   const Python& python = python_of_the_process();
-  if (!has_python()) return "";
+  if (!python.runs()) return "";
   void* const thread = python.thread_state();
   if (thread == nullptr) return "";  // not a thread of Python's
   const int state = python.ensure();
@@ -134,6 +137,15 @@ std::string python_place() {
   if (frame != nullptr) python.unref(frame);
   python.release(state);
   return place.empty() ? innermost : place;
+}
+
+WithoutGil::WithoutGil() {
+  const Python& python = python_of_the_process();
+  if (python.runs() && python.thread_state() != nullptr && python.has_gil() != 0) thread_ = python.save_thread();
+}
+
+WithoutGil::~WithoutGil() {
+  if (thread_ != nullptr) python_of_the_process().restore_thread(thread_);
 }
 
 }  // namespace cann_cpu

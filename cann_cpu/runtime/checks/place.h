@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in the program a call comes from.
+// Where in the program a call comes from, and the lock of its Python.
 #pragma once
 
 #include <string>
@@ -16,5 +16,15 @@ std::string native_place();
 
 // The one where the process has Python, the other where not.
 std::string place();
+// Gives the GIL away for as long as it lives, if the thread has it.
+class WithoutGil {
+ public:
+  WithoutGil();
+  ~WithoutGil();
+  WithoutGil(const WithoutGil&) = delete;
+
+ private:
+  void* thread_ = nullptr;
+};
 
 }  // namespace cann_cpu

@@ -17,17 +17,23 @@
 #include "../call.h"
 #include "../json_text.h"
 #include "cann_cpu/accesses.h"
+#include "schedule.h"
 
 namespace cann_cpu {
 namespace {
 
-constexpr std::array<std::string_view, 2> kNames = {"race", "memory"};  // in the order of Check
+// In the order of Check.
+constexpr std::array<std::string_view, 4> kNames = {"fault", "memory", "race", "schedule"};
 
-std::set<std::string, std::less<>> given_names() {
+// What is behind the colon, of each name; the first colon is the one.
+std::multimap<std::string, std::string, std::less<>> given_names() {
   const char* variable = std::getenv("CANN_CPU_CHECK");
   std::istringstream list(variable == nullptr ? "" : variable);
-  std::set<std::string, std::less<>> names;
-  for (std::string name; std::getline(list, name, ',');) names.insert(name);
+  std::multimap<std::string, std::string, std::less<>> names;
+  for (std::string name; std::getline(list, name, ',');) {
+    const size_t colon = std::min(name.find(':'), name.size());
+    names.emplace(name.substr(0, colon), name.substr(std::min(colon + 1, name.size())));
+  }
   return names;
 }
 
@@ -43,9 +49,23 @@ bool is_on(Check check) {
   return on[static_cast<size_t>(check)];
 }
 
+std::vector<std::string> given_to(Check check) {
+  const auto names = given_names();
+  const auto [begin, end] = names.equal_range(kNames[static_cast<size_t>(check)]);
+  std::vector<std::string> given;
+  for (auto name = begin; name != end; ++name) {
+    if (!name->second.empty()) given.push_back(name->second);
+  }
+  return given;
+}
+
 void require_known_checks() {
-  for (const std::string& name : given_names()) {
-    if (std::ranges::find(kNames, name) != kNames.end()) continue;
+  for (const auto& [name, rest] : given_names()) {
+    if (std::ranges::find(kNames, name) != kNames.end()) {
+      if (rest.empty() || name == kNames[static_cast<size_t>(Check::kFault)]) continue;
+      fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s:%s', and %s takes nothing behind a colon", name.c_str(),
+           rest.c_str(), name.c_str());
+    }
     std::string known;
     for (const std::string_view each : kNames) known += (known.empty() ? "" : ", ") + std::string(each);
     fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s', which is no check; there are: %s", name.c_str(),
@@ -53,7 +73,9 @@ void require_known_checks() {
   }
 }
 
-bool accesses_are_checked() { return is_on(Check::kRace) || is_on(Check::kMemory); }
+bool accesses_are_checked() {
+  return is_on(Check::kRace) || is_on(Check::kMemory) || schedule::are_digests_kept();
+}
 
 void report(Check check, const std::string& key, const std::string& text,
             const std::map<std::string, std::string>& fields) {

@@ -4,13 +4,16 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace cann_cpu {
 
-enum class Check { kRace, kMemory };
+enum class Check { kFault, kMemory, kRace, kSchedule };
 
-// Whether CANN_CPU_CHECK, a list of names with commas, has it.
+// Whether CANN_CPU_CHECK has it: a list of names with commas, of which some have more behind a colon.
 bool is_on(Check check);
+// What is behind the colons of that check's names.
+std::vector<std::string> given_to(Check check);
 // Throws Failure for a name that no check has.
 void require_known_checks();
 

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits of the other libraries of cann_cpu that the runtime has to know of (checks/schedule.h).
+#pragma once
+
+#include "acl/acl_base.h"
+#include "cann_cpu/export.h"
+
+namespace cann_cpu {
+
+// Waits until the stream has done what it was given. Its failure stays.
+CANN_EXPORT void wait_for(aclrtStream stream) noexcept;
+
+// While it lives, the task that made it waits for others than this process's streams, such as the other ranks of a
+// collective.
+class CANN_EXPORT Elsewhere {
+ public:
+  Elsewhere();
+  ~Elsewhere();
+  Elsewhere(const Elsewhere&) = delete;
+};
+
+}  // namespace cann_cpu

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a command many times over, in processes side by side, and compares what came of it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import zip_longest
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of the command ended; `code` is None where it did not, and negative for a signal."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def run(command: list[str], variables: dict[str, str], timeout: float | None = None) -> Outcome:
+    """Runs the command, and after `timeout` seconds ends it with all that it has started."""
+    begin = time.monotonic()
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(
+        command, env=variables, **pipes, text=True, encoding="utf-8", errors="replace", start_new_session=True
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr = process.communicate()
+        return Outcome(None, stdout, stderr, time.monotonic() - begin)
+    code = process.returncode
+    if code > 128 and code - 128 in set(signal.Signals):  # as a shell passes it on
+        code = 128 - code
+    return Outcome(code, stdout, stderr, time.monotonic() - begin)
+
+
+def run_all(jobs: Iterable, work: Callable, label: str) -> Iterator[tuple]:
+    """Every job with what `work` makes of it, in the order of the jobs, of which as many run as there are cores."""
+    jobs = list(jobs)
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
+        for number, pair in enumerate(zip(jobs, pool.map(work, jobs), strict=True)):
+            show(label, number + 1, len(jobs))
+            yield pair
+    finally:
+        pool.shutdown(cancel_futures=True)
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+def show(label: str, done: int, jobs: int) -> None:
+    """A progress bar, on a terminal."""
+    if sys.stderr.isatty():
+        bar = "#" * (30 * done // jobs)
+        print(f"\r{label} [{bar:<30}] {done} of {jobs}", end="", file=sys.stderr, flush=True)
+
+
+def result_lines(outcome: Outcome, ignored: str | None) -> list[str]:
+    """What counts of a program's standard output."""
+    return (re.sub(ignored, "", outcome.stdout) if ignored else outcome.stdout).splitlines()
+
+
+def difference(one: Outcome, other: Outcome, ignored: str | None) -> str | None:
+    """Where two results differ: the exit code, or the first line of standard output."""
+    if one.code != other.code:
+        return f"the exit code is {other.code}, not {one.code}"
+    lines = zip_longest(result_lines(one, ignored), result_lines(other, ignored))
+    for number, (expected, found) in enumerate(lines, 1):
+        if expected != found:
+            shown = ["nothing" if line is None else repr(line) for line in (found, expected)]
+            return f"line {number} of standard output is {shown[0]}, not {shown[1]}"
+    return None
+
+
+def tail(text: str, lines: int = 8) -> str:
+    """The last lines of what a run has said, to be shown."""
+    return "".join(f"  | {line}\n" for line in text.splitlines()[-lines:])

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string_view>
+#include <thread>
+
+#include "../stream.h"
+#include "place.h"
+
+namespace cann_cpu::schedule {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(1);   // at what is not told: memory, other threads
+constexpr auto kDoze = std::chrono::milliseconds(20);  // between two looks whether the host sleeps
+constexpr int kLooksOfSleep = 5, kLooksOfDeepSleep = 150;
+constexpr int kLooksOfSilence = 250;
+constexpr auto kPatience = std::chrono::seconds(5);
+
+uint64_t given_seed() {
+  const char* text = std::getenv("CANN_CPU_SEED");
+  if (text == nullptr) return 1;
+  uint64_t seed = 0;
+  const char* end = text + std::strlen(text);
+  const auto [rest, status] = std::from_chars(text, end, seed);
+  if (status != std::errc() || rest != end) {
+    fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_SEED is \"%s\"; a number, 0 for the order of the launches", text);
+  }
+  return seed;
+}
+
+// A stream that has had tasks.
+struct Member {
+  uint64_t priority;
+  size_t tasks = 0;                      // not ended
+  const Condition* condition = nullptr;  // of the wait that its task is in
+  bool is_away = false;
+
+  bool can_go_on() const { return tasks > 0 && !is_away && (condition == nullptr || (*condition)()); }
+};
+
+// Whether all threads but this one sleep.
+bool is_host_asleep() {
+  const std::string self = std::to_string(syscall(SYS_gettid));
+  std::error_code gone;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
+    if (thread.path().filename() == self) continue;
+    std::string line;
+    std::getline(std::ifstream(thread.path() / "stat"), line);
+    const size_t name_end = line.rfind(')');
+    if (name_end != std::string::npos && line.compare(name_end, 3, ") S") != 0) return false;
+  }
+  return true;
+}
+
+class Scheduler {
+ public:
+  Scheduler() : seed_(given_seed()), random_(seed_) {
+    constexpr uint64_t kOfSixteen[] = {0, 1, 4, 10};
+    eagerness_ = kOfSixteen[random_() % 4];
+    std::thread([this] { watch(); }).detach();
+  }
+
+  void launched(const Stream& stream) {
+    const WithoutGil others_may_need_it;
+    std::unique_lock lock(mutex_);
+    ++calls_;
+    if (ended_.contains(stream.id)) return;
+    auto [found, is_new] = members_.try_emplace(stream.id);
+    if (is_new) found->second.priority = random_();
+    ++found->second.tasks;
+    if (is_worker()) return;
+    if (seed_ == 0) {
+      run(lock, [&] { return !draw_would_find(); });
+    } else if (random_() % 16 < eagerness_) {
+      for (size_t tasks = 1 + random_() % 4; tasks > 0; --tasks) run_one(lock);
+    }
+  }
+
+  void asked() {
+    const WithoutGil others_may_need_it;
+    std::unique_lock lock(mutex_);
+    ++calls_;
+    if (!is_worker() && random_() % 2 == 0) run_one(lock);
+  }
+
+  bool wait(const Condition& condition, const Deadline& deadline) {
+    const WithoutGil others_may_need_it;
+    std::unique_lock lock(mutex_);
+    ++calls_;
+    ++waiting_;
+    const bool held = run(lock, condition, deadline);
+    if (held && seed_ != 0 && random_() % 2 == 0) {  // the host hears of it late
+      for (size_t tasks = random_() % 8; tasks > 0; --tasks) run_one(lock);
+    }
+    --waiting_;
+    return held;
+  }
+
+  void ended(const Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    members_.erase(stream.id);
+    ended_.insert(stream.id);
+    if (turn_ == stream.id) turn_.reset();
+    changed_.notify_all();
+  }
+
+  void begin_turn(const Stream& stream) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_turn_of(stream); });
+  }
+
+  void end_turn(const Stream& stream, size_t tasks) {
+    const std::lock_guard lock(mutex_);
+    const auto found = members_.find(stream.id);
+    if (found == members_.end()) return;
+    found->second.tasks -= std::min(tasks, found->second.tasks);
+    leave(stream);
+  }
+
+  void block(const Stream& stream, const Condition& condition) {
+    std::unique_lock lock(mutex_);
+    const auto found = members_.find(stream.id);
+    if (found == members_.end()) return;
+    found->second.condition = &condition;
+    leave(stream);
+    changed_.wait(lock, [&] { return is_turn_of(stream); });
+    if (const auto still = members_.find(stream.id); still != members_.end()) still->second.condition = nullptr;
+  }
+
+  void go_away(const Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = members_.find(stream.id);
+    if (found == members_.end()) return;
+    found->second.is_away = true;
+    leave(stream);
+  }
+
+  void come_back(const Stream& stream) {
+    std::unique_lock lock(mutex_);
+    const auto found = members_.find(stream.id);
+    if (found == members_.end()) return;
+    found->second.is_away = false;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return is_turn_of(stream); });
+  }
+
+ private:
+  // A stream that has ended takes no turns: what its abandoned worker does is nobody's order.
+  bool is_turn_of(const Stream& stream) const { return turn_ == stream.id || ended_.contains(stream.id); }
+
+  void leave(const Stream& stream) {
+    if (turn_ == stream.id) turn_.reset();
+    changed_.notify_all();
+  }
+
+  bool draw_would_find() const {
+    return std::ranges::any_of(members_, [](const auto& member) { return member.second.can_go_on(); });
+  }
+
+  // Gives the turn to the stream of the highest priority that can go on. Priorities change now and then: a stream may
+  // be kept waiting for long, or take turns with others.
+  bool draw() {
+    auto best = members_.end();
+    for (auto member = members_.begin(); member != members_.end(); ++member) {
+      if (!member->second.can_go_on()) continue;
+      if (best == members_.end() || member->second.priority > best->second.priority) best = member;
+    }
+    if (best == members_.end()) return false;
+    if (random_() % 4 == 0) best->second.priority = random_();
+    turn_ = best->first;
+    changed_.notify_all();
+    return true;
+  }
+
+  // Until the condition holds, and no task runs.
+  bool run(std::unique_lock<std::mutex>& lock, const Condition& condition, const Deadline& deadline = {}) {
+    while (true) {
+      if (!turn_ && condition()) return true;
+      if (deadline && std::chrono::steady_clock::now() >= *deadline) return false;
+      if (!turn_ && draw()) continue;
+      changed_.wait_for(lock, turn_ && !deadline ? std::chrono::milliseconds(100) : kLook);
+    }
+  }
+
+  // A task that does not end may need the host: it goes on then.
+  void run_one(std::unique_lock<std::mutex>& lock) {
+    bool is_over = false;
+    run(
+        lock, [&] { return std::exchange(is_over, true) || !draw_would_find(); },
+        std::chrono::steady_clock::now() + kPatience);
+  }
+
+  // What the host waits for may depend on tasks without its asking for them: of a callback, or of another process.
+  void watch() {
+    uint64_t seen = 0;
+    // Some seeds let a host sleep that hopes for tasks to end meanwhile.
+    const int looks_of_sleep = seed_ % 4 == 3 ? kLooksOfDeepSleep : kLooksOfSleep;
+    for (int silence = 0, sleep = 0;; std::this_thread::sleep_for(kDoze)) {
+      std::unique_lock lock(mutex_);
+      const bool is_silent = waiting_ == 0 && !turn_ && calls_ == std::exchange(seen, calls_) && draw_would_find();
+      silence = is_silent ? silence + 1 : 0;
+      sleep = is_silent && is_host_asleep() ? sleep + 1 : 0;
+      if (sleep < looks_of_sleep && silence < kLooksOfSilence) continue;
+      run(lock, [&] { return !draw_would_find(); });
+    }
+  }
+
+  const uint64_t seed_;
+  std::mt19937_64 random_;
+  uint64_t eagerness_;  // how often of 16 launches the streams go on at once
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int32_t, Member> members_;  // by the stream's number
+  std::set<int32_t> ended_;
+  std::optional<int32_t> turn_;  // whose task runs
+  uint64_t calls_ = 0;
+  int waiting_ = 0;
+};
+
+Scheduler& scheduler() {
+  static auto* const only = new Scheduler;
+  return *only;
+}
+
+uint64_t digest_of(const Accesses& accesses) {
+  uint64_t digest = 0;
+  for (const Access& access : accesses) {
+    if (!access.is_write) continue;
+    const std::string_view bytes(reinterpret_cast<const char*>(access.begin), access.end - access.begin);
+    digest = digest * 31 + std::hash<std::string_view>{}(bytes);
+  }
+  return digest;
+}
+
+}  // namespace
+
+void require_seed() {
+  if (is_on()) given_seed();
+}
+
+void launched(const Stream& stream) { scheduler().launched(stream); }
+void asked() { scheduler().asked(); }
+bool wait(const Condition& condition, const Deadline& deadline) {
+  const Stream* const own = running_stream();
+  if (own == nullptr) return scheduler().wait(condition, deadline);
+  const auto is_late = [&] { return deadline && std::chrono::steady_clock::now() >= *deadline; };
+  scheduler().block(*own, [&] { return condition() || is_late(); });
+  return condition();
+}
+void ended(const Stream& stream) { scheduler().ended(stream); }
+void begin_turn(const Stream& stream) { scheduler().begin_turn(stream); }
+void end_turn(const Stream& stream, size_t tasks) { scheduler().end_turn(stream, tasks); }
+void block(const Stream& stream, const Condition& condition) { scheduler().block(stream, condition); }
+void go_away(const Stream& stream) { scheduler().go_away(stream); }
+void come_back(const Stream& stream) { scheduler().come_back(stream); }
+
+bool are_digests_kept() {
+  static const bool kept = is_on() && std::getenv("CANN_CPU_DIGESTS") != nullptr;
+  return kept;
+}
+
+Launch launch() {
+  static std::atomic<uint64_t> launches{0};
+  return {launches++, python_place()};
+}
+
+void keep_digest(const Launch& launch, size_t node, const std::string& task, const Accesses& accesses) {
+  static const int file = open(std::getenv("CANN_CPU_DIGESTS"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const std::string line = std::to_string(launch.number) + "\t" + std::to_string(node) + "\t" + task + "\t" +
+                           launch.where + "\t" + std::to_string(digest_of(accesses)) + "\n";
+  if (write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    throw Failure{ACL_ERROR_WRITE_FILE, "cannot write to the file that CANN_CPU_DIGESTS names"};
+  }
+}
+
+}  // namespace cann_cpu::schedule
