@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "cann_cpu/waiting.h"
 #include "capture.h"
 #include "checks/memory.h"
@@ -46,6 +48,12 @@ void require_not_running(const Stream& stream) {
 
 void run_in_place(const Task& task) {
   if (std::optional<Failure> failure = run_task(task)) throw *failure;
+}
+
+// As they were created, whatever their addresses: what a seed of the check `schedule` does repeats.
+std::vector<std::shared_ptr<Stream>> in_order(std::vector<std::shared_ptr<Stream>> streams) {
+  std::ranges::sort(streams, {}, [](const auto& stream) { return stream->id; });
+  return streams;
 }
 
 Failure explain(aclError code, const std::string& message) {
@@ -347,7 +355,7 @@ void repeat_unread_failure() {
 
 bool drain() {
   bool all = true;
-  for (const auto& stream : working_streams().find_if([](const Stream&) { return true; })) {
+  for (const auto& stream : in_order(working_streams().find_if([](const Stream&) { return true; }))) {
     all = stream->wait(stream->last()) && all;
   }
   return all;
@@ -414,7 +422,7 @@ void synchronize_device(int32_t timeout) {
   forbid_unsafe_during_capture();
   int32_t device = current_context()->device;
   std::optional<Failure> first;
-  for (const auto& stream : streams().find_if([&](const Stream& s) { return s.context->device == device; })) {
+  for (const auto& stream : in_order(streams().find_if([&](const Stream& s) { return s.context->device == device; }))) {
     uint64_t number = stream->last();
     if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
     race::host_waited(*stream);

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -29,8 +30,8 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(1);   // at what is not told: memory, other threads
 constexpr auto kDoze = std::chrono::milliseconds(20);  // between two looks whether the host sleeps
 constexpr int kLooksOfSleep = 5, kLooksOfDeepSleep = 150;
-constexpr int kLooksOfSilence = 250;
-constexpr auto kPatience = std::chrono::seconds(5);
+constexpr std::clock_t kSilence = 10 * CLOCKS_PER_SEC;  // of the process's own time: others may slow the machine
+constexpr auto kPatience = std::chrono::minutes(1);
 
 uint64_t given_seed() {
   const char* text = std::getenv("CANN_CPU_SEED");
@@ -211,12 +212,13 @@ class Scheduler {
     uint64_t seen = 0;
     // Some seeds let a host sleep that hopes for tasks to end meanwhile.
     const int looks_of_sleep = seed_ % 4 == 3 ? kLooksOfDeepSleep : kLooksOfSleep;
-    for (int silence = 0, sleep = 0;; std::this_thread::sleep_for(kDoze)) {
+    std::clock_t heard = std::clock();
+    for (int sleep = 0;; std::this_thread::sleep_for(kDoze)) {
       std::unique_lock lock(mutex_);
       const bool is_silent = waiting_ == 0 && !turn_ && calls_ == std::exchange(seen, calls_) && draw_would_find();
-      silence = is_silent ? silence + 1 : 0;
+      if (!is_silent) heard = std::clock();
       sleep = is_silent && is_host_asleep() ? sleep + 1 : 0;
-      if (sleep < looks_of_sleep && silence < kLooksOfSilence) continue;
+      if (sleep < looks_of_sleep && std::clock() - heard < kSilence) continue;
       run(lock, [&] { return !draw_would_find(); });
     }
   }
