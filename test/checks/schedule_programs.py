@@ -130,18 +130,6 @@ def swaps_buffers_and_waits_for_the_one_before_last(side):
 
 
 @wrong
-def waits_for_the_host_where_the_stream_should_wait(side):
-    x = torch.zeros(N, device="npu")
-    torch.npu.synchronize()
-    with on(side):
-        x.add_(1)
-    torch.npu.current_stream().synchronize()
-    y = x * 2  # here
-    torch.npu.synchronize()
-    return y.sum().item()
-
-
-@wrong
 def replays_a_graph_beside_its_inputs_update(side):
     x = torch.zeros(N, device="npu")
     torch.npu.synchronize()
@@ -181,6 +169,20 @@ def polls_another_event(side):
     y = x * 2  # here
     torch.npu.synchronize()
     return y.sum().item()
+
+
+@wrong
+def waits_for_the_host_where_the_stream_should_wait(side):
+    x, sums = torch.zeros(N, device="npu"), []
+    torch.npu.synchronize()
+    for _ in range(4):
+        with on(side):
+            x.add_(1)
+        torch.npu.current_stream().synchronize()
+        y = x * 2  # here
+        torch.npu.synchronize()
+        sums.append(y.sum().item())
+    return sums
 
 
 # ---- right

@@ -2,6 +2,7 @@
 """The check `fault`: runs a program with calls that fail, and says what it did not take well."""
 
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -71,10 +72,8 @@ def judge(plain: Outcome, plain_log: Log, outcome: Outcome, log: Log, ignored: s
         counts = ", ".join(f"{count} calls of {name}" for name, count in log.counts.items()) or "no call of it"
         return "never called", f"the program makes {counts}"
     function, _, code = log.failed[0]
-    told = "CANN_CPU_CHECK asks for it" in outcome.stdout + outcome.stderr
-    told = told or function in outcome.stdout + outcome.stderr or code in outcome.stdout + outcome.stderr
     changed = difference(plain, outcome, ignored)
-    if outcome.code == 0 and plain.code == 0 and changed and not told:
+    if outcome.code == 0 and changed and not is_told(function, code, outcome.stdout + outcome.stderr):
         return "silently wrong", changed
     more = {kind: count - plain_log.left.get(kind, 0) for kind, count in log.left.items()}
     more = [f"{count} more {kind}" for kind, count in more.items() if count > 0]
@@ -83,6 +82,12 @@ def judge(plain: Outcome, plain_log: Log, outcome: Outcome, log: Log, ignored: s
     if outcome.code != 0:
         return "error", f"exit code {outcome.code}"
     return ("told", changed) if changed else ("unharmed", "the same result")
+
+
+def is_told(function: str, code: str, text: str) -> bool:
+    """Whether a program's output has a word of the failure: its message, the function, or a code of acl."""
+    words = ["asks for it", *([] if function in EVENTS else [function]), *([code] if len(code) > 4 else [])]
+    return any(re.search(rf"\b{re.escape(word)}\b", text) for word in words)
 
 
 def try_faults(command: list[str], variables: dict[str, str], faults: list[str], ignored: str | None):
