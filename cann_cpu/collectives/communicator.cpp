@@ -169,18 +169,14 @@ class Communicator::Turn {
 Communicator::Communicator(Meeting meeting, const std::string& group, uint32_t rank, uint32_t size,
                            const CommunicatorOptions& options)
     : meeting_(std::move(meeting)),
+      group_(group),
       rank_(rank),
       size_(size),
       timeout_(options.timeout),
       name_(options.name.empty() ? made_name(meeting_, group) : options.name),
       sent_(size, 0),
       received_(size, 0) {
-  const char* given = std::getenv("HCCL_CONNECT_TIMEOUT");
-  const int seconds = given == nullptr ? 120 : std::atoi(given);
-  if (seconds <= 0) {
-    throw CollectiveFailure(HCCL_E_PARA, std::string("HCCL_CONNECT_TIMEOUT is ") + given + "; seconds, at least 1");
-  }
-  mesh_ = meet(meeting_, group, rank, size, std::chrono::seconds(seconds));
+  mesh_ = meet(meeting_, group_, rank, size, connect_timeout());
 }
 
 Communicator::~Communicator() = default;
@@ -214,6 +210,36 @@ void Communicator::destroy() {
   mesh_->tell_broken(kNone, std::string("rank ") + std::to_string(rank_) + " has destroyed communicator " + name_);
   std::lock_guard state_lock(state_mutex_);
   mesh_.reset();
+}
+
+void Communicator::suspend() {
+  std::lock_guard lock(state_mutex_);
+  if (!broken_) broken_ = {HCCL_E_SUSPENDING, "it is suspended, until all ranks call HcclCommResume"};
+  if (mesh_) mesh_->interrupt(broken_->reason);
+}
+
+void Communicator::resume() {
+  {
+    std::lock_guard lock(state_mutex_);
+    if (mesh_) mesh_->interrupt("the communicator is resumed");
+  }
+  std::lock_guard lock(run_mutex_);
+  if (!mesh_) throw CollectiveFailure(HCCL_E_UNAVAIL, "the communicator is destroyed");
+  mesh_->tell_broken(kNone, std::string("rank ") + std::to_string(rank_) + " resumes communicator " + name_);
+  const std::string group = group_ + "_resumed_" + std::to_string(++resumed_);
+  try {
+    std::unique_ptr<Mesh> mesh = meet(meeting_, group, rank_, size_, connect_timeout());
+    std::lock_guard state_lock(state_mutex_);
+    mesh_ = std::move(mesh);
+    broken_.reset();
+  } catch (const CollectiveFailure& failure) {
+    std::lock_guard state_lock(state_mutex_);
+    if (!broken_) broken_ = Broken{failure.code, std::string("it could not be resumed: ") + failure.what()};
+    throw;
+  }
+  calls_ = current_ = 0;
+  std::fill(sent_.begin(), sent_.end(), 0);
+  std::fill(received_.begin(), received_.end(), 0);
 }
 
 aclError Communicator::launch_run(aclrtStream stream, const char* name,

@@ -86,6 +86,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::string reason;
   };
   std::optional<Broken> broken() const;
+  // Ends the call that runs, and those behind it, until resume(), which connects anew all ranks: all of them call it.
+  void suspend();
+  void resume();
   // Lets the calls that wait in streams end, but not for long, and disconnects.
   void destroy();
 
@@ -98,6 +101,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void end_turn(uint64_t number);
 
   const Meeting meeting_;
+  const std::string group_;
   const uint32_t rank_;
   const uint32_t size_;
   const std::chrono::seconds timeout_;
@@ -109,6 +113,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t current_ = 0;            // the number of the call that runs; of messages, that of the collective behind them
   std::vector<uint64_t> sent_;      // messages to each rank
   std::vector<uint64_t> received_;  // messages from each rank
+  uint64_t resumed_ = 0;
 
   mutable std::mutex state_mutex_;  // guards what follows
   std::condition_variable turn_ended_;

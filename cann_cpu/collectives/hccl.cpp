@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <regex>
 #include <thread>
 #include <utility>
 
@@ -15,6 +17,7 @@
 #include "cann_cpu/fault.h"
 #include "cann_cpu/runtime.h"
 #include "communicator.h"
+#include "environment.h"
 #include "hccl/hcom.h"
 
 namespace cann_cpu {
@@ -206,13 +209,25 @@ void run(HcclComm comm, aclrtStream stream, std::vector<PointToPoint> items) {
   group.calls.push_back({communicator, stream, std::move(items), nullptr});
 }
 
+// 0: for ever.
 std::chrono::seconds default_timeout() {
-  const char* given = std::getenv("HCCL_EXEC_TIMEOUT");
-  const int seconds = given == nullptr ? 1836 : std::atoi(given);
-  if (seconds < 0) {
-    throw CollectiveFailure(HCCL_E_PARA, std::string("HCCL_EXEC_TIMEOUT is ") + given + "; seconds, or 0 for none");
+  return std::chrono::seconds(number_in("HCCL_EXEC_TIMEOUT", 1836, 0, INT_MAX));
+}
+
+// As HCCL reads it: "level0:NA;level1:ring", or the same for operators, "allreduce=level0:NA;level1:ring/reduce=...".
+void require_algorithms(const std::string& text) {
+  static const auto* form = new std::regex("([a-z]+=)?level\\d:[\\w-]+(;level\\d:[\\w-]+)*");
+  size_t from = 0;
+  while (from < text.size()) {
+    const size_t end = std::min(text.find('/', from), text.size());
+    const std::string one = text.substr(from, std::min<size_t>(end - from, 80));
+    if (!std::regex_match(one, *form)) {
+      throw CollectiveFailure(HCCL_E_PARA, "hcclAlgo has '" + one +
+                                               "'; expected level0:NA;level1:ring, or of operators "
+                                               "allreduce=level0:NA;level1:ring/allgather=level0:NA;level1:ring");
+    }
+    from = end + 1;
   }
-  return std::chrono::seconds(seconds);
 }
 
 // Of a configuration's fields the name and the timeout mean something on a CPU; the others choose buffers, networks and
@@ -237,6 +252,9 @@ CommunicatorOptions options_of(const HcclCommConfig* config) {
     }
     options.timeout = std::chrono::seconds(config->hcclExecTimeOut);
   }
+  if (size >= offsetof(HcclCommConfig, hcclRetryEnable)) {
+    require_algorithms({config->hcclAlgo, strnlen(config->hcclAlgo, HCCL_COMM_ALGO_MAX_LENGTH)});
+  }
   return options;
 }
 
@@ -249,6 +267,23 @@ void init_root_info(uint32_t ranks, const HcclRootInfo* root_info, uint32_t rank
   const auto communicator = std::make_shared<Communicator>(meeting, "all", rank, ranks, options_of(config));
   forget_meeting(meeting);
   *comm = keep(communicator, device);
+}
+
+void init_cluster_info(const char* path, uint32_t rank, const HcclCommConfig* config, HcclComm* comm) {
+  required(comm, "comm");
+  const RankTable table = read_rank_table(required(path, "clusterInfo"));
+  const auto ranks = static_cast<uint32_t>(table.devices.size());
+  require_rank(rank, "rank", ranks);
+  // Among devices that ASCEND_RT_VISIBLE_DEVICES has chosen, numbers are others than on the machine.
+  const int32_t device = current_device();
+  if (device != table.devices[rank] && std::getenv("ASCEND_RT_VISIBLE_DEVICES") == nullptr) {
+    throw CollectiveFailure(HCCL_E_PARA, std::string("rank table '") + path + "' has rank " + std::to_string(rank) +
+                                             " on device " + std::to_string(table.devices[rank]) +
+                                             "; the current device is " + std::to_string(device));
+  }
+  std::string group;
+  const Meeting meeting = join_meeting(table, rank, connect_timeout(), group);
+  *comm = keep(std::make_shared<Communicator>(meeting, group, rank, ranks, options_of(config)), device);
 }
 
 }  // namespace
@@ -268,6 +303,33 @@ HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootI
                                       const HcclCommConfig* config, HcclComm* comm) {
   return guarded(__func__,
                  [&] { init_root_info(nRanks, rootInfo, rank, required(config, "config"), comm, current_device()); });
+}
+
+HcclResult HcclGetRootInfoScalable(HcclRootInfo* rootInfo) {
+  return guarded(__func__, [&] { open_meeting(*required(rootInfo, "rootInfo")); });
+}
+
+HcclResult HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const HcclRootInfo* rootInfoList,
+                                        uint32_t rank, uint32_t /* nExtRoot: of uneven groups */,
+                                        const HcclCommConfig* config, HcclComm* comm) {
+  return guarded(__func__, [&] {
+    required(rootInfoList, "rootInfoList");
+    if (nRoot == 0 || nRoot > nRanks) {
+      throw CollectiveFailure(HCCL_E_PARA,
+                              "nRoot is " + std::to_string(nRoot) + "; 1 to " + std::to_string(nRanks) + " (nRanks)");
+    }
+    init_root_info(nRanks, rootInfoList, rank, required(config, "config"), comm, current_device());
+    for (uint32_t root = 1; root < nRoot; ++root) forget_meeting(find_meeting(rootInfoList[root]));
+  });
+}
+
+HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclComm* comm) {
+  return guarded(__func__, [&] { init_cluster_info(clusterInfo, rank, nullptr, comm); });
+}
+
+HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank, HcclCommConfig* config,
+                                         HcclComm* comm) {
+  return guarded(__func__, [&] { init_cluster_info(clusterInfo, rank, required(config, "config"), comm); });
 }
 
 HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms) {
@@ -314,6 +376,14 @@ HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* r
     }
     *subComm = keep(whole->make_part(ranks, subCommId, subCommRankId, options_of(config)));
   });
+}
+
+HcclResult HcclCommSuspend(HcclComm comm) {
+  return guarded(__func__, [&] { find(comm)->suspend(); });
+}
+
+HcclResult HcclCommResume(HcclComm comm) {
+  return guarded(__func__, [&] { find(comm)->resume(); });
 }
 
 HcclResult HcclCommDestroy(HcclComm comm) {

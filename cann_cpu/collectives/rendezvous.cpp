@@ -23,6 +23,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "environment.h"
 #include "failure.h"
 
 namespace cann_cpu {
@@ -243,6 +244,44 @@ Card own_card(uint32_t size, uint16_t port) {
   return card;
 }
 
+c10::intrusive_ptr<c10d::TCPStore> serve(uint16_t port) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = true;
+  options.waitWorkers = false;
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+}
+
+c10::intrusive_ptr<c10d::TCPStore> connect_to(const Meeting& meeting, std::chrono::seconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = meeting.port;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  const std::string address = meeting.host == host_identity() ? "127.0.0.1" : meeting.address;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(address, options);
+  } catch (const std::exception& exception) {
+    throw CollectiveFailure(HCCL_E_TCP_CONNECT, "the process of rank 0 serves no store at " + address + ":" +
+                                                    std::to_string(meeting.port) + ": " + exception.what());
+  }
+}
+
+// One for all tables; it stays, so that ranks that come late find no store that goes.
+std::shared_ptr<void> serve_tables(uint16_t port) {
+  static std::mutex mutex;
+  static auto* servers = new std::map<uint16_t, std::shared_ptr<void>>;
+  std::lock_guard lock(mutex);
+  std::shared_ptr<void>& server = (*servers)[port];
+  if (server) return server;
+  try {
+    server = std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>(serve(port));
+  } catch (const std::exception& exception) {
+    throw CollectiveFailure(HCCL_E_TCP_CONNECT, "rank 0 cannot serve the others on port " + std::to_string(port) +
+                                                    " (HCCL_IF_BASE_PORT): " + exception.what());
+  }
+  return server;
+}
+
 std::string ranks_without(c10d::Store& store, const std::string& group, uint32_t size) {
   std::string missing;
   for (uint32_t rank = 0; rank < size; ++rank) {
@@ -254,12 +293,7 @@ std::string ranks_without(c10d::Store& store, const std::string& group, uint32_t
 
 std::vector<Card> exchange_cards(const Meeting& meeting, const std::string& group, uint32_t rank, const Card& own,
                                  std::chrono::seconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = meeting.port;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  const bool is_local = meeting.host == host_identity();
-  const auto store = c10::make_intrusive<c10d::TCPStore>(is_local ? "127.0.0.1" : meeting.address, options);
+  const auto store = connect_to(meeting, timeout);
   if (store->add(group + "/count/" + std::to_string(rank), 1) != 1) {
     throw CollectiveFailure(HCCL_E_PARA, "rank " + std::to_string(rank) + " was given to two callers");
   }
@@ -337,11 +371,7 @@ Socket on_one_machine(Socket connection, bool makes, int process, Clock::time_po
 }  // namespace
 
 void open_meeting(HcclRootInfo& root_info) {
-  c10d::TCPStoreOptions options;
-  options.port = 0;
-  options.isServer = true;
-  options.waitWorkers = false;
-  const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  const auto store = serve(0);
   RootInfo info{};
   std::memcpy(info.magic, kMagic, sizeof(kMagic));
   store_text(info.token, random_token());
@@ -370,6 +400,24 @@ Meeting find_meeting(const HcclRootInfo& root_info) {
 void forget_meeting(const Meeting& meeting) {
   std::lock_guard lock(open_meetings().mutex);
   open_meetings().servers.erase(meeting.token);
+}
+
+std::chrono::seconds connect_timeout() {
+  return std::chrono::seconds(number_in("HCCL_CONNECT_TIMEOUT", 120, 1, INT_MAX));
+}
+
+Meeting join_meeting(const RankTable& table, uint32_t rank, std::chrono::seconds timeout, std::string& group) {
+  const auto port = static_cast<uint16_t>(number_in("HCCL_IF_BASE_PORT", 60000, 1024, 65535));
+  Meeting meeting{"", "", table.root_address, port, nullptr};
+  if (table.root_address.empty()) meeting.host = host_identity();
+  if (rank == 0) meeting.server = serve_tables(port);
+  const auto store = connect_to(meeting, timeout);
+  if (rank == 0) static_cast<c10d::Store&>(*store).compareSet("token", "", random_token());
+  meeting.token = store->get_to_str("token");
+  const std::string ranks = std::to_string(table.devices.size());
+  const int64_t number = store->add("joined_" + ranks + "_" + std::to_string(rank), 1);
+  group = "table_" + ranks + "_" + std::to_string(number);
+  return meeting;
 }
 
 std::unique_ptr<Mesh> meet(const Meeting& meeting, const std::string& group, uint32_t rank, uint32_t size,

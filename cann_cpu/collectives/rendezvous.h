@@ -8,6 +8,7 @@
 
 #include "hccl/hccl_types.h"
 #include "mesh.h"
+#include "rank_table.h"
 
 namespace cann_cpu {
 
@@ -26,6 +27,13 @@ void open_meeting(HcclRootInfo& root_info);
 Meeting find_meeting(const HcclRootInfo& root_info);
 // The root's process keeps the server for communicators that were not made yet; the first of them takes it over.
 void forget_meeting(const Meeting& meeting);
+
+// Of the ranks of a table, without a root info: rank 0's process serves the store on the port HCCL_IF_BASE_PORT, as
+// long as it lives. `group` tells this meeting from those before by a table of so many ranks.
+Meeting join_meeting(const RankTable& table, uint32_t rank, std::chrono::seconds timeout, std::string& group);
+
+// HCCL_CONNECT_TIMEOUT.
+std::chrono::seconds connect_timeout();
 
 // Connects `size` ranks, which give the same meeting and the same group; throws CollectiveFailure naming the ranks that
 // did not come in time.

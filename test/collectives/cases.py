@@ -26,11 +26,15 @@ class Communicator:
     """libhccl itself, on the current stream."""
 
     def __init__(self, rank, size, root_info):
+        self.make(
+            rank, size, "HcclCommInitRootInfo", size, ctypes.create_string_buffer(root_info, len(root_info)), rank
+        )
+
+    def make(self, rank, size, function, *arguments):
         self.library = ctypes.CDLL(str(LIBRARY))
         self.rank, self.size = rank, size
         self.handle = ctypes.c_void_p()
-        info = ctypes.create_string_buffer(root_info, len(root_info))
-        self.check(self.library.HcclCommInitRootInfo(size, info, rank, ctypes.byref(self.handle)))
+        self.check(getattr(self.library, function)(*arguments, ctypes.byref(self.handle)))
 
     def check(self, code):
         if code:
@@ -45,6 +49,12 @@ class Communicator:
             if isinstance(a, list) else ctypes.c_uint64(a) for a in arguments
         ]  # fmt: skip
         self.check(getattr(self.library, name)(*converted, self.handle, stream))
+
+    def sum_of_ranks(self):
+        """The sum of 1 to size, if everything is well."""
+        data = on_device(np.array([self.rank + 1], dtype=np.int32))
+        self.call("HcclAllReduce", data, data, 1, TYPES["int32"], 0)
+        return from_device(data, np.zeros(1, np.int32))[0]
 
     def destroy(self):
         torch.npu.synchronize()
@@ -618,6 +628,15 @@ class Config(ctypes.Structure):
                 ("name", ctypes.c_char * 128)]  # fmt: skip
 
 
+class WholeConfig(Config):
+    _fields_ = [("udi", ctypes.c_char * 128), ("expansion", ctypes.c_uint32), ("traffic", ctypes.c_uint32),
+                ("service", ctypes.c_uint32), ("world_rank", ctypes.c_uint32), ("job", ctypes.c_uint64),
+                ("zero_copy", ctypes.c_uint8), ("timeout", ctypes.c_int32), ("algorithm", ctypes.c_char * 1600),
+                ("retry", ctypes.c_char * 50), ("retry_parameters", ctypes.c_char * 128),
+                ("buffer_name", ctypes.c_char * 128), ("qos", ctypes.c_uint32),
+                ("window", ctypes.c_uint64)]  # fmt: skip
+
+
 def parts(rank, size, root_info, transport):
     """Communicators of some of the ranks, with a name; and groups of calls."""
     os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
@@ -671,6 +690,104 @@ def parts(rank, size, root_info, transport):
         else:
             raise AssertionError(f"{arguments[0]} was taken")
     comm.destroy()
+
+
+def of_table(rank, size, path, config=None):
+    comm = object.__new__(Communicator)
+    path = os.fsencode(path)
+    if config is None:
+        comm.make(rank, size, "HcclCommInitClusterInfo", path, rank)
+    else:
+        comm.make(rank, size, "HcclCommInitClusterInfoConfig", path, rank, ctypes.byref(config))
+    return comm
+
+
+def rank_table(rank, size, path, port):
+    """Communicators of a rank table: one, another one beside it, a part of it, and one after them."""
+    os.environ["HCCL_IF_BASE_PORT"] = str(port)
+    text = ctypes.create_string_buffer(128)
+    first = of_table(rank, size, path)
+    second = of_table(rank, size, path, Config(ctypes.sizeof(Config), 0xF0F0F0F0, 1, 0, 0, 0, b"of a table"))
+    second.check(second.library.HcclGetCommName(second.handle, text))
+    assert text.value == b"of a table"
+    assert second.sum_of_ranks() == first.sum_of_ranks() == size * (size + 1) // 2
+    if rank > 0:
+        part = object.__new__(Communicator)
+        ids = (ctypes.c_uint32 * (size - 1))(*range(1, size))
+        part.make(rank - 1, size - 1, "HcclCreateSubCommConfig", ctypes.byref(first.handle), size - 1, ids,
+                  ctypes.c_uint64(1), rank - 1, None)  # fmt: skip
+        assert part.sum_of_ranks() == size * (size - 1) // 2
+        part.destroy()
+    first.destroy()
+    second.destroy()
+    third = of_table(rank, size, path)
+    assert third.sum_of_ranks() == size * (size + 1) // 2
+    third.destroy()
+
+
+def table_error(rank, size, path, asked=0):
+    return error_of(lambda: of_table(asked, size, path))
+
+
+def several_roots(rank, size, root_infos):
+    infos = b"".join(root_infos)
+    comm = object.__new__(Communicator)
+    config = Config(ctypes.sizeof(Config), 0xF0F0F0F0, 1)
+    wrong = error_of(lambda: comm.make(rank, size, "HcclCommInitRootInfoScalable", size, size + 1, infos, rank, 0,
+                                       ctypes.byref(config)))  # fmt: skip
+    assert f"nRoot is {size + 1}; 1 to {size} (nRanks)" in wrong, wrong
+    comm.make(rank, size, "HcclCommInitRootInfoScalable", size, len(root_infos), infos, rank, size % len(root_infos),
+              ctypes.byref(config))  # fmt: skip
+    assert comm.sum_of_ranks() == size * (size + 1) // 2
+    comm.destroy()
+
+
+def resumed(rank, size, root_info, transport):
+    """A communicator is of use again after an error and after it was suspended, when all ranks resume it."""
+    os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
+    comm = Communicator(rank, size, root_info)
+    library, expected = comm.library, size * (size + 1) // 2
+    room = on_device(np.zeros(2, dtype=np.int32))
+    for _ in range(2):
+        assert comm.sum_of_ranks() == expected
+        comm.call("HcclAllReduce", room, room, 1 + (rank == 1), TYPES["int32"], 0)
+        assert "the ranks disagree in the count" in error_of(torch.npu.synchronize)
+        assert "of no more use" in error_of(comm.sum_of_ranks)
+        comm.check(library.HcclCommResume(comm.handle))
+        assert comm.sum_of_ranks() == expected
+        if rank < 2:  # messages are counted anew
+            comm.call(("HcclSend", "HcclRecv")[rank], room, 1, TYPES["int32"], 1 - rank)
+        torch.npu.synchronize()
+    comm.check(library.HcclCommSuspend(comm.handle))
+    error = ctypes.c_int()
+    comm.check(library.HcclGetCommAsyncError(comm.handle, ctypes.byref(error)))
+    assert error.value == 22  # HCCL_E_SUSPENDING
+    assert "it is suspended, until all ranks call HcclCommResume" in error_of(comm.sum_of_ranks)
+    comm.check(library.HcclCommResume(comm.handle))
+    assert comm.sum_of_ranks() == expected
+    torch.npu.synchronize()
+
+    # A rank that does not resume it is named.
+    alone = ""
+    if rank == 0:
+        os.environ["HCCL_CONNECT_TIMEOUT"] = "1"
+        alone = error_of(lambda: comm.check(library.HcclCommResume(comm.handle)))
+        os.environ["HCCL_CONNECT_TIMEOUT"] = "60"
+    comm.check(library.HcclCommDestroy(comm.handle))
+    return alone
+
+
+def algorithm_error(rank, size, root_info, text):
+    """What a communicator of one rank says of hcclAlgo."""
+    config = WholeConfig(ctypes.sizeof(WholeConfig), 0xF0F0F0F0, 10, timeout=-1, algorithm=text.encode())
+    comm = object.__new__(Communicator)
+    info = ctypes.create_string_buffer(root_info, len(root_info))
+    try:
+        comm.make(0, 1, "HcclCommInitRootInfoConfig", 1, info, 0, ctypes.byref(config))
+    except RuntimeError as error:
+        return str(error)
+    comm.destroy()
+    return ""
 
 
 def two_devices(rank, size):

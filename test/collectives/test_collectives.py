@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives between processes, against their mathematics, and what their errors say."""
 
+import json
 import os
 import re
 import subprocess
@@ -30,6 +31,126 @@ def test_every_type_is_moved(ranks, size, transport):
 
 def test_communicators_of_some_ranks_groups_of_calls_and_what_is_refused(ranks):
     run_raw(ranks, "parts", 3, "auto")
+
+
+def table_of(*servers, **changes):
+    """A rank table: of each server its name and its ranks, which are devices of the same numbers."""
+    described = [
+        {"server_id": name, "device": [{"device_id": str(rank), "device_ip": f"192.168.0.{rank}", "rank_id": str(rank)}
+                                       for rank in ranks]}
+        for name, ranks in servers
+    ]  # fmt: skip
+    return {"status": "completed", "version": "1.0", "server_count": str(len(servers)), "server_list": described,
+            **changes}  # fmt: skip
+
+
+# Of two servers only this machine's address is one; both are here.
+@pytest.mark.parametrize(
+    "table", [table_of(("here", [2, 0, 1])), table_of(("127.0.0.1", [0]), ("there", [1, 2]), version="1.2")]
+)
+def test_communicators_of_a_rank_table(ranks, free_port, tmp_path, table):
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps(table, indent=1))
+    ranks.run("rank_table", 3, path=str(path), port=free_port())
+
+
+WRONG_TABLES = {
+    "status is 'initializing'; expected 'completed'": table_of(("a", [0]), status="initializing"),
+    "version is '2.0'; expected '1.0' or '1.2'": table_of(("a", [0]), version="2.0"),
+    "server_count is 2, and server_list has 1": table_of(("a", [0]), server_count="2"),
+    "server_count is 'two'; expected a number": table_of(("a", [0]), server_count="two"),
+    "server_list is no list": table_of(("a", [0]), server_list={}),
+    "an element of server_list is no object": table_of(("a", [0]), server_list=["a"]),
+    "server_id '127.0.0.1' is there twice": table_of(("127.0.0.1", [0]), ("127.0.0.1", [1])),
+    "server 'a' has device_id 0 twice": table_of(("a", [0, 0])),
+    "rank_id 0 is there twice": table_of(("127.0.0.1", [0]), ("b", [0])),
+    "rank_id 1 is missing": table_of(("a", [0, 2])),
+    "it has no ranks": table_of(("a", [])),
+    "status is missing": {},
+    "it is no object": [],
+    "rank 0's server has server_id 'a', which is no IPv4 address; the other servers reach it by host_ip": table_of(
+        ("a", [0]), ("b", [1])
+    ),
+    "line 2 is no JSON: expected , or }": '{"status": "completed"\n"version": "1.0"}',
+    "line 1 is no JSON: expected each key once": '{"status": "completed", "status": "completed"}',
+    "line 1 is no JSON: expected a value": "[1,",
+    "line 1 is no JSON: expected the end of the file": "{} {}",
+    "line 1 is no JSON: expected fewer levels": "[" * 100,
+    "has rank 0 on device 3; the current device is 0": json.dumps(table_of(("a", [0]))).replace(
+        '"device_id": "0"', '"device_id": "3"'
+    ),
+}
+
+
+def test_wrong_rank_tables_are_refused(ranks, free_port, tmp_path):
+    path = tmp_path / "table.json"
+    for words, table in WRONG_TABLES.items():
+        path.write_text(table if isinstance(table, str) else json.dumps(table))
+        (text,) = ranks.run("table_error", 1, path=str(path))
+        assert f"rank table '{path}'" in text and words in text, text
+    (text,) = ranks.run("table_error", 1, path=str(tmp_path / "none.json"))
+    assert "cannot be read: No such file or directory" in text
+    path.write_text(json.dumps(table_of(("a", [0]))))
+    (text,) = ranks.run("table_error", 1, path=str(path), asked=1)
+    assert "rank is 1; the communicator has 1 ranks" in text
+
+
+def test_several_roots(ranks):
+    for rank in 0, 2:
+        ranks.ask(rank, "root_info", size=3)
+    infos = [ranks.answer(rank)[1] for rank in (0, 2)]
+    ranks.run("several_roots", 3, root_infos=infos)
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_a_broken_or_suspended_communicator_is_resumed(ranks, transport):
+    alone = run_raw(ranks, "resumed", 3, transport)[0]
+    assert re.search(r"of 3 ranks, 1, 2 did not come within 1 s|cannot", alone), alone
+
+
+ALGORITHMS = {
+    "level0:NA;level1:ring": "",
+    "allreduce=level0:NA;level1:NHR/alltoall=level0:NA;level1:pairwise": "",
+    "fast": "hcclAlgo has 'fast'; expected level0:NA;level1:ring, or of operators allreduce=",
+    "a" * 1599: f"hcclAlgo has '{'a' * 80}'",
+    "allreduce=level0:NA/ring": "hcclAlgo has 'ring'",
+}
+
+
+@pytest.mark.parametrize("text", ALGORITHMS, ids=lambda text: text[:20])
+def test_the_text_of_algorithms_is_read(ranks, text):
+    ranks.ask(0, "root_info", size=1)
+    (found,) = ranks.run("algorithm_error", 1, root_info=ranks.answer(0)[1], text=text)
+    assert ALGORITHMS[text] in found and bool(found) == bool(ALGORITHMS[text]), found
+
+
+def test_torch_npu_makes_its_process_groups_of_a_rank_table(tmp_path, free_port):
+    table, program = tmp_path / "table.json", tmp_path / "program.py"
+    table.write_text(json.dumps(table_of(("here", [0, 1]))))
+    program.write_text(
+        "import os, socket, torch, torch_npu, torch.distributed as dist\n"
+        "rank = int(os.environ['RANK'])\n"
+        "torch.npu.set_device(rank)\n"
+        "dist.init_process_group('hccl')\n"
+        "x = torch.full((3,), rank + 1.0).npu()\n"
+        "dist.all_reduce(x)\n"
+        "part = dist.new_group([1, 0])\n"
+        "dist.all_reduce(x, group=part)\n"
+        "assert x.tolist() == [6.0] * 3, x\n"
+        # The store of the table is there.
+        "socket.create_connection(('127.0.0.1', int(os.environ['HCCL_IF_BASE_PORT']))).close()\n"
+        "dist.barrier()\n"
+        "dist.destroy_process_group()\n"
+    )
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2",
+                   "RANK_TABLE_FILE": str(table), "HCCL_IF_BASE_PORT": str(free_port())}  # fmt: skip
+    started = [
+        subprocess.Popen([sys.executable, str(program)], env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE)
+        for rank in range(2)
+    ]
+    for process in started:
+        said = process.communicate(timeout=100)[1].decode()
+        assert process.returncode == 0, said
 
 
 def test_two_devices_in_one_process(ranks):

@@ -15,9 +15,19 @@ HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo);
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank, HcclComm* comm);
 HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank,
                                       const HcclCommConfig* config, HcclComm* comm);
+// Several roots share the work on a large cluster; on the CPU the first one has it all.
+HcclResult HcclGetRootInfoScalable(HcclRootInfo* rootInfo);
+HcclResult HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const HcclRootInfo* rootInfoList,
+                                        uint32_t rank, uint32_t nExtRoot, const HcclCommConfig* config, HcclComm* comm);
+// By a rank table, whose path is clusterInfo.
+HcclResult HcclCommInitClusterInfo(const char* clusterInfo, uint32_t rank, HcclComm* comm);
+HcclResult HcclCommInitClusterInfoConfig(const char* clusterInfo, uint32_t rank, HcclCommConfig* config,
+                                         HcclComm* comm);
 HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms);
 HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds, uint64_t subCommId,
                                    uint32_t subCommRankId, HcclCommConfig* config, HcclComm* subComm);
+HcclResult HcclCommSuspend(HcclComm comm);
+HcclResult HcclCommResume(HcclComm comm);
 HcclResult HcclCommDestroy(HcclComm comm);
 
 HcclResult HcclGetCommName(HcclComm comm, char* commName);
