@@ -71,7 +71,7 @@ def merge_selections(
         scores, then -inf. Of equal scores the lowest position comes first; NaN is higher than any number, as it is for
         the indexers.
 
-    A rank receives 8 bytes for each position of another. Positions are below 2**24.
+    A rank receives 8 bytes for each position of another.
 
     Raises:
         TypeError: sparse_values are not float32: rounded scores do not say which is higher.
@@ -84,11 +84,17 @@ def merge_selections(
     count = sparse_indices.shape[-1]
     pairs = torch.stack([sparse_indices, sparse_values.view(torch.int32)])
     positions, scores = (each.movedim(0, -2).flatten(-2) for each in _gathered(pairs, group).unbind(1))
-    # By position, what is none last; then by score, and those of equal scores stay as they are. NPUs sort floats.
-    order = torch.where(positions < 0, torch.inf, positions.float()).argsort(-1)
-    positions, scores = positions.gather(-1, order), scores.gather(-1, order).view(torch.float32)
-    scores, order = scores.sort(dim=-1, descending=True, stable=True)
-    return positions.gather(-1, order[..., :count]), scores[..., :count].contiguous()
+    order = _keys(positions, scores).sort(-1, descending=True)[1][..., :count]
+    return positions.gather(-1, order), scores.gather(-1, order).view(torch.float32)
+
+
+def _keys(positions: Tensor, scores: Tensor) -> Tensor:
+    """One integer for the bits of a float32 score and its position, higher as it comes earlier in a selection: no two
+    positions have the same, so that they need no stable sort, which Graph Engine graphs do not have."""
+    rising = scores.long()  # sign and magnitude, as integers: with the floats, and of both zeros the same
+    rising = torch.where(rising < 0, -(2**31) - rising, rising)
+    rising = torch.where(rising.abs() > 0x7F800000, 2**31 - 1, rising)  # beyond infinity: NaN
+    return torch.where(positions < 0, -(2**63), rising * 2**32 - positions)
 
 
 def merge_attentions(
@@ -126,15 +132,17 @@ def merge_attentions(
             f"merge_attentions: scatter_heads needs a number of heads that the {ranks} ranks divide, but attention_out"
             f" has {heads}"
         )
-    parts = torch.cat([attention_out, softmax_lse[..., None].view(dtype)], -1)
+    # A node that takes the bits for another size of elements gives another rank than torch does: hence the reshapes.
+    halves = softmax_lse.contiguous().view(dtype).reshape(*softmax_lse.shape, 2)
+    parts = torch.cat([attention_out, halves], -1)
     if scatter_heads:
         parts = _exchanged(parts.unflatten(-2, (ranks, -1)).movedim(-3, 0), group)
     else:
         parts = _gathered(parts, group)
-    outs, lses = parts[..., :-2].float(), parts[..., -2:].contiguous().view(torch.float32)
+    outs, lses = parts[..., :-2].float(), parts[..., -2:].contiguous().view(torch.float32).reshape(parts.shape[:-1])
     lse = lses.logsumexp(0)
     shares = (lses - torch.where(lse == -torch.inf, 0.0, lse)).exp()
-    return (outs * shares).sum(0).to(dtype), lse.squeeze(-1)
+    return (outs * shares[..., None]).sum(0).to(dtype), lse
 
 
 def lightning_indexer(

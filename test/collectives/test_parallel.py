@@ -36,8 +36,8 @@ def test_what_cannot_be_merged_is_rejected(ranks):
         assert "the 2 ranks divide, but attention_out has 3" in texts[1]
 
 
-@pytest.mark.parametrize("mode", ["reduce-overhead", "npugraph_ex"])
-def test_context_parallel_in_captured_graphs(ranks, mode):
+@pytest.mark.parametrize("mode", ["GE static", "GE dynamic", "reduce-overhead", "npugraph_ex"])
+def test_context_parallel_in_graphs(ranks, mode):
     run(ranks, "in_graphs", 2, mode=mode)
 
 
