@@ -293,7 +293,7 @@ def main() -> int:
     parser.add_argument("--sequences", type=int, default=4, help="how many; the shortest has 300 tokens")
     parser.add_argument("--steps", type=int, default=6, help="2 or more")
     parser.add_argument("--ways", nargs="+", choices=costs.WAYS, default=list(costs.WAYS))
-    parser.add_argument("--mode", choices=["eager", "reduce-overhead", "npugraph_ex"], default="eager")
+    parser.add_argument("--mode", choices=list(MODES), default="eager")
     parser.add_argument("--model-widths", action="store_true", help="those of DeepSeek-V3.2 instead of small ones")
     options = parser.parse_args()
     rank, ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
