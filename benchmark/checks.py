@@ -15,7 +15,7 @@ from measure import progress
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "deepseek_sparse_decode.py"
 ROUNDS = 3
-LIMITS = {"memory": 2.0, "race": 2.0, "schedule": 1.5}
+LIMITS = {"cost": 1.1, "memory": 2.0, "race": 2.0, "schedule": 1.5}
 ROW = "{:<10} {:>16} {:>16} {:>7} {:>7}"
 
 

@@ -30,6 +30,7 @@ def raise_at_synchronisations() -> None:
 def _raising(function):
     @functools.wraps(function)
     def synchronize(*arguments):
+        __tracebackhide__ = True  # reports name the caller
         result = function(*arguments)
         custom_pypto_lib.raise_late_errors()
         return result

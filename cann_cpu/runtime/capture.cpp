@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "checks/cost.h"
 #include "checks/memory.h"
 #include "json_text.h"
 
@@ -168,6 +169,7 @@ void execute(aclmdlRI model, aclrtStream stream) {
   }
   if (!is_running(on.get())) {
     const std::string where = race::where();
+    cost::launched("captured graph");
     for (const Node& node : graph->nodes) {
       race::replayed(*on, node.recorded, where);
       if (is_on(Check::kMemory)) memory::used(*on, node.recorded.accesses);

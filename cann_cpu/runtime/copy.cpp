@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "capture.h"
+#include "checks/cost.h"
 #include "checks/memory.h"
 #include "checks/race.h"
 #include "memory.h"
@@ -70,6 +71,8 @@ Accesses accesses_of_fill(void* address, size_t size) {
 void copy_now(const char* name, const Copy& copy) {
   const Accesses accesses = accesses_of(copy);
   race::host(name, accesses);
+  cost::copied(copy.size, copy.target.space, copy.source.space);
+  const cost::Wait wait(cost::Wait::For::kCopy);
   const memory::HostAccess access(name, accesses);
   std::memmove(copy.to, copy.from, copy.size);
 }
@@ -78,6 +81,7 @@ void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
   bool from_pageable = copy.source.space == Space::kPageable;
   bool to_pageable = copy.target.space == Space::kPageable;
   if ((from_pageable || to_pageable) && reject_pageable(stream)) return;
+  if (!is_worker()) cost::copied(copy.size, copy.target.space, copy.source.space);
   if (from_pageable && !to_pageable && copy.size <= kStagingBytes) {
     const char* begin = static_cast<const char*>(copy.from);
     append(
@@ -98,6 +102,7 @@ void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
       accesses_of(copy));
   if ((from_pageable || to_pageable) && number > 0) {
     const std::shared_ptr<Stream> on = find_stream(stream);
+    const cost::Wait wait(cost::Wait::For::kCopy);
     on->wait(number);
     race::host_waited(*on);
   }

@@ -3,6 +3,7 @@
 #include "event.h"
 
 #include "capture.h"
+#include "checks/cost.h"
 #include "checks/race.h"
 
 namespace cann_cpu {
@@ -119,6 +120,7 @@ void synchronize_event(aclrtEvent handle, int32_t timeout) {
   std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
   std::shared_ptr<Recording> recording = latest_of(handle);
   if (!recording) return;
+  const cost::Wait wait;
   if (!wait_for(*recording, deadline)) {
     fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached within %d ms", timeout);
   }

@@ -12,6 +12,7 @@
 #include <shared_mutex>
 
 #include "cann_cpu/tensor_memory.h"
+#include "checks/cost.h"
 #include "checks/memory.h"
 #include "checks/race.h"
 #include "stream.h"
@@ -119,6 +120,7 @@ void malloc_device(void** address, size_t size, const void* caller) {
     fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes: the machine has no memory left", size);
   }
   add_range(memory, {Kind::kDevice, device.id, rounded});
+  cost::allocated(size);
   *address = memory;
 }
 
@@ -137,6 +139,7 @@ void free_device(void* address) {
   bool is_unused = drain_before_free();
   Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
   refund(find_device(allocation.device), allocation.size);
+  cost::freed(allocation.size);
   if (!is_unused) return;
   is_on(Check::kMemory) ? memory::release(address) : std::free(address);
 }
@@ -148,6 +151,7 @@ void malloc_host(void** address, size_t size) {
   void* memory = allocate(kHostAlignment, size);
   if (memory == nullptr) fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes of host memory", size);
   add_range(memory, {Kind::kHost, -1, size});
+  cost::allocated(size);
   *address = memory;
 }
 

@@ -8,6 +8,7 @@
 
 #include "cann_cpu/waiting.h"
 #include "capture.h"
+#include "checks/cost.h"
 #include "checks/memory.h"
 #include "checks/race.h"
 
@@ -365,6 +366,7 @@ aclError launch(aclrtStream stream, const char* name, Task task, const Accesses&
   return call(name == nullptr ? "launch" : name, [&] {
     require_pointer(name, "name");
     if (!task) fail(ACL_ERROR_INVALID_PARAM, "the task is empty");
+    if (!is_worker()) cost::launched(name);
     append(stream, name, std::move(task), accesses);
   });
 }
@@ -408,7 +410,10 @@ void synchronize_stream(aclrtStream handle, int32_t timeout) {
   if (is_running(stream.get())) return;
   forbid_during_capture(*stream);
   uint64_t number = stream->last();
-  if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
+  {
+    const cost::Wait wait;
+    if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
+  }
   race::host_waited(*stream);
   if (std::optional<Failure> failure = stream->take_failure(number)) {
     failed_synchronization = {*failure, calls_of_thread};
@@ -421,6 +426,7 @@ void synchronize_device(int32_t timeout) {
   if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream, which it would wait for");
   forbid_unsafe_during_capture();
   int32_t device = current_context()->device;
+  const cost::Wait wait;
   std::optional<Failure> first;
   for (const auto& stream : in_order(streams().find_if([&](const Stream& s) { return s.context->device == device; }))) {
     uint64_t number = stream->last();

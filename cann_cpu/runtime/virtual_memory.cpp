@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "checks/cost.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -179,13 +180,16 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size, const aclrt
     if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
     check_granularity("size", size);
     *handle = physicals().add(std::make_shared<Physical>(find_device(prop->location.id), size));
+    cost::allocated(size);
   });
 }
 
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle) {
   return call(__func__, [&] {
     require_pointer(handle, "handle");
+    const size_t size = physicals().find(handle)->size;
     physicals().remove(handle);
+    cost::freed(size);
   });
 }
 

@@ -128,7 +128,9 @@ def main() -> int:
     profile_parser = commands.add_parser("profile", help="print what launches cost under ASCENDC_CPU_PROFILE=FOLDER")
     profile_parser.add_argument("folder", metavar="FOLDER")
     run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
-    run_parser.add_argument("--check", metavar="NAME[,NAME]", help="check the program: fault:..., memory, race, schedule")
+    run_parser.add_argument(
+        "--check", metavar="NAME[,NAME]", help="check the program: cost, fault:..., memory, race, schedule"
+    )
     run_parser.add_argument("--report", metavar="FILE", help="write what the checks report, as JSON")
     run_parser.add_argument("--seeds", metavar="A..B", help="of schedule: run once for each, and compare the results")
     run_parser.add_argument("--ignore", metavar="REGEX", help="parts of the output that are no part of the result")

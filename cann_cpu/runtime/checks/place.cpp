@@ -9,8 +9,11 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string_view>
+#include <unordered_map>
 
 namespace cann_cpu {
 namespace {
@@ -37,6 +40,8 @@ struct Python {
     find(line, "PyFrame_GetLineNumber");
     find(code, "PyFrame_GetCode");
     find(attribute, "PyObject_GetAttrString");
+    find(size, "PyTuple_Size");
+    find(item, "PyTuple_GetItem");
     find(utf8, "PyUnicode_AsUTF8AndSize");
     find(unref, "Py_DecRef");
     find(clear_error, "PyErr_Clear");
@@ -56,6 +61,8 @@ struct Python {
   int (*line)(PyObject*);
   PyObject* (*code)(PyObject*);
   PyObject* (*attribute)(PyObject*, const char*);
+  intptr_t (*size)(PyObject*);
+  PyObject* (*item)(PyObject*, intptr_t);
   const char* (*utf8)(PyObject*, intptr_t*);
   void (*unref)(PyObject*);
   void (*clear_error)();
@@ -88,6 +95,58 @@ bool is_a_way(std::string_view file) {
   return std::ranges::any_of(kParts, [&](const char* part) { return file.find(part) != std::string_view::npos; });
 }
 
+// What pytest leaves out of tracebacks, too: functions that only pass calls on.
+bool hides_itself(const Python& python, PyObject* code) {
+  PyObject* const names = python.attribute(code, "co_varnames");
+  if (names == nullptr) return python.clear_error(), false;
+  bool found = false;
+  for (intptr_t i = 0; i < python.size(names) && !found; ++i) {
+    const char* name = python.utf8(python.item(names, i), nullptr);
+    found = name != nullptr && std::string_view(name) == "__tracebackhide__";
+  }
+  python.unref(names);
+  return found;
+}
+
+// The functions that were met, and the places in them: making a text takes longer than all else.
+class Places {
+ public:
+  struct Function {
+    std::string file;
+    std::string name;
+    bool is_passed;                     // on the way to the user's
+    std::map<int, std::string> places;  // by line
+  };
+
+  // Keeps a reference to the code, so that its address stays its own.
+  Function& function(const Python& python, PyObject* code) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = functions_.find(code);
+      if (found != functions_.end()) {
+        python.unref(code);
+        return found->second;
+      }
+    }
+    std::string file = text_of(python, code, "co_filename");
+    const bool is_passed = is_librarys(file) || hides_itself(python, code);
+    Function function{std::move(file), text_of(python, code, "co_name"), is_passed, {}};
+    const std::lock_guard lock(mutex_);
+    return functions_.try_emplace(code, std::move(function)).first->second;
+  }
+
+  const std::string& place(Function& function, int line) {
+    const std::lock_guard lock(mutex_);
+    std::string& text = function.places[line];
+    if (text.empty()) text = function.file + ":" + std::to_string(line) + " in " + function.name;
+    return text;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<PyObject*, Function> functions_;
+};
+
 }  // namespace
 
 std::string native_place() {
@@ -113,30 +172,30 @@ std::string native_place() {
 
 std::string place() { return python_of_the_process().runs() ? python_place() : native_place(); }
 
-std::string python_place() {
+const std::string& python_place() {
   const Python& python = python_of_the_process();
-  if (!python.runs()) return "";
+  static auto* const places = new Places;
+  static const std::string none;
+  if (!python.runs()) return none;
   void* const thread = python.thread_state();
-  if (thread == nullptr) return "";  // not a thread of Python's
+  if (thread == nullptr) return none;  // not a thread of Python's
   const int state = python.ensure();
-  std::string innermost, place;
+  const std::string* innermost = nullptr;
+  const std::string* place = nullptr;
   PyObject* frame = python.current_frame(thread);
-  while (frame != nullptr && place.empty()) {
-    PyObject* code = python.code(frame);
-    const std::string file = text_of(python, code, "co_filename");
-    const bool is_users = !is_librarys(file);
-    if (is_users || innermost.empty()) {
-      (is_users ? place : innermost) =
-          file + ":" + std::to_string(python.line(frame)) + " in " + text_of(python, code, "co_name");
+  while (frame != nullptr && place == nullptr) {
+    Places::Function& function = places->function(python, python.code(frame));
+    if (!function.is_passed || innermost == nullptr) {
+      (function.is_passed ? innermost : place) = &places->place(function, python.line(frame));
     }
-    python.unref(code);
     PyObject* const outer = python.back(frame);
     python.unref(frame);
     frame = outer;
   }
   if (frame != nullptr) python.unref(frame);
   python.release(state);
-  return place.empty() ? innermost : place;
+  if (place == nullptr) place = innermost;
+  return place == nullptr ? none : *place;
 }
 
 WithoutGil::WithoutGil() {

@@ -6,9 +6,10 @@
 
 namespace cann_cpu {
 
-// "train.py:12 in step", of the innermost function that is not PyTorch's or NumPy's; empty in a thread without Python.
-// Takes the GIL: not to be called with a lock held.
-std::string python_place();
+// "train.py:12 in step", of the innermost function that is not PyTorch's or NumPy's, nor hides itself from tracebacks as
+// pytest has it (a variable __tracebackhide__); empty in a thread without Python. The same place is the same string,
+// which stays. Takes the GIL: not to be called with a lock held.
+const std::string& python_place();
 
 // "program+0x1189 in main", of the innermost function that is neither the runtime's nor the C library's; addr2line has
 // the line.

@@ -23,7 +23,7 @@ namespace cann_cpu {
 namespace {
 
 // In the order of Check.
-constexpr std::array<std::string_view, 4> kNames = {"fault", "memory", "race", "schedule"};
+constexpr std::array<std::string_view, 5> kNames = {"cost", "fault", "memory", "race", "schedule"};
 
 // What is behind the colon, of each name; the first colon is the one.
 std::multimap<std::string, std::string, std::less<>> given_names() {
@@ -85,15 +85,19 @@ void report(Check check, const std::string& key, const std::string& text,
   if (!told->insert(key).second) return;
   const std::string name(kNames[static_cast<size_t>(check)]);
   std::fprintf(stderr, "cann_cpu %s: %s\n", name.c_str(), text.c_str());
-  const char* file = std::getenv("CANN_CPU_CHECK_REPORT");
-  if (file == nullptr) return;
   std::string line = "{\"check\": " + quote(name);
   for (const auto& [field, value] : fields) line += ", " + quote(field) + ": " + quote(value);
-  line += "}\n";
+  report_line(line + "}");
+}
+
+void report_line(const std::string& json) {
+  const char* file = std::getenv("CANN_CPU_CHECK_REPORT");
+  if (file == nullptr) return;
+  const std::string line = json + "\n";
   const int descriptor = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   const bool written =
       descriptor >= 0 && write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  if (!written) std::fprintf(stderr, "cann_cpu %s: cannot write to %s\n", name.c_str(), file);
+  if (!written) std::fprintf(stderr, "cann_cpu: cannot write to %s, which CANN_CPU_CHECK_REPORT names\n", file);
   if (descriptor >= 0) close(descriptor);
 }
 

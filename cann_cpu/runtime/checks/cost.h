@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check `cost`: what a program asks of the device, counted by the line of Python that asks.
+//
+// A measurement: its table comes at the end, and no exit code changes. The functions do nothing while the check is off;
+// else they take the GIL, and are not to be called with a lock held.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "../memory.h"
+
+namespace cann_cpu::cost {
+
+// A stream gets work.
+void launched(const char* name);
+void copied(size_t bytes, Space to, Space from);
+// Memory of the device, or pinned memory, from the driver: PyTorch's allocators ask for it when they have none left.
+void allocated(size_t bytes);
+void freed(size_t bytes);
+
+// The host waits for as long as one of these lives: for a stream, for an event, or for its own copy, which has been
+// counted.
+class Wait {
+ public:
+  enum class For { kDevice, kCopy };
+  explicit Wait(For what = For::kDevice);
+  ~Wait();
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+ private:
+  const For what_;
+  const std::string* const place_;  // null while the check is off
+  const std::chrono::steady_clock::time_point begin_;
+};
+
+}  // namespace cann_cpu::cost
