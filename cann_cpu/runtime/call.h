@@ -10,6 +10,7 @@
 
 #include "cann_cpu/fault.h"
 #include "cann_cpu/runtime.h"
+#include "profiler/recorder.h"
 
 namespace cann_cpu {
 
@@ -53,6 +54,7 @@ aclError host_call(const char* function, Body&& body) noexcept {
 template <class Body>
 aclError call(const char* function, Body&& body) noexcept {
   ++calls_of_thread;
+  const profiler::Call profiled(function);
   if (is_dead_after_fork()) {
     return error(ACL_ERROR_RT_CONTEXT_NULL,
                  "%s: this process was forked after its parent had started using the NPU; start it with spawn instead",

@@ -25,6 +25,7 @@ struct Node {
   const Stream* stream;  // for its address: it may be gone at the replay
   int32_t stream_id;
   Task task;
+  std::shared_ptr<const TaskTensors> operands;
 };
 
 struct Graph {
@@ -75,6 +76,7 @@ void end_capture(Graph& graph) {
   graph.progress.clear();
   graph.state = CaptureState::kEnded;
   --active_captures;
+  profiler::end_capture();
 }
 
 void begin_capture(aclrtStream handle, aclmdlRICaptureMode mode) {
@@ -96,6 +98,7 @@ void begin_capture(aclrtStream handle, aclmdlRICaptureMode mode) {
   graphs().add(graph);
   stream->graph = graph.get();
   ++active_captures;
+  profiler::begin_capture();
 }
 
 // A captured stream has work that its capture's first stream never waited for.
@@ -145,7 +148,15 @@ std::optional<Failure> replay(Graph& graph, const std::optional<schedule::Launch
   std::lock_guard lock(graph.replay_mutex);
   std::optional<Failure> first;
   for (const Node& node : graph.nodes) {
+    std::optional<profiler::Row> row;
+    if (is_profiling()) {
+      if (auto of = profiler::Row::within(node.recorded.task, "", node.operands)) {
+        of->stream = node.stream_id;
+        row.emplace(*std::move(of));
+      }
+    }
     std::optional<Failure> failure = run_task_as(node.stream, node.task);
+    row.reset();
     if (launch) {
       schedule::keep_digest(*launch, &node - graph.nodes.data() + 1, "captured graph: " + node.recorded.task,
                             node.recorded.accesses);
@@ -201,12 +212,13 @@ std::string describe(const Graph& graph) {
 
 }  // namespace
 
-bool record_task(Stream& stream, const Task& task, const race::Recorded& recorded) {
+bool record_task(Stream& stream, const Task& task, const race::Recorded& recorded,
+                 std::shared_ptr<const TaskTensors> operands) {
   std::lock_guard lock(capture_mutex());
   Graph* graph = stream.graph;
   if (graph == nullptr) return false;
   if (graph->state == CaptureState::kInvalidated) return true;
-  graph->nodes.push_back({recorded, &stream, stream.id, task});
+  graph->nodes.push_back({recorded, &stream, stream.id, task, std::move(operands)});
   Progress& progress = graph->progress[&stream];
   progress[&stream] = graph->nodes.size();
   race::captured_task(graph->memory, stream, progress, recorded);

@@ -12,7 +12,8 @@ namespace cann_cpu {
 // in silence.
 
 // Records a task of a captured stream; false when the stream is not captured (any more).
-bool record_task(Stream& stream, const Task& task, const race::Recorded& recorded);
+bool record_task(Stream& stream, const Task& task, const race::Recorded& recorded,
+                 std::shared_ptr<const TaskTensors> operands);
 // Marks in the event how far the captured stream has come; false when the stream is not captured (any more).
 bool record_event_mark(Stream& stream, Event& event);
 // If the event was recorded in a capture that is underway, makes the stream's next tasks part of it, behind the event.

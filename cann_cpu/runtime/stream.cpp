@@ -47,7 +47,11 @@ void require_not_running(const Stream& stream) {
   }
 }
 
-void run_in_place(const Task& task) {
+void run_in_place(const char* name, const Task& task, std::shared_ptr<const TaskTensors> operands) {
+  std::optional<profiler::Row> row;
+  if (is_profiling()) {
+    if (auto of = profiler::Row::within(name, "", std::move(operands))) row.emplace(*std::move(of));
+  }
   if (std::optional<Failure> failure = run_task(task)) throw *failure;
 }
 
@@ -55,6 +59,15 @@ void run_in_place(const Task& task) {
 std::vector<std::shared_ptr<Stream>> in_order(std::vector<std::shared_ptr<Stream>> streams) {
   std::ranges::sort(streams, {}, [](const auto& stream) { return stream->id; });
   return streams;
+}
+
+// The task, which is a row of the stream's profile when it runs.
+Task profiled(const Stream& stream, const char* name, Task task, std::shared_ptr<const TaskTensors> operands) {
+  profiler::Row::Of of{name, "", std::move(operands), stream.context->device, stream.id, profiler::current_call()};
+  return [of = std::move(of), task = std::move(task)] {
+    const profiler::Row row(of);
+    return task();
+  };
 }
 
 Failure explain(aclError code, const std::string& message) {
@@ -297,7 +310,8 @@ std::shared_ptr<Stream> find_stream(aclrtStream handle) {
   return handle == nullptr ? current_context()->default_stream() : streams().find(handle);
 }
 
-uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses& accesses) {
+uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses& accesses,
+                std::shared_ptr<const TaskTensors> operands) {
   std::shared_ptr<Stream> stream;
   // A recorded task may be replayed after its stream is gone: ask for the address first.
   if (!is_running(handle)) stream = find_stream(handle);
@@ -306,11 +320,11 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
     task = memory::checked(on, name, is_worker() ? "" : race::where(), accesses, std::move(task));
   }
   if (!stream) {
-    run_in_place(task);
+    run_in_place(name, task, std::move(operands));
     return 0;
   }
-  if (is_running(stream.get())) return append_uncaptured(*stream, name, std::move(task));
-  if (stream->graph != nullptr && record_task(*stream, task, {accesses, name, race::where()})) return 0;
+  if (is_running(stream.get())) return append_uncaptured(*stream, name, std::move(task), std::move(operands));
+  if (stream->graph != nullptr && record_task(*stream, task, {accesses, name, race::where()}, operands)) return 0;
   race::task(*stream, name, accesses);
   if (is_on(Check::kMemory)) memory::used(*stream, accesses);
   if (const int code = fault_of("stream", ACL_ERROR_RT_INTERNAL_ERROR)) {
@@ -325,13 +339,16 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
       return code;
     };
   }
-  return append_uncaptured(*stream, name, std::move(task));
+  return append_uncaptured(*stream, name, std::move(task), std::move(operands));
 }
 
-uint64_t append_uncaptured(Stream& stream, const char* name, Task task) {
-  if (!is_running(&stream)) return stream.push(name, std::move(task));
-  run_in_place(task);
-  return 0;
+uint64_t append_uncaptured(Stream& stream, const char* name, Task task, std::shared_ptr<const TaskTensors> operands) {
+  if (is_running(&stream)) {
+    run_in_place(name, task, std::move(operands));
+    return 0;
+  }
+  if (is_profiling()) task = profiled(stream, name, std::move(task), std::move(operands));
+  return stream.push(name, std::move(task));
 }
 
 void wait_for(aclrtStream handle) noexcept try {
@@ -363,11 +380,16 @@ bool drain() {
 }
 
 aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses) {
+  return launch(stream, name, std::move(task), accesses, nullptr);
+}
+
+aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses,
+                std::shared_ptr<const TaskTensors> operands) {
   return call(name == nullptr ? "launch" : name, [&] {
     require_pointer(name, "name");
     if (!task) fail(ACL_ERROR_INVALID_PARAM, "the task is empty");
     if (!is_worker()) cost::launched(name);
-    append(stream, name, std::move(task), accesses);
+    append(stream, name, std::move(task), accesses, std::move(operands));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "cann_cpu/profiling.h"
 #include "checks/schedule.h"
 #include "device.h"
 
@@ -107,9 +108,11 @@ std::optional<Failure> run_task_as(const Stream* stream, const Task& task);
 
 // Gives the task to the stream: runs it in place inside a task of that stream, records it when the stream is captured,
 // and else queues it. Returns its number in the queue, 0 when it is not there.
-uint64_t append(aclrtStream stream, const char* name, Task task, const Accesses& accesses = {});
+uint64_t append(aclrtStream stream, const char* name, Task task, const Accesses& accesses = {},
+                std::shared_ptr<const TaskTensors> operands = {});
 // The same, past a capture.
-uint64_t append_uncaptured(Stream& stream, const char* name, Task task);
+uint64_t append_uncaptured(Stream& stream, const char* name, Task task,
+                           std::shared_ptr<const TaskTensors> operands = {});
 
 // Waits that cross streams (events, values in memory) share one lock and condition: they are few, and any may end.
 std::mutex& waits_mutex();

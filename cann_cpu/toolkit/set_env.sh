@@ -15,6 +15,7 @@ export ASCEND_HOME_PATH=$_cann_cpu_home
 export ASCEND_TOOLKIT_HOME=$_cann_cpu_home
 export ASCEND_OPP_PATH=$_cann_cpu_home/opp
 _cann_cpu_prepend PATH "$_cann_cpu_home/bin"
+_cann_cpu_prepend PATH "$_cann_cpu_home/tools/profiler/bin"  # msprof, of torch_npu.profiler
 _cann_cpu_prepend LD_LIBRARY_PATH "$_cann_cpu_home/lib64"
 # Where find_package looks for tikicpulib and ASC.
 _cann_cpu_prepend CMAKE_PREFIX_PATH "$_cann_cpu_home/tools/tikicpulib/lib/cmake"

@@ -6,19 +6,45 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 
+#include "cann_cpu/profiling.h"
+#include "cann_cpu/scalar_types.h"
 #include "model/dtypes.h"
 #include "nodes/node_call.h"
 
 namespace cann_cpu::graph {
 namespace {
 
+// The inputs of a node for its row in a profile.
+TaskTensors inputs_of(const Node& node, Values& values) {
+  TaskTensors operands;
+  for (const Edge& input : node.inputs) {
+    if (!input.absent())
+      operands.push_back({acl_dtype(values.dtype(input)), ACL_FORMAT_ND, values.shape(input), false});
+  }
+  return operands;
+}
+
 Outputs run_node(const Node& node, Values& values, aclrtStream stream) {
   try {
     NodeCall call(node, values, stream);
+    std::optional<ProfiledNode> row;
+    TaskTensors operands;
+    if (is_profiling()) {
+      row.emplace(node.model->name, node.model->type);
+      operands = inputs_of(node, values);
+    }
     Outputs outputs = node.custom != nullptr ? node.custom->run(call) : node.type->run(call);
     call.check_all_read();
+    if (row) {
+      for (const at::Tensor& output : outputs) {
+        if (!output.defined()) continue;
+        operands.push_back({acl_dtype(output.scalar_type()), ACL_FORMAT_ND, output.sizes().vec(), true});
+      }
+      row->set_operands(std::move(operands));
+    }
     return outputs;
   } catch (const c10::Error& error) {
     throw GraphError(describe(*node.model) + ": " + error.what_without_backtrace());

@@ -6,6 +6,7 @@
 #include "acl/acl_base.h"
 #include "acl/acl_op.h"
 #include "acl/acl_op_compiler.h"
+#include "acl/acl_prof.h"
 #include "acl/acl_rt.h"
 #include "acl/acl_tdt.h"
 

@@ -18,7 +18,7 @@ struct Access {
 
 using Accesses = std::vector<Access>;
 
-// Whether a check wants to know; else nobody needs to find out.
+// Whether a check, or the profiler, wants to know; else nobody needs to find out.
 CANN_EXPORT bool accesses_are_checked();
 
 }  // namespace cann_cpu

@@ -31,6 +31,20 @@ void list_call(const char* name) {
   if (listed->insert(name).second) std::ofstream(file, std::ios::app) << std::string(name) + "\n";
 }
 
+// The tensors that this thread's phase one has read, while they are wanted.
+struct Read {
+  TaskTensors operands;
+  size_t last_address = 0;
+};
+thread_local Read this_read;
+
+void read_operand(const aclTensor& tensor, const Extent& of) {
+  const bool is_next = !this_read.operands.empty() && of.address > this_read.last_address;
+  if (!is_next) this_read.operands.clear();  // what a phase one that failed has left
+  this_read.operands.push_back({tensor.dtype, tensor.format, tensor.shape, of.is_write});
+  this_read.last_address = of.address;
+}
+
 Accesses accesses_of(const Call& call, const std::vector<void*>& addresses) {
   Accesses accesses;
   for (const Extent& extent : call.extents) {
@@ -59,6 +73,7 @@ LivingExecutor::LivingExecutor() { ++living_executors(); }
 LivingExecutor::~LivingExecutor() { --living_executors(); }
 
 void add_extents(const aclTensor& tensor, const Extent& of, std::vector<Extent>& extents) {
+  if (operands_are_wanted()) read_operand(tensor, of);
   constexpr size_t kMaxRuns = 1024;
   const auto size = static_cast<int64_t>(dtype_size(tensor.dtype));
   const bool by_strides = tensor.format != ACL_FORMAT_FRACTAL_NZ;
@@ -97,10 +112,12 @@ aclnnStatus finish_phase_one(std::shared_ptr<const Call> call, uint64_t* workspa
     return code;
   }
   list_call(call->name);
-  store_in_executor_cache(call);
+  std::shared_ptr<const TaskTensors> operands;
+  if (operands_are_wanted()) operands = std::make_shared<const TaskTensors>(std::exchange(this_read.operands, {}));
+  store_in_executor_cache(call, operands);
   auto addresses = call->addresses;
   *workspace_size = call->workspace_size;
-  *executor = new aclOpExecutor{std::move(call), std::move(addresses)};
+  *executor = new aclOpExecutor{std::move(call), std::move(addresses), std::move(operands)};
   return ACLNN_SUCCESS;
 }
 
@@ -116,7 +133,7 @@ aclnnStatus run_phase_two(aclOpExecutor* executor, aclrtStream stream, void* wor
   const Accesses accesses = accesses_of(*executor->call, addresses);
   return launch(
       stream, name, [call = executor->call, addresses = std::move(addresses)] { return call->run(addresses); },
-      accesses);
+      accesses, executor->operands);
 }
 
 }  // namespace cann_cpu

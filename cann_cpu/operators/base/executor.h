@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cann_cpu/executor.h"
+#include "cann_cpu/profiling.h"
 
 namespace cann_cpu {
 
@@ -21,6 +22,7 @@ struct LivingExecutor {
 struct aclOpExecutor {
   std::shared_ptr<const cann_cpu::Call> call;
   std::vector<void*> addresses;
+  std::shared_ptr<const cann_cpu::TaskTensors> operands;  // null unless they are wanted
   bool repeatable = false;
   cann_cpu::LivingExecutor living{};
 };

@@ -18,18 +18,23 @@ namespace {
 
 constexpr size_t kCapacity = 10000;
 
+struct Stored {
+  std::shared_ptr<const Call> call;
+  std::shared_ptr<const TaskTensors> operands;
+};
+
 // The least recently used calls leave when it is full.
 class ExecutorCache {
  public:
-  std::shared_ptr<const Call> find(const std::string& key) {
+  Stored find(const std::string& key) {
     std::lock_guard lock(mutex_);
     auto found = index_.find(key);
-    if (found == index_.end()) return nullptr;
+    if (found == index_.end()) return {};
     entries_.splice(entries_.begin(), entries_, found->second);
     return found->second->second;
   }
 
-  void store(const std::string& key, std::shared_ptr<const Call> call) {
+  void store(const std::string& key, Stored call) {
     std::lock_guard lock(mutex_);
     if (auto found = index_.find(key); found != index_.end()) {
       found->second->second = std::move(call);
@@ -44,7 +49,7 @@ class ExecutorCache {
   }
 
  private:
-  using Entries = std::list<std::pair<std::string, std::shared_ptr<const Call>>>;
+  using Entries = std::list<std::pair<std::string, Stored>>;
   std::mutex mutex_;
   Entries entries_;
   std::unordered_map<std::string, Entries::iterator> index_;
@@ -60,10 +65,11 @@ thread_local std::vector<void*> this_addresses;
 
 aclOpExecutor* find_executor(const std::string& key, uint64_t* workspace_size) {
   if (key.empty() || workspace_size == nullptr) return nullptr;
-  auto call = cache().find(key);
+  auto [call, operands] = cache().find(key);
   if (call == nullptr || call->addresses.size() != this_addresses.size()) return nullptr;
+  if (operands == nullptr && operands_are_wanted()) return nullptr;  // phase one finds out
   *workspace_size = call->workspace_size;
-  return new aclOpExecutor{std::move(call), std::move(this_addresses)};
+  return new aclOpExecutor{std::move(call), std::move(this_addresses), std::move(operands)};
 }
 
 std::string key_of_hash(uint64_t hash) {
@@ -81,9 +87,9 @@ void forget_this_call() {
 
 }  // namespace
 
-void store_in_executor_cache(const std::shared_ptr<const Call>& call) {
+void store_in_executor_cache(const std::shared_ptr<const Call>& call, std::shared_ptr<const TaskTensors> operands) {
   if (this_key.empty() || call->addresses.size() != this_addresses.size()) return;
-  cache().store(this_key, call);
+  cache().store(this_key, {call, std::move(operands)});
   forget_this_call();
 }
 

@@ -15,6 +15,7 @@ BUILT_FOR = __version__.partition("+torch")[2]
 HOME = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = os.path.join(HOME, "lib64")
 TENSOR_MEMORY = "libtensor_memory.so"
+PROFILER = os.path.join(HOME, "tools", "profiler", "bin")
 OPERATOR_PACKAGES = "ascend.operator_packages"
 
 
@@ -84,6 +85,9 @@ def environment() -> dict[str, str]:
         given = os.environ["ASCEND_CUSTOM_OPP_PATH"].split(":")
         custom = given + [path for path in custom if path not in given]
     variables = {"ASCEND_HOME_PATH": HOME, "ASCEND_OPP_PATH": os.path.join(HOME, "opp")}
+    paths = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if PROFILER not in paths:
+        variables["PATH"] = os.pathsep.join([PROFILER, *paths])  # msprof, which torch_npu.profiler calls
     if custom:
         variables["ASCEND_CUSTOM_OPP_PATH"] = ":".join(custom)
     return variables

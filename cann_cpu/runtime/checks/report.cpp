@@ -17,6 +17,7 @@
 #include "../call.h"
 #include "../json_text.h"
 #include "cann_cpu/accesses.h"
+#include "cann_cpu/profiling.h"
 #include "schedule.h"
 
 namespace cann_cpu {
@@ -74,7 +75,7 @@ void require_known_checks() {
 }
 
 bool accesses_are_checked() {
-  return is_on(Check::kRace) || is_on(Check::kMemory) || schedule::are_digests_kept();
+  return is_on(Check::kRace) || is_on(Check::kMemory) || schedule::are_digests_kept() || operands_are_wanted();
 }
 
 void report(Check check, const std::string& key, const std::string& text,
