@@ -22,7 +22,7 @@
 namespace cann_cpu::memory {
 namespace {
 
-constexpr size_t kInFront = 64;         // bytes in front of a buffer that are looked at behind each task that writes it
+constexpr size_t kInFront = 64;        // bytes in front of a buffer that are looked at behind each task that writes it
 constexpr size_t kMaxFreed = 1 << 16;  // buffers that are remembered after they were freed
 
 struct Buffer {

@@ -6,8 +6,8 @@
 
 namespace cann_cpu {
 
-// "train.py:12 in step", of the innermost function that is not PyTorch's or NumPy's, nor hides itself from tracebacks as
-// pytest has it (a variable __tracebackhide__); empty in a thread without Python. The same place is the same string,
+// "train.py:12 in step", of the innermost function that is not PyTorch's or NumPy's, nor hides itself from tracebacks
+// as pytest has it (a variable __tracebackhide__); empty in a thread without Python. The same place is the same string,
 // which stays. Takes the GIL: not to be called with a lock held.
 const std::string& python_place();
 
