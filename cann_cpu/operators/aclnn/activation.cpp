@@ -126,15 +126,21 @@ namespace {
 // A half-precision softmax into a float output is ATen's half_to_float, which the CPU does by a cast first.
 at::Tensor in_dtype_of(const at::Tensor& tensor, const at::Tensor& out) { return tensor.to(out.scalar_type()); }
 
+void require_same_shape(In grad, In output) {
+  TORCH_CHECK(grad.sizes() == output.sizes(), "the gradient has shape ", grad.sizes(), ", the output ", output.sizes());
+}
+
 }  // namespace
 
 // ATen's out= functions of both write as if the output were contiguous.
 ACLNN(Softmax, [](In self, int64_t dim, Out out) { assign(out, at::_softmax(in_dtype_of(self, out), dim, false)); });
 ACLNN(SoftmaxBackward, [](In grad, In output, int64_t dim, Out out) {
+  require_same_shape(grad, output);
   assign(out, at::_softmax_backward_data(grad, output, dim, output.scalar_type()));
 });
 ACLNN(LogSoftmax,
       [](In self, int64_t dim, Out out) { assign(out, at::_log_softmax(in_dtype_of(self, out), dim, false)); });
 ACLNN(LogSoftmaxBackward, [](In grad, In output, int64_t dim, Out out) {
+  require_same_shape(grad, output);
   assign(out, at::_log_softmax_backward_data(grad, output, dim, output.scalar_type()));
 });

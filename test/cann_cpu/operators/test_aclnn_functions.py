@@ -257,6 +257,11 @@ FAILING = {
         [[X], [Y[:2]], [], None, *map(Float, (0.0, 0.0, 0.1, 0.0)), False, False, False],
         r"tensor 0 of a list has shape \[2, 7\], its parameter \[5, 7\]",
     ),
+    "an empty gradient": (
+        "aclnnLogSoftmaxBackward",
+        [X[:, :0], X, 0, Out((5, 7))],
+        r"the gradient has shape \[5, 0\], the output \[5, 7\]",
+    ),
     "a step that is rounded to 0": (
         "aclnnRange",
         [Scalar(0), Scalar(2), Scalar(1e-6), Out((2,), torch.int32)],
