@@ -2,8 +2,8 @@
 """Eight threads on eight streams: allocations, copies, operators, events, captures and replays, for minutes.
 
 Every thread counts on its stream what it has enqueued, so that a lost or repeated task shows in a sum. At the end the
-device's memory, the threads of the process, its open files and, within a few MiB, its host memory are what they were
-after the first seconds.
+device's memory, the threads of the process, its open files and, within 64 MiB, its host memory are what they were after
+the first seconds.
 
     python test/reliability/soak.py [--seconds N] [--threads N] [--seed N]
 """
@@ -27,11 +27,11 @@ ELEMENTS = [1, 7, 1000, 40_000, 300_000]
 
 
 class Thread(threading.Thread):
-    """Draws what it does next; `tasks` is what its counter must be."""
+    """Draws what it does next; `tasks` is what its counter must be. Pauses behind each phase: they end at `ends`."""
 
-    def __init__(self, seed: int, end: float):
-        super().__init__()
-        self.random, self.end = random.Random(seed), end
+    def __init__(self, seed: int, ends: list[float], pause: threading.Barrier):
+        super().__init__(daemon=True)
+        self.random, self.ends, self.pause = random.Random(seed), ends, pause
         self.tasks, self.rounds, self.error = 0, 0, None
 
     def run(self) -> None:
@@ -40,14 +40,18 @@ class Thread(threading.Thread):
             self.stream, self.other = torch.npu.Stream(), torch.npu.Stream()  # PyTorch has 32
             with torch.npu.stream(self.stream):
                 self.counter = torch.zeros(1, dtype=torch.int64, device="npu")
-                while time.monotonic() < self.end:
-                    self.random.choice([self.copies, self.operators, self.orders, self.custom, self.captures])()
-                    self.rounds += 1
-                counted = self.counter.item()
-            if counted != self.tasks:
-                raise AssertionError(f"{self.tasks} tasks were enqueued, {counted} have run")
+                for end in self.ends:
+                    while time.monotonic() < end:
+                        self.random.choice([self.copies, self.operators, self.orders, self.custom, self.captures])()
+                        self.rounds += 1
+                    counted = self.counter.item()
+                    if counted != self.tasks:
+                        raise AssertionError(f"{self.tasks} tasks were enqueued, {counted} have run")
+                    self.pause.wait()  # everybody has finished the phase
+                    self.pause.wait()  # and what the process holds has been looked at
         except BaseException as error:
             self.error = error
+            self.pause.abort()
 
     def count(self) -> None:
         self.counter += 1
@@ -118,22 +122,30 @@ def state() -> dict[str, int]:
     }
 
 
-def work(threads: int, seconds: float, seed: int) -> tuple[int, int]:
-    """Rounds and tasks of all threads."""
-    end = time.monotonic() + seconds
-    workers = [Thread(seed * 1000 + i, end) for i in range(threads)]
+def work(threads: int, seconds: float, seed: int) -> tuple[list[Thread], list[dict[str, int]]]:
+    """The threads, and what the process held when they had warmed up and at the end."""
+    start = time.monotonic()
+    ends, pause = [start + WARM_UP, start + WARM_UP + seconds], threading.Barrier(threads + 1)
+    workers = [Thread(seed * 1000 + i, ends, pause) for i in range(threads)]
     for worker in workers:
         worker.start()
-    while any(worker.is_alive() for worker in workers):
-        if sys.stderr.isatty():
-            tasks, left = sum(worker.tasks for worker in workers), max(end - time.monotonic(), 0)
-            print(f"\r\033[K{tasks} tasks, {left:.0f} s left", end="", file=sys.stderr, flush=True)
-        time.sleep(0.2)
+    held = []
+    for end in ends:
+        while time.monotonic() < end and not pause.broken:
+            if sys.stderr.isatty():
+                tasks, left = sum(worker.tasks for worker in workers), max(ends[-1] - time.monotonic(), 0)
+                print(f"\r\033[K{tasks} tasks, {left:.0f} s left", end="", file=sys.stderr, flush=True)
+            time.sleep(0.2)
+        try:
+            pause.wait()
+            held.append(state())
+            pause.wait()
+        except threading.BrokenBarrierError:
+            errors = [worker.error for worker in workers if not isinstance(worker.error, threading.BrokenBarrierError)]
+            raise next(filter(None, errors)) from None
     for worker in workers:
         worker.join()
-        if worker.error is not None:
-            raise worker.error
-    return sum(worker.rounds for worker in workers), sum(worker.tasks for worker in workers)
+    return workers, held
 
 
 def main() -> int:
@@ -143,10 +155,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    work(options.threads, WARM_UP, options.seed)
-    before = state()
-    rounds, tasks = work(options.threads, options.seconds, options.seed + 1)
-    after = state()
+    workers, (before, after) = work(options.threads, options.seconds, options.seed)
+    rounds, tasks = sum(worker.rounds for worker in workers), sum(worker.tasks for worker in workers)
     print(f"\n{options.threads} threads, {options.seconds:.0f} s: {rounds} rounds, {tasks} tasks counted, none lost")
     grown = False
     for what, count in before.items():

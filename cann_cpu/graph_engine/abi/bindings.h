@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "acl/acl_base.h"
 #include "abi/gert_tensor.h"
+#include "acl/acl_base.h"
 #include "cann_cpu/stored_tensor.h"
 #include "ge/ge_allocator.h"
 #include "graph/tensor.h"
