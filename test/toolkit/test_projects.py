@@ -100,7 +100,7 @@ def test_the_environment_is_set_once_however_often_it_is_sourced(toolkit):
         "ASCEND_OPP_PATH": f"{home}/opp",
         "LD_LIBRARY_PATH": f"{home}/lib64",
         "CMAKE_PREFIX_PATH": packages,
-        "PATH": f"{home}/bin:/usr/bin:/bin",
+        "PATH": f"{home}/tools/profiler/bin:{home}/bin:/usr/bin:/bin",
     }
     for name in ("lib64/libascendcl.so", "include/acl/acl.h", "data/platform_config/Ascend910B3.ini"):
         assert os.path.exists(f"{home}/{platform.machine()}-linux/{name}")

@@ -54,11 +54,15 @@ struct AclnnLibraries {
 
 aclTensor* create_tensor(const StoredTensor& stored) {
   const at::Tensor& tensor = stored.tensor;
-  const auto sizes = tensor.sizes();
-  const int64_t* strides = stored.format == ACL_FORMAT_ND ? tensor.strides().data() : nullptr;  // null: contiguous
-  return aclCreateTensor(stored.shape.data(), stored.shape.size(),
-                         static_cast<aclDataType>(ge_dtype(tensor.scalar_type())), strides, 0, stored.format,
-                         sizes.data(), sizes.size(), tensor.data_ptr());
+  const auto type = static_cast<aclDataType>(ge_dtype(tensor.scalar_type()));
+  if (stored.format != ACL_FORMAT_ND) {
+    return aclCreateTensor(stored.shape.data(), stored.shape.size(), type, nullptr, 0, stored.format,
+                           tensor.sizes().data(), tensor.sizes().size(), tensor.data_ptr());
+  }
+  const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+  const int64_t elements = bytes / static_cast<int64_t>(tensor.element_size()) - tensor.storage_offset();
+  return aclCreateTensor(stored.shape.data(), stored.shape.size(), type, tensor.strides().data(), 0, stored.format,
+                         &elements, 1, tensor.data_ptr());
 }
 
 // As torch_npu passes Python's numbers.

@@ -20,6 +20,8 @@ from typing import Any
 from .operator_names import DTYPES, FORMATS
 
 OUTPUT = "mindstudio_profiler_output"
+POLLS = 0.3
+"""Seconds between the first table and the end: torch_npu looks for one every 0.1 s, and gives up where that has ended."""
 # Data types of aclprofCreateConfig that decide what the tables have.
 TASK_TIME, AICORE_SHAPE = 0x2, 0x800000000
 TASK_TYPES = {
@@ -334,6 +336,7 @@ def export(folder: Path) -> None:
         with file.with_suffix(".part").open("w", newline="") as text:
             csv.writer(text).writerows([header, *rows])
         file.with_suffix(".part").rename(file)
+    time.sleep(POLLS)
 
 
 def main() -> int:
