@@ -21,7 +21,7 @@ from .operator_names import DTYPES, FORMATS
 
 OUTPUT = "mindstudio_profiler_output"
 POLLS = 0.3
-"""Seconds between the first table and the end: torch_npu looks for one every 0.1 s, and gives up where that has ended."""
+"""Seconds at the end: torch_npu looks for a table every 0.1 s, and fails where the export has ended by then."""
 # Data types of aclprofCreateConfig that decide what the tables have.
 TASK_TIME, AICORE_SHAPE = 0x2, 0x800000000
 TASK_TYPES = {
