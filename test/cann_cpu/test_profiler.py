@@ -162,7 +162,7 @@ with p.profile(activities=[p.ProfilerActivity.NPU], experimental_config=config{o
 
 def short(folder, options="", then=""):
     options += f", on_trace_ready=p.tensorboard_trace_handler({str(folder)!r})" if not then else ""
-    return run(sys.executable, "-c", SHORT.format(options=options) + then)
+    return run(sys.executable, "-c", SHORT.format(options=options) + then, cwd=folder)  # torch_npu leaves files there
 
 
 @pytest.mark.parametrize("shapes", [False, True])
