@@ -17,6 +17,10 @@ template <class T>
 class Registry {
  public:
   explicit Registry(const char* kind) : kind_(kind) {}
+  // Of objects that a program is to give back: the check `fault` counts what is left. Such a registry stays.
+  Registry(const char* kind, const char* living) : kind_(kind) {
+    count_living(living, [this] { return size(); });
+  }
 
   void* add(std::shared_ptr<T> object) {
     void* handle = object.get();

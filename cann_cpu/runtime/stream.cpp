@@ -298,11 +298,7 @@ void Stream::join() {
 }
 
 Registry<Stream>& streams() {
-  static auto* registry = [] {
-    auto* made = new Registry<Stream>("stream");
-    count_living("streams", [made] { return made->size(); });
-    return made;
-  }();
+  static auto* registry = new Registry<Stream>("stream", "streams");
   return *registry;
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import cann_cpu
 import pytest
 from checks import memory_programs, race_programs
-from checks.test_race import checked
+from checks.commands import checked
 
 PROGRAMS = Path(memory_programs.__file__)
 HOME = Path(cann_cpu.__file__).parent

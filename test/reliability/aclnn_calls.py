@@ -13,9 +13,12 @@ import random
 import resource
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import drawn_calls
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from aclnn_signatures import signatures
 
 ARENA = 64 << 20  # bytes of device memory that the tensors of a call lie in

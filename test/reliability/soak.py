@@ -5,7 +5,7 @@ Every thread counts on its stream what it has enqueued, so that a lost or repeat
 device's memory, the threads of the process, its open files and, within 64 MiB, its host memory are what they were after
 the first seconds.
 
-    python test/reliability/soak.py [--seconds N] [--threads N] [--seed N]
+    python test/reliability/soak.py [--seconds N] [--warm-up N] [--threads N] [--seed N]
 """
 
 import argparse
@@ -21,7 +21,6 @@ import torch
 
 import custom_pypto  # noqa: F401
 
-WARM_UP = 10  # seconds
 HOST_SLACK = 64 << 20  # bytes that the allocators of the host may keep
 ELEMENTS = [1, 7, 1000, 40_000, 300_000]
 
@@ -122,10 +121,10 @@ def state() -> dict[str, int]:
     }
 
 
-def work(threads: int, seconds: float, seed: int) -> tuple[list[Thread], list[dict[str, int]]]:
+def work(threads: int, warm_up: float, seconds: float, seed: int) -> tuple[list[Thread], list[dict[str, int]]]:
     """The threads, and what the process held when they had warmed up and at the end."""
     start = time.monotonic()
-    ends, pause = [start + WARM_UP, start + WARM_UP + seconds], threading.Barrier(threads + 1)
+    ends, pause = [start + warm_up, start + warm_up + seconds], threading.Barrier(threads + 1)
     workers = [Thread(seed * 1000 + i, ends, pause) for i in range(threads)]
     for worker in workers:
         worker.start()
@@ -151,11 +150,12 @@ def work(threads: int, seconds: float, seed: int) -> tuple[list[Thread], list[di
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--warm-up", type=float, default=10, metavar="SECONDS")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    workers, (before, after) = work(options.threads, options.seconds, options.seed)
+    workers, (before, after) = work(options.threads, options.warm_up, options.seconds, options.seed)
     rounds, tasks = sum(worker.rounds for worker in workers), sum(worker.tasks for worker in workers)
     print(f"\n{options.threads} threads, {options.seconds:.0f} s: {rounds} rounds, {tasks} tasks counted, none lost")
     grown = False

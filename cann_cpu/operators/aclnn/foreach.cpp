@@ -91,29 +91,8 @@ ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) {
   });
 });
 
-// aclnnForeachOpList(self, other, out), aclnnForeachOpScalarV2(self, number, out), aclnnForeachOpScalarList(...).
-#define FOREACH_BINARY(Op, function)                                                                                \
-  ACLNN(Foreach##Op##List, [](Tensors self, Tensors other, OutTensors out) {                                        \
-    each(out, std::tie(self, other), [&](size_t i, Out result) { at::function##_out(result, self[i], other[i]); }); \
-  });                                                                                                               \
-  ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                                     \
-    each(out, std::tie(self), [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); });  \
-  });                                                                                                               \
-  ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, OutTensors out) {                                  \
-    each(out, std::tie(self, other),                                                                                \
-         [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other[i])); });                    \
-  })
-
-FOREACH_BINARY(Mul, mul);
-FOREACH_BINARY(Div, div);
-FOREACH_BINARY(Maximum, maximum);
-FOREACH_BINARY(Minimum, minimum);
-
-#define FOREACH_WITH_ALPHA(Op, function)                                                                           \
-  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, OutTensors out) {                       \
-    each(out, std::tie(self, other),                                                                               \
-         [&](size_t i, Out result) { at::function##_out(result, self[i], other[i], alpha); });                     \
-  });                                                                                                              \
+// aclnnForeachOpScalarV2(self, number, out), aclnnForeachOpScalarList(self, numbers, out).
+#define FOREACH_SCALARS(Op, function)                                                                              \
   ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                                    \
     each(out, std::tie(self), [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); }); \
   });                                                                                                              \
@@ -121,6 +100,25 @@ FOREACH_BINARY(Minimum, minimum);
     each(out, std::tie(self, other),                                                                               \
          [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other[i])); });                   \
   })
+
+// The same, and aclnnForeachOpList(self, other, out).
+#define FOREACH_BINARY(Op, function)                                                                                \
+  ACLNN(Foreach##Op##List, [](Tensors self, Tensors other, OutTensors out) {                                        \
+    each(out, std::tie(self, other), [&](size_t i, Out result) { at::function##_out(result, self[i], other[i]); }); \
+  });                                                                                                               \
+  FOREACH_SCALARS(Op, function)
+
+FOREACH_BINARY(Mul, mul);
+FOREACH_BINARY(Div, div);
+FOREACH_BINARY(Maximum, maximum);
+FOREACH_BINARY(Minimum, minimum);
+
+#define FOREACH_WITH_ALPHA(Op, function)                                                       \
+  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, OutTensors out) {   \
+    each(out, std::tie(self, other),                                                           \
+         [&](size_t i, Out result) { at::function##_out(result, self[i], other[i], alpha); }); \
+  });                                                                                          \
+  FOREACH_SCALARS(Op, function)
 
 FOREACH_WITH_ALPHA(Add, add);
 FOREACH_WITH_ALPHA(Sub, sub);

@@ -7,24 +7,11 @@ import subprocess
 
 import pytest
 import torch
+from aclnn_signatures import TABLE as SOURCES
+from aclnn_signatures import parameters
 from cann_cpu import activation
 
-SOURCES = pathlib.Path(__file__).parents[3] / "cann_cpu/operators/aclnn"
 FILES = sorted(SOURCES.glob("*.cpp"))
-
-
-def parameters(text):
-    """The parameters of the lambda that text begins with."""
-    depth, parts = 0, [""]
-    for character in text[text.index("(") + 1 :]:
-        depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(character, 0)
-        if depth < 0:
-            break
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [" ".join(part.replace("\\", "").split()) for part in parts if part.strip()]
 
 
 def kernels(text):

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-TABLE = Path(__file__).parents[2] / "cann_cpu/operators/aclnn"
+TABLE = Path(__file__).parents[1] / "cann_cpu/operators/aclnn"
 TENSOR, TENSORS, SCALAR, SCALARS = "tensor", "tensors", "scalar", "scalars"
 INTS, FLOATS, BOOLS, TEXT = "ints", "floats", "bools", "text"
 # Of cann_cpu/arguments.h; the rows write them by the short names of table.h.
@@ -34,16 +34,18 @@ KINDS = {
 } | {number: number for number in ("int", "int64_t", "uint64_t", "float", "double", "bool")}
 
 
-def _split(parameters: str) -> list[str]:
-    """At the commas that are not within brackets."""
+def parameters(text: str) -> list[str]:
+    """What stands between the first brackets, divided at the commas that are not within others; types and names."""
     parts, depth = [""], 0
-    for character in parameters:
+    for character in text[text.index("(") + 1 :]:
         depth += (character in "<(") - (character in ">)")
+        if depth < 0:
+            break
         if character == "," and depth == 0:
             parts.append("")
         else:
             parts[-1] += character
-    return [part.strip() for part in parts]
+    return [" ".join(part.replace("\\", "").split()) for part in parts if part.strip()]
 
 
 def signatures() -> dict[str, list[str]]:
@@ -64,8 +66,8 @@ def signatures() -> dict[str, list[str]]:
         inner = re.fullmatch(r"(?:Ignored<|Absent<\"\w+\", )(.+)>", declared)
         return kind(inner[1] if inner else declared.rsplit(maxsplit=1)[0])  # without the parameter's name
 
-    rows = re.findall(r"ACLNN\w*\(\s*(\w+),\s*\[[^]]*\]\(([^{]*?)\)\s*(?:->\s*\w+\s*)?\{", expanded.stdout)
-    return {f"aclnn{name}": [kind(part) for part in _split(parameters)] for name, parameters in rows}
+    rows = re.findall(r"ACLNN\w*\(\s*(\w+),\s*\[[^]]*\](\([^{]*?\))\s*(?:->\s*\w+\s*)?\{", expanded.stdout)
+    return {f"aclnn{name}": [kind(part) for part in parameters(given)] for name, given in rows}
 
 
 if __name__ == "__main__":

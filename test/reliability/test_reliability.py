@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of docs/reliability.md, briefly, and that each tells what it is to find."""
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import aclnn_signatures
+import pytest
+import served
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+import aclnn_calls
+import drawn_calls
+
+HERE = Path(__file__).parent
+
+
+def run(*command):
+    done = subprocess.run([sys.executable, *command], cwd=HERE, capture_output=True, text=True, timeout=500)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_every_function_has_its_signature():
+    assert aclnn_signatures.signatures().keys() == served.aclnn_functions()
+
+
+@pytest.mark.parametrize(("program", "calls"), [("aclnn_calls.py", 500), ("operator_calls.py", 60)])
+def test_drawn_calls_are_answered(program, calls):
+    code, output = run(program, f"--calls={calls}")
+    assert code == 0, output
+    assert f"{calls} calls of" in output
+
+
+def test_a_worker_that_ends_is_told_and_followed_by_another(tmp_path):
+    program = tmp_path / "calls.py"
+    program.write_text(
+        f"import os, sys; sys.path.insert(0, {str(HERE)!r}); import drawn_calls\n"
+        "def call(name, number):\n"
+        "    return os.abort() if number == 2 else ('wrote outside', '') if number == 4 else ('ran', '')\n"
+        "describe = lambda seed, number, functions: (functions[0], number)\n"
+        "sys.exit(drawn_calls.main(__file__, 'title', ['f'], describe, lambda: call))\n"
+    )
+    code, output = run(program, "--calls=6")
+    assert code == 1
+    assert "crashed: call 2, f" in output and "wrote outside: call 4, f" in output
+    assert dict(
+        line.rsplit(maxsplit=1) for line in output.splitlines()[-len(drawn_calls.RIGHT + drawn_calls.WRONG) :]
+    ) == {
+        outcome: {"ran": "4", "crashed": "1", "wrote outside": "1"}.get(outcome, "0")
+        for outcome in drawn_calls.RIGHT + drawn_calls.WRONG
+    }
+
+
+@pytest.mark.parametrize(
+    ("place", "outcome", "outside"),
+    [
+        (0, "ran", False),
+        (4, "ran", True),  # between the elements
+        (4, "failed in the stream", False),
+        (0, "rejected", True),
+        (-1, "ran", True),
+        (12, "ran", True),
+    ],
+)
+def test_a_byte_outside_the_outputs_is_seen(place, outcome, outside):
+    torch.ones(1, device="npu")
+    memory = aclnn_calls.Memory(ctypes.CDLL("libascendcl.so"))
+    memory.start()
+    memory.tensor(aclnn_calls.Tensor(dtype=0, shape=[2], strides=[2], offset=0, storage=3, format=2))
+    before = memory.before()
+    memory.bytes[memory.tensors[0][0] + place] ^= 1
+    assert memory.is_written_outside(before, outcome) == outside
+    memory.destroy()
+
+
+@pytest.mark.nightly
+def test_a_soak_ends_as_it_began():
+    code, output = run("soak.py", "--seconds=5", "--warm-up=5")
+    assert code == 0, output
+    assert "none lost" in output
+
+
+def test_a_lost_task_is_told():
+    lose = "soak.Thread.count = lambda self: setattr(self, 'tasks', self.tasks + 1)"
+    code, output = run("-c", f"import soak; {lose}; soak.work(2, 0.5, 0.5, 1)")
+    assert code == 1
+    assert "tasks were enqueued" in output
