@@ -58,13 +58,14 @@ void in_float(const at::Tensor& tensor, Read&& read) {
 }
 
 // The scores of one tile. Its keys and queries are of type Element; Multiply's operands are that or float, its products
-// float or int32.
+// float or int32. Tiles multiply the keys with one query token after the other, and write no products.
 template <class Element, class Multiply>
 class TileScores {
   using Operand = typename Multiply::Operand;
   using Left = typename Multiply::Left;
   using Sum = typename Multiply::Sum;
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
+  static constexpr bool kTiles = std::is_same_v<Multiply, TileProducts>;
 
  public:
   TileScores(const LightningIndexerPto& call, const Scales& scales, const Tiling& tiling)
@@ -72,12 +73,15 @@ class TileScores {
         scales_(scales),
         tiling_(tiling),
         key_strides_(call.key.strides()),
-        depth_(call.query.size(-1)),
+        size_(call.query.size(-1)),
+        depth_(round_up(size_, Multiply::kDepthStep)),
         heads_(call.query.size(-2) / call.key.size(-2)),
         padded_heads_(round_up(heads_, kLanes)),
-        query_(round_up(tiling.tile_queries * heads_, kLanes) * depth_),
+        query_(tiling.tile_queries * padded_heads_ * depth_),
         keys_(kRowStep + round_up(tiling.block_size, kRowStep) * depth_),
-        products_(round_up(tiling.block_size, kRowStep) * round_up(tiling.tile_queries * heads_, kLanes) + kLanes),
+        products_(kTiles ? 2 * kTileRows * padded_heads_
+                         : round_up(tiling.block_size, kRowStep) * round_up(tiling.tile_queries * heads_, kLanes) +
+                               kLanes),
         weights_(tiling.tile_queries * padded_heads_),
         shifts_(kShifted ? round_up(tiling.tile_queries * heads_, kLanes) + kLanes : 0),
         key_scales_(scales.key.defined() ? tiling.block_size : 0) {}
@@ -92,14 +96,15 @@ class TileScores {
     if (scales_.query.defined()) each_weight(scales_.query, [](float& weight, float x) { weight *= x; });
   }
 
-  // Multiplies all the block's keys and all the tile's query tokens.
-  void multiply(const Block& block) {
-    const auto* keys =
-        call_.key.const_data_ptr<Element>() + key_strides_.offset(block.page, block.offset, tile_.key_head);
+  // Multiplies all the block's keys and all the tile's query tokens, and brings the next block's to the cache.
+  void multiply(const Block& block, const Block* next) {
+    const Element* keys = keys_of(block);
     const int64_t rows = round_up(block.count, kRowStep);
+    next_ = nullptr;
     if (scales_.key.defined()) load_key_scales(block);
     if constexpr (std::is_same_v<Element, Left>) {
-      if (key_strides_.element == 1 && key_strides_.token >= depth_ && rows == block.count) {
+      if (key_strides_.element == 1 && key_strides_.token >= depth_ && size_ == depth_ && rows == block.count) {
+        if (next != nullptr && next->page >= 0) next_ = keys_of(*next);
         return multiply(keys, key_strides_.token, rows);
       }
     }
@@ -107,11 +112,15 @@ class TileScores {
     multiply(keys_.data(), depth_, rows);
   }
 
-  // The scores of the first `count` keys of the multiplied block for one query token of the tile.
+  // The scores of the first `count` keys of the multiplied block for one query token of the tile; writes up to the next
+  // multiple of kRowStep.
   void write_scores(int64_t query, int64_t count, float* scores) {
     const Sum* products = products_.data() + query * heads_;
     const float* weights = weights_.data() + query * padded_heads_;
-    if constexpr (kShifted) {
+    if constexpr (kTiles) {
+      weighted_relu_tiles(left_, left_stride_, query_.data() + query * padded_heads_ * depth_, weights, scores,
+                          round_up(count, kTileRows), heads_, depth_, std::exchange(next_, nullptr), products_.data());
+    } else if constexpr (kShifted) {
       simd().weighted_relu_sums(products, shifts_.data() + query * heads_, columns_, count, weights, heads_, scores);
     } else {
       simd().weighted_relu_sums(products, columns_, count, weights, heads_, scores);
@@ -122,6 +131,10 @@ class TileScores {
   }
 
  private:
+  const Element* keys_of(const Block& block) const {
+    return call_.key.const_data_ptr<Element>() + key_strides_.offset(block.page, block.offset, tile_.key_head);
+  }
+
   TokenStrides strides_of_tile(at::IntArrayRef strides, int64_t& offset) const {
     const Sequence& sequence = tiling_.sequences[tile_.sequence];
     const TokenStrides of(strides);
@@ -129,16 +142,21 @@ class TileScores {
     return of;
   }
 
-  // Transposes the query tokens' heads to the columns of B; the columns past the last are zero.
+  // Transposes the query tokens' heads to the columns of B, of which tiles have one for each token; the columns past
+  // the last are zero.
   void pack_query() {
     int64_t offset;
     const TokenStrides strides = strides_of_tile(call_.query.strides(), offset);
     const auto* query = call_.query.const_data_ptr<Element>() + offset;
-    std::fill_n(query_.data(), columns_ * depth_, Operand(0));
+    std::fill_n(query_.data(), tile_.queries * padded_heads_ * depth_, Operand(0));
     for (int64_t column = 0; column < tile_.queries * heads_; ++column) {
-      const auto* from = query + strides.offset(0, column / heads_, column % heads_);
-      for (int64_t d = 0; d < depth_; ++d) {
-        query_.data()[Multiply::place(d, column, depth_, columns_)] = static_cast<Operand>(from[d * strides.element]);
+      const int64_t token = column / heads_;
+      const int64_t head = column % heads_;
+      const auto* from = query + strides.offset(0, token, head);
+      for (int64_t d = 0; d < size_; ++d) {
+        const int64_t place = kTiles ? token * padded_heads_ * depth_ + Multiply::place(d, head, depth_, padded_heads_)
+                                     : Multiply::place(d, column, depth_, columns_);
+        query_.data()[place] = static_cast<Operand>(from[d * strides.element]);
       }
       if constexpr (kShifted) shifts_.data()[column] = shift_of(from, strides.element);
     }
@@ -147,7 +165,7 @@ class TileScores {
   // What 128 added to each number of a key adds to its product with a query.
   int32_t shift_of(const Element* query, int64_t stride) const {
     int32_t sum = 0;
-    for (int64_t d = 0; d < depth_; ++d) sum += query[d * stride];
+    for (int64_t d = 0; d < size_; ++d) sum += query[d * stride];
     return static_cast<int32_t>(static_cast<uint32_t>(sum) * 128);
   }
 
@@ -182,25 +200,35 @@ class TileScores {
 
   void copy_keys(const Element* keys, int64_t count, int64_t rows) {
     for (int64_t row = 0; row < count; ++row) {
-      copy_left(keys + row * key_strides_.token, key_strides_.element, depth_, keys_.data() + row * depth_);
+      Left* to = keys_.data() + row * depth_;
+      copy_left(keys + row * key_strides_.token, key_strides_.element, size_, to);
+      std::fill(to + size_, to + depth_, Left(0));
     }
     std::fill(keys_.data() + count * depth_, keys_.data() + rows * depth_, Left(0));
   }
 
   void multiply(const Left* keys, int64_t stride, int64_t rows) {
-    multiply_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
+    left_ = keys;
+    left_stride_ = stride;
+    if constexpr (!kTiles) {
+      multiply_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
+    }
   }
 
   const LightningIndexerPto& call_;
   const Scales& scales_;
   const Tiling& tiling_;
   const TokenStrides key_strides_;
-  const int64_t depth_;
+  const int64_t size_;   // of a key
+  const int64_t depth_;  // with what pads it
   const int64_t heads_;  // of the query that share a key head
   const int64_t padded_heads_;
   const Multiply multiply_;
   Tile tile_{};
   int64_t columns_ = 0;
+  const Left* left_ = nullptr;  // of the products, and so the next
+  int64_t left_stride_ = 0;
+  const Element* next_ = nullptr;  // keys to bring to the cache
   Buffer<Operand> query_;
   Buffer<Left> keys_;
   Buffer<Sum> products_;
@@ -244,16 +272,19 @@ void select_piece(const LightningIndexerPto& call, const Tiling& tiling, const P
   if (piece.first == piece.last) return;
 
   scores.load(tile);
-  Buffer<float> block_scores(tiling.block_size);
+  Buffer<float> block_scores(round_up(tiling.block_size, kRowStep));
+  Block block = block_at(call, tiling, tile, piece.first);
   for (int64_t index = piece.first; index < piece.last; ++index) {
-    const Block block = block_at(call, tiling, tile, index);
-    if (block.page < 0) continue;
-    scores.multiply(block);
+    const Block now = block;
+    const bool is_last = index + 1 == piece.last;
+    if (!is_last) block = block_at(call, tiling, tile, index + 1);
+    if (now.page < 0) continue;
+    scores.multiply(now, is_last ? nullptr : &block);
     for (int64_t query = 0; query < tile.queries; ++query) {
-      const int64_t count = std::min(block.count, sequence.visible(tile.first_query + query) - block.first);
+      const int64_t count = std::min(now.count, sequence.visible(tile.first_query + query) - now.first);
       if (count <= 0) continue;
       scores.write_scores(query, count, block_scores.data());
-      rows[query].push(block_scores.data(), count, block.first);
+      rows[query].push(block_scores.data(), count, now.first);
     }
   }
 }
@@ -264,19 +295,25 @@ bool is_whole(const Tiling& tiling, const Piece& piece) {
 
 // Merges the pieces of each tile that was cut, in the order of their keys, into the first of them.
 void merge_pieces(const LightningIndexerPto& call, const Tiling& tiling, std::vector<std::pair<Piece, Rows>>& cut) {
-  for (size_t first = 0; first < cut.size();) {
-    const Tile& tile = tiling.tiles[cut[first].first.tile];
-    size_t last = first + 1;
-    while (last < cut.size() && cut[last].first.tile == cut[first].first.tile) ++last;
-    at::parallel_for(0, tile.queries, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t query = begin; query < end; ++query) {
-        TopK& row = cut[first].second[query];
-        for (size_t i = first + 1; i < last; ++i) row.merge(cut[i].second[query]);
-        write_row(call, tiling, tile, query, row);
-      }
-    });
-    first = last;
+  struct Row {
+    size_t first;  // of the pieces of its tile, and past the last
+    size_t last;
+    int64_t query;
+  };
+  std::vector<Row> rows;
+  for (size_t first = 0, last = 0; first < cut.size(); first = last) {
+    const int64_t tile = cut[first].first.tile;
+    while (last < cut.size() && cut[last].first.tile == tile) ++last;
+    for (int64_t query = 0; query < tiling.tiles[tile].queries; ++query) rows.push_back({first, last, query});
   }
+  at::parallel_for(0, static_cast<int64_t>(rows.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto [first, last, query] = rows[i];
+      TopK& row = cut[first].second[query];
+      for (size_t piece = first + 1; piece < last; ++piece) row.merge(cut[piece].second[query]);
+      write_row(call, tiling, tiling.tiles[cut[first].first.tile], query, row);
+    }
+  });
 }
 
 template <class Element, class Multiply>
@@ -309,13 +346,7 @@ template <class Element>
 void run(const LightningIndexerPto& call, const Scales& scales = {}) {
   const int64_t threads = at::get_num_threads();
   const Tiling tiling = tile(call, threads);
-  const auto run_with = [&]<class Multiply>() { run<Element, Multiply>(call, scales, tiling, threads); };
-  constexpr int64_t kOfWord = sizeof(float) / sizeof(Element);
-  if (call.query.size(-1) % kOfWord == 0) {
-    with_products<Element>(run_with);
-  } else {
-    run_with.template operator()<FloatProducts>();
-  }
+  with_products<Element>([&]<class Multiply>() { run<Element, Multiply>(call, scales, tiling, threads); });
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ struct Tiling {
   int64_t tile_queries;  // the most that a tile has
   std::vector<Sequence> sequences;
   std::vector<Tile> tiles;
-  std::vector<std::vector<Piece>> parts;  // of about equal cost
+  std::vector<std::vector<Piece>> parts;  // what a thread takes at once, the largest first
 
   int64_t blocks_of_page() const { return (page_size + block_size - 1) / block_size; }
   int64_t blocks(const Tile& tile) const;

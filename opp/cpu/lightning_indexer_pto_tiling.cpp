@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Divides the lightning indexer's work: sequences into tiles of query tokens, and those among threads.
 #include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
 
 #include "cpu/lightning_indexer_pto.h"
 
@@ -15,8 +18,10 @@ constexpr int64_t kTileQueries = 16;
 constexpr int64_t kTileOverhead = 2;
 // A tile is not cut in pieces of fewer blocks: each piece packs the query again, and its candidates have to be merged.
 constexpr int64_t kMinPiece = 16;
-// More parts than threads, so that a thread that is slowed down leaves work to the others.
-constexpr int64_t kPartsOfThread = 4;
+// The parts of a thread, in eighths of its work: several, so that a thread that is slowed down leaves work to the
+// others, and the smallest last, so that they end together.
+constexpr std::array<int64_t, 4> kShares = {4, 2, 1, 1};
+constexpr int64_t kWhole = 8;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -29,10 +34,18 @@ void add_tiles(Tiling& tiling, int64_t sequence, int64_t key_head, int64_t first
   }
 }
 
-// Cuts the row of all tiles, laid one after the other, in parts of about equal cost.
-void divide(Tiling& tiling, int64_t parts) {
+// Cuts the row of all tiles, laid one after the other, in parts: for each thread one of each share.
+void divide(Tiling& tiling, int64_t threads) {
   int64_t total = 0;
   for (const Tile& tile : tiling.tiles) total += (tiling.blocks(tile) + kTileOverhead) * tile.queries;
+  std::vector<int64_t> ends;
+  for (int64_t eighths = 0; const int64_t share : threads == 1 ? std::span(&kWhole, 1) : std::span(kShares)) {
+    for (int64_t thread = 0; thread < threads; ++thread) {
+      eighths += share;
+      ends.push_back(total * eighths / (kWhole * threads));
+    }
+  }
+  const auto parts = static_cast<int64_t>(ends.size());
   tiling.parts.resize(parts);
   int64_t part = 0;
   int64_t used = 0;
@@ -41,7 +54,7 @@ void divide(Tiling& tiling, int64_t parts) {
     const int64_t blocks = tiling.blocks(tile);
     int64_t first = 0;
     do {
-      const auto room = [&] { return total * (part + 1) / parts - used; };
+      const auto room = [&] { return ends[part] - used; };
       while (part + 1 < parts && room() <= 0) ++part;
       int64_t take = blocks - first;
       if (part + 1 < parts && take * tile.queries > room() && take >= 2 * kMinPiece) {
@@ -77,7 +90,7 @@ Tiling tile(const LightningIndexerPto& call, int64_t threads) {
       add_tiles(tiling, static_cast<int64_t>(i), head, sequence.queries, sequence.rows);
     }
   }
-  divide(tiling, threads == 1 ? 1 : threads * kPartsOfThread);
+  divide(tiling, threads);
   return tiling;
 }
 

@@ -103,15 +103,16 @@ class TypedWorker final : public Worker {
   static constexpr bool kWhole = !std::is_same_v<Sum, typename Multiply::Sum>;
 
   void run_packed() {
+    const Multiply products;
     const int64_t depth = task_.product->weight.depth;
     for (int64_t first = 0; first < depth; first += kDepth) {
       const int64_t last = std::min(first + kDepth, depth);
-      depth_ = round_up(last - first, kGroup);
+      depth_ = round_up(last - first, Multiply::kDepthStep);
       pack(first, last);
       for (int64_t row = 0; row < task_.rows + kShifted;) {
         const int64_t rows = next_rows(task_.rows - row);
         load_x(row, rows, first, last);
-        multiply(row, rows, first > 0);
+        multiply(products, row, rows, first > 0);
         row += rows;
       }
     }
@@ -165,9 +166,9 @@ class TypedWorker final : public Worker {
     }
   }
 
-  void multiply(int64_t row, int64_t rows, bool add) {
+  void multiply(const Multiply& products, int64_t row, int64_t rows, bool add) {
     auto* sums = sums_.data() + row * columns_;
-    multiply_.multiply(x_.data(), depth_, packed_.data(), sums, columns_, rows, columns_, depth_, add && !kWhole);
+    products.multiply(x_.data(), depth_, packed_.data(), sums, columns_, rows, columns_, depth_, add && !kWhole);
     if constexpr (kWhole) {
       Sum* whole = whole_sums_.data() + row * columns_;
       for (int64_t i = 0; i < rows * columns_; ++i) whole[i] = (add ? whole[i] : 0) + static_cast<Sum>(sums[i]);
@@ -176,6 +177,7 @@ class TypedWorker final : public Worker {
 
   // The weight's rows [first, last) as B, in the columns of the task; what pads them is zero.
   void pack(int64_t first, int64_t last) {
+    if (depth_ >= last - first + kGroup) std::fill_n(packed_.data(), depth_ * columns_, Operand(0));
     for (int64_t row = first; row < last; row += kPackedRows) {
       const int64_t rows = std::min(kPackedRows, last - row);
       for (int64_t column = 0; column < columns_;) {
@@ -247,7 +249,6 @@ class TypedWorker final : public Worker {
     }
   }
 
-  const Multiply multiply_;
   Task task_{};
   int64_t columns_ = 0;  // of the task, padded
   int64_t depth_ = 0;    // of the block, padded

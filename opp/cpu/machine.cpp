@@ -12,6 +12,7 @@ template <class Element>
 const char* products() {
   return with_products<Element>([]<class Multiply>() {
     if (std::is_same_v<Multiply, FloatProducts>) return "float";
+    if (std::is_same_v<Multiply, TileProducts>) return "tiles";
     return Multiply::kGroup > 1 ? "vnni" : "rows";
   });
 }
@@ -19,7 +20,8 @@ const char* products() {
 }  // namespace
 }  // namespace opp
 
-// The level of vector instructions, and how matrices of each type are multiplied: by "vnni", "rows" or "float".
+// The level of vector instructions, and how matrices of each type are multiplied: by "tiles", "vnni", "rows" or
+// "float".
 extern "C" [[gnu::visibility("default")]] const char* custom_pypto_machine() {
   static const std::string text = std::string(cann_cpu::name_of(cann_cpu::cpu_capability())) + ", float16 " +
                                   opp::products<at::Half>() + ", bfloat16 " + opp::products<at::BFloat16>() +

@@ -147,6 +147,9 @@ bool Products<Operand, layout>::is_fast() {
 }
 
 template <class Operand, Layout layout>
+Products<Operand, layout>::Products() = default;
+
+template <class Operand, Layout layout>
 Products<Operand, layout>::~Products() {
   cpublas::brgemm_release(method<Operand, layout>().is_vnni);
 }
@@ -181,14 +184,39 @@ void Products<Operand, layout>::multiply(const Left* a, int64_t a_stride, const 
   }
 }
 
+template <>
+bool TileProducts::is_fast() {
+  return has_tiles();
+}
+
+template <>
+TileProducts::Products() {
+  cpublas::brgemm_release(true);  // ATen is to set up the tiles again for oneDNN's next product
+  begin_tiles();
+}
+
+template <>
+TileProducts::~Products() {
+  end_tiles();
+}
+
+template <>
+void TileProducts::multiply(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
+                            int64_t rows, int64_t columns, int64_t depth, bool add) const {
+  for (int64_t panel = 0; panel < columns; panel += kPanel) {
+    multiply_tiles(a, a_stride, b + panel * depth, c + panel, c_stride, rows, std::min(kPanel, columns - panel), depth,
+                   add);
+  }
+}
+
 Allowed allowed_products() {
   static const Allowed allowed = [] {
     const char* variable = std::getenv("CUSTOM_PYPTO_PRODUCTS");
-    const std::string name = variable == nullptr || *variable == '\0' ? "vnni" : variable;
-    constexpr std::array kNames = {"vnni", "rows", "float"};
+    const std::string name = variable == nullptr || *variable == '\0' ? "tiles" : variable;
+    constexpr std::array kNames = {"tiles", "vnni", "rows", "float"};
     const auto* found = std::ranges::find(kNames, name);
     if (found != kNames.end()) return static_cast<Allowed>(found - kNames.begin());
-    throw std::invalid_argument("CUSTOM_PYPTO_PRODUCTS is '" + name + "', but must be vnni, rows or float");
+    throw std::invalid_argument("CUSTOM_PYPTO_PRODUCTS is '" + name + "', but must be tiles, vnni, rows or float");
   }();
   return allowed;
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix product of small blocks that the kernels are made of, by oneDNN through ATen, and memory for its operands.
+// The matrix product of small blocks that the kernels are made of, by oneDNN through ATen or by tiles.
 #pragma once
 
 #include <ATen/native/CPUBlas.h>
-#include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
+
+#include "cpu/buffer.h"
+#include "cpu/tiles.h"
 
 namespace opp {
 
@@ -18,23 +20,14 @@ constexpr int64_t kRowStep = 16;
 
 inline int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-// Memory for `count` elements, aligned for vectors.
-template <class T>
-class Buffer {
- public:
-  explicit Buffer(int64_t count) : memory_(c10::GetCPUAllocator()->allocate(count * sizeof(T))) {}
-  T* data() { return static_cast<T*>(memory_.get()); }
-
- private:
-  at::DataPtr memory_;
-};
-
 // How B lies in a panel: row by row, or so that the elements of one column that make 32 bits lie side by side, those of
-// two rows or of four (VNNI). Which of them oneDNN takes depends on the type and the machine.
-enum class Layout { kRows, kVnni };
+// two rows or of four (VNNI). Which of them oneDNN takes depends on the type and the machine. For tiles of our own
+// (tiles.h) they lie as for VNNI.
+enum class Layout { kRows, kVnni, kTiles };
 
-// Products of matrices of T, summed in float, in one thread: a kernel makes one for each of its threads. Those of int8
-// are summed exactly in int32, and have no signs on the left, as machines multiply bytes.
+// Products of matrices of T, summed in float, in one thread: a kernel makes one for each of its threads, and a thread
+// has one at a time. Those of int8 are summed exactly in int32, and have no signs on the left, as machines multiply
+// bytes.
 template <class T, Layout layout>
 class Products {
  public:
@@ -42,13 +35,15 @@ class Products {
   using Left = std::conditional_t<std::is_same_v<Operand, int8_t>, uint8_t, Operand>;
   using Sum = std::conditional_t<std::is_same_v<Operand, int8_t>, int32_t, float>;
   // Rows of B whose elements lie side by side.
-  static constexpr int64_t kGroup = layout == Layout::kVnni ? sizeof(float) / sizeof(Operand) : 1;
+  static constexpr int64_t kGroup = layout == Layout::kRows ? 1 : sizeof(float) / sizeof(Operand);
+  // What depths are multiples of; zeros pad them.
+  static constexpr int64_t kDepthStep = layout == Layout::kTiles ? kTileDepth : kGroup;
 
   // Whether this machine multiplies so, and fast enough to be preferred to float.
   static bool is_right();
   static bool is_fast();
 
-  Products() = default;
+  Products();
   Products(const Products&) = delete;
   ~Products();
 
@@ -60,13 +55,24 @@ class Products {
   }
 
   // c = a b, or c += a b: a is rows x depth with rows `a_stride` apart, b is depth x columns in panels, c has rows
-  // `c_stride` apart. depth is a multiple of kGroup, columns of kRowStep. A row of c does not depend on how many there
-  // are.
+  // `c_stride` apart. depth is a multiple of kDepthStep, columns of kRowStep. A row of c does not depend on how many
+  // there are.
   void multiply(const Left* a, int64_t a_stride, const Operand* b, Sum* c, int64_t c_stride, int64_t rows,
                 int64_t columns, int64_t depth, bool add = false) const;
 };
 
 using FloatProducts = Products<float, Layout::kRows>;
+using TileProducts = Products<at::BFloat16, Layout::kTiles>;
+
+template <>
+TileProducts::Products();
+template <>
+TileProducts::~Products();
+template <>
+bool TileProducts::is_fast();
+template <>
+void TileProducts::multiply(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
+                            int64_t rows, int64_t columns, int64_t depth, bool add) const;
 
 extern template class Products<at::Half, Layout::kRows>;
 extern template class Products<at::Half, Layout::kVnni>;
@@ -75,9 +81,10 @@ extern template class Products<at::BFloat16, Layout::kVnni>;
 extern template class Products<int8_t, Layout::kVnni>;
 extern template class Products<float, Layout::kRows>;
 
-// What CUSTOM_PYPTO_PRODUCTS allows, for tests: "vnni" (the default), "rows", so that nothing is packed by twos or
-// fours, or "float", so that everything is converted. Throws std::invalid_argument for other words.
-enum class Allowed { kVnni, kRows, kFloat };
+// What CUSTOM_PYPTO_PRODUCTS allows, for tests: "tiles" (the default), "vnni", so that oneDNN multiplies, "rows", so
+// that nothing is packed by twos or fours, or "float", so that everything is converted. Throws std::invalid_argument
+// for other words.
+enum class Allowed { kTiles, kVnni, kRows, kFloat };
 Allowed allowed_products();
 
 // Calls run.template operator()<P>() with the Products P that multiply elements of this type best on this machine:
@@ -85,11 +92,15 @@ Allowed allowed_products();
 template <class Element, class Run>
 decltype(auto) with_products(Run&& run) {
   const Allowed allowed = allowed_products();
+  if constexpr (std::is_same_v<Element, at::BFloat16>) {
+    if (allowed == Allowed::kTiles && TileProducts::is_fast()) return run.template operator()<TileProducts>();
+  }
+  const bool packed = allowed == Allowed::kTiles || allowed == Allowed::kVnni;
   using Vnni = Products<Element, Layout::kVnni>;
-  if (allowed == Allowed::kVnni && Vnni::is_fast()) return run.template operator()<Vnni>();
+  if (packed && Vnni::is_fast()) return run.template operator()<Vnni>();
   if constexpr (!std::is_same_v<Element, int8_t>) {
     using Rows = Products<Element, Layout::kRows>;
-    if (allowed == Allowed::kRows ? Rows::is_right() : allowed == Allowed::kVnni && Rows::is_fast()) {
+    if (allowed == Allowed::kRows ? Rows::is_right() : packed && Rows::is_fast()) {
       return run.template operator()<Rows>();
     }
   }

@@ -53,6 +53,9 @@ class Simd {
   virtual void scale_and_shift(const float* from, int64_t count, float mean, float factor, const float* gamma,
                                const float* beta, float* to) const = 0;
 
+  // The smallest and the largest of numbers, of which there is one.
+  virtual void find_extremes(const uint32_t* from, int64_t count, uint32_t* smallest, uint32_t* largest) const = 0;
+
   // Transposes 16 rows of 32-bit words, `row_stride` words apart: to[w * to_stride + r] = from[r * row_stride + w].
   virtual void transpose_words(const void* from, int64_t row_stride, int64_t words, void* to,
                                int64_t to_stride) const = 0;

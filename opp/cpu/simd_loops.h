@@ -242,6 +242,17 @@ class Loops final : public Simd {
     for (int64_t i = 0; i < count; ++i) to[i] = (from[i] - mean) * factor * gamma[i] + (beta ? beta[i] : 0.0F);
   }
 
+  void find_extremes(const uint32_t* from, int64_t count, uint32_t* smallest, uint32_t* largest) const override {
+    uint32_t low = from[0];
+    uint32_t high = from[0];
+    for (int64_t i = 1; i < count; ++i) {
+      low = std::min(low, from[i]);
+      high = std::max(high, from[i]);
+    }
+    *smallest = low;
+    *largest = high;
+  }
+
   void transpose_words(const void* from, int64_t row_stride, int64_t words, void* to,
                        int64_t to_stride) const override {
     const auto* rows = static_cast<const uint32_t*>(from);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -47,6 +48,19 @@ void find_tokens(const SparseFlashAttentionPto& call, const AttentionTiling& til
 // bfloat16, and within an eighth of that in float16, whose rounding error is an eighth.
 constexpr float kLargestVariance = 0x1p-9F;
 
+// The tokens of a key, a rope part or a value.
+template <class Element>
+struct Tokens {
+  const Element* data;
+  TokenStrides strides;
+  int64_t size;  // of a token
+
+  explicit Tokens(const at::Tensor& tensor)
+      : data(tensor.const_data_ptr<Element>()), strides(tensor.strides()), size(tensor.size(-1)) {}
+
+  const Element* at(KeyPlace place, int64_t head) const { return data + strides.offset(place.page, place.token, head); }
+};
+
 // The attention of one tile. Its tensors are of type Element; Multiply's operands are that or float. An Element is a
 // coarse softmax weight, off by up to 2^-9. Spread over many tokens such errors average out; a head whose weights are
 // not is multiplied a second time, with what the first time lacked.
@@ -54,14 +68,18 @@ template <class Element, class Multiply>
 class TileAttention {
   using Operand = typename Multiply::Operand;
   static constexpr int64_t kOperandsOfWord = sizeof(float) / sizeof(Operand);
+  // Tokens are columns of one product and the depth of the other.
+  static constexpr int64_t kTokenStep = std::max(kRowStep, Multiply::kDepthStep);
 
  public:
   TileAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling)
       : call_(call),
         tiling_(tiling),
         heads_(call.heads_of_key_head()),
-        depth_(round_up(call.depth(), kOperandsOfWord)),
+        depth_(round_up(call.depth(), std::max(kOperandsOfWord, Multiply::kDepthStep))),
         columns_(round_up(call.value.size(-1), kLanes)),
+        keys_of_call_(call.key),
+        values_of_call_(call.value),
         values_are_keys_(call.value.const_data_ptr() == call.key.const_data_ptr() &&
                          call.value.strides() == call.key.strides() && columns_ <= call.key.size(-1)),
         query_(tiling.tile_heads * depth_),
@@ -79,6 +97,7 @@ class TileAttention {
         softmax_(tiling.tile_heads),
         row_(columns_),
         lse_(call.return_softmax_lse ? call.softmax_lse.unsqueeze(-1) : at::Tensor()) {
+    if (call.key_rope) ropes_of_call_.emplace(*call.key_rope);
     // What pads the rows stays zero.
     std::fill_n(query_.data(), tiling.tile_heads * depth_, Operand(0));
     std::fill_n(keys_.data(), kBlock * depth_, Operand(0));
@@ -93,7 +112,7 @@ class TileAttention {
     if (tokens_.empty()) return write_zeros();
     load_query();
     const auto size = static_cast<int64_t>(tokens_.size());
-    prefetch(0);
+    prefetch(0, kBlock);
     for (int64_t first = 0; first < size; first += span_) {
       score(first, std::min(span_, size - first));
       weigh(first > 0);
@@ -158,55 +177,51 @@ class TileAttention {
     blocks_.clear();
     for (int64_t i = 0; i < count; i += kBlock) {
       const int64_t size = std::min(kBlock, count - i);
-      const Block& block = blocks_.emplace_back(i, size, round_up(size, kRowStep));
+      const Block& block = blocks_.emplace_back(i, size, round_up(size, kTokenStep));
       load_keys(first + i, block);
-      prefetch(first + i + kBlock);
       float* scores = rows(weights_, block);
       multiply_.multiply(query_.data(), depth_, packed_keys_.data(), scores, kBlock, tile_.heads, block.padded, depth_);
       for (int64_t head = 0; head < tile_.heads; ++head) {
         float& largest = softmax_[head].next_maximum;
-        largest =
-            simd().scale_and_find_largest(scores + head * kBlock, size, static_cast<float>(call_.scale_value), largest);
+        float* row = scores + head * kBlock;
+        largest = simd().scale_and_find_largest(row, size, static_cast<float>(call_.scale_value), largest);
+        std::fill(row + round_up(size, kLanes), row + block.padded, -std::numeric_limits<float>::infinity());
       }
       load_values(first + i, block);
     }
   }
 
-  // Copies the part of the block's tokens that lies in `tensor` to columns of the rows of `to`.
-  void gather(const at::Tensor& tensor, int64_t first, int64_t count, Operand* to, int64_t stride) {
-    const TokenStrides strides(tensor.strides());
-    const auto* data = tensor.const_data_ptr<Element>();
+  // Copies the block's tokens to columns of the rows of `to`.
+  void gather(const Tokens<Element>& tokens, int64_t first, int64_t count, Operand* to, int64_t stride) {
     for (int64_t i = 0; i < count; ++i) {
-      const KeyPlace token = tokens_[first + i];
-      copy_row(data + strides.offset(token.page, token.token, row().key_head), strides.element, tensor.size(-1),
-               to + i * stride);
+      copy_row(tokens.at(tokens_[first + i], row().key_head), tokens.strides.element, tokens.size, to + i * stride);
     }
   }
 
-  // Starts to bring the keys of a block to the cache.
-  void prefetch(int64_t first) const {
-    const int64_t last = std::min(first + kBlock, static_cast<int64_t>(tokens_.size()));
-    const auto bring = [&](const at::Tensor& tensor) {
+  // Starts to bring the keys of a few tokens to the cache.
+  void prefetch(int64_t first, int64_t count) const {
+    const int64_t last = std::min(first + count, static_cast<int64_t>(tokens_.size()));
+    const int64_t head = row().key_head;
+    const auto bring = [&](const Tokens<Element>& tokens) {
       constexpr int64_t kLine = 64 / sizeof(Element);
-      const TokenStrides strides(tensor.strides());
       for (int64_t i = first; i < last; ++i) {
-        const auto* key =
-            tensor.const_data_ptr<Element>() + strides.offset(tokens_[i].page, tokens_[i].token, row().key_head);
-        for (int64_t d = 0; d < tensor.size(-1); d += kLine) __builtin_prefetch(key + d, 0, 2);
+        const Element* token = tokens.at(tokens_[i], head);
+        for (int64_t d = 0; d < tokens.size; d += kLine) __builtin_prefetch(token + d, 0, 2);
       }
     };
-    bring(call_.key);
-    if (call_.key_rope) bring(*call_.key_rope);
+    bring(keys_of_call_);
+    if (ropes_of_call_) bring(*ropes_of_call_);
   }
 
   // Transposes the block's keys to the columns of B; what pads them is zero.
   void load_keys(int64_t first, const Block& block) {
     const auto [_, count, padded] = block;
-    gather(call_.key, first, count, keys_.data(), depth_);
-    if (call_.key_rope) gather(*call_.key_rope, first, count, keys_.data() + call_.key.size(-1), depth_);
+    gather(keys_of_call_, first, count, keys_.data(), depth_);
+    if (ropes_of_call_) gather(*ropes_of_call_, first, count, keys_.data() + keys_of_call_.size, depth_);
     std::fill(keys_.data() + count * depth_, keys_.data() + padded * depth_, Operand(0));
     const int64_t words = depth_ / kOperandsOfWord;
     for (int64_t column = 0; column < padded; column += kLanes) {
+      prefetch(first + kBlock + column, kLanes);
       const Operand* from = keys_.data() + column * depth_;
       Operand* to = packed_keys_.data() + Multiply::place(0, column, depth_, padded);
       const int64_t width = std::min(kPanel, padded - column / kPanel * kPanel);
@@ -224,12 +239,12 @@ class TileAttention {
     Operand* rows = values_are_keys_ ? keys_.data() : values_.data();
     const int64_t stride = values_are_keys_ ? depth_ : columns_;
     if (!values_are_keys_) {
-      gather(call_.value, first, count, rows, stride);
+      gather(values_of_call_, first, count, rows, stride);
       std::fill(rows + count * stride, rows + padded * stride, Operand(0));
     }
     if constexpr (kSplit) {
       float* squares = mean_squares_.data() + block.first;
-      for (int64_t i = 0; i < count; ++i) squares[i] = simd().mean_square(rows + i * stride, call_.value.size(-1));
+      for (int64_t i = 0; i < count; ++i) squares[i] = simd().mean_square(rows + i * stride, values_of_call_.size);
       std::fill(squares + count, squares + padded, 0.0F);
     }
     constexpr int64_t kGroup = Multiply::kGroup;
@@ -330,7 +345,7 @@ class TileAttention {
   void write_row(int64_t head) {
     const TokenStrides strides(call_.attention_out.strides());
     Element* to = call_.attention_out.mutable_data_ptr<Element>() + offset(strides, head);
-    for (int64_t i = 0; i < call_.value.size(-1); ++i) to[i * strides.element] = row_.data()[i];
+    for (int64_t i = 0; i < values_of_call_.size; ++i) to[i * strides.element] = row_.data()[i];
     if (call_.return_softmax_lse) {
       lse_.mutable_data_ptr<float>()[offset(lse_.strides(), head)] =
           softmax_[head].maximum + std::log(softmax_[head].sum);
@@ -342,6 +357,9 @@ class TileAttention {
   const int64_t heads_;  // of the query that share a key head
   const int64_t depth_;
   const int64_t columns_;
+  const Tokens<Element> keys_of_call_;
+  const Tokens<Element> values_of_call_;
+  std::optional<Tokens<Element>> ropes_of_call_;
   const bool values_are_keys_;
   const Multiply multiply_;
   AttentionTile tile_{};

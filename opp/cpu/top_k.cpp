@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selects the k best of a row of scores, by radix selection and radix sort on ranks.
+// Selects the k best of a row of scores, by their ranks: digit by digit, and only those near the k-th.
 #include "cpu/top_k.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 
+#include "cpu/simd.h"
+
 namespace opp {
 namespace {
 
 constexpr int kDigitBits = 8;
 constexpr uint32_t kDigits = 1 << kDigitBits;
+// Of ranks, so many bits are looked at to find those near the k-th.
+constexpr int kNearBits = 10;
 
 uint32_t digit(uint32_t rank, int shift) { return rank >> shift & (kDigits - 1); }
 
@@ -24,6 +28,33 @@ uint32_t rank_of(float score) {
 float score_of(uint32_t rank) {
   const uint32_t bits = rank & 0x80000000U ? rank ^ 0x80000000U : ~rank;
   return std::bit_cast<float>(rank == UINT32_MAX ? 0x7FC00000U : bits);
+}
+
+// The k-th largest of ranks, of which it keeps only some: those that are equal to it in the first bits in which they
+// differ, again and again.
+uint32_t kth_largest(std::vector<uint32_t>& ranks, int64_t k) {
+  while (true) {
+    uint32_t lowest;
+    uint32_t highest;
+    simd().find_extremes(ranks.data(), static_cast<int64_t>(ranks.size()), &lowest, &highest);
+    if (lowest == highest) return lowest;
+    const int shift = std::max(0, static_cast<int>(std::bit_width(lowest ^ highest)) - kNearBits);
+    const uint32_t first = lowest >> shift;
+    const auto bin = [=](uint32_t rank) { return (rank >> shift) - first; };
+    // Two by turns, since the next addition to a number waits for the last.
+    std::array<std::array<int32_t, 1 << kNearBits>, 2> counts{};
+    for (size_t i = 0; i < ranks.size(); ++i) ++counts[i % 2][bin(ranks[i])];
+    const auto count = [&](uint32_t of) { return counts[0][of] + counts[1][of]; };
+    uint32_t near = bin(highest);
+    for (; count(near) < k; --near) k -= count(near);
+    size_t kept = 0;
+    for (const uint32_t rank : ranks) {
+      ranks[kept] = rank;
+      kept += bin(rank) == near;
+    }
+    ranks.resize(kept);
+    if (ranks.size() == 1) return ranks.front();
+  }
 }
 
 }  // namespace
@@ -63,32 +94,35 @@ void TopK::make_room(int64_t count) {
   if (size_ + count >= static_cast<int64_t>(entries_.size())) entries_.resize(size_ + count + 1);
 }
 
-// Finds the k-th rank digit by digit, then keeps, in their order, what ranks above and the first of what equals it.
+// Keeps, in their order, what ranks above the k-th and the first of what equals it.
 void TopK::keep_best() {
-  uint32_t kth = 0;
-  uint32_t known = 0;
-  int64_t left = k_;
-  for (int shift = 32 - kDigitBits; shift >= 0; shift -= kDigitBits) {
-    std::array<int64_t, kDigits> counts{};
-    for (int64_t i = 0; i < size_; ++i) {
-      const uint32_t rank = entries_[i].rank;
-      counts[digit(rank, shift)] += (rank & known) == kth;
-    }
-    uint32_t d = kDigits - 1;
-    for (; counts[d] < left; --d) left -= counts[d];
-    kth |= d << shift;
-    known |= (kDigits - 1) << shift;
+  ranks_.resize(size_);
+  for (int64_t i = 0; i < size_; ++i) ranks_[i] = entries_[i].rank;
+  floor_ = kth_largest(ranks_, k_);
+  int64_t above = 0;
+  int64_t equal = 0;
+  for (int64_t i = 0; i < size_; ++i) {
+    above += entries_[i].rank > floor_;
+    equal += entries_[i].rank == floor_;
   }
   int64_t kept = 0;
-  for (int64_t i = 0; i < size_; ++i) {
-    const Entry entry = entries_[i];
-    const bool tie = entry.rank == kth && left > 0;
-    left -= tie;
-    entries_[kept] = entry;
-    kept += entry.rank > kth || tie;
+  const auto keep = [&](auto is_best) {
+    for (int64_t i = 0; i < size_; ++i) {
+      const Entry entry = entries_[i];
+      entries_[kept] = entry;
+      kept += is_best(entry.rank);
+    }
+  };
+  if (above + equal == k_) {
+    keep([floor = floor_](uint32_t rank) { return rank >= floor; });
+  } else {
+    keep([floor = floor_, left = k_ - above](uint32_t rank) mutable {
+      const bool tie = rank == floor && left > 0;
+      left -= tie;
+      return rank > floor || tie;
+    });
   }
   size_ = kept;
-  floor_ = kth;
 }
 
 // Sorts by rank, best first; stable, so equal ranks stay in the order of their indices.
@@ -97,6 +131,7 @@ void TopK::sort() {
   for (int shift = 0; shift < 32; shift += kDigitBits) {
     std::array<int64_t, kDigits> places{};
     for (int64_t i = 0; i < size_; ++i) ++places[digit(entries_[i].rank, shift)];
+    if (size_ > 0 && places[digit(entries_[0].rank, shift)] == size_) continue;  // all have this digit
     int64_t place = 0;
     for (uint32_t d = kDigits; d-- > 0;) {
       const int64_t count = places[d];

@@ -49,6 +49,7 @@ class TopK {
   uint32_t floor_ = 0;  // only what ranks above can still be among the k best
   std::vector<Entry> entries_;
   std::vector<Entry> scratch_;
+  std::vector<uint32_t> ranks_;
 };
 
 }  // namespace opp

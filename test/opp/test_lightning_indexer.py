@@ -204,8 +204,9 @@ def test_scores_in_order(order):
     assert run(inputs, sparse_count=300).flatten().tolist() == list(best)
 
 
-def test_infinities_and_nan_rank_as_in_torch():
-    inputs = goldens.lightning_indexer_inputs([200], heads=1, depth=2, layout_key="BSND", values=integers)
+@pytest.mark.parametrize("heads", [1, 5])
+def test_infinities_and_nan_rank_as_in_torch(heads):
+    inputs = goldens.lightning_indexer_inputs([200], heads=heads, depth=2, layout_key="BSND", values=integers)
     inputs["query"].fill_(1)
     inputs["weights"].fill_(1)
     for position, value in {7: float("inf"), 40: float("nan"), 3: -float("inf"), 150: float("nan")}.items():

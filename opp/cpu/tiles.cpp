@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of bfloat16 by the tiles of x86 processors (AMX).
+#include "cpu/tiles.h"
+
+#include <ATen/cpu/Utils.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "cann_cpu/cpu_capability.h"
+#include "cpu/matmul.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+// GCC 12 takes what its own header leaves undefined for a mistake.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+namespace opp {
+
+#if defined(__x86_64__)
+
+namespace {
+
+#define OPP_TILES __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16")))
+#define OPP_TILES_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16"), always_inline)) inline
+
+constexpr int64_t kTileElements = kTileRows * kTileRows;  // of a tile of floats
+constexpr int64_t kTileBytes = 64;                        // of a row
+constexpr int64_t kGroups = kPanel / kTileRows;           // tiles beside each other in a panel
+
+// c, of 16 Rows x 16 Columns, = a b, or c += a b. b is a part of a panel of `width` columns.
+template <int Rows, int Columns>
+OPP_TILES void multiply_block(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, int64_t width, float* c,
+                              int64_t c_stride, int64_t depth, bool add) {
+  const int64_t a_bytes = a_stride * 2;
+  const int64_t b_bytes = width * 4;
+  const int64_t c_bytes = c_stride * 4;
+  const at::BFloat16* a_below = a + kTileRows * a_stride;
+  float* c_below = c + kTileRows * c_stride;
+  if (add) {
+    _tile_loadd(0, c, c_bytes);
+    if constexpr (Columns > 1) _tile_loadd(1, c + kTileRows, c_bytes);
+    if constexpr (Rows > 1) _tile_loadd(2, c_below, c_bytes);
+    if constexpr (Rows > 1 && Columns > 1) _tile_loadd(3, c_below + kTileRows, c_bytes);
+  } else {
+    _tile_zero(0);
+    if constexpr (Columns > 1) _tile_zero(1);
+    if constexpr (Rows > 1) _tile_zero(2);
+    if constexpr (Rows > 1 && Columns > 1) _tile_zero(3);
+  }
+  for (int64_t k = 0; k < depth; k += kTileDepth, b += kTileDepth * width) {
+    _tile_loadd(4, a + k, a_bytes);
+    _tile_loadd(6, b, b_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (Columns > 1) {
+      _tile_loadd(7, b + kTileDepth, b_bytes);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (Rows > 1) {
+      _tile_loadd(5, a_below + k, a_bytes);
+      _tile_dpbf16ps(2, 5, 6);
+      if constexpr (Columns > 1) _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_stored(0, c, c_bytes);
+  if constexpr (Columns > 1) _tile_stored(1, c + kTileRows, c_bytes);
+  if constexpr (Rows > 1) _tile_stored(2, c_below, c_bytes);
+  if constexpr (Rows > 1 && Columns > 1) _tile_stored(3, c_below + kTileRows, c_bytes);
+}
+
+// 16 Columns columns of c for all rows, a multiple of 16: b stays in the cache closest to the core meanwhile.
+template <int Columns>
+void multiply_columns(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, int64_t width, float* c,
+                      int64_t c_stride, int64_t rows, int64_t depth, bool add) {
+  int64_t row = 0;
+  for (; row + 2 * kTileRows <= rows; row += 2 * kTileRows) {
+    multiply_block<2, Columns>(a + row * a_stride, a_stride, b, width, c + row * c_stride, c_stride, depth, add);
+  }
+  if (row < rows) {
+    multiply_block<1, Columns>(a + row * a_stride, a_stride, b, width, c + row * c_stride, c_stride, depth, add);
+  }
+}
+
+// The same for all columns of a panel.
+void multiply_whole_rows(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
+                         int64_t rows, int64_t columns, int64_t depth, bool add) {
+  int64_t column = 0;
+  for (; column + 2 * kTileRows <= columns; column += 2 * kTileRows) {
+    multiply_columns<2>(a, a_stride, b + 2 * column, columns, c + column, c_stride, rows, depth, add);
+  }
+  if (column < columns) {
+    multiply_columns<1>(a, a_stride, b + 2 * column, columns, c + column, c_stride, rows, depth, add);
+  }
+}
+
+// Brings rows to the cache, a few lines at a time: many at once would make the processor wait.
+struct Prefetch {
+  const at::BFloat16* line;
+  int64_t lines;  // of a row
+  int64_t step;   // from a row's last line to the next one's first
+  int64_t left = lines;
+
+  Prefetch(const at::BFloat16* rows, int64_t stride, int64_t depth)
+      : line(rows), lines(depth / kTileDepth), step(stride - depth + kTileDepth) {}
+
+  template <int Count>
+  OPP_TILES_INLINE void bring() {
+    for (int i = 0; i < Count; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+      const bool ends = --left == 0;
+      line += ends ? step : kTileDepth;
+      left = ends ? lines : left;
+    }
+  }
+};
+
+// Products of 16 rows with Groups tiles of a panel of `width` columns, each written as a square; of as
+// many rows of `ahead` the lines.
+template <int Groups>
+OPP_TILES_INLINE void multiply_squares(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, int64_t width,
+                                       int64_t depth, float* products, Prefetch& ahead) {
+  const int64_t a_bytes = a_stride * 2;
+  const int64_t b_bytes = width * 4;
+  constexpr int kLines = kTileRows / Groups;
+  _tile_zero(0);
+  if constexpr (Groups > 1) _tile_zero(1);
+  if constexpr (Groups > 2) _tile_zero(2);
+  if constexpr (Groups > 3) _tile_zero(3);
+  for (int64_t k = 0; k < depth; k += kTileDepth, b += kTileDepth * width) {
+    _tile_loadd(4, a + k, a_bytes);
+    _tile_loadd(5, b, b_bytes);
+    _tile_dpbf16ps(0, 4, 5);
+    ahead.bring<kLines>();
+    if constexpr (Groups > 1) {
+      _tile_loadd(6, b + kTileDepth, b_bytes);
+      _tile_dpbf16ps(1, 4, 6);
+      ahead.bring<kLines>();
+    }
+    if constexpr (Groups > 2) {
+      _tile_loadd(7, b + 2 * kTileDepth, b_bytes);
+      _tile_dpbf16ps(2, 4, 7);
+      ahead.bring<kLines>();
+    }
+    if constexpr (Groups > 3) {
+      _tile_loadd(5, b + 3 * kTileDepth, b_bytes);
+      _tile_dpbf16ps(3, 4, 5);
+      ahead.bring<kLines>();
+    }
+  }
+  _tile_stored(0, products, kTileBytes);
+  if constexpr (Groups > 1) _tile_stored(1, products + kTileElements, kTileBytes);
+  if constexpr (Groups > 2) _tile_stored(2, products + 2 * kTileElements, kTileBytes);
+  if constexpr (Groups > 3) _tile_stored(3, products + 3 * kTileElements, kTileBytes);
+}
+
+// The sums of 16 vectors each, in their order.
+OPP_TILES_INLINE __m512 sums_of(const __m512* rows) {
+  __m512 of_two[8];  // quarters: twice those of row i, twice those of row i + 8
+  for (int i = 0; i < 8; ++i) {
+    of_two[i] = _mm512_add_ps(_mm512_shuffle_f32x4(rows[i], rows[i + 8], 0x44),
+                              _mm512_shuffle_f32x4(rows[i], rows[i + 8], 0xEE));
+  }
+  __m512 of_four[4];  // a quarter for each of the rows i, i + 8, i + 4, i + 12
+  for (int i = 0; i < 4; ++i) {
+    of_four[i] = _mm512_add_ps(_mm512_shuffle_f32x4(of_two[i], of_two[i + 4], 0x88),
+                               _mm512_shuffle_f32x4(of_two[i], of_two[i + 4], 0xDD));
+  }
+  const __m512 even =
+      _mm512_add_ps(_mm512_unpacklo_ps(of_four[0], of_four[1]), _mm512_unpackhi_ps(of_four[0], of_four[1]));
+  const __m512 odd =
+      _mm512_add_ps(_mm512_unpacklo_ps(of_four[2], of_four[3]), _mm512_unpackhi_ps(of_four[2], of_four[3]));
+  const __m512 sums = _mm512_add_ps(_mm512_shuffle_ps(even, odd, 0x44), _mm512_shuffle_ps(even, odd, 0xEE));
+  return _mm512_shuffle_f32x4(sums, sums, 0xD8);  // the quarters are those of rows 0, 8, 4, 12
+}
+
+// The scores of 16 rows, whose products lie in squares of 16 heads.
+OPP_TILES_INLINE void write_scores(const float* products, const float* weights, int64_t heads, float* scores) {
+  __m512 sums[kTileRows];
+  for (auto& sum : sums) sum = _mm512_setzero_ps();
+  for (int64_t head = 0; head < heads; head += kTileRows) {
+    const auto present = static_cast<__mmask16>((1U << std::min(kTileRows, heads - head)) - 1);
+    const __m512 weight = _mm512_maskz_loadu_ps(present, weights + head);
+    const float* square = products + head * kTileRows;
+#pragma GCC unroll 16
+    for (int64_t row = 0; row < kTileRows; ++row) {
+      // The larger of 0 and x, and x if it is NaN.
+      const __m512 relu = _mm512_maskz_max_ps(present, _mm512_setzero_ps(), _mm512_load_ps(square + row * kTileRows));
+      sums[row] = _mm512_fmadd_ps(weight, relu, sums[row]);
+    }
+  }
+  _mm512_storeu_ps(scores, sums_of(sums));
+}
+
+}  // namespace
+
+bool has_tiles() {
+  static const bool has = cann_cpu::cpu_capability() == cann_cpu::CpuCapability::kAvx512 &&
+                          __builtin_cpu_supports("amx-bf16") && at::cpu::init_amx() &&
+                          Products<at::BFloat16, Layout::kVnni>::is_fast();
+  return has;
+}
+
+void begin_tiles() {
+  struct alignas(64) Configuration {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t bytes_of_row[16] = {};
+    uint8_t rows[16] = {};
+  } configuration;
+  constexpr int kTiles = 8;
+  std::fill_n(configuration.bytes_of_row, kTiles, kTileBytes);
+  std::fill_n(configuration.rows, kTiles, kTileRows);
+  // Not _tile_loadconfig: GCC 12 believes that it reads eight bytes.
+  asm volatile("ldtilecfg %0" : : "m"(configuration));
+}
+
+void end_tiles() { asm volatile("tilerelease"); }
+
+void multiply_tiles(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
+                    int64_t rows, int64_t columns, int64_t depth, bool add) {
+  const int64_t whole = rows / kTileRows * kTileRows;
+  multiply_whole_rows(a, a_stride, b, c, c_stride, whole, columns, depth, add);
+  if (whole == rows) return;
+  Buffer<at::BFloat16> padded_a(kTileRows * depth);
+  alignas(64) float padded_c[kTileRows * kPanel] = {};
+  for (int64_t row = whole; row < rows; ++row) {
+    std::copy_n(a + row * a_stride, depth, padded_a.data() + (row - whole) * depth);
+    if (add) std::copy_n(c + row * c_stride, columns, padded_c + (row - whole) * kPanel);
+  }
+  std::fill(padded_a.data() + (rows - whole) * depth, padded_a.data() + kTileRows * depth, at::BFloat16(0));
+  multiply_whole_rows(padded_a.data(), depth, b, padded_c, kPanel, kTileRows, columns, depth, add);
+  for (int64_t row = whole; row < rows; ++row) {
+    std::copy_n(padded_c + (row - whole) * kPanel, columns, c + row * c_stride);
+  }
+}
+
+OPP_TILES void weighted_relu_tiles(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, const float* weights,
+                                   float* scores, int64_t rows, int64_t heads, int64_t depth, const at::BFloat16* next,
+                                   float* products) {
+  const int64_t columns = round_up(heads, kTileRows);
+  // While the processor's tiles multiply some rows, its vectors add up the products of those before.
+  float* now = products;
+  float* before = now + columns * kTileRows;
+  for (int64_t row = 0; row < rows; row += kTileRows) {
+    const at::BFloat16* of_row = a + row * a_stride;
+    Prefetch ahead((next == nullptr ? a : next) + row * a_stride, a_stride, depth);
+    for (int64_t panel = 0; panel < columns; panel += kPanel) {
+      const int64_t width = std::min(kPanel, columns - panel);
+      const at::BFloat16* of_panel = b + panel * depth;
+      float* squares = now + panel * kTileRows;
+      switch (width / kTileRows) {
+        case 1:
+          multiply_squares<1>(of_row, a_stride, of_panel, width, depth, squares, ahead);
+          break;
+        case 2:
+          multiply_squares<2>(of_row, a_stride, of_panel, width, depth, squares, ahead);
+          break;
+        case 3:
+          multiply_squares<3>(of_row, a_stride, of_panel, width, depth, squares, ahead);
+          break;
+        default:
+          static_assert(kGroups == 4);
+          multiply_squares<4>(of_row, a_stride, of_panel, width, depth, squares, ahead);
+      }
+    }
+    if (row > 0) write_scores(before, weights, heads, scores + row - kTileRows);
+    std::swap(now, before);
+  }
+  write_scores(before, weights, heads, scores + rows - kTileRows);
+}
+
+#else
+
+bool has_tiles() { return false; }
+
+void begin_tiles() {}
+
+void end_tiles() {}
+
+void multiply_tiles(const at::BFloat16*, int64_t, const at::BFloat16*, float*, int64_t, int64_t, int64_t, int64_t,
+                    bool) {
+  TORCH_INTERNAL_ASSERT(false, "this processor has no tiles");
+}
+
+void weighted_relu_tiles(const at::BFloat16*, int64_t, const at::BFloat16*, const float*, float*, int64_t, int64_t,
+                         int64_t, const at::BFloat16*, float*) {
+  TORCH_INTERNAL_ASSERT(false, "this processor has no tiles");
+}
+
+#endif
+
+}  // namespace opp
