@@ -17,6 +17,9 @@ FP16S = "".join(f"ASCENDC_TPL_DTYPE_SEL({name}, FP16), " for name in "XYZ")
 SPLIT = "ASCENDC_TPL_BOOL_DECL(SPLIT, 0, 1), "
 U = "ASCENDC_TPL_UINT_DECL(U, 2, ASCENDC_TPL_UI_LIST, 4, 7), "
 LIST = "ASCENDC_TPL_UI_LIST"
+MIXED = "ASCENDC_TPL_KERNEL_TYPE_SEL(ASCENDC_TPL_MIX_AIC_1_2)"
+KIND = "ASCENDC_TPL_KERNEL_TYPE_DECL(KIND, ASCENDC_TPL_AIV_ONLY, ASCENDC_TPL_AIC_ONLY), "
+SEL_KIND = "ASCENDC_TPL_SHARED_KERNEL_TYPE_SEL(KIND, ASCENDC_TPL_"
 
 
 def selected(*arguments):
@@ -92,10 +95,22 @@ CASES = {
         selected(*(f"ASCENDC_TPL_DTYPE_SEL(D{i}, 1)" for i in range(9))),
         ": the fields of the tiling key take more than 64 bits",
     ),
-    "cube": (
+    "a type of kernel beside the parameters": (U, selected(MIXED, sel_u(f"{LIST}, 4")), "0"),
+    "a type of kernel as a parameter": (U + KIND, selected(sel_u(f"{LIST}, 7"), f"{SEL_KIND}AIC_ONLY)"), "9"),
+    "both": (
+        U + KIND,
+        selected(MIXED, sel_u(f"{LIST}, 4"), f"{SEL_KIND}AIC_ONLY)"),
+        "ASCENDC_TPL_KERNEL_TYPE_SEL stands beside ASCENDC_TPL_SHARED_KERNEL_TYPE_SEL",
+    ),
+    "a type of kernel for some": (
         U,
-        selected("ASCENDC_TPL_KERNEL_TYPE_SEL(ASCENDC_TPL_MIX_AIC_1_2)", sel_u(f"{LIST}, 4")),
-        "ASCENDC_TPL_KERNEL_TYPE_SEL: only kernels for vector cores are served",
+        selected(sel_u(f"{LIST}, 4")) + "," + selected(MIXED, sel_u(f"{LIST}, 7")),
+        "ASCENDC_TPL_KERNEL_TYPE_SEL is in some ASCENDC_TPL_ARGS_SEL and not in others",
+    ),
+    "no type of kernel": (
+        U,
+        selected("ASCENDC_TPL_KERNEL_TYPE_SEL(6)", sel_u(f"{LIST}, 4")),
+        "ASCENDC_TPL_KERNEL_TYPE_SEL does not say one of",
     ),
     "deterministic": (
         U,

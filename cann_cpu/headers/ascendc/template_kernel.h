@@ -37,14 +37,38 @@ template <> struct TypeOfNumber<C_DT_BF16> { using type = bfloat16_t; };
 template <uint64_t type>
 using TypeOf = typename TypeOfNumber<type>::type;
 
+// A kernel that says first which cores it runs on.
+template <class Function>
+struct Typed;
+template <class... Parameters>
+struct Typed<void (*)(Parameters...)> {
+  template <auto kernel, KernelMetaType type>
+  static void run(Parameters... parameters) {
+    cpu::declare_type(cpu::Where::current(), type);
+    kernel(parameters...);
+  }
+};
+static_assert(static_cast<uint64_t>(KERNEL_TYPE_MIX_AIC_1_2) == ASCENDC_TPL_MIX_AIC_1_2, "numbered alike");
+
+template <class Kernel, size_t i>
+constexpr auto instance() {
+  constexpr auto kernel = Kernel::template kernel<i>;
+  constexpr uint64_t type = Kernel::instances[i].kernel_type;
+  if constexpr (type == kAnyKernelType) {
+    return kernel;
+  } else {
+    return &Typed<std::remove_const_t<decltype(kernel)>>::template run<kernel, static_cast<KernelMetaType>(type)>;
+  }
+}
+
 template <class Kernel>
 bool call(const char* name, const cpu::Call& call, char* error, size_t error_size) {
   static_assert(problem_of(Kernel::templates).what == nullptr, "op_build says what is wrong with ASCENDC_TPL_SEL");
-  bool (*instance)(const char*, const cpu::Call&, char*, size_t) = nullptr;
+  bool (*found)(const char*, const cpu::Call&, char*, size_t) = nullptr;
   [&]<size_t... i>(std::index_sequence<i...>) {
-    ((Kernel::instances[i].key == call.tiling_key && (instance = cpu::Entry<Kernel::template kernel<i>>::call)) || ...);
+    ((Kernel::instances[i].key == call.tiling_key && (found = cpu::Entry<instance<Kernel, i>()>::call)) || ...);
   }(std::make_index_sequence<Kernel::instances.size()>());
-  if (instance != nullptr) return instance(name, call, error, error_size);
+  if (found != nullptr) return found(name, call, error, error_size);
   std::snprintf(error, error_size, "%s: no instance that ASCENDC_TPL_SEL selects has the tiling key %llu", name,
                 static_cast<unsigned long long>(call.tiling_key));
   return false;

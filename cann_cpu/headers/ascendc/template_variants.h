@@ -102,12 +102,29 @@ constexpr Problem problem_of_declaration(const Templates& templates) {
   return {};
 }
 
+constexpr bool is_kernel_type(uint64_t value) { return value <= ASCENDC_TPL_MIX_AIC_1_2; }
+
+// The argument that says which cores a selection runs on, as a parameter of the kernel or beside those; null: none.
+constexpr const Argument* kernel_type(const Selection& selection, Kind kind) {
+  for (const Argument& each : selection.arguments) {
+    if (each.name != nullptr && each.kind == kind) return &each;
+  }
+  return nullptr;
+}
+
 constexpr Problem problem_of(const Templates& templates, const Selection& selection) {
+  const Argument* const of_all = kernel_type(selection, Kind::OfAll);
+  if (of_all != nullptr && (of_all->count != 1 || !is_kernel_type(of_all->values[0]))) {
+    return {" does not say one of ASCENDC_TPL_AIV_ONLY to ASCENDC_TPL_MIX_AIC_1_2", of_all->name};
+  }
+  if ((of_all != nullptr) != (kernel_type(templates.selected[0], Kind::OfAll) != nullptr)) {
+    return {" is in some ASCENDC_TPL_ARGS_SEL and not in others", "ASCENDC_TPL_KERNEL_TYPE_SEL"};
+  }
+  if (of_all != nullptr && kernel_type(selection, Kind::KernelType) != nullptr) {
+    return {" stands beside ASCENDC_TPL_SHARED_KERNEL_TYPE_SEL; say one of them", of_all->name};
+  }
   for (const Argument& each : selection.arguments) {
     if (each.name == nullptr) break;
-    if (each.kind == Kind::OfAll && each.count != 0 && each.values[0] > ASCENDC_TPL_AIC_ONLY) {
-      return {": only kernels for vector cores are served by the CPU", each.name};
-    }
     if (each.kind == Kind::Deterministic && each.count != 0 && each.values[0] != 0) {
       return {"(true) is not served by the CPU", each.name};
     }
@@ -126,6 +143,9 @@ constexpr Problem problem_of(const Templates& templates, const Selection& select
     const ValueList values = values_of(*chosen), all = values_of(declared);
     if (values.broken) return {" does not say its values as ASCENDC_TPL_UI_RANGE, _LIST or _MIX does", declared.name};
     if (values.count == 0) return {" is selected without a value", declared.name};
+    for (size_t k = 0; k < values.count && declared.kind == Kind::KernelType; ++k) {
+      if (!is_kernel_type(values.at[k])) return {" is selected with a value that names no cores", declared.name};
+    }
     for (size_t k = 0; k < values.count && all.count != 0; ++k) {
       if (all.index_of(values.at[k]) == all.count) {
         return {" is selected with a value that ASCENDC_TPL_ARGS_DECL does not declare", declared.name};
@@ -159,9 +179,12 @@ constexpr size_t count_of(const Templates& templates) {
   return count;
 }
 
+constexpr uint64_t kAnyKernelType = ~uint64_t{0};
+
 struct Instance {
   uint64_t key = 0;
   uint64_t values[kMostArguments] = {};
+  uint64_t kernel_type = kAnyKernelType;  // if it says which cores it runs on
 };
 
 // Calls `add` with every instance.
@@ -172,10 +195,12 @@ constexpr void for_each_instance(const Templates& templates, const Add& add) {
     const size_t count = count_of(templates, selection);
     for (size_t i = 0; i < count; ++i) {
       Instance instance;
+      if (const Argument* type = kernel_type(selection, Kind::OfAll)) instance.kernel_type = type->values[0];
       size_t rest = i;
       for (size_t p = 0; p < templates.declared_count; ++p) {
         const ValueList values = values_of(*find(selection, templates.declared[p].name));
         instance.values[p] = values.at[rest % values.count];
+        if (templates.declared[p].kind == Kind::KernelType) instance.kernel_type = instance.values[p];
         rest /= values.count;
       }
       instance.key = key_of(templates, instance.values);

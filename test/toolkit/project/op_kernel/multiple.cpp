@@ -12,6 +12,7 @@ __global__ __aicore__ void multiple_of(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, 
   if constexpr (NEGATIVE && FACTOR < 2) {
     GET_TILING_DATA_WITH_STRUCT(multiple::NegativeTiling, data, tiling);
     elements = data.elements;
+    if (GetSubBlockIdx() != 1) return;  // the second vector core, which kernels of vector cores alone do not have
   } else {
     GET_TILING_DATA(data, tiling);
     elements = data.elements;
