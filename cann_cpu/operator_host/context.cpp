@@ -5,6 +5,7 @@
 #include "exe_graph/runtime/infer_datatype_context.h"
 #include "exe_graph/runtime/infer_shape_context.h"
 #include "exe_graph/runtime/tiling_parse_context.h"
+#include "platform.h"
 
 namespace gert {
 namespace {
@@ -15,6 +16,11 @@ auto* element(T& list, size_t i) {
 }
 
 const CompileTimeTensorDesc* desc_of(const Tensor* tensor) { return tensor == nullptr ? nullptr : &tensor->GetDesc(); }
+
+fe::PlatFormInfos* platform_of_process() {
+  static fe::PlatFormInfos infos{cann_cpu::soc()};
+  return &infos;
+}
 
 }  // namespace
 
@@ -47,9 +53,8 @@ size_t* TilingContext::GetWorkspaceSizes(size_t count) {
   call_->workspaces.resize(count);
   return call_->workspaces.data();
 }
-// The platform is that of the process, so any pointer but null will do.
-fe::PlatFormInfos* TilingContext::GetPlatformInfo() const { return reinterpret_cast<fe::PlatFormInfos*>(call_); }
-fe::PlatFormInfos* TilingParseContext::GetPlatformInfo() const { return reinterpret_cast<fe::PlatFormInfos*>(call_); }
+fe::PlatFormInfos* TilingContext::GetPlatformInfo() const { return platform_of_process(); }
+fe::PlatFormInfos* TilingParseContext::GetPlatformInfo() const { return platform_of_process(); }
 const void* TilingContext::CompileInfo() const { return call_->compile_info; }
 void* TilingParseContext::CompileInfo() { return call_->compile_info; }
 

@@ -6,15 +6,20 @@
 #include <cstdint>
 #include <string>
 
-#include "cann_cpu/soc.h"
+#include "platform.h"
 
 namespace platform_ascendc {
+namespace {
 
-using cann_cpu::soc;
+const cann_cpu::Soc& chip_of(const fe::PlatFormInfos* infos) {
+  return infos == nullptr ? cann_cpu::soc() : infos->chip;
+}
 
-uint32_t PlatformAscendC::GetCoreNum() const { return soc().cube_cores; }
-uint32_t PlatformAscendC::GetCoreNumAic() const { return soc().cube_cores; }
-uint32_t PlatformAscendC::GetCoreNumAiv() const { return soc().vector_cores; }
+}  // namespace
+
+uint32_t PlatformAscendC::GetCoreNum() const { return chip_of(infos_).cube_cores; }
+uint32_t PlatformAscendC::GetCoreNumAic() const { return chip_of(infos_).cube_cores; }
+uint32_t PlatformAscendC::GetCoreNumAiv() const { return chip_of(infos_).vector_cores; }
 
 uint32_t PlatformAscendC::CalcTschBlockDim(uint32_t slice_num, uint32_t aic_core_num, uint32_t aiv_core_num) const {
   if (aic_core_num == 0 || aiv_core_num == 0 || aic_core_num > aiv_core_num) return slice_num;
@@ -23,7 +28,7 @@ uint32_t PlatformAscendC::CalcTschBlockDim(uint32_t slice_num, uint32_t aic_core
 }
 
 SocVersion PlatformAscendC::GetSocVersion() const {
-  return std::string(soc().family) == "ascend910_93" ? SocVersion::ASCEND910_93 : SocVersion::ASCEND910B;
+  return std::string(chip_of(infos_).family) == "ascend910_93" ? SocVersion::ASCEND910_93 : SocVersion::ASCEND910B;
 }
 
 void PlatformAscendC::GetCoreMemSize(const CoreMemType& type, uint64_t& size) const {
@@ -40,7 +45,7 @@ void PlatformAscendC::GetCoreMemSize(const CoreMemType& type, uint64_t& size) co
       size = 512 * kKiB;
       return;
     case CoreMemType::L2:
-      size = static_cast<uint64_t>(soc().l2_bytes);
+      size = static_cast<uint64_t>(chip_of(infos_).l2_bytes);
       return;
     case CoreMemType::UB:
       size = 192 * kKiB;
@@ -60,10 +65,13 @@ void PlatformAscendC::GetCoreMemBw(const CoreMemType& type, uint64_t& bandwidth)
 
 uint32_t PlatformAscendC::GetLibApiWorkSpaceSize() const { return 16 * 1024 * 1024; }
 
-PlatformAscendC* PlatformAscendCManager::GetInstance() {
-  static PlatformAscendC instance(nullptr);
+PlatformAscendC* PlatformAscendCManager::GetInstance() { return GetInstance(nullptr); }
+PlatformAscendC* PlatformAscendCManager::GetInstance(const char* soc_version) {
+  using namespace cann_cpu;
+  static fe::PlatFormInfos infos{
+      soc_version == nullptr ? soc() : soc_named(soc_version, "PlatformAscendCManager::GetInstance", soc())};
+  static PlatformAscendC instance(&infos);
   return &instance;
 }
-PlatformAscendC* PlatformAscendCManager::GetInstance(const char*) { return GetInstance(); }
 
 }  // namespace platform_ascendc

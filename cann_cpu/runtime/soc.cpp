@@ -36,15 +36,19 @@ const Soc* find_soc(const char* name) {
   return nullptr;
 }
 
+const Soc& soc_named(const char* name, const char* who, const Soc& otherwise) {
+  if (const Soc* found = find_soc(name)) return *found;
+  std::fprintf(stderr, "cann_cpu: %s names %s, which is unknown; it is %s. There are", who, name, otherwise.name);
+  for (const Soc& each : kSocs) std::fprintf(stderr, " %s", each.name);
+  std::fputc('\n', stderr);
+  return otherwise;
+}
+
 const Soc& soc() {
   static const Soc& chosen = []() -> const Soc& {
     const char* name = std::getenv("CANN_CPU_SOC");
     if (name == nullptr || *name == '\0') return kSocs[0];
-    if (const Soc* found = find_soc(name)) return *found;
-    std::fprintf(stderr, "cann_cpu: CANN_CPU_SOC=%s is unknown; it is %s. There are", name, kSocs[0].name);
-    for (const Soc& each : kSocs) std::fprintf(stderr, " %s", each.name);
-    std::fputc('\n', stderr);
-    return kSocs[0];
+    return soc_named(name, "CANN_CPU_SOC", kSocs[0]);
   }();
   return chosen;
 }

@@ -21,5 +21,7 @@ struct Soc {
 // The chip of this process; for a name that is none of them the default, with a message on stderr.
 CANN_EXPORT const Soc& soc();
 CANN_EXPORT const Soc* find_soc(const char* name);
+// The chip of a name, or, with a message on stderr, another one; who says the name stands in it.
+CANN_EXPORT const Soc& soc_named(const char* name, const char* who, const Soc& otherwise);
 
 }  // namespace cann_cpu

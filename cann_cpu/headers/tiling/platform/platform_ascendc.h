@@ -46,7 +46,8 @@ class CANN_EXPORT PlatformAscendC {
   fe::PlatFormInfos* infos_;
 };
 
-// The platform where there is no context; it exists once in a process.
+// The platform where there is no context; it exists once in a process. The first call says its chip, the process's
+// unless it names another.
 class CANN_EXPORT PlatformAscendCManager {
  public:
   static PlatformAscendC* GetInstance();
