@@ -2,6 +2,8 @@
 """msopgen writes projects that build as they stand, by their own build.sh."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from operator_project import CANN, run
@@ -65,3 +67,14 @@ def test_one_operator_of_several_is_written(tmp_path):
     msopgen(tmp_path, [described("First"), described("Second")], "-op", "Second")
     written = {file.name for file in (tmp_path / "CustomOp").glob("op_*/*")}
     assert written >= {"second.cpp", "second_tiling.h"} and not any(name.startswith("first") for name in written)
+
+
+@pytest.mark.nightly
+def test_the_commands_of_the_page(tmp_path):
+    page = (Path(__file__).parents[2] / "docs/operator_projects.md").read_text()
+    operators, commands = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("json", "bash"))
+    (tmp_path / "operators.json").write_text(operators)
+    said = run("bash", "-ec", f"cd {tmp_path}\n{commands}\necho $ASCEND_CUSTOM_OPP_PATH")
+    package = Path(said.splitlines()[-1].partition(":")[0])
+    assert package == tmp_path / "opp/vendors/customize"
+    assert (package / "op_api/include/aclnn_scaled_sum.h").exists()

@@ -112,6 +112,13 @@ def test_phase_one_rejects(library, given, status, message):
     assert raised.value.args[0] == status
 
 
+def test_a_format_that_the_definition_does_not_have_is_rejected(library):
+    x = half(16, 16)
+    blocks = aclnn.Stored(x, half(1, 1, 16, 16), aclnn.FRACTAL_NZ)
+    with pytest.raises(aclnn.Rejected, match=r"aclnnScaledSum: x is in the format 29; expected 2 \(aclFormat\)"):
+        scaled_sum(library, blocks, x, out=x)
+
+
 def test_an_error_of_the_kernel_is_the_stream_s(library):
     with pytest.raises(RuntimeError, match=r"aclnnScaledSum: the kernel failed: .*scaled_sum\.cpp:.*it was asked to"):
         scaled_sum(library, half(8), half(8), fault=6)

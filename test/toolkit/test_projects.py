@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from cann_cpu import activation
@@ -104,3 +105,17 @@ def test_the_environment_is_set_once_however_often_it_is_sourced(toolkit):
     }
     for name in ("lib64/libascendcl.so", "include/acl/acl.h", "data/platform_config/Ascend910B3.ini"):
         assert os.path.exists(f"{home}/{platform.machine()}-linux/{name}")
+
+
+def test_the_page_lists_what_the_toolkit_has(toolkit):
+    text = (Path(__file__).parents[2] / "docs/toolkit.md").read_text().partition("the folders that CANN's has")[2]
+    listed = dict(re.findall(r"^\| (`\S.*?`) \| (.*) \|$", text, re.MULTILINE))
+    commands = {file.name for file in (toolkit.home / "bin").iterdir()} - {"run_module"}
+    assert set(re.findall(r"`([\w.]+)`", listed["`bin/`"])) == commands
+    libraries = {file.name.removeprefix("lib").removesuffix(".so") for file in (toolkit.home / "lib64").glob("*.so")}
+    assert set(re.findall(r"`(\w+)`", listed["`lib64/`"])) == libraries
+    files = [file for folder in ("tools", "toolkit", "python") for file in (toolkit.home / folder).rglob("*")]
+    files = {str(file.relative_to(toolkit.home)) for file in files if file.is_file() and file.suffix in ("", ".py")}
+    paths = {path for cell in listed for path in re.findall(r"`(\S+)`", cell)}
+    assert {path for path in paths if not path.endswith("/")} == files
+    assert all((toolkit.home / path).is_dir() for path in paths if path.endswith("/") and "-linux" not in path)
