@@ -24,6 +24,8 @@ DTYPES = {
 Scalar = namedtuple("Scalar", "value")  # aclScalar
 Float = namedtuple("Float", "value")  # float, where a Python float is a double
 Stored = namedtuple("Stored", "view memory format")  # sizes, strides and offset of a view, on memory in a format
+Out = namedtuple("Out", "shape dtype", defaults=[torch.float32])  # a tensor to write
+InOut = namedtuple("InOut", "tensor")  # a copy of a tensor to write to
 
 
 class Rejected(Exception):
@@ -49,6 +51,30 @@ def call(library, name, *arguments):
     made.destroy()
     if status != 0:
         raise Rejected(status, acl.aclGetRecentErrMsg().decode())
+
+
+def written_by(name, *arguments):
+    """What a function of libopapi has written, in the order of its arguments; tensors are on the CPU."""
+    written = []
+
+    def result(tensor):
+        written.append(tensor)
+        return tensor
+
+    def on_the_device(given):
+        match given:
+            case torch.Tensor():
+                return given.contiguous().npu()
+            case Out(shape, dtype):
+                return result(torch.zeros(shape, dtype=dtype, device="npu"))
+            case InOut(tensor):
+                return result(tensor.contiguous().npu())
+            case [Out(), *_]:
+                return [on_the_device(out) for out in given]
+        return given
+
+    call("libopapi.so", name, *map(on_the_device, arguments))
+    return [tensor.cpu() for tensor in written]
 
 
 class Made:

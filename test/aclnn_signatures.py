@@ -19,6 +19,7 @@ KINDS = {
     "std::optional<at::Tensor>&": TENSOR,
     "const std::optional<InOut>&": TENSOR,
     "const std::vector<at::Tensor>&": TENSORS,
+    "const std::optional<std::vector<at::Tensor>>&": TENSORS,
     "std::vector<at::Tensor>&": TENSORS,
     "const at::Scalar&": SCALAR,
     "const std::optional<at::Scalar>&": SCALAR,

@@ -16,11 +16,13 @@ HERE = pathlib.Path(__file__).parent
 SWEEP = """
 import contextlib
 import test_aclnn_functions as functions
+import test_fused_operators as fused
 import test_more_operators as more
 import test_nodes
 import test_operators as operators
 import test_random
 import torch
+from aclnn import written_by
 
 
 def first(operator):
@@ -54,7 +56,11 @@ for node_type, cases in test_nodes.CASES.items():
         test_nodes.run_node(node_type, inputs, expected, **attributes)
 test_nodes.test_dropout_keeps_what_its_mask_says()
 for name, (arguments, _) in functions.CASES.items():
-    functions.call(name, *arguments)
+    written_by(name, *arguments)
+for name, arguments, _ in fused.CASES.values():
+    written_by(name, *arguments)
+for options in fused.LSTMS.values():
+    fused.lstm_and_gradients("npu", options)
 for name in functions.DRAWS:
     functions.test_seeds_in_device_memory_draw_the_same_numbers(name)
 for name in functions.NORMALS:

@@ -51,6 +51,8 @@ const NodeTable kActivationNodes = {
     {"GeluGrad", aclnn("GeluBackward", in(0), in(1), ignore(2), out(like(0)))},
     {"GeluV2", aclnn("GeluV2", in(0), choice("approximate", {"none", "tanh"}), out(like(0))), "", "approximate"},
     {"GeluGradV2", aclnn("GeluBackwardV2", in(0), in(1), text("approximate", "none"), out(like(0))), "", "approximate"},
+    {"FastGelu", unary("FastGelu")},
+    {"FastGeluGrad", aclnn("FastGeluBackward", in(0), in(1), out(like(1)))},
     {"LeakyRelu", aclnn("LeakyRelu", in(0), scalar("negative_slope", 0), out(like(0)))},
     {"LeakyReluGrad",
      aclnn("LeakyReluBackward", in(0), in(1), scalar("negative_slope", 0), plain(false), out(like(0)))},

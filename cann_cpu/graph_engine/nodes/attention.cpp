@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and its gradient.
+// Attention, rotary embeddings, and their gradients.
 #include "nodes/aclnn.h"
 
 namespace cann_cpu::graph {
 namespace {
 
 constexpr int64_t kUnlimited = 2147483647;
+constexpr int64_t kHalf = 0;  // the mode of a rotary embedding
 
 // Lists of lengths, which aclnn takes on the host.
 Parameter optional_integers(size_t i) {
@@ -55,6 +56,13 @@ const NodeTable kAttentionNodes = {
      aclnn("FlashAttentionScoreGrad", in(0), in(1), in(2), in(3), optional(4), optional(5), optional(6), optional(7),
            optional(8), optional(9), optional(10), optional(11), optional_integers(12), attributes(65536), out(like(0)),
            out(like(1)), out(like(2)), out(nothing), zero(15), zero(16))},
+    {"RotaryPositionEmbedding",
+     aclnn("RotaryPositionEmbedding", in(0), in(1), in(2), integer("mode", kHalf), out(like(0)))},
+    {"RotaryPositionEmbeddingGrad", aclnn("RotaryPositionEmbeddingGrad", in(0), in(1), in(2), optional(3),
+                                          integer("mode", kHalf), out(like(0)), out(like(1)), out(like(2)))},
+    {"RotaryMul", aclnn("RotaryPositionEmbedding", in(0), in(1), in(2), plain(kHalf), out(like(0)))},
+    {"RotaryMulGrad", aclnn("RotaryPositionEmbeddingGrad", in(3), in(1), in(2), in(0), plain(kHalf), out(like(0)),
+                            out(like(1)), out(like(2)), ignore("need_backward"))},
 };
 
 }  // namespace cann_cpu::graph

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One operation on every tensor of a list, as the optimizers of torch.optim make them.
+// Optimizers, and one operation on every tensor of a list, as those of torch.optim make them.
 #include "nodes/aclnn.h"
 
 namespace cann_cpu::graph {
@@ -83,6 +83,9 @@ NodeFunction of_three_with(const char* name, const Parameter& last) {
 }  // namespace
 
 const NodeTable kForeachNodes = {
+    {"ApplyAdamW",
+     aclnn("ApplyAdamW", out(0, referenced(0)), out(1, referenced(1)), out(2, referenced(2)), in(3), in(4), in(5),
+           in(6), in(7), in(8), in(9), in(10), optional(11), flag("amsgrad", false), flag("maximize", false))},
     {"ForeachAbs", each("ForeachAbs")},
     {"ForeachACos", each("ForeachAcos")},
     {"ForeachASin", each("ForeachAsin")},

@@ -3,6 +3,8 @@
 #include "nodes/aclnn.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/diff.h>
+#include <ATen/ops/zeros.h>
 
 namespace cann_cpu::graph {
 namespace {
@@ -39,12 +41,80 @@ NodeFunction product(const char* transpose_1, const char* transpose_2) {
   };
 }
 
+// A dynamic input's tensors, which are called x0, x1, ...; torchair writes down one without elements for a list that is
+// left out.
+std::vector<at::Tensor> listed(NodeCall& n, const std::string& name) {
+  std::vector<at::Tensor> tensors;
+  const auto& descriptions = n.node().input_descriptions;
+  for (size_t i = 0; i < n.input_count() && i < descriptions.size(); ++i) {
+    const std::string& given = descriptions[i].name;
+    const bool numbered = given.size() > name.size() && given.starts_with(name) &&
+                          given.find_first_not_of("0123456789", name.size()) == std::string::npos;
+    if ((numbered || given == name) && n.has(i) && n.in(i).numel() > 0) {
+      tensors.push_back(n.in(i));
+    }
+  }
+  return tensors;
+}
+Parameter list(const char* name) {
+  return [=](AclnnCall& c) { value(listed(c.node, name))(c); };
+}
+at::Tensor group_list(NodeCall& n) {
+  const auto given = listed(n, "group_list");
+  return given.empty() ? at::Tensor() : given[0];
+}
+
+std::vector<at::Tensor> grouped_products(NodeCall& n) {
+  const auto x = listed(n, "x"), weight = listed(n, "weight");
+  reject_unless(!x.empty() && !weight.empty() && x[0].is_floating_point(), "a product of these groups");
+  const at::Tensor groups = group_list(n);
+  const int64_t columns = weight[0].size(-1);
+  const auto rows_of = [&](int64_t rows) { return new_tensor({rows, columns}, x[0].scalar_type()); };
+  const bool is_one = n.integer("split_item", 0) >= 2;
+  if (is_one && n.integer("group_type", -1) == 2) {
+    return {new_tensor({groups.numel(), x[0].size(0), columns}, x[0].scalar_type())};
+  }
+  if (is_one) {
+    int64_t rows = 0;
+    for (const at::Tensor& part : x) {
+      rows += part.size(0);
+    }
+    return {rows_of(rows)};
+  }
+  std::vector<at::Tensor> y;
+  if (groups.defined()) {
+    auto sizes = groups.to(at::kLong);
+    if (n.integer("group_list_type", 0) == 0) {
+      sizes = sizes.diff(1, 0, at::zeros({1}, at::kLong));
+    }
+    for (int64_t group = 0; group < sizes.numel(); ++group) {
+      y.push_back(rows_of(sizes[group].item<int64_t>()));
+    }
+    return y;
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    auto shape = x[i].sizes().vec();
+    shape.back() = weight[i].size(-1);
+    y.push_back(new_tensor(shape, x[i].scalar_type()));
+  }
+  return y;
+}
+
 }  // namespace
 
 const NodeTable kLinearAlgebraNodes = {
-    {"MatMul", product("transpose_x1", "transpose_x2")},   {"MatMulV2", product("transpose_x1", "transpose_x2")},
-    {"MatMulV3", product("transpose_x1", "transpose_x2")}, {"BatchMatMul", product("adj_x1", "adj_x2")},
-    {"BatchMatMulV2", product("adj_x1", "adj_x2")},        {"BatchMatMulV3", product("adj_x1", "adj_x2")},
+    {"MatMul", product("transpose_x1", "transpose_x2")},
+    {"MatMulV2", product("transpose_x1", "transpose_x2")},
+    {"MatMulV3", product("transpose_x1", "transpose_x2")},
+    {"BatchMatMul", product("adj_x1", "adj_x2")},
+    {"BatchMatMulV2", product("adj_x1", "adj_x2")},
+    {"BatchMatMulV3", product("adj_x1", "adj_x2")},
+    {"GroupedMatmul",
+     aclnn("GroupedMatmulV4", list("x"), list("weight"), list("bias"), list("scale"), list("offset"),
+           list("antiquant_scale"), list("antiquant_offset"), list("per_token_scale"), computed(group_list), absent(),
+           absent(), absent(), integer("split_item", 0), integer("group_type", -1), integer("group_list_type", 0),
+           integer("act_type", 0), outs(grouped_products), absent(), absent(), only("dtype", int64_t{-1}),
+           only("transpose_weight", false), only("transpose_x", false), ignore("tuning_config"))},
 };
 
 }  // namespace cann_cpu::graph

@@ -10,6 +10,7 @@
 //   std::optional<at::Tensor>&            const aclTensor*       an output that may be null
 //   const std::optional<InOut>&           aclTensor*             an argument with suffix Ref that may be null
 //   const std::vector<at::Tensor>&        const aclTensorList*   inputs
+//   const std::optional<std::vector<at::Tensor>>&   the same      inputs that may be null
 //   std::vector<at::Tensor>&              const aclTensorList*   outputs
 //   DataDependentOut&                     aclTensor*             an output whose shape the kernel decides
 //   const at::Scalar&                     const aclScalar*
@@ -258,6 +259,19 @@ struct Argument<const std::optional<InOut>&>
 template <>
 struct Argument<const std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Input> {};
 template <>
+struct Argument<const std::optional<std::vector<at::Tensor>>&> {
+  using Tensors = Argument<const std::vector<at::Tensor>&>;
+  using CType = Tensors::CType;
+  using Stored = std::optional<aclTensorList>;
+  using Bound = std::optional<std::vector<at::Tensor>>;
+  static Stored store(CType argument, Operands& operands) {
+    return argument ? Stored(Tensors::store(argument, operands)) : std::nullopt;
+  }
+  static Bound bind(const Stored& stored, AddressCursor& addresses) {
+    return stored ? Bound(Tensors::bind(*stored, addresses)) : std::nullopt;
+  }
+};
+template <>
 struct Argument<std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Output> {};
 
 template <>
@@ -366,7 +380,9 @@ namespace detail {
 inline bool is_empty(const aclTensor& tensor) {
   return std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t size) { return size == 0; });
 }
+inline bool is_empty(const aclTensorList& list) { return list.tensors.empty(); }
 inline bool is_empty(const aclIntArray& array) { return array.values.empty(); }
+inline bool is_empty(const aclBoolArray& array) { return array.values.empty(); }
 
 template <class Param>
 struct UnusedArgument {

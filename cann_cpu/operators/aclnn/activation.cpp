@@ -22,6 +22,17 @@ ACLNN(HardswishBackward, [](In grad, In self, Out out) { assign(out, at::hardswi
 ACLNN(HardswishBackwardV2, [](In grad, In self, Out out) { assign(out, at::hardswish_backward(grad, self)); });
 ACLNN(MishBackward, [](In grad, In self, Out out) { assign(out, at::mish_backward(grad, self)); });
 
+// x * sigmoid(1.702 x)
+ACLNN(FastGelu, [](In self, Out out) {
+  const auto x = in_float(self);
+  assign(out, x * at::sigmoid(x * at::Scalar(1.702)));
+});
+ACLNN(FastGeluBackward, [](In grad, In self, Out out) {
+  const auto x = in_float(self) * at::Scalar(1.702);
+  const auto sigmoid = at::sigmoid(x);
+  assign(out, in_float(grad) * sigmoid * (x * (at::Scalar(1) - sigmoid) + at::Scalar(1)));
+});
+
 ACLNN(Threshold,
       [](In self, Scalar threshold, Scalar value, Out out) { at::threshold_out(out, self, threshold, value); });
 ACLNN(InplaceThreshold, [](Out self, Scalar threshold, Scalar value) { at::threshold_(self, threshold, value); });

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention with a materialised score matrix, and its gradient.
+// Attention with a materialised score matrix, its gradient, and the sum of two attentions to parts of the keys.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/maximum.h>
 
 #include "dropout_mask.h"
 #include "table.h"
@@ -62,8 +64,12 @@ std::optional<at::Tensor> hidden(int64_t queries, int64_t keys, const std::optio
       return ahead(0).gt(0);
     case 3:
       return ahead(keys - queries).gt(0);
+    case 4: {
+      const auto distance = ahead(keys - queries);
+      return distance.gt(attributes.next_tokens).logical_or(distance.neg().gt(attributes.previous_tokens));
+    }
     default:
-      TORCH_CHECK(false, "sparse mode ", attributes.sparse_mode, " is not served; expected 0 to 3");
+      TORCH_CHECK(false, "sparse mode ", attributes.sparse_mode, " is not served; expected 0 to 4");
   }
 }
 
@@ -99,58 +105,279 @@ Probabilities probabilities(const at::Tensor& scores) {
 }
 
 // What each probability is multiplied by in dropout; nullopt without dropout.
-std::optional<at::Tensor> dropout_factor(const std::optional<at::Tensor>& mask, const at::Tensor& values,
+std::optional<at::Tensor> dropout_factor(const std::optional<at::Tensor>& mask, at::IntArrayRef shape,
                                          const Attributes& attributes) {
   if (!mask.has_value() || mask->numel() == 0 || attributes.keep_probability >= 1) return std::nullopt;
-  return unpack_dropout_mask(*mask, values.sizes()) / at::Scalar(attributes.keep_probability);
+  return unpack_dropout_mask(*mask, shape) / at::Scalar(attributes.keep_probability);
 }
 
-// What neither function implements, and what makes no difference.
+// Queries, keys and values of (batch, heads, tokens, head size) in float, each head of the query with keys of its own.
+struct Attention {
+  at::Tensor query, key, value;
+  const std::optional<at::Tensor>& mask;
+  const Attributes& attributes;
+  std::optional<at::Tensor> dropout;  // what each probability is multiplied by
+
+  Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+            const std::optional<at::Tensor>& mask, const Attributes& attributes)
+      : query(query.to(at::kFloat)),
+        key(for_heads(key.to(at::kFloat), query.size(1))),
+        value(for_heads(value.to(at::kFloat), query.size(1))),
+        mask(mask),
+        attributes(attributes) {}
+
+  std::vector<int64_t> scores_shape() const { return {query.size(0), query.size(1), query.size(2), key.size(2)}; }
+  at::Tensor scores() const { return masked_scores(query, key, mask, attributes); }
+
+  struct Result {
+    at::Tensor out, maximum, sum;
+  };
+  Result forward() const {
+    const auto p = probabilities(scores());
+    return {at::matmul(dropout ? p.values * *dropout : p.values, value), p.maximum, p.sum};
+  }
+
+  // With what the forward pass has kept: the statistics give the probabilities again, and its result, times the
+  // gradient, the sum of each query's probabilities times theirs.
+  struct Gradients {
+    at::Tensor query, key, value;
+  };
+  Gradients backward(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& maximum, const at::Tensor& sum,
+                     int64_t key_heads) const {
+    const auto dy = grad.to(at::kFloat);
+    const auto p = normalized(weights(scores(), maximum), sum);
+    const auto dp = at::matmul(dy, value.mT());
+    const auto dv = at::matmul((dropout ? p * *dropout : p).mT(), dy);
+    const auto total = (dy * out).sum({-1}, /*keepdim=*/true);
+    const auto ds = p * ((dropout ? dp * *dropout : dp) - total) * at::Scalar(attributes.scale);
+    return {at::matmul(ds, key), sum_over_heads(at::matmul(ds.mT(), query), key_heads), sum_over_heads(dv, key_heads)};
+  }
+};
+
+// Sequences one behind the other in a tensor of (tokens, heads, head size), by where each ends.
+struct Sequences {
+  Sequences(In query, at::IntArrayRef query_ends, at::IntArrayRef key_ends, const Attributes& attributes)
+      : queries(query_ends), keys(key_ends) {
+    TORCH_CHECK(attributes.layout == "TND", "layout \"", attributes.layout,
+                "\" is not served for sequences of several lengths; expected TND");
+    TORCH_CHECK(query.dim() == 3 && query.size(1) == attributes.heads, "headNum is ", attributes.heads,
+                ", the query has shape ", query.sizes());
+    TORCH_CHECK(query_ends.size() == key_ends.size(), "actualSeqQLen has ", query_ends.size(),
+                " sequences, actualSeqKvLen ", key_ends.size());
+  }
+
+  size_t count() const { return queries.size(); }
+  static int64_t begin(at::IntArrayRef ends, size_t i) { return i == 0 ? 0 : ends[i - 1]; }
+  static int64_t length(at::IntArrayRef ends, size_t i) { return ends[i] - begin(ends, i); }
+
+  // Sequence i as a batch of one: (1, heads, tokens, head size).
+  static at::Tensor of(const at::Tensor& tensor, at::IntArrayRef ends, size_t i) {
+    return tensor.narrow(0, begin(ends, i), length(ends, i)).transpose(0, 1).unsqueeze(0);
+  }
+
+  at::IntArrayRef queries, keys;
+};
+
+// A sequence's statistics lie by token, as its queries do, or by head.
+enum class StatisticsOrder { kByToken, kByHead };
+
+StatisticsOrder statistics_order(Text layout) {
+  if (layout == "same_as_input" || layout == "TND") return StatisticsOrder::kByToken;
+  TORCH_CHECK(layout.empty() || layout == "SBH", "the layout of the statistics is \"", layout,
+              "\"; expected same_as_input or nothing");
+  return StatisticsOrder::kByHead;
+}
+
+// Those of sequence i as (1, heads, tokens, 8), of all in (tokens, heads, 8).
+at::Tensor statistics_of(const at::Tensor& all, at::IntArrayRef ends, size_t i, StatisticsOrder order) {
+  if (order == StatisticsOrder::kByToken) return Sequences::of(all, ends, i);
+  TORCH_CHECK(all.is_contiguous(), "statistics that lie by head must be contiguous, got strides ", all.strides());
+  const auto part = all.narrow(0, Sequences::begin(ends, i), Sequences::length(ends, i));
+  return part.view({1, all.size(1), part.size(0), all.size(2)});
+}
+
+// Sequence i's part of a mask of as many bits as there are scores.
+std::optional<at::Tensor> next_dropout(const std::optional<at::Tensor>& factor, int64_t& begin,
+                                       const std::vector<int64_t>& shape) {
+  if (!factor.has_value()) return std::nullopt;
+  const int64_t count = c10::multiply_integers(shape);
+  const auto part = factor->narrow(0, begin, count).view(shape);
+  begin += count;
+  return part;
+}
+
+std::optional<at::Tensor> dropout_factors(const std::optional<at::Tensor>& mask, const at::Tensor& query,
+                                          const Sequences& sequences, const Attributes& attributes) {
+  int64_t count = 0;
+  for (size_t i = 0; i < sequences.count(); ++i) {
+    count += query.size(1) * Sequences::length(sequences.queries, i) * Sequences::length(sequences.keys, i);
+  }
+  return dropout_factor(mask, {count}, attributes);
+}
+
+void attend(In query, In key, In value, OptionalIn drop_mask, OptionalIn mask, Ints query_ends, Ints key_ends,
+            const Attributes& attributes, StatisticsOrder order, OptionalOut maximum, OptionalOut sum, Out out) {
+  const Sequences sequences(query, query_ends, key_ends, attributes);
+  const auto dropout = dropout_factors(drop_mask, query, sequences, attributes);
+  int64_t dropped = 0;
+  for (size_t i = 0; i < sequences.count(); ++i) {
+    Attention attention(Sequences::of(query, sequences.queries, i), Sequences::of(key, sequences.keys, i),
+                        Sequences::of(value, sequences.keys, i), mask, attributes);
+    attention.dropout = next_dropout(dropout, dropped, attention.scores_shape());
+    const auto result = attention.forward();
+    Sequences::of(out, sequences.queries, i).copy_(result.out);
+    if (maximum.has_value()) statistics_of(*maximum, sequences.queries, i, order).copy_(result.maximum);
+    if (sum.has_value()) statistics_of(*sum, sequences.queries, i, order).copy_(result.sum);
+  }
+}
+
+void attend_backward(In query, In key, In value, In grad, OptionalIn drop_mask, OptionalIn mask, In maximum, In sum,
+                     In result, Ints query_ends, Ints key_ends, const Attributes& attributes, StatisticsOrder order,
+                     Out grad_query, Out grad_key, Out grad_value) {
+  const Sequences sequences(query, query_ends, key_ends, attributes);
+  const auto dropout = dropout_factors(drop_mask, query, sequences, attributes);
+  int64_t dropped = 0;
+  for (size_t i = 0; i < sequences.count(); ++i) {
+    const auto by_query = [&](const at::Tensor& tensor) { return Sequences::of(tensor, sequences.queries, i); };
+    const auto by_key = [&](const at::Tensor& tensor) { return Sequences::of(tensor, sequences.keys, i); };
+    const auto statistics = [&](const at::Tensor& all) {
+      return first_of(statistics_of(all, sequences.queries, i, order));
+    };
+    Attention attention(by_query(query), by_key(key), by_key(value), mask, attributes);
+    attention.dropout = next_dropout(dropout, dropped, attention.scores_shape());
+    const auto gradients =
+        attention.backward(by_query(grad), by_query(result), statistics(maximum), statistics(sum), key.size(1));
+    by_query(grad_query).copy_(gradients.query);
+    by_key(grad_key).copy_(gradients.key);
+    by_key(grad_value).copy_(gradients.value);
+  }
+}
+
+// What the functions do not implement, and what makes no difference.
 using Shift = Absent<"realShift", OptionalIn>;
 using PaddingMask = Absent<"paddingMask", OptionalIn>;
 using Prefix = Absent<"prefix", OptionalInts>;
+using SoftmaxOut = Absent<"softmaxOut", OptionalOut>;
+using SoftmaxIn = Absent<"softmaxIn", OptionalIn>;
+using ShiftGradient = Absent<"dpse", OptionalOut>;
 using InnerPrecise = Ignored<int64_t>;  // how precisely to compute; all is float here
 
 }  // namespace
 
-ACLNN(FlashAttentionScore, [](In query, In key, In value, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask,
-                              Prefix, double scale, double keep_probability, int64_t previous_tokens,
-                              int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode,
-                              OptionalOut maximum, OptionalOut sum, Absent<"softmaxOut", OptionalOut>, Out out) {
-  const Attributes attributes{scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode};
-  const auto size = head_size(query, attributes);
-  const auto q = by_head(query, layout, size).to(at::kFloat);
-  const auto k = for_heads(by_head(key, layout, size).to(at::kFloat), heads);
-  const auto v = for_heads(by_head(value, layout, size).to(at::kFloat), heads);
-  auto p = probabilities(masked_scores(q, k, mask, attributes));
-  if (const auto factor = dropout_factor(drop_mask, p.values, attributes)) p.values = p.values * *factor;
-  by_head(out, layout, size).copy_(at::matmul(p.values, v));
-  if (maximum.has_value()) assign(maximum, p.maximum.expand(maximum->sizes()));
-  if (sum.has_value()) assign(sum, p.sum.expand(sum->sizes()));
-});
-
-// With what the forward pass has kept: the statistics give the probabilities again, and its result, times the gradient,
-// the sum of each query's probabilities times theirs.
-ACLNN(FlashAttentionScoreGrad,
-      [](In query, In key, In value, In grad, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, In maximum,
-         In sum, Absent<"softmaxIn", OptionalIn>, In attention, Prefix, double scale, double keep_probability,
-         int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode,
-         Out grad_query, Out grad_key, Out grad_value, Absent<"dpse", OptionalOut>) {
+ACLNN(FlashAttentionScore,
+      [](In query, In key, In value, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, Prefix, double scale,
+         double keep_probability, int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout,
+         InnerPrecise, int64_t sparse_mode, OptionalOut maximum, OptionalOut sum, SoftmaxOut, Out out) {
         const Attributes attributes{scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode};
         const auto size = head_size(query, attributes);
-        const auto q = by_head(query, layout, size).to(at::kFloat);
-        const auto k = for_heads(by_head(key, layout, size).to(at::kFloat), heads);
-        const auto v = for_heads(by_head(value, layout, size).to(at::kFloat), heads);
-        const auto dy = by_head(grad, layout, size).to(at::kFloat);
-        const auto p = normalized(weights(masked_scores(q, k, mask, attributes), first_of(maximum)), first_of(sum));
-        const auto factor = dropout_factor(drop_mask, p, attributes);
-        auto dp = at::matmul(dy, v.mT());
-        if (factor.has_value()) dp = dp * *factor;
-        const auto dv = at::matmul((factor.has_value() ? p * *factor : p).mT(), dy);
-        const auto total = (dy * by_head(attention, layout, size)).sum({-1}, /*keepdim=*/true);
-        const auto ds = p * (dp - total) * at::Scalar(scale);
-        const auto key_heads = by_head(key, layout, size).size(1);
-        by_head(grad_query, layout, size).copy_(at::matmul(ds, k));
-        by_head(grad_key, layout, size).copy_(sum_over_heads(at::matmul(ds.mT(), q), key_heads));
-        by_head(grad_value, layout, size).copy_(sum_over_heads(dv, key_heads));
+        const auto viewed = [&](const at::Tensor& tensor) { return by_head(tensor, layout, size); };
+        Attention attention(viewed(query), viewed(key), viewed(value), mask, attributes);
+        attention.dropout = dropout_factor(drop_mask, attention.scores_shape(), attributes);
+        const auto result = attention.forward();
+        viewed(out).copy_(result.out);
+        if (maximum.has_value()) assign(maximum, result.maximum.expand(maximum->sizes()));
+        if (sum.has_value()) assign(sum, result.sum.expand(sum->sizes()));
       });
+
+ACLNN(FlashAttentionScoreGrad,
+      [](In query, In key, In value, In grad, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, In maximum,
+         In sum, SoftmaxIn, In result, Prefix, double scale, double keep_probability, int64_t previous_tokens,
+         int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode, Out grad_query,
+         Out grad_key, Out grad_value, ShiftGradient) {
+        const Attributes attributes{scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode};
+        const auto size = head_size(query, attributes);
+        const auto viewed = [&](const at::Tensor& tensor) { return by_head(tensor, layout, size); };
+        Attention attention(viewed(query), viewed(key), viewed(value), mask, attributes);
+        attention.dropout = dropout_factor(drop_mask, attention.scores_shape(), attributes);
+        const auto gradients =
+            attention.backward(viewed(grad), viewed(result), first_of(maximum), first_of(sum), viewed(key).size(1));
+        viewed(grad_query).copy_(gradients.query);
+        viewed(grad_key).copy_(gradients.key);
+        viewed(grad_value).copy_(gradients.value);
+      });
+
+ACLNN(FlashAttentionVarLenScore,
+      [](In query, In key, In value, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, Prefix, Ints query_ends,
+         Ints key_ends, double scale, double keep_probability, int64_t previous_tokens, int64_t next_tokens,
+         int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode, OptionalOut maximum, OptionalOut sum,
+         SoftmaxOut, Out out) {
+        attend(query, key, value, drop_mask, mask, query_ends, key_ends,
+               {scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode},
+               StatisticsOrder::kByHead, maximum, sum, out);
+      });
+ACLNN(FlashAttentionVarLenScoreV4,
+      [](In query, In key, In value, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, Prefix, Ints query_ends,
+         Ints key_ends, double scale, double keep_probability, int64_t previous_tokens, int64_t next_tokens,
+         int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode, Text statistics_layout, OptionalOut maximum,
+         OptionalOut sum, SoftmaxOut, Out out) {
+        attend(query, key, value, drop_mask, mask, query_ends, key_ends,
+               {scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode},
+               statistics_order(statistics_layout), maximum, sum, out);
+      });
+ACLNN(FlashAttentionUnpaddingScoreGrad,
+      [](In query, In key, In value, In grad, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, In maximum,
+         In sum, SoftmaxIn, In result, Prefix, Ints query_ends, Ints key_ends, double scale, double keep_probability,
+         int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode,
+         Out grad_query, Out grad_key, Out grad_value, ShiftGradient) {
+        attend_backward(query, key, value, grad, drop_mask, mask, maximum, sum, result, query_ends, key_ends,
+                        {scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode},
+                        StatisticsOrder::kByHead, grad_query, grad_key, grad_value);
+      });
+ACLNN(FlashAttentionUnpaddingScoreGradV4,
+      [](In query, In key, In value, In grad, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, In maximum,
+         In sum, SoftmaxIn, In result, Prefix, Ints query_ends, Ints key_ends, double scale, double keep_probability,
+         int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode,
+         Out grad_query, Out grad_key, Out grad_value, ShiftGradient, Text statistics_layout) {
+        attend_backward(query, key, value, grad, drop_mask, mask, maximum, sum, result, query_ends, key_ends,
+                        {scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode},
+                        statistics_order(statistics_layout), grad_query, grad_key, grad_value);
+      });
+
+namespace {
+
+// Two attentions of the same queries, each to some of the keys: each part counts by its share of the sum.
+struct Joined {
+  at::Tensor maximum, sum, first_share, second_share;
+
+  Joined(In first_maximum, In first_sum, In second_maximum, In second_sum)
+      : maximum(at::maximum(first_maximum, second_maximum)) {
+    const auto first = first_sum * (first_maximum - maximum).exp();
+    const auto second = second_sum * (second_maximum - maximum).exp();
+    sum = first + second;
+    first_share = first / sum;
+    second_share = second / sum;
+  }
+};
+
+// The shares of (tokens, heads, 8) as factors of (tokens, heads, 1).
+at::Tensor by_token(const at::Tensor& shares, OptionalIn query_ends, StatisticsOrder order) {
+  if (order == StatisticsOrder::kByToken) return first_of(shares);
+  TORCH_CHECK(query_ends.has_value(), "actualSeqQlen is null; statistics that lie by head need it");
+  const auto ends = query_ends->to(at::kLong).contiguous();
+  const at::IntArrayRef all(ends.const_data_ptr<int64_t>(), static_cast<size_t>(ends.numel()));
+  auto factors = at::empty_like(shares);
+  for (size_t i = 0; i < all.size(); ++i) {
+    Sequences::of(factors, all, i).copy_(statistics_of(shares, all, i, StatisticsOrder::kByHead));
+  }
+  return first_of(factors);
+}
+
+}  // namespace
+
+ACLNN(RingAttentionUpdateV2, [](In first, In first_maximum, In first_sum, In second, In second_maximum, In second_sum,
+                                OptionalIn query_ends, Text layout, Text statistics_layout, Out out, Out maximum,
+                                Out sum) {
+  const Joined joined(first_maximum, first_sum, second_maximum, second_sum);
+  assign(maximum, joined.maximum);
+  assign(sum, joined.sum);
+  if (layout == "TND") {
+    const auto order = statistics_order(statistics_layout);
+    assign(out, first * by_token(joined.first_share, query_ends, order) +
+                    second * by_token(joined.second_share, query_ends, order));
+    return;
+  }
+  TORCH_CHECK(layout == "SBH", "layout \"", layout, "\" is not served; expected SBH or TND");
+  const auto heads = [&](const at::Tensor& tensor) { return tensor.unflatten(2, {maximum.size(1), -1}); };
+  const auto factor = [](const at::Tensor& share) { return first_of(share).permute({2, 0, 1, 3}); };
+  assign(out, (heads(first) * factor(joined.first_share) + heads(second) * factor(joined.second_share)).flatten(2));
+});

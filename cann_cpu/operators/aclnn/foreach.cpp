@@ -185,6 +185,25 @@ ACLNN(ApplyAdamWV2, [](Out parameter, Out exp_avg, Out exp_avg_sq, OptionalOut m
   at::_fused_adamw_({parameter}, {grad}, {exp_avg}, {exp_avg_sq}, largest, {step.add(1).reshape({})}, lr, beta1, beta2,
                     weight_decay, eps, amsgrad, maximize);
 });
+// The powers are those of the steps before this one.
+ACLNN(ApplyAdamW, [](Out parameter, Out exp_avg, Out exp_avg_sq, In beta1_power, In beta2_power, In lr, In weight_decay,
+                     In beta1, In beta2, In epsilon, In grad, OptionalOut max_exp_avg_sq, bool amsgrad, bool maximize) {
+  TORCH_CHECK(!amsgrad || max_exp_avg_sq.has_value(), "amsgrad is true, so maxGradNorm must be given");
+  require_like({parameter}, std::vector{grad}, std::vector{exp_avg}, std::vector{exp_avg_sq});
+  const auto number = [](In tensor) { return tensor.item<double>(); };
+  const auto g = maximize ? in_float(grad).neg() : in_float(grad);
+  const auto mean = in_float(exp_avg).lerp(g, 1 - number(beta1));
+  auto square = in_float(exp_avg_sq) * number(beta2) + g * g * (1 - number(beta2));
+  exp_avg.copy_(mean);
+  exp_avg_sq.copy_(square);
+  if (amsgrad) {
+    square = at::maximum(in_float(*max_exp_avg_sq), square);
+    max_exp_avg_sq->copy_(square);
+  }
+  const auto root = (square / (1 - number(beta2_power) * number(beta2))).sqrt() + number(epsilon);
+  const auto step = mean / root * (number(lr) / (1 - number(beta1_power) * number(beta1)));
+  parameter.copy_(in_float(parameter) * (1 - number(lr) * number(weight_decay)) - step);
+});
 ACLNN(FusedSgd, [](OutTensors parameters, OutTensors grads, OutTensors momentum_buffers, OptionalIn grad_scale,
                    float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize,
                    bool is_first_step) {

@@ -4,6 +4,8 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/_ctc_loss.h>
 #include <ATen/ops/_ctc_loss_backward.h>
+#include <ATen/ops/_log_softmax.h>
+#include <ATen/ops/_log_softmax_backward_data.h>
 #include <ATen/ops/binary_cross_entropy.h>
 #include <ATen/ops/binary_cross_entropy_backward.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
@@ -114,6 +116,47 @@ ACLNN(NLLLoss2d,
 ACLNN(NLLLoss2dBackward, [](In grad, In self, In target, OptionalIn weight, int64_t reduction, int64_t ignore_index,
                             In total_weight, Out out) {
   at::nll_loss2d_backward_out(out, grad, self, target.to(at::kLong), weight, reduction, ignore_index, total_weight);
+});
+namespace {
+
+int64_t reduction_named(const std::string& name) {
+  if (name.empty() || name == "mean") return at::Reduction::Mean;
+  if (name == "sum") return at::Reduction::Sum;
+  TORCH_CHECK(name == "none", "reduction must be none, mean or sum, got ", name);
+  return at::Reduction::None;
+}
+
+// As CANN has it.
+void check_smoothing(double label_smoothing, double zloss_scale, bool return_zloss = false) {
+  TORCH_CHECK(label_smoothing == 0, "labelSmoothing must be 0, got ", label_smoothing);
+  TORCH_CHECK(zloss_scale == 0 && !return_zloss,
+              "the z-loss is not implemented: lseSquareScaleForZloss must be 0 and returnZloss false");
+}
+
+}  // namespace
+
+ACLNN(CrossEntropyLoss, [](In input, In target, OptionalIn weight, Text reduction, int64_t ignore_index,
+                           double label_smoothing, double zloss_scale, bool return_zloss, Out loss, Out log_prob,
+                           Absent<"zloss", OptionalOut>, Absent<"lseForZloss", OptionalOut>) {
+  check_smoothing(label_smoothing, zloss_scale, return_zloss);
+  const auto logarithms = at::_log_softmax(in_float(input), 1, /*half_to_float=*/false);
+  const auto value = std::get<0>(
+      at::nll_loss_forward(logarithms, target.to(at::kLong), weight, reduction_named(reduction), ignore_index));
+  assign(log_prob, logarithms);
+  assign(loss, value.reshape(loss.sizes()));
+});
+ACLNN(CrossEntropyLossGrad, [](In grad, In log_prob, In target, OptionalIn weight, Absent<"gradZloss", OptionalIn>,
+                               Absent<"lseForZloss", OptionalIn>, Text reduction_name, int64_t ignore_index,
+                               double label_smoothing, double zloss_scale, Out out) {
+  check_smoothing(label_smoothing, zloss_scale);
+  const int64_t reduction = reduction_named(reduction_name);
+  const auto logarithms = in_float(log_prob);
+  const auto labels = target.to(at::kLong);
+  // The weights of the labels that count, which is what a mean is divided by.
+  const auto total = std::get<1>(at::nll_loss_forward(logarithms, labels, weight, at::Reduction::Mean, ignore_index));
+  const auto dy = reduction == at::Reduction::None ? in_float(grad) : in_float(grad).reshape({});
+  const auto each = at::nll_loss_backward(dy, logarithms, labels, weight, reduction, ignore_index, total);
+  assign(out, at::_log_softmax_backward_data(each, logarithms, 1, logarithms.scalar_type()));
 });
 ACLNN(MultilabelMarginLoss, [](In self, In target, int64_t reduction, Out out, Out is_target) {
   auto [value, mask] = at::multilabel_margin_loss_forward(self, target.to(at::kLong), reduction);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addbmm.h>
 #include <ATen/ops/addmm.h>
@@ -12,7 +13,10 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mv.h>
+#include <ATen/ops/tensor.h>
 #include <c10/util/strides.h>
+
+#include <numeric>
 
 #include "table.h"
 
@@ -131,3 +135,164 @@ ACLNN(Addr, [](In self, In vec1, In vec2, Scalar beta, Scalar alpha, Out out) {
   at::addr_out(out, self, vec1, vec2, beta, alpha);
 });
 ACLNN(InplaceAddr, [](Out self, In vec1, In vec2, Scalar beta, Scalar alpha) { self.addr_(vec1, vec2, beta, alpha); });
+
+// Products of groups: of tensors that come as a list, or as one that is divided, by rows (M) or by what is summed (K).
+namespace {
+
+enum Division : int64_t { kNone = -1, kRows = 0, kSummed = 2 };
+
+using Group = std::vector<at::Tensor>;  // a tensor for each group
+
+// The sizes of the groups, of a list that holds where each ends, or their sizes.
+std::vector<int64_t> group_sizes(const at::Tensor& list, int64_t list_type) {
+  TORCH_CHECK(list_type == 0 || list_type == 1, "groupListType must be 0 (ends) or 1 (sizes), got ", list_type);
+  const auto numbers = list.to(at::kLong).contiguous();
+  std::vector<int64_t> sizes(numbers.const_data_ptr<int64_t>(), numbers.const_data_ptr<int64_t>() + numbers.numel());
+  if (list_type == 0) std::adjacent_difference(sizes.begin(), sizes.end(), sizes.begin());
+  return sizes;
+}
+
+Group divided(const at::Tensor& whole, int64_t dim, const std::vector<int64_t>& sizes) {
+  Group parts;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    TORCH_CHECK(size >= 0 && begin + size <= whole.size(dim), "groupList goes to ", begin + size, " from ", begin,
+                "; dimension ", dim, " of shape ", whole.sizes(), " is what it divides");
+    parts.push_back(whole.narrow(dim, begin, size));
+    begin += size;
+  }
+  return parts;
+}
+
+// One tensor for all groups is a dimension more in front; nothing is given where there are no tensors.
+Group of_each(const char* name, const std::vector<at::Tensor>& given, int64_t rank, size_t groups) {
+  if (given.empty()) return {};
+  Group each = given.size() == 1 && given[0].dim() == rank + 1 ? given[0].unbind(0) : given;
+  TORCH_CHECK(each.size() == groups, name, " has ", each.size(), " tensors, there are ", groups, " groups");
+  return each;
+}
+Group of_each(const char* name, OptionalTensors given, int64_t rank, size_t groups) {
+  return given.has_value() ? of_each(name, *given, rank, groups) : Group();
+}
+
+struct GroupedProduct {
+  Group x, weight, bias, scale, token_scale, weight_scale, weight_offset, out;
+
+  GroupedProduct(Tensors given_x, Tensors given_weight, OutTensors given_out, const std::vector<int64_t>& sizes,
+                 int64_t division) {
+    TORCH_CHECK(!given_x.empty() && !given_weight.empty() && !given_out.empty(), "x, weight or y is empty");
+    TORCH_CHECK(division == kNone || division == kRows || division == kSummed,
+                "groupType must be -1 (none), 0 (rows) or 2 (what is summed), got ", division);
+    const bool one = given_x.size() == 1 && !sizes.empty();
+    x = one ? divided(given_x[0], division == kSummed ? 1 : 0, sizes) : given_x;
+    if (one && division == kSummed && given_weight.size() == 1) {
+      weight = divided(given_weight[0], 0, sizes);
+    } else {
+      weight = of_each("weight", given_weight, 2, x.size());
+    }
+    if (given_out.size() == 1 && division == kSummed) {
+      out = given_out[0].unbind(0);
+    } else if (given_out.size() == 1 && x.size() > 1) {
+      std::vector<int64_t> rows;
+      for (const at::Tensor& part : x) rows.push_back(part.size(0));
+      out = divided(given_out[0], 0, rows);
+    } else {
+      out = given_out;
+    }
+    TORCH_CHECK(out.size() == x.size(), "y has ", out.size(), " tensors, there are ", x.size(), " groups");
+  }
+
+  void run() {
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (x[i].scalar_type() == at::kChar) {
+        quantized(i);
+      } else {
+        multiply(out[i], [&](Out sums) {
+          at::matmul_out(sums, factor(x[i]), factor(dequantized(weight[i], i)));
+          if (!bias.empty()) sums.add_(bias[i]);
+        });
+      }
+    }
+  }
+
+ private:
+  // Of a weight in int8 that is multiplied by a half type.
+  at::Tensor dequantized(const at::Tensor& of, size_t i) const {
+    if (of.scalar_type() != at::kChar) return of;
+    TORCH_CHECK(!weight_scale.empty(), "weight is int8 and x ", x[i].scalar_type(),
+                ", so antiquantScale must be given");
+    const auto value = of.to(x[i].scalar_type());
+    return (weight_offset.empty() ? value : value + weight_offset[i]) * weight_scale[i];
+  }
+
+  // Exact sums, scaled by column and by row.
+  void quantized(size_t i) {
+    TORCH_CHECK(weight[i].scalar_type() == at::kChar, "x is int8, so weight must be int8, got ",
+                weight[i].scalar_type());
+    auto sums = at::matmul(x[i].to(at::kInt), weight[i].to(at::kInt));
+    if (!bias.empty()) sums = sums + bias[i];
+    if (!scale.empty()) {
+      TORCH_CHECK(at::isFloatingType(scale[i].scalar_type()), "scale must be float32 or bfloat16, got ",
+                  scale[i].scalar_type());
+      sums = sums.to(at::kFloat) * in_float(scale[i]);
+    }
+    if (!token_scale.empty()) sums = sums * in_float(token_scale[i]).unsqueeze(1);
+    assign(out[i], sums);
+  }
+};
+
+}  // namespace
+
+ACLNN(GroupedMatmul, [](Tensors x, Tensors weight, OptionalTensors bias, OptionalTensors scale,
+                        Absent<"offset", OptionalTensors>, OptionalTensors weight_scale, OptionalTensors weight_offset,
+                        OptionalInts group_ends, int64_t split_item, OutTensors out) {
+  TORCH_CHECK(0 <= split_item && split_item <= 3, "splitItem must be 0 to 3, got ", split_item);
+  std::vector<int64_t> sizes;
+  if (group_ends.has_value() && !group_ends->empty()) sizes = group_sizes(at::tensor(*group_ends), 0);
+  GroupedProduct product(x, weight, out, sizes, sizes.empty() && split_item < 2 ? kNone : kRows);
+  product.bias = of_each("bias", bias, 1, product.x.size());
+  product.scale = of_each("scale", scale, 1, product.x.size());
+  product.weight_scale = of_each("antiquantScale", weight_scale, 1, product.x.size());
+  product.weight_offset = of_each("antiquantOffset", weight_offset, 1, product.x.size());
+  product.run();
+});
+ACLNN(GroupedMatmulV4,
+      [](Tensors x, Tensors weight, OptionalTensors bias, OptionalTensors scale, Absent<"offset", OptionalTensors>,
+         OptionalTensors weight_scale, OptionalTensors weight_offset, OptionalTensors token_scale,
+         OptionalIn group_list, Absent<"activationInput", OptionalTensors>,
+         Absent<"activationQuantScale", OptionalTensors>, Absent<"activationQuantOffset", OptionalTensors>,
+         int64_t split_item, int64_t group_type, int64_t group_list_type, int64_t activation, OutTensors out,
+         Absent<"activationFeatureOut", OptionalTensors>, Absent<"dynQuantScaleOut", OptionalTensors>) {
+        TORCH_CHECK(0 <= split_item && split_item <= 3, "splitItem must be 0 to 3, got ", split_item);
+        TORCH_CHECK(activation == 0, "actType ", activation, " is not implemented; expected 0 (none)");
+        std::vector<int64_t> sizes;
+        if (group_list.has_value() && group_list->numel() > 0) sizes = group_sizes(*group_list, group_list_type);
+        GroupedProduct product(x, weight, out, sizes, group_type);
+        const size_t groups = product.x.size();
+        product.bias = of_each("bias", bias, 1, groups);
+        product.scale = of_each("scale", scale, 1, groups);
+        product.weight_scale = of_each("antiquantScale", weight_scale, 1, groups);
+        product.weight_offset = of_each("antiquantOffset", weight_offset, 1, groups);
+        if (token_scale.has_value() && !token_scale->empty()) {
+          product.token_scale = token_scale->size() == 1 && !sizes.empty()
+                                    ? divided((*token_scale)[0], 0, sizes)
+                                    : of_each("perTokenScale", token_scale, 1, groups);
+        }
+        product.run();
+      });
+// Each group's product of what it divides, added to its part of the result.
+ACLNN(GroupedMatmulAdd,
+      [](In x, In weight, In group_list, Out result, bool transpose_x, bool transpose_weight, int64_t group_type) {
+        TORCH_CHECK(transpose_x && !transpose_weight && group_type == kSummed,
+                    "expected transposeX true, transposeWeight false and groupType 2, got ", transpose_x, ", ",
+                    transpose_weight, " and ", group_type);
+        const auto sizes = group_sizes(group_list, 0);
+        const auto xs = divided(x, 0, sizes), weights = divided(weight, 0, sizes);
+        const std::vector<int64_t> each{static_cast<int64_t>(sizes.size()), x.size(1), weight.size(1)};
+        TORCH_CHECK(result.numel() == c10::multiply_integers(each), "y has shape ", result.sizes(), "; groups of ",
+                    each, " are expected");
+        const auto results = result.view(each).unbind(0);
+        for (size_t i = 0; i < sizes.size(); ++i) {
+          results[i].add_(at::matmul(factor(in_float(xs[i]).t()), factor(in_float(weights[i]))));
+        }
+      });

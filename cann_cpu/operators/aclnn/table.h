@@ -13,6 +13,7 @@ using Out = at::Tensor&;
 using OptionalIn = const std::optional<at::Tensor>&;
 using OptionalOut = std::optional<at::Tensor>&;
 using Tensors = const std::vector<at::Tensor>&;
+using OptionalTensors = const std::optional<std::vector<at::Tensor>>&;
 using OutTensors = std::vector<at::Tensor>&;
 using Scalar = const at::Scalar&;
 using OptionalScalar = const std::optional<at::Scalar>&;

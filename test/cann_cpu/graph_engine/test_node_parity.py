@@ -275,6 +275,29 @@ CASES = [
     ("swiglu", lambda x: torch_npu.npu_swiglu(x, -1), [(5, 8)], FLOATS),
     ("add_rms_norm", lambda x, y, w: torch_npu.npu_add_rms_norm(x, y, w, 1e-6), [M, M, (7,)], FLOATS),
     (
+        "fast_gelu, rotary_mul",
+        lambda x, c, s: torch_npu.npu_rotary_mul(torch_npu.npu_fast_gelu(x), c, s),
+        [(2, 3, 5, 64), (1, 1, 5, 64), (1, 1, 5, 64)],
+        FLOATS,
+    ),
+    (
+        "grouped_matmul",
+        lambda x, w, v, b, c: (
+            *torch_npu.npu_grouped_matmul([x, x], [w, v], bias=[b, c], split_item=0, group_type=-1),
+            *torch_npu.npu_grouped_matmul([x, x], [w, v], split_item=3, group_type=0),
+        ),
+        [M, (7, 4), (7, 4), (4,), (4,)],
+        (torch.float32, torch.float16),
+    ),
+    (
+        "grouped_matmul of rows",
+        lambda x, w, i: torch_npu.npu_grouped_matmul(
+            [x], [w], group_list=i + 3, split_item=3, group_type=0, group_list_type=1
+        ),
+        [(9, 7), (3, 7, 4), ("int", 1, (3,))],
+        (torch.float32, torch.bfloat16),
+    ),
+    (
         "fusion_attention",
         lambda q, k, v: torch_npu.npu_fusion_attention(q, k, v, 3, "BNSD", scale=0.5)[:3],
         [(2, 3, 5, 8)] * 3,

@@ -169,6 +169,18 @@ for name, function in {
 }.items():
     case(name, [Y, X], gradient(function))
 case("GeluGrad", [Y, X, F.gelu(X)], lambda dy, x, y: gradient(F.gelu)(dy, x))
+case("FastGelu", [X], lambda x: x * torch.sigmoid(1.702 * x), exact=False)
+case("FastGeluGrad", [Y, X], gradient(lambda x: x * torch.sigmoid(1.702 * x)), exact=False)
+
+
+def adam_w(x, mean, square, power_1, power_2, lr, decay, beta_1, beta_2, epsilon, grad):
+    mean, square = beta_1 * mean + (1 - beta_1) * grad, beta_2 * square + (1 - beta_2) * grad**2
+    step = mean / (1 - power_1 * beta_1) / ((square / (1 - power_2 * beta_2)).sqrt() + epsilon)
+    return x - lr * (step + decay * x), mean, square
+
+
+ADAM_W = [number(value) for value in (0.5, 0.6, 0.1, 0.2, 0.8, 0.9, 1e-3)]
+case("ApplyAdamW", [X, Y, Q, *ADAM_W, Z], adam_w, exact=False)
 case("SigmoidGrad", [X.sigmoid(), Y], lambda y, dy: dy * y * (1 - y), exact=False)
 case("TanhGrad", [X.tanh(), Y], lambda y, dy: dy * (1 - y * y), exact=False)
 case("LeakyReluGrad", [Y, X], gradient(lambda x: F.leaky_relu(x, 0.1)), negative_slope=0.1)
@@ -705,6 +717,33 @@ def attention_outputs(q, k, v, *rest):
 case("FlashAttentionScore", [QUERY, KEY, VALUE], attention_outputs, exact=False, **ATTENTION)
 
 
+COSINE, SINE = tensor(1, 1, 5, 8, seed=4), tensor(1, 1, 5, 8, seed=5)
+
+
+def rotary(x, cosine, sine, *rest):
+    """The first half and the second as complex numbers."""
+    (a, b), (c1, c2), (s1, s2) = x.chunk(2, -1), cosine.chunk(2, -1), sine.chunk(2, -1)
+    return torch.cat([a * c1 - b * s1, b * c2 + a * s2], -1)
+
+
+case("RotaryMul", [QUERY, COSINE, SINE], rotary, exact=False)
+case("RotaryPositionEmbedding", [QUERY, COSINE, SINE], rotary, exact=False)
+case(
+    "RotaryMulGrad",
+    [QUERY, COSINE, SINE, DOUT],
+    lambda x, c, s, dy: gradient(rotary, (0, 1, 2))(dy, x, c, s),
+    exact=False,
+    need_backward=True,
+)
+case(
+    "RotaryPositionEmbeddingGrad",
+    [DOUT, COSINE, SINE, QUERY],
+    lambda dy, c, s, x: gradient(rotary, (0, 1, 2))(dy, x, c, s),
+    exact=False,
+    mode=0,
+)
+
+
 def attention_gradient(q, k, v, dy, *rest):
     return *gradient(lambda *x: attention(*x)[2], (0, 1, 2))(dy, q, k, v), q.new_empty(0)
 
@@ -787,6 +826,7 @@ def test_a_node_that_asks_for_too_much_writes_nothing():
 
 
 TESTED_ALONE = {*RANDOM, "StatelessRandperm", "StatelessDropOutGenMask", "DropOutDoMask", "MultinomialWithReplacement"}
+TESTED_ALONE |= {"GroupedMatmul"}  # its lists have names, in graphs: test_node_parity.py
 # That take several ranks: test/collectives.
 TESTED_ALONE |= {"HcomAllReduce", "HcomAllGather", "HcomAllGatherV", "HcomReduceScatter", "HcomReduceScatterV"}
 TESTED_ALONE |= {"HcomBroadcast", "HcomAllToAll", "HcomAllToAllV", "HcomSend", "HcomReceive"}

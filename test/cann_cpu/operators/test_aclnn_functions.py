@@ -2,40 +2,12 @@
 """aclnn functions that no operator of torch_npu leads to here, called as C functions."""
 
 import re
-from collections import namedtuple
 
 import aclnn
 import pytest
 import torch
 import torch.nn.functional as F
-from aclnn import ND, Float, Rejected, Scalar, Stored
-
-Out = namedtuple("Out", "shape dtype", defaults=[torch.float32])
-InOut = namedtuple("InOut", "tensor")
-
-
-def call(name, *arguments):
-    """What the function has written, in the order of its arguments."""
-    written = []
-
-    def result(tensor):
-        written.append(tensor)
-        return tensor
-
-    def on_the_device(given):
-        match given:
-            case torch.Tensor():
-                return given.contiguous().npu()
-            case Out(shape, dtype):
-                return result(torch.zeros(shape, dtype=dtype, device="npu"))
-            case InOut(tensor):
-                return result(tensor.contiguous().npu())
-            case [Out(), *_]:
-                return [on_the_device(out) for out in given]
-        return given
-
-    aclnn.call("libopapi.so", name, *map(on_the_device, arguments))
-    return [tensor.cpu() for tensor in written]
+from aclnn import ND, Float, InOut, Out, Rejected, Scalar, Stored, written_by
 
 
 def floats(*shape, seed=0):
@@ -127,7 +99,7 @@ CASES = {
 def test_result_is_that_of_the_cpu(name):
     arguments, expected = CASES[name]
     expected = (expected,) if isinstance(expected, torch.Tensor) else tuple(expected)
-    torch.testing.assert_close(tuple(call(name, *arguments)), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(tuple(written_by(name, *arguments)), expected, rtol=1e-5, atol=1e-5)
 
 
 SEED, OFFSET, IN_GRAPH = 7, 5, 3
@@ -146,9 +118,9 @@ DRAWS = {
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_seeds_in_device_memory_draw_the_same_numbers(name):
-    (numbers,) = call(name, *DRAWS[name](NUMBERS))
+    (numbers,) = written_by(name, *DRAWS[name](NUMBERS))
     assert numbers.unique().numel() > 1
-    assert torch.equal(call(f"{name}Tensor", *DRAWS[name](SEEDS))[0], numbers)
+    assert torch.equal(written_by(f"{name}Tensor", *DRAWS[name](SEEDS))[0], numbers)
 
 
 NORMALS = {
@@ -160,26 +132,28 @@ NORMALS = {
 
 @pytest.mark.parametrize("name", NORMALS)
 def test_normal_numbers_have_their_mean_and_deviation(name):
-    (numbers,) = call(name, *NORMALS[name], SEED, OFFSET, Out((4000,)))
+    (numbers,) = written_by(name, *NORMALS[name], SEED, OFFSET, Out((4000,)))
     assert abs(numbers.mean().item() - 3) < 0.05 and abs(numbers.std().item() - 0.5) < 0.05
 
 
 def test_dropout_scales_what_its_mask_keeps():
-    y, mask = call("aclnnDropoutV3", torch.ones(1000), None, 0.25, SEED, OFFSET, Out((1000,)), MASK)
+    y, mask = written_by("aclnnDropoutV3", torch.ones(1000), None, 0.25, SEED, OFFSET, Out((1000,)), MASK)
     kept = ((mask[:, None] >> torch.arange(8)) & 1).flatten()[:1000]
     torch.testing.assert_close(y, kept / 0.75)
-    (alone,) = call("aclnnDropoutGenMask", [1000], 0.25, SEED, OFFSET, MASK)
+    (alone,) = written_by("aclnnDropoutGenMask", [1000], 0.25, SEED, OFFSET, MASK)
     assert torch.equal(mask, alone)
 
 
 def test_rrelu_draws_the_slopes_of_negative_numbers():
     x = floats(1000)
-    noise, y = call("aclnnRReluWithNoise", x, Out((1000,)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET, Out((1000,)))
+    noise, y = written_by(
+        "aclnnRReluWithNoise", x, Out((1000,)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET, Out((1000,))
+    )
     assert (y[x > 0] == x[x > 0]).all()
     slopes = (y / x)[x < 0]
     assert 0.1 <= slopes.min() < 0.12 and 0.28 < slopes.max() <= 0.3
     arguments = [InOut(x), Out((1000,)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET]
-    in_place, same_noise = call("aclnnInplaceRReluWithNoise", *arguments)
+    in_place, same_noise = written_by("aclnnInplaceRReluWithNoise", *arguments)
     assert torch.equal(in_place, y) and torch.equal(same_noise, noise)
 
 
@@ -284,7 +258,7 @@ FAILING = {
 def test_what_aten_does_not_look_at_is_rejected(what):
     name, arguments, message = FAILING[what]
     with pytest.raises(RuntimeError, match=f"{name}: {message}"):
-        call(name, *arguments)
+        written_by(name, *arguments)
 
 
 def test_an_output_whose_elements_share_memory_is_rejected():
