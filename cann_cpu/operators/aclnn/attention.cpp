@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention with a materialised score matrix, its gradient, and the sum of two attentions to parts of the keys.
+// Attention with materialised scores, its gradient, and the sum of two attentions to parts of the keys.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
@@ -36,16 +36,6 @@ int64_t head_size(const at::Tensor& query, const Attributes& attributes) {
   return query.dim() == 4 ? query.size(3) : query.size(2) / attributes.heads;
 }
 
-// Keys and values of fewer heads serve several heads of the query each.
-at::Tensor for_heads(const at::Tensor& tensor, int64_t heads) {
-  TORCH_CHECK(heads % tensor.size(1) == 0, heads, " heads of the query do not divide among ", tensor.size(1));
-  return tensor.repeat_interleave(heads / tensor.size(1), 1);
-}
-
-at::Tensor sum_over_heads(const at::Tensor& gradient, int64_t heads) {
-  return gradient.unflatten(1, {heads, -1}).sum(2);
-}
-
 // True where a query does not see a key; nullopt where all is seen.
 std::optional<at::Tensor> hidden(int64_t queries, int64_t keys, const std::optional<at::Tensor>& mask,
                                  const Attributes& attributes) {
@@ -77,18 +67,10 @@ std::optional<at::Tensor> hidden(int64_t queries, int64_t keys, const std::optio
 at::Tensor first_of(const at::Tensor& statistics) { return statistics.slice(-1, 0, 1); }
 
 struct Probabilities {
-  at::Tensor values;   // (batch, heads, queries, keys), 0 where a query sees nothing
-  at::Tensor maximum;  // (batch, heads, queries, 1)
+  at::Tensor values;   // (heads, queries, keys), 0 where a query sees nothing
+  at::Tensor maximum;  // (heads, queries, 1)
   at::Tensor sum;
 };
-
-at::Tensor masked_scores(const at::Tensor& query, const at::Tensor& key, const std::optional<at::Tensor>& mask,
-                         const Attributes& attributes) {
-  auto scores = at::matmul(query, key.mT()) * at::Scalar(attributes.scale);
-  const auto unseen = hidden(query.size(2), key.size(2), mask, attributes);
-  if (unseen.has_value()) scores.masked_fill_(*unseen, -std::numeric_limits<double>::infinity());
-  return scores;
-}
 
 at::Tensor weights(const at::Tensor& scores, const at::Tensor& maximum) { return (scores - maximum).exp_(); }
 
@@ -111,47 +93,68 @@ std::optional<at::Tensor> dropout_factor(const std::optional<at::Tensor>& mask, 
   return unpack_dropout_mask(*mask, shape) / at::Scalar(attributes.keep_probability);
 }
 
-// Queries, keys and values of (batch, heads, tokens, head size) in float, each head of the query with keys of its own.
-struct Attention {
-  at::Tensor query, key, value;
-  const std::optional<at::Tensor>& mask;
-  const Attributes& attributes;
+// Tensors of (batch, heads, tokens, size), those of a query's heads that share a key's at a time: the scores of all
+// would take more memory than there is.
+class Attention {
+ public:
+  Attention(In query, In key, In value, OptionalIn mask, const Attributes& attributes)
+      : query_(query), key_(key), value_(value), attributes_(attributes) {
+    const int64_t heads = query.size(1), key_heads = key.size(1);
+    TORCH_CHECK(key_heads > 0 && heads % key_heads == 0, heads, " heads of the query do not divide among ", key_heads);
+    shared_ = heads / key_heads;
+    const auto unseen = hidden(query.size(2), key.size(2), mask, attributes);
+    if (unseen.has_value()) unseen_ = unseen->expand(scores_shape());
+  }
+
+  std::vector<int64_t> scores_shape() const { return {query_.size(0), query_.size(1), query_.size(2), key_.size(2)}; }
+
   std::optional<at::Tensor> dropout;  // what each probability is multiplied by
 
-  Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-            const std::optional<at::Tensor>& mask, const Attributes& attributes)
-      : query(query.to(at::kFloat)),
-        key(for_heads(key.to(at::kFloat), query.size(1))),
-        value(for_heads(value.to(at::kFloat), query.size(1))),
-        mask(mask),
-        attributes(attributes) {}
-
-  std::vector<int64_t> scores_shape() const { return {query.size(0), query.size(1), query.size(2), key.size(2)}; }
-  at::Tensor scores() const { return masked_scores(query, key, mask, attributes); }
-
-  struct Result {
-    at::Tensor out, maximum, sum;
-  };
-  Result forward() const {
-    const auto p = probabilities(scores());
-    return {at::matmul(dropout ? p.values * *dropout : p.values, value), p.maximum, p.sum};
+  void forward(OptionalOut maximum, OptionalOut sum, Out out) const {
+    for (int64_t i = 0; i < blocks(); ++i) {
+      auto p = probabilities(scores(i));
+      if (dropout.has_value()) p.values = p.values * of_query(*dropout, i);
+      of_query(out, i).copy_(at::matmul(p.values, in_key(value_, i)));
+      if (maximum.has_value()) of_query(*maximum, i).copy_(p.maximum);
+      if (sum.has_value()) of_query(*sum, i).copy_(p.sum);
+    }
   }
 
   // With what the forward pass has kept: the statistics give the probabilities again, and its result, times the
   // gradient, the sum of each query's probabilities times theirs.
-  struct Gradients {
-    at::Tensor query, key, value;
-  };
-  Gradients backward(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& maximum, const at::Tensor& sum,
-                     int64_t key_heads) const {
-    const auto dy = grad.to(at::kFloat);
-    const auto p = normalized(weights(scores(), maximum), sum);
-    const auto dp = at::matmul(dy, value.mT());
-    const auto dv = at::matmul((dropout ? p * *dropout : p).mT(), dy);
-    const auto total = (dy * out).sum({-1}, /*keepdim=*/true);
-    const auto ds = p * ((dropout ? dp * *dropout : dp) - total) * at::Scalar(attributes.scale);
-    return {at::matmul(ds, key), sum_over_heads(at::matmul(ds.mT(), query), key_heads), sum_over_heads(dv, key_heads)};
+  void backward(In grad, In out, In maximum, In sum, Out grad_query, Out grad_key, Out grad_value) const {
+    for (int64_t i = 0; i < blocks(); ++i) {
+      const auto dy = of_query(grad, i).to(at::kFloat);
+      const auto p = normalized(weights(scores(i), first_of(of_query(maximum, i))), first_of(of_query(sum, i)));
+      auto dp = at::matmul(dy, in_key(value_, i).mT());
+      if (dropout.has_value()) dp = dp * of_query(*dropout, i);
+      const auto dropped = dropout.has_value() ? p * of_query(*dropout, i) : p;
+      const auto total = (dy * of_query(out, i)).sum({-1}, /*keepdim=*/true);
+      const auto ds = p * (dp - total) * at::Scalar(attributes_.scale);
+      of_query(grad_query, i).copy_(at::matmul(ds, in_key(key_, i)));
+      of_key(grad_key, i).copy_(at::matmul(ds.mT(), of_query(query_, i).to(at::kFloat)).sum(0));
+      of_key(grad_value, i).copy_(at::matmul(dropped.mT(), dy).sum(0));
+    }
   }
+
+ private:
+  int64_t blocks() const { return key_.size(0) * key_.size(1); }
+  at::Tensor of_key(In tensor, int64_t i) const { return tensor[i / key_.size(1)][i % key_.size(1)]; }
+  at::Tensor of_query(In tensor, int64_t i) const {
+    return tensor[i / key_.size(1)].narrow(0, i % key_.size(1) * shared_, shared_);
+  }
+  at::Tensor in_key(In tensor, int64_t i) const { return of_key(tensor, i).to(at::kFloat).unsqueeze(0); }
+
+  at::Tensor scores(int64_t i) const {
+    auto scores = at::matmul(of_query(query_, i).to(at::kFloat), in_key(key_, i).mT()) * at::Scalar(attributes_.scale);
+    if (unseen_.has_value()) scores.masked_fill_(of_query(*unseen_, i), -std::numeric_limits<double>::infinity());
+    return scores;
+  }
+
+  at::Tensor query_, key_, value_;
+  std::optional<at::Tensor> unseen_;
+  const Attributes& attributes_;
+  int64_t shared_;  // heads of the query to one of the key
 };
 
 // Sequences one behind the other in a tensor of (tokens, heads, head size), by where each ends.
@@ -221,13 +224,15 @@ void attend(In query, In key, In value, OptionalIn drop_mask, OptionalIn mask, I
   const auto dropout = dropout_factors(drop_mask, query, sequences, attributes);
   int64_t dropped = 0;
   for (size_t i = 0; i < sequences.count(); ++i) {
-    Attention attention(Sequences::of(query, sequences.queries, i), Sequences::of(key, sequences.keys, i),
-                        Sequences::of(value, sequences.keys, i), mask, attributes);
+    const auto statistics = [&](OptionalOut all) {
+      return all.has_value() ? std::optional(statistics_of(*all, query_ends, i, order)) : std::nullopt;
+    };
+    Attention attention(Sequences::of(query, query_ends, i), Sequences::of(key, key_ends, i),
+                        Sequences::of(value, key_ends, i), mask, attributes);
     attention.dropout = next_dropout(dropout, dropped, attention.scores_shape());
-    const auto result = attention.forward();
-    Sequences::of(out, sequences.queries, i).copy_(result.out);
-    if (maximum.has_value()) statistics_of(*maximum, sequences.queries, i, order).copy_(result.maximum);
-    if (sum.has_value()) statistics_of(*sum, sequences.queries, i, order).copy_(result.sum);
+    auto highest = statistics(maximum), total = statistics(sum);
+    auto result = Sequences::of(out, query_ends, i);
+    attention.forward(highest, total, result);
   }
 }
 
@@ -238,18 +243,13 @@ void attend_backward(In query, In key, In value, In grad, OptionalIn drop_mask, 
   const auto dropout = dropout_factors(drop_mask, query, sequences, attributes);
   int64_t dropped = 0;
   for (size_t i = 0; i < sequences.count(); ++i) {
-    const auto by_query = [&](const at::Tensor& tensor) { return Sequences::of(tensor, sequences.queries, i); };
-    const auto by_key = [&](const at::Tensor& tensor) { return Sequences::of(tensor, sequences.keys, i); };
-    const auto statistics = [&](const at::Tensor& all) {
-      return first_of(statistics_of(all, sequences.queries, i, order));
-    };
+    const auto by_query = [&](In tensor) { return Sequences::of(tensor, query_ends, i); };
+    const auto by_key = [&](In tensor) { return Sequences::of(tensor, key_ends, i); };
     Attention attention(by_query(query), by_key(key), by_key(value), mask, attributes);
     attention.dropout = next_dropout(dropout, dropped, attention.scores_shape());
-    const auto gradients =
-        attention.backward(by_query(grad), by_query(result), statistics(maximum), statistics(sum), key.size(1));
-    by_query(grad_query).copy_(gradients.query);
-    by_key(grad_key).copy_(gradients.key);
-    by_key(grad_value).copy_(gradients.value);
+    auto dq = by_query(grad_query), dk = by_key(grad_key), dv = by_key(grad_value);
+    attention.backward(by_query(grad), by_query(result), statistics_of(maximum, query_ends, i, order),
+                       statistics_of(sum, query_ends, i, order), dq, dk, dv);
   }
 }
 
@@ -273,10 +273,8 @@ ACLNN(FlashAttentionScore,
         const auto viewed = [&](const at::Tensor& tensor) { return by_head(tensor, layout, size); };
         Attention attention(viewed(query), viewed(key), viewed(value), mask, attributes);
         attention.dropout = dropout_factor(drop_mask, attention.scores_shape(), attributes);
-        const auto result = attention.forward();
-        viewed(out).copy_(result.out);
-        if (maximum.has_value()) assign(maximum, result.maximum.expand(maximum->sizes()));
-        if (sum.has_value()) assign(sum, result.sum.expand(sum->sizes()));
+        auto result = viewed(out);
+        attention.forward(maximum, sum, result);
       });
 
 ACLNN(FlashAttentionScoreGrad,
@@ -289,11 +287,8 @@ ACLNN(FlashAttentionScoreGrad,
         const auto viewed = [&](const at::Tensor& tensor) { return by_head(tensor, layout, size); };
         Attention attention(viewed(query), viewed(key), viewed(value), mask, attributes);
         attention.dropout = dropout_factor(drop_mask, attention.scores_shape(), attributes);
-        const auto gradients =
-            attention.backward(viewed(grad), viewed(result), first_of(maximum), first_of(sum), viewed(key).size(1));
-        viewed(grad_query).copy_(gradients.query);
-        viewed(grad_key).copy_(gradients.key);
-        viewed(grad_value).copy_(gradients.value);
+        auto dq = viewed(grad_query), dk = viewed(grad_key), dv = viewed(grad_value);
+        attention.backward(viewed(grad), viewed(result), maximum, sum, dq, dk, dv);
       });
 
 ACLNN(FlashAttentionVarLenScore,

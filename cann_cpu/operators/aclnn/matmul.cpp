@@ -156,7 +156,7 @@ Group divided(const at::Tensor& whole, int64_t dim, const std::vector<int64_t>& 
   Group parts;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
-    TORCH_CHECK(size >= 0 && begin + size <= whole.size(dim), "groupList goes to ", begin + size, " from ", begin,
+    TORCH_CHECK(size >= 0 && size <= whole.size(dim) - begin, "groupList has a group of ", size, " from ", begin,
                 "; dimension ", dim, " of shape ", whole.sizes(), " is what it divides");
     parts.push_back(whole.narrow(dim, begin, size));
     begin += size;

@@ -66,7 +66,7 @@ ACLNN(MoeTokenUnpermuteGrad,
          Ignored<OptionalInts> /* of padded rows */, Out grad_permuted, OptionalOut grad_weights) {
         reject_padding(padded);
         const auto dy = in_float(grad).unsqueeze(1);  // of each of the token's rows
-        const int64_t each = places.numel() / grad.size(0);
+        const auto each = by_token(places.reshape({-1}), grad.size(0)).size(1);
         auto rows = dy.expand({-1, each, -1});
         if (weights.has_value()) rows = rows * in_float(*weights).unsqueeze(2);
         assign(grad_permuted, sent(rows.flatten(0, 1), places, grad_permuted.size(0)));

@@ -444,3 +444,28 @@ def test_lstm_is_that_of_the_cpu(label):
 def test_result_is_that_of_the_definition(label):
     name, arguments, expected = CASES[label]
     torch.testing.assert_close(written_by(name, *arguments), list(expected), rtol=2e-4, atol=1e-5, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        (
+            "aclnnMoeTokenUnpermuteGrad",
+            [X[:0], X[:0], PLACES[:0], None, False, [1], *like(X[:0]), None],
+            "rows do not divide among 0 tokens",
+        ),
+        (
+            "aclnnFlashAttentionVarLenScore",
+            [QUERY, KEY[:, :0], VALUE[:, :0], *TND, *like(QUERY[..., :1], QUERY[..., :1]), None, *like(RESULT)],
+            "4 heads of the query do not divide among 0",
+        ),
+        (
+            "aclnnGroupedMatmulV4",
+            grouped([A], [WEIGHTS], None, torch.tensor([2, 4, 10]), 3, 0, 0, [Out((9, 6))]),
+            "groupList has a group of 6 from 4",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_an_error(name, arguments, message):
+    with pytest.raises(RuntimeError, match=message):
+        written_by(name, *arguments)
