@@ -60,7 +60,7 @@ for name, (arguments, _) in functions.CASES.items():
 for name, arguments, _ in fused.CASES.values():
     written_by(name, *arguments)
 for options in fused.LSTMS.values():
-    fused.lstm_and_gradients("npu", options)
+    fused.lstm_and_gradients("npu", options, fused.lstm_by_aclnn)
 for name in functions.DRAWS:
     functions.test_seeds_in_device_memory_draw_the_same_numbers(name)
 for name in functions.NORMALS:

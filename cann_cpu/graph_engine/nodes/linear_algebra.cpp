@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products.
+// Matrix products, and recurrent layers, which are made of them.
 #include "nodes/aclnn.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/diff.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 namespace cann_cpu::graph {
 namespace {
@@ -100,6 +102,80 @@ std::vector<at::Tensor> grouped_products(NodeCall& n) {
   return y;
 }
 
+// One direction of one layer of an LSTM, on steps of a whole batch. Its weight is that of the inputs above that of the
+// hidden state, transposed; torch_npu orders the gates as torch does.
+struct LstmLayer {
+  explicit LstmLayer(NodeCall& n) : x(n.in(0)), input_size(x.size(-1)) {
+    const std::pair<const char*, Attribute> served[] = {
+        {"direction", "UNIDIRECTIONAL"}, {"use_peephole", false}, {"cell_clip", -1.f},
+        {"num_proj", int64_t{0}},        {"time_major", true},    {"forget_bias", 0.f},
+        {"gate_order", "ifjo"},
+    };
+    for (const auto& [name, value] : served) {
+      n.only(name, value);
+    }
+    n.one_of("cell_type", {"LSTM", true});  // the gradient's text comes from torch_npu as a bool
+    n.one_of("keep_prob", {1.f, -1.f});
+    n.ignore("cell_depth");  // how many layers there are; this is one
+    const at::Tensor weight = n.in(1).t(), bias = n.in(2);
+    params = {weight.narrow(1, 0, input_size).contiguous(),
+              weight.narrow(1, input_size, weight.size(1) - input_size).contiguous(), bias, at::zeros_like(bias)};
+  }
+
+  at::Tensor x;
+  int64_t input_size;
+  std::vector<at::Tensor> params;
+};
+
+at::Tensor as_batch(const at::Tensor& state) { return state.dim() == 2 ? state.unsqueeze(0) : state; }
+
+// No biases of their own, as many layers and directions as a node has, no dropout.
+Parameter lstm_attributes() {
+  return [](AclnnCall& c) {
+    for (const Parameter& parameter :
+         {plain(true), plain(int64_t{1}), plain(0.0), plain(true), plain(false), plain(false)}) {
+      parameter(c);
+    }
+  };
+}
+
+Outputs dynamic_rnn(NodeCall& n) {
+  const LstmLayer layer(n);
+  n.one_of("activation", {"tanh"});
+  n.ignore("is_training");  // whether the gates are kept: they are
+  const std::vector<at::Tensor> state{n.in(4), n.in(5)};
+  const auto made = [&] {
+    return new_tensor({layer.x.size(0), layer.x.size(1), state[0].size(-1)}, layer.x.scalar_type());
+  };
+  const at::Tensor y = made(), h = made(), c = made(), i = made(), j = made(), f = made(), o = made(), tanh_c = made();
+  const auto last = [&] { return new_tensor(state[0].sizes(), layer.x.scalar_type()); };
+  const auto list = [](const at::Tensor& tensor) { return value(std::vector<at::Tensor>{tensor}); };
+  aclnn("LSTM", value(layer.x), value(layer.params), value(state), absent(), lstm_attributes(), value(y), value(last()),
+        value(last()), list(i), list(j), list(f), list(o), list(h), list(c), list(tanh_c))(n);
+  return std::vector<at::Tensor>{y, h, c, i, j, f, o, tanh_c};
+}
+
+Outputs dynamic_rnn_grad(NodeCall& n) {
+  const LstmLayer layer(n);
+  reject_unless(!n.has(16) || n.in(16).numel() == 1, "a sequence length");
+  for (const size_t i : {3, 17, 18, 19, 20}) {  // y, which is h; a mask and peepholes, which torch_npu does not use
+    n.ignore(i);
+  }
+  const std::vector<at::Tensor> state{as_batch(n.in(4)), as_batch(n.in(5))};
+  const auto list = [&](size_t i) { return value(std::vector<at::Tensor>{n.in(i)}); };
+  const auto like_tensor = [](const at::Tensor& tensor) { return new_tensor(tensor.sizes(), tensor.scalar_type()); };
+  const at::Tensor dx = like_tensor(layer.x), dh = like_tensor(state[0]), dc = like_tensor(state[1]);
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : layer.params) {
+    gradients.push_back(like_tensor(parameter));
+  }
+  aclnn("LstmBackward", value(layer.x), value(state), value(layer.params), in(8), value(as_batch(n.in(9))),
+        value(as_batch(n.in(10))), list(11), list(12), list(13), list(14), list(6), list(7), list(15), absent(),
+        lstm_attributes(), absent(), value(dx), value(dh), value(dc), value(gradients))(n);
+  const auto dw = at::cat({gradients[0], gradients[1]}, 1).t().contiguous();
+  return std::vector<at::Tensor>{dw, gradients[2], dx, dh.reshape(n.in(4).sizes()), dc.reshape(n.in(5).sizes())};
+}
+
 }  // namespace
 
 const NodeTable kLinearAlgebraNodes = {
@@ -109,6 +185,8 @@ const NodeTable kLinearAlgebraNodes = {
     {"BatchMatMul", product("adj_x1", "adj_x2")},
     {"BatchMatMulV2", product("adj_x1", "adj_x2")},
     {"BatchMatMulV3", product("adj_x1", "adj_x2")},
+    {"DynamicRNN", dynamic_rnn},
+    {"DynamicRNNGrad", dynamic_rnn_grad},
     {"GroupedMatmul",
      aclnn("GroupedMatmulV4", list("x"), list("weight"), list("bias"), list("scale"), list("offset"),
            list("antiquant_scale"), list("antiquant_offset"), list("per_token_scale"), computed(group_list), absent(),

@@ -826,6 +826,7 @@ def test_a_node_that_asks_for_too_much_writes_nothing():
 
 
 TESTED_ALONE = {*RANDOM, "StatelessRandperm", "StatelessDropOutGenMask", "DropOutDoMask", "MultinomialWithReplacement"}
+TESTED_ALONE |= {"DynamicRNN", "DynamicRNNGrad"}  # test_fused_operators.py
 TESTED_ALONE |= {"GroupedMatmul"}  # its lists have names, in graphs: test_node_parity.py
 # That take several ranks: test/collectives.
 TESTED_ALONE |= {"HcomAllReduce", "HcomAllGather", "HcomAllGatherV", "HcomReduceScatter", "HcomReduceScatterV"}

@@ -407,11 +407,11 @@ for by_token in (False, True):
     )
     case(f"ring_attention_update of sequences, by token {by_token}", "aclnnRingAttentionUpdateV2", *arranged)
 
-# Recurrent layers. torch.nn.LSTM of torch_npu takes these functions for one layer in one direction, and an aclop for
-# more; the operator below it takes them for all.
+# Recurrent layers. torch_npu takes these functions for one layer in one direction, and aclops, whose nodes call them,
+# for more; the operator below it takes them for all.
 
 
-def lstm_and_gradients(device, options):
+def lstm_and_gradients(device, options, run=torch.lstm):
     torch.manual_seed(0)
     module = torch.nn.LSTM(6, 4, **options).to(device)
     x = floats(3, 5, 6, seed=31).to(device).requires_grad_()
@@ -419,13 +419,14 @@ def lstm_and_gradients(device, options):
     batch = 3 if module.batch_first else 5
     state = [floats(layers, batch, 4, seed=seed).to(device).requires_grad_() for seed in (32, 33)]
     given = [x, state, list(module.parameters()), module.bias, module.num_layers, 0.0, True, module.bidirectional]
-    if device == "cpu":
-        results = torch.lstm(*given, module.batch_first)
-    else:
-        results = torch.ops.npu._lstm_npu(*given, batch_first=module.batch_first)[:3]
+    results = run(*given, module.batch_first)[:3]
     weights = [floats(*y.shape, seed=34 + i).to(device) for i, y in enumerate(results)]
     sum((y * w).sum() for y, w in zip(results, weights, strict=True)).backward()
     return [y.detach().cpu() for y in (*results, *(z.grad for z in (x, *state, *module.parameters())))]
+
+
+def lstm_by_aclnn(*given):
+    return torch.ops.npu._lstm_npu(*given[:-1], batch_first=given[-1])
 
 
 LSTMS = {
@@ -435,9 +436,11 @@ LSTMS = {
 }
 
 
+@pytest.mark.parametrize("run", [torch.lstm, lstm_by_aclnn], ids=["torch", "aclnn"])
 @pytest.mark.parametrize("label", LSTMS)
-def test_lstm_is_that_of_the_cpu(label):
-    torch.testing.assert_close(lstm_and_gradients("npu", LSTMS[label]), lstm_and_gradients("cpu", LSTMS[label]))
+def test_lstm_is_that_of_the_cpu(label, run):
+    options = LSTMS[label]
+    torch.testing.assert_close(lstm_and_gradients("npu", options, run), lstm_and_gradients("cpu", options))
 
 
 @pytest.mark.parametrize("label", CASES)
