@@ -2,7 +2,7 @@
 // The check `memory`: who touches device memory that is not his to touch, or not there, or not written.
 //
 // A task's accesses are looked at when it runs; what it does beside those that it declares is found by inaccessible
-// pages and by poison (guarded.h). Nothing here is to be called while the check is off, but for the guards.
+// pages and by poison (memory/guarded.h). Nothing here is to be called while the check is off, but for the guards.
 #pragma once
 
 #include "../memory.h"

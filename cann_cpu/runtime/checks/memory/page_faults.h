@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who touches an inaccessible page: tasks and the runtime's own copies get it, others are named.
+#pragma once
+
+namespace cann_cpu::memory {
+
+// Again each time that a buffer is made: others may have put their handler in its place since (faulthandler.enable()).
+void handle_page_faults();
+
+}  // namespace cann_cpu::memory

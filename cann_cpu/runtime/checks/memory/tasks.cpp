@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks.h"
+
+#include <algorithm>
+#include <array>
+
+#include "../memory.h"
+#include "../place.h"
+#include "findings.h"
+
+namespace cann_cpu::memory {
+namespace {
+
+struct Launch {
+  std::string task;
+  std::string where;
+  int32_t stream;
+  Accesses accesses;
+  uint64_t number;
+};
+
+// What a thread runs now, and what that is part of.
+struct Running {
+  const Launch* launch;
+  const Running* outer;
+
+  const Launch& root() const { return outer == nullptr ? *launch : outer->root(); }
+};
+thread_local const Running* current = nullptr;
+
+// Those that run now, of all threads.
+struct Tasks {
+  std::mutex mutex;
+  std::vector<const Running*> running;
+};
+
+Tasks& tasks() {
+  static auto* const only = new Tasks;
+  return *only;
+}
+
+std::string describe(const Running& running) {
+  const Launch& launch = *running.launch;
+  if (running.outer == nullptr) {
+    const std::string on = launch.stream < 0 ? "" : " on stream " + std::to_string(launch.stream);
+    return launch.task + on + (launch.where.empty() ? "" : ", launched at " + launch.where);
+  }
+  const std::string captured = launch.where.empty() ? "" : " (captured at " + launch.where + ")";
+  return launch.task + captured + " in " + describe(*running.outer);
+}
+
+std::string argument_of(const Access& access) {
+  return access.argument == 0 ? "" : " its argument " + std::to_string(access.argument);
+}
+
+// Freed, and not only behind the launch of the task: that one finds its memory as it was.
+bool is_gone(const Buffer& buffer, const Running& running) {
+  return buffer.freed_at > 0 && running.root().number > buffer.freed_at;
+}
+
+// These read the first of their arguments before they write it; what others that write in place find there is of no
+// account, or only a part of it.
+bool reads_what_it_writes(std::string_view task) {
+  constexpr std::array kNames = {"aclnnInplaceAdd",
+                                 "aclnnInplaceAdds",
+                                 "aclnnInplaceAddcdiv",
+                                 "aclnnInplaceAddcmul",
+                                 "aclnnInplaceAddmm",
+                                 "aclnnInplaceDiv",
+                                 "aclnnInplaceDivs",
+                                 "aclnnInplaceExp",
+                                 "aclnnInplaceLerp",
+                                 "aclnnInplaceLerps",
+                                 "aclnnInplaceMul",
+                                 "aclnnInplaceMuls",
+                                 "aclnnInplacePowTensorScalar",
+                                 "aclnnInplaceRelu",
+                                 "aclnnInplaceRsqrt",
+                                 "aclnnInplaceSigmoid",
+                                 "aclnnInplaceSqrt",
+                                 "aclnnInplaceSub",
+                                 "aclnnInplaceSubs",
+                                 "aclnnInplaceTanh"};
+  return std::ranges::find(kNames, task) != kNames.end();
+}
+
+// These carry what they read to other device memory, where it may as well be nobody's.
+bool is_copy(std::string_view task) {
+  constexpr std::array kNames = {"aclnnInplaceCopy", "aclnnCast",        "aclrtMemcpy",
+                                 "aclrtMemcpyAsync", "aclrtMemcpyBatch", "aclrtMemcpyBatchAsync"};
+  return std::ranges::find(kNames, task) != kNames.end();
+}
+
+bool is_device(const Access& access) { return guarded::contains(access.begin); }
+
+// The accesses before the task runs. False when it only carries what nobody has written.
+bool check_before(const Running& running) {
+  const Launch& launch = *running.launch;
+  const bool carries = is_copy(launch.task) &&
+                       std::ranges::any_of(launch.accesses, [](const Access& a) { return a.is_write && is_device(a); });
+  bool has_written = !carries;
+  for (const Access& access : launch.accesses) {
+    if (!is_device(access)) continue;
+    const bool reads = !access.is_write || (access.argument == 1 && reads_what_it_writes(launch.task));
+    const char* verb = access.is_write ? " writes" : " reads";
+    Buffer known;
+    bool is_unwritten = false, is_in_front = false;
+    {
+      const std::lock_guard lock(buffers().mutex);
+      Buffer* found = buffers().find(access.begin);
+      if (found == nullptr) std::tie(found, is_in_front) = buffers().find_nearest(access.begin);
+      if (found == nullptr) continue;
+      if (!is_gone(*found, running) && access.begin >= found->begin() && access.end <= found->end()) {
+        buffers().open(*found);
+        is_unwritten = reads && !found->written.meets(access.begin, access.end);
+        if (!is_unwritten) {
+          has_written |= reads;
+          continue;
+        }
+      }
+      known = *found;
+    }
+    const std::string task = describe(running);
+    if (is_gone(known, running)) {
+      tell_use_after_free(known, task);
+    } else if (is_unwritten) {
+      const bool is_poison =
+          access.begin < access.end && guarded::first_written(access.begin, access.end) == access.end;
+      if (is_poison && !carries) {
+        tell("use of memory that nobody has written",
+             "all of" + argument_of(access) + ", " + std::to_string(access.end - access.begin) + " bytes",
+             describe(known), task, "Fill it first (torch.zeros instead of torch.empty), or wait for what fills it.");
+      }
+      has_written |= !is_poison;
+    } else {
+      const bool in_front = is_in_front || access.begin < known.begin();
+      const uintptr_t first = in_front ? access.begin : std::max(access.begin, known.end());
+      const uintptr_t last = (in_front ? std::min(access.end, known.begin()) : access.end) - 1;
+      tell(kOutOfBounds,
+           (task.substr(0, task.find(' ')) + verb) + argument_of(access) + ": " + beside(known, first, last),
+           describe(known), task, kBoundsAdvice);
+    }
+  }
+  return has_written;
+}
+
+void check_behind(const Running& running, bool has_written) {
+  const Launch& launch = *running.launch;
+  for (const Access& access : launch.accesses) {
+    if (!access.is_write || !is_device(access)) continue;
+    Buffer around;
+    {
+      const std::lock_guard lock(buffers().mutex);
+      Buffer* const found = buffers().find(access.begin);
+      if (found == nullptr || found->is_released || is_gone(*found, running)) continue;
+      if (has_written && access.begin < access.end) found->written.add(access.begin, access.end);
+      if (access.begin == access.end) found->written.add(found->begin(), found->end());  // nobody knows what of it
+      buffers().open(*found);
+      around.block = found->block;
+      around.size = found->size;
+    }
+    if (const auto found = written_around(around)) {
+      const std::string what = "written: " + beside(around, found->first, found->second);
+      std::string buffer;
+      {
+        const std::lock_guard lock(buffers().mutex);
+        if (const Buffer* const again = buffers().find(access.begin)) buffer = describe(*again);
+      }
+      tell(kOutOfBounds, what, buffer, describe(running), kBoundsAdvice);
+    }
+  }
+}
+
+// A task that runs, or a call of the host's that does the work of one.
+class Scope {
+ public:
+  explicit Scope(const Launch& launch) : running_{&launch, current} {
+    ++buffers().touching;
+    current = &running_;
+    {
+      const std::lock_guard lock(tasks().mutex);
+      tasks().running.push_back(&running_);
+    }
+    has_written_ = check_before(running_);
+  }
+
+  ~Scope() {
+    check_behind(running_, has_written_);
+    {
+      const std::lock_guard lock(tasks().mutex);
+      std::erase(tasks().running, &running_);
+    }
+    current = running_.outer;
+    --buffers().touching;
+  }
+
+  Scope(const Scope&) = delete;
+
+ private:
+  Running running_;
+  bool has_written_;
+};
+
+}  // namespace
+
+std::string running_task() {
+  if (current != nullptr) return describe(*current);
+  const std::lock_guard lock(tasks().mutex);
+  const auto& all = tasks().running;
+  if (!all.empty() && &all.front()->root() == &all.back()->root()) return describe(*all.back());
+  return "one of the tasks that run now";
+}
+
+Task checked(const Stream& stream, const char* name, const std::string& where, const Accesses& accesses, Task task) {
+  auto launch = std::make_shared<const Launch>(name, where, stream.id, accesses, ++buffers().launches);
+  return [launch = std::move(launch), task = std::move(task)] {
+    const Scope scope(*launch);
+    return task();
+  };
+}
+
+struct HostAccess::State {
+  State(const char* function, const Accesses& accesses)
+      : launch{function, place(), -1, accesses, ++buffers().launches} {
+    ++host_accesses;
+    scope.emplace(launch);
+  }
+  ~State() {
+    scope.reset();
+    --host_accesses;
+    close();
+  }
+
+  const Launch launch;
+  std::optional<Scope> scope;
+};
+
+HostAccess::HostAccess(const char* function, const Accesses& accesses) {
+  if (is_on(Check::kMemory)) state_ = std::make_unique<State>(function, accesses);
+}
+
+HostAccess::~HostAccess() = default;
+
+}  // namespace cann_cpu::memory

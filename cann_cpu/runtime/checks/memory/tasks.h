@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tasks do to memory, and the runtime's own copies: their accesses are looked at before and behind each.
+#pragma once
+
+#include <string>
+
+namespace cann_cpu::memory {
+
+// The task that the thread runs; of a thread that runs none, the one that has started it, if only one runs.
+std::string running_task();
+
+// The runtime's own copies and fills that the thread is in.
+inline thread_local int host_accesses = 0;
+
+}  // namespace cann_cpu::memory

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors' memory, which is given back while tasks may still use it: whose streams use it, and when they have done.
+#include <algorithm>
+
+#include "../memory.h"
+#include "../place.h"
+#include "../race.h"
+#include "buffers.h"
+#include "findings.h"
+
+namespace cann_cpu::memory {
+namespace {
+
+// The streams that have work to do.
+Pending pending_on_all() {
+  Pending pending{};
+  for (const auto& stream : streams().find_if([](const Stream& each) { return !each.is_idle(); })) {
+    pending.until.emplace_back(stream, stream->last());
+  }
+  return pending;
+}
+
+}  // namespace
+
+void belongs_to_tensor(void* address, const Stream& stream) {
+  const std::lock_guard lock(buffers().mutex);
+  Buffer* const found = buffers().find(reinterpret_cast<uintptr_t>(address));
+  if (found == nullptr) return;
+  found->agent = race::agent_of(stream);
+  found->graph = stream.graph;
+}
+
+void record_stream(void* address, aclrtStream handle) {
+  const std::shared_ptr<Stream> stream = find_stream(handle);
+  const std::lock_guard lock(buffers().mutex);
+  Buffer* const found = buffers().find(reinterpret_cast<uintptr_t>(address));
+  if (found != nullptr) found->recorded.insert(race::agent_of(*stream));
+}
+
+void used(const Stream& stream, const Accesses& accesses) {
+  const auto is_device = [](const Access& access) { return guarded::contains(access.begin); };
+  if (std::ranges::none_of(accesses, is_device)) return;
+  const size_t agent = race::agent_of(stream);
+  const uint64_t time = race::time_of(agent);
+  const std::lock_guard lock(buffers().mutex);
+  for (const Access& access : accesses) {
+    if (Buffer* const found = is_device(access) ? buffers().find(access.begin) : nullptr) found->users[agent] = time;
+  }
+}
+
+void release_tensor(void* address) {
+  std::string where = place();
+  Pending pending = pending_on_all();
+  std::optional<size_t> unknown;
+  Buffer known;
+  {
+    Buffers& all = buffers();
+    const std::lock_guard lock(all.mutex);
+    all.give_back_pending();
+    Buffer* const found = all.find(reinterpret_cast<uintptr_t>(address));
+    if (found == nullptr) return;
+    found->is_left_to_graph = found->graph != nullptr;
+    if (found->is_left_to_graph) return;
+    found->freed_where = std::move(where);
+    found->freed_at = all.launches;
+    for (const auto& [agent, time] : found->users) {
+      if (agent == found->agent || found->recorded.contains(agent)) continue;
+      if (!race::knows(found->agent, agent, time)) unknown = agent;
+    }
+    if (unknown) known = *found;
+    pending.pages = found->block.pages;
+    if (pending.until.empty()) {
+      all.give_back(*found);
+    } else {
+      all.give_back_later(std::move(pending));
+    }
+  }
+  if (!unknown) return;
+  tell("freed while another stream uses it",
+       "stream " + std::to_string(*unknown - 1) + " was given tasks that use it, and stream " +
+           std::to_string(known.agent - 1) + ", whose tensor it is, does not wait for them",
+       describe(known), "",
+       "tensor.record_stream(stream) before it goes, or let its own stream wait: stream.wait_stream(other).");
+}
+
+void graph_ended(const void* graph) {
+  Pending pending = pending_on_all();
+  Buffers& all = buffers();
+  const std::lock_guard lock(all.mutex);
+  for (auto& [pages, buffer] : all.by_pages) {
+    if (buffer.graph != graph) continue;
+    buffer.graph = nullptr;
+    if (!buffer.is_left_to_graph) continue;
+    buffer.freed_where = "the end of its graph";
+    buffer.freed_at = all.launches;
+    pending.pages = pages;
+    all.give_back_later(pending);
+  }
+  all.give_back_pending();
+}
+
+}  // namespace cann_cpu::memory
