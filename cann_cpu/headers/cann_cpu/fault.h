@@ -10,7 +10,6 @@
 namespace cann_cpu {
 
 // 0, or the code with which this call of the function is to fail, its message set; `code` if the user has named none.
-// Takes the GIL while the check is on: not to be called with a lock held.
 CANN_EXPORT int fault_of(const char* function, int code);
 
 // Objects that a program is to give back: how many of this kind there are is asked at its end.

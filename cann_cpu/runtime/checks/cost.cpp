@@ -83,11 +83,10 @@ void end_series(State& all, Line* next) {
   all.series = {next, {}};
 }
 
-void count(Counted what, size_t bytes) {
-  const std::string* const place = &python_place();
+void count(Counted what, size_t bytes, const std::string& place) {
   State& all = state();
   const std::lock_guard lock(all.mutex);
-  Count& counted = all.lines[place].counts[what];
+  Count& counted = all.lines[&place].counts[what];
   ++counted.times;
   counted.bytes += bytes;
   counted.tasks.push_back(all.tasks);
@@ -172,7 +171,7 @@ void tell() {
   std::fprintf(stderr, kRow, "launches", "to the device", "to the host", "waits", "allocations", "line");
   size_t shown = 0, left = 0;
   for (const auto& [place, line] : rows) {
-    const std::string where = place->empty() ? "(no Python)" : *place;
+    const std::string where = place->empty() ? "(no line known)" : *place;
     report_line(json(where, *line, all.tasks));
     const bool is_empty = line->launches == 0 && line->counts[kAllocations].steady(all.tasks) == 0 &&
                           std::ranges::all_of(std::span(line->counts).first(kAllocations),
@@ -220,22 +219,24 @@ void launched(const char* name) {
 
 void copied(size_t bytes, Space to, Space from) {
   if (!is_on(Check::kCost)) return;
-  if (to == Space::kDevice && from == Space::kDevice) return;
-  if (to == Space::kDevice) return count(from == Space::kPageable ? kPageableToDevice : kToDevice, bytes);
-  if (from == Space::kDevice) return count(to == Space::kPageable ? kPageableToHost : kToHost, bytes);
+  const bool to_device = to == Space::kDevice;
+  if (to_device == (from == Space::kDevice)) return;
+  const bool is_pageable = (to_device ? from : to) == Space::kPageable;
+  const Counted to_it = is_pageable ? kPageableToDevice : kToDevice, from_it = is_pageable ? kPageableToHost : kToHost;
+  count(to_device ? to_it : from_it, bytes, python_place());
 }
 
 void allocated(size_t bytes) {
-  if (is_on(Check::kCost)) count(kAllocations, bytes);
+  if (is_on(Check::kCost)) count(kAllocations, bytes, python_place_under_lock());
 }
 
 void freed(size_t bytes) {
-  if (is_on(Check::kCost)) count(kFrees, bytes);
+  if (is_on(Check::kCost)) count(kFrees, bytes, python_place_under_lock());
 }
 
 Wait::Wait(For what)
     : what_(what),
-      place_(is_on(Check::kCost) ? &python_place() : nullptr),
+      place_(is_on(Check::kCost) ? &python_place_under_lock() : nullptr),
       begin_(place_ == nullptr ? std::chrono::steady_clock::time_point() : std::chrono::steady_clock::now()) {}
 
 Wait::~Wait() {

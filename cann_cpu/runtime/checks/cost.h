@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check `cost`: what a program asks of the device, counted by the line of Python that asks.
 //
-// A measurement: its table comes at the end, and no exit code changes. The functions do nothing while the check is off;
-// else they take the GIL, and are not to be called with a lock held.
+// A measurement: its table comes at the end, and no exit code changes. The functions do nothing while the check is off.
 #pragma once
 
 #include <chrono>
@@ -13,7 +12,7 @@
 
 namespace cann_cpu::cost {
 
-// A stream gets work.
+// A stream gets work. These two take the GIL while the check is on: not to be called with a lock held.
 void launched(const char* name);
 void copied(size_t bytes, Space to, Space from);
 // Memory of the device, or pinned memory, from the driver: PyTorch's allocators ask for it when they have none left.
@@ -21,7 +20,7 @@ void allocated(size_t bytes);
 void freed(size_t bytes);
 
 // The host waits for as long as one of these lives: for a stream, for an event, or for its own copy, which has been
-// counted.
+// counted. PyTorch's allocators wait with their locks held, as they allocate.
 class Wait {
  public:
   enum class For { kDevice, kCopy };

@@ -12,8 +12,8 @@
 
 namespace cann_cpu::memory {
 
-// Device memory of that many bytes, or null. The caller is an address of code: what the program's own code leaves at
-// the end is listed. These two take the GIL: not to be called with a lock held.
+// Device memory of that many bytes, or null. The caller is an address of code, null for a tensor's, which take the GIL:
+// not to be called with a lock held. What the program's own code leaves at the end is listed.
 void* allocate(size_t size, int32_t device, const void* caller);
 void release(void* address);
 // What is left when its device ends.

@@ -7,16 +7,22 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 
 namespace cann_cpu {
 namespace {
+
+// For who has the GIL to give it away: longer than Python's own threads take, shorter than a user's patience.
+constexpr auto kPatience = std::chrono::milliseconds(500);
 
 struct PyObject;
 
@@ -45,9 +51,13 @@ struct Python {
     find(utf8, "PyUnicode_AsUTF8AndSize");
     find(unref, "Py_DecRef");
     find(clear_error, "PyErr_Clear");
+    find(disable_collection, "PyGC_Disable");
+    find(enable_collection, "PyGC_Enable");
   }
 
   bool runs() const { return is_initialized != nullptr && is_initialized() != 0; }
+  // Null for a thread that is not Python's.
+  void* this_thread() const { return runs() ? thread_state() : nullptr; }
 
   int (*is_initialized)();
   void* (*thread_state)();
@@ -66,6 +76,8 @@ struct Python {
   const char* (*utf8)(PyObject*, intptr_t*);
   void (*unref)(PyObject*);
   void (*clear_error)();
+  int (*disable_collection)();
+  int (*enable_collection)();
 };
 
 const Python& python_of_the_process() {
@@ -75,7 +87,8 @@ const Python& python_of_the_process() {
 
 // Of code that programs are made with, PyTorch's above all.
 bool is_librarys(std::string_view file) {
-  constexpr std::array kParts = {"/torch/",  "/torch_npu/",     "/torchair/", "/numpy/",
+  // typing_extensions.deprecated wraps functions of PyTorch's.
+  constexpr std::array kParts = {"/torch/",  "/torch_npu/",     "/torchair/", "/numpy/", "/typing_extensions.py",
                                  "/ctypes/", "<eval_with_key>", "<frozen "};
   return std::ranges::any_of(kParts, [&](const char* part) { return file.find(part) != std::string_view::npos; });
 }
@@ -147,6 +160,34 @@ class Places {
   std::unordered_map<PyObject*, Function> functions_;
 };
 
+const std::string& nowhere() {
+  static const auto* const none = new std::string;
+  return *none;
+}
+
+// Where a thread of Python's is, which stays there meanwhile; the caller has the GIL. Nothing of the program's runs
+// meanwhile: no garbage is collected.
+const std::string& place_of(const Python& python, void* thread) {
+  static auto* const places = new Places;
+  const int has_collected = python.disable_collection();
+  const std::string* innermost = nullptr;
+  const std::string* place = nullptr;
+  PyObject* frame = python.current_frame(thread);
+  while (frame != nullptr && place == nullptr) {
+    Places::Function& function = places->function(python, python.code(frame));
+    if (!function.is_passed || innermost == nullptr) {
+      (function.is_passed ? innermost : place) = &places->place(function, python.line(frame));
+    }
+    PyObject* const outer = python.back(frame);
+    python.unref(frame);
+    frame = outer;
+  }
+  if (frame != nullptr) python.unref(frame);
+  if (has_collected != 0) python.enable_collection();
+  if (place == nullptr) place = innermost;
+  return place == nullptr ? nowhere() : *place;
+}
+
 }  // namespace
 
 std::string native_place() {
@@ -172,35 +213,49 @@ std::string native_place() {
 
 std::string place() { return python_of_the_process().runs() ? python_place() : native_place(); }
 
+std::string place_under_lock() { return python_of_the_process().runs() ? python_place_under_lock() : native_place(); }
+
 const std::string& python_place() {
   const Python& python = python_of_the_process();
-  static auto* const places = new Places;
-  static const std::string none;
-  if (!python.runs()) return none;
-  void* const thread = python.thread_state();
-  if (thread == nullptr) return none;  // not a thread of Python's
+  void* const thread = python.this_thread();
+  if (thread == nullptr) return nowhere();
   const int state = python.ensure();
-  const std::string* innermost = nullptr;
-  const std::string* place = nullptr;
-  PyObject* frame = python.current_frame(thread);
-  while (frame != nullptr && place == nullptr) {
-    Places::Function& function = places->function(python, python.code(frame));
-    if (!function.is_passed || innermost == nullptr) {
-      (function.is_passed ? innermost : place) = &places->place(function, python.line(frame));
-    }
-    PyObject* const outer = python.back(frame);
-    python.unref(frame);
-    frame = outer;
-  }
-  if (frame != nullptr) python.unref(frame);
+  const std::string& place = place_of(python, thread);
   python.release(state);
-  if (place == nullptr) place = innermost;
-  return place == nullptr ? none : *place;
+  return place;
+}
+
+const std::string& python_place_under_lock() {
+  const Python& python = python_of_the_process();
+  void* const thread = python.this_thread();
+  if (thread == nullptr) return nowhere();
+  if (python.has_gil() != 0) return place_of(python, thread);
+
+  struct Question {
+    std::mutex mutex;
+    std::condition_variable is_answered;
+    const std::string* answer = nullptr;
+    bool is_taken_back = false;
+  };
+  const auto question = std::make_shared<Question>();
+  std::thread([&python, thread, question] {
+    const int state = python.ensure();
+    {
+      const std::lock_guard lock(question->mutex);
+      if (!question->is_taken_back) question->answer = &place_of(python, thread);
+      question->is_answered.notify_one();
+    }
+    python.release(state);
+  }).detach();
+  std::unique_lock lock(question->mutex);
+  question->is_answered.wait_for(lock, kPatience, [&] { return question->answer != nullptr; });
+  question->is_taken_back = true;
+  return question->answer == nullptr ? nowhere() : *question->answer;
 }
 
 WithoutGil::WithoutGil() {
   const Python& python = python_of_the_process();
-  if (python.runs() && python.thread_state() != nullptr && python.has_gil() != 0) thread_ = python.save_thread();
+  if (python.this_thread() != nullptr && python.has_gil() != 0) thread_ = python.save_thread();
 }
 
 WithoutGil::~WithoutGil() {

@@ -17,6 +17,12 @@ std::string native_place();
 
 // The one where the process has Python, the other where not.
 std::string place();
+
+// The same, for functions that are called with locks held, such as those of PyTorch's allocators: who has the GIL may
+// be waiting for that lock. So they wait for half a second, and then the place of Python is empty.
+const std::string& python_place_under_lock();
+std::string place_under_lock();
+
 // Gives the GIL away for as long as it lives, if the thread has it.
 class WithoutGil {
  public:

@@ -53,7 +53,7 @@ __attribute__((destructor)) void tell_what_lives() {
 
 void* allocate(size_t size, int32_t device, const void* caller) {
   handle_page_faults();
-  std::string where = place();
+  std::string where = caller == nullptr ? place() : place_under_lock();
   {
     const std::lock_guard lock(buffers().mutex);
     buffers().give_back_pending();
@@ -74,7 +74,7 @@ void* allocate(size_t size, int32_t device, const void* caller) {
 }
 
 void release(void* address) {
-  const std::string where = place();
+  const std::string where = place_under_lock();
   Buffer around;
   ++buffers().touching;  // nobody closes it meanwhile
   {
@@ -116,7 +116,7 @@ void release_left(const std::vector<void*>& addresses) {
 
 void reject_free(const void* address) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
-  const std::string by = "aclrtFree, called at " + place();
+  const std::string by = "aclrtFree, called at " + place_under_lock();
   Buffer known;
   const char* fault = "free of memory that was never allocated";
   {
@@ -135,7 +135,7 @@ void reject_free(const void* address) {
 }
 
 void reject_device(const void* address, int32_t device) {
-  const std::string by = "aclrtFree on npu:" + std::to_string(device) + ", called at " + place();
+  const std::string by = "aclrtFree on npu:" + std::to_string(device) + ", called at " + place_under_lock();
   Buffer known;
   {
     const std::lock_guard lock(buffers().mutex);
