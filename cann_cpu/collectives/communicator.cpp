@@ -242,18 +242,19 @@ void Communicator::resume() {
   std::fill(received_.begin(), received_.end(), 0);
 }
 
-aclError Communicator::launch_run(aclrtStream stream, const char* name,
+aclError Communicator::launch_run(aclrtStream stream, const char* name, const Accesses& accesses,
                                   std::function<void(const Deadline&, std::string& what)> run) {
   std::shared_ptr<Turn> turn;
   if (!is_running(stream) && !is_captured(stream)) turn = std::make_shared<Turn>(shared_from_this());
-  return launch(stream, name, [self = shared_from_this(), name, run = std::move(run), turn] {
+  const auto task = [self = shared_from_this(), name, run = std::move(run), turn] {
     const Elsewhere others_may_run;
     const bool has_turn = turn && turn->is_open();
     if (has_turn) turn->wait();
     const aclError code = self->perform(name, run);
     if (has_turn) turn->end();
     return code;
-  });
+  };
+  return launch(stream, name, task, accesses);
 }
 
 aclError Communicator::perform(const char* name, const std::function<void(const Deadline&, std::string&)>& run) {
@@ -298,10 +299,10 @@ aclError Communicator::perform(const char* name, const std::function<void(const 
   return error(ACL_ERROR_INTERNAL_ERROR, "%s", reason.c_str());
 }
 
-aclError Communicator::enqueue(aclrtStream stream, Call call, Body body) {
+aclError Communicator::enqueue(aclrtStream stream, Call call, const Accesses& accesses, Body body) {
   const char* name = kKindNames[static_cast<uint32_t>(call.kind)];
   return launch_run(
-      stream, name,
+      stream, name, accesses,
       [this, call = std::move(call), body = std::move(body)](const Deadline& deadline, std::string& what) {
         const uint64_t sequence = current_ = ++calls_;
         what += " (call " + std::to_string(sequence) + ")";
@@ -398,10 +399,18 @@ void Communicator::run_items(const std::vector<PointToPoint>& items, std::string
 
 aclError Communicator::enqueue(aclrtStream stream, std::vector<PointToPoint> items) {
   const char* name = items.size() > 1 ? "BatchSendRecv" : items[0].direction == HCCL_SEND ? "Send" : "Recv";
-  return launch_run(stream, name, [this, items = std::move(items)](const Deadline& deadline, std::string& what) {
-    current_ = calls_ + 1;
-    run_items(items, what, deadline);
-  });
+  Accesses accesses;
+  if (accesses_are_checked()) {
+    for (const PointToPoint& item : items) {
+      const auto begin = reinterpret_cast<uintptr_t>(item.data);
+      accesses.push_back({begin, begin + item.count * size_of(item.type), item.direction == HCCL_RECV, 1});
+    }
+  }
+  return launch_run(stream, name, accesses,
+                    [this, items = std::move(items)](const Deadline& deadline, std::string& what) {
+                      current_ = calls_ + 1;
+                      run_items(items, what, deadline);
+                    });
 }
 
 }  // namespace cann_cpu

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "acl/acl_base.h"
+#include "cann_cpu/accesses.h"
 #include "failure.h"
 #include "mesh.h"
 #include "rendezvous.h"
@@ -74,7 +75,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Append a call to the stream. They run in the order in which they are enqueued, whatever their streams; replays of
   // captured ones, and those of graphs, as their streams come to them.
   using Body = std::function<void(Mesh&, const Deadline&)>;
-  aclError enqueue(aclrtStream stream, Call call, Body body);
+  aclError enqueue(aclrtStream stream, Call call, const Accesses& accesses, Body body);
   aclError enqueue(aclrtStream stream, std::vector<PointToPoint> items);
 
   // The communicator of some of the ranks, of which the calling one is `rank` there; all of them call this.
@@ -94,7 +95,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   class Turn;
-  aclError launch_run(aclrtStream stream, const char* name,
+  aclError launch_run(aclrtStream stream, const char* name, const Accesses& accesses,
                       std::function<void(const Deadline&, std::string& what)> run);
   aclError perform(const char* name, const std::function<void(const Deadline&, std::string& what)>& run);
   void run_items(const std::vector<PointToPoint>& items, std::string& what, const Deadline& deadline);

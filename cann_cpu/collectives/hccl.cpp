@@ -36,7 +36,14 @@ struct Communicators {
 };
 
 Communicators& communicators() {
-  static auto* all = new Communicators;
+  static auto* const all = [] {
+    auto* const made = new Communicators;
+    count_living("communicators", [made] {
+      const std::lock_guard lock(made->mutex);
+      return made->living.size();
+    });
+    return made;
+  }();
   return *all;
 }
 
@@ -166,6 +173,35 @@ Parts packed(const std::vector<uint64_t>& counts, size_t element) {
   return parts_of(counts, offsets, element);
 }
 
+// What a call does to its buffers, for the checks of whole programs; they are numbered as its function has them.
+class Uses {
+ public:
+  Uses& reads(uint32_t argument, const char* data, const Parts& parts) { return add(false, argument, data, parts); }
+  Uses& writes(uint32_t argument, const char* data, const Parts& parts) { return add(true, argument, data, parts); }
+  Uses& reads(uint32_t argument, const char* data, size_t bytes) { return reads(argument, data, {{bytes}, {0}}); }
+  Uses& writes(uint32_t argument, const char* data, size_t bytes) { return writes(argument, data, {{bytes}, {0}}); }
+
+  operator Accesses() const { return accesses_; }
+
+ private:
+  Uses& add(bool is_write, uint32_t argument, const char* data, const Parts& parts) {
+    if (!accesses_are_checked()) return *this;
+    const size_t others = accesses_.size();
+    for (size_t i = 0; i < parts.bytes.size(); ++i) {
+      const uintptr_t begin = reinterpret_cast<uintptr_t>(data) + parts.offsets[i], end = begin + parts.bytes[i];
+      if (begin == end) continue;
+      if (accesses_.size() > others && accesses_.back().end == begin) {
+        accesses_.back().end = end;
+      } else {
+        accesses_.push_back({begin, end, is_write, argument});
+      }
+    }
+    return *this;
+  }
+
+  Accesses accesses_;
+};
+
 // What a thread has called between HcclGroupStart and HcclGroupEnd.
 struct Grouped {
   std::shared_ptr<Communicator> communicator;
@@ -179,14 +215,14 @@ struct Group {
 };
 thread_local Group group;
 
-void run(HcclComm comm, aclrtStream stream, Call call, Communicator::Body body) {
+void run(HcclComm comm, aclrtStream stream, Call call, Accesses accesses, Communicator::Body body) {
   const std::shared_ptr<Communicator> communicator = find(comm);
   if (group.depth == 0) {
-    require_success(communicator->enqueue(stream, std::move(call), std::move(body)));
+    require_success(communicator->enqueue(stream, std::move(call), accesses, std::move(body)));
     return;
   }
-  group.calls.push_back({communicator, stream, {}, [call, body](Communicator& found, aclrtStream on) {
-                           return found.enqueue(on, call, body);
+  group.calls.push_back({communicator, stream, {}, [call, accesses, body](Communicator& found, aclrtStream on) {
+                           return found.enqueue(on, call, accesses, body);
                          }});
 }
 
@@ -465,9 +501,11 @@ HcclResult HcclAllReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataT
                          HcclComm comm, aclrtStream stream) {
   return guarded(__func__, [&] {
     const Reduced how = reduced(dataType, op);
+    const size_t bytes = count * size_of(dataType);
     char* send = buffer(sendBuf, "sendBuf", count);
     char* receive = buffer(recvBuf, "recvBuf", count);
     run(comm, stream, {CallKind::kAllReduce, dataType, op, {}, count, {}, {}},
+        Uses().reads(1, send, bytes).writes(2, receive, bytes),
         [=](Mesh& mesh, const Deadline& deadline) { all_reduce(mesh, send, receive, count, how, deadline); });
   });
 }
@@ -478,9 +516,12 @@ HcclResult HcclReduce(void* sendBuf, void* recvBuf, uint64_t count, HcclDataType
     const Reduced how = reduced(dataType, op);
     const auto communicator = find(comm);
     require_rank(root, "root", communicator->size());
+    const bool is_root = communicator->rank() == root;
+    const size_t bytes = count * size_of(dataType);
     char* send = buffer(sendBuf, "sendBuf", count);
-    char* receive = buffer(recvBuf, "recvBuf", communicator->rank() == root ? count : 0);
+    char* receive = buffer(recvBuf, "recvBuf", is_root ? count : 0);
     run(comm, stream, {CallKind::kReduce, dataType, op, root, count, {}, {}},
+        Uses().reads(1, send, bytes).writes(2, receive, is_root ? bytes : 0),
         [=](Mesh& mesh, const Deadline& deadline) { reduce(mesh, send, receive, count, how, root, deadline); });
   });
 }
@@ -489,9 +530,12 @@ HcclResult HcclBroadcast(void* buf, uint64_t count, HcclDataType dataType, uint3
                          aclrtStream stream) {
   return guarded(__func__, [&] {
     const size_t bytes = count * size_of(dataType);
-    require_rank(root, "root", find(comm)->size());
+    const auto communicator = find(comm);
+    require_rank(root, "root", communicator->size());
+    const bool is_root = communicator->rank() == root;
     char* data = buffer(buf, "buf", count);
     run(comm, stream, {CallKind::kBroadcast, dataType, {}, root, count, {}, {}},
+        is_root ? Uses().reads(1, data, bytes) : Uses().writes(1, data, bytes),
         [=](Mesh& mesh, const Deadline& deadline) { broadcast(mesh, data, bytes, root, deadline); });
   });
 }
@@ -503,6 +547,7 @@ HcclResult HcclAllGather(void* sendBuf, void* recvBuf, uint64_t sendCount, HcclD
     char* receive = buffer(recvBuf, "recvBuf", sendCount);
     const Parts parts = packed(std::vector<uint64_t>(find(comm)->size(), sendCount), size_of(dataType));
     run(comm, stream, {CallKind::kAllGather, dataType, {}, {}, sendCount, {}, {}},
+        Uses().reads(1, send, sendCount * size_of(dataType)).writes(2, receive, parts),
         [=](Mesh& mesh, const Deadline& deadline) { all_gather(mesh, send, receive, parts, deadline); });
   });
 }
@@ -516,6 +561,7 @@ HcclResult HcclAllGatherV(void* sendBuf, uint64_t sendCount, void* recvBuf, cons
     char* send = buffer(sendBuf, "sendBuf", sendCount);
     char* receive = buffer(recvBuf, "recvBuf", total(counts));
     run(comm, stream, {CallKind::kAllGatherV, dataType, {}, {}, {}, std::vector<uint64_t>(size, sendCount), counts},
+        Uses().reads(1, send, sendCount * size_of(dataType)).writes(3, receive, parts),
         [=](Mesh& mesh, const Deadline& deadline) { all_gather(mesh, send, receive, parts, deadline); });
   });
 }
@@ -528,6 +574,7 @@ HcclResult HcclReduceScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, H
     char* receive = buffer(recvBuf, "recvBuf", recvCount);
     const Parts parts = packed(std::vector<uint64_t>(find(comm)->size(), recvCount), size_of(dataType));
     run(comm, stream, {CallKind::kReduceScatter, dataType, op, {}, recvCount, {}, {}},
+        Uses().reads(1, send, parts).writes(2, receive, recvCount * size_of(dataType)),
         [=](Mesh& mesh, const Deadline& deadline) { reduce_scatter(mesh, send, parts, receive, how, deadline); });
   });
 }
@@ -543,6 +590,7 @@ HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void*
     char* send = buffer(sendBuf, "sendBuf", total(counts));
     char* receive = buffer(recvBuf, "recvBuf", recvCount);
     run(comm, stream, {CallKind::kReduceScatterV, dataType, op, {}, {}, counts, std::vector<uint64_t>(size, recvCount)},
+        Uses().reads(1, send, parts).writes(4, receive, recvCount * size_of(dataType)),
         [=](Mesh& mesh, const Deadline& deadline) { reduce_scatter(mesh, send, parts, receive, how, deadline); });
   });
 }
@@ -552,10 +600,12 @@ HcclResult HcclScatter(void* sendBuf, void* recvBuf, uint64_t recvCount, HcclDat
   return guarded(__func__, [&] {
     const auto communicator = find(comm);
     require_rank(root, "root", communicator->size());
+    const bool is_root = communicator->rank() == root;
     const size_t bytes = recvCount * size_of(dataType);
-    char* send = buffer(sendBuf, "sendBuf", communicator->rank() == root ? recvCount : 0);
+    char* send = buffer(sendBuf, "sendBuf", is_root ? recvCount : 0);
     char* receive = buffer(recvBuf, "recvBuf", recvCount);
     run(comm, stream, {CallKind::kScatter, dataType, {}, root, recvCount, {}, {}},
+        Uses().reads(1, send, is_root ? communicator->size() * bytes : 0).writes(2, receive, bytes),
         [=](Mesh& mesh, const Deadline& deadline) { scatter(mesh, send, receive, bytes, root, deadline); });
   });
 }
@@ -572,6 +622,7 @@ HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
     char* send = buffer(sendBuf, "sendBuf", sendCount);
     char* receive = buffer(recvBuf, "recvBuf", recvCount);
     run(comm, stream, {CallKind::kAlltoAll, sendType, {}, {}, {}, sent, received},
+        Uses().reads(1, send, sends).writes(4, receive, receives),
         [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
   });
 }
@@ -589,6 +640,7 @@ HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void
     char* send = buffer(sendBuf, "sendBuf", total(sent));
     char* receive = buffer(recvBuf, "recvBuf", total(received));
     run(comm, stream, {CallKind::kAlltoAllV, sendType, {}, {}, {}, sent, received},
+        Uses().reads(1, send, sends).writes(5, receive, receives),
         [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
   });
 }
@@ -612,13 +664,15 @@ HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, Hccl
     char* send = buffer(sendBuf, "sendBuf", total(sent));
     char* receive = buffer(recvBuf, "recvBuf", total(received));
     run(comm, stream, {CallKind::kAlltoAllVC, sendType, {}, {}, {}, sent, received},
+        Uses().reads(1, send, sends).writes(4, receive, receives),
         [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
   });
 }
 
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream) {
   return guarded(__func__, [&] {
-    run(comm, stream, {CallKind::kBarrier, {}, {}, {}, {}, {}, {}}, [](Mesh&, const Deadline&) {});  // agreeing is it
+    run(comm, stream, {CallKind::kBarrier, {}, {}, {}, {}, {}, {}}, {},
+        [](Mesh&, const Deadline&) {});  // agreeing is it
   });
 }
 

@@ -2,6 +2,7 @@
 """Programs for the check `memory`: wrong ones, with the lines that allocate and are at fault, and right ones."""
 
 import ctypes
+import functools
 import gc
 import sys
 
@@ -45,6 +46,21 @@ def allocate(bytes_):
     pointer = ctypes.c_void_p()
     acl.aclrtMalloc(ctypes.byref(pointer), bytes_, 0)  # allocated
     return pointer
+
+
+@functools.cache
+def communicator():
+    """Of one rank."""
+    made = ctypes.c_void_p()
+    assert ctypes.CDLL("libhccl.so").HcclCommInitAll(1, (ctypes.c_int32 * 1)(0), ctypes.byref(made)) == 0
+    return made
+
+
+def all_reduce(buffer, elements):
+    __tracebackhide__ = True
+    float32, sums, stream = 4, 0, ctypes.c_void_p(current_stream())
+    function = ctypes.CDLL("libhccl.so").HcclAllReduce
+    assert function(buffer, buffer, ctypes.c_uint64(elements), float32, sums, communicator(), stream) == 0
 
 
 # ---- the host touches device memory
@@ -142,6 +158,25 @@ def prefetches_without_record_stream():
     torch.npu.synchronize()
 
 
+@wrong("use after free")
+def reduces_a_freed_buffer():
+    buffer = allocate(4 * N)
+    acl.aclrtFree(buffer)
+    all_reduce(buffer, N)  # fault
+    torch.npu.synchronize()
+
+
+@wrong("freed while another stream uses it")
+def reduces_on_a_side_stream_without_record_stream():
+    x = torch.ones(N, device="npu")  # allocated
+    side = torch.npu.Stream()
+    side.wait_stream(torch.npu.current_stream())
+    with torch.npu.stream(side):
+        all_reduce(address(x), N)
+    del x  # fault
+    torch.npu.synchronize()
+
+
 # ---- frees
 
 
@@ -229,6 +264,13 @@ def reads_one_element_in_front():
     torch.npu.synchronize()
 
 
+@wrong("out of bounds")
+def reduces_one_element_too_many():
+    x = torch.ones(N).npu()  # allocated
+    all_reduce(address(x), N + 1)  # fault
+    torch.npu.synchronize()
+
+
 # ---- what nobody has written
 
 
@@ -269,6 +311,13 @@ def reads_a_result_that_nobody_computed():
 def forgets_a_weight():
     weight = torch.nn.Parameter(torch.empty(8, 8, device="npu"))  # allocated
     torch.nn.functional.linear(torch.ones(2, 8).npu(), weight)  # fault
+    torch.npu.synchronize()
+
+
+@wrong("use of memory that nobody has written")
+def reduces_an_empty_tensor():
+    x = torch.empty(N, device="npu")  # allocated
+    all_reduce(address(x), N)  # fault
     torch.npu.synchronize()
 
 

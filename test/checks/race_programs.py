@@ -4,6 +4,7 @@
 import sys
 
 import torch
+import torch.distributed as dist
 
 import custom_pypto  # noqa: F401
 
@@ -30,6 +31,13 @@ def ones():
     x = torch.ones(N, device="npu")
     torch.npu.synchronize()
     return x
+
+
+def group():
+    """Of one rank."""
+    if not dist.is_initialized():
+        dist.init_process_group("hccl", rank=0, world_size=1, store=dist.HashStore())
+    return dist
 
 
 # ---- wrong
@@ -182,6 +190,38 @@ def writes_a_cache_that_is_being_read(side):
     cache.sum()  # second
 
 
+@wrong
+def refills_what_is_being_reduced(side):
+    x = ones()
+    work = group().all_reduce(x, async_op=True)  # first
+    x.fill_(2)  # second
+    work.wait()
+
+
+@wrong
+def reads_what_is_being_gathered(side):
+    x, gathered = ones(), ones()
+    work = group().all_gather_into_tensor(gathered, x, async_op=True)  # first
+    gathered.sum()  # second
+    work.wait()
+
+
+@wrong
+def overwrites_a_collective_s_buffer_on_a_side_stream(side):
+    x = ones()
+    group().all_reduce(x)  # first
+    with on(side):
+        x.fill_(2)  # second
+
+
+@wrong
+def reduces_what_a_side_stream_computes(side):
+    x = ones()
+    with on(side):
+        x.mul_(2)  # first
+    group().all_reduce(x)  # second
+
+
 # ---- right
 
 
@@ -310,6 +350,35 @@ def prefetches_batches(side):
 
 
 @right
+def waits_for_collectives(side):
+    x, y = ones(), ones()
+    work = group().all_reduce(x, async_op=True)
+    y.add_(1)
+    work.wait()
+    x.add_(y)
+
+
+@right
+def reduces_on_a_side_stream(side):
+    x = torch.ones(N, device="npu")
+    side.wait_stream(torch.npu.current_stream())
+    with on(side):
+        group().all_reduce(x)
+    torch.npu.current_stream().wait_stream(side)
+    x.exp()
+
+
+@right
+def moves_parts(side):
+    x, y = ones(), torch.empty(N, device="npu")
+    group().broadcast(x, 0)
+    group().all_gather([y], x)
+    group().all_to_all_single(x, y)
+    group().reduce_scatter_tensor(y, x)
+    y.exp()
+
+
+@right
 def trains(side):
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).npu()
     optimizer = torch.optim.Adam(model.parameters())
@@ -324,3 +393,5 @@ if __name__ == "__main__":
     for program in {"wrong": WRONG, "right": RIGHT}[sys.argv[1]]:
         program(torch.npu.Stream())
         torch.npu.synchronize()
+    if dist.is_initialized():
+        dist.destroy_process_group()

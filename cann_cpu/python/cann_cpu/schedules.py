@@ -68,12 +68,13 @@ def first_wrong_task(command: list[str], variables: dict[str, str], seed: int, l
     for key in sorted(expected.keys() & found.keys()):
         if expected[key] != found[key]:
             task, where, _ = found[key]
-            return task + (f", launched at {where}" if where else "")
+            on_rank = f" on rank {key[2]}" if any(rank for _, _, rank in found) else ""
+            return task + on_rank + (f", launched at {where}" if where else "")
     return None
 
 
 def digests(command: list[str], variables: dict[str, str], limit: float) -> dict:
-    """What every task has written: its name, the place of its launch and the digest, by launch and node."""
+    """What every task has written: its name, the place of its launch and the digest, by launch, node and rank."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "digests")
         run(command, variables | {"CANN_CPU_DIGESTS": file}, limit)
@@ -85,4 +86,4 @@ def read_digests(file: str) -> dict:
         return {}
     with open(file) as lines:
         rows = [line.rstrip("\n").split("\t") for line in lines]
-    return {(int(launch), int(node)): tuple(rest) for launch, node, *rest in rows}
+    return {(int(launch), int(node), int(rank)): tuple(rest) for rank, launch, node, *rest in rows}

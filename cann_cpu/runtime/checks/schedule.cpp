@@ -284,8 +284,10 @@ Launch launch() {
 
 void keep_digest(const Launch& launch, size_t node, const std::string& task, const Accesses& accesses) {
   static const int file = open(std::getenv("CANN_CPU_DIGESTS"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  const std::string line = std::to_string(launch.number) + "\t" + std::to_string(node) + "\t" + task + "\t" +
-                           launch.where + "\t" + std::to_string(digest_of(accesses)) + "\n";
+  static const char* const rank = std::getenv("RANK");  // of the programs that torchrun starts
+  const std::string line = std::string(rank == nullptr ? "0" : rank) + "\t" + std::to_string(launch.number) + "\t" +
+                           std::to_string(node) + "\t" + task + "\t" + launch.where + "\t" +
+                           std::to_string(digest_of(accesses)) + "\n";
   if (write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     throw Failure{ACL_ERROR_WRITE_FILE, "cannot write to the file that CANN_CPU_DIGESTS names"};
   }
