@@ -34,11 +34,10 @@ inline thread_local uint64_t calls_of_thread = 0;
 // True in a child forked after the parent started a device: its worker threads and locks did not come along.
 bool is_dead_after_fork();
 
-// Runs the body of a public function; never lets an exception out.
+// What a body ends with; never lets an exception out.
 template <class Body>
-aclError host_call(const char* function, Body&& body) noexcept {
+aclError code_of(const char* function, Body&& body) noexcept {
   try {
-    if (const int code = fault_of(function, ACL_ERROR_RT_INTERNAL_ERROR)) return code;
     body();
     return ACL_SUCCESS;
   } catch (const Failure& failure) {
@@ -50,9 +49,9 @@ aclError host_call(const char* function, Body&& body) noexcept {
   }
 }
 
-// host_call() for a function that needs the device.
+// code_of() for what needs the device.
 template <class Body>
-aclError call(const char* function, Body&& body) noexcept {
+aclError code_on_device(const char* function, Body&& body) noexcept {
   ++calls_of_thread;
   const profiler::Call profiled(function);
   if (is_dead_after_fork()) {
@@ -60,7 +59,26 @@ aclError call(const char* function, Body&& body) noexcept {
                  "%s: this process was forked after its parent had started using the NPU; start it with spawn instead",
                  function);
   }
-  return host_call(function, body);
+  return code_of(function, body);
+}
+
+// Runs the body of a public function, which fails where the check `fault` has it fail.
+template <class Body>
+aclError host_call(const char* function, Body&& body) noexcept {
+  int code = 0;
+  const aclError ended = code_of(function, [&] {
+    code = fault_of(function, ACL_ERROR_RT_INTERNAL_ERROR);
+    if (code == 0) body();
+  });
+  return code != 0 ? code : ended;
+}
+
+// host_call() for a function that needs the device.
+template <class Body>
+aclError call(const char* function, Body&& body) noexcept {
+  aclError ended = ACL_SUCCESS;
+  const aclError rejected = code_on_device(function, [&] { ended = host_call(function, body); });
+  return rejected != ACL_SUCCESS ? rejected : ended;
 }
 
 template <class T>

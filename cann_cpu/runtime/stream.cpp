@@ -381,7 +381,7 @@ aclError launch(aclrtStream stream, const char* name, Task task, const Accesses&
 
 aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses,
                 std::shared_ptr<const TaskTensors> operands) {
-  return call(name == nullptr ? "launch" : name, [&] {
+  return code_on_device(name == nullptr ? "launch" : name, [&] {
     require_pointer(name, "name");
     if (!task) fail(ACL_ERROR_INVALID_PARAM, "the task is empty");
     if (!is_worker()) cost::launched(name);

@@ -11,7 +11,9 @@ import tempfile
 from pathlib import Path
 
 acl = ctypes.CDLL("libascendcl.so") if __name__ == "__main__" else None
+hccl = ctypes.CDLL("libhccl.so") if __name__ == "__main__" else None
 SIZE = 1 << 20
+EIGHT_BYTES = ctypes.c_uint64(8), 0, 0  # the sum of so many elements of int8
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 WRONG, RIGHT = {}, []
 
@@ -201,6 +203,45 @@ def believes_that_a_file_was_written():
     acl.aclrtDestroyStream(stream)
 
 
+def second_half(memory):
+    return ctypes.c_void_p(memory.value + 8)
+
+
+def communicator():
+    """Of one rank."""
+    return pointer(lambda made: hccl.HcclCommInitAll(1, (ctypes.c_int32 * 1)(0), made))
+
+
+@wrong("silently wrong", "HcclAllReduce")
+def ignores_the_code_of_a_collective():
+    comm, memory, found = communicator(), pointer(acl.aclrtMalloc, SIZE, 0), ctypes.create_string_buffer(16)
+    checked(acl.aclrtMemset(memory, 8, 1, 8) or acl.aclrtMemset(second_half(memory), 8, 0, 8))
+    hccl.HcclAllReduce(memory, second_half(memory), *EIGHT_BYTES, comm, None)  # here
+    checked(acl.aclrtSynchronizeDevice())
+    checked(acl.aclrtMemcpy(found, 16, memory, 16, DEVICE_TO_HOST))
+    print(found.raw)
+    checked(hccl.HcclCommDestroy(comm) or acl.aclrtFree(memory))
+
+
+@wrong("leaking", "HcclBroadcast")
+def keeps_the_communicator_when_a_collective_fails():
+    comm, memory = communicator(), pointer(acl.aclrtMalloc, SIZE, 0)
+    try:
+        checked(hccl.HcclBroadcast(memory, ctypes.c_uint64(8), 0, 0, comm, None))  # here
+        checked(hccl.HcclCommDestroy(comm))
+    finally:
+        acl.aclrtFree(memory)
+
+
+@wrong("hanging", "HcclCommInitAll")
+def waits_for_a_communicator_that_was_not_made():
+    comm = ctypes.c_void_p()
+    hccl.HcclCommInitAll(1, (ctypes.c_int32 * 1)(0), ctypes.byref(comm))  # here
+    while comm.value is None:
+        pass
+    hccl.HcclCommDestroy(comm)
+
+
 # ---- right: whichever call fails
 
 
@@ -219,6 +260,25 @@ def gives_back_what_it_has():
         for give_back, handle in reversed(got):
             if give_back(handle) != 0:
                 checked(give_back(handle))
+
+
+@right
+def reduces_and_gives_back():
+    comm, memory = ctypes.c_void_p(), ctypes.c_void_p()
+    try:
+        checked(hccl.HcclCommInitAll(1, (ctypes.c_int32 * 1)(0), ctypes.byref(comm)))
+        checked(acl.aclrtMalloc(ctypes.byref(memory), SIZE, 0))
+        found = ctypes.create_string_buffer(8)
+        checked(acl.aclrtMemset(memory, 8, 3, 8))
+        checked(hccl.HcclAllReduce(memory, memory, *EIGHT_BYTES, comm, None))
+        checked(acl.aclrtSynchronizeDevice())
+        checked(acl.aclrtMemcpy(found, 8, memory, 8, DEVICE_TO_HOST))
+        print(found.raw)
+    finally:
+        if comm and hccl.HcclCommDestroy(comm) != 0:
+            hccl.HcclCommDestroy(comm)
+        if memory and acl.aclrtFree(memory) != 0:
+            acl.aclrtFree(memory)
 
 
 @right

@@ -93,6 +93,13 @@ def fault_programs_error(fault):
     return trials.run([sys.executable, "-c", program], environment(CANN_CPU_CHECK=f"fault:{fault}")).stdout
 
 
+def test_calls_are_those_of_the_program(tmp_path):
+    """Not what the libraries ask of each other for them."""
+    program = "import torch\nx = torch.ones(8).npu()\ny = x * 2\nz = x * 3\nprint((y + z).sum().item())"
+    code, (report,), stderr = checked(tmp_path, sys.executable, "-c", program, checks="fault:aclnnMuls:2")
+    assert (code, report["outcome"], report["place"]) == (0, "error", "<string>:4 in <module>"), stderr
+
+
 OPERATOR = """
 import torch
 import custom_pypto
