@@ -86,8 +86,8 @@ bool reads_what_it_writes(std::string_view task) {
 
 // These carry what they read to other device memory, where it may as well be nobody's.
 bool is_copy(std::string_view task) {
-  constexpr std::array kNames = {"aclnnInplaceCopy", "aclnnCast",        "aclnnConstantPadNd",   "aclrtMemcpy",
-                                 "aclrtMemcpyAsync", "aclrtMemcpyBatch", "aclrtMemcpyBatchAsync"};
+  constexpr std::array kNames = {"aclnnInplaceCopy", "aclnnCast",        "aclnnCat",         "aclnnConstantPadNd",
+                                 "aclrtMemcpy",      "aclrtMemcpyAsync", "aclrtMemcpyBatch", "aclrtMemcpyBatchAsync"};
   return std::ranges::find(kNames, task) != kNames.end();
 }
 
