@@ -17,7 +17,7 @@ mkdir -p "$out"
 # The runtime alone, compiled together with the driver: all of it is seen, and nothing else.
 thread() {
   local sources=()
-  for name in checks/{cost,fault,place,race,report,schedule,shadow} checks/memory/{allocations,buffers,findings,guarded,page_faults,tasks,tensors} callback capture context copy device error event memory options process profiler/recorder soc stream value virtual_memory; do
+  for name in checks/{cost,fault,place,race,report,schedule,shadow} checks/memory/{allocations,buffers,findings,guarded,page_faults,tasks,tensors} callback capture configuration context copy device error event json memory options process profiler/recorder soc stream value virtual_memory; do
     sources+=("cann_cpu/runtime/$name.cpp")
   done
   g++ -std=c++20 -g -O1 -fsanitize=thread -pthread -Icann_cpu/headers test/cann_cpu/runtime/stress.cpp "${sources[@]}" \

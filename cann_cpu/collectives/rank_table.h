@@ -13,7 +13,8 @@ struct RankTable {
   std::string root_address;      // of rank 0's machine; empty: all ranks are on one
 };
 
-// Throws CollectiveFailure naming the file and what is wrong in it.
+// Throw CollectiveFailure saying what is wrong in it; of a file, with its name.
+RankTable parse_rank_table(const std::string& text);
 RankTable read_rank_table(const std::string& path);
 
 }  // namespace cann_cpu

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 
+#include "cann_cpu/open_library.h"
 #include "cann_cpu/operator_packages.h"
 #include "cann_cpu/soc.h"
 #include "carried_packages.h"
@@ -82,32 +82,21 @@ std::string tiling_library(const fs::path& package) {
   return folder / "liboptiling.so";
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
-}
-
-// What the build of the kernel wrote into it, line by line: operator, kernel, the dtypes and formats of each
-// combination, tiling keys, how many parameters it has.
+// Nothing if it is of another operator.
 std::optional<OperatorKernel> open_kernel(const fs::path& file, const std::string& type) {
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw CallError(kFindKernelError, std::string("its kernel does not load: ") + dlerror());
-  const auto described = reinterpret_cast<const char* (*)()>(dlsym(library, "ascendc_cpu_operator"));
-  const auto lines = described == nullptr ? std::vector<std::string>() : split(described(), '\n');
-  if (lines.size() != 5 || lines[0] != type) return std::nullopt;
-  OperatorKernel kernel{file, lines[1], {}, std::nullopt, std::stoul(lines[4]), nullptr};
-  for (const std::string& combination : split(lines[2], ';')) {
-    std::vector<int> numbers;
-    for (const std::string& number : split(combination, ' ')) numbers.push_back(std::stoi(number));
-    kernel.combinations.insert(std::move(numbers));
+  const OpenedLibrary library = open_library(file);
+  if (library.handle == nullptr) throw CallError(kFindKernelError, "its kernel does not load: " + library.error);
+  const auto described = reinterpret_cast<const char* (*)()>(dlsym(library.handle, "ascendc_cpu_operator"));
+  if (described == nullptr) return std::nullopt;
+  auto description = read_kernel_description(described());
+  if (!description) {
+    throw CallError(kFindKernelError,
+                    file.string() + " was made by another version of cann_cpu: build its package anew");
   }
-  if (lines[3] != "*") {
-    kernel.keys.emplace();
-    for (const std::string& key : split(lines[3], ' ')) kernel.keys->insert(std::stoull(key));
-  }
-  kernel.call = reinterpret_cast<OperatorKernel::Call>(dlsym(library, ("ascendc_cpu_call_" + kernel.name).c_str()));
+  if (description->type != type) return std::nullopt;
+  OperatorKernel kernel{std::move(*description), file, nullptr};
+  kernel.call =
+      reinterpret_cast<OperatorKernel::Call>(dlsym(library.handle, ("ascendc_cpu_call_" + kernel.name).c_str()));
   if (kernel.call == nullptr) {
     throw CallError(kFindKernelError, file.string() + " has no kernel " + kernel.name);
   }
@@ -146,9 +135,9 @@ bool wants_ascendc() {
 const CpuKernel* open_cpu_kernel(const fs::path& package, const std::string& type, size_t arguments) {
   const fs::path library = package / kCpuKernels;
   if (!fs::exists(library)) return nullptr;
-  void* opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (opened == nullptr) throw CallError(kFindKernelError, std::string("its CPU kernel does not load: ") + dlerror());
-  const auto* kernel = static_cast<const CpuKernel*>(dlsym(opened, ("ascendc_cpu_kernel_" + type).c_str()));
+  const OpenedLibrary opened = open_library(library);
+  if (opened.handle == nullptr) throw CallError(kFindKernelError, "its CPU kernel does not load: " + opened.error);
+  const auto* kernel = static_cast<const CpuKernel*>(dlsym(opened.handle, ("ascendc_cpu_kernel_" + type).c_str()));
   if (kernel != nullptr && kernel->arguments != arguments) {
     throw CallError(kFindKernelError, "CPU_KERNEL(" + type + ", ...) takes " + std::to_string(kernel->arguments) +
                                           " arguments; the definition has " + std::to_string(arguments));

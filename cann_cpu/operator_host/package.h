@@ -6,15 +6,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "ascendc/kernel_entry.h"
 #include "cann_cpu/operator_call.h"
 #include "definition.h"
+#include "kernel_file.h"
 
 namespace cann_cpu {
 
@@ -25,18 +23,6 @@ struct CallError : std::runtime_error {
 };
 constexpr int32_t kInferShapeError = 561001, kTilingError = 561002, kFindKernelError = 561003,
                   kPackageNotFound = 561107;
-
-// A compiled kernel file, and the dtypes for which it was compiled.
-struct OperatorKernel {
-  using Call = bool (*)(const AscendC::cpu::Call* call, char* error, size_t error_size);
-
-  std::filesystem::path file;
-  std::string name;
-  std::set<std::vector<int>> combinations;  // of each the dtypes, then the formats
-  std::optional<std::set<uint64_t>> keys;   // nothing: any
-  size_t parameters;
-  Call call;
-};
 
 // What tiling said of calls of one kind.
 struct Tiled {

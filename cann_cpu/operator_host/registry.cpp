@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The definitions that libraries register when they are loaded, by library, and what op_build reads of them.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cctype>
 #include <map>
 #include <mutex>
 #include <stdexcept>
 
+#include "cann_cpu/open_library.h"
 #include "definition.h"
 #include "register/op_impl_registry.h"
 #include "register/tilingdata_base.h"
@@ -134,7 +133,8 @@ void load_definitions(const std::string& library) {
   }
   r.loading = library;
   Library& loaded = r.current();
-  if (dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) loaded.error = dlerror();
+  const OpenedLibrary opened = open_library(library);
+  if (opened.handle == nullptr) loaded.error = opened.error;
   r.loading.clear();
   if (!loaded.error.empty()) throw std::runtime_error(loaded.error);
 }

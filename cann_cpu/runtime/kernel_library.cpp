@@ -11,6 +11,7 @@
 
 #include "ascendc/kernel_entry.h"
 #include "ascendc/stream_launch.h"
+#include "cann_cpu/open_library.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -21,16 +22,19 @@ using AscendC::cpu::KernelEntry;
 using Bytes = std::vector<std::byte>;
 
 struct Library {
-  explicit Library(const char* path) : handle(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
-    if (handle == nullptr) {
-      fail(ACL_ERROR_INVALID_FILE, "%s is no kernel library that cann_cpu's tools have built: %s", path, dlerror());
+  explicit Library(const char* path) {
+    const OpenedLibrary opened = open_library(path);
+    if (opened.handle == nullptr) {
+      fail(ACL_ERROR_INVALID_FILE, "%s is no kernel library that cann_cpu's tools have built: %s", path,
+           opened.error.c_str());
     }
+    handle = opened.handle;
   }
   ~Library() { dlclose(handle); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  void* const handle;
+  void* handle;
 };
 
 struct Function {

@@ -11,13 +11,13 @@
 
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <mutex>
 #include <sstream>
-#include <vector>
+#include <string_view>
 
 #include "call.h"
 #include "cann_cpu/dtypes.h"
+#include "cann_cpu/read_number.h"
 #include "cann_cpu/soc.h"
 
 namespace cann_cpu {
@@ -25,22 +25,11 @@ namespace {
 
 constexpr const char* kFirstLine = "cann_cpu single operator 1";
 
-struct Dim {
-  int64_t first, last;  // last: -1 is no limit
-};
-struct Description {
-  int type, format;
-  std::vector<Dim> dims;
-};
-struct Model {
-  std::string name, type;
-  std::vector<Description> inputs, outputs;
-  std::map<std::string, std::string> attributes;
-};
+using Description = OperatorModel::Description;
 
 struct Models {
   std::mutex mutex;
-  std::vector<Model> all;
+  std::vector<OperatorModel> all;
 };
 Models& models() {
   static auto* const instance = new Models;
@@ -69,31 +58,41 @@ std::string text_of(const std::vector<T>& values) {
 std::string text_of(const aclTensorDesc& desc) { return dtype_name(desc.type) + text_of(desc.dims); }
 std::string text_of(const Description& description) {
   std::vector<int64_t> dims;
-  for (const Dim& dim : description.dims) dims.push_back(dim.first == dim.last ? dim.first : -1);
+  for (const OperatorModel::Dim& dim : description.dims) dims.push_back(dim.first == dim.last ? dim.first : -1);
   return dtype_name(static_cast<aclDataType>(description.type)) + text_of(dims);
 }
 
-Description description(std::istream& words) {
-  Description read{};
-  words >> read.type >> read.format;
-  for (std::string word; words >> word;) {
-    Dim dim{std::stoll(word), 0};
-    dim.last = dim.first;
-    if (dim.first < 0) {
-      dim = {0, -1};
-      if (const size_t range = word.find(':'); range != std::string::npos) {
-        dim = {std::stoll(word.substr(range + 1)), std::stoll(word.substr(word.find(':', range + 1) + 1))};
-      }
-    }
-    read.dims.push_back(dim);
+// DIM, -1 or -1:FIRST:LAST.
+std::optional<OperatorModel::Dim> read_dim(std::string_view text) {
+  const size_t first = text.find(':'), last = text.rfind(':');
+  const auto size = read_number<int64_t>(text.substr(0, first));
+  if (!size || *size < -1) return std::nullopt;
+  if (first == std::string_view::npos) return *size < 0 ? OperatorModel::Dim{0, -1} : OperatorModel::Dim{*size, *size};
+  const auto min = read_number<int64_t>(text.substr(first + 1, last - first - 1));
+  const auto max = read_number<int64_t>(text.substr(last + 1));
+  if (*size != -1 || first == last || !min || !max || *min < 0 || *max < -1) return std::nullopt;
+  return OperatorModel::Dim{*min, *max};
+}
+
+// DTYPE FORMAT DIM...
+std::optional<Description> read_description(std::istream& words) {
+  std::string type, format, dim;
+  words >> type >> format;
+  const auto type_number = read_number<int>(type), format_number = read_number<int>(format);
+  if (!type_number || !format_number) return std::nullopt;
+  Description description{*type_number, *format_number, {}};
+  while (words >> dim) {
+    const auto read = read_dim(dim);
+    if (!read) return std::nullopt;
+    description.dims.push_back(*read);
   }
-  return read;
+  return description;
 }
 
 bool fits(const aclTensorDesc& desc, const Description& model) {
   if (desc.type != model.type || desc.format != model.format || desc.dims.size() != model.dims.size()) return false;
   for (size_t i = 0; i < desc.dims.size(); ++i) {
-    const Dim& dim = model.dims[i];
+    const OperatorModel::Dim& dim = model.dims[i];
     if (desc.dims[i] < dim.first || (dim.last >= 0 && desc.dims[i] > dim.last)) return false;
   }
   return true;
@@ -130,14 +129,14 @@ std::string misfit(const aclopAttr& given, const std::map<std::string, std::stri
 
 }  // namespace
 
-void load_model(const std::string& text, const std::string& name) {
+OperatorModel read_operator_model(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   std::string line;
   if (!std::getline(lines, line) || line != kFirstLine) {
     fail(ACL_ERROR_OP_LOAD_FAILED, "%s is no model of cann_cpu: its atc --singleop writes them, and no others are read",
          name.c_str());
   }
-  Model model;
+  OperatorModel model;
   model.name = name;
   while (std::getline(lines, line)) {
     std::istringstream words(line);
@@ -151,10 +150,13 @@ void load_model(const std::string& text, const std::string& name) {
       }
     } else if (what == "op") {
       words >> model.type;
-    } else if (what == "input") {
-      model.inputs.push_back(description(words));
-    } else if (what == "output") {
-      model.outputs.push_back(description(words));
+    } else if (what == "input" || what == "output") {
+      const auto description = read_description(words);
+      if (!description) {
+        fail(ACL_ERROR_OP_LOAD_FAILED, "%s: '%s' is not %s DTYPE FORMAT DIM...", name.c_str(), line.c_str(),
+             what.c_str());
+      }
+      (what == "input" ? model.inputs : model.outputs).push_back(*description);
     } else if (what == "attr") {
       std::string attribute;
       words >> attribute >> std::ws;
@@ -163,6 +165,12 @@ void load_model(const std::string& text, const std::string& name) {
       fail(ACL_ERROR_OP_LOAD_FAILED, "%s: a line begins with %s", name.c_str(), what.c_str());
     }
   }
+  if (model.type.empty()) fail(ACL_ERROR_OP_LOAD_FAILED, "%s names no operator", name.c_str());
+  return model;
+}
+
+void load_model(const std::string& text, const std::string& name) {
+  OperatorModel model = read_operator_model(text, name);
   Models& known = models();
   const std::lock_guard lock(known.mutex);
   known.all.push_back(std::move(model));
@@ -184,7 +192,7 @@ void require_model(const SingleOperator& op) {
   std::string reason = "no model is of this operator; atc --singleop makes one, and aclopSetModelDir loads it";
   Models& known = models();
   const std::lock_guard lock(known.mutex);
-  for (const Model& model : known.all) {
+  for (const OperatorModel& model : known.all) {
     if (model.type != op.type) continue;
     const std::string misfits[] = {misfit("input", op.inputs, model.inputs),
                                    misfit("output", op.outputs, model.outputs),

@@ -3,13 +3,31 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "cann_cpu/aclop.h"
 
 namespace cann_cpu {
 
-// Adds the models of a folder, or one that is read already. Throws Failure for what is no model, by its name.
+struct OperatorModel {
+  struct Dim {
+    int64_t first, last;  // last: -1 is no limit
+  };
+  struct Description {
+    int type, format;
+    std::vector<Dim> dims;
+  };
+  std::string name, type;
+  std::vector<Description> inputs, outputs;
+  std::map<std::string, std::string> attributes;
+};
+
+// Throws Failure for what is no model, by its name.
+OperatorModel read_operator_model(const std::string& text, const std::string& name);
+
+// Adds the models of a folder, or one that is read already. Throws Failure.
 void load_models(const std::filesystem::path& folder);
 void load_model(const std::string& text, const std::string& name);
 

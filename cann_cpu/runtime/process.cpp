@@ -9,12 +9,12 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <regex>
 
 #include "cann_cpu/cpu_capability.h"
 #include "checks/fault.h"
 #include "checks/report.h"
 #include "checks/schedule.h"
+#include "configuration.h"
 #include "device.h"
 
 namespace cann_cpu {
@@ -47,16 +47,18 @@ const bool handlers_set = [] {
   return true;
 }();
 
-// torch_npu's configuration names the device of threads that have set none: {"defaultDevice": {"default_device": "0"}}
 int32_t read_default_device(const char* path) {
   std::ifstream file(path);
   if (!file) fail(ACL_ERROR_INVALID_FILE, "cannot read %s", path);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  std::smatch match;
-  if (!std::regex_search(text, match, std::regex(R"re("default_device"\s*:\s*"(\d+)")re"))) return -1;
-  int32_t id = std::stoi(match[1]);
-  find_device(id);
-  return id;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    const int32_t id = default_device_of(text).value_or(-1);
+    if (id >= 0) find_device(id);
+    return id;
+  } catch (Failure& failure) {
+    failure.message = std::string(path) + ": " + failure.message;
+    throw;
+  }
 }
 
 // torch_npu's release thread sleeps for a microsecond between two looks at its queue, which Linux makes 50 by default:

@@ -65,17 +65,18 @@ WRONG_TABLES = {
     "server 'a' has device_id 0 twice": table_of(("a", [0, 0])),
     "rank_id 0 is there twice": table_of(("127.0.0.1", [0]), ("b", [0])),
     "rank_id 1 is missing": table_of(("a", [0, 2])),
+    "device_id is '4294967295'; expected a number": table_of(("a", [2**32 - 1])),
     "it has no ranks": table_of(("a", [])),
     "status is missing": {},
     "it is no object": [],
     "rank 0's server has server_id 'a', which is no IPv4 address; the other servers reach it by host_ip": table_of(
         ("a", [0]), ("b", [1])
     ),
-    "line 2 is no JSON: expected , or }": '{"status": "completed"\n"version": "1.0"}',
-    "line 1 is no JSON: expected each key once": '{"status": "completed", "status": "completed"}',
-    "line 1 is no JSON: expected a value": "[1,",
-    "line 1 is no JSON: expected the end of the file": "{} {}",
-    "line 1 is no JSON: expected fewer levels": "[" * 100,
+    "line 2, column 1 is no JSON: expected , or }": '{"status": "completed"\n"version": "1.0"}',
+    "line 1, column 46 is no JSON: expected each key once": '{"status": "completed", "status": "completed"}',
+    "line 1, column 4 is no JSON: expected a value": "[1,",
+    "line 1, column 4 is no JSON: expected the end of the text": "{} {}",
+    "line 1, column 33 is no JSON: expected fewer levels": "[" * 100,
     "has rank 0 on device 3; the current device is 0": json.dumps(table_of(("a", [0]))).replace(
         '"device_id": "0"', '"device_id": "3"'
     ),

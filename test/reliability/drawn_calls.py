@@ -3,11 +3,14 @@
 
 import argparse
 import collections
+import functools
 import json
 import os
-import signal
+import queue
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 
 PATIENCE = 60  # seconds for a call
@@ -16,57 +19,81 @@ RIGHT = ["ran", "rejected", "failed in the stream"]
 WRONG = ["no message", "wrote outside", "changed an input", "broke the next call", "hung", "crashed"]
 
 
-def work(make: Callable, describe: Callable, seed: int, first: int, last: int, functions: list[str]) -> None:
-    """Makes the calls, with a line before each and after it."""
+def work(make: Callable, describe: Callable, seed: int, numbers: range, functions: list[str], end: float) -> None:
+    """Makes the calls, with a line before each and after it, until it is too late."""
     report = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print
     call = make()
-    for number in range(first, last):
+    for number in numbers:
+        if time.time() > end:
+            return
         print(number, file=report, flush=True)
         outcome, message = call(*describe(seed, number, functions))
         print(json.dumps([outcome, message[:300]]), file=report, flush=True)
 
 
-def supervise(program: str, seed: int, calls: int, functions: list[str]) -> Iterator[tuple[int, str, str]]:
+def supervise(
+    program: str, seed: int, numbers: range, functions: list[str], end: float
+) -> Iterator[tuple[int, str, str]]:
     """(call, outcome, message) of all of them; a worker that ends is followed by another."""
 
-    def too_long(*_):
-        raise TimeoutError
+    def too_long(worker: subprocess.Popen, is_late: threading.Event) -> None:
+        is_late.set()
+        worker.kill()
 
-    signal.signal(signal.SIGALRM, too_long)
-    call = 0
-    while call < calls:
-        span = ["--seed", str(seed), "--work", str(call), str(calls), "--functions", *functions]
-        environment = os.environ | {"TASK_QUEUE_ENABLE": "0"}
+    while numbers:
+        span = ["--work", str(numbers.start), str(numbers.stop), str(numbers.step), "--end", str(end)]
         worker = subprocess.Popen(
-            [sys.executable, program, *span],
+            [sys.executable, program, "--seed", str(seed), *span, "--functions", *functions],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=environment,
+            env=os.environ | {"TASK_QUEUE_ENABLE": "0"},
         )
-        running, ended = None, ""
-        while not ended:
-            signal.alarm(START if running is None else PATIENCE)
-            try:
-                line = worker.stdout.readline()
-                ended = "" if line else f"exit code {worker.wait()}"
-            except TimeoutError:
-                worker.kill()
-                worker.wait()
-                line, ended = "", f"longer than {PATIENCE} s"
-            finally:
-                signal.alarm(0)
+        running, is_late, line = None, threading.Event(), "the first"
+        while line:
+            limit = threading.Timer(START if running is None else PATIENCE, too_long, (worker, is_late))
+            limit.start()
+            line = worker.stdout.readline()
+            limit.cancel()
             if line.startswith("["):
                 yield running, *json.loads(line)
-                call, running = running + 1, None
+                numbers, running = range(running + numbers.step, numbers.stop, numbers.step), None
             elif line:
                 running = int(line)
+        code = worker.wait()
         if running is not None:
-            yield running, "hung" if ended.startswith("longer") else "crashed", ended
-            call = running + 1
-        elif call < calls:
-            raise RuntimeError(f"{program} ended before its first call: {ended}")
+            outcome = ("hung", f"longer than {PATIENCE} s") if is_late.is_set() else ("crashed", f"exit code {code}")
+            yield running, *outcome
+            numbers = range(running + numbers.step, numbers.stop, numbers.step)
+        elif code == 0:
+            return
+        else:
+            raise RuntimeError(f"{program} ended before a call: exit code {code}")
+
+
+def results(jobs: int, calls: int, supervised: Callable) -> Iterator[tuple[int, str, str]]:
+    """Those of several workers, as they come."""
+    ready = queue.Queue()
+
+    def serve(first: int) -> None:
+        try:
+            for result in supervised(range(first, calls, jobs)):
+                ready.put(result)
+            ready.put(None)
+        except Exception as error:
+            ready.put(error)
+
+    for first in range(jobs):
+        threading.Thread(target=serve, args=(first,), daemon=True).start()
+    while jobs:
+        result = ready.get()
+        if isinstance(result, Exception):
+            raise result
+        if result is None:
+            jobs -= 1
+        else:
+            yield result
 
 
 def main(program: str, title: str, functions: list[str], describe: Callable, make: Callable) -> int:
@@ -74,28 +101,34 @@ def main(program: str, title: str, functions: list[str], describe: Callable, mak
     makes it, with the outcome and the message."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, help="ends after so long with fewer calls")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that make them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--functions", nargs="+", metavar="NAME", default=functions, help="all by default")
     parser.add_argument("--only", type=int, metavar="CALL", help="shows one call, and makes it in this process")
-    parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=int, nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--end", type=float, default=float("inf"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    seed, chosen = options.seed, options.functions
     if options.only is not None:
-        print(*describe(options.seed, options.only, options.functions), sep="\n  ", flush=True)
-        options.work = options.only, options.only + 1
+        print(*describe(seed, options.only, chosen), sep="\n  ", flush=True)
+        options.work = options.only, options.only + 1, 1
     if options.work:
-        work(make, describe, options.seed, *options.work, options.functions)
+        work(make, describe, seed, range(*options.work), chosen, options.end)
         return 0
+    end = float("inf") if options.seconds is None else time.time() + options.seconds
     counts, wrong = collections.Counter(), set()
-    for call, outcome, message in supervise(program, options.seed, options.calls, options.functions):
+    supervised = functools.partial(supervise, program, seed, functions=chosen, end=end)
+    for call, outcome, message in results(options.jobs, options.calls, supervised):
         counts[outcome] += 1
         if outcome in WRONG:
-            name = describe(options.seed, call, options.functions)[0]
+            name = describe(seed, call, chosen)[0]
             if (name, outcome) not in wrong:
                 print(f"\r\033[K{outcome}: call {call}, {name}: {message}", flush=True)
             wrong.add((name, outcome))
         if counts.total() % 100 == 0 and sys.stderr.isatty():
             print(f"\r\033[K{counts.total()} of {options.calls} calls", end="", file=sys.stderr, flush=True)
-    print(f"\n{options.calls} calls of {len(options.functions)} functions, seed {options.seed}")
+    print(f"\n{counts.total()} calls of {len(chosen)} functions, seed {seed}")
     for outcome in RIGHT + WRONG:
         print(f"{outcome:22}{counts[outcome]:8}")
     return 1 if wrong else 0

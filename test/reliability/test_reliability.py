@@ -77,6 +77,16 @@ def test_a_byte_outside_the_outputs_is_seen(place, outcome, outside):
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("reader", ["configuration", "model", "package", "rule"])
+def test_no_mutation_of_a_file_crashes_its_reader(reader):
+    command = ["bash", HERE / "fuzz" / "run.sh", "--mutations", reader, "20000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    valid, rejected = map(int, done.stdout.split())
+    assert min(valid, rejected) > 1000
+
+
+@pytest.mark.nightly
 def test_a_soak_ends_as_it_began():
     code, output = run("soak.py", "--seconds=5", "--warm-up=5")
     assert code == 0, output

@@ -247,6 +247,13 @@ def test_a_library_from_memory_outlives_its_unloading_until_its_launches_end(acl
     assert np.array_equal(result(acl, y), 4 * X + 2)
 
 
+@pytest.mark.parametrize("part", [0.05, 0.1, 0.25, 0.5])
+def test_a_library_that_was_cut_off_is_rejected(acl, project, part):
+    data = (project("launch") / "fatbin/scale_binary/scale_binary.o").read_bytes()
+    with pytest.raises(acl.AclError, match="the file has been cut off"):
+        acl.call("aclrtBinaryLoadFromData", data, int(part * len(data)), None, ctypes.byref(ctypes.c_void_p()))
+
+
 def test_what_is_wrong_with_a_loaded_function_is_said(acl, binary, function, memory, stream, tmp_path):
     x, y = memory
     (tmp_path / "no.o").write_text("no library")

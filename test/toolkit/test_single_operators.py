@@ -98,6 +98,18 @@ def test_the_names_and_shapes_of_a_model_are_read(made, acl, execute):
         (b"PK\x03\x04 of another", LOAD, r"foreign\.om is no model of cann_cpu"),
         (b"cann_cpu single operator 1\nsoc Ascend910B1\n", LOAD, "was made for Ascend910B1, and this is Ascend910B3"),
         (b"cann_cpu single operator 1\nweights 3\n", LOAD, "a line begins with weights"),
+        (b"cann_cpu single operator 1\nsoc Ascend910B3\n", LOAD, r"foreign\.om names no operator"),
+        *(
+            (
+                b"cann_cpu single operator 1\nop A\n" + line,
+                LOAD,
+                rf"'{line.decode()}' is not \w+ DTYPE FORMAT DIM\.\.\.",
+            )
+            for line in [
+                *(b"input float16 2 1", b"output 1", b"input 99999999999 2 1", b"input 1 2 x", b"input 1 2 -2"),
+                *(b"input 1 2 -1:2", b"input 1 2 8:1:2", b"input 1 2 -1:1:", b"input 1 2 -1:1:99999999999999999999"),
+            ]
+        ),
         (None, INVALID, "is no folder"),
     ],
 )

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "acl/acl_rt.h"
+#include "cann_cpu/open_library.h"
 #include "cann_cpu/operator_packages.h"
 #include "model/dtypes.h"
 #include "model/model.h"
@@ -44,10 +45,11 @@ struct AclnnLibraries {
 
  private:
   void open(const std::string& library) {
-    if (void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      handles.push_back(handle);
+    const OpenedLibrary opened = open_library(library);
+    if (opened.handle != nullptr) {
+      handles.push_back(opened.handle);
     } else {
-      errors += std::string("; ") + dlerror();
+      errors += "; " + opened.error;
     }
   }
 };

@@ -318,7 +318,7 @@ CompiledGraph::CompiledGraph(std::shared_ptr<const Model> model, const Options& 
     throw GraphError("graph '" + name() + "' has nodes that cannot be executed:" + unknown);
   }
   input_count_ = input_indexes.size();
-  if (!input_indexes.empty() && *input_indexes.rbegin() + 1 != static_cast<int64_t>(input_count_)) {
+  if (!input_indexes.empty() && *input_indexes.rbegin() != static_cast<int64_t>(input_count_) - 1) {
     throw GraphError("graph '" + name() + "': the indexes of its Data nodes are not 0, 1, 2, ...");
   }
   for (const auto& output : outputs_) {

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "model/dtypes.h"
-#include "model/json.h"
 #include "model/model.h"
+#include "runtime/json.h"
 
 namespace cann_cpu::graph {
 namespace {
@@ -251,7 +251,7 @@ class Evaluator {
     if (found == symbols_.end()) {
       throw GraphError("symbol '" + name + "' is not among the inputs' dimensions");
     }
-    return {found->second, 1};
+    return rational(found->second);
   }
 
   Rational call(const std::string& name) {

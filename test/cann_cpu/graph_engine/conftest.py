@@ -28,6 +28,7 @@ def compile_cpp(output, sources, *flags):
         "-Wall",
         "-Wextra",
         "-Werror",
+        f"-I{CANN_CPU}",
         f"-I{CANN_CPU / 'headers'}",
         f"-I{CANN_CPU / 'graph_engine'}",
         "-isystem",
@@ -57,24 +58,9 @@ def package_environment(operator_package):
 @pytest.fixture(scope="session")
 def rule_library(tmp_path_factory):
     """The evaluator of inference rules with a C interface."""
-    sources = [CANN_CPU / "graph_engine" / f"{name}.cpp" for name in ("inference/inference_rule", "model/json")]
+    sources = [CANN_CPU / f"{name}.cpp" for name in ("graph_engine/inference/inference_rule", "runtime/json")]
     output = tmp_path_factory.mktemp("rule") / "librule.so"
     return ctypes.CDLL(str(compile_cpp(output, [HERE / "harness" / "rule.cpp", *sources], "-shared")))
-
-
-@pytest.fixture(scope="session")
-def model_fuzzer(tmp_path_factory):
-    """A program that reads mutations of a model under the address and undefined-behaviour sanitizers."""
-    sources = [CANN_CPU / "graph_engine" / f"{name}.cpp" for name in ("model/model", "model/dtypes")]
-    return compile_cpp(
-        tmp_path_factory.mktemp("fuzz") / "fuzz",
-        [HERE / "harness" / "fuzz_model.cpp", *sources],
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=all",
-        f"-L{TORCH / 'lib'}",
-        "-lc10",
-        f"-Wl,-rpath,{TORCH / 'lib'}",
-    )
 
 
 @pytest.fixture(scope="session")

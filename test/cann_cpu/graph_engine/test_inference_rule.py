@@ -146,6 +146,12 @@ def test_bad_expressions_are_rejected(evaluate, expression, message):
         evaluate(expression)
 
 
+@pytest.mark.parametrize("expression", ["s0", "-s0", "Abs(s0)"])
+def test_a_value_without_its_negative_is_rejected(evaluate, expression):
+    with pytest.raises(ValueError, match="out of 64 bits"):
+        evaluate(expression, {"s0": -(2**63)})
+
+
 def rule(inputs, outputs, dtype=(0,)):
     return {"shape": {"inputs": inputs, "outputs": outputs}, "dtype": list(dtype)}
 

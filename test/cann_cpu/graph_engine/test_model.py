@@ -3,7 +3,6 @@
 
 import ctypes
 import random
-import subprocess
 
 import numpy
 import pytest
@@ -137,6 +136,7 @@ def broken(change):
         ),
         (lambda w, x: w.output(w.node("Const", "c")), "no tensor in its attribute 'value'"),
         (lambda w, x: w.output(w.data(2, [2])), "not 0, 1, 2"),
+        (lambda w, x: w.output(w.data(2**63 - 1, [2])), "not 0, 1, 2"),
         (lambda w, x: w.output(""), "an output has no source"),
     ],
 )
@@ -157,16 +157,6 @@ def test_a_constant_whose_bytes_do_not_fit_is_rejected(compile_model):
         writer.output(constant)
 
     assert "its shape and dtype do not need" in compile_model(broken(change))
-
-
-@pytest.mark.nightly
-def test_no_mutation_of_a_model_crashes_the_reader(model_fuzzer, tmp_path):
-    (tmp_path / "model").write_bytes(sample())
-    result = subprocess.run([model_fuzzer, tmp_path / "model", "20000"], capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr[-3000:]
-    read, rejected = map(int, result.stdout.split())
-    assert read > 1000
-    assert rejected > 1000
 
 
 def test_no_mutation_of_a_model_crashes_the_compiler(compile_model):

@@ -105,6 +105,36 @@ def test_the_configurations_default_device_serves_threads_that_set_none(tmp_path
     assert printed(program) == ["1", "0", "1", "107002"]
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("", 100006, "line 1, column 1 is no JSON: expected a value"),
+        ("[]", 100006, "expected an object"),
+        ('{"defaultDevice": "0"}', 100006, "expected an object"),
+        *(
+            (
+                f'{{"defaultDevice": {{"default_device": {device}}}}}',
+                100006,
+                "default_device is not the number of a device",
+            )
+            for device in ['"one"', '"99999999999999999999"', "-1", "[0]"]
+        ),
+        ('{"defaultDevice": {"default_device": "99"}}', 107001, "there is no device 99"),
+        ('{"defaultDevice": {"default_device"' + " " * 300_000 + ': "0" "1"}}', 100006, "expected , or }"),
+    ],
+)
+def test_a_wrong_configuration_is_named(tmp_path, text, code, message):
+    path = tmp_path / "acl.json"
+    path.write_text(text)
+    program = f"""
+        error = failure("aclInit", {str(path)!r}.encode())
+        print(error)
+        acl.call("aclInit", None)
+    """
+    told = " ".join(printed(program))
+    assert told.startswith(f"{code}: aclInit: {path}: ") and message in told
+
+
 def test_init_and_finalize_come_in_pairs(tmp_path):
     program = f"""
         print(failure("aclFinalize").code)

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// aclInit's file, acl.json, and rank tables.
+#include "runtime/configuration.h"
+#include "collectives/failure.h"
+#include "collectives/rank_table.h"
+#include "reader.h"
+#include "runtime/call.h"
+
+bool is_valid(const std::string& contents) {
+  int valid = 0;
+  try {
+    cann_cpu::default_device_of(contents);
+    ++valid;
+  } catch (const cann_cpu::Failure&) {
+  }
+  try {
+    cann_cpu::parse_rank_table(contents);
+    ++valid;
+  } catch (const cann_cpu::CollectiveFailure&) {
+  }
+  return valid > 0;
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Fuzzes what reads files that others have written, under AddressSanitizer and UndefinedBehaviorSanitizer, beginning with
+# valid files (seeds.py):
+#
+#   bash test/reliability/fuzz/run.sh [READER] [SECONDS]            guided by coverage (clang's libFuzzer); all readers, and
+#                                                                   20 minutes each, by default
+#   bash test/reliability/fuzz/run.sh --mutations READER [COUNT]    blind mutations, with any compiler
+#
+# What fails is left in build/fuzz/READER, and run again by `build/fuzz/READER/coverage FILE`. Needs what
+# build_and_install.sh has built, and clang 14 or later (CLANG=clang++-16).
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+here=test/reliability/fuzz
+site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+engine=cann_cpu/build/cann_cpu/graph_engine/CMakeFiles/ge_runner.dir
+
+# Of each reader its sources below cann_cpu/, which are compiled with the sanitizers.
+declare -A sources=(
+  [configuration]="runtime/configuration runtime/json runtime/error collectives/rank_table"
+  [model]="graph_engine/model/model graph_engine/model/dtypes graph_engine/model/attributes graph_engine/execution/graph
+    graph_engine/execution/fusion runtime/operator_models runtime/error runtime/soc"
+  [package]="operator_host/operator_packages operator_host/kernel_file"
+  [rule]="graph_engine/inference/inference_rule runtime/json"
+)
+
+# build READER MAIN COMPILER...: the reader's sources, with one of the two main programs; of a model also the nodes that its
+# graph may have, as they are built.
+build() {
+  local reader=$1 main=$2 compiler=("${@:3}") objects=() flags=(-std=c++20 -g -O1 -fno-omit-frame-pointer
+    -fsanitize=address,undefined -fno-sanitize-recover=all -I"$here" -Icann_cpu -Icann_cpu/headers -Icann_cpu/graph_engine
+    -Icann_cpu/operator_host -isystem "$site/torch/include") libraries=()
+  mkdir -p "$out"
+  for source in "$here/$reader" "$here/$main" ${sources[$reader]}; do
+    [ -e "$source.cpp" ] || source=cann_cpu/$source
+    objects+=("$out/${source//\//_}.$main.o")
+    "${compiler[@]}" "${flags[@]}" -c "$source.cpp" -o "${objects[-1]}"
+  done
+  if [ "$reader" = model ]; then
+    local seen=" ${sources[model]//graph_engine\//} "
+    while read -r object; do
+      local name=${object#"$engine/"}
+      [[ $seen == *[[:space:]]"${name%.cpp.o}"[[:space:]]* ]] || objects+=("$object")
+    done < <(find "$engine" -name '*.cpp.o')
+    libraries=(-L"$site/cann_cpu/lib64" -L"$site/torch/lib" -lnnopbase -lregister -lhccl -lascendcl -ltorch_cpu -lc10
+      -Wl,-rpath,"$site/cann_cpu/lib64:$site/torch/lib" -ldl -lpthread)
+  fi
+  "${compiler[@]}" "${flags[@]}" "${objects[@]}" "${libraries[@]}" -o "$out/$main"
+}
+
+prepare() {
+  out=$PWD/build/fuzz/$1
+  rm -rf "$out/seeds" && mkdir -p "$out/seeds"
+  python "$here/seeds.py" "$1" "$out/seeds"
+  export UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=allocator_may_return_null=1
+  [ "$1" != model ] || ASAN_OPTIONS+=:detect_leaks=0  # torch's own drown all others
+}
+
+coverage() {
+  local reader=$1 seconds=$2 clang
+  clang=${CLANG:-$(compgen -c clang++ | sort -V | tail -1)}
+  [ -n "$clang" ] || { echo "there is no clang++: apt-get install clang" >&2; exit 2; }
+  prepare "$reader"
+  build "$reader" coverage "$clang" -fsanitize=fuzzer
+  mkdir -p "$out/corpus"
+  echo "$reader, $seconds s"
+  (cd "$out" && ./coverage -max_total_time="$seconds" -timeout=300 -report_slow_units=5 -rss_limit_mb=4096 -print_final_stats=1 corpus seeds)
+}
+
+case "${1:-}" in
+  --mutations)
+    prepare "$2"
+    build "$2" mutations g++
+    "$out/mutations" "${3:-20000}" "$out"/seeds/*
+    ;;
+  "") for reader in "${!sources[@]}"; do coverage "$reader" 1200; done ;;
+  *)
+    [ -n "${sources[$1]:-}" ] || { echo "no reader $1; there is ${!sources[*]}" >&2; exit 2; }
+    coverage "$1" "${2:-1200}"
+    ;;
+esac
