@@ -30,7 +30,7 @@ struct Queries {
   at::Tensor absorbed;       // (tokens, N, Dkv): the first Dn of each head, multiplied with w_uk
   at::Tensor index;          // (tokens, Ni, D)
   at::Tensor index_weights;  // (tokens, Ni)
-  at::Tensor selected;       // (tokens, 1, sparse_count)
+  at::Tensor selected;       // (tokens, 1, selected)
 
   Queries(const SparseAttentionPto& call, int64_t tokens) {
     const auto make = [&](at::IntArrayRef sizes) { return at::empty(sizes, call.x.scalar_type()); };
@@ -39,7 +39,7 @@ struct Queries {
     absorbed = make({tokens, call.heads(), call.kv_lora()});
     index = make({tokens, call.index_heads(), call.index_depth()});
     index_weights = make({tokens, call.index_heads()});
-    selected = at::empty({tokens, 1, call.sparse_count}, at::kInt);
+    selected = at::empty({tokens, 1, call.selected()}, at::kInt);
   }
 };
 
@@ -200,7 +200,7 @@ class SparseAttention {
     const at::Tensor index = of_chunk(queries.index);
     const at::Tensor selected = of_chunk(queries.selected);
     lightning_indexer_pto({sequences.arguments(index, call_.index_k_cache), of_chunk(queries.index_weights),
-                           call_.sparse_count, /*return_value=*/false, selected, /*sparse_values=*/at::Tensor()});
+                           call_.selected(), /*return_value=*/false, selected, /*sparse_values=*/at::Tensor()});
     const at::Tensor query = of_chunk(queries.absorbed);
     const OptionalTensor query_rope = of_chunk(rope_of(queries));
     const OptionalTensor key_rope = call_.kr_cache;

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -51,6 +52,8 @@ struct SparseAttentionPto {
   int64_t kv_lora() const { return w_uk.size(2); }
   int64_t index_depth() const { return w_idx_k.columns; }
   int64_t index_heads() const { return w_idx_proj.columns; }
+  // Of a token, at most: no more are selected than a row of the block table has room for.
+  int64_t selected() const { return std::clamp<int64_t>(block_table.size(1) * index_k_cache.size(1), 1, sparse_count); }
 };
 
 // Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.

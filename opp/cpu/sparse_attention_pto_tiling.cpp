@@ -19,7 +19,7 @@ constexpr int64_t kTokenStep = 256;
 int64_t bytes_of_token(const SparseAttentionPto& call) {
   const int64_t queries = call.heads() * (call.depth() + call.rope_depth() + call.kv_lora());
   const int64_t index_queries = call.index_heads() * (call.index_depth() + 1);
-  return (call.q_lora() + queries + index_queries) * call.x.element_size() + call.sparse_count * sizeof(int);
+  return (call.q_lora() + queries + index_queries) * call.x.element_size() + call.selected() * sizeof(int);
 }
 
 int64_t tokens_of_chunk(const SparseAttentionPto& call, int64_t threads) {

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import queue
+import resource
 import subprocess
 import sys
 import threading
@@ -15,12 +16,14 @@ from collections.abc import Callable, Iterator
 
 PATIENCE = 60  # seconds for a call
 START = 120  # for the first one
+MEMORY = 12 << 30  # of address space: a call that wants more is answered by an error
 RIGHT = ["ran", "rejected", "failed in the stream"]
 WRONG = ["no message", "wrote outside", "changed an input", "broke the next call", "hung", "crashed"]
 
 
 def work(make: Callable, describe: Callable, seed: int, numbers: range, functions: list[str], end: float) -> None:
     """Makes the calls, with a line before each and after it, until it is too late."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     report = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print
     call = make()
