@@ -26,8 +26,8 @@ def rule() -> Iterator[str]:
     for inputs, outputs, sizes in [
         ([["s0", "4"]], [["s0*2", "3"]], "5 4\n"),
         ([["s0", "s1"], None, ["v0"]], [["Floor(Div(s0, 2))", "v0 % s1"], ["Max(s0, s1, 3)**2"]], "5 4\n\n-7\n"),
-        ([["s0"]], [["(s0 + 3)//2 - Abs(-s0)", "Ceil(0.5*s0)", "Mod(-s0, 4)", "Pow(s0, 2)"]], "4\n"),
-        ([["s0"]], [["Min(s0, 0) + 1"]], f"{-(2**63) + 1}\n"),
+        ([["s0"]], [["(s0 + 3)//2 + Abs(-s0)", "Ceil(0.5*s0)", "Mod(-s0, 4)", "Pow(s0, 2)"]], "4\n"),
+        ([["s0"]], [["Max(s0, 0) + 1"]], f"{-(2**63) + 1}\n"),
     ]:
         yield sizes + json.dumps({"shape": {"inputs": inputs, "outputs": outputs}, "dtype": [27] * len(outputs)})
 
