@@ -9,7 +9,7 @@ COMMANDS = ("new", "new_project", "check")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m custom_pypto", description=__doc__, add_help=False)
+    parser = argparse.ArgumentParser(prog="python -m custom_pypto", description=__doc__)
     parser.add_argument("command", choices=COMMANDS)
     command = parser.parse_args(sys.argv[1:2]).command
     return importlib.import_module(f"{__package__}.authoring.{command}").main(sys.argv[2:])

@@ -115,7 +115,7 @@ class BuildOperatorPackage(BuildExtension):
         self.folder = Path(self.get_ext_fullpath(extension.name)).parent.resolve()
         self.opp = Path(self.build_temp, "opp").resolve()
         made_of = sources.hashes(self.vendor, Path.cwd())  # before the build: what changes meanwhile may not be in it
-        self.cmake("-S", "opp", "-B", self.opp, *self.options())
+        self.configure("-S", "opp", "-B", self.opp, *self.options())
         aclnn = (self.opp / "autogen", Path(cann_home(), "include"))
         extension.extra_compile_args += [f"-isystem{path}" for path in aclnn]
         # A library that was linked against another version of this one does not find it by its name, and is not loaded.
@@ -163,6 +163,15 @@ class BuildOperatorPackage(BuildExtension):
         command = [sys.executable, "-m", "custom_pypto.authoring.definition", self.vendor, Path.cwd()]
         if subprocess.call(command, cwd=self.folder.parent):
             raise SystemExit("setup.py: the operators' definitions do not agree")
+
+    def configure(self, *arguments) -> None:
+        """Configures opp/, which compiles all definitions; again only where what they are made of has changed."""
+        last, now = self.opp / "configured", "\n".join(map(str, arguments))
+        if last.exists() and last.read_text() == now:
+            self.cmake("--build", self.opp, "--target", "build.ninja")
+            return
+        self.cmake(*arguments)
+        last.write_text(now)
 
     @staticmethod
     def cmake(*arguments) -> None:

@@ -285,6 +285,15 @@ def test_the_command_says_what_to_fill_in(package, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("error: my_probe::f exists, in my_probe/csrc/ops_def_registration.cpp")
 
 
+@pytest.mark.parametrize("command", ["", "new", "new_project", "check"])
+def test_each_command_says_what_it_takes(command):
+    said = subprocess.run(
+        [sys.executable, "-m", "custom_pypto", *command.split(), "--help"], capture_output=True, text=True
+    )
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith(f"usage: python -m custom_pypto {command}".rstrip())
+
+
 def test_without_the_extra_that_it_needs_it_says_so(package, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(Rejected, match=r"templates need jinja2: pip install 'custom_pypto\[new\]'"):

@@ -109,14 +109,17 @@ def _keys(text: str) -> str:
 
 def _description(operator: dict, kernel: str, compiled: Compiled, parameters: int) -> str:
     columns = ";".join(" ".join(map(str, each.types + each.formats)) for each in compiled.combinations)
-    before = r"\n".join([operator["type"], kernel, columns, ""])
-    keys = f'"{_keys(compiled.file.text)}"'
+    before, after = r"\n".join([operator["type"], kernel, columns, ""]), rf"\n{parameters}"
     if kernel in compiled.file.templates:
-        keys = f"AscendC::tpl::keys<{instances_of(kernel)}>()"
+        keys = f"std::string(AscendC::tpl::keys<{instances_of(kernel)}>())"
+        text = (
+            f'static const std::string text = {keys}.insert(0, "{before}").append("{after}");\n  return text.c_str();'
+        )
+    else:
+        text = f'return "{before}{_keys(compiled.file.text)}{after}";'
     return f"""
 extern "C" __attribute__((visibility("default"))) const char* ascendc_cpu_operator() {{
-  static const std::string text = std::string("{before}") + {keys} + "\\n{parameters}";
-  return text.c_str();
+  {text}
 }}
 """
 
