@@ -58,6 +58,14 @@ void Mesh::throw_gone(uint32_t rank) const {
                                              ") has closed its connection: its process has ended");
 }
 
+void Mesh::throw_closed(uint32_t rank) {
+  Incoming none{rank, MessageType::kDone};
+  Receiving receiving;
+  receiving.queue = {&none};
+  while (advance(rank, receiving, 0)) receiving.next = 0;
+  throw_gone(rank);
+}
+
 bool Mesh::goes_by_address(uint32_t peer, size_t bytes) const {
   return bytes > kSentBytes && links_[peer].peer.is_direct;
 }
@@ -249,7 +257,8 @@ void Mesh::exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const 
       if (interrupted_) throw CollectiveFailure(HCCL_E_UNAVAIL, interruption_);
       const bool sent = advance(link, sendings[rank]);
       const bool came = advance(rank, receivings[rank], unopened);
-      if (came && link.is_closed) throw_gone(rank);
+      // Not before all have begun: a rank that has left may have found a disagreement, which this one is to find, too.
+      if (came && link.is_closed && unopened == 0) throw_closed(rank);
       // A rank that has begun is not waited for while others have not.
       const bool is_ahead = unopened > 0 && receivings[rank].next > 0;
       const int events = (sent ? 0 : POLLOUT) | (came || is_ahead ? 0 : POLLIN);

@@ -144,6 +144,8 @@ class Mesh {
   // True: all of it is there; false: nothing more is to be read now.
   bool receive(uint32_t rank, void* into, size_t bytes, size_t& have);
   [[noreturn]] void throw_gone(uint32_t rank) const;
+  // Throws why a rank has closed its connection, if it has said so before.
+  [[noreturn]] void throw_closed(uint32_t rank);
 
   const uint32_t rank_;
   std::vector<Link> links_;

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import importlib.util
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -775,6 +776,26 @@ def resumed(rank, size, root_info, transport):
         os.environ["HCCL_CONNECT_TIMEOUT"] = "60"
     comm.check(library.HcclCommDestroy(comm.handle))
     return alone
+
+
+def leaves_early(rank, size, root_info, transport, late_root):
+    """Rank 0 begins a broadcast and leaves; rank 1 notices it by what it sends, and only then rank 2 comes."""
+    os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
+    comm = Communicator(rank, size, root_info)
+    count = 1 << 25  # more than a connection takes without a reader
+    data = torch.zeros(count, dtype=torch.int8).npu()
+    torch.npu.synchronize()
+    time.sleep([0, 0, 1][rank])
+    comm.call("HcclBroadcast", data, count, TYPES["int8"], late_root if rank == 2 else 1)
+    if rank == 0:
+        time.sleep(0.3)
+        comm.check(comm.library.HcclCommSuspend(comm.handle))
+    else:
+        time.sleep(0.6)
+    text = error_of(lambda: comm.check(comm.library.HcclCommDestroy(comm.handle)) if rank == 0 else None)
+    if rank > 0:
+        comm.check(comm.library.HcclCommDestroy(comm.handle))
+    return text
 
 
 def algorithm_error(rank, size, root_info, text):

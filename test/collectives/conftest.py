@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -30,3 +32,24 @@ def ranks():
 @pytest.fixture
 def free_port():
     return _ranks.free_port
+
+
+@pytest.fixture
+def run_program(tmp_path):
+    """Runs a program as two ranks of its own: the exit code and stderr of each."""
+
+    def run(text, **environment):
+        program = tmp_path / "program.py"
+        program.write_text(text)
+        environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_ranks.free_port()),
+                       "WORLD_SIZE": "2", "USE_LIBUV": _ranks.ENVIRONMENT["USE_LIBUV"], **environment}  # fmt: skip
+        started = [
+            subprocess.Popen(
+                [sys.executable, str(program)], env=environment | {"RANK": str(rank)}, stderr=subprocess.PIPE
+            )
+            for rank in range(2)
+        ]
+        said = [process.communicate(timeout=100)[1].decode() for process in started]
+        return [(process.returncode, text) for process, text in zip(started, said, strict=True)]
+
+    return run

@@ -9,9 +9,10 @@ import sys
 import traceback
 from multiprocessing.connection import Connection
 
-# No watchdog that takes the process down; ATen's own threads would only take the cores from the ranks.
+# No watchdog that takes the process down; ATen's own threads would only take the cores from the ranks; libuv's store
+# asks the DNS for the name of each rank, and waits 5 s where none answers.
 ENVIRONMENT = {"CANN_CPU_DEVICES": "4", "OMP_NUM_THREADS": "1", "TORCH_HCCL_ASYNC_ERROR_HANDLING": "0",
-               "HCCL_CONNECT_TIMEOUT": "60", "HCCL_EXEC_TIMEOUT": "100"}  # fmt: skip
+               "HCCL_CONNECT_TIMEOUT": "60", "HCCL_EXEC_TIMEOUT": "100", "USE_LIBUV": "0"}  # fmt: skip
 
 
 def free_port():

@@ -2,20 +2,17 @@
 """Collectives between processes, against their mathematics, and what their errors say."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 
 import pytest
 
 
-def run_raw(ranks, case, size, transport):
+def run_raw(ranks, case, size, transport, **arguments):
     ranks.ask(0, "root_info", size=size)
     kind, root_info = ranks.answer(0)
     assert kind == "result", root_info
-    return ranks.run(case, size, root_info=root_info, transport=transport)
+    return ranks.run(case, size, root_info=root_info, transport=transport, **arguments)
 
 
 @pytest.mark.parametrize(("size", "transport"), [(2, "auto"), (3, "auto"), (4, "tcp")])
@@ -125,10 +122,10 @@ def test_the_text_of_algorithms_is_read(ranks, text):
     assert ALGORITHMS[text] in found and bool(found) == bool(ALGORITHMS[text]), found
 
 
-def test_torch_npu_makes_its_process_groups_of_a_rank_table(tmp_path, free_port):
-    table, program = tmp_path / "table.json", tmp_path / "program.py"
+def test_torch_npu_makes_its_process_groups_of_a_rank_table(run_program, tmp_path, free_port):
+    table = tmp_path / "table.json"
     table.write_text(json.dumps(table_of(("here", [0, 1]))))
-    program.write_text(
+    ended = run_program(
         "import os, socket, torch, torch_npu, torch.distributed as dist\n"
         "rank = int(os.environ['RANK'])\n"
         "torch.npu.set_device(rank)\n"
@@ -141,17 +138,12 @@ def test_torch_npu_makes_its_process_groups_of_a_rank_table(tmp_path, free_port)
         # The store of the table is there.
         "socket.create_connection(('127.0.0.1', int(os.environ['HCCL_IF_BASE_PORT']))).close()\n"
         "dist.barrier()\n"
-        "dist.destroy_process_group()\n"
+        "dist.destroy_process_group()\n",
+        RANK_TABLE_FILE=str(table),
+        HCCL_IF_BASE_PORT=str(free_port()),
     )
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2",
-                   "RANK_TABLE_FILE": str(table), "HCCL_IF_BASE_PORT": str(free_port())}  # fmt: skip
-    started = [
-        subprocess.Popen([sys.executable, str(program)], env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE)
-        for rank in range(2)
-    ]
-    for process in started:
-        said = process.communicate(timeout=100)[1].decode()
-        assert process.returncode == 0, said
+    for code, said in ended:
+        assert code == 0, said
 
 
 def test_two_devices_in_one_process(ranks):
@@ -229,6 +221,14 @@ def test_a_call_that_differs_between_ranks_is_an_error_on_all_of_them(ranks, wha
     assert time.monotonic() - started < 30
 
 
+def test_a_rank_that_leaves_early_hides_no_disagreement_and_its_reason_is_heard(ranks):
+    call = r"Broadcast \(call 1\) of communicator \S+ on rank "
+    for text, rank in zip(run_raw(ranks, "leaves_early", 3, "tcp", late_root=0)[1:], (1, 2), strict=True):
+        assert re.search(rf"{call}{rank}: the ranks disagree in the root: 1 on ranks 0, 1; 0 on rank 2", text), text
+    text = run_raw(ranks, "leaves_early", 3, "tcp", late_root=1)[1]
+    assert re.search(rf"{call}1: rank 0 in Broadcast \(call 1\): it is suspended", text), text
+
+
 def test_a_message_of_another_size_is_an_error_on_both_ranks(ranks):
     for text in ranks.run_in_group("sizes_of_pairs", 2):
         assert "rank 0 sends 4 float32 to rank 1, which expects 6 float32 as message 1 between them" in text
@@ -244,9 +244,9 @@ def test_a_rank_that_does_not_come_is_named_within_the_timeout(ranks):
         ), texts[rank]
 
 
-def test_torch_npus_watchdog_ends_the_process_with_the_reason(tmp_path, free_port):
-    program = tmp_path / "program.py"
-    program.write_text(
+def test_torch_npus_watchdog_ends_the_process_with_the_reason(run_program, monkeypatch):
+    monkeypatch.delenv("TORCH_HCCL_ASYNC_ERROR_HANDLING", raising=False)
+    ended = run_program(
         "import os, sys, time, torch, torch_npu, torch.distributed as dist\n"
         "rank = int(os.environ['RANK'])\n"
         "torch.npu.set_device(rank)\n"
@@ -254,15 +254,8 @@ def test_torch_npus_watchdog_ends_the_process_with_the_reason(tmp_path, free_por
         "dist.all_reduce(torch.ones(4 + rank).npu())\n"
         "time.sleep(60)\n"
     )
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    environment.pop("TORCH_HCCL_ASYNC_ERROR_HANDLING", None)
-    started = [
-        subprocess.Popen([sys.executable, str(program)], env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE)
-        for rank in range(2)
-    ]
-    for process in started:
-        said = process.communicate(timeout=50)[1].decode()
-        assert process.returncode != 0
+    for code, said in ended:
+        assert code != 0
         assert "the ranks disagree in the count: 4 on rank 0; 5 on rank 1" in said, said
 
 
