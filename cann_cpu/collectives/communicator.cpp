@@ -242,11 +242,31 @@ void Communicator::resume() {
   std::fill(received_.begin(), received_.end(), 0);
 }
 
+// Null where the stream's own order is that of the calls.
+std::shared_ptr<Communicator::Turn> Communicator::take_turn(aclrtStream stream) {
+  return is_running(stream) || is_captured(stream) ? nullptr : std::make_shared<Turn>(shared_from_this());
+}
+
+aclError Communicator::enqueue_in_turn(aclrtStream stream, const std::function<aclError()>& enqueue) {
+  const std::shared_ptr<Turn> turn = take_turn(stream);
+  if (!turn) return enqueue();
+  const auto wait = [turn] {
+    const Elsewhere others_may_run;
+    turn->wait();
+    return ACL_SUCCESS;
+  };
+  const auto end = [turn] {
+    turn->end();
+    return ACL_SUCCESS;
+  };
+  if (const aclError code = launch(stream, "WaitForTurn", wait)) return code;
+  if (const aclError code = enqueue()) return code;
+  return launch(stream, "EndTurn", end);
+}
+
 aclError Communicator::launch_run(aclrtStream stream, const char* name, const Accesses& accesses,
                                   std::function<void(const Deadline&, std::string& what)> run) {
-  std::shared_ptr<Turn> turn;
-  if (!is_running(stream) && !is_captured(stream)) turn = std::make_shared<Turn>(shared_from_this());
-  const auto task = [self = shared_from_this(), name, run = std::move(run), turn] {
+  const auto task = [self = shared_from_this(), name, run = std::move(run), turn = take_turn(stream)] {
     const Elsewhere others_may_run;
     const bool has_turn = turn && turn->is_open();
     if (has_turn) turn->wait();

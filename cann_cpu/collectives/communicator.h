@@ -77,6 +77,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   using Body = std::function<void(Mesh&, const Deadline&)>;
   aclError enqueue(aclrtStream stream, Call call, const Accesses& accesses, Body body);
   aclError enqueue(aclrtStream stream, std::vector<PointToPoint> items);
+  // What enqueue() appends to the stream runs in the place of one call.
+  aclError enqueue_in_turn(aclrtStream stream, const std::function<aclError()>& enqueue);
 
   // The communicator of some of the ranks, of which the calling one is `rank` there; all of them call this.
   std::shared_ptr<Communicator> make_part(const std::vector<uint32_t>& ranks, uint64_t id, uint32_t rank,
@@ -95,6 +97,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   class Turn;
+  std::shared_ptr<Turn> take_turn(aclrtStream stream);
   aclError launch_run(aclrtStream stream, const char* name, const Accesses& accesses,
                       std::function<void(const Deadline&, std::string& what)> run);
   aclError perform(const char* name, const std::function<void(const Deadline&, std::string& what)>& run);

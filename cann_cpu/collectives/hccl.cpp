@@ -14,6 +14,7 @@
 
 #include "acl/acl_rt.h"
 #include "algorithms.h"
+#include "cann_cpu/collectives.h"
 #include "cann_cpu/fault.h"
 #include "cann_cpu/runtime.h"
 #include "communicator.h"
@@ -323,6 +324,13 @@ void init_cluster_info(const char* path, uint32_t rank, const HcclCommConfig* co
 }
 
 }  // namespace
+
+aclError enqueue_in_turn(HcclComm comm, aclrtStream stream, const std::function<aclError()>& enqueue) {
+  aclError code = ACL_SUCCESS;
+  const HcclResult found = guarded(__func__, [&] { code = find(comm)->enqueue_in_turn(stream, enqueue); });
+  return found == HCCL_SUCCESS ? code : ACL_ERROR_INVALID_PARAM;
+}
+
 }  // namespace cann_cpu
 
 using namespace cann_cpu;

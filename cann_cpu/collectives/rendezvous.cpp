@@ -249,6 +249,8 @@ c10::intrusive_ptr<c10d::TCPStore> serve(uint16_t port) {
   options.port = port;
   options.isServer = true;
   options.waitWorkers = false;
+  // The libuv server asks the DNS for the name of each rank that connects: seconds where none answers.
+  options.useLibUV = false;
   return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
 }
 

@@ -110,6 +110,8 @@ bool is_running(const void* stream) { return stream != nullptr && (stream == run
 
 Stream* running_stream() { return running.worker; }
 
+aclrtStream stream_of_task() noexcept { return running.worker; }
+
 std::mutex& waits_mutex() {
   static auto* mutex = new std::mutex;
   return *mutex;

@@ -59,6 +59,7 @@ for name, (arguments, _) in functions.CASES.items():
     written_by(name, *arguments)
 for name, arguments, _ in fused.CASES.values():
     written_by(name, *arguments)
+fused.test_products_with_a_collective_of_one_rank()
 for options in fused.LSTMS.values():
     fused.lstm_and_gradients("npu", options, fused.lstm_by_aclnn)
 for name in functions.DRAWS:

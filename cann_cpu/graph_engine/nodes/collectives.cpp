@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "acl/acl_rt.h"
+#include "cann_cpu/collectives.h"
 #include "hccl/hccl.h"
 #include "hccl/hcom.h"
 #include "model/dtypes.h"
@@ -36,15 +37,7 @@ Group group_of(NodeCall& n) {
 }
 
 HcclDataType type_of(at::ScalarType type) {
-  static constexpr std::pair<at::ScalarType, HcclDataType> kTypes[] = {
-      {at::kFloat, HCCL_DATA_TYPE_FP32},    {at::kHalf, HCCL_DATA_TYPE_FP16},     {at::kBFloat16, HCCL_DATA_TYPE_BFP16},
-      {at::kDouble, HCCL_DATA_TYPE_FP64},   {at::kChar, HCCL_DATA_TYPE_INT8},     {at::kByte, HCCL_DATA_TYPE_UINT8},
-      {at::kShort, HCCL_DATA_TYPE_INT16},   {at::kUInt16, HCCL_DATA_TYPE_UINT16}, {at::kInt, HCCL_DATA_TYPE_INT32},
-      {at::kUInt32, HCCL_DATA_TYPE_UINT32}, {at::kLong, HCCL_DATA_TYPE_INT64},    {at::kUInt64, HCCL_DATA_TYPE_UINT64},
-  };
-  for (const auto& [scalar, hccl] : kTypes) {
-    if (scalar == type) return hccl;
-  }
+  if (const auto found = hccl_type(type)) return *found;
   throw GraphError("a collective of " + dtype_name(ge_dtype(type)) + " is not implemented");
 }
 
@@ -220,6 +213,28 @@ Outputs receive(NodeCall& n) {
   return y;
 }
 
+// Products with a collective before or behind them.
+constexpr int64_t kStopOnFailure = 1;  // streamMode
+
+at::Tensor gathered_product(NodeCall& n) {
+  const at::ScalarType type = n.attribute("y_dtype") == nullptr ? n.dtype(0) : n.dtype("y_dtype");
+  return new_tensor({n.in(0).size(0) * group_of(n).size, n.in(1).size(1)}, type);
+}
+at::Tensor gathered_input(NodeCall& n) {
+  if (!n.flag("is_gather_out", true)) return new_tensor({0}, n.dtype(0));
+  return with_entries(n.in(0), n.in(0).size(0) * group_of(n).size);
+}
+at::Tensor scattered_product(NodeCall& n) {
+  const at::ScalarType type = n.attribute("y_dtype") == nullptr ? n.dtype(0) : n.dtype("y_dtype");
+  return new_tensor({n.in(0).size(0) / group_of(n).size, n.in(1).size(1)}, type);
+}
+at::Tensor reduced_product(NodeCall& n) {
+  auto shape = n.in(0).sizes().vec();
+  if (!shape.empty()) shape.back() = n.in(1).size(-1);
+  return new_tensor(shape, n.dtype(0));
+}
+at::Tensor no_maximum(NodeCall&) { return new_tensor({0}, at::kFloat); }
+
 }  // namespace
 
 const NodeTable kCollectiveNodes = {
@@ -233,6 +248,28 @@ const NodeTable kCollectiveNodes = {
     {"HcomAllToAllV", all_to_all_uneven},
     {"HcomSend", send},
     {"HcomReceive", receive},
+    {"AllGatherMatmul",
+     aclnn("AllGatherMatmul", in(0), in(1), optional(2), text("group", ""), integer("gather_index", 0),
+           integer("comm_turn", 0), plain(kStopOnFailure), out(gathered_product), out(gathered_input),
+           only("is_trans_a", false), only("is_trans_b", false))},
+    {"AllGatherMatmulV2", aclnn("AllGatherMatmulV2", in(0), in(1), optional(2), optional(3), optional(4), optional(5),
+                                integer("block_size", 0), text("group", ""), integer("gather_index", 0),
+                                integer("comm_turn", 0), plain(kStopOnFailure), integer("group_size", 0),
+                                text("comm_mode", ""), out(gathered_product), out(gathered_input), out(no_maximum),
+                                only("is_trans_a", false), only("is_trans_b", false), only("is_amax_out", false))},
+    {"MatmulReduceScatter", aclnn("MatmulReduceScatter", in(0), in(1), optional(2), text("group", ""),
+                                  text("reduce_op", "sum"), integer("comm_turn", 0), plain(kStopOnFailure),
+                                  out(scattered_product), only("is_trans_a", false), only("is_trans_b", false))},
+    {"MatmulReduceScatterV2",
+     aclnn("MatmulReduceScatterV2", in(0), in(1), optional(2), optional(3), optional(4), optional(5),
+           integer("block_size", 0), text("group", ""), text("reduce_op", "sum"), integer("comm_turn", 0),
+           plain(kStopOnFailure), integer("group_size", 0), text("comm_mode", ""), out(scattered_product),
+           out(no_maximum), only("is_trans_a", false), only("is_trans_b", false), only("is_amax_out", false))},
+    {"MatmulAllReduce",
+     aclnn("MatmulAllReduceV2", in(0), in(1), optional(2), optional(3), text("group", ""), text("reduce_op", "sum"),
+           integer("comm_turn", 0), plain(kStopOnFailure), out(reduced_product), only("is_trans_a", false),
+           only("is_trans_b", false), only("antiquant_group_size", int64_t{0}), only("group_size", int64_t{0}),
+           only("comm_quant_mode", int64_t{0}), ignore("y_dtype"), ignore("comm_mode"))},
 };
 
 }  // namespace cann_cpu::graph

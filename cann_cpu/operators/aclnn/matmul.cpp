@@ -18,6 +18,7 @@
 
 #include <numeric>
 
+#include "product.h"
 #include "table.h"
 
 using namespace cann_cpu;
@@ -71,6 +72,13 @@ void multiply(Out out, Write write) {
 }
 
 }  // namespace
+
+void cann_cpu::write_product(Out out, In first, In second, OptionalIn bias) {
+  multiply(out, [&](Out sums) {
+    at::matmul_out(sums, factor(first), factor(second));
+    if (bias.has_value()) sums.add_(*bias);
+  });
+}
 
 ACLNN_CHECKED(
     Mm, [](In self, In mat2, Out, CubeMathType) { check_product(self, mat2, 2); },
@@ -207,10 +215,7 @@ struct GroupedProduct {
       if (x[i].scalar_type() == at::kChar) {
         quantized(i);
       } else {
-        multiply(out[i], [&](Out sums) {
-          at::matmul_out(sums, factor(x[i]), factor(dequantized(weight[i], i)));
-          if (!bias.empty()) sums.add_(bias[i]);
-        });
+        write_product(out[i], x[i], dequantized(weight[i], i), bias.empty() ? std::nullopt : std::optional(bias[i]));
       }
     }
   }

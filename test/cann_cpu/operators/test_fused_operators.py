@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fused operators of large models as C functions, against their definitions on the CPU."""
 
+import contextlib
+import ctypes
+
 import pytest
 import torch
 import torch.nn.functional as F
-from aclnn import InOut, Out, written_by
+from aclnn import InOut, Out, Rejected, written_by
 
 CASES = {}
 
@@ -472,3 +475,65 @@ def test_result_is_that_of_the_definition(label):
 def test_what_does_not_fit_is_an_error(name, arguments, message):
     with pytest.raises(RuntimeError, match=message):
         written_by(name, *arguments)
+
+
+@contextlib.contextmanager
+def group_of_one():
+    """The name of a communicator of one rank; of several they are in test/collectives."""
+    torch.ones(1, device="npu")  # sets a device for this thread
+    hccl, comm = ctypes.CDLL("libhccl.so"), ctypes.c_void_p()
+    root_info, name = ctypes.create_string_buffer(4108), ctypes.create_string_buffer(128)
+    assert hccl.HcclGetRootInfo(root_info) == 0
+    assert hccl.HcclCommInitRootInfo(1, root_info, 0, ctypes.byref(comm)) == 0
+    assert hccl.HcclGetCommName(comm, name) == 0
+    yield name.value.decode()
+    assert hccl.HcclCommDestroy(comm) == 0
+
+
+X1, X2, BIAS = floats(4, 6).half(), floats(6, 3, seed=1).half(), floats(3, seed=2).half()
+PRODUCT = (X1.double() @ X2.double() + BIAS).half()
+INT8, SCALES = (torch.arange(24).view(4, 6) - 12).to(torch.int8), (floats(4, seed=3), floats(3, seed=4))
+SCALED = INT8.double() @ X2.sign().double() * SCALES[0][:, None] * SCALES[1]
+QUANTISED = [INT8, X2.sign().to(torch.int8), None, *SCALES, None]
+# Of each function the arguments before the group and behind it, and what is written.
+PRODUCTS = {
+    "aclnnAllGatherMatmul": ([X1, X2, BIAS], [0, 0, 1, *like(PRODUCT, X1)], [PRODUCT, X1]),
+    "aclnnAllGatherMatmulV2": ([*QUANTISED, 0], [0, 0, 1, 0, "aiv", *like(SCALED.half(), INT8), None], [SCALED, INT8]),
+    "aclnnMatmulReduceScatter": ([X1, X2, BIAS], ["sum", 0, 1, *like(PRODUCT)], [PRODUCT]),
+    "aclnnMatmulReduceScatterV2": ([*QUANTISED, 0], ["sum", 0, 1, 0, "aiv", *like(SCALED.half()), None], [SCALED]),
+    "aclnnMatmulAllReduce": ([X1, X2, BIAS], ["sum", 0, 1, *like(PRODUCT)], [PRODUCT]),
+    "aclnnMatmulAllReduceV2": ([X1, X2, BIAS, PRODUCT], ["sum", 0, 1, *like(PRODUCT)], [2 * PRODUCT]),
+}
+
+
+def test_products_with_a_collective_of_one_rank():
+    with group_of_one() as group:
+        for name, (before, behind, expected) in PRODUCTS.items():
+            written = written_by(name, *before, group, *behind)
+            torch.testing.assert_close(written, expected, rtol=2e-3, atol=2e-3, check_dtype=False, msg=name)
+
+
+@pytest.mark.parametrize(
+    "name, changes, message",
+    [
+        ("aclnnAllGatherMatmul", {4: 1}, "gatherIndex 1 is not implemented; expected 0"),
+        ("aclnnAllGatherMatmul", {6: 0}, "streamMode must be 1"),
+        ("aclnnAllGatherMatmul", {7: Out((3, 3), torch.half)}, "output must be contiguous and have shape"),
+        ("aclnnAllGatherMatmul", {1: X1}, "the columns of x1 .* do not match the rows of x2"),
+        ("aclnnAllGatherMatmul", {1: X2.bfloat16()}, "they must be the same"),
+        ("aclnnAllGatherMatmulV2", {4: None}, "x1 is int8, so x2Scale must be given"),
+        ("aclnnAllGatherMatmulV2", {4: SCALES[0]}, "x2Scale must be 3 contiguous float32"),
+        ("aclnnAllGatherMatmulV2", {5: SCALES[0]}, "quantScale. is not implemented"),
+        ("aclnnAllGatherMatmulV2", {6: 8}, "blockSize 8 is not implemented"),
+        ("aclnnAllGatherMatmulV2", {11: 8}, "groupSize 8 is not implemented"),
+        ("aclnnMatmulReduceScatter", {3: "nobody"}, "the process has no communicator named 'nobody'"),
+        ("aclnnMatmulAllReduce", {4: "mean"}, "reduceOp must be sum, prod, max or min, got 'mean'"),
+        ("aclnnMatmulAllReduceV2", {3: X1}, "x3 must have shape"),
+    ],
+)
+def test_a_product_with_a_collective_that_is_not_there_is_an_error(name, changes, message):
+    with group_of_one() as group:
+        before, behind, _ = PRODUCTS[name]
+        arguments = [changes.get(i, given) for i, given in enumerate([*before, group, *behind])]
+        with pytest.raises(Rejected, match=message):
+            written_by(name, *arguments)
