@@ -168,12 +168,16 @@ void receive_all(int descriptor, void* data, size_t bytes, Clock::time_point dea
   }
 }
 
-Socket listen_anywhere(uint16_t& port) {
+// On a port, or any where it is 0.
+Socket listen_on(uint16_t& port) {
   Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  address.sin_port = htons(port);
   socklen_t length = sizeof(address);
   auto* general = reinterpret_cast<sockaddr*>(&address);
+  const int on = 1;  // a process that has ended leaves its port closing for a while
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (listener.get() < 0 || bind(listener.get(), general, length) != 0 || listen(listener.get(), SOMAXCONN) != 0 ||
       getsockname(listener.get(), general, &length) != 0) {
     throw_errno(HCCL_E_TCP_CONNECT, "cannot listen for the other ranks");
@@ -244,13 +248,15 @@ Card own_card(uint32_t size, uint16_t port) {
   return card;
 }
 
+// On a socket of IPv4: c10d asks for the name of each rank that connects, one after the other. Of an address of IPv4 in
+// IPv6 no /etc/hosts knows it, and a DNS that does not answer takes 5 s for each.
 c10::intrusive_ptr<c10d::TCPStore> serve(uint16_t port) {
+  Socket listener = listen_on(port);
   c10d::TCPStoreOptions options;
   options.port = port;
   options.isServer = true;
   options.waitWorkers = false;
-  // The libuv server asks the DNS for the name of each rank that connects: seconds where none answers.
-  options.useLibUV = false;
+  options.masterListenFd = listener.release();
   return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
 }
 
@@ -428,7 +434,7 @@ std::unique_ptr<Mesh> meet(const Meeting& meeting, const std::string& group, uin
   // Yama lets a process be read by its parents alone unless it says otherwise.
   if (wants_direct()) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   uint16_t port = 0;
-  Socket listener = listen_anywhere(port);
+  Socket listener = listen_on(port);
   const Card own = own_card(size, port);
   const std::vector<Card> cards = exchange_cards(meeting, group, rank, own, timeout);
 

@@ -232,13 +232,13 @@ def moves(rank, size, root_info, transport):
 
 # Through torch.distributed.
 @contextlib.contextmanager
-def process_group(rank, size, port, timeout=None):
+def process_group(rank, size, store, timeout=None):
     import torch_npu
 
     options = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()
     if timeout is not None:
         options.hccl_config = {"hccl_exec_timeout": timeout}
-    dist.init_process_group("hccl", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size,
+    dist.init_process_group("hccl", init_method=f"file://{store}", rank=rank, world_size=size,
                             pg_options=options, timeout=timedelta(seconds=60))  # fmt: skip
     try:
         yield
@@ -246,10 +246,10 @@ def process_group(rank, size, port, timeout=None):
         dist.destroy_process_group()
 
 
-def in_group(rank, size, case, port, timeout=None, **arguments):
+def in_group(rank, size, case, store, timeout=None, **arguments):
     os.environ["CANN_CPU_HCCL_TRANSPORT"] = "auto"
     module, _, name = case.rpartition(".")
-    with process_group(rank, size, port, timeout):
+    with process_group(rank, size, store, timeout):
         return getattr(importlib.import_module(module or "cases"), name)(rank, size, **arguments)
 
 
@@ -869,9 +869,9 @@ def absent(rank, size):
     return "" if rank == 1 else error_of(lambda: dist.all_reduce(torch.ones(4).npu()))
 
 
-def join(rank, size, port):
+def join(rank, size, store):
     """Makes a group that stays."""
-    dist.init_process_group("hccl", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    dist.init_process_group("hccl", init_method=f"file://{store}", rank=rank, world_size=size)
     dist.all_reduce(torch.ones(1).npu())
     torch.npu.synchronize()
 

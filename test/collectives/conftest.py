@@ -42,7 +42,7 @@ def run_program(tmp_path):
         program = tmp_path / "program.py"
         program.write_text(text)
         environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_ranks.free_port()),
-                       "WORLD_SIZE": "2", "USE_LIBUV": _ranks.ENVIRONMENT["USE_LIBUV"], **environment}  # fmt: skip
+                       "WORLD_SIZE": "2", **environment}  # fmt: skip
         started = [
             subprocess.Popen(
                 [sys.executable, str(program)], env=environment | {"RANK": str(rank)}, stderr=subprocess.PIPE

@@ -6,13 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from multiprocessing.connection import Connection
 
-# No watchdog that takes the process down; ATen's own threads would only take the cores from the ranks; libuv's store
-# asks the DNS for the name of each rank, and waits 5 s where none answers.
+# No watchdog that takes the process down; ATen's own threads would only take the cores from the ranks; c10d's TCPStore
+# asks the DNS for the name of its peer, whose answer may be lost.
 ENVIRONMENT = {"CANN_CPU_DEVICES": "4", "OMP_NUM_THREADS": "1", "TORCH_HCCL_ASYNC_ERROR_HANDLING": "0",
-               "HCCL_CONNECT_TIMEOUT": "60", "HCCL_EXEC_TIMEOUT": "100", "USE_LIBUV": "0"}  # fmt: skip
+               "HCCL_CONNECT_TIMEOUT": "60", "HCCL_EXEC_TIMEOUT": "100", "RES_OPTIONS": "timeout:1"}  # fmt: skip
 
 
 def free_port():
@@ -72,7 +73,8 @@ class Ranks:
 
     def run_in_group(self, name, size=None, **arguments):
         """The same, inside a process group of these ranks."""
-        return self.run("in_group", size, case=name, port=free_port(), **arguments)
+        with tempfile.TemporaryDirectory() as folder:
+            return self.run("in_group", size, case=name, store=f"{folder}/store", **arguments)
 
     def end(self):
         for connection in self.connections:

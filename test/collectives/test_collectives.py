@@ -259,10 +259,10 @@ def test_torch_npus_watchdog_ends_the_process_with_the_reason(run_program, monke
         assert "the ranks disagree in the count: 4 on rank 0; 5 on rank 1" in said, said
 
 
-def test_a_rank_that_dies_is_named_and_the_others_go_on_without_it(ranks, free_port):
+def test_a_rank_that_dies_is_named_and_the_others_go_on_without_it(ranks, tmp_path):
     started = type(ranks)(3)
     try:
-        started.run("join", 3, port=free_port())
+        started.run("join", 3, store=str(tmp_path / "store"))
         started.ask(2, "die", size=3)
         started.processes[2].wait(10)
         texts = started.run("reduce_then_leave", 2)
