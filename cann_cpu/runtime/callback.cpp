@@ -176,7 +176,9 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
   return call(__func__, [&] {
     if (fn == nullptr) fail(ACL_ERROR_INVALID_PARAM, "fn is null");
     append(stream, "aclrtLaunchHostFunc", [=] {
+      if (schedule::is_on()) schedule::begin_host_function(*running_stream());
       fn(args);
+      if (schedule::is_on()) schedule::end_host_function(*running_stream());
       return ACL_SUCCESS;
     });
   });

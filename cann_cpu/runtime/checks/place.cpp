@@ -39,8 +39,6 @@ struct Python {
     find(ensure, "PyGILState_Ensure");
     find(release, "PyGILState_Release");
     find(has_gil, "PyGILState_Check");
-    find(save_thread, "PyEval_SaveThread");
-    find(restore_thread, "PyEval_RestoreThread");
     find(current_frame, "PyThreadState_GetFrame");
     find(back, "PyFrame_GetBack");
     find(line, "PyFrame_GetLineNumber");
@@ -64,8 +62,6 @@ struct Python {
   int (*ensure)();
   void (*release)(int);
   int (*has_gil)();
-  void* (*save_thread)();
-  void (*restore_thread)(void*);
   PyObject* (*current_frame)(void*);
   PyObject* (*back)(PyObject*);
   int (*line)(PyObject*);
@@ -253,13 +249,9 @@ const std::string& python_place_under_lock() {
   return question->answer == nullptr ? nowhere() : *question->answer;
 }
 
-WithoutGil::WithoutGil() {
+bool has_gil() {
   const Python& python = python_of_the_process();
-  if (python.this_thread() != nullptr && python.has_gil() != 0) thread_ = python.save_thread();
-}
-
-WithoutGil::~WithoutGil() {
-  if (thread_ != nullptr) python_of_the_process().restore_thread(thread_);
+  return python.this_thread() != nullptr && python.has_gil() != 0;
 }
 
 }  // namespace cann_cpu

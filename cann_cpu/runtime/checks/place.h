@@ -23,15 +23,7 @@ std::string place();
 const std::string& python_place_under_lock();
 std::string place_under_lock();
 
-// Gives the GIL away for as long as it lives, if the thread has it.
-class WithoutGil {
- public:
-  WithoutGil();
-  ~WithoutGil();
-  WithoutGil(const WithoutGil&) = delete;
-
- private:
-  void* thread_ = nullptr;
-};
+// Whether the calling thread has the GIL.
+bool has_gil();
 
 }  // namespace cann_cpu

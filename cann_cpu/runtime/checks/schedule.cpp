@@ -51,6 +51,7 @@ struct Member {
   size_t tasks = 0;                      // not ended
   const Condition* condition = nullptr;  // of the wait that its task is in
   bool is_away = false;
+  bool is_in_host_function = false;
 
   bool can_go_on() const { return tasks > 0 && !is_away && (condition == nullptr || (*condition)()); }
 };
@@ -78,7 +79,6 @@ class Scheduler {
   }
 
   void launched(const Stream& stream) {
-    const WithoutGil others_may_need_it;
     std::unique_lock lock(mutex_);
     ++calls_;
     if (ended_.contains(stream.id)) return;
@@ -94,14 +94,12 @@ class Scheduler {
   }
 
   void asked() {
-    const WithoutGil others_may_need_it;
     std::unique_lock lock(mutex_);
     ++calls_;
     if (!is_worker() && random_() % 2 == 0) run_one(lock);
   }
 
   bool wait(const Condition& condition, const Deadline& deadline) {
-    const WithoutGil others_may_need_it;
     std::unique_lock lock(mutex_);
     ++calls_;
     ++waiting_;
@@ -161,6 +159,24 @@ class Scheduler {
     changed_.wait(lock, [&] { return is_turn_of(stream); });
   }
 
+  void begin_host_function(const Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = members_.find(stream.id);
+    if (found == members_.end()) return;
+    found->second.is_in_host_function = true;
+    changed_.notify_all();
+  }
+
+  void end_host_function(const Stream& stream) {
+    std::unique_lock lock(mutex_);
+    const auto found = members_.find(stream.id);
+    if (found == members_.end()) return;
+    found->second.is_in_host_function = false;
+    if (!found->second.is_away) return;
+    lock.unlock();
+    come_back(stream);
+  }
+
  private:
   // A stream that has ended takes no turns: what its abandoned worker does is nobody's order.
   bool is_turn_of(const Stream& stream) const { return turn_ == stream.id || ended_.contains(stream.id); }
@@ -189,9 +205,20 @@ class Scheduler {
     return true;
   }
 
-  // Until the condition holds, and no task runs.
+  // Has the host function that runs go on beside the others.
+  void let_host_function_go() {
+    const auto found = turn_ ? members_.find(*turn_) : members_.end();
+    if (found == members_.end() || !found->second.is_in_host_function) return;
+    found->second.is_away = true;
+    turn_.reset();
+  }
+
+  // Until the condition holds, and no task runs. A thread that has the GIL keeps it, as it would on an NPU: it may hold
+  // a lock that others wait for. So it does not wait for host functions, which may be Python's.
   bool run(std::unique_lock<std::mutex>& lock, const Condition& condition, const Deadline& deadline = {}) {
+    const bool keeps_gil = has_gil();
     while (true) {
+      if (keeps_gil) let_host_function_go();
       if (!turn_ && condition()) return true;
       if (deadline && std::chrono::steady_clock::now() >= *deadline) return false;
       if (!turn_ && draw()) continue;
@@ -271,6 +298,8 @@ void end_turn(const Stream& stream, size_t tasks) { scheduler().end_turn(stream,
 void block(const Stream& stream, const Condition& condition) { scheduler().block(stream, condition); }
 void go_away(const Stream& stream) { scheduler().go_away(stream); }
 void come_back(const Stream& stream) { scheduler().come_back(stream); }
+void begin_host_function(const Stream& stream) { scheduler().begin_host_function(stream); }
+void end_host_function(const Stream& stream) { scheduler().end_host_function(stream); }
 
 bool are_digests_kept() {
   static const bool kept = is_on() && std::getenv("CANN_CPU_DIGESTS") != nullptr;
