@@ -831,6 +831,8 @@ TESTED_ALONE |= {"GroupedMatmul"}  # its lists have names, in graphs: test_node_
 # That take several ranks: test/collectives.
 TESTED_ALONE |= {"HcomAllReduce", "HcomAllGather", "HcomAllGatherV", "HcomReduceScatter", "HcomReduceScatterV"}
 TESTED_ALONE |= {"HcomBroadcast", "HcomAllToAll", "HcomAllToAllV", "HcomSend", "HcomReceive"}
+TESTED_ALONE |= {"AllGatherMatmul", "AllGatherMatmulV2", "MatmulReduceScatter", "MatmulReduceScatterV2"}
+TESTED_ALONE |= {"MatmulAllReduce"}
 
 
 def as_tuple(result):
