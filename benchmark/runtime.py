@@ -15,6 +15,7 @@ import torch
 from measure import progress
 
 ROUNDS = 31
+WARM_UP = 4  # rounds
 TASKS = 200  # that are enqueued in a round
 NODES = 100  # of the graph
 ROW = "{:<46} {:>12} {:<34} {:>12} {:>7} {:>7}"
@@ -112,17 +113,25 @@ def replayed() -> Comparison:
     return Comparison(ours, graph.replay, peer, nodes, 0.1, until_done=False)
 
 
+def compared(c: Comparison) -> tuple[list[float], list[float]]:
+    """Ours and the peer's times in turns, behind rounds that warm both up. Rows follow one another, so that none is
+    measured behind a copy that has emptied the caches."""
+    ours, peers = [], []
+    for round_ in range(-WARM_UP, ROUNDS):
+        pair = [(ours, c.call), (peers, c.peers_call)]
+        for found, call in pair if round_ % 2 else reversed(pair):
+            taken = microseconds(call, c.calls, c.until_done)
+            if round_ >= 0:
+                found.append(taken)
+    return ours, peers
+
+
 def main() -> int:
     comparisons = [enqueued(), *copies(), *operators(), replayed()]
-    times = [([], []) for _ in comparisons]
-    for round_ in range(ROUNDS + 2):
-        progress(f"round {round_ + 1} of {ROUNDS + 2}")
-        for c, (ours, peers) in zip(comparisons, times, strict=True):
-            pair = [(ours, c.call), (peers, c.peers_call)]
-            for found, call in pair if round_ % 2 else reversed(pair):
-                taken = microseconds(call, c.calls, c.until_done)
-                if round_ >= 2:
-                    found.append(taken)
+    times = []
+    for number, c in enumerate(comparisons, 1):
+        progress(f"row {number} of {len(comparisons)}: {c.ours}")
+        times.append(compared(c))
     progress("")
     print(f"microseconds a call, and the ratio: medians of {ROUNDS} rounds")
     print(ROW.format("", "ours", "beside", "", "ratio", "limit"))

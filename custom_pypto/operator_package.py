@@ -170,6 +170,7 @@ class BuildOperatorPackage(BuildExtension):
         if last.exists() and last.read_text() == now:
             self.cmake("--build", self.opp, "--target", "build.ninja")
             return
+        last.unlink(missing_ok=True)  # until this has succeeded
         self.cmake(*arguments)
         last.write_text(now)
 

@@ -90,6 +90,6 @@ def test_no_aclnn_function_is_without_a_test(tmp_path):
 
 
 def test_a_node_type_whose_aclnn_function_is_there_is_there():
+    assert len(converted_types()) > 350
     missing = converted_types() - node_types()
-    assert len(missing) > 50  # of operators that are not there at all
     assert {node_type for node_type in missing if "aclnn" + node_type in aclnn_functions()} == set()

@@ -787,12 +787,11 @@ def leaves_early(rank, size, root_info, transport, late_root):
     torch.npu.synchronize()
     time.sleep([0, 0, 1][rank])
     comm.call("HcclBroadcast", data, count, TYPES["int8"], late_root if rank == 2 else 1)
+    time.sleep([0.3, 0.6, 0.6][rank])
     if rank == 0:
-        time.sleep(0.3)
         comm.check(comm.library.HcclCommSuspend(comm.handle))
-    else:
-        time.sleep(0.6)
-    text = error_of(lambda: comm.check(comm.library.HcclCommDestroy(comm.handle)) if rank == 0 else None)
+        comm.check(comm.library.HcclCommDestroy(comm.handle))
+    text = error_of(lambda: None)
     if rank > 0:
         comm.check(comm.library.HcclCommDestroy(comm.handle))
     return text

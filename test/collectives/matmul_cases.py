@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ranks run of the products that have a collective before or behind them."""
 
+import sys
+from pathlib import Path
+
 import torch
 import torch.distributed as dist
 import torch_npu
 from cases import equal, error_of
 
-from custom_pypto.modes import MODES
+TEST = Path(__file__).parents[1]
+sys.path[:0] = [str(TEST), str(TEST / "cann_cpu/graph_engine")]
+
+from single_node import run_node  # noqa: E402
+
+from custom_pypto.modes import MODES  # noqa: E402
 
 ROWS, DEPTH, COLUMNS = 6, 5, 3
 
 
-def name_of_group(group=None):
-    rank = dist.get_rank()
-    return (group or dist.group.WORLD)._get_backend(torch.device("npu")).get_hccl_comm_name(rank)
+def name_of_group():
+    return dist.group.WORLD._get_backend(torch.device("npu")).get_hccl_comm_name(dist.get_rank())
 
 
 def integers(*sizes, dtype=torch.float32):
@@ -117,7 +124,7 @@ def order(rank, size):
     torch.npu.synchronize()
     with torch.npu.stream(streams[rank % 2]):
         busy = torch.ones(1200, 1200).npu()
-        for _ in range(2):
+        for _ in range(4):
             busy = busy @ busy
     with torch.npu.stream(streams[0]):
         ones = torch.ones(3).npu()
@@ -167,6 +174,22 @@ def in_graphs(rank, size):
         torch._dynamo.reset()
         for found, eager in zip(MODES[mode](all_of_them)(x1, x2), expected, strict=True):
             assert torch.equal(found.cpu(), eager.cpu()), mode
+
+
+def types_of_a_node(rank, size):
+    """Attribute y_dtype is the product's dtype; DT_UNDEFINED, as torchair writes it, leaves it the inputs', which it
+    must be for all but int8."""
+    (x1s, x2s, _), (x1, x2, _) = factors(rank, size, torch.float16)
+    whole = sum(a.float() @ b.float() for a, b in zip(x1s, x2s, strict=True))
+    undefined = 28
+
+    def product(dtype, **given):
+        return run_node("MatmulAllReduce", [x1, x2], [whole.to(dtype)], group=name_of_group(), **given)[0]
+
+    for given in {}, {"y_dtype": undefined}, {"y_dtype": torch.float16}:
+        equal(product(torch.float16, **given), whole.half())
+    text = error_of(lambda: product(torch.float32, y_dtype=torch.float32))
+    assert "aclnnMatmulAllReduceV2: output must be Half, as x1 is, got Float" in text, text
 
 
 def rejected(rank, size):

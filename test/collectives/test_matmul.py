@@ -4,7 +4,10 @@
 import pytest
 
 
-@pytest.mark.parametrize("case", ["products", "quantised", "bits_of_the_two_calls", "order", "captured", "in_graphs"])
+@pytest.mark.parametrize(
+    "case",
+    ["products", "quantised", "bits_of_the_two_calls", "order", "captured", "in_graphs", "types_of_a_node"],
+)
 def test_products_with_a_collective(ranks, case):
     ranks.run_in_group(f"matmul_cases.{case}", 2)
 

@@ -13,9 +13,7 @@ namespace cann_cpu::graph {
 namespace {
 
 void require(HcclResult code) {
-  if (code == HCCL_SUCCESS) return;
-  const char* reason = aclGetRecentErrMsg();
-  throw GraphError(reason == nullptr ? HcclGetErrorString(code) : reason);
+  if (code != HCCL_SUCCESS) throw GraphError(reason_of(code));
 }
 
 struct Group {
@@ -216,22 +214,21 @@ Outputs receive(NodeCall& n) {
 // Products with a collective before or behind them.
 constexpr int64_t kStopOnFailure = 1;  // streamMode
 
+at::ScalarType product_type(NodeCall& n) { return n.dtype("y_dtype", n.dtype(0)); }
 at::Tensor gathered_product(NodeCall& n) {
-  const at::ScalarType type = n.attribute("y_dtype") == nullptr ? n.dtype(0) : n.dtype("y_dtype");
-  return new_tensor({n.in(0).size(0) * group_of(n).size, n.in(1).size(1)}, type);
+  return new_tensor({n.in(0).size(0) * group_of(n).size, n.in(1).size(1)}, product_type(n));
 }
 at::Tensor gathered_input(NodeCall& n) {
   if (!n.flag("is_gather_out", true)) return new_tensor({0}, n.dtype(0));
   return with_entries(n.in(0), n.in(0).size(0) * group_of(n).size);
 }
 at::Tensor scattered_product(NodeCall& n) {
-  const at::ScalarType type = n.attribute("y_dtype") == nullptr ? n.dtype(0) : n.dtype("y_dtype");
-  return new_tensor({n.in(0).size(0) / group_of(n).size, n.in(1).size(1)}, type);
+  return new_tensor({n.in(0).size(0) / group_of(n).size, n.in(1).size(1)}, product_type(n));
 }
 at::Tensor reduced_product(NodeCall& n) {
   auto shape = n.in(0).sizes().vec();
   if (!shape.empty()) shape.back() = n.in(1).size(-1);
-  return new_tensor(shape, n.dtype(0));
+  return new_tensor(shape, product_type(n));
 }
 at::Tensor no_maximum(NodeCall&) { return new_tensor({0}, at::kFloat); }
 
@@ -269,7 +266,7 @@ const NodeTable kCollectiveNodes = {
      aclnn("MatmulAllReduceV2", in(0), in(1), optional(2), optional(3), text("group", ""), text("reduce_op", "sum"),
            integer("comm_turn", 0), plain(kStopOnFailure), out(reduced_product), only("is_trans_a", false),
            only("is_trans_b", false), only("antiquant_group_size", int64_t{0}), only("group_size", int64_t{0}),
-           only("comm_quant_mode", int64_t{0}), ignore("y_dtype"), ignore("comm_mode"))},
+           only("comm_quant_mode", int64_t{0}), ignore("comm_mode"))},
 };
 
 }  // namespace cann_cpu::graph

@@ -149,7 +149,8 @@ at::ScalarType NodeCall::dtype(const std::string& name, std::optional<at::Scalar
     return required(name, fallback);
   }
   const auto* dtype = std::get_if<ge::DataType>(value);
-  return scalar_type(dtype == nullptr ? dtype_of_number(*find<int64_t>(name)) : *dtype);
+  const int64_t number = dtype == nullptr ? *find<int64_t>(name) : int64_t{*dtype};
+  return number == ge::DT_UNDEFINED && fallback.has_value() ? *fallback : scalar_type(dtype_of_number(number));
 }
 
 int64_t NodeCall::choice(const std::string& name, const std::vector<std::string>& all) const {

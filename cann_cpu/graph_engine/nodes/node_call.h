@@ -57,6 +57,7 @@ class NodeCall {
   // An attribute, or `fallback` when it is absent; without one it is required.
   int64_t integer(const std::string& name, std::optional<int64_t> fallback = {}) const;
   double real(const std::string& name, std::optional<double> fallback = {}) const;
+  // The fallback also stands for DT_UNDEFINED.
   at::ScalarType dtype(const std::string& name, std::optional<at::ScalarType> fallback = {}) const;
   bool flag(const std::string& name, bool fallback) const;
   std::string text(const std::string& name, const std::string& fallback) const;

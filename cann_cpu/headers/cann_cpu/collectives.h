@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "acl/acl_base.h"
+#include "acl/acl_rt.h"
 #include "cann_cpu/export.h"
-#include "hccl/hccl_types.h"
+#include "hccl/hccl.h"
 
 namespace cann_cpu {
 
@@ -25,6 +25,12 @@ inline std::optional<HcclDataType> hccl_type(at::ScalarType type) {
     if (scalar == type) return hccl;
   }
   return std::nullopt;
+}
+
+// What a call that has just failed says of it.
+inline const char* reason_of(HcclResult code) {
+  const char* reason = aclGetRecentErrMsg();
+  return reason == nullptr ? HcclGetErrorString(code) : reason;
 }
 
 // Calls enqueue(), which appends work to the stream. Collectives that this work calls while it runs take the place of

@@ -153,6 +153,8 @@ struct Exactly {
 
 template <class Name, class Check, class... Params>
 struct PhaseOne<Name, Check, void (*)(Params...)> {
+  using Call = TypedCall<Params...>;
+
   static aclnnStatus call(typename Argument<Params>::CType... arguments, uint64_t* workspace_size,
                           aclOpExecutor** executor) {
     void (*check)(Params...) = nullptr;
@@ -175,6 +177,11 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
                        Exactly<aclOpExecutor**>{});
   }
 };
+
+template <class PhaseOne>
+aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) {
+  return run_phase_two(executor, stream);
+}
 
 }  // namespace detail
 }  // namespace cann_cpu
@@ -200,13 +207,13 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
   }
 
 // ifunc gives the C name to the function that the template makes.
-#define CANN_CPU_DEFINE_ACLNN(op, check_expression, ...)                                                      \
+#define CANN_CPU_DEFINE_ACLNN(op, phase_two, check_expression, ...)                                           \
   CANN_CPU_PHASE_ONE(op, check_expression, __VA_ARGS__)                                                       \
   extern "C" {                                                                                                \
   [[gnu::used]] static auto aclnn##op##Resolve() { return &op##PhaseOne::call; }                              \
   CANN_EXPORT decltype(op##PhaseOne::call) aclnn##op##GetWorkspaceSize [[gnu::ifunc("aclnn" #op "Resolve")]]; \
   CANN_EXPORT aclnnStatus aclnn##op(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {           \
-    return cann_cpu::run_phase_two(executor, stream);                                                         \
+    return phase_two<op##PhaseOne>(executor, stream);                                                         \
   }                                                                                                           \
   }                                                                                                           \
   static_assert(true)
@@ -217,7 +224,8 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
                                                                                      op##PhaseOne::count, checks}; \
   static_assert(true)
 
-#define ACLNN(op, ...) CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
-#define ACLNN_CHECKED(op, check_expression, ...) CANN_CPU_DEFINE_ACLNN(op, +check_expression, __VA_ARGS__)
+#define ACLNN(op, ...) CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
+#define ACLNN_CHECKED(op, check_expression, ...) \
+  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, +check_expression, __VA_ARGS__)
 #define CPU_KERNEL(op, ...) CANN_CPU_DEFINE_KERNEL(op, false, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
 #define CPU_KERNEL_CHECKED(op, check_expression, ...) CANN_CPU_DEFINE_KERNEL(op, true, +check_expression, __VA_ARGS__)

@@ -23,11 +23,7 @@ namespace {
 using CommTurn = Ignored<int64_t>;  // into how many pieces an NPU divides the exchange
 using CommMode = Ignored<Text>;     // which of an NPU's engines exchanges
 
-void require(HcclResult code) {
-  if (code == HCCL_SUCCESS) return;
-  const char* reason = aclGetRecentErrMsg();
-  TORCH_CHECK(false, reason == nullptr ? HcclGetErrorString(code) : reason);
-}
+void require(HcclResult code) { TORCH_CHECK(code == HCCL_SUCCESS, reason_of(code)); }
 
 // The communicator of a name. Its collectives run in place, inside the call's task.
 class Group {
@@ -83,7 +79,7 @@ struct Factors {
 
   bool is_quantized() const { return x1.scalar_type() == at::kChar; }
 
-  void check() const {
+  void check(In out) const {
     TORCH_CHECK(x1.dim() >= 2 && x2.dim() == 2, "expected matrices x1 and x2, got shapes ", x1.sizes(), " and ",
                 x2.sizes());
     TORCH_CHECK(x1.size(-1) == x2.size(0), "the columns of x1 ", x1.sizes(), " do not match the rows of x2 ",
@@ -93,6 +89,8 @@ struct Factors {
     TORCH_CHECK(is_quantized() || (!rows.has_value() && !columns.has_value()), "x1 is ", x1.scalar_type(),
                 "; only int8 is scaled (x1Scale, x2Scale)");
     TORCH_CHECK(!is_quantized() || columns.has_value(), "x1 is int8, so x2Scale must be given");
+    TORCH_CHECK(is_quantized() || out.scalar_type() == x1.scalar_type(), "output must be ", x1.scalar_type(),
+                ", as x1 is, got ", out.scalar_type());
     check_scale("x1Scale", rows, x1.size(0));
     check_scale("x2Scale", columns, x2.size(1));
   }
@@ -133,7 +131,7 @@ void check_shape(const char* name, In tensor, at::IntArrayRef expected) {
 }
 
 void check_gather(const Factors& factors, Text group, int64_t gather_index, In out, In gather_out) {
-  factors.check();
+  factors.check(out);
   TORCH_CHECK(factors.x1.dim() == 2, "x1 must be a matrix, got shape ", factors.x1.sizes());
   TORCH_CHECK(gather_index == 0, "gatherIndex ", gather_index, " is not implemented; expected 0 (x1)");
   const int64_t rows = factors.x1.size(0) * Group(group).size();
@@ -151,7 +149,7 @@ void gather(const Factors& factors, Text name, Out out, Out gather_out) {
 }
 
 void check_scatter(const Factors& factors, Text name, Text reduce_op, In out) {
-  factors.check();
+  factors.check(out);
   reduction(reduce_op);
   const Group group(name);
   TORCH_CHECK(factors.x1.dim() == 2 && factors.x1.size(0) % group.size() == 0, "the rows of x1 ", factors.x1.sizes(),
@@ -167,7 +165,7 @@ void scatter(const Factors& factors, Text name, Text reduce_op, Out out) {
 }
 
 void check_reduce(const Factors& factors, Text group, Text reduce_op, OptionalIn x3, In out) {
-  factors.check();
+  factors.check(out);
   reduction(reduce_op);
   (void)Group(group);
   TORCH_CHECK(!factors.is_quantized(), "x1 must be a floating type, got int8");
@@ -190,33 +188,30 @@ void note(std::string& group, Text text) {
 template <class T>
 void note(std::string&, const T&) {}
 
-// All of phase two, in the order of the group's calls.
 template <class... Params>
-aclnnStatus run_in_turn(aclOpExecutor* executor, aclrtStream stream, void (*)(Params...)) {
-  if (executor == nullptr) return run_phase_two(executor, stream);
+std::string group_of(const detail::TypedCall<Params...>& call) {
   static thread_local std::string group;
   group.clear();
-  const auto& call = static_cast<const detail::TypedCall<Params...>&>(*executor->call);
+  call.check([](Params... arguments) { (note(group, arguments), ...); });
+  return group;
+}
+
+// In the order of the group's calls.
+template <class PhaseOne>
+aclnnStatus phase_two_in_turn(aclOpExecutor* executor, aclrtStream stream) {
+  if (executor == nullptr) return run_phase_two(executor, stream);
   aclnnStatus status = ACLNN_SUCCESS;
-  const aclnnStatus found = detail::guarded(call.name, ACLNN_ERR_PARAM_INVALID, [&] {
-    call.check([](Params... arguments) { (note(group, arguments), ...); });
-    status = enqueue_in_turn(Group(group).comm(), stream, [&] { return run_phase_two(executor, stream); });
+  const aclnnStatus found = detail::guarded(executor->call->name, ACLNN_ERR_PARAM_INVALID, [&] {
+    const Group group(group_of(static_cast<const typename PhaseOne::Call&>(*executor->call)));
+    status = enqueue_in_turn(group.comm(), stream, [&] { return run_phase_two(executor, stream); });
   });
   return found == ACLNN_SUCCESS ? status : found;
 }
 
 }  // namespace
 
-#define ACLNN_OF_GROUP(op, check_expression, ...)                                                             \
-  CANN_CPU_PHASE_ONE(op, +check_expression, __VA_ARGS__)                                                      \
-  extern "C" {                                                                                                \
-  [[gnu::used]] static auto aclnn##op##Resolve() { return &op##PhaseOne::call; }                              \
-  CANN_EXPORT decltype(op##PhaseOne::call) aclnn##op##GetWorkspaceSize [[gnu::ifunc("aclnn" #op "Resolve")]]; \
-  CANN_EXPORT aclnnStatus aclnn##op(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {           \
-    return run_in_turn(executor, stream, op##Definition::kernel);                                             \
-  }                                                                                                           \
-  }                                                                                                           \
-  static_assert(true)
+#define ACLNN_OF_GROUP(op, check_expression, ...) \
+  CANN_CPU_DEFINE_ACLNN(op, phase_two_in_turn, +check_expression, __VA_ARGS__)
 
 ACLNN_OF_GROUP(
     AllGatherMatmul,
