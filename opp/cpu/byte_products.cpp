@@ -23,19 +23,24 @@ namespace {
 #define OPP_VNNI __attribute__((target("avx512f,avx512bw,avx512vnni")))
 
 // Rows of x whose sums fit into the registers beside the weight's.
-constexpr int64_t kMaxRows = 5;
+constexpr int64_t kMaxRows = 4;
 constexpr int64_t kLanes = 4;  // of 16 bytes in a register
 
-// The weight's bytes of four rows, by fours: those of columns 16 l + 4 j, ..., 16 l + 4 j + 3 in lane l of register j.
+// The weight's bytes of four rows, each with its sign bit flipped, which adds 128, by fours: those of columns 16 l + 4
+// j, ..., 16 l + 4 j + 3 in lane l of register j.
 struct Fours {
   __m512i registers[kLanes];
 };
 
+OPP_VNNI inline __m512i load_flipped(const int8_t* row) {
+  return _mm512_xor_si512(_mm512_loadu_si512(row), _mm512_set1_epi8(-128));
+}
+
 OPP_VNNI inline Fours load_fours(const int8_t* weight, int64_t stride) {
-  const __m512i a = _mm512_loadu_si512(weight);
-  const __m512i b = _mm512_loadu_si512(weight + stride);
-  const __m512i c = _mm512_loadu_si512(weight + 2 * stride);
-  const __m512i d = _mm512_loadu_si512(weight + 3 * stride);
+  const __m512i a = load_flipped(weight);
+  const __m512i b = load_flipped(weight + stride);
+  const __m512i c = load_flipped(weight + 2 * stride);
+  const __m512i d = load_flipped(weight + 3 * stride);
   const __m512i ab_low = _mm512_unpacklo_epi8(a, b);
   const __m512i ab_high = _mm512_unpackhi_epi8(a, b);
   const __m512i cd_low = _mm512_unpacklo_epi8(c, d);
@@ -45,7 +50,7 @@ OPP_VNNI inline Fours load_fours(const int8_t* weight, int64_t stride) {
 }
 
 template <int64_t kRows>
-OPP_VNNI void add_rows(const uint8_t* x, int64_t x_stride, const int8_t* weight, int64_t weight_stride, int64_t depth,
+OPP_VNNI void add_rows(const int8_t* x, int64_t x_stride, const int8_t* weight, int64_t weight_stride, int64_t depth,
                        int32_t* sums, int64_t sums_stride) {
   __m512i totals[kRows][kLanes];
   for (int64_t r = 0; r < kRows; ++r) {
@@ -57,8 +62,8 @@ OPP_VNNI void add_rows(const uint8_t* x, int64_t x_stride, const int8_t* weight,
     for (int64_t r = 0; r < kRows; ++r) {
       int32_t four;
       std::memcpy(&four, x + r * x_stride + k, sizeof(four));
-      const __m512i left = _mm512_set1_epi32(four);
-      for (int64_t j = 0; j < kLanes; ++j) totals[r][j] = _mm512_dpbusd_epi32(totals[r][j], left, fours.registers[j]);
+      const __m512i right = _mm512_set1_epi32(four);
+      for (int64_t j = 0; j < kLanes; ++j) totals[r][j] = _mm512_dpbusd_epi32(totals[r][j], fours.registers[j], right);
     }
   }
   for (int64_t r = 0; r < kRows; ++r) {
@@ -74,10 +79,10 @@ bool has_byte_products() {
   return has;
 }
 
-void add_byte_products(const uint8_t* x, int64_t x_stride, int64_t rows, const int8_t* weight, int64_t weight_stride,
+void add_byte_products(const int8_t* x, int64_t x_stride, int64_t rows, const int8_t* weight, int64_t weight_stride,
                        int64_t depth, int32_t* sums, int64_t sums_stride) {
   using Add = decltype(&add_rows<1>);
-  static constexpr Add kAdd[] = {add_rows<1>, add_rows<2>, add_rows<3>, add_rows<4>, add_rows<5>};
+  static constexpr Add kAdd[] = {add_rows<1>, add_rows<2>, add_rows<3>, add_rows<4>};
   static_assert(std::size(kAdd) == kMaxRows);
   for (int64_t row = 0; row < rows; row += kMaxRows) {
     const int64_t count = std::min(kMaxRows, rows - row);
@@ -89,7 +94,7 @@ void add_byte_products(const uint8_t* x, int64_t x_stride, int64_t rows, const i
 
 bool has_byte_products() { return false; }
 
-void add_byte_products(const uint8_t*, int64_t, int64_t, const int8_t*, int64_t, int64_t, int32_t*, int64_t) {
+void add_byte_products(const int8_t*, int64_t, int64_t, const int8_t*, int64_t, int64_t, int32_t*, int64_t) {
   TORCH_INTERNAL_ASSERT(false, "this processor has no byte products");
 }
 

@@ -65,6 +65,7 @@ class TileScores {
   using Left = typename Multiply::Left;
   using Sum = typename Multiply::Sum;
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
+  static constexpr bool kWhole = std::is_same_v<Sum, int32_t>;
   static constexpr bool kTiles = std::is_same_v<Multiply, TileProducts>;
 
  public:
@@ -83,7 +84,7 @@ class TileScores {
                          : round_up(tiling.block_size, kRowStep) * round_up(tiling.tile_queries * heads_, kLanes) +
                                kLanes),
         weights_(tiling.tile_queries * padded_heads_),
-        shifts_(kShifted ? round_up(tiling.tile_queries * heads_, kLanes) + kLanes : 0),
+        shifts_(kWhole ? round_up(tiling.tile_queries * heads_, kLanes) + kLanes : 0),
         key_scales_(scales.key.defined() ? tiling.block_size : 0) {}
 
   // Packs the tile's query tokens and converts its weights.
@@ -120,7 +121,7 @@ class TileScores {
     if constexpr (kTiles) {
       weighted_relu_tiles(left_, left_stride_, query_.data() + query * padded_heads_ * depth_, weights, scores,
                           round_up(count, kTileRows), heads_, depth_, std::exchange(next_, nullptr), products_.data());
-    } else if constexpr (kShifted) {
+    } else if constexpr (kWhole) {
       simd().weighted_relu_sums(products, shifts_.data() + query * heads_, columns_, count, weights, heads_, scores);
     } else {
       simd().weighted_relu_sums(products, columns_, count, weights, heads_, scores);
@@ -158,7 +159,7 @@ class TileScores {
                                      : Multiply::place(d, column, depth_, columns_);
         query_.data()[place] = static_cast<Operand>(from[d * strides.element]);
       }
-      if constexpr (kShifted) shifts_.data()[column] = shift_of(from, strides.element);
+      if constexpr (kWhole) shifts_.data()[column] = kShifted ? shift_of(from, strides.element) : 0;
     }
   }
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -21,8 +22,6 @@
 namespace opp {
 namespace {
 
-// Rows of a weight that are packed at once. In float they sum products of int8 exactly.
-constexpr int64_t kDepth = 384;
 // Columns that are packed at once: the longer the pieces of memory, the faster they are read.
 constexpr int64_t kColumns = 8 * kPanel;
 // Rows of x that share a packed block, and those of them that oneDNN multiplies at once.
@@ -32,9 +31,10 @@ constexpr int64_t kStep = 64;
 constexpr int64_t kPackedRows = 4;
 // How many rows before they are packed they are fetched.
 constexpr int64_t kAhead = 32;
-// Up to so many rows, bytes are multiplied where they lie, and so many rows of the weight before the next columns.
+// Up to so many rows, bytes are multiplied where they lie, and so many rows of the weight before the next columns: the
+// processor sees so many streams of memory coming, but not more.
 constexpr int64_t kFewRows = 8;
-constexpr int64_t kUnpackedRows = 64;
+constexpr int64_t kUnpackedRows = 16;
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kTasksOfThread = 4;
 
@@ -74,12 +74,13 @@ struct Worker {
 template <class Element, class Multiply>
 class TypedWorker final : public Worker {
  public:
-  TypedWorker()
-      : packed_(kDepth * kColumns),
+  // For tasks of up to so many columns.
+  explicit TypedWorker(int64_t columns)
+      : packed_(kDepth * columns),
         x_((kStep + kShifted) * kDepth),
-        sums_((kRows + kShifted) * kColumns),
-        whole_sums_(kWhole ? kRows * kColumns : 0),
-        row_(kColumns) {}
+        sums_((kRows + kShifted) * columns),
+        whole_sums_(kWhole ? kRows * columns : 0),
+        row_(columns) {}
 
   void run(const Task& task) override {
     task_ = task;
@@ -89,7 +90,15 @@ class TypedWorker final : public Worker {
     } else {
       run_packed();
     }
-    for (int64_t row = 0; row < task.rows; ++row) write_row(row);
+    const Linear& product = *task.product;
+    if (product.take) {
+      Buffer<std::byte> block(task.rows * task.columns * c10::elementSize(product.out_dtype));
+      for (int64_t row = 0; row < task.rows; ++row) write_row(row, block.data(), row * task.columns);
+      product.take({task.first_row, task.rows, task.first_column, task.columns, block.data()});
+    } else {
+      const int64_t first = task.first_row * product.out_stride + task.first_column;
+      for (int64_t row = 0; row < task.rows; ++row) write_row(row, product.out, first + row * product.out_stride);
+    }
   }
 
  private:
@@ -97,6 +106,10 @@ class TypedWorker final : public Worker {
   using Left = typename Multiply::Left;
   using Sum = std::conditional_t<std::is_same_v<Element, int8_t>, int32_t, float>;
   static constexpr int64_t kGroup = Multiply::kGroup;
+  // Rows of a weight that are packed at once. In float they sum products of int8 exactly. More would leave no room for
+  // x beside two tiles' columns in the cache closest to the core, fewer would load and store the tiles' sums more
+  // often.
+  static constexpr int64_t kDepth = sizeof(Element) == 1 && Multiply::kLayout == Layout::kTiles ? 768 : 384;
   // Bytes of x get their sign bit flipped, which adds 128 to each; a row of zeros shows what that adds to the sums.
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
   // Sums of integers in float are whole only over one block.
@@ -111,9 +124,17 @@ class TypedWorker final : public Worker {
       pack(first, last);
       for (int64_t row = 0; row < task_.rows + kShifted;) {
         const int64_t rows = next_rows(task_.rows - row);
-        load_x(row, rows, first, last);
-        multiply(products, row, rows, first > 0);
+        if (!multiply_in_place(products, row, rows, first, last)) {
+          load_x(row, rows, first, last);
+          multiply(products, x_.data(), depth_, row, rows, first > 0);
+        }
         row += rows;
+      }
+    }
+    if constexpr (kShifted) {
+      const Sum* shift = sums_of_row(task_.rows);
+      for (int64_t row = 0; row < task_.rows; ++row) {
+        subtract(sums_of_row(row), [=](int64_t column) { return static_cast<uint32_t>(shift[column]); });
       }
     }
   }
@@ -121,27 +142,39 @@ class TypedWorker final : public Worker {
   // Whether packing the weight would take longer than multiplying it where it lies.
   bool is_unpacked() const {
     const Weight& weight = task_.product->weight;
-    return kShifted && has_byte_products() && task_.rows <= kFewRows && task_.columns % kByteColumns == 0 &&
-           weight.depth % kGroup == 0 && weight.column_stride == 1 && weight.block_columns == weight.columns;
+    return std::is_same_v<Operand, int8_t> && has_byte_products() && task_.rows <= kFewRows &&
+           task_.columns % kByteColumns == 0 && weight.depth % kGroup == 0 && weight.column_stride == 1 &&
+           weight.block_columns == weight.columns;
   }
 
   void run_unpacked() {
-    if constexpr (kShifted) {
-      const Weight& weight = task_.product->weight;
-      const int64_t rows = task_.rows + 1;
-      std::fill_n(sums_.data(), rows * columns_, 0);
-      for (int64_t first = 0; first < weight.depth; first += kDepth) {
-        depth_ = std::min(kDepth, weight.depth - first);
-        load_x(0, rows, first, first + depth_);
-        for (int64_t row = 0; row < depth_; row += kUnpackedRows) {
-          const auto* data = static_cast<const Element*>(weight.data) + weight.offset(first + row, task_.first_column);
-          for (int64_t column = 0; column < columns_; column += kByteColumns) {
-            add_byte_products(x_.data() + row, depth_, rows, data + column, weight.row_stride,
-                              std::min(kUnpackedRows, depth_ - row), sums_.data() + column, columns_);
-          }
+    if constexpr (std::is_same_v<Operand, int8_t>) {
+      const Linear& product = *task_.product;
+      const Weight& weight = product.weight;
+      const auto* x = static_cast<const Element*>(product.x) + task_.first_row * product.x_stride;
+      std::fill_n(sums_.data(), task_.rows * columns_, 0);
+      for (int64_t row = 0; row < weight.depth; row += kUnpackedRows) {
+        const auto* data = static_cast<const Element*>(weight.data) + weight.offset(row, task_.first_column);
+        for (int64_t column = 0; column < columns_; column += kByteColumns) {
+          add_byte_products(x + row, product.x_stride, task_.rows, data + column, weight.row_stride,
+                            std::min(kUnpackedRows, weight.depth - row), sums_.data() + column, columns_);
         }
       }
-      for (int64_t i = 0; i < rows * columns_; i += kByteColumns) order_sums(sums_.data() + i);
+      for (int64_t row = 0; row < task_.rows; ++row) {
+        int32_t* sums = sums_.data() + row * columns_;
+        for (int64_t column = 0; column < columns_; column += kByteColumns) order_sums(sums + column);
+        const auto* of_row = x + row * product.x_stride;
+        const uint32_t shift = 128 * static_cast<uint32_t>(std::accumulate(of_row, of_row + weight.depth, 0));
+        subtract(sums, [=](int64_t) { return shift; });
+      }
+    }
+  }
+
+  // Sums of products that 128 was added to on one side may have wrapped around, what is left of them has not.
+  template <class Shift>
+  void subtract(int32_t* sums, Shift shift) const {
+    for (int64_t column = 0; column < columns_; ++column) {
+      sums[column] = static_cast<int32_t>(static_cast<uint32_t>(sums[column]) - shift(column));
     }
   }
 
@@ -166,9 +199,22 @@ class TypedWorker final : public Worker {
     }
   }
 
-  void multiply(const Multiply& products, int64_t row, int64_t rows, bool add) {
+  // The same with x where it lies, if that is as it should.
+  bool multiply_in_place(const Multiply& products, int64_t row, int64_t rows, int64_t first, int64_t last) {
+    if constexpr (std::is_same_v<Element, Left> && Multiply::kLayout == Layout::kTiles) {
+      const Linear& product = *task_.product;
+      if (last - first < depth_) return false;
+      const auto* x = static_cast<const Element*>(product.x) + (task_.first_row + row) * product.x_stride + first;
+      multiply(products, x, product.x_stride, row, rows, first > 0);
+      return true;
+    } else {
+      return false;
+    }
+  }
+
+  void multiply(const Multiply& products, const Left* x, int64_t x_stride, int64_t row, int64_t rows, bool add) {
     auto* sums = sums_.data() + row * columns_;
-    products.multiply(x_.data(), depth_, packed_.data(), sums, columns_, rows, columns_, depth_, add && !kWhole);
+    products.multiply(x, x_stride, packed_.data(), sums, columns_, rows, columns_, depth_, add && !kWhole);
     if constexpr (kWhole) {
       Sum* whole = whole_sums_.data() + row * columns_;
       for (int64_t i = 0; i < rows * columns_; ++i) whole[i] = (add ? whole[i] : 0) + static_cast<Sum>(sums[i]);
@@ -219,25 +265,18 @@ class TypedWorker final : public Worker {
     return columns;
   }
 
-  void write_row(int64_t row) {
+  // Row `row` of the task to out's elements from the offset on.
+  void write_row(int64_t row, void* out, int64_t offset) {
     const Linear& product = *task_.product;
     Sum* sums = sums_of_row(row);
-    if constexpr (kShifted) {
-      // Both may have wrapped around, their difference has not.
-      const Sum* shift = sums_of_row(task_.rows);
-      for (int64_t column = 0; column < columns_; ++column) {
-        sums[column] = static_cast<Sum>(static_cast<uint32_t>(sums[column]) - static_cast<uint32_t>(shift[column]));
-      }
-    }
-    const int64_t offset = (task_.first_row + row) * product.out_stride + task_.first_column;
     if constexpr (std::is_same_v<Sum, float>) {
-      write(sums, task_.columns, product.out_dtype, product.out, offset);
+      write(sums, task_.columns, product.out_dtype, out, offset);
     } else if (product.row_scales == nullptr) {
-      std::copy_n(sums, task_.columns, static_cast<Sum*>(product.out) + offset);
+      std::copy_n(sums, task_.columns, static_cast<Sum*>(out) + offset);
     } else {
       simd().dequantise(sums, task_.columns, product.row_scales[task_.first_row + row],
                         product.column_scales + task_.first_column, row_.data());
-      write(row_.data(), task_.columns, product.out_dtype, product.out, offset);
+      write(row_.data(), task_.columns, product.out_dtype, out, offset);
     }
   }
 
@@ -260,26 +299,31 @@ class TypedWorker final : public Worker {
 };
 
 template <class Element>
-std::unique_ptr<Worker> make_worker() {
-  return with_products<Element>(
-      []<class Multiply>() -> std::unique_ptr<Worker> { return std::make_unique<TypedWorker<Element, Multiply>>(); });
+std::unique_ptr<Worker> make_worker(int64_t columns) {
+  return with_products<Element>([=]<class Multiply>() -> std::unique_ptr<Worker> {
+    return std::make_unique<TypedWorker<Element, Multiply>>(columns);
+  });
 }
 
 // The workers of one thread, made when they are needed.
 class Workers {
  public:
+  // For tasks of up to so many columns.
+  explicit Workers(int64_t columns) : columns_(round_up(columns, kRowStep)) {}
+
   void run(const Task& task) {
     const auto dtype = task.product->weight.dtype;
     auto& worker = dtype == at::kHalf ? half_ : dtype == at::kBFloat16 ? bfloat16_ : int8_;
     if (!worker) {
-      worker = dtype == at::kHalf       ? make_worker<at::Half>()
-               : dtype == at::kBFloat16 ? make_worker<at::BFloat16>()
-                                        : make_worker<int8_t>();
+      worker = dtype == at::kHalf       ? make_worker<at::Half>(columns_)
+               : dtype == at::kBFloat16 ? make_worker<at::BFloat16>(columns_)
+                                        : make_worker<int8_t>(columns_);
     }
     worker->run(task);
   }
 
  private:
+  const int64_t columns_;
   std::unique_ptr<Worker> half_;
   std::unique_ptr<Worker> bfloat16_;
   std::unique_ptr<Worker> int8_;
@@ -289,10 +333,11 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
   int64_t panels = 0;
   for (const Linear& product : products) panels += (product.weight.columns + kPanel - 1) / kPanel;
   panels *= (rows + kRows - 1) / kRows;
-  const int64_t columns = std::clamp(panels / (threads * kTasksOfThread) * kPanel, kPanel, kColumns);
+  const int64_t wanted = std::clamp(panels / (threads * kTasksOfThread) * kPanel, kPanel, kColumns);
 
   std::vector<Task> tasks;
   for (const Linear& product : products) {
+    const int64_t columns = std::max(wanted / product.take_step, int64_t{1}) * product.take_step;
     for (int64_t row = 0; row < rows; row += kRows) {
       for (int64_t column = 0; column < product.weight.columns; column += columns) {
         tasks.push_back(
@@ -335,9 +380,11 @@ Weight::Weight(const cann_cpu::StoredTensor& stored)
 void linear(int64_t rows, c10::ArrayRef<Linear> products) {
   const int64_t threads = at::get_num_threads();
   const std::vector<Task> tasks = divide(rows, products, threads);
+  int64_t columns = 0;
+  for (const Task& task : tasks) columns = std::max(columns, task.columns);
   std::atomic<size_t> next = 0;
   at::parallel_for(0, std::min<int64_t>(threads, tasks.size()), 1, [&](int64_t, int64_t) {
-    Workers workers;
+    Workers workers(columns);
     for (size_t i = next++; i < tasks.size(); i = next++) workers.run(tasks[i]);
   });
 }

@@ -6,6 +6,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "cann_cpu/op.h"
 
@@ -33,10 +34,22 @@ struct Weight {
   }
 };
 
+// A part of a product, whose rows follow one another.
+struct LinearBlock {
+  int64_t first_row;
+  int64_t rows;
+  int64_t first_column;
+  int64_t columns;
+  void* data;  // to be written over, too
+};
+
 // out = x weight, for rows of x and out whose elements lie side by side.
 //
 // bfloat16 and float16 are summed in float32; out is float32, or rounded to the weight's dtype. int8 is summed exactly;
 // out is int32, or with scales, sum * row_scales[row] * column_scales[column] in float32, rounded to out's dtype.
+//
+// What works on the result takes it while it lies in a core's cache: block by block, of whole multiples of `take_step`
+// columns, from many threads. Then out is nothing.
 struct Linear {
   const void* x;  // the weight's dtype
   int64_t x_stride;
@@ -46,6 +59,8 @@ struct Linear {
   int64_t out_stride;
   const float* row_scales = nullptr;
   const float* column_scales = nullptr;
+  std::function<void(const LinearBlock& block)> take = {};
+  int64_t take_step = 1;
 };
 
 // Computes products, all of `rows` rows, on all cores. What a row's result is, to the bit, does not depend on the

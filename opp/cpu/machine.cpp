@@ -12,7 +12,7 @@ template <class Element>
 const char* products() {
   return with_products<Element>([]<class Multiply>() {
     if (std::is_same_v<Multiply, FloatProducts>) return "float";
-    if (std::is_same_v<Multiply, TileProducts>) return "tiles";
+    if (Multiply::kLayout == Layout::kTiles) return "tiles";
     return Multiply::kGroup > 1 ? "vnni" : "rows";
   });
 }

@@ -134,30 +134,14 @@ const Method& method() {
   return found;
 }
 
-}  // namespace
-
-template <class Operand, Layout layout>
-bool Products<Operand, layout>::is_right() {
-  return method<Operand, layout>().is_right;
-}
-
-template <class Operand, Layout layout>
-bool Products<Operand, layout>::is_fast() {
-  return method<Operand, layout>().is_vnni;
-}
-
-template <class Operand, Layout layout>
-Products<Operand, layout>::Products() = default;
-
-template <class Operand, Layout layout>
-Products<Operand, layout>::~Products() {
-  cpublas::brgemm_release(method<Operand, layout>().is_vnni);
-}
-
-template <class Operand, Layout layout>
-void Products<Operand, layout>::multiply(const Left* a, int64_t a_stride, const Operand* b, Sum* c, int64_t c_stride,
-                                         int64_t rows, int64_t columns, int64_t depth, bool add) const {
-  const Method& by = method<Operand, layout>();
+// Products::multiply by brgemm.
+template <class Of>
+void multiply_by_brgemm(const typename Of::Left* a, int64_t a_stride, const typename Of::Operand* b,
+                        typename Of::Sum* c, int64_t c_stride, int64_t rows, int64_t columns, int64_t depth, bool add) {
+  using Left = typename Of::Left;
+  using Operand = typename Of::Operand;
+  using Sum = typename Of::Sum;
+  const Method& by = method<Operand, Of::kLayout>();
   for (int64_t panel = 0; panel < columns; panel += kPanel) {
     const int64_t width = std::min(kPanel, columns - panel);
     const Operand* of_panel = b + panel * depth;
@@ -184,28 +168,53 @@ void Products<Operand, layout>::multiply(const Left* a, int64_t a_stride, const 
   }
 }
 
-template <>
-bool TileProducts::is_fast() {
-  return has_tiles();
+}  // namespace
+
+template <class Operand, Layout layout>
+bool Products<Operand, layout>::is_right() {
+  if constexpr (layout == Layout::kTiles) {
+    return is_fast();
+  } else {
+    return method<Operand, layout>().is_right;
+  }
 }
 
-template <>
-TileProducts::Products() {
-  cpublas::brgemm_release(true);  // ATen is to set up the tiles again for oneDNN's next product
-  begin_tiles();
+template <class Operand, Layout layout>
+bool Products<Operand, layout>::is_fast() {
+  if constexpr (layout == Layout::kTiles) {
+    return std::is_same_v<Operand, int8_t> ? has_byte_tiles() : has_tiles();
+  } else {
+    return method<Operand, layout>().is_vnni;
+  }
 }
 
-template <>
-TileProducts::~Products() {
-  end_tiles();
+template <class Operand, Layout layout>
+Products<Operand, layout>::Products() {
+  if constexpr (layout == Layout::kTiles) {
+    cpublas::brgemm_release(true);  // ATen is to set up the tiles again for oneDNN's next product
+    begin_tiles();
+  }
 }
 
-template <>
-void TileProducts::multiply(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
-                            int64_t rows, int64_t columns, int64_t depth, bool add) const {
-  for (int64_t panel = 0; panel < columns; panel += kPanel) {
-    multiply_tiles(a, a_stride, b + panel * depth, c + panel, c_stride, rows, std::min(kPanel, columns - panel), depth,
-                   add);
+template <class Operand, Layout layout>
+Products<Operand, layout>::~Products() {
+  if constexpr (layout == Layout::kTiles) {
+    end_tiles();
+  } else {
+    cpublas::brgemm_release(method<Operand, layout>().is_vnni);
+  }
+}
+
+template <class Operand, Layout layout>
+void Products<Operand, layout>::multiply(const Left* a, int64_t a_stride, const Operand* b, Sum* c, int64_t c_stride,
+                                         int64_t rows, int64_t columns, int64_t depth, bool add) const {
+  if constexpr (layout == Layout::kTiles) {
+    for (int64_t panel = 0; panel < columns; panel += kPanel) {
+      multiply_tiles(a, a_stride, b + panel * depth, c + panel, c_stride, rows, std::min(kPanel, columns - panel),
+                     depth, add);
+    }
+  } else {
+    multiply_by_brgemm<Products>(a, a_stride, b, c, c_stride, rows, columns, depth, add);
   }
 }
 
@@ -225,7 +234,9 @@ template class Products<at::Half, Layout::kRows>;
 template class Products<at::Half, Layout::kVnni>;
 template class Products<at::BFloat16, Layout::kRows>;
 template class Products<at::BFloat16, Layout::kVnni>;
+template class Products<at::BFloat16, Layout::kTiles>;
 template class Products<int8_t, Layout::kVnni>;
+template class Products<int8_t, Layout::kTiles>;
 template class Products<float, Layout::kRows>;
 
 }  // namespace opp

@@ -26,18 +26,19 @@ inline int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 enum class Layout { kRows, kVnni, kTiles };
 
 // Products of matrices of T, summed in float, in one thread: a kernel makes one for each of its threads, and a thread
-// has one at a time. Those of int8 are summed exactly in int32, and have no signs on the left, as machines multiply
-// bytes.
+// has one at a time. Those of int8 are summed exactly in int32; except for tiles they have no signs on the left, as
+// machines multiply bytes.
 template <class T, Layout layout>
 class Products {
  public:
   using Operand = T;
-  using Left = std::conditional_t<std::is_same_v<Operand, int8_t>, uint8_t, Operand>;
+  using Left = std::conditional_t<std::is_same_v<Operand, int8_t> && layout != Layout::kTiles, uint8_t, Operand>;
   using Sum = std::conditional_t<std::is_same_v<Operand, int8_t>, int32_t, float>;
+  static constexpr Layout kLayout = layout;
   // Rows of B whose elements lie side by side.
   static constexpr int64_t kGroup = layout == Layout::kRows ? 1 : sizeof(float) / sizeof(Operand);
   // What depths are multiples of; zeros pad them.
-  static constexpr int64_t kDepthStep = layout == Layout::kTiles ? kTileDepth : kGroup;
+  static constexpr int64_t kDepthStep = layout == Layout::kTiles ? kGroup * kTileRows : kGroup;
 
   // Whether this machine multiplies so, and fast enough to be preferred to float.
   static bool is_right();
@@ -64,21 +65,13 @@ class Products {
 using FloatProducts = Products<float, Layout::kRows>;
 using TileProducts = Products<at::BFloat16, Layout::kTiles>;
 
-template <>
-TileProducts::Products();
-template <>
-TileProducts::~Products();
-template <>
-bool TileProducts::is_fast();
-template <>
-void TileProducts::multiply(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
-                            int64_t rows, int64_t columns, int64_t depth, bool add) const;
-
 extern template class Products<at::Half, Layout::kRows>;
 extern template class Products<at::Half, Layout::kVnni>;
 extern template class Products<at::BFloat16, Layout::kRows>;
 extern template class Products<at::BFloat16, Layout::kVnni>;
+extern template class Products<at::BFloat16, Layout::kTiles>;
 extern template class Products<int8_t, Layout::kVnni>;
+extern template class Products<int8_t, Layout::kTiles>;
 extern template class Products<float, Layout::kRows>;
 
 // What CUSTOM_PYPTO_PRODUCTS allows, for tests: "tiles" (the default), "vnni", so that oneDNN multiplies, "rows", so
@@ -92,8 +85,9 @@ Allowed allowed_products();
 template <class Element, class Run>
 decltype(auto) with_products(Run&& run) {
   const Allowed allowed = allowed_products();
-  if constexpr (std::is_same_v<Element, at::BFloat16>) {
-    if (allowed == Allowed::kTiles && TileProducts::is_fast()) return run.template operator()<TileProducts>();
+  if constexpr (!std::is_same_v<Element, at::Half>) {
+    using Tiles = Products<Element, Layout::kTiles>;
+    if (allowed == Allowed::kTiles && Tiles::is_fast()) return run.template operator()<Tiles>();
   }
   const bool packed = allowed == Allowed::kTiles || allowed == Allowed::kVnni;
   using Vnni = Products<Element, Layout::kVnni>;

@@ -2,7 +2,9 @@
 // What attention does to each token before it attends: rotary embedding, norms, quantisation. All work on one row.
 #include "cpu/prolog.h"
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 namespace opp {
 namespace {
@@ -30,10 +32,17 @@ void Rope<Element>::load(int64_t token) {
 
 template <class Element>
 void Rope<Element>::apply(const Element* x, Element* out) {
-  float* rotated = row_.data() + width();
-  simd().to_float(x, width(), row_.data());
-  simd().rotate(row_.data(), width() / 2, interleaved_, angles_.data(), angles_.data() + width(), rotated);
-  simd().from_float(rotated, width(), out);
+  const float* cos = angles_.data();
+  const float* sin = cos + width();
+  if constexpr (std::is_same_v<Element, at::BFloat16>) {
+    simd().rotate(x, width() / 2, interleaved_, cos, sin, elements_.data());
+    std::copy_n(elements_.data(), width(), out);
+  } else {
+    float* rotated = row_.data() + width();
+    simd().to_float(x, width(), row_.data());
+    simd().rotate(row_.data(), width() / 2, interleaved_, cos, sin, rotated);
+    simd().from_float(rotated, width(), out);
+  }
 }
 
 template <class Element>
@@ -68,8 +77,12 @@ void RmsNorm<Element>::apply(const Element* x, Element* out) {
 
 template <class Element>
 float Quantiser<Element>::apply(const Element* x, int8_t* out) {
-  simd().to_float(x, width_, row_.data());
-  return simd().quantise(row_.data(), width_, out) / 127;
+  if constexpr (std::is_same_v<Element, at::BFloat16>) {
+    return simd().quantise(x, width_, out) / 127;
+  } else {
+    simd().to_float(x, width_, row_.data());
+    return simd().quantise(row_.data(), width_, out) / 127;
+  }
 }
 
 template class Rope<at::Half>;

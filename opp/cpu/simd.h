@@ -35,11 +35,14 @@ class Simd {
   // to[i] = the nearest integer to from[i] * 127 / amax, ties to even, 0 for NaN, where amax, which is returned, is the
   // largest |from[i]|, NaN if one is NaN. If it is 0, so is all of `to`.
   virtual float quantise(const float* from, int64_t count, int8_t* to) const = 0;
+  virtual float quantise(const at::BFloat16* from, int64_t count, int8_t* to) const = 0;
 
   // Rotates `half` pairs of numbers (x, y), interleaved or in halves: to[i] = x cos[i] - y sin[i], and with j = half +
   // i, to[j] = y cos[j] + x sin[j].
   virtual void rotate(const float* from, int64_t half, bool interleaved, const float* cos, const float* sin,
                       float* to) const = 0;
+  virtual void rotate(const at::BFloat16* from, int64_t half, bool interleaved, const float* cos, const float* sin,
+                      at::BFloat16* to) const = 0;
 
   // Sums over i of from[i] and of (from[i] - mean)^2. The order of the additions depends on nothing but count.
   virtual float sum(const float* from, int64_t count) const = 0;

@@ -10,6 +10,7 @@ typedef float Floats __attribute__((vector_size(4 * kLanes), aligned(4), may_ali
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t Words __attribute__((vector_size(4 * kLanes), aligned(2), may_alias));
 typedef uint16_t Shorts __attribute__((vector_size(2 * kLanes), aligned(2), may_alias));
+typedef int8_t SignedBytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
 typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
 
 template <class T>
@@ -30,6 +31,12 @@ template <class T>
       __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
   const auto two = __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
   return two[0] + two[1];
+}
+
+[[gnu::always_inline]] inline int32_t largest_of(Ints x) {
+  int32_t largest = x[0];
+  for (int64_t i = 1; i < kLanes; ++i) largest = std::max(largest, x[i]);
+  return largest;
 }
 
 // exp(x) for x <= 0 to float's precision: 2^n * exp(r) with |r| <= ln(2) / 2. NaN stays NaN.
@@ -58,6 +65,10 @@ template <class T>
   const Words bits = reinterpret_cast<Words>(x);
   const Words rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000U;
   return x != x ? Words{} + 0x7FC00000U : rounded;
+}
+
+[[gnu::always_inline]] inline Floats from_bfloat16(Shorts x) {
+  return reinterpret_cast<Floats>(__builtin_convertvector(x, Words) << 16);
 }
 
 [[gnu::always_inline]] inline void store_upper_halves(Words words, void* to) {
@@ -162,20 +173,54 @@ class Loops final : public Simd {
   }
 
   float quantise(const float* from, int64_t count, int8_t* to) const override {
+    return quantise_of([](const float* x) __attribute__((always_inline)) { return load(x); }, from, count, to);
+  }
+
+  float quantise(const at::BFloat16* from, int64_t count, int8_t* to) const override {
+    return quantise_of([](const uint16_t* x) __attribute__((always_inline)) { return from_bfloat16(load(x)); },
+                       reinterpret_cast<const uint16_t*>(from), count, to);
+  }
+
+  // Of kLanes elements at a time, which read(address) gives.
+  template <class Read, class Element>
+  [[gnu::always_inline]] static float quantise_of(Read read, const Element* from, int64_t count, int8_t* to) {
+    const int64_t whole = count / kLanes * kLanes;
+    Element tail[kLanes] = {};
+    std::copy(from + whole, from + count, tail);
+    const auto at = [=](int64_t i) __attribute__((always_inline)) { return read(i < whole ? from + i : tail); };
+
     // Of numbers without sign, the bits are in the order of the values, and those of NaN come last.
-    const auto* bits = reinterpret_cast<const int32_t __attribute__((may_alias))*>(from);
-    int32_t largest = 0;
-    for (int64_t i = 0; i < count; ++i) largest = std::max(largest, bits[i] & 0x7FFFFFFF);
+    Ints top{};
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const Ints bits = reinterpret_cast<Ints>(at(i)) & 0x7FFFFFFF;
+      top = bits > top ? bits : top;
+    }
+    const int32_t largest = largest_of(top);
     const float amax = std::bit_cast<float>(largest);
-    const float unit = amax > 0x1p120F ? 0x1p-8F : 1.0F;  // so that 127 times the largest number is one
+    // So that no number below is too large or too small for its exponent.
+    const float unit = amax > 0x1p100F ? 0x1p-50F : amax < 0x1p-60F ? 0x1p60F : 1.0F;
     const float divisor = largest == 0 ? 1.0F : amax * unit;
-    for (int64_t i = 0; i < count; ++i) {
-      // 127 times a number of up to 17 bits is exact, and the division does not reach or leave a tie.
-      const float quotient = from[i] * unit * 127.0F / divisor;
-      const float shifted = quotient + 12582912.0F;  // 1.5 * 2^23: rounds to an integer
-      const float rounded = shifted - 12582912.0F;
-      const float number = rounded == rounded ? rounded : 0.0F;
-      to[i] = static_cast<int8_t>(static_cast<int32_t>(std::clamp(number, -127.0F, 127.0F)));
+    const float factor = 1 / divisor;
+
+    for (int64_t i = 0; i < count; i += kLanes) {
+      // 127 times a number of up to 17 bits is exact, and so is what an integer near the quotient leaves of it: that
+      // shows whether the product with the factor was rounded to the wrong neighbour.
+      const Floats dividend = at(i) * unit * 127.0F;
+      const Floats shifted = dividend * factor + 12582912.0F;  // 1.5 * 2^23: rounds to an integer
+      const Floats integer = shifted - 12582912.0F;
+      const Floats rest = dividend - integer * divisor;
+      const Floats twice = reinterpret_cast<Floats>(reinterpret_cast<Ints>(rest + rest) & 0x7FFFFFFF);
+      const Ints bits = reinterpret_cast<Ints>(shifted);
+      const Ints is_odd = -(bits & 1);
+      const Ints is_off = (twice > divisor) | ((twice == divisor) & is_odd);
+      const Ints step = (reinterpret_cast<Ints>(rest) >> 31) | 1;
+      const Ints number = (bits - 0x4B400000 + (is_off & step)) & (shifted == shifted);
+      const auto bytes = __builtin_convertvector(number, SignedBytes);
+      if (i < whole) {
+        *reinterpret_cast<SignedBytes*>(to + i) = bytes;
+      } else {
+        for (int64_t lane = 0; i + lane < count; ++lane) to[i + lane] = bytes[lane];
+      }
     }
     return amax;
   }
@@ -190,6 +235,32 @@ class Loops final : public Simd {
       for (int64_t i = 0; i < half; ++i) turn(i, from[2 * i], from[2 * i + 1]);
     } else {
       for (int64_t i = 0; i < half; ++i) turn(i, from[i], from[half + i]);
+    }
+  }
+
+  void rotate(const at::BFloat16* from, int64_t half, bool interleaved, const float* cos, const float* sin,
+              at::BFloat16* to) const override {
+    const auto* bits = reinterpret_cast<const uint16_t*>(from);
+    const int64_t whole = half / kLanes * kLanes;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      Floats x;
+      Floats y;
+      if (interleaved) {
+        const Words pairs = *reinterpret_cast<const Words*>(bits + 2 * i);
+        x = reinterpret_cast<Floats>(pairs << 16);
+        y = reinterpret_cast<Floats>(pairs & 0xFFFF0000U);
+      } else {
+        x = from_bfloat16(load(bits + i));
+        y = from_bfloat16(load(bits + half + i));
+      }
+      store_upper_halves(to_bfloat16(x * load(cos + i) - y * load(sin + i)), to + i);
+      store_upper_halves(to_bfloat16(y * load(cos + half + i) + x * load(sin + half + i)), to + half + i);
+    }
+    for (int64_t i = whole; i < half; ++i) {
+      const float x = from[interleaved ? 2 * i : i];
+      const float y = from[interleaved ? 2 * i + 1 : half + i];
+      to[i] = x * cos[i] - y * sin[i];
+      to[half + i] = y * cos[half + i] + x * sin[half + i];
     }
   }
 

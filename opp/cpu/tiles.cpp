@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cann_cpu/cpu_capability.h"
 #include "cpu/matmul.h"
@@ -23,22 +24,34 @@ namespace opp {
 
 namespace {
 
-#define OPP_TILES __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16")))
-#define OPP_TILES_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16"), always_inline)) inline
+#define OPP_TILES __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16,amx-int8")))
+#define OPP_TILES_INLINE \
+  __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16,amx-int8"), always_inline)) inline
 
 constexpr int64_t kTileElements = kTileRows * kTileRows;  // of a tile of floats
 constexpr int64_t kTileBytes = 64;                        // of a row
 constexpr int64_t kGroups = kPanel / kTileRows;           // tiles beside each other in a panel
 
+// Adds the product of two tiles to a third: for numbers of the processor's, that is not a function's argument.
+#define OPP_MULTIPLY_TILES(to, a, b)                 \
+  do {                                               \
+    if constexpr (std::is_same_v<Element, int8_t>) { \
+      _tile_dpbssd(to, a, b);                        \
+    } else {                                         \
+      _tile_dpbf16ps(to, a, b);                      \
+    }                                                \
+  } while (false)
+
 // c, of 16 Rows x 16 Columns, = a b, or c += a b. b is a part of a panel of `width` columns.
-template <int Rows, int Columns>
-OPP_TILES void multiply_block(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, int64_t width, float* c,
+template <int Rows, int Columns, class Element, class Sum>
+OPP_TILES void multiply_block(const Element* a, int64_t a_stride, const Element* b, int64_t width, Sum* c,
                               int64_t c_stride, int64_t depth, bool add) {
-  const int64_t a_bytes = a_stride * 2;
+  constexpr int64_t kDepth = kTileBytes / sizeof(Element);
+  const int64_t a_bytes = a_stride * static_cast<int64_t>(sizeof(Element));
   const int64_t b_bytes = width * 4;
   const int64_t c_bytes = c_stride * 4;
-  const at::BFloat16* a_below = a + kTileRows * a_stride;
-  float* c_below = c + kTileRows * c_stride;
+  const Element* a_below = a + kTileRows * a_stride;
+  Sum* c_below = c + kTileRows * c_stride;
   if (add) {
     _tile_loadd(0, c, c_bytes);
     if constexpr (Columns > 1) _tile_loadd(1, c + kTileRows, c_bytes);
@@ -50,18 +63,18 @@ OPP_TILES void multiply_block(const at::BFloat16* a, int64_t a_stride, const at:
     if constexpr (Rows > 1) _tile_zero(2);
     if constexpr (Rows > 1 && Columns > 1) _tile_zero(3);
   }
-  for (int64_t k = 0; k < depth; k += kTileDepth, b += kTileDepth * width) {
+  for (int64_t k = 0; k < depth; k += kDepth, b += kDepth * width) {
     _tile_loadd(4, a + k, a_bytes);
     _tile_loadd(6, b, b_bytes);
-    _tile_dpbf16ps(0, 4, 6);
+    OPP_MULTIPLY_TILES(0, 4, 6);
     if constexpr (Columns > 1) {
-      _tile_loadd(7, b + kTileDepth, b_bytes);
-      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(7, b + kDepth, b_bytes);
+      OPP_MULTIPLY_TILES(1, 4, 7);
     }
     if constexpr (Rows > 1) {
       _tile_loadd(5, a_below + k, a_bytes);
-      _tile_dpbf16ps(2, 5, 6);
-      if constexpr (Columns > 1) _tile_dpbf16ps(3, 5, 7);
+      OPP_MULTIPLY_TILES(2, 5, 6);
+      if constexpr (Columns > 1) OPP_MULTIPLY_TILES(3, 5, 7);
     }
   }
   _tile_stored(0, c, c_bytes);
@@ -71,9 +84,9 @@ OPP_TILES void multiply_block(const at::BFloat16* a, int64_t a_stride, const at:
 }
 
 // 16 Columns columns of c for all rows, a multiple of 16: b stays in the cache closest to the core meanwhile.
-template <int Columns>
-void multiply_columns(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, int64_t width, float* c,
-                      int64_t c_stride, int64_t rows, int64_t depth, bool add) {
+template <int Columns, class Element, class Sum>
+void multiply_columns(const Element* a, int64_t a_stride, const Element* b, int64_t width, Sum* c, int64_t c_stride,
+                      int64_t rows, int64_t depth, bool add) {
   int64_t row = 0;
   for (; row + 2 * kTileRows <= rows; row += 2 * kTileRows) {
     multiply_block<2, Columns>(a + row * a_stride, a_stride, b, width, c + row * c_stride, c_stride, depth, add);
@@ -84,14 +97,16 @@ void multiply_columns(const at::BFloat16* a, int64_t a_stride, const at::BFloat1
 }
 
 // The same for all columns of a panel.
-void multiply_whole_rows(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
-                         int64_t rows, int64_t columns, int64_t depth, bool add) {
+template <class Element, class Sum>
+void multiply_whole_rows(const Element* a, int64_t a_stride, const Element* b, Sum* c, int64_t c_stride, int64_t rows,
+                         int64_t columns, int64_t depth, bool add) {
+  constexpr int64_t kGroup = 4 / sizeof(Element);
   int64_t column = 0;
   for (; column + 2 * kTileRows <= columns; column += 2 * kTileRows) {
-    multiply_columns<2>(a, a_stride, b + 2 * column, columns, c + column, c_stride, rows, depth, add);
+    multiply_columns<2>(a, a_stride, b + column * kGroup, columns, c + column, c_stride, rows, depth, add);
   }
   if (column < columns) {
-    multiply_columns<1>(a, a_stride, b + 2 * column, columns, c + column, c_stride, rows, depth, add);
+    multiply_columns<1>(a, a_stride, b + column * kGroup, columns, c + column, c_stride, rows, depth, add);
   }
 }
 
@@ -202,6 +217,8 @@ bool has_tiles() {
   return has;
 }
 
+bool has_byte_tiles() { return has_tiles() && __builtin_cpu_supports("amx-int8"); }
+
 void begin_tiles() {
   struct alignas(64) Configuration {
     uint8_t palette = 1;
@@ -219,18 +236,19 @@ void begin_tiles() {
 
 void end_tiles() { asm volatile("tilerelease"); }
 
-void multiply_tiles(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
-                    int64_t rows, int64_t columns, int64_t depth, bool add) {
+template <class Element, class Sum>
+void multiply_tiles(const Element* a, int64_t a_stride, const Element* b, Sum* c, int64_t c_stride, int64_t rows,
+                    int64_t columns, int64_t depth, bool add) {
   const int64_t whole = rows / kTileRows * kTileRows;
   multiply_whole_rows(a, a_stride, b, c, c_stride, whole, columns, depth, add);
   if (whole == rows) return;
-  Buffer<at::BFloat16> padded_a(kTileRows * depth);
-  alignas(64) float padded_c[kTileRows * kPanel] = {};
+  Buffer<Element> padded_a(kTileRows * depth);
+  alignas(64) Sum padded_c[kTileRows * kPanel] = {};
   for (int64_t row = whole; row < rows; ++row) {
     std::copy_n(a + row * a_stride, depth, padded_a.data() + (row - whole) * depth);
     if (add) std::copy_n(c + row * c_stride, columns, padded_c + (row - whole) * kPanel);
   }
-  std::fill(padded_a.data() + (rows - whole) * depth, padded_a.data() + kTileRows * depth, at::BFloat16(0));
+  std::fill(padded_a.data() + (rows - whole) * depth, padded_a.data() + kTileRows * depth, Element(0));
   multiply_whole_rows(padded_a.data(), depth, b, padded_c, kPanel, kTileRows, columns, depth, add);
   for (int64_t row = whole; row < rows; ++row) {
     std::copy_n(padded_c + (row - whole) * kPanel, columns, c + row * c_stride);
@@ -276,12 +294,14 @@ OPP_TILES void weighted_relu_tiles(const at::BFloat16* a, int64_t a_stride, cons
 
 bool has_tiles() { return false; }
 
+bool has_byte_tiles() { return false; }
+
 void begin_tiles() {}
 
 void end_tiles() {}
 
-void multiply_tiles(const at::BFloat16*, int64_t, const at::BFloat16*, float*, int64_t, int64_t, int64_t, int64_t,
-                    bool) {
+template <class Element, class Sum>
+void multiply_tiles(const Element*, int64_t, const Element*, Sum*, int64_t, int64_t, int64_t, int64_t, bool) {
   TORCH_INTERNAL_ASSERT(false, "this processor has no tiles");
 }
 
@@ -291,5 +311,10 @@ void weighted_relu_tiles(const at::BFloat16*, int64_t, const at::BFloat16*, cons
 }
 
 #endif
+
+template void multiply_tiles(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
+                             int64_t rows, int64_t columns, int64_t depth, bool add);
+template void multiply_tiles(const int8_t* a, int64_t a_stride, const int8_t* b, int32_t* c, int64_t c_stride,
+                             int64_t rows, int64_t columns, int64_t depth, bool add);
 
 }  // namespace opp
