@@ -31,6 +31,7 @@ struct Kept {
 class Store {
  public:
   Memory take(int64_t bytes) {
+    bytes = std::max(bytes, kAlignment);  // what is never found again would be kept all the same
     const auto fits = [=](const Kept& kept) { return kept.bytes >= bytes && kept.bytes < 2 * bytes; };
     const auto found = std::find_if(kept_.rbegin(), kept_.rend(), fits);
     if (found == kept_.rend()) return allocate(bytes);
@@ -52,7 +53,7 @@ class Store {
  private:
   static Memory allocate(int64_t bytes) {
     const int64_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
-    const int64_t size = (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    const int64_t size = (bytes + alignment - 1) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, size);
     if (memory == nullptr) throw std::bad_alloc();
     if (alignment == kHugePage) madvise(memory, size, MADV_HUGEPAGE);  // a wish: without huge pages all works, too

@@ -27,14 +27,17 @@ constexpr int64_t kColumns = 8 * kPanel;
 // Rows of x that share a packed block, and those of them that oneDNN multiplies at once.
 constexpr int64_t kRows = 256;
 constexpr int64_t kStep = 64;
-// Rows of a weight that are read for all columns before the next.
-constexpr int64_t kPackedRows = 4;
+// Of a weight so many elements are read, in as many rows as that takes, for all columns before the next.
+constexpr int64_t kPackedElements = 4 * kColumns;
 // How many rows before they are packed they are fetched.
 constexpr int64_t kAhead = 32;
 // Up to so many rows, bytes are multiplied where they lie, and so many rows of the weight before the next columns: the
 // processor sees so many streams of memory coming, but not more.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kUnpackedRows = 16;
+static_assert(kUnpackedRows == kSpreadDepth && kByteColumns == kSpreadColumns);
+// Columns that are multiplied where they lie by one thread: the longer the pieces, the faster they are read.
+constexpr int64_t kMaxUnpackedColumns = 4096;
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kTasksOfThread = 4;
 
@@ -45,7 +48,38 @@ struct Task {
   int64_t rows;
   int64_t first_column;
   int64_t columns;
+  bool is_unpacked;
 };
+
+// The largest that the tasks have.
+struct Sizes {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t packed_columns = 0;
+
+  explicit Sizes(const std::vector<Task>& tasks) {
+    for (const Task& task : tasks) {
+      rows = std::max(rows, task.rows);
+      columns = std::max(columns, round_up(task.columns, kRowStep));
+      if (!task.is_unpacked) packed_columns = std::max(packed_columns, round_up(task.columns, kRowStep));
+    }
+  }
+};
+
+// Whether packing the weight would take longer than multiplying it where it lies.
+bool is_unpacked(const Linear& product, int64_t rows) {
+  const Weight& weight = product.weight;
+  const int64_t step = product.take ? product.take_step : kByteColumns;
+  if (weight.dtype != at::kChar || weight.column_stride != 1 || weight.block_columns != weight.columns) return false;
+  if (weight.columns % kByteColumns != 0 || step % kByteColumns != 0) return false;
+  return with_products<int8_t>([&]<class Multiply>() {
+    if constexpr (Multiply::kLayout == Layout::kTiles) return rows <= kMaxSpreadRows;
+    if constexpr (Multiply::kLayout == Layout::kVnni) {
+      return has_byte_products() && rows <= kFewRows && weight.depth % Multiply::kGroup == 0;
+    }
+    return false;
+  });
+}
 
 void write(const float* sums, int64_t count, at::ScalarType dtype, void* out, int64_t offset) {
   if (dtype == at::kFloat) {
@@ -74,18 +108,17 @@ struct Worker {
 template <class Element, class Multiply>
 class TypedWorker final : public Worker {
  public:
-  // For tasks of up to so many columns.
-  explicit TypedWorker(int64_t columns)
-      : packed_(kDepth * columns),
+  explicit TypedWorker(const Sizes& sizes)
+      : packed_(kDepth * sizes.packed_columns),
         x_((kStep + kShifted) * kDepth),
-        sums_((kRows + kShifted) * columns),
-        whole_sums_(kWhole ? kRows * columns : 0),
-        row_(columns) {}
+        sums_((sizes.rows + kShifted) * sizes.columns),
+        whole_sums_(kWhole ? sizes.rows * sizes.columns : 0),
+        row_(sizes.columns) {}
 
   void run(const Task& task) override {
     task_ = task;
     columns_ = round_up(task.columns, kRowStep);
-    if (is_unpacked()) {
+    if (task.is_unpacked) {
       run_unpacked();
     } else {
       run_packed();
@@ -139,34 +172,75 @@ class TypedWorker final : public Worker {
     }
   }
 
-  // Whether packing the weight would take longer than multiplying it where it lies.
-  bool is_unpacked() const {
-    const Weight& weight = task_.product->weight;
-    return std::is_same_v<Operand, int8_t> && has_byte_products() && task_.rows <= kFewRows &&
-           task_.columns % kByteColumns == 0 && weight.depth % kGroup == 0 && weight.column_stride == 1 &&
-           weight.block_columns == weight.columns;
-  }
+  static constexpr bool kBytes = std::is_same_v<Operand, int8_t>;
+  static constexpr bool kTiles = Multiply::kLayout == Layout::kTiles;
 
   void run_unpacked() {
-    if constexpr (std::is_same_v<Operand, int8_t>) {
-      const Linear& product = *task_.product;
-      const Weight& weight = product.weight;
-      const auto* x = static_cast<const Element*>(product.x) + task_.first_row * product.x_stride;
-      std::fill_n(sums_.data(), task_.rows * columns_, 0);
-      for (int64_t row = 0; row < weight.depth; row += kUnpackedRows) {
-        const auto* data = static_cast<const Element*>(weight.data) + weight.offset(row, task_.first_column);
-        for (int64_t column = 0; column < columns_; column += kByteColumns) {
-          add_byte_products(x + row, product.x_stride, task_.rows, data + column, weight.row_stride,
-                            std::min(kUnpackedRows, weight.depth - row), sums_.data() + column, columns_);
-        }
-      }
+    if constexpr (kBytes && kTiles) {
+      run_spread();
+    } else if constexpr (kBytes) {
+      run_by_bytes();
+    }
+  }
+
+  const Element* x_of_task() const {
+    return static_cast<const Element*>(task_.product->x) + task_.first_row * task_.product->x_stride;
+  }
+  const Element* weight_of_task(int64_t row) const {
+    const Weight& weight = task_.product->weight;
+    return static_cast<const Element*>(weight.data) + weight.offset(row, task_.first_column);
+  }
+
+  void run_spread() {
+    const Multiply tiles;
+    const Weight& weight = task_.product->weight;
+    const int64_t depth = round_up(weight.depth, kSpreadDepth);
+    const int64_t whole = weight.depth / kSpreadDepth * kSpreadDepth;
+    const int64_t x_stride = task_.product->x_stride;
+    Buffer<int8_t> spread_x(spread_size(task_.rows, depth));
+    Buffer<int32_t> sums(round_up(task_.rows, kSpreadRows) * columns_);
+    std::fill_n(sums.data(), round_up(task_.rows, kSpreadRows) * columns_, 0);
+    spread(x_of_task(), x_stride, task_.rows, whole, spread_x.data());
+    for (int64_t row = 0; row < whole; row += kSpreadDepth) {
+      add_spread_products(spread_x.data() + spread_size(task_.rows, row), task_.rows, weight_of_task(row),
+                          weight.row_stride, columns_, row + 2 * kSpreadDepth <= whole, sums.data());
+    }
+    if (whole < depth) {
+      Buffer<int8_t> x(task_.rows * kSpreadDepth);
+      Buffer<int8_t> rest(kSpreadDepth * columns_);
+      std::fill_n(x.data(), task_.rows * kSpreadDepth, 0);
+      std::fill_n(rest.data(), kSpreadDepth * columns_, 0);
       for (int64_t row = 0; row < task_.rows; ++row) {
-        int32_t* sums = sums_.data() + row * columns_;
-        for (int64_t column = 0; column < columns_; column += kByteColumns) order_sums(sums + column);
-        const auto* of_row = x + row * product.x_stride;
-        const uint32_t shift = 128 * static_cast<uint32_t>(std::accumulate(of_row, of_row + weight.depth, 0));
-        subtract(sums, [=](int64_t) { return shift; });
+        std::copy_n(x_of_task() + row * x_stride + whole, weight.depth - whole, x.data() + row * kSpreadDepth);
       }
+      for (int64_t row = whole; row < weight.depth; ++row) {
+        std::copy_n(weight_of_task(row), columns_, rest.data() + (row - whole) * columns_);
+      }
+      spread(x.data(), kSpreadDepth, task_.rows, kSpreadDepth, spread_x.data());
+      add_spread_products(spread_x.data(), task_.rows, rest.data(), columns_, columns_, false, sums.data());
+    }
+    for (int64_t row = 0; row < task_.rows; ++row) {
+      order_spread_sums(sums.data(), task_.rows, row, columns_, sums_of_row(row));
+    }
+  }
+
+  void run_by_bytes() {
+    const Linear& product = *task_.product;
+    const Weight& weight = product.weight;
+    std::fill_n(sums_.data(), task_.rows * columns_, 0);
+    for (int64_t row = 0; row < weight.depth; row += kUnpackedRows) {
+      for (int64_t column = 0; column < columns_; column += kByteColumns) {
+        add_byte_products(x_of_task() + row, product.x_stride, task_.rows, weight_of_task(row) + column,
+                          weight.row_stride, std::min(kUnpackedRows, weight.depth - row), sums_.data() + column,
+                          columns_);
+      }
+    }
+    for (int64_t row = 0; row < task_.rows; ++row) {
+      int32_t* sums = sums_.data() + row * columns_;
+      for (int64_t column = 0; column < columns_; column += kByteColumns) order_sums(sums + column);
+      const Element* x = x_of_task() + row * product.x_stride;
+      const uint32_t shift = 128 * static_cast<uint32_t>(std::accumulate(x, x + weight.depth, 0));
+      subtract(sums, [=](int64_t) { return shift; });
     }
   }
 
@@ -201,7 +275,7 @@ class TypedWorker final : public Worker {
 
   // The same with x where it lies, if that is as it should.
   bool multiply_in_place(const Multiply& products, int64_t row, int64_t rows, int64_t first, int64_t last) {
-    if constexpr (std::is_same_v<Element, Left> && Multiply::kLayout == Layout::kTiles) {
+    if constexpr (std::is_same_v<Element, Left> && kTiles) {
       const Linear& product = *task_.product;
       if (last - first < depth_) return false;
       const auto* x = static_cast<const Element*>(product.x) + (task_.first_row + row) * product.x_stride + first;
@@ -224,8 +298,9 @@ class TypedWorker final : public Worker {
   // The weight's rows [first, last) as B, in the columns of the task; what pads them is zero.
   void pack(int64_t first, int64_t last) {
     if (depth_ >= last - first + kGroup) std::fill_n(packed_.data(), depth_ * columns_, Operand(0));
-    for (int64_t row = first; row < last; row += kPackedRows) {
-      const int64_t rows = std::min(kPackedRows, last - row);
+    const int64_t step = round_up(kPackedElements / columns_, kGroup);
+    for (int64_t row = first; row < last; row += step) {
+      const int64_t rows = std::min(step, last - row);
       for (int64_t column = 0; column < columns_;) {
         const int64_t width = std::min(kPanel, columns_ - column / kPanel * kPanel);
         column += pack_piece(row, rows, column, width - column % kPanel,
@@ -299,31 +374,30 @@ class TypedWorker final : public Worker {
 };
 
 template <class Element>
-std::unique_ptr<Worker> make_worker(int64_t columns) {
-  return with_products<Element>([=]<class Multiply>() -> std::unique_ptr<Worker> {
-    return std::make_unique<TypedWorker<Element, Multiply>>(columns);
+std::unique_ptr<Worker> make_worker(const Sizes& sizes) {
+  return with_products<Element>([&]<class Multiply>() -> std::unique_ptr<Worker> {
+    return std::make_unique<TypedWorker<Element, Multiply>>(sizes);
   });
 }
 
 // The workers of one thread, made when they are needed.
 class Workers {
  public:
-  // For tasks of up to so many columns.
-  explicit Workers(int64_t columns) : columns_(round_up(columns, kRowStep)) {}
+  explicit Workers(const Sizes& sizes) : sizes_(sizes) {}
 
   void run(const Task& task) {
     const auto dtype = task.product->weight.dtype;
     auto& worker = dtype == at::kHalf ? half_ : dtype == at::kBFloat16 ? bfloat16_ : int8_;
     if (!worker) {
-      worker = dtype == at::kHalf       ? make_worker<at::Half>(columns_)
-               : dtype == at::kBFloat16 ? make_worker<at::BFloat16>(columns_)
-                                        : make_worker<int8_t>(columns_);
+      worker = dtype == at::kHalf       ? make_worker<at::Half>(sizes_)
+               : dtype == at::kBFloat16 ? make_worker<at::BFloat16>(sizes_)
+                                        : make_worker<int8_t>(sizes_);
     }
     worker->run(task);
   }
 
  private:
-  const int64_t columns_;
+  const Sizes& sizes_;
   std::unique_ptr<Worker> half_;
   std::unique_ptr<Worker> bfloat16_;
   std::unique_ptr<Worker> int8_;
@@ -337,11 +411,15 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
 
   std::vector<Task> tasks;
   for (const Linear& product : products) {
-    const int64_t columns = std::max(wanted / product.take_step, int64_t{1}) * product.take_step;
-    for (int64_t row = 0; row < rows; row += kRows) {
-      for (int64_t column = 0; column < product.weight.columns; column += columns) {
-        tasks.push_back(
-            {&product, row, std::min(kRows, rows - row), column, std::min(columns, product.weight.columns - column)});
+    const int64_t all = product.weight.columns;
+    const bool unpacked = is_unpacked(product, rows);
+    for (int64_t column = 0, columns; column < all; column += columns) {
+      // Less and less, so that all threads end together.
+      const int64_t part = round_up((all - column) / (2 * threads), kColumns);
+      columns = unpacked ? std::clamp(part, kColumns, kMaxUnpackedColumns) : wanted;
+      columns = std::min(std::max(columns / product.take_step, int64_t{1}) * product.take_step, all - column);
+      for (int64_t row = 0; row < rows; row += kRows) {
+        tasks.push_back({&product, row, std::min(kRows, rows - row), column, columns, unpacked});
       }
     }
   }
@@ -380,11 +458,10 @@ Weight::Weight(const cann_cpu::StoredTensor& stored)
 void linear(int64_t rows, c10::ArrayRef<Linear> products) {
   const int64_t threads = at::get_num_threads();
   const std::vector<Task> tasks = divide(rows, products, threads);
-  int64_t columns = 0;
-  for (const Task& task : tasks) columns = std::max(columns, task.columns);
+  const Sizes sizes(tasks);
   std::atomic<size_t> next = 0;
   at::parallel_for(0, std::min<int64_t>(threads, tasks.size()), 1, [&](int64_t, int64_t) {
-    Workers workers(columns);
+    Workers workers(sizes);
     for (size_t i = next++; i < tasks.size(); i = next++) workers.run(tasks[i]);
   });
 }

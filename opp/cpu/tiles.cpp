@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
 
 #include "cann_cpu/cpu_capability.h"
@@ -107,6 +108,43 @@ void multiply_whole_rows(const Element* a, int64_t a_stride, const Element* b, S
   }
   if (column < columns) {
     multiply_columns<1>(a, a_stride, b + column * kGroup, columns, c + column, c_stride, rows, depth, add);
+  }
+}
+
+// add_spread_products for Fours of x's rows.
+template <int Fours>
+OPP_TILES void add_spread_of(const int8_t* spread, const int8_t* weight, int64_t stride, int64_t columns, bool next,
+                             int32_t* sums) {
+  constexpr int64_t kTile = kTileRows * kTileBytes;
+  _tile_loadd(0, spread, kTileBytes);
+  if constexpr (Fours > 1) _tile_loadd(1, spread + kTile, kTileBytes);
+  if constexpr (Fours > 2) _tile_loadd(2, spread + 2 * kTile, kTileBytes);
+  if constexpr (Fours > 3) _tile_loadd(3, spread + 3 * kTile, kTileBytes);
+  for (int64_t column = 0; column < columns; column += kSpreadColumns, sums += Fours * kTileElements) {
+    _tile_loadd(4, weight + column, stride);
+    if (next) {
+      for (int64_t row = 0; row < kSpreadDepth; ++row) {
+        _mm_prefetch(reinterpret_cast<const char*>(weight + column + (kSpreadDepth + row) * stride), _MM_HINT_T0);
+      }
+    }
+    _tile_loadd(5, sums, kTileBytes);
+    _tile_dpbssd(5, 0, 4);
+    _tile_stored(5, sums, kTileBytes);
+    if constexpr (Fours > 1) {
+      _tile_loadd(6, sums + kTileElements, kTileBytes);
+      _tile_dpbssd(6, 1, 4);
+      _tile_stored(6, sums + kTileElements, kTileBytes);
+    }
+    if constexpr (Fours > 2) {
+      _tile_loadd(7, sums + 2 * kTileElements, kTileBytes);
+      _tile_dpbssd(7, 2, 4);
+      _tile_stored(7, sums + 2 * kTileElements, kTileBytes);
+    }
+    if constexpr (Fours > 3) {
+      _tile_loadd(5, sums + 3 * kTileElements, kTileBytes);
+      _tile_dpbssd(5, 3, 4);
+      _tile_stored(5, sums + 3 * kTileElements, kTileBytes);
+    }
   }
 }
 
@@ -255,6 +293,29 @@ void multiply_tiles(const Element* a, int64_t a_stride, const Element* b, Sum* c
   }
 }
 
+OPP_TILES void spread(const int8_t* x, int64_t x_stride, int64_t rows, int64_t depth, int8_t* to) {
+  for (int64_t k = 0; k < depth; k += kSpreadDepth) {
+    for (int64_t row = 0; row < round_up(rows, kSpreadRows); ++row) {
+      __m512i bytes = _mm512_setzero_si512();
+      if (row < rows) {
+        bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + row * x_stride + k)));
+      }
+      for (int64_t column = 0; column < 4; ++column, to += kTileBytes) {
+        _mm512_store_si512(to, bytes);
+        bytes = _mm512_slli_epi32(bytes, 8);
+      }
+    }
+  }
+}
+
+void add_spread_products(const int8_t* spread, int64_t rows, const int8_t* weight, int64_t weight_stride,
+                         int64_t columns, bool next, int32_t* sums) {
+  using Add = decltype(&add_spread_of<1>);
+  static constexpr Add kAdd[] = {add_spread_of<1>, add_spread_of<2>, add_spread_of<3>, add_spread_of<4>};
+  static_assert(std::size(kAdd) * kSpreadRows == kMaxSpreadRows);
+  kAdd[(rows - 1) / kSpreadRows](spread, weight, weight_stride, columns, next, sums);
+}
+
 OPP_TILES void weighted_relu_tiles(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, const float* weights,
                                    float* scores, int64_t rows, int64_t heads, int64_t depth, const at::BFloat16* next,
                                    float* products) {
@@ -300,6 +361,14 @@ void begin_tiles() {}
 
 void end_tiles() {}
 
+void spread(const int8_t*, int64_t, int64_t, int64_t, int8_t*) {
+  TORCH_INTERNAL_ASSERT(false, "this processor has no tiles");
+}
+
+void add_spread_products(const int8_t*, int64_t, const int8_t*, int64_t, int64_t, bool, int32_t*) {
+  TORCH_INTERNAL_ASSERT(false, "this processor has no tiles");
+}
+
 template <class Element, class Sum>
 void multiply_tiles(const Element*, int64_t, const Element*, Sum*, int64_t, int64_t, int64_t, int64_t, bool) {
   TORCH_INTERNAL_ASSERT(false, "this processor has no tiles");
@@ -311,6 +380,14 @@ void weighted_relu_tiles(const at::BFloat16*, int64_t, const at::BFloat16*, cons
 }
 
 #endif
+
+void order_spread_sums(const int32_t* sums, int64_t rows, int64_t row, int64_t columns, int32_t* to) {
+  const int64_t of_columns = round_up(rows, kSpreadRows) * kSpreadColumns;
+  const int32_t* of_row = sums + row * kSpreadColumns;
+  for (int64_t column = 0; column < columns; column += kSpreadColumns, of_row += of_columns, to += kSpreadColumns) {
+    for (int64_t i = 0; i < kSpreadColumns; ++i) to[i] = of_row[i % 4 * (kSpreadColumns / 4) + i / 4];
+  }
+}
 
 template void multiply_tiles(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, float* c, int64_t c_stride,
                              int64_t rows, int64_t columns, int64_t depth, bool add);

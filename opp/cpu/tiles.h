@@ -27,6 +27,26 @@ template <class Element, class Sum>
 void multiply_tiles(const Element* a, int64_t a_stride, const Element* b, Sum* c, int64_t c_stride, int64_t rows,
                     int64_t columns, int64_t depth, bool add);
 
+// Products of up to kMaxSpreadRows rows of int8 with a matrix of bytes that lies row by row. Tiles would have it by
+// fours of rows; here they take it as it is, for fours of columns, each of which a row of x meets with zeros for the
+// other three: of x a tile has kSpreadRows rows, and kSpreadDepth of their elements.
+constexpr int64_t kSpreadRows = 4;
+constexpr int64_t kSpreadDepth = 16;
+constexpr int64_t kSpreadColumns = 64;
+constexpr int64_t kMaxSpreadRows = 4 * kSpreadRows;
+
+// Where x is spread: elements for `rows` rows and a depth that kSpreadDepth divides.
+constexpr int64_t spread_size(int64_t rows, int64_t depth) {
+  return (rows + kSpreadRows - 1) / kSpreadRows * kSpreadRows * 4 * 4 * depth;
+}
+void spread(const int8_t* x, int64_t x_stride, int64_t rows, int64_t depth, int8_t* to);
+// Adds the products of kSpreadDepth of x's elements, from where they are spread, with as many rows of the weight, whose
+// columns kSpreadColumns divides. Brings the rows that follow to the cache, if `next` is there. The sums, of whole
+// fours of rows, are in an order of their own, which order_spread_sums writes a row in that of the columns of.
+void add_spread_products(const int8_t* spread, int64_t rows, const int8_t* weight, int64_t weight_stride,
+                         int64_t columns, bool next, int32_t* sums);
+void order_spread_sums(const int32_t* sums, int64_t rows, int64_t row, int64_t columns, int32_t* to);
+
 // scores[r] = sum over h < heads of weights[h] * relu(a[r] b[h]), where relu keeps NaN, for `rows` rows, a multiple of
 // kTileRows, and the columns of b, in panels: those of `heads` and what pads them to a multiple of kTileRows. The order
 // of the additions depends on nothing but heads. Meanwhile brings as many rows from `next` on to the cache, if that is
