@@ -298,7 +298,7 @@ class TypedWorker final : public Worker {
   // The weight's rows [first, last) as B, in the columns of the task; what pads them is zero.
   void pack(int64_t first, int64_t last) {
     if (depth_ >= last - first + kGroup) std::fill_n(packed_.data(), depth_ * columns_, Operand(0));
-    const int64_t step = round_up(kPackedElements / columns_, kGroup);
+    const int64_t step = round_up(std::max(kPackedElements / columns_, int64_t{1}), kGroup);
     for (int64_t row = first; row < last; row += step) {
       const int64_t rows = std::min(step, last - row);
       for (int64_t column = 0; column < columns_;) {

@@ -64,7 +64,16 @@ def test_a_prefill_at_the_models_size():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("hidden", "q_lora", "heads", "depth", "rope_depth"),
-    [(1, 1, 1, 2, 2), (3, 5, 7, 6, 4), (513, 511, 1, 130, 2), (515, 1026, 65, 31, 30), (64, 2050, 3, 64, 64)],
+    [
+        (1, 1, 1, 2, 2),
+        (3, 5, 7, 6, 4),
+        (513, 511, 1, 130, 2),
+        (515, 1026, 65, 31, 30),
+        (64, 2050, 3, 64, 64),
+        (32, 65, 61, 24, 6),
+        (16, 65, 1, 2064, 34),
+        (16, 20, 2112, 3, 2),
+    ],
 )
 def test_any_size(hidden, q_lora, heads, depth, rope_depth, dtype):
     sizes = dict(hidden=hidden, q_lora=q_lora, heads=heads, depth=depth, rope_depth=rope_depth, dtype=dtype)
@@ -181,7 +190,9 @@ def test_what_a_token_gives_does_not_depend_on_the_others():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sizes", [dict(), dict(hidden=45, q_lora=35, heads=5, depth=18, rope_depth=6)])
+@pytest.mark.parametrize(
+    "sizes", [dict(), dict(hidden=45, q_lora=35, heads=5, depth=18, rope_depth=6), dict(q_lora=65, heads=61, depth=24)]
+)
 @pytest.mark.parametrize("names", [("wq_b",), ("wk", "weights_proj"), WEIGHTS])
 def test_weights_in_blocks_give_the_same_to_the_bit(names, sizes, dtype, internal_formats):
     inputs = small(20, **sizes, dtype=dtype)
@@ -257,7 +268,8 @@ def test_caches_may_be_views_and_what_lies_beside_them_stays():
 def some_results():
     many = small(530, hidden=300, heads=9, depth=40, cache=(40, 16))
     few = small(3, hidden=2000, q_lora=1000, heads=20, depth=128)
-    return [*run(many), *run(few)]
+    counts = [small(tokens, q_lora=65, heads=7, depth=40, cache=(40, 16)) for tokens in (0, 1, 13, 257)]
+    return [result for inputs in (many, few, *counts) for result in run(inputs)]
 
 
 def check_small_cases():

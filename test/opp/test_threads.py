@@ -39,7 +39,7 @@ def print_digests():
 
 @pytest.fixture(scope="module")
 def digests():
-    return [json.loads(in_a_process(print_digests, OMP_NUM_THREADS=threads)) for threads in "17"]
+    return [json.loads(in_a_process(print_digests, OMP_NUM_THREADS=threads)) for threads in "1237"]
 
 
 @pytest.mark.nightly

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cinttypes>
 #include <cmath>
@@ -539,7 +540,8 @@ void products() {
   const Of of;
   for (const int64_t rows : {1, 5, 16, 33, 64}) {
     for (const int64_t columns : {16, 64, 80, 208}) {
-      for (const int64_t depth : {4, 36, 384}) {
+      for (const int64_t size : {4, 36, 384}) {
+        const int64_t depth = opp::round_up(size, Of::kDepthStep);
         const int64_t a_stride = depth + 8, c_stride = columns + 3;
         const auto a = random_vector<typename Of::Left>(rows * a_stride);
         const auto b = random_vector<Operand>(depth * columns);
@@ -578,7 +580,7 @@ void byte_products() {
   if (!opp::has_byte_products()) throw NotHere();
   for (int64_t rows = 1; rows <= 9; ++rows) {
     const int64_t depth = 4 * rows + 60, x_stride = depth + 4, stride = opp::kByteColumns + 32, ahead = depth + 4;
-    const auto x = random_vector<uint8_t>(rows * x_stride);
+    const auto x = random_vector<int8_t>(rows * x_stride);
     const auto weight = random_vector<int8_t>((depth + ahead) * stride);
     std::vector<int32_t> sums(rows * stride, 0);
     for (int64_t times = 1; times <= 2; ++times) {
@@ -588,7 +590,7 @@ void byte_products() {
       opp::order_sums(sums.data() + row * stride);
       for (int64_t column = 0; column < opp::kByteColumns; ++column) {
         int64_t sum = 0;
-        for (int64_t k = 0; k < depth; ++k) sum += 2 * x[row * x_stride + k] * weight[k * stride + column];
+        for (int64_t k = 0; k < depth; ++k) sum += 2 * x[row * x_stride + k] * (weight[k * stride + column] + 128);
         expect(sums[row * stride + column] == sum, [&] { return text(rows, " rows: element ", row, ", ", column); });
       }
     }
@@ -637,7 +639,12 @@ void linear_of(bool scaled) {
                                             {9, 129, 100},
                                             {17, 33, 16},
                                             {70, 512, 90},
-                                            {300, 48, 40}}) {
+                                            {300, 48, 40},
+                                            {1, 65, 64},
+                                            {15, 1, 128},
+                                            {16, 65, 1152},
+                                            {17, 129, 192},
+                                            {33, 833, 64}}) {
     const int64_t x_stride = depth + 3;
     const auto x = random_vector<T>(rows * x_stride);
     const auto row_scales = random_floats(rows), column_scales = random_floats(columns);
@@ -681,9 +688,66 @@ void linear_of(bool scaled) {
   }
 }
 
+// Blocks of whole steps, which need not begin or end where panels do, and may be wider than what is packed at once.
+template <class T>
+void blocks_of_linear() {
+  for (const auto [rows, depth, steps, step] : {std::array<int64_t, 4>{1, 64, 1, 64},
+                                                {3, 65, 13, 64},
+                                                {5, 129, 61, 24},
+                                                {16, 100, 7, 192},
+                                                {17, 33, 31, 31},
+                                                {257, 16, 5, 130},
+                                                {2, 12, 3, 2112},
+                                                {20, 12, 3, 2112}}) {
+    const int64_t columns = steps * step;
+    const auto x = random_vector<T>(rows * depth);
+    const auto row_scales = random_floats(rows), column_scales = random_floats(columns);
+    constexpr bool kScaled = std::is_same_v<T, int8_t>;
+    const float* of_rows = kScaled ? row_scales.data() : nullptr;
+    const float* of_columns = kScaled ? column_scales.data() : nullptr;
+    for (const Lies lies : {Lies::kInRows, Lies::kInColumns, Lies::kInBlocks}) {
+      const std::string what = text(rows, " x ", depth, " x ", steps, " * ", step, ", layout ", static_cast<int>(lies));
+      const Matrix<T> matrix(depth, columns, lies);
+      const opp::Weight weight(matrix.weight);
+      std::vector<float> whole(rows * columns), taken(rows * columns, kNaN);
+      opp::linear(rows, {{x.data(), depth, weight, whole.data(), at::kFloat, columns, of_rows, of_columns}});
+      std::atomic<int64_t> count = 0, cut = 0;
+      const auto take = [&](const opp::LinearBlock& block) {
+        count += block.rows * block.columns;
+        cut += block.first_column % step + block.columns % step;
+        for (int64_t row = 0; row < block.rows; ++row) {
+          std::copy_n(static_cast<const float*>(block.data) + row * block.columns, block.columns,
+                      taken.data() + (block.first_row + row) * columns + block.first_column);
+        }
+      };
+      opp::linear(rows, {{x.data(), depth, weight, nullptr, at::kFloat, 0, of_rows, of_columns, take, step}});
+      expect(count == rows * columns, what + ": not every element once");
+      expect(cut == 0, what + ": a step is cut");
+      expect(std::memcmp(whole.data(), taken.data(), whole.size() * sizeof(float)) == 0, what + ": other bits");
+    }
+  }
+}
+
+// Sums that come near int32's limit, and would pass it with what is added to bytes without a sign.
+void largest_sums_of_linear() {
+  constexpr int64_t kDepth = 131068, kColumns = 64;
+  for (const int64_t rows : {1, 3, 17}) {
+    const std::vector<int8_t> x(rows * kDepth, -128);
+    Matrix<int8_t> matrix(kDepth, kColumns, Lies::kInRows);
+    for (const int8_t number : {-128, 127}) {
+      std::fill(matrix.memory.begin(), matrix.memory.end(), number);
+      std::vector<int32_t> out(rows * kColumns);
+      opp::linear(rows, {{x.data(), kDepth, opp::Weight(matrix.weight), out.data(), at::kInt, kColumns}});
+      compare(out, rows * kColumns, [&](int64_t) { return -128.0 * number * kDepth; }, text(rows, " rows"));
+    }
+  }
+}
+
 template <class T>
 void linear() {
+  blocks_of_linear<T>();
   if constexpr (std::is_same_v<T, int8_t>) {
+    largest_sums_of_linear();
     linear_of<int8_t, int32_t>(false);
     linear_of<int8_t, float>(true);
     linear_of<int8_t, BFloat16>(true);
@@ -702,7 +766,7 @@ at::Tensor tensor_of(std::vector<T>& numbers, at::IntArrayRef sizes) {
 
 template <class T>
 void prolog() {
-  for (const int64_t width : {2, 30, 64, 130}) {
+  for (const int64_t width : {2, 30, 34, 64, 130}) {
     auto x = random_vector<T>(width), gamma = random_vector<T>(width), beta = random_vector<T>(width);
     auto cos = random_vector<T>(2 * width), sin = random_vector<T>(2 * width);
     const auto floats = random_floats(width);
@@ -784,7 +848,9 @@ constexpr Case kCases[] = {
     {"Products, float16 in pairs", products<Half, opp::Layout::kVnni>, false},
     {"Products, bfloat16 in rows", products<BFloat16, opp::Layout::kRows>, false},
     {"Products, bfloat16 in pairs", products<BFloat16, opp::Layout::kVnni>, false},
+    {"Products, bfloat16 in tiles", products<BFloat16, opp::Layout::kTiles>, false},
     {"Products, int8 in fours", products<int8_t, opp::Layout::kVnni>, false},
+    {"Products, int8 in tiles", products<int8_t, opp::Layout::kTiles>, false},
     {"add_byte_products", byte_products},
     {"linear, float16", linear<Half>, false},
     {"linear, bfloat16", linear<BFloat16>, false},
