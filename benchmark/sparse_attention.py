@@ -5,7 +5,8 @@ All run on the CPU at the sizes of DeepSeek-V3.2, on the same paged caches, in t
 medians, and how far each is from what the speed of matrix products and of memory allows, measured in the same rounds.
 The peers run eagerly and under inductor, in each natural form (peers.py). They round scores and softmax weights to
 bfloat16, as ATen's matrix products do; sparse flash attention rounds weights only where they are spread over many
-tokens, as those of random keys are: heads whose weights are not take up to half more time than what is shown here.
+tokens, as those of random keys are (by tiles, from the second or third 256 tokens on): heads whose weights are not take
+up to half more time than what is shown here.
 Operands come from memory: a call that touches few of them is made for several layers in turn. Then come, for longer
 and longer caches, the operators' times and what memory they take beside their arguments and results, as a table and as
 a picture.

@@ -31,7 +31,7 @@ struct Block {
 Block block_at(const LightningIndexerPto& call, const Tiling& tiling, const Tile& tile, int64_t index) {
   const int64_t offset = index % tiling.blocks_of_page() * tiling.block_size;
   const int64_t first = index / tiling.blocks_of_page() * tiling.page_size + offset;
-  const KeyPlace place = place_of_key(call, tiling.sequences[tile.sequence], first);
+  const KeyPlace place = KeyPlaces(call, tiling.sequences[tile.sequence])(first);
   const int64_t count = std::min({tiling.block_size, tiling.page_size - offset, tile.keys - first});
   return {first, count, place.page, place.token};
 }

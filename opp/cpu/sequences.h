@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -54,12 +55,29 @@ struct KeyPlace {
   int64_t token;
 };
 
-inline KeyPlace place_of_key(const SequenceArguments& call, const Sequence& sequence, int64_t key) {
-  if (!call.block_table) return {sequence.batch, sequence.first_key + key};
-  const auto& table = *call.block_table;
-  const int64_t page_size = call.key.size(1);
-  return {table.const_data_ptr<int>()[sequence.batch * table.stride(0) + key / page_size * table.stride(1)],
-          key % page_size};
-}
+// Where the key tokens of a sequence lie, by their positions in it, which int32 holds.
+class KeyPlaces {
+ public:
+  KeyPlaces(const SequenceArguments& call, const Sequence& sequence)
+      : batch_(sequence.batch), first_(sequence.first_key) {
+    if (!call.block_table) return;
+    pages_ = call.block_table->const_data_ptr<int>() + sequence.batch * call.block_table->stride(0);
+    stride_ = call.block_table->stride(1);
+    page_size_ = static_cast<uint32_t>(std::min<int64_t>(call.key.size(1), uint32_t{1} << 31));
+  }
+
+  KeyPlace operator()(int64_t key) const {
+    if (pages_ == nullptr) return {batch_, first_ + key};
+    const auto position = static_cast<uint32_t>(key);  // 64 bits take longer to divide
+    return {pages_[position / page_size_ * stride_], position % page_size_};
+  }
+
+ private:
+  int64_t batch_;
+  int64_t first_;
+  const int* pages_ = nullptr;
+  int64_t stride_ = 0;
+  uint32_t page_size_ = 0;
+};
 
 }  // namespace opp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse flash attention on the CPU: gathers the selected tokens block by block, multiplies with ATen (oneDNN), and
-// keeps a running softmax and a running weighted sum of the values for each head, span by span.
+// keeps a running softmax and a running weighted sum of the values for each head, span by span. For tiles, see
+// amx_attention.h.
 #include "cpu/sparse_flash_attention_pto.h"
 
 #include <ATen/Parallel.h>
@@ -9,13 +10,13 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <type_traits>
 #include <vector>
 
+#include "cpu/amx_attention.h"
+#include "cpu/attention_operands.h"
 #include "cpu/matmul.h"
 #include "cpu/simd.h"
-#include "cpu/tokens.h"
 
 namespace opp {
 namespace {
@@ -24,42 +25,6 @@ namespace {
 constexpr int64_t kBlock = 128;
 // Those whose scores are all known before they become weights.
 constexpr int64_t kSpan = 2048;
-
-// Where the tokens lie that a row names and its query sees, in the order of its indices. Those that the block table has
-// no page for are left out.
-void find_tokens(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, const AttentionRow& row,
-                 std::vector<KeyPlace>& tokens) {
-  const Sequence& sequence = tiling.sequences[row.sequence];
-  const TokenStrides strides(call.sparse_indices.strides());
-  const int* indices = call.sparse_indices.const_data_ptr<int>() +
-                       strides.offset(sequence.batch, sequence.first_query + row.query, row.key_head);
-  const int64_t visible = sequence.visible(row.query);
-  tokens.clear();
-  for (int64_t i = 0; i < row.named; ++i) {
-    const int64_t index = indices[i * strides.element];
-    if (index >= visible) continue;
-    const KeyPlace place = place_of_key(call, sequence, index);
-    if (place.page >= 0) tokens.push_back(place);
-  }
-}
-
-// The largest variance that rounded softmax weights may give an element of the result, over the square of their
-// rounding error: it keeps 99 % of the elements within atol 1e-4 (2.8 standard deviations) of exact weights' results in
-// bfloat16, and within an eighth of that in float16, whose rounding error is an eighth.
-constexpr float kLargestVariance = 0x1p-9F;
-
-// The tokens of a key, a rope part or a value.
-template <class Element>
-struct Tokens {
-  const Element* data;
-  TokenStrides strides;
-  int64_t size;  // of a token
-
-  explicit Tokens(const at::Tensor& tensor)
-      : data(tensor.const_data_ptr<Element>()), strides(tensor.strides()), size(tensor.size(-1)) {}
-
-  const Element* at(KeyPlace place, int64_t head) const { return data + strides.offset(place.page, place.token, head); }
-};
 
 // The attention of one tile. Its tensors are of type Element; Multiply's operands are that or float. An Element is a
 // coarse softmax weight, off by up to 2^-9. Spread over many tokens such errors average out; a head whose weights are
@@ -73,45 +38,44 @@ class TileAttention {
 
  public:
   TileAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling)
-      : call_(call),
-        tiling_(tiling),
-        heads_(call.heads_of_key_head()),
+      : operands_(call, tiling),
+        tile_heads_(tiling.tile_heads),
+        scale_(static_cast<float>(call.scale_value)),
         depth_(round_up(call.depth(), std::max(kOperandsOfWord, Multiply::kDepthStep))),
         columns_(round_up(call.value.size(-1), kLanes)),
-        keys_of_call_(call.key),
-        values_of_call_(call.value),
-        values_are_keys_(call.value.const_data_ptr() == call.key.const_data_ptr() &&
-                         call.value.strides() == call.key.strides() && columns_ <= call.key.size(-1)),
-        query_(tiling.tile_heads * depth_),
+        values_are_keys_(operands_.keys_begin_with_values(columns_)),
+        query_(tile_heads_ * depth_),
         keys_(kBlock * depth_),
         values_(values_are_keys_ ? 0 : kBlock * columns_),
         span_(std::min(kSpan, round_up(tiling.max_named(), kBlock))),
         packed_keys_(kBlock * depth_),
         packed_values_(span_ * columns_),
         mean_squares_(span_),
-        weights_(tiling.tile_heads * span_),
-        high_(kSplit ? tiling.tile_heads * span_ : 0),
-        low_(kSplit ? tiling.tile_heads * span_ : 0),
-        sums_(tiling.tile_heads * columns_),
-        low_sums_(kSplit ? tiling.tile_heads * kPanel : 0),
-        softmax_(tiling.tile_heads),
-        row_(columns_),
-        lse_(call.return_softmax_lse ? call.softmax_lse.unsqueeze(-1) : at::Tensor()) {
-    if (call.key_rope) ropes_of_call_.emplace(*call.key_rope);
+        weights_(tile_heads_ * span_),
+        high_(kSplit ? tile_heads_ * span_ : 0),
+        low_(kSplit ? tile_heads_ * span_ : 0),
+        sums_(tile_heads_ * columns_),
+        low_sums_(kSplit ? tile_heads_ * kPanel : 0),
+        softmax_(tile_heads_),
+        next_maxima_(tile_heads_),
+        row_(columns_) {
     // What pads the rows stays zero.
-    std::fill_n(query_.data(), tiling.tile_heads * depth_, Operand(0));
+    std::fill_n(query_.data(), tile_heads_ * depth_, Operand(0));
     std::fill_n(keys_.data(), kBlock * depth_, Operand(0));
     if (!values_are_keys_) std::fill_n(values_.data(), kBlock * columns_, Operand(0));
     std::fill_n(mean_squares_.data(), span_, 0.0F);
   }
 
   void run(const AttentionTile& tile) {
-    tile_ = tile;
-    find_tokens(call_, tiling_, tiling_.rows[tile.row], tokens_);
-    for (int64_t head = 0; head < tile.heads; ++head) softmax_[head] = {sink(head), sink(head), 1};
-    if (tokens_.empty()) return write_zeros();
-    load_query();
-    const auto size = static_cast<int64_t>(tokens_.size());
+    operands_.open(tile);
+    heads_ = tile.heads;
+    for (int64_t head = 0; head < heads_; ++head) {
+      softmax_[head] = {operands_.sink(head), 1};
+      next_maxima_[head] = softmax_[head].maximum;
+    }
+    const int64_t size = operands_.tokens();
+    if (size == 0) return write_zeros();
+    operands_.load_query(query_.data(), depth_);
     prefetch(0, kBlock);
     for (int64_t first = 0; first < size; first += span_) {
       score(first, std::min(span_, size - first));
@@ -124,41 +88,6 @@ class TileAttention {
  private:
   static constexpr bool kSplit = !std::is_same_v<Operand, float>;
 
-  // Of a head: it begins with the sink, whose exponential relative to itself is 1.
-  struct Softmax {
-    float maximum;
-    float next_maximum;
-    float sum;
-  };
-
-  const AttentionRow& row() const { return tiling_.rows[tile_.row]; }
-  const Sequence& sequence() const { return tiling_.sequences[row().sequence]; }
-
-  int64_t head_of_query(int64_t head) const { return row().key_head * heads_ + tile_.first_head + head; }
-
-  // The score that counts without a value; without sinks it weighs nothing.
-  float sink(int64_t head) const {
-    if (!call_.attention_sinks) return -std::numeric_limits<float>::infinity();
-    return call_.attention_sinks->const_data_ptr<float>()[head_of_query(head) * call_.attention_sinks->stride(0)];
-  }
-
-  // The offset of a head of the tile in query, query_rope or attention_out.
-  int64_t offset(const TokenStrides& strides, int64_t head) const {
-    return strides.offset(sequence().batch, sequence().first_query + row().query, head_of_query(head));
-  }
-
-  void load_query() {
-    const auto load = [&](const at::Tensor& tensor, int64_t column) {
-      const TokenStrides strides(tensor.strides());
-      for (int64_t head = 0; head < tile_.heads; ++head) {
-        copy_row(tensor.const_data_ptr<Element>() + offset(strides, head), strides.element, tensor.size(-1),
-                 query_.data() + head * depth_ + column);
-      }
-    };
-    load(call_.query, 0);
-    if (call_.query_rope) load(*call_.query_rope, call_.query.size(-1));
-  }
-
   // One block of the span: where it lies in the buffers, how many tokens it has, and how many with what pads them.
   struct Block {
     int64_t first;
@@ -169,7 +98,7 @@ class TileAttention {
   // A block's rows of weights_, high_ or low_.
   template <class T>
   T* rows(Buffer<T>& buffer, const Block& block) const {
-    return buffer.data() + block.first * tiling_.tile_heads;
+    return buffer.data() + block.first * tile_heads_;
   }
 
   // The products of the queries with the span's keys, and the largest for each head; packs the values, too.
@@ -180,44 +109,31 @@ class TileAttention {
       const Block& block = blocks_.emplace_back(i, size, round_up(size, kTokenStep));
       load_keys(first + i, block);
       float* scores = rows(weights_, block);
-      multiply_.multiply(query_.data(), depth_, packed_keys_.data(), scores, kBlock, tile_.heads, block.padded, depth_);
-      for (int64_t head = 0; head < tile_.heads; ++head) {
-        float& largest = softmax_[head].next_maximum;
+      multiply_.multiply(query_.data(), depth_, packed_keys_.data(), scores, kBlock, heads_, block.padded, depth_);
+      for (int64_t head = 0; head < heads_; ++head) {
+        float& largest = next_maxima_[head];
         float* row = scores + head * kBlock;
-        largest = simd().scale_and_find_largest(row, size, static_cast<float>(call_.scale_value), largest);
+        largest = simd().scale_and_find_largest(row, size, scale_, largest);
         std::fill(row + round_up(size, kLanes), row + block.padded, -std::numeric_limits<float>::infinity());
       }
       load_values(first + i, block);
     }
   }
 
-  // Copies the block's tokens to columns of the rows of `to`.
-  void gather(const Tokens<Element>& tokens, int64_t first, int64_t count, Operand* to, int64_t stride) {
-    for (int64_t i = 0; i < count; ++i) {
-      copy_row(tokens.at(tokens_[first + i], row().key_head), tokens.strides.element, tokens.size, to + i * stride);
-    }
-  }
-
   // Starts to bring the keys of a few tokens to the cache.
   void prefetch(int64_t first, int64_t count) const {
-    const int64_t last = std::min(first + count, static_cast<int64_t>(tokens_.size()));
-    const int64_t head = row().key_head;
-    const auto bring = [&](const Tokens<Element>& tokens) {
-      constexpr int64_t kLine = 64 / sizeof(Element);
-      for (int64_t i = first; i < last; ++i) {
-        const Element* token = tokens.at(tokens_[i], head);
-        for (int64_t d = 0; d < tokens.size; d += kLine) __builtin_prefetch(token + d, 0, 2);
+    operands_.for_each_row_of_keys(first, count, [](const Lines& lines) {
+      constexpr int64_t kLine = 64;
+      for (int64_t i = 0; i < lines.bytes; i += kLine) {
+        __builtin_prefetch(static_cast<const char*>(lines.first) + i, 0, 2);
       }
-    };
-    bring(keys_of_call_);
-    if (ropes_of_call_) bring(*ropes_of_call_);
+    });
   }
 
   // Transposes the block's keys to the columns of B; what pads them is zero.
   void load_keys(int64_t first, const Block& block) {
     const auto [_, count, padded] = block;
-    gather(keys_of_call_, first, count, keys_.data(), depth_);
-    if (ropes_of_call_) gather(*ropes_of_call_, first, count, keys_.data() + keys_of_call_.size, depth_);
+    operands_.load_keys(first, count, keys_.data(), depth_);
     std::fill(keys_.data() + count * depth_, keys_.data() + padded * depth_, Operand(0));
     const int64_t words = depth_ / kOperandsOfWord;
     for (int64_t column = 0; column < padded; column += kLanes) {
@@ -239,12 +155,12 @@ class TileAttention {
     Operand* rows = values_are_keys_ ? keys_.data() : values_.data();
     const int64_t stride = values_are_keys_ ? depth_ : columns_;
     if (!values_are_keys_) {
-      gather(values_of_call_, first, count, rows, stride);
+      operands_.load_values(first, count, rows, stride);
       std::fill(rows + count * stride, rows + padded * stride, Operand(0));
     }
     if constexpr (kSplit) {
       float* squares = mean_squares_.data() + block.first;
-      for (int64_t i = 0; i < count; ++i) squares[i] = simd().mean_square(rows + i * stride, values_of_call_.size);
+      for (int64_t i = 0; i < count; ++i) squares[i] = simd().mean_square(rows + i * stride, operands_.value_size());
       std::fill(squares + count, squares + padded, 0.0F);
     }
     constexpr int64_t kGroup = Multiply::kGroup;
@@ -266,10 +182,10 @@ class TileAttention {
   // Turns the scores into softmax weights, relative to each head's largest score so far.
   void weigh(bool add) {
     fine_.clear();
-    for (int64_t head = 0; head < tile_.heads; ++head) {
+    for (int64_t head = 0; head < heads_; ++head) {
       Softmax& softmax = softmax_[head];
-      const float factor = std::exp(softmax.maximum - softmax.next_maximum);
-      softmax.maximum = softmax.next_maximum;
+      const float factor = std::exp(softmax.maximum - next_maxima_[head]);
+      softmax.maximum = next_maxima_[head];
       softmax.sum *= factor;
       if (add && factor != 1) simd().multiply(sums_.data() + head * columns_, columns_, factor);
       float variance = 0;
@@ -301,10 +217,10 @@ class TileAttention {
   void add_values(bool add) {
     for (int64_t panel = 0; panel < columns_; panel += kPanel) {
       if constexpr (kSplit) {
-        multiply_values(high_, tile_.heads, panel, sums_.data() + panel, columns_, add);
+        multiply_values(high_, heads_, panel, sums_.data() + panel, columns_, add);
         add_low(panel);
       } else {
-        multiply_values(weights_, tile_.heads, panel, sums_.data() + panel, columns_, add);
+        multiply_values(weights_, heads_, panel, sums_.data() + panel, columns_, add);
       }
     }
   }
@@ -331,39 +247,25 @@ class TileAttention {
   }
 
   void write() {
-    for (int64_t head = 0; head < tile_.heads; ++head) {
+    for (int64_t head = 0; head < heads_; ++head) {
       simd().divide(sums_.data() + head * columns_, columns_, softmax_[head].sum, row_.data());
-      write_row(head);
+      operands_.write(head, row_.data(), softmax_[head]);
     }
   }
 
   void write_zeros() {
     std::fill_n(row_.data(), columns_, Element(0));
-    for (int64_t head = 0; head < tile_.heads; ++head) write_row(head);
+    for (int64_t head = 0; head < heads_; ++head) operands_.write(head, row_.data(), softmax_[head]);
   }
 
-  void write_row(int64_t head) {
-    const TokenStrides strides(call_.attention_out.strides());
-    Element* to = call_.attention_out.mutable_data_ptr<Element>() + offset(strides, head);
-    for (int64_t i = 0; i < values_of_call_.size; ++i) to[i * strides.element] = row_.data()[i];
-    if (call_.return_softmax_lse) {
-      lse_.mutable_data_ptr<float>()[offset(lse_.strides(), head)] =
-          softmax_[head].maximum + std::log(softmax_[head].sum);
-    }
-  }
-
-  const SparseFlashAttentionPto& call_;
-  const AttentionTiling& tiling_;
-  const int64_t heads_;  // of the query that share a key head
+  AttentionOperands<Element> operands_;
+  const int64_t tile_heads_;  // the most that a tile has
+  const float scale_;
   const int64_t depth_;
   const int64_t columns_;
-  const Tokens<Element> keys_of_call_;
-  const Tokens<Element> values_of_call_;
-  std::optional<Tokens<Element>> ropes_of_call_;
   const bool values_are_keys_;
   const Multiply multiply_;
-  AttentionTile tile_{};
-  std::vector<KeyPlace> tokens_;
+  int64_t heads_ = 0;  // of the tile
   Buffer<Operand> query_;
   Buffer<Operand> keys_;
   Buffer<Operand> values_;
@@ -377,17 +279,18 @@ class TileAttention {
   Buffer<Operand> low_;
   Buffer<float> sums_;
   Buffer<float> low_sums_;
-  std::vector<int64_t> fine_;  // the heads in low_
-  std::vector<Softmax> softmax_;
+  std::vector<int64_t> fine_;     // the heads in low_
+  std::vector<Softmax> softmax_;  // of the tile's heads
+  std::vector<float> next_maxima_;
   Buffer<Element> row_;
-  const at::Tensor lse_;  // a row of one element for each head
 };
 
 template <class Element, class Multiply>
 void run(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, int64_t threads) {
+  constexpr bool by_tiles = std::is_same_v<Multiply, TileProducts>;
   std::atomic<size_t> next = 0;
   at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    TileAttention<Element, Multiply> attention(call, tiling);
+    std::conditional_t<by_tiles, AmxAttention, TileAttention<Element, Multiply>> attention(call, tiling);
     for (size_t i = next++; i < tiling.tiles.size(); i = next++) attention.run(tiling.tiles[i]);
   });
 }

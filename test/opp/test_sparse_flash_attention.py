@@ -96,6 +96,22 @@ def test_heads_that_attend_to_few_tokens_beside_heads_that_attend_to_many(dtype,
     assert torch.equal(run(fewer), out[:, :, some]), "a head's result depends on the others"
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("scale", [1, 3, 12])
+def test_tokens_in_the_order_of_their_scores(scale, descending):
+    """Whether weights may be rounded is decided before all of them are known, and the maximum moves with each block."""
+    inputs = goldens.sparse_flash_attention_inputs([1400], heads=2, depth=64, rope_depth=32, count=1301, queries=1)
+    inputs["query"], inputs["query_rope"] = (
+        (tensor[:, :, :1] * torch.tensor([scale, 0.1])[:, None]).bfloat16()
+        for tensor in (inputs["query"], inputs["query_rope"])
+    )
+    tokens = inputs["block_table"][0, torch.arange(1400) // 128].long() * 128 + torch.arange(1400) % 128
+    keys = torch.cat([inputs["key"], inputs["key_rope"]], -1).flatten(0, 2)[tokens].double()
+    scores = keys @ torch.cat([inputs["query"], inputs["query_rope"]], -1)[0, 0, 0].double()
+    inputs["sparse_indices"][0, 0, 0] = scores.argsort(descending=descending)[:1301].int()
+    check(inputs)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("heads", "depth", "rope_depth", "value_depth"),
@@ -107,6 +123,8 @@ def test_heads_that_attend_to_few_tokens_beside_heads_that_attend_to_many(dtype,
         (65, 130, 2, 17),
         (300, 4, 0, 64),
         (129, 16, 16, None),
+        (40, 64, 32, 80),
+        (20, 128, 0, 100),
     ],
 )
 def test_any_number_of_heads_and_depth(heads, depth, rope_depth, value_depth, dtype):
@@ -123,9 +141,18 @@ def test_any_number_of_heads_and_depth(heads, depth, rope_depth, value_depth, dt
     check(inputs)
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 257])
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 513])
 def test_any_number_of_tokens(count):
     check(goldens.sparse_flash_attention_inputs([count], heads=16, depth=48, rope_depth=0, count=count), sparse_mode=0)
+
+
+@pytest.mark.parametrize("heads", [1, 5, 33])
+@pytest.mark.parametrize("count", [1, 31, 257, 1009])
+def test_any_number_of_tokens_and_few_heads_at_the_models_depths(count, heads):
+    """With sinks, and a page that the table does not have."""
+    inputs = goldens.sparse_flash_attention_inputs([count, 1009], queries=2, heads=heads, count=count)
+    inputs["block_table"][1, 3] = -1
+    check(inputs | {"attention_sinks": torch.linspace(-2, 6, heads)}, sparse_mode=0)
 
 
 @pytest.mark.parametrize("key_heads", [2, 4, 24])

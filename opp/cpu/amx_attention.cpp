@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse flash attention in bfloat16 by the tiles of x86 processors (AMX).
+#include "cpu/amx_attention.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cpu/simd.h"
+#include "cpu/tiles.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+// GCC 12 takes what its own header leaves undefined for a mistake.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+namespace opp {
+namespace {
+
+// What is made of this many tokens takes about 1.3 MiB at the model's sizes.
+constexpr int64_t kBlock = 256;
+constexpr int64_t kTileElements = kTileRows * kTileDepth;  // of bfloat16
+constexpr int64_t kSumElements = kTileRows * kTileRows;
+// How much larger a score may be than the maximum that its exponential is relative to: changing it for less would cost
+// more than the precision that weights up to its exponential lose, which is none.
+constexpr float kSlack = 8;
+
+// Heads that are weighed and multiplied by the values at once: two rows of tiles.
+constexpr int64_t kWeighed = 2 * kTileRows;
+// How many tokens before it is loaded a token begins to come to the cache: not in the products, which that would slow
+// down more than it saves.
+constexpr int64_t kAhead = 32;
+
+// Matrices in tiles, each of which lies in one piece: where the first is, and how far from it are those beside it and
+// below. Tiles of the left matrix follow each other along its rows; it may be the sum of two, of which the second's
+// tiles are `other` from the first's.
+struct Left {
+  const at::BFloat16* tiles;
+  int64_t below;
+  int64_t other = 0;
+};
+struct Right {
+  const at::BFloat16* tiles;
+  int64_t right;
+  int64_t below;
+};
+struct Sums {
+  float* tiles;
+  int64_t right;
+  int64_t below;
+};
+
+#if defined(__x86_64__)
+
+#define OPP_TILES __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16")))
+#define OPP_TILES_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16"), always_inline)) inline
+
+constexpr int64_t kTileBytes = 64;  // of a row
+
+// A row of a matrix as a row of its tiles.
+OPP_TILES void pack_row(const at::BFloat16* row, int64_t columns, at::BFloat16* to) {
+  for (int64_t column = 0; column < columns; column += kTileDepth, to += kTileElements) {
+    _mm512_store_si512(to, _mm512_loadu_si512(row + column));
+  }
+}
+
+OPP_TILES_INLINE __m512i load_words(const at::BFloat16* from) {
+  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+
+// Two rows of B as a row of each of their tiles.
+OPP_TILES void pack_pair(const at::BFloat16* even, const at::BFloat16* odd, int64_t columns, at::BFloat16* to) {
+  for (int64_t column = 0; column < columns; column += kTileRows, to += kTileElements) {
+    const __m512i high = _mm512_slli_epi32(load_words(odd + column), 16);
+    _mm512_store_si512(to, _mm512_or_si512(load_words(even + column), high));
+  }
+}
+
+// largest[h] = the largest of it and of column h's numbers times scale, of `count` rows in tiles. NaN is not larger
+// than anything.
+OPP_TILES void find_largest(const float* rows, int64_t count, float scale, float* largest) {
+  constexpr int64_t kChains = 4;  // side by side, as they take a few cycles a row
+  const __m512 factor = _mm512_set1_ps(scale);
+  __m512 top[kChains];
+  for (auto& chain : top) chain = _mm512_loadu_ps(largest);
+  for (int64_t row = 0; row < count; row += kChains) {
+    for (int64_t i = 0; i < kChains; ++i) {
+      const __m512 score = _mm512_load_ps(rows + std::min(row + i, count - 1) * kLanes);
+      top[i] = _mm512_max_ps(_mm512_mul_ps(score, factor), top[i]);
+    }
+  }
+  _mm512_storeu_ps(largest, _mm512_max_ps(_mm512_max_ps(top[0], top[1]), _mm512_max_ps(top[2], top[3])));
+}
+
+// exp(x) for x <= kSlack to float's precision, as exp_of_negative() in simd_loops.h makes it.
+OPP_TILES_INLINE __m512 exponential(__m512 x) {
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F)), _MM_FROUND_TO_NEAREST_INT);
+  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375F), x);
+  r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4F), r);
+  __m512 sum = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0F / 5040), _mm512_set1_ps(1.0F / 720));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 120));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 24));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 6));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(0.5F));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F));
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0F), _CMP_NLT_UQ), sum, n);
+}
+
+// The upper halves of a's and b's words, side by side.
+OPP_TILES_INLINE __m512i upper_halves(__m512 a, __m512 b) {
+  return _mm512_mask_blend_epi16(0xAAAAAAAAU, _mm512_srli_epi32(_mm512_castps_si512(a), 16), _mm512_castps_si512(b));
+}
+
+// Adds one to the upper half where the lower one is more than half of that.
+OPP_TILES_INLINE __m512 round_to_upper_half(__m512 x) {
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000)));
+}
+
+OPP_TILES_INLINE __m512 upper_half(__m512 x) {
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(-0x10000)));
+}
+
+// Turns the scores of a tile's heads, in place, into weights exp(scale * score - maximum), and adds them up in
+// `totals`; those past `count` into zero. Returns the heads whose weights may not be rounded, for what that would do to
+// the result, with `squares` for each token; adds the variance of others to `variances`.
+OPP_TILES uint32_t weigh_heads(float* scores, int64_t count, int64_t padded, float scale, const float* maxima,
+                               const float* squares, float* totals, float* variances) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  const __m512 maximum = _mm512_loadu_ps(maxima);
+  __m512 total = _mm512_loadu_ps(totals);
+  __m512 variance = _mm512_setzero_ps();
+  for (int64_t token = 0; token < count; ++token, scores += kLanes) {
+    const __m512 weight = exponential(_mm512_fmsub_ps(_mm512_load_ps(scores), factor, maximum));
+    _mm512_store_ps(scores, weight);
+    total = _mm512_add_ps(total, weight);
+    variance = _mm512_fmadd_ps(_mm512_mul_ps(weight, weight), _mm512_set1_ps(squares[token]), variance);
+  }
+  std::fill_n(scores, (padded - count) * kLanes, 0.0F);
+  _mm512_storeu_ps(totals, total);
+  const __m512 before = _mm512_loadu_ps(variances);
+  const __m512 sum = _mm512_add_ps(before, variance);
+  const __m512 largest = _mm512_mul_ps(_mm512_set1_ps(kLargestVariance), _mm512_mul_ps(total, total));
+  const __mmask16 fine = _mm512_cmp_ps_mask(sum, largest, _CMP_NLE_UQ);
+  _mm512_storeu_ps(variances, _mm512_mask_mov_ps(sum, fine, before));
+  return fine;
+}
+
+// The rounded weights of a tile's heads, token by token, as tiles of rows of heads; and what they lack of those of the
+// heads `fine`, if `lacking` is not null.
+OPP_TILES void pack_weights(const float* weights, int64_t tokens, uint32_t fine, at::BFloat16* to,
+                            at::BFloat16* lacking) {
+  alignas(64) uint32_t words[2][kTileRows][kLanes];
+  const auto some = static_cast<__mmask16>(fine);
+  for (int64_t token = 0; token < tokens; token += kTileDepth) {
+    for (int64_t pair = 0; pair < kTileRows; ++pair, weights += 2 * kLanes) {
+      const __m512 even = _mm512_load_ps(weights);
+      const __m512 odd = _mm512_load_ps(weights + kLanes);
+      const __m512 even_rounded = round_to_upper_half(even);
+      const __m512 odd_rounded = round_to_upper_half(odd);
+      _mm512_store_si512(words[0][pair], upper_halves(even_rounded, odd_rounded));
+      if (lacking == nullptr) continue;
+      const __m512 of_even = round_to_upper_half(_mm512_sub_ps(even, upper_half(even_rounded)));
+      const __m512 of_odd = round_to_upper_half(_mm512_sub_ps(odd, upper_half(odd_rounded)));
+      _mm512_store_si512(words[1][pair], _mm512_maskz_mov_epi32(some, upper_halves(of_even, of_odd)));
+    }
+    simd().transpose_words(words[0], kLanes, kTileRows, to + token * kTileRows, kLanes);
+    if (lacking != nullptr) simd().transpose_words(words[1], kLanes, kTileRows, lacking + token * kTileRows, kLanes);
+  }
+}
+
+// Rows x Columns tiles of c = a b, or c += a b, where a is the sum of Parts matrices.
+template <int Rows, int Columns, int Parts>
+OPP_TILES void multiply_block(const Left& left, const Right& right, const Sums& sums, int64_t depth, bool add) {
+  const at::BFloat16* a = left.tiles;
+  const at::BFloat16* b = right.tiles;
+  float* c = sums.tiles;
+  float* c_below = c + sums.below;
+  if (add) {
+    _tile_loadd(0, c, kTileBytes);
+    if constexpr (Columns > 1) _tile_loadd(1, c + sums.right, kTileBytes);
+    if constexpr (Rows > 1) _tile_loadd(2, c_below, kTileBytes);
+    if constexpr (Rows > 1 && Columns > 1) _tile_loadd(3, c_below + sums.right, kTileBytes);
+  } else {
+    _tile_zero(0);
+    if constexpr (Columns > 1) _tile_zero(1);
+    if constexpr (Rows > 1) _tile_zero(2);
+    if constexpr (Rows > 1 && Columns > 1) _tile_zero(3);
+  }
+  for (int64_t k = 0; k < depth; ++k, a += kTileElements, b += right.below) {
+    _tile_loadd(6, b, kTileBytes);
+    if constexpr (Columns > 1) _tile_loadd(7, b + right.right, kTileBytes);
+    for (int part = 0; part < Parts; ++part) {
+      const at::BFloat16* of = a + part * left.other;
+      _tile_loadd(4, of, kTileBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      if constexpr (Columns > 1) _tile_dpbf16ps(1, 4, 7);
+      if constexpr (Rows > 1) {
+        _tile_loadd(5, of + left.below, kTileBytes);
+        _tile_dpbf16ps(2, 5, 6);
+        if constexpr (Columns > 1) _tile_dpbf16ps(3, 5, 7);
+      }
+    }
+  }
+  _tile_stored(0, c, kTileBytes);
+  if constexpr (Columns > 1) _tile_stored(1, c + sums.right, kTileBytes);
+  if constexpr (Rows > 1) _tile_stored(2, c_below, kTileBytes);
+  if constexpr (Rows > 1 && Columns > 1) _tile_stored(3, c_below + sums.right, kTileBytes);
+}
+
+template <int Rows, int Parts>
+void multiply_rows(const Left& a, Right b, Sums c, int64_t columns, int64_t depth, bool add) {
+  for (; columns > 1; columns -= 2, b.tiles += 2 * b.right, c.tiles += 2 * c.right) {
+    multiply_block<Rows, 2, Parts>(a, b, c, depth, add);
+  }
+  if (columns > 0) multiply_block<Rows, 1, Parts>(a, b, c, depth, add);
+}
+
+// c = a b, or c += a b, for these numbers of tiles.
+template <int Parts>
+void multiply(Left a, const Right& b, Sums c, int64_t rows, int64_t columns, int64_t depth, bool add) {
+  for (; rows > 1; rows -= 2, a.tiles += 2 * a.below, c.tiles += 2 * c.below) {
+    multiply_rows<2, Parts>(a, b, c, columns, depth, add);
+  }
+  if (rows > 0) multiply_rows<1, Parts>(a, b, c, columns, depth, add);
+}
+
+// A row of tiles of sums times factor, rounded.
+OPP_TILES void write_row(const float* sums, int64_t columns, float factor, at::BFloat16* to) {
+  const __m512 times = _mm512_set1_ps(factor);
+  for (int64_t column = 0; column < columns; column += kLanes, sums += kSumElements) {
+    const __m512 x = _mm512_mul_ps(_mm512_load_ps(sums), times);
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded =
+        _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i result = _mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7FC0));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + column), _mm512_cvtepi32_epi16(result));
+  }
+}
+
+#else
+
+[[noreturn]] void fail() { TORCH_INTERNAL_ASSERT(false, "this processor has no tiles"); }
+
+void pack_row(const at::BFloat16*, int64_t, at::BFloat16*) { fail(); }
+
+void pack_pair(const at::BFloat16*, const at::BFloat16*, int64_t, at::BFloat16*) { fail(); }
+
+void find_largest(const float*, int64_t, float, float*) { fail(); }
+
+uint32_t weigh_heads(float*, int64_t, int64_t, float, const float*, const float*, float*, float*) { fail(); }
+
+void pack_weights(const float*, int64_t, uint32_t, at::BFloat16*, at::BFloat16*) { fail(); }
+
+template <int Parts>
+void multiply(Left, const Right&, Sums, int64_t, int64_t, int64_t, bool) {
+  fail();
+}
+
+void write_row(const float*, int64_t, float, at::BFloat16*) { fail(); }
+
+#endif
+
+}  // namespace
+
+AmxAttention::AmxAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling)
+    : operands_(call, tiling),
+      scale_(static_cast<float>(call.scale_value)),
+      depth_(round_up(call.depth(), kTileDepth)),
+      columns_(round_up(call.value.size(-1), kTileRows)),
+      max_heads_(round_up(tiling.tile_heads, kTileRows)),
+      values_are_keys_(operands_.keys_begin_with_values(columns_)),
+      keys_are_whole_(operands_.keys_lie_in_chunks(kTileDepth)),
+      values_are_whole_(operands_.values_lie_in_chunks(kTileRows)),
+      memory_(place(nullptr)) {
+  place(memory_.data());
+  // What pads the rows stays zero.
+  std::fill_n(staged_, max_heads_ * depth_, at::BFloat16(0));
+  std::fill_n(staged_values_, 2 * columns_, at::BFloat16(0));
+  std::fill_n(zeros_, std::max(depth_, columns_), at::BFloat16(0));
+}
+
+int64_t AmxAttention::place(std::byte* memory) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  uintptr_t end = begin;
+  const auto take = [&]<class T>(T*& at, int64_t count) {
+    at = reinterpret_cast<T*>(end);
+    end += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
+  };
+  take(query_, max_heads_ * depth_);
+  take(keys_, kBlock * depth_);
+  take(values_, kBlock * columns_);
+  take(scores_, kBlock * max_heads_);
+  take(weights_, kBlock * kWeighed);
+  take(lacking_, kBlock * kWeighed);
+  take(sums_, max_heads_ * columns_);
+  take(maxima_, max_heads_);
+  take(next_maxima_, max_heads_);
+  take(totals_, max_heads_);
+  take(variances_, max_heads_);
+  take(staged_, max_heads_ * depth_);
+  take(staged_values_, 2 * columns_);
+  take(zeros_, std::max(depth_, columns_));
+  take(row_, columns_);
+  take(squares_, kBlock);
+  return round_up(static_cast<int64_t>(end - begin), 2 << 20);
+}
+
+void AmxAttention::run(const AttentionTile& tile) {
+  operands_.open(tile);
+  heads_ = round_up(tile.heads, kTileRows);
+  begin();
+  const int64_t tokens = operands_.tokens();
+  if (tokens == 0) return write_zeros();
+  load_query();
+  for (int64_t first = 0; first < tokens; first += kBlock) {
+    const int64_t count = std::min(kBlock, tokens - first);
+    add({first, count, round_up(count, kTileDepth)});
+  }
+  write();
+}
+
+// A softmax begins with the sink, whose exponential relative to itself is 1. No score is less than the number that
+// stands for none.
+void AmxAttention::begin() {
+  for (int64_t head = 0; head < heads_; ++head) {
+    const float sink = head < operands_.heads() ? operands_.sink(head) : 0;
+    const bool none = sink == -std::numeric_limits<float>::infinity();
+    maxima_[head] = none ? std::numeric_limits<float>::lowest() : sink;
+    totals_[head] = none ? 0.0F : 1.0F;
+    variances_[head] = 0;
+  }
+}
+
+// The queries as columns.
+void AmxAttention::load_query() {
+  operands_.load_query(staged_, depth_);
+  std::fill(staged_ + operands_.heads() * depth_, staged_ + heads_ * depth_, at::BFloat16(0));
+  const int64_t words = depth_ / TileProducts::kGroup;
+  for (int64_t head = 0; head < heads_; head += kLanes) {
+    simd().transpose_words(staged_ + head * depth_, words, words, query_ + head * depth_, kLanes);
+  }
+}
+
+void AmxAttention::add(const Block& block) {
+  load(block);
+  multiply<1>({keys_, kTileRows * depth_}, {query_, kTileRows * depth_, kTileElements},
+              {scores_, kTileRows * block.padded, kSumElements}, block.padded / kTileRows, heads_ / kTileRows,
+              depth_ / kTileDepth, false);
+  for (int64_t head = 0; head < heads_; head += kWeighed) {
+    const int64_t heads = std::min(kWeighed, heads_ - head);
+    const bool fine = weigh(block, head, heads);
+    (fine ? multiply<2> : multiply<1>)({weights_, kTileRows * block.padded, lacking_ - weights_},
+                                       {values_, kTileElements, kTileDepth * columns_},
+                                       {sums_ + head * columns_, kSumElements, kTileRows * columns_}, heads / kTileRows,
+                                       columns_ / kTileRows, block.padded / kTileDepth, block.first > 0);
+  }
+}
+
+// The block's keys as rows, its values as rows of a right matrix.
+void AmxAttention::load(const Block& block) {
+  for (int64_t token = 0; token < block.padded; token += 2) {
+    operands_.for_each_row_of_keys(block.first + token + kAhead, 2, [](const Lines& lines) {
+      constexpr int64_t kTwoLines = 128;  // the processor brings both for one
+      for (int64_t i = 0; i < lines.bytes; i += kTwoLines) {
+        __builtin_prefetch(static_cast<const char*>(lines.first) + i, 0, 2);
+      }
+    });
+    const at::BFloat16* values[2];
+    for (int64_t i = 0; i < 2; ++i) {
+      const int64_t row = token + i;
+      at::BFloat16* to = keys_ + row / kTileRows * kTileRows * depth_ + row % kTileRows * kTileDepth;
+      values[i] = row < block.count ? load_token(block.first + row, i, to) : zeros_;
+      if (row >= block.count) pack_row(zeros_, depth_, to);
+    }
+    at::BFloat16* tile = values_ + token / kTileDepth * kTileDepth * columns_;
+    pack_pair(values[0], values[1], columns_, tile + token % kTileDepth * kTileRows);
+    for (int64_t i = 0; i < 2; ++i) squares_[token + i] = simd().mean_square(values[i], operands_.value_size());
+  }
+}
+
+// Loads a key, and returns its value, by way of the i-th rows for what is not where it can be loaded from.
+const at::BFloat16* AmxAttention::load_token(int64_t token, int64_t i, at::BFloat16* to) {
+  const at::BFloat16* key = staged_ + i * depth_;
+  if (keys_are_whole_) {
+    key = operands_.key(token);
+    pack_row(key, operands_.key_size(), to);
+    if (operands_.rope_size() > 0) {
+      pack_row(operands_.rope(token), operands_.rope_size(), to + operands_.key_size() * kTileRows);
+    }
+  } else {
+    operands_.load_keys(token, 1, staged_ + i * depth_, depth_);
+    pack_row(key, depth_, to);
+  }
+  if (values_are_keys_) return key;
+  if (values_are_whole_) return operands_.value(token);
+  operands_.load_values(token, 1, staged_values_ + i * columns_, columns_);
+  return staged_values_ + i * columns_;
+}
+
+// Turns the scores of up to kWeighed heads into weights; says whether some are the sums of two.
+bool AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
+  uint32_t fine[kWeighed / kTileRows] = {};
+  for (int64_t i = 0; i < heads; i += kTileRows) {
+    const int64_t head = first + i;
+    float* scores = scores_ + head * block.padded;
+    std::copy_n(maxima_ + head, kTileRows, next_maxima_ + head);
+    find_largest(scores, block.count, scale_, next_maxima_ + head);
+    for (int64_t j = head; j < head + kTileRows; ++j) {
+      if (next_maxima_[j] > maxima_[j] + kSlack) raise(j, next_maxima_[j], block.first > 0);
+    }
+    const uint32_t found = weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, squares_,
+                                       totals_ + head, variances_ + head);
+    const int64_t present = std::clamp<int64_t>(operands_.heads() - head, 0, kTileRows);
+    fine[i / kTileRows] = found & ((1U << present) - 1);
+  }
+  const bool any = std::ranges::any_of(fine, [](uint32_t heads_of_tile) { return heads_of_tile != 0; });
+  for (int64_t i = 0; i < heads; i += kTileRows) {
+    pack_weights(scores_ + (first + i) * block.padded, block.padded, fine[i / kTileRows], weights_ + i * block.padded,
+                 any ? lacking_ + i * block.padded : nullptr);
+  }
+  return any;
+}
+
+// Gives a head another maximum.
+void AmxAttention::raise(int64_t head, float maximum, bool has_sums) {
+  const float factor = std::exp(maxima_[head] - maximum);
+  maxima_[head] = maximum;
+  totals_[head] *= factor;
+  variances_[head] *= factor * factor;
+  if (!has_sums) return;
+  for (int64_t column = 0; column < columns_; column += kTileRows) {
+    simd().multiply(sums_of(head) + column * kTileRows, kTileRows, factor);
+  }
+}
+
+float* AmxAttention::sums_of(int64_t head) const {
+  return sums_ + head / kTileRows * kTileRows * columns_ + head % kTileRows * kTileRows;
+}
+
+void AmxAttention::write() {
+  for (int64_t head = 0; head < operands_.heads(); ++head) {
+    write_row(sums_of(head), columns_, 1 / totals_[head], row_);
+    operands_.write(head, row_, {maxima_[head], totals_[head]});
+  }
+}
+
+void AmxAttention::write_zeros() {
+  std::fill_n(row_, columns_, at::BFloat16(0));
+  for (int64_t head = 0; head < operands_.heads(); ++head) operands_.write(head, row_, {maxima_[head], totals_[head]});
+}
+
+}  // namespace opp

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse flash attention in bfloat16 by the tiles of x86 processors (AMX).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/attention_operands.h"
+#include "cpu/buffer.h"
+#include "cpu/matmul.h"
+
+namespace opp {
+
+// Takes block after block of a row's tokens, all of whose numbers stay in a core's L2 cache. The scores are the product
+// of keys and transposed queries, so that a key's numbers lie side by side in the tiles as they do in memory. Softmax
+// weights are rounded to bfloat16 where that is not seen in the result, else they are the sums of two.
+class AmxAttention {
+ public:
+  AmxAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling);
+
+  // What a head's result is does not depend on the others of its tile.
+  void run(const AttentionTile& tile);
+
+ private:
+  struct Block {
+    int64_t first;
+    int64_t count;
+    int64_t padded;  // to whole tiles
+  };
+
+  // Places what follows `memory_` below at `memory`; returns how many bytes that takes.
+  int64_t place(std::byte* memory);
+  void begin();
+  void load_query();
+  void add(const Block& block);
+  void load(const Block& block);
+  const at::BFloat16* load_token(int64_t token, int64_t i, at::BFloat16* to);
+  bool weigh(const Block& block, int64_t first, int64_t heads);
+  void raise(int64_t head, float maximum, bool has_sums);
+  float* sums_of(int64_t head) const;
+  void write();
+  void write_zeros();
+
+  AttentionOperands<at::BFloat16> operands_;
+  const TileProducts multiply_;  // sets up the tiles
+  const float scale_;
+  const int64_t depth_;
+  const int64_t columns_;
+  const int64_t max_heads_;
+  const bool values_are_keys_;
+  const bool keys_are_whole_;  // they can be loaded from where they are
+  const bool values_are_whole_;
+  Buffer<std::byte> memory_;  // for all that follows: together it gets huge pages
+  // In tiles, of which those beside each other follow each other:
+  at::BFloat16* query_;    // (depth, heads), but those below each other
+  at::BFloat16* keys_;     // (tokens, depth)
+  at::BFloat16* values_;   // (tokens, columns)
+  float* scores_;          // (tokens, heads), but those below each other; then the weights
+  at::BFloat16* weights_;  // (heads, tokens), of kWeighed heads, and so the next
+  at::BFloat16* lacking_;  // what the rounded weights lack
+  float* sums_;            // (heads, columns)
+  // Of each head:
+  float* maxima_;
+  float* next_maxima_;
+  float* totals_;
+  float* variances_;  // that rounding the weights so far may give the result, as kLargestVariance has it
+  // In rows, for what has to be copied first:
+  at::BFloat16* staged_;         // queries, or two keys
+  at::BFloat16* staged_values_;  // two
+  at::BFloat16* zeros_;
+  at::BFloat16* row_;  // of the result
+  float* squares_;     // the mean of each token's squared values
+  int64_t heads_ = 0;  // of the tile, padded
+};
+
+}  // namespace opp
