@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from measure import progress
 
-ROUNDS = 31
-WARM_UP = 4  # rounds
+SECONDS = 2.0  # for a row, and a tenth of it before to warm up
+ROUNDS = 31  # at least
 TASKS = 200  # that are enqueued in a round
 NODES = 100  # of the graph
 ROW = "{:<46} {:>12} {:<34} {:>12} {:>7} {:>7}"
@@ -114,16 +114,18 @@ def replayed() -> Comparison:
 
 
 def compared(c: Comparison) -> tuple[list[float], list[float]]:
-    """Ours and the peer's times in turns, behind rounds that warm both up. Rows follow one another, so that none is
-    measured behind a copy that has emptied the caches."""
-    ours, peers = [], []
-    for round_ in range(-WARM_UP, ROUNDS):
-        pair = [(ours, c.call), (peers, c.peers_call)]
-        for found, call in pair if round_ % 2 else reversed(pair):
-            taken = microseconds(call, c.calls, c.until_done)
-            if round_ >= 0:
-                found.append(taken)
-    return ours, peers
+    """Ours and the peer's times, in turns. Rows follow one another, so that none is measured behind another's copy that
+    has emptied the caches."""
+    times = ([], [])
+    calls = c.call, c.peers_call
+    start = time.monotonic()
+    while (passed := time.monotonic() - start) < 1.1 * SECONDS or len(times[0]) < ROUNDS:
+        order = (0, 1) if len(times[0]) % 2 else (1, 0)
+        for i in order:
+            taken = microseconds(calls[i], c.calls, c.until_done)
+            if passed > 0.1 * SECONDS:
+                times[i].append(taken)
+    return times
 
 
 def main() -> int:
@@ -133,7 +135,7 @@ def main() -> int:
         progress(f"row {number} of {len(comparisons)}: {c.ours}")
         times.append(compared(c))
     progress("")
-    print(f"microseconds a call, and the ratio: medians of {ROUNDS} rounds")
+    print(f"microseconds a call, and the ratio: medians of {ROUNDS} rounds or more")
     print(ROW.format("", "ours", "beside", "", "ratio", "limit"))
     missed = False
     for c, (ours, peers) in zip(comparisons, times, strict=True):
