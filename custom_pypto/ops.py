@@ -360,7 +360,8 @@ def npu_lightning_indexer_prolog_pto(
             at the next synchronisation for slots below -1 or past the end of the cache. Nothing is written then.
 
     Limits: any sizes. With the few tokens of a decode step the time is that of reading the weights once; many tokens go
-    through in chunks, so that what is needed beside arguments and results does not grow with them.
+    through in blocks of up to 256 tokens and some heads, each rotated, transformed and quantised while it lies in a
+    core's cache, so that what is needed beside arguments and results does not grow with them.
 
     Formula: the indexer of the DeepSeek-V3.2-Exp report, section 1, with a W8A8 query path and int8 keys, as
     npu_lightning_indexer_prolog_pto of cann-recipes-infer. DeepSeek's own inference code rotates with "half"; the
@@ -595,7 +596,8 @@ def npu_sparse_flash_attention_pto(
     Scores, softmax and sums are in float32, and the result is rounded once, to the dtype of ``query``. It is the same
     to the bit for any number of threads. The softmax weights of a head enter the product with the values in that dtype
     where this changes 99 % of the result by less than 1e-4, which is where they are spread over many tokens (over 512
-    or more of values as large as 1); else in twice its precision.
+    or more of values as large as 1); else in twice its precision. With the tiles of AMX this is decided for every 256
+    tokens by them and those before, so that the first of a row have twice the precision.
 
     B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1
     and N2 query and key heads, D, Dr and Dv the head dimensions of query and key, of their rotary parts and of values.
@@ -645,8 +647,9 @@ def npu_sparse_flash_attention_pto(
             out of range and indices below -1. Nothing is written then.
 
     Limits: any number of heads, head dimensions, block size and length. The work is N1 * (D + Dr + Dv) multiplications
-    for each token that a query token attends to, however long its sequence is, and N1 * Dv more for heads whose weights
-    take twice the precision. A ``value`` that is ``key`` itself is read once.
+    for each token that a query token attends to, however long its sequence is, and Dv more for each head whose weight
+    takes twice the precision. A ``value`` that is ``key`` itself is read once. What is made of a block of tokens (256
+    of them with AMX, else 128) stays in a core's L2 cache.
 
     Formula: the attention over selected tokens of DeepSeek Sparse Attention, equation 2 of the DeepSeek-V3.2-Exp
     report; torch_npu's npu_sparse_flash_attention with sparse_block_size 1 computes the same.
