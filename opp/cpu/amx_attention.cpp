@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/prefetch.h"
 #include "cpu/simd.h"
 #include "cpu/tiles.h"
 
@@ -366,12 +367,8 @@ void AmxAttention::add(const Block& block) {
 // The block's keys as rows, its values as rows of a right matrix.
 void AmxAttention::load(const Block& block) {
   for (int64_t token = 0; token < block.padded; token += 2) {
-    operands_.for_each_row_of_keys(block.first + token + kAhead, 2, [](const Lines& lines) {
-      constexpr int64_t kTwoLines = 128;  // the processor brings both for one
-      for (int64_t i = 0; i < lines.bytes; i += kTwoLines) {
-        __builtin_prefetch(static_cast<const char*>(lines.first) + i, 0, 2);
-      }
-    });
+    operands_.for_each_row_of_keys(block.first + token + kAhead, 2,
+                                   [](const Lines& lines) { prefetch(lines.first, lines.bytes); });
     const at::BFloat16* values[2];
     for (int64_t i = 0; i < 2; ++i) {
       const int64_t row = token + i;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cpu/matmul.h"
+#include "cpu/prefetch.h"
 #include "cpu/simd.h"
 #include "cpu/tokens.h"
 #include "cpu/top_k.h"
@@ -35,6 +36,9 @@ Block block_at(const LightningIndexerPto& call, const Tiling& tiling, const Tile
   const int64_t count = std::min({tiling.block_size, tiling.page_size - offset, tile.keys - first});
   return {first, count, place.page, place.token};
 }
+
+// Keys that are multiplied at once, while as many of the next block come to the cache.
+constexpr int64_t kStep = 64;
 
 // What int8 queries and keys are to be multiplied by: tensors like the weights, and like the keys without their last
 // dimension. Others have none.
@@ -212,7 +216,12 @@ class TileScores {
     left_ = keys;
     left_stride_ = stride;
     if constexpr (!kTiles) {
-      multiply_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
+      for (int64_t row = 0; row < rows; row += kStep) {
+        const int64_t count = std::min(kStep, rows - row);
+        if (next_ != nullptr) prefetch(next_ + row * stride, count * stride * static_cast<int64_t>(sizeof(Element)));
+        multiply_.multiply(keys + row * stride, stride, query_.data(), products_.data() + row * columns_, columns_,
+                           count, columns_, depth_);
+      }
     }
   }
 

@@ -16,6 +16,7 @@
 
 #include "cpu/byte_products.h"
 #include "cpu/matmul.h"
+#include "cpu/prefetch.h"
 #include "cpu/simd.h"
 #include "cpu/tokens.h"
 
@@ -89,13 +90,6 @@ void write(const float* sums, int64_t count, at::ScalarType dtype, void* out, in
   } else {
     simd().from_float(sums, count, static_cast<at::BFloat16*>(out) + offset);
   }
-}
-
-// Memory that the processor would not see coming: pieces of rows that lie far apart.
-template <class Element>
-void prefetch(const Element* from, int64_t count) {
-  constexpr int64_t line = 64 / sizeof(Element);
-  for (int64_t i = 0; i < count; i += line) __builtin_prefetch(from + i, 0, 2);
 }
 
 // What a thread computes its tasks of one dtype with.
@@ -322,7 +316,8 @@ class TypedWorker final : public Worker {
       if constexpr (kGroup == 1) {
         for (int64_t r = 0; r < rows; ++r) copy_row(from + r * weight.row_stride, 1, whole, to + r * to_stride);
       } else {
-        for (int64_t r = 0; r < rows; ++r) prefetch(from + (r + kAhead) * weight.row_stride, whole);
+        // The processor does not see pieces of rows coming that lie far apart.
+        for (int64_t r = 0; r < rows; ++r) prefetch(from + (r + kAhead) * weight.row_stride, whole * sizeof(Element));
         using Bits = std::conditional_t<sizeof(Operand) == 2, uint16_t, uint8_t>;
         simd().pack(reinterpret_cast<const Bits*>(from), weight.row_stride, rows, whole, reinterpret_cast<Bits*>(to),
                     to_stride);

@@ -16,15 +16,18 @@
 #include "cpu/amx_attention.h"
 #include "cpu/attention_operands.h"
 #include "cpu/matmul.h"
+#include "cpu/prefetch.h"
 #include "cpu/simd.h"
 
 namespace opp {
 namespace {
 
 // Selected tokens that are gathered, packed and multiplied at once: what is made of them stays in a core's L2 cache.
-constexpr int64_t kBlock = 128;
+constexpr int64_t kBlock = 256;
 // Those whose scores are all known before they become weights.
 constexpr int64_t kSpan = 2048;
+// Heads that are multiplied by a block's keys at once.
+constexpr int64_t kHeadStep = 16;
 
 // The attention of one tile. Its tensors are of type Element; Multiply's operands are that or float. An Element is a
 // coarse softmax weight, off by up to 2^-9. Spread over many tokens such errors average out; a head whose weights are
@@ -45,8 +48,8 @@ class TileAttention {
         columns_(round_up(call.value.size(-1), kLanes)),
         values_are_keys_(operands_.keys_begin_with_values(columns_)),
         query_(tile_heads_ * depth_),
-        keys_(kBlock * depth_),
-        values_(values_are_keys_ ? 0 : kBlock * columns_),
+        keys_(kLanes * depth_),
+        values_(values_are_keys_ ? 0 : kLanes * columns_),
         span_(std::min(kSpan, round_up(tiling.max_named(), kBlock))),
         packed_keys_(kBlock * depth_),
         packed_values_(span_ * columns_),
@@ -61,8 +64,8 @@ class TileAttention {
         row_(columns_) {
     // What pads the rows stays zero.
     std::fill_n(query_.data(), tile_heads_ * depth_, Operand(0));
-    std::fill_n(keys_.data(), kBlock * depth_, Operand(0));
-    if (!values_are_keys_) std::fill_n(values_.data(), kBlock * columns_, Operand(0));
+    std::fill_n(keys_.data(), kLanes * depth_, Operand(0));
+    if (!values_are_keys_) std::fill_n(values_.data(), kLanes * columns_, Operand(0));
     std::fill_n(mean_squares_.data(), span_, 0.0F);
   }
 
@@ -76,7 +79,7 @@ class TileAttention {
     const int64_t size = operands_.tokens();
     if (size == 0) return write_zeros();
     operands_.load_query(query_.data(), depth_);
-    prefetch(0, kBlock);
+    prefetch_keys(0, kBlock);
     for (int64_t first = 0; first < size; first += span_) {
       score(first, std::min(span_, size - first));
       weigh(first > 0);
@@ -107,69 +110,77 @@ class TileAttention {
     for (int64_t i = 0; i < count; i += kBlock) {
       const int64_t size = std::min(kBlock, count - i);
       const Block& block = blocks_.emplace_back(i, size, round_up(size, kTokenStep));
-      load_keys(first + i, block);
-      float* scores = rows(weights_, block);
-      multiply_.multiply(query_.data(), depth_, packed_keys_.data(), scores, kBlock, heads_, block.padded, depth_);
+      load(first + i, block);
+      multiply_keys(first + i, block);
       for (int64_t head = 0; head < heads_; ++head) {
         float& largest = next_maxima_[head];
-        float* row = scores + head * kBlock;
+        float* row = rows(weights_, block) + head * kBlock;
         largest = simd().scale_and_find_largest(row, size, scale_, largest);
         std::fill(row + round_up(size, kLanes), row + block.padded, -std::numeric_limits<float>::infinity());
       }
-      load_values(first + i, block);
+    }
+  }
+
+  // Multiplies the queries, a few heads at a time, and brings the tokens after the block to the cache meanwhile.
+  void multiply_keys(int64_t first, const Block& block) {
+    const int64_t tokens = kBlock * kHeadStep / round_up(heads_, kHeadStep);
+    int64_t next = first + kBlock;
+    for (int64_t head = 0; head < heads_; head += kHeadStep, next += tokens) {
+      prefetch_keys(next, tokens);
+      multiply_.multiply(query_.data() + head * depth_, depth_, packed_keys_.data(),
+                         rows(weights_, block) + head * kBlock, kBlock, std::min(kHeadStep, heads_ - head),
+                         block.padded, depth_);
     }
   }
 
   // Starts to bring the keys of a few tokens to the cache.
-  void prefetch(int64_t first, int64_t count) const {
-    operands_.for_each_row_of_keys(first, count, [](const Lines& lines) {
-      constexpr int64_t kLine = 64;
-      for (int64_t i = 0; i < lines.bytes; i += kLine) {
-        __builtin_prefetch(static_cast<const char*>(lines.first) + i, 0, 2);
-      }
-    });
+  void prefetch_keys(int64_t first, int64_t count) const {
+    operands_.for_each_row_of_keys(first, count, [](const Lines& lines) { prefetch(lines.first, lines.bytes); });
   }
 
-  // Transposes the block's keys to the columns of B; what pads them is zero.
-  void load_keys(int64_t first, const Block& block) {
-    const auto [_, count, padded] = block;
-    operands_.load_keys(first, count, keys_.data(), depth_);
-    std::fill(keys_.data() + count * depth_, keys_.data() + padded * depth_, Operand(0));
-    const int64_t words = depth_ / kOperandsOfWord;
-    for (int64_t column = 0; column < padded; column += kLanes) {
-      prefetch(first + kBlock + column, kLanes);
-      const Operand* from = keys_.data() + column * depth_;
-      Operand* to = packed_keys_.data() + Multiply::place(0, column, depth_, padded);
-      const int64_t width = std::min(kPanel, padded - column / kPanel * kPanel);
-      if constexpr (Multiply::kGroup == kOperandsOfWord) {
-        simd().transpose_words(from, words, words, to, width);
-      } else {
-        simd().transpose_pairs(from, words, words, to, width);
-      }
+  // Packs the block's keys and values, a few tokens at a time, which stay in the cache closest to the core meanwhile.
+  void load(int64_t first, const Block& block) {
+    for (int64_t token = 0; token < block.padded; token += kLanes) {
+      const int64_t count = std::clamp<int64_t>(block.count - token, 0, kLanes);
+      load_keys(first + token, count, token, block);
+      load_values(first + token, count, token, block);
     }
   }
 
-  // The block's values as B, and how large they are.
-  void load_values(int64_t first, const Block& block) {
-    const auto [_, count, padded] = block;
+  // Transposes keys to columns of B, from `column` on; what pads them is zero.
+  void load_keys(int64_t first, int64_t count, int64_t column, const Block& block) {
+    operands_.load_keys(first, count, keys_.data(), depth_);
+    std::fill(keys_.data() + count * depth_, keys_.data() + kLanes * depth_, Operand(0));
+    const int64_t words = depth_ / kOperandsOfWord;
+    Operand* to = packed_keys_.data() + Multiply::place(0, column, depth_, block.padded);
+    const int64_t width = std::min(kPanel, block.padded - column / kPanel * kPanel);
+    if constexpr (Multiply::kGroup == kOperandsOfWord) {
+      simd().transpose_words(keys_.data(), words, words, to, width);
+    } else {
+      simd().transpose_pairs(keys_.data(), words, words, to, width);
+    }
+  }
+
+  // Values as rows of B, from `first_row` on, and how large they are.
+  void load_values(int64_t first, int64_t count, int64_t first_row, const Block& block) {
     Operand* rows = values_are_keys_ ? keys_.data() : values_.data();
     const int64_t stride = values_are_keys_ ? depth_ : columns_;
     if (!values_are_keys_) {
       operands_.load_values(first, count, rows, stride);
-      std::fill(rows + count * stride, rows + padded * stride, Operand(0));
+      std::fill(rows + count * stride, rows + kLanes * stride, Operand(0));
     }
     if constexpr (kSplit) {
-      float* squares = mean_squares_.data() + block.first;
+      float* squares = mean_squares_.data() + block.first + first_row;
       for (int64_t i = 0; i < count; ++i) squares[i] = simd().mean_square(rows + i * stride, operands_.value_size());
-      std::fill(squares + count, squares + padded, 0.0F);
+      std::fill(squares + count, squares + kLanes, 0.0F);
     }
     constexpr int64_t kGroup = Multiply::kGroup;
     Operand* packed = packed_values_.data() + block.first * columns_;
-    for (int64_t row = 0; row < padded; row += kGroup) {
+    for (int64_t row = 0; row < kLanes; row += kGroup) {
       for (int64_t column = 0; column < columns_; column += kPanel) {
         const Operand* from = rows + row * stride + column;
         const int64_t width = std::min(kPanel, columns_ - column);
-        Operand* to = packed + Multiply::place(row, column, padded, columns_);
+        Operand* to = packed + Multiply::place(first_row + row, column, block.padded, columns_);
         if constexpr (kGroup == 2) {
           simd().interleave(from, from + stride, width, to);
         } else {
