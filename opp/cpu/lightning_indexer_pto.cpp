@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cpu/matmul.h"
-#include "cpu/prefetch.h"
+#include "cpu/pairs.h"
 #include "cpu/simd.h"
 #include "cpu/tokens.h"
 #include "cpu/top_k.h"
@@ -37,9 +37,6 @@ Block block_at(const LightningIndexerPto& call, const Tiling& tiling, const Tile
   return {first, count, place.page, place.token};
 }
 
-// Keys that are multiplied at once, while as many of the next block come to the cache.
-constexpr int64_t kStep = 64;
-
 // What int8 queries and keys are to be multiplied by: tensors like the weights, and like the keys without their last
 // dimension. Others have none.
 struct Scales {
@@ -62,7 +59,8 @@ void in_float(const at::Tensor& tensor, Read&& read) {
 }
 
 // The scores of one tile. Its keys and queries are of type Element; Multiply's operands are that or float, its products
-// float or int32. Tiles multiply the keys with one query token after the other, and write no products.
+// float or int32. Tiles, and dot products of pairs, multiply the keys with one query token after the other, add up the
+// products at once, and write none.
 template <class Element, class Multiply>
 class TileScores {
   using Operand = typename Multiply::Operand;
@@ -71,6 +69,7 @@ class TileScores {
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
   static constexpr bool kWhole = std::is_same_v<Sum, int32_t>;
   static constexpr bool kTiles = std::is_same_v<Multiply, TileProducts>;
+  static constexpr bool kPairs = std::is_same_v<Multiply, Products<at::BFloat16, Layout::kVnni>>;
 
  public:
   TileScores(const LightningIndexerPto& call, const Scales& scales, const Tiling& tiling)
@@ -82,9 +81,10 @@ class TileScores {
         depth_(round_up(size_, Multiply::kDepthStep)),
         heads_(call.query.size(-2) / call.key.size(-2)),
         padded_heads_(round_up(heads_, kLanes)),
+        fused_(kTiles || (kPairs && has_pairs())),
         query_(tiling.tile_queries * padded_heads_ * depth_),
         keys_(kRowStep + round_up(tiling.block_size, kRowStep) * depth_),
-        products_(kTiles ? 2 * kTileRows * padded_heads_
+        products_(fused_ ? 2 * kTileRows * padded_heads_
                          : round_up(tiling.block_size, kRowStep) * round_up(tiling.tile_queries * heads_, kLanes) +
                                kLanes),
         weights_(tiling.tile_queries * padded_heads_),
@@ -123,8 +123,15 @@ class TileScores {
     const Sum* products = products_.data() + query * heads_;
     const float* weights = weights_.data() + query * padded_heads_;
     if constexpr (kTiles) {
-      weighted_relu_tiles(left_, left_stride_, query_.data() + query * padded_heads_ * depth_, weights, scores,
-                          round_up(count, kTileRows), heads_, depth_, std::exchange(next_, nullptr), products_.data());
+      weighted_relu_tiles(left_, left_stride_, query_of(query), weights, scores, round_up(count, kTileRows), heads_,
+                          depth_, std::exchange(next_, nullptr), products_.data());
+    } else if constexpr (kPairs) {
+      if (fused_) {
+        weighted_relu_pairs(left_, left_stride_, query_of(query), weights, scores, round_up(count, kPairRows), heads_,
+                            depth_, std::exchange(next_, nullptr));
+      } else {
+        simd().weighted_relu_sums(products, columns_, count, weights, heads_, scores);
+      }
     } else if constexpr (kWhole) {
       simd().weighted_relu_sums(products, shifts_.data() + query * heads_, columns_, count, weights, heads_, scores);
     } else {
@@ -140,6 +147,9 @@ class TileScores {
     return call_.key.const_data_ptr<Element>() + key_strides_.offset(block.page, block.offset, tile_.key_head);
   }
 
+  // A token's B.
+  const Operand* query_of(int64_t token) { return query_.data() + token * padded_heads_ * depth_; }
+
   TokenStrides strides_of_tile(at::IntArrayRef strides, int64_t& offset) const {
     const Sequence& sequence = tiling_.sequences[tile_.sequence];
     const TokenStrides of(strides);
@@ -147,8 +157,8 @@ class TileScores {
     return of;
   }
 
-  // Transposes the query tokens' heads to the columns of B, of which tiles have one for each token; the columns past
-  // the last are zero.
+  // Transposes the query tokens' heads to the columns of B, of which there is one for each token if fused; the columns
+  // past the last are zero.
   void pack_query() {
     int64_t offset;
     const TokenStrides strides = strides_of_tile(call_.query.strides(), offset);
@@ -159,7 +169,7 @@ class TileScores {
       const int64_t head = column % heads_;
       const auto* from = query + strides.offset(0, token, head);
       for (int64_t d = 0; d < size_; ++d) {
-        const int64_t place = kTiles ? token * padded_heads_ * depth_ + Multiply::place(d, head, depth_, padded_heads_)
+        const int64_t place = fused_ ? token * padded_heads_ * depth_ + Multiply::place(d, head, depth_, padded_heads_)
                                      : Multiply::place(d, column, depth_, columns_);
         query_.data()[place] = static_cast<Operand>(from[d * strides.element]);
       }
@@ -216,12 +226,7 @@ class TileScores {
     left_ = keys;
     left_stride_ = stride;
     if constexpr (!kTiles) {
-      for (int64_t row = 0; row < rows; row += kStep) {
-        const int64_t count = std::min(kStep, rows - row);
-        if (next_ != nullptr) prefetch(next_ + row * stride, count * stride * static_cast<int64_t>(sizeof(Element)));
-        multiply_.multiply(keys + row * stride, stride, query_.data(), products_.data() + row * columns_, columns_,
-                           count, columns_, depth_);
-      }
+      if (!fused_) multiply_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
     }
   }
 
@@ -233,6 +238,7 @@ class TileScores {
   const int64_t depth_;  // with what pads it
   const int64_t heads_;  // of the query that share a key head
   const int64_t padded_heads_;
+  const bool fused_;
   const Multiply multiply_;
   Tile tile_{};
   int64_t columns_ = 0;

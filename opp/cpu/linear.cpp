@@ -4,6 +4,8 @@
 #include "cpu/linear.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -11,14 +13,15 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <type_traits>
 #include <vector>
 
-#include "cpu/byte_products.h"
 #include "cpu/matmul.h"
 #include "cpu/prefetch.h"
 #include "cpu/simd.h"
 #include "cpu/tokens.h"
+#include "cpu/unpacked_products.h"
 
 namespace opp {
 namespace {
@@ -32,13 +35,14 @@ constexpr int64_t kStep = 64;
 constexpr int64_t kPackedElements = 4 * kColumns;
 // How many rows before they are packed they are fetched.
 constexpr int64_t kAhead = 32;
-// Up to so many rows, bytes are multiplied where they lie, and so many rows of the weight before the next columns: the
-// processor sees so many streams of memory coming, but not more.
+// Up to so many rows, weights are multiplied where they lie, and so many rows of the weight before the next columns:
+// they are read in the order of memory, a step ahead.
 constexpr int64_t kFewRows = 8;
-constexpr int64_t kUnpackedRows = 16;
-static_assert(kUnpackedRows == kSpreadDepth && kByteColumns == kSpreadColumns);
-// Columns that are multiplied where they lie by one thread: the longer the pieces, the faster they are read.
-constexpr int64_t kMaxUnpackedColumns = 4096;
+constexpr int64_t kUnpackedRows = 64;
+// Bytes of a weight's row that are multiplied where they lie by one thread: the longer the pieces, the faster they are
+// read.
+constexpr int64_t kMaxUnpackedBytes = 4096;
+static_assert(kUnpackedColumns == kSpreadColumns);
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kTasksOfThread = 4;
 
@@ -66,21 +70,6 @@ struct Sizes {
     }
   }
 };
-
-// Whether packing the weight would take longer than multiplying it where it lies.
-bool is_unpacked(const Linear& product, int64_t rows) {
-  const Weight& weight = product.weight;
-  const int64_t step = product.take ? product.take_step : kByteColumns;
-  if (weight.dtype != at::kChar || weight.column_stride != 1 || weight.block_columns != weight.columns) return false;
-  if (weight.columns % kByteColumns != 0 || step % kByteColumns != 0) return false;
-  return with_products<int8_t>([&]<class Multiply>() {
-    if constexpr (Multiply::kLayout == Layout::kTiles) return rows <= kMaxSpreadRows;
-    if constexpr (Multiply::kLayout == Layout::kVnni) {
-      return has_byte_products() && rows <= kFewRows && weight.depth % Multiply::kGroup == 0;
-    }
-    return false;
-  });
-}
 
 void write(const float* sums, int64_t count, at::ScalarType dtype, void* out, int64_t offset) {
   if (dtype == at::kFloat) {
@@ -172,8 +161,8 @@ class TypedWorker final : public Worker {
   void run_unpacked() {
     if constexpr (kBytes && kTiles) {
       run_spread();
-    } else if constexpr (kBytes) {
-      run_by_bytes();
+    } else if constexpr (Multiply::kLayout == Layout::kVnni && !std::is_same_v<Element, at::Half>) {
+      run_where_it_lies();
     }
   }
 
@@ -218,23 +207,42 @@ class TypedWorker final : public Worker {
     }
   }
 
-  void run_by_bytes() {
+  // Adds up what a depth that is packed at once gives before it adds that to the rest, as packed blocks do.
+  void run_where_it_lies() {
     const Linear& product = *task_.product;
-    const Weight& weight = product.weight;
-    std::fill_n(sums_.data(), task_.rows * columns_, 0);
-    for (int64_t row = 0; row < weight.depth; row += kUnpackedRows) {
-      for (int64_t column = 0; column < columns_; column += kByteColumns) {
-        add_byte_products(x_of_task() + row, product.x_stride, task_.rows, weight_of_task(row) + column,
-                          weight.row_stride, std::min(kUnpackedRows, weight.depth - row), sums_.data() + column,
-                          columns_);
-      }
+    const int64_t depth = product.weight.depth;
+    const int64_t count = task_.rows * columns_;
+    Buffer<Sum> block_sums(count);
+    for (int64_t first = 0; first < depth; first += kDepth) {
+      Sum* sums = first == 0 ? sums_.data() : block_sums.data();
+      std::fill_n(sums, count, Sum(0));
+      for (int64_t row = first; row < std::min(first + kDepth, depth); row += kUnpackedRows) add_rows(row, sums);
+      if (first > 0) std::transform(sums, sums + count, sums_.data(), sums_.data(), std::plus());
     }
     for (int64_t row = 0; row < task_.rows; ++row) {
-      int32_t* sums = sums_.data() + row * columns_;
-      for (int64_t column = 0; column < columns_; column += kByteColumns) order_sums(sums + column);
-      const Element* x = x_of_task() + row * product.x_stride;
-      const uint32_t shift = 128 * static_cast<uint32_t>(std::accumulate(x, x + weight.depth, 0));
-      subtract(sums, [=](int64_t) { return shift; });
+      Sum* sums = sums_.data() + row * columns_;
+      for (int64_t column = 0; column < columns_; column += kUnpackedColumns) order_unpacked_sums(sums + column);
+      if constexpr (kBytes) {
+        const Element* x = x_of_task() + row * product.x_stride;
+        const uint32_t shift = 128 * static_cast<uint32_t>(std::accumulate(x, x + depth, 0));
+        subtract(sums, [=](int64_t) { return shift; });
+      }
+    }
+  }
+
+  // Adds the products with kUnpackedRows rows of the weight, and brings the next to the cache.
+  void add_rows(int64_t row, Sum* sums) {
+    static_assert(kDepth % kUnpackedRows == 0);
+    const Linear& product = *task_.product;
+    const Weight& weight = product.weight;
+    constexpr int64_t kBytesOfElement = sizeof(Element);
+    RowsAhead next(weight_of_task(row + kUnpackedRows), weight.row_stride * kBytesOfElement,
+                   columns_ * kBytesOfElement);
+    RowsAhead* ahead = row + 2 * kUnpackedRows <= weight.depth ? &next : nullptr;
+    const int64_t rows = std::min(kUnpackedRows, weight.depth - row);
+    for (int64_t column = 0; column < columns_; column += kUnpackedColumns) {
+      add_unpacked_products(x_of_task() + row, product.x_stride, task_.rows, weight_of_task(row) + column,
+                            weight.row_stride, rows, sums + column, columns_, ahead);
     }
   }
 
@@ -368,6 +376,57 @@ class TypedWorker final : public Worker {
   Buffer<float> row_;
 };
 
+// Whether a weight gives the same bits where it lies as packed. That depends on the order in which oneDNN adds products
+// of bfloat16, so it is tried.
+template <class Element, class Multiply>
+bool is_alike_unpacked() {
+  if constexpr (std::is_same_v<Element, int8_t>) return true;  // whole numbers
+  static const bool is_alike = [] {
+    constexpr int64_t kTrialDepth = 902;  // blocks, and a part of one
+    std::minstd_rand random;
+    const auto fill = [&](std::vector<Element>& elements) {
+      for (Element& element : elements) element = static_cast<float>(random() % 2001) * 0.001F - 1;
+    };
+    std::vector<Element> x(kFewRows * kTrialDepth);
+    std::vector<Element> weight(kTrialDepth * kUnpackedColumns);
+    fill(x);
+    fill(weight);
+    const at::Tensor matrix =
+        at::from_blob(weight.data(), {kTrialDepth, kUnpackedColumns}, c10::CppTypeToScalarType<Element>::value);
+    const auto multiply = [&](bool is_unpacked) {
+      std::vector<float> out(kFewRows * kUnpackedColumns);
+      const Linear product{x.data(), kTrialDepth, Weight(matrix), out.data(), at::kFloat, kUnpackedColumns};
+      const Task task{&product, 0, kFewRows, 0, kUnpackedColumns, is_unpacked};
+      TypedWorker<Element, Multiply>(Sizes({task})).run(task);
+      return out;
+    };
+    return multiply(false) == multiply(true);
+  }();
+  return is_alike;
+}
+
+// Whether packing the weight would take longer than multiplying it where it lies.
+bool is_unpacked(const Linear& product, int64_t rows) {
+  const Weight& weight = product.weight;
+  const int64_t step = product.take ? product.take_step : kUnpackedColumns;
+  if (weight.column_stride != 1 || weight.block_columns != weight.columns) return false;
+  if (weight.columns % kUnpackedColumns != 0 || step % kUnpackedColumns != 0) return false;
+  const auto is = [&]<class Element>() {
+    return with_products<Element>([&]<class Multiply>() {
+      if constexpr (Multiply::kLayout == Layout::kTiles) {
+        return std::is_same_v<Element, int8_t> && rows <= kMaxSpreadRows;
+      } else if constexpr (Multiply::kLayout == Layout::kVnni) {
+        return has_unpacked_products<Element>() && rows <= kFewRows && weight.depth % Multiply::kGroup == 0 &&
+               is_alike_unpacked<Element, Multiply>();
+      } else {
+        return false;
+      }
+    });
+  };
+  if (weight.dtype == at::kChar) return is.template operator()<int8_t>();
+  return weight.dtype == at::kBFloat16 && is.template operator()<at::BFloat16>();
+}
+
 template <class Element>
 std::unique_ptr<Worker> make_worker(const Sizes& sizes) {
   return with_products<Element>([&]<class Multiply>() -> std::unique_ptr<Worker> {
@@ -411,7 +470,8 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
     for (int64_t column = 0, columns; column < all; column += columns) {
       // Less and less, so that all threads end together.
       const int64_t part = round_up((all - column) / (2 * threads), kColumns);
-      columns = unpacked ? std::clamp(part, kColumns, kMaxUnpackedColumns) : wanted;
+      const int64_t max = kMaxUnpackedBytes / static_cast<int64_t>(c10::elementSize(product.weight.dtype));
+      columns = unpacked ? std::clamp(part, kColumns, max) : wanted;
       columns = std::min(std::max(columns / product.take_step, int64_t{1}) * product.take_step, all - column);
       for (int64_t row = 0; row < rows; row += kRows) {
         tasks.push_back({&product, row, std::min(kRows, rows - row), column, columns, unpacked});

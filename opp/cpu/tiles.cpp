@@ -11,6 +11,7 @@
 
 #include "cann_cpu/cpu_capability.h"
 #include "cpu/matmul.h"
+#include "cpu/prefetch.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -148,32 +149,11 @@ OPP_TILES void add_spread_of(const int8_t* spread, const int8_t* weight, int64_t
   }
 }
 
-// Brings rows to the cache, a few lines at a time: many at once would make the processor wait.
-struct Prefetch {
-  const at::BFloat16* line;
-  int64_t lines;  // of a row
-  int64_t step;   // from a row's last line to the next one's first
-  int64_t left = lines;
-
-  Prefetch(const at::BFloat16* rows, int64_t stride, int64_t depth)
-      : line(rows), lines(depth / kTileDepth), step(stride - depth + kTileDepth) {}
-
-  template <int Count>
-  OPP_TILES_INLINE void bring() {
-    for (int i = 0; i < Count; ++i) {
-      _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
-      const bool ends = --left == 0;
-      line += ends ? step : kTileDepth;
-      left = ends ? lines : left;
-    }
-  }
-};
-
 // Products of 16 rows with Groups tiles of a panel of `width` columns, each written as a square; of as
 // many rows of `ahead` the lines.
 template <int Groups>
 OPP_TILES_INLINE void multiply_squares(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, int64_t width,
-                                       int64_t depth, float* products, Prefetch& ahead) {
+                                       int64_t depth, float* products, RowsAhead& ahead) {
   const int64_t a_bytes = a_stride * 2;
   const int64_t b_bytes = width * 4;
   constexpr int kLines = kTileRows / Groups;
@@ -325,7 +305,7 @@ OPP_TILES void weighted_relu_tiles(const at::BFloat16* a, int64_t a_stride, cons
   float* before = now + columns * kTileRows;
   for (int64_t row = 0; row < rows; row += kTileRows) {
     const at::BFloat16* of_row = a + row * a_stride;
-    Prefetch ahead((next == nullptr ? a : next) + row * a_stride, a_stride, depth);
+    RowsAhead ahead((next == nullptr ? a : next) + row * a_stride, 2 * a_stride, 2 * depth);
     for (int64_t panel = 0; panel < columns; panel += kPanel) {
       const int64_t width = std::min(kPanel, columns - panel);
       const at::BFloat16* of_panel = b + panel * depth;

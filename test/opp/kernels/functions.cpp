@@ -22,12 +22,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "cpu/byte_products.h"
 #include "cpu/linear.h"
 #include "cpu/matmul.h"
+#include "cpu/pairs.h"
 #include "cpu/prolog.h"
 #include "cpu/simd.h"
+#include "cpu/tiles.h"
 #include "cpu/top_k.h"
+#include "cpu/unpacked_products.h"
 
 namespace {
 
@@ -520,7 +522,7 @@ void top_k() {
   }
 }
 
-// ---- matmul.h, byte_products.h, linear.h
+// ---- matmul.h, pairs.h, tiles.h, unpacked_products.h, linear.h
 
 // The sum over k of a[k] b[k], and that of its terms' absolute values, from which rounding errors follow.
 struct Sum {
@@ -576,22 +578,86 @@ void products() {
   }
 }
 
-void byte_products() {
-  if (!opp::has_byte_products()) throw NotHere();
+// The scores of rows against a column for each head; score(a, a_stride, b, weights, scores, rows, heads, depth, next)
+// is what computes them.
+template <opp::Layout layout, class Score>
+void index_scores(bool here, Score score) {
+  using Of = opp::Products<BFloat16, layout>;
+  if (!here) throw NotHere();
+  const Of of;
+  constexpr int64_t kRows = 32;
+  for (const int64_t heads : {1, 5, 16, 17, 63, 64, 65, 128, 130}) {
+    for (const int64_t size : {2, 36, 128}) {
+      const int64_t depth = opp::round_up(size, Of::kDepthStep), stride = depth + 8;
+      const int64_t columns = opp::round_up(heads, opp::kLanes);
+      auto a = random_vector<BFloat16>(kRows * stride);
+      a[stride] = kNaN;
+      a[2 * stride + 1] = kInfinity;
+      const auto b = random_vector<BFloat16>(depth * heads);
+      std::vector<BFloat16> packed(depth * columns);
+      for (int64_t i = 0; i < depth * heads; ++i) packed[Of::place(i / heads, i % heads, depth, columns)] = b[i];
+      auto weights = random_floats(heads);
+      weights.resize(columns);
+      const auto sum = [&](int64_t row) {
+        Sum total;
+        for (int64_t h = 0; h < heads; ++h) {
+          Sum product;
+          for (int64_t k = 0; k < depth; ++k) product.add(value_of(a[row * stride + k]), value_of(b[k * heads + h]));
+          total.value += weights[h] * (product.value < 0 ? 0 : product.value);
+          total.absolute += std::abs(weights[h]) * product.absolute;
+        }
+        return total;
+      };
+      for (const BFloat16* next : {static_cast<BFloat16*>(nullptr), a.data()}) {
+        auto scores = room<float>(kRows);
+        score(a.data(), stride, packed.data(), weights.data(), scores.data(), kRows, heads, depth, next);
+        compare(
+            scores, kRows, [&](int64_t row) { return sum(row).value; },
+            [&](int64_t row) { return static_cast<double>(heads + depth) * kFloatUnit * sum(row).absolute; },
+            text(heads, " heads of depth ", depth));
+        expect_untouched(scores, kRows, "index scores");
+      }
+    }
+  }
+}
+
+void weighted_relu_pairs() { index_scores<opp::Layout::kVnni>(opp::has_pairs(), opp::weighted_relu_pairs); }
+
+void weighted_relu_tiles() {
+  index_scores<opp::Layout::kTiles>(
+      opp::has_tiles(), [](const BFloat16* a, int64_t a_stride, const BFloat16* b, const float* weights, float* scores,
+                           int64_t rows, int64_t heads, int64_t depth, const BFloat16* next) {
+        const int64_t size = 2 * opp::kTileRows * opp::round_up(heads, opp::kTileRows);
+        opp::Buffer<float> products(size);
+        opp::weighted_relu_tiles(a, a_stride, b, weights, scores, rows, heads, depth, next, products.data());
+      });
+}
+
+// Where int8 is multiplied, 128 is added to the weight's numbers.
+template <class T, class Out>
+void unpacked_products() {
+  if (!opp::has_unpacked_products<T>()) throw NotHere();
+  constexpr bool kBytes = std::is_same_v<T, int8_t>;
   for (int64_t rows = 1; rows <= 9; ++rows) {
-    const int64_t depth = 4 * rows + 60, x_stride = depth + 4, stride = opp::kByteColumns + 32, ahead = depth + 4;
-    const auto x = random_vector<int8_t>(rows * x_stride);
-    const auto weight = random_vector<int8_t>((depth + ahead) * stride);
-    std::vector<int32_t> sums(rows * stride, 0);
+    const int64_t depth = 4 * rows + 60, x_stride = depth + 4, stride = opp::kUnpackedColumns + 32;
+    const auto x = random_vector<T>(rows * x_stride);
+    const auto weight = random_vector<T>(depth * stride);
+    std::vector<Out> sums(rows * stride, 0);
     for (int64_t times = 1; times <= 2; ++times) {
-      opp::add_byte_products(x.data(), x_stride, rows, weight.data(), stride, depth, sums.data(), stride);
+      opp::RowsAhead ahead(weight.data(), stride * sizeof(T), opp::kUnpackedColumns * sizeof(T));
+      opp::add_unpacked_products(x.data(), x_stride, rows, weight.data(), stride, depth, sums.data(), stride,
+                                 times == 1 ? &ahead : nullptr);
     }
     for (int64_t row = 0; row < rows; ++row) {
-      opp::order_sums(sums.data() + row * stride);
-      for (int64_t column = 0; column < opp::kByteColumns; ++column) {
-        int64_t sum = 0;
-        for (int64_t k = 0; k < depth; ++k) sum += 2 * x[row * x_stride + k] * (weight[k * stride + column] + 128);
-        expect(sums[row * stride + column] == sum, [&] { return text(rows, " rows: element ", row, ", ", column); });
+      opp::order_unpacked_sums(sums.data() + row * stride);
+      for (int64_t column = 0; column < opp::kUnpackedColumns; ++column) {
+        Sum sum;
+        for (int64_t k = 0; k < depth; ++k) {
+          sum.add(2 * value_of(x[row * x_stride + k]), value_of(weight[k * stride + column]) + (kBytes ? 128 : 0));
+        }
+        const double error = kBytes ? 0 : 2 * static_cast<double>(depth) * kFloatUnit * sum.absolute;
+        expect(is_near(static_cast<double>(sums[row * stride + column]), sum.value, error),
+               [&] { return text(rows, " rows: element ", row, ", ", column); });
       }
     }
   }
@@ -851,7 +917,10 @@ constexpr Case kCases[] = {
     {"Products, bfloat16 in tiles", products<BFloat16, opp::Layout::kTiles>, false},
     {"Products, int8 in fours", products<int8_t, opp::Layout::kVnni>, false},
     {"Products, int8 in tiles", products<int8_t, opp::Layout::kTiles>, false},
-    {"add_byte_products", byte_products},
+    {"weighted_relu_pairs", weighted_relu_pairs, false},
+    {"weighted_relu_tiles", weighted_relu_tiles, false},
+    {"add_unpacked_products, int8", unpacked_products<int8_t, int32_t>},
+    {"add_unpacked_products, bfloat16", unpacked_products<BFloat16, float>, false},
     {"linear, float16", linear<Half>, false},
     {"linear, bfloat16", linear<BFloat16>, false},
     {"linear, int8", linear<int8_t>, false},
