@@ -26,6 +26,8 @@ namespace {
 constexpr int64_t kBlock = 256;
 // Those whose scores are all known before they become weights.
 constexpr int64_t kSpan = 2048;
+// As many heads as are often multiplied a second time, which get a product of their own.
+constexpr int64_t kFewHeads = 4;
 // Heads that are multiplied by a block's keys at once.
 constexpr int64_t kHeadStep = 16;
 
@@ -240,7 +242,8 @@ class TileAttention {
     if (fine_.empty()) return;
     const int64_t width = std::min(kPanel, columns_ - panel);
     // Of the rows that pad them, nobody reads the sums.
-    const int64_t heads = round_up(static_cast<int64_t>(fine_.size()), kRowStep);
+    const auto count = static_cast<int64_t>(fine_.size());
+    const int64_t heads = round_up(count, count <= kFewHeads ? kFewHeads : kRowStep);
     multiply_values(low_, heads, panel, low_sums_.data(), kPanel, false);
     for (size_t i = 0; i < fine_.size(); ++i) {
       simd().add(low_sums_.data() + i * kPanel, width, sums_.data() + fine_[i] * columns_ + panel);
