@@ -28,8 +28,8 @@ constexpr int64_t kBlock = 256;
 constexpr int64_t kSpan = 2048;
 // As many heads as are often multiplied a second time, which get a product of their own.
 constexpr int64_t kFewHeads = 4;
-// Heads that are multiplied by a block's keys at once.
-constexpr int64_t kHeadStep = 16;
+// How many tokens before it is packed a token begins to come to the cache.
+constexpr int64_t kAhead = 64;
 
 // The attention of one tile. Its tensors are of type Element; Multiply's operands are that or float. An Element is a
 // coarse softmax weight, off by up to 2^-9. Spread over many tokens such errors average out; a head whose weights are
@@ -81,7 +81,7 @@ class TileAttention {
     const int64_t size = operands_.tokens();
     if (size == 0) return write_zeros();
     operands_.load_query(query_.data(), depth_);
-    prefetch_keys(0, kBlock);
+    prefetch_keys(0, kAhead);
     for (int64_t first = 0; first < size; first += span_) {
       score(first, std::min(span_, size - first));
       weigh(first > 0);
@@ -113,25 +113,14 @@ class TileAttention {
       const int64_t size = std::min(kBlock, count - i);
       const Block& block = blocks_.emplace_back(i, size, round_up(size, kTokenStep));
       load(first + i, block);
-      multiply_keys(first + i, block);
+      multiply_.multiply(query_.data(), depth_, packed_keys_.data(), rows(weights_, block), kBlock, heads_,
+                         block.padded, depth_);
       for (int64_t head = 0; head < heads_; ++head) {
         float& largest = next_maxima_[head];
         float* row = rows(weights_, block) + head * kBlock;
         largest = simd().scale_and_find_largest(row, size, scale_, largest);
         std::fill(row + round_up(size, kLanes), row + block.padded, -std::numeric_limits<float>::infinity());
       }
-    }
-  }
-
-  // Multiplies the queries, a few heads at a time, and brings the tokens after the block to the cache meanwhile.
-  void multiply_keys(int64_t first, const Block& block) {
-    const int64_t tokens = kBlock * kHeadStep / round_up(heads_, kHeadStep);
-    int64_t next = first + kBlock;
-    for (int64_t head = 0; head < heads_; head += kHeadStep, next += tokens) {
-      prefetch_keys(next, tokens);
-      multiply_.multiply(query_.data() + head * depth_, depth_, packed_keys_.data(),
-                         rows(weights_, block) + head * kBlock, kBlock, std::min(kHeadStep, heads_ - head),
-                         block.padded, depth_);
     }
   }
 
@@ -179,6 +168,7 @@ class TileAttention {
     constexpr int64_t kGroup = Multiply::kGroup;
     Operand* packed = packed_values_.data() + block.first * columns_;
     for (int64_t row = 0; row < kLanes; row += kGroup) {
+      prefetch_keys(first + kAhead + row, kGroup);  // a few at a time: many would be dropped
       for (int64_t column = 0; column < columns_; column += kPanel) {
         const Operand* from = rows + row * stride + column;
         const int64_t width = std::min(kPanel, columns_ - column);
