@@ -39,8 +39,7 @@ constexpr int64_t kAhead = 32;
 // they are read in the order of memory, a step ahead.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kUnpackedRows = 64;
-// Bytes of a weight's row that are multiplied where they lie by one thread: the longer the pieces, the faster they are
-// read.
+// Bytes of a weight's row that one thread multiplies where they lie: the longer the pieces, the faster they are read.
 constexpr int64_t kMaxUnpackedBytes = 4096;
 static_assert(kUnpackedColumns == kSpreadColumns);
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
@@ -207,17 +206,19 @@ class TypedWorker final : public Worker {
     }
   }
 
-  // Adds up what a depth that is packed at once gives before it adds that to the rest, as packed blocks do.
+  // What a depth that is packed at once gives is added up before it is added to the rest, as packed blocks are.
   void run_where_it_lies() {
     const Linear& product = *task_.product;
     const int64_t depth = product.weight.depth;
     const int64_t count = task_.rows * columns_;
     Buffer<Sum> block_sums(count);
+    std::fill_n(sums_.data(), count, Sum(0));
     for (int64_t first = 0; first < depth; first += kDepth) {
-      Sum* sums = first == 0 ? sums_.data() : block_sums.data();
-      std::fill_n(sums, count, Sum(0));
+      const bool apart = !kBytes && first > 0;  // whole numbers are the same in every order
+      Sum* sums = apart ? block_sums.data() : sums_.data();
+      if (apart) std::fill_n(sums, count, Sum(0));
       for (int64_t row = first; row < std::min(first + kDepth, depth); row += kUnpackedRows) add_rows(row, sums);
-      if (first > 0) std::transform(sums, sums + count, sums_.data(), sums_.data(), std::plus());
+      if (apart) std::transform(sums, sums + count, sums_.data(), sums_.data(), std::plus());
     }
     for (int64_t row = 0; row < task_.rows; ++row) {
       Sum* sums = sums_.data() + row * columns_;

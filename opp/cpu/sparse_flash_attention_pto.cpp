@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kBlock = 256;
 // Those whose scores are all known before they become weights.
 constexpr int64_t kSpan = 2048;
-// As many heads as are often multiplied a second time, which get a product of their own.
+// Up to so many heads are multiplied a second time as one product; more are padded to kRowStep.
 constexpr int64_t kFewHeads = 4;
 // How many tokens before it is packed a token begins to come to the cache.
 constexpr int64_t kAhead = 64;
