@@ -23,7 +23,7 @@ namespace opp {
 namespace {
 
 // Selected tokens that are gathered, packed and multiplied at once: what is made of them stays in a core's L2 cache.
-constexpr int64_t kBlock = 256;
+constexpr int64_t kBlock = 128;
 // Those whose scores are all known before they become weights.
 constexpr int64_t kSpan = 2048;
 // Up to so many heads are multiplied a second time as one product; more are padded to kRowStep.
