@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check `fault`: what a wrong program makes of a failing call is found, and right programs stand every failure."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -98,6 +99,20 @@ def test_calls_are_those_of_the_program(tmp_path):
     program = "import torch\nx = torch.ones(8).npu()\ny = x * 2\nz = x * 3\nprint((y + z).sum().item())"
     code, (report,), stderr = checked(tmp_path, sys.executable, "-c", program, checks="fault:aclnnMuls:2")
     assert (code, report["outcome"], report["place"]) == (0, "error", "<string>:4 in <module>"), stderr
+
+
+STOPPED = """
+import sys
+from cann_cpu import trials
+program = "import os, signal, time; stopped = os.getppid(); os.kill(stopped, signal.SIGSTOP); time.sleep(5)"
+program += "; os.kill(stopped, signal.SIGCONT); print('done')"
+print(trials.run([sys.executable, "-c", program], {}, timeout=3))
+"""
+
+
+def test_time_in_which_the_machine_has_stopped_the_check_is_none_of_the_run_s():
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=100)
+    assert "Outcome(code=0, stdout='done" in done.stdout, done.stdout + done.stderr
 
 
 OPERATOR = """
