@@ -2,6 +2,7 @@
 """The programs of docs/reliability.md, briefly, and that each tells what it is to find."""
 
 import ctypes
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,17 @@ def test_drawn_calls_are_answered(program, calls):
     code, output = run(program, f"--calls={calls}")
     assert code == 0, output
     assert f"{calls} calls of" in output
+
+
+def test_calls_fail_in_turn_but_those_that_a_report_has(tmp_path):
+    report = tmp_path / "report.json"
+    options = ["--functions=aclnnAddCustom$", f"--report={report}"]
+    code, output = run("failing_calls.py", *options, "operator", "add_custom")
+    assert code == 0, output
+    reports = json.loads(report.read_text())
+    assert len(reports) >= 2 and {each["outcome"] for each in reports} == {"error"}
+    code, output = run("failing_calls.py", *options, f"--tried={report}", "operator", "add_custom")
+    assert code == 0 and "0 calls failed in turn" in output, output
 
 
 def test_a_worker_that_ends_is_told_and_followed_by_another(tmp_path):

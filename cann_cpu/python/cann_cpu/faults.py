@@ -46,20 +46,26 @@ def run_logged(command: list[str], variables: dict[str, str], checks: str, timeo
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "log")
         outcome = run(command, variables | {"CANN_CPU_CHECK": checks, "CANN_CPU_FAULT_LOG": file}, timeout)
-        log = Log()
-        if os.path.exists(file):
-            with open(file) as lines:
-                for line in lines:
-                    kind, *rest = line.rstrip("\n").split("\t")
-                    if kind == "call":
-                        log.calls.append((rest[0], rest[1]))
-                    elif kind == "failed":
-                        log.failed.append(rest)
-                    elif kind == "left":
-                        log.left[rest[0]] = max(log.left.get(rest[0], 0), int(rest[1]))
-                    else:
-                        log.counts[rest[0]] = log.counts.get(rest[0], 0) + int(rest[1])
+        log = read_log(file)
     return outcome, log
+
+
+def read_log(file: str) -> Log:
+    log = Log()
+    if not os.path.exists(file):
+        return log
+    with open(file) as lines:
+        for line in lines:
+            kind, *rest = line.rstrip("\n").split("\t")
+            if kind == "call":
+                log.calls.append((rest[0], rest[1]))
+            elif kind == "failed":
+                log.failed.append(rest)
+            elif kind == "left":
+                log.left[rest[0]] = max(log.left.get(rest[0], 0), int(rest[1]))
+            else:
+                log.counts[rest[0]] = log.counts.get(rest[0], 0) + int(rest[1])
+    return log
 
 
 def judge(plain: Outcome, plain_log: Log, outcome: Outcome, log: Log, ignored: str | None) -> tuple[str, str]:
