@@ -365,6 +365,13 @@ def fills_a_part_of_a_cache():
 
 
 @right
+def computes_with_bytes_like_the_poison():
+    for start in range(2):
+        x = torch.tensor([-91, -1, -91, -1], dtype=torch.int8).npu()  # what an empty tensor is filled with
+        assert (x[start:] + 1).sum().item() == sum([-90, 0, -90, 0][start:])
+
+
+@right
 def loads_weights_into_empty_ones():
     model = torch.nn.utils.skip_init(torch.nn.Linear, 8, 8, device="npu")
     model.half()

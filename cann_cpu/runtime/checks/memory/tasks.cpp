@@ -96,8 +96,10 @@ bool is_device(const Access& access) { return guarded::contains(access.begin); }
 // The accesses before the task runs. False when it only carries what nobody has written.
 bool check_before(const Running& running) {
   const Launch& launch = *running.launch;
-  const bool carries = is_copy(launch.task) &&
-                       std::ranges::any_of(launch.accesses, [](const Access& a) { return a.is_write && is_device(a); });
+  const auto has = [&](bool writes) {
+    return std::ranges::any_of(launch.accesses, [=](const Access& a) { return a.is_write == writes && is_device(a); });
+  };
+  const bool carries = is_copy(launch.task) && has(true) && has(false);  // what comes from the host is somebody's
   bool has_written = !carries;
   for (const Access& access : launch.accesses) {
     if (!is_device(access)) continue;
