@@ -372,6 +372,12 @@ def computes_with_bytes_like_the_poison():
 
 
 @right
+def calls_an_operator_that_torch_npu_computes_on_the_cpu():
+    x, index = torch.ones(N).npu(), torch.arange(N).npu()
+    assert torch.scatter(x, 0, index, x, reduce="add").sum().item() == 2 * N
+
+
+@right
 def loads_weights_into_empty_ones():
     model = torch.nn.utils.skip_init(torch.nn.Linear, 8, 8, device="npu")
     model.half()

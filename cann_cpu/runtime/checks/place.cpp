@@ -207,6 +207,16 @@ std::string native_place() {
   return "";
 }
 
+bool is_within(std::string_view symbol) {
+  std::array<void*, 64> frames;
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  return std::any_of(frames.begin(), frames.begin() + count, [=](const void* frame) {
+    Dl_info found{};
+    return dladdr(frame, &found) != 0 && found.dli_sname != nullptr &&
+           std::string_view(found.dli_sname).starts_with(symbol);
+  });
+}
+
 std::string place() { return python_of_the_process().runs() ? python_place() : native_place(); }
 
 std::string place_under_lock() { return python_of_the_process().runs() ? python_place_under_lock() : native_place(); }

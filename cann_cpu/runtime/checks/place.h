@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace cann_cpu {
 
@@ -14,6 +15,9 @@ const std::string& python_place();
 // "program+0x1189 in main", of the innermost function that is neither the runtime's nor the C library's; addr2line has
 // the line.
 std::string native_place();
+
+// Whether the thread is in a function of a library's whose symbol begins so.
+bool is_within(std::string_view symbol);
 
 // The one where the process has Python, the other where not.
 std::string place();
