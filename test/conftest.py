@@ -29,7 +29,17 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--nightly"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    for item in items:
+        leave_out_of_checks(item)
     items.sort(key=lambda item: item.path.relative_to(HERE).as_posix() not in LONGEST)
+
+
+def leave_out_of_checks(item):
+    """Skips a test that is not meant for a check under it, as in python -m cann_cpu run --check=memory -- pytest."""
+    checks = {name.partition(":")[0] for name in os.environ.get("CANN_CPU_CHECK", "").split(",") if name}
+    for marker in item.iter_markers("unchecked"):
+        if under := checks & set(marker.args or checks):
+            item.add_marker(pytest.mark.skip(reason=f"under {', '.join(sorted(under))}: {marker.kwargs['reason']}"))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -118,11 +118,14 @@ def memory_info():
 
 
 def write(address, data):
-    ctypes.memmove(address, data, len(data))
+    """To memory of the host or of a device."""
+    call("aclrtMemcpy", address, len(data), data, len(data), DEFAULT)
 
 
 def read(address, size):
-    return ctypes.string_at(address, size)
+    buffer = ctypes.create_string_buffer(size)
+    call("aclrtMemcpy", buffer, size, address, size, DEFAULT)
+    return buffer.raw
 
 
 def capture_status(stream):

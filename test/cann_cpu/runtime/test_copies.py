@@ -17,7 +17,9 @@ def places(acl):
     pageable = ctypes.create_string_buffer(100)
     with acl.device_memory(100) as device, acl.pinned_memory(100) as pinned:
         yield {"device": device, "other device": other, "pinned": pinned, "pageable": ctypes.addressof(pageable)}
+    acl.call("aclrtSetDevice", 1)
     acl.call("aclrtFree", other)
+    acl.call("aclrtSetDevice", 0)
 
 
 def kind_of(source, target):
@@ -104,6 +106,7 @@ def wrong_copies(acl, places):
     }
 
 
+@pytest.mark.unchecked("memory", reason="asks for what is out of bounds")
 def test_wrong_copies_are_rejected_and_copy_nothing(acl, places):
     with acl.stream() as stream:
         for message, arguments in wrong_copies(acl, places).items():
@@ -129,6 +132,7 @@ def test_memory_is_filled_with_the_low_byte(acl, places, place, value):
     assert acl.read(places[place], 100) == fill * 50 + bytes(range(50, 60)) + fill * 10 + bytes(range(70, 100))
 
 
+@pytest.mark.unchecked("memory", reason="asks for what is out of bounds")
 def test_fills_beyond_their_bounds_are_rejected(acl, places):
     for arguments, message in [
         ((places["device"], 10, 0, 11), "more than maxCount"),

@@ -39,6 +39,10 @@ def attributes(acl, address):
     return found.location.type, found.location.id
 
 
+GUARDED = pytest.mark.unchecked("memory", reason="under it buffers end at a page's end")
+
+
+@GUARDED
 @pytest.mark.parametrize("size", [1, 511, 512, 513, 1 << 20, (1 << 20) + 7])
 def test_memory_is_aligned_counted_and_given_back(acl, size):
     free, total = acl.memory_info()
@@ -49,6 +53,7 @@ def test_memory_is_aligned_counted_and_given_back(acl, size):
     assert acl.memory_info() == (free, total)
 
 
+@GUARDED
 @pytest.mark.skipif(not os.path.exists("/sys/kernel/mm/transparent_hugepage"), reason="the kernel has no huge pages")
 @pytest.mark.parametrize("size", [4096, 2 * MIB, 5 * MIB + 512])
 def test_memory_that_fills_huge_pages_asks_for_them(acl, size):
@@ -72,6 +77,7 @@ def test_devices_have_accounts_of_their_own(acl):
     with acl.device_memory(MIB):
         acl.call("aclrtSetDevice", 1)
         assert acl.memory_info() == before
+        acl.call("aclrtSetDevice", 0)
 
 
 def test_past_the_limit_an_allocation_fails_and_takes_nothing(acl):
@@ -136,6 +142,7 @@ def test_size_zero_and_a_null_result_are_rejected(acl, name):
         assert failure.value.code == acl.INVALID_PARAM
 
 
+@pytest.mark.unchecked("memory", reason="frees what it must not")
 def test_what_was_not_allocated_or_freed_already_is_not_freed(acl):
     with acl.device_memory(64) as address:
         with pytest.raises(acl.AclError, match="was given back already"):
@@ -148,13 +155,13 @@ def test_what_was_not_allocated_or_freed_already_is_not_freed(acl):
 
 
 def test_freeing_waits_for_the_tasks_that_may_use_the_memory(acl, tasks):
-    with acl.stream() as stream, acl.device_memory(8) as value, acl.device_memory(8) as memory:
+    memory = acl.make("aclrtMallocAlign32", 8, 0)
+    with acl.stream() as stream, acl.device_memory(8) as value:
         acl.call("aclrtMemset", value, 8, 0, 8)
-        arrived = ctypes.c_int64.from_address(value)
         acl.check(acl.status(tasks.launch_rendezvous, stream, value, 1))
         acl.check(acl.status(tasks.launch_increment, stream, value))
         acl.call("aclrtFree", memory)
-        assert arrived.value == 2
+        assert acl.read(value, 8) == (2).to_bytes(8, "little")
 
 
 def test_pinned_memory_is_known_as_host_memory(acl):

@@ -36,6 +36,8 @@ def printed(program, **variables):
     return result.stdout.split()
 
 
+LEAKING = pytest.mark.unchecked("memory", reason="ends with memory that it has not given back")
+
 COUNT = 'print(acl.get("aclrtGetDeviceCount", ctypes.c_uint32))'
 
 
@@ -173,6 +175,7 @@ def test_contexts_are_per_thread_and_end_with_their_streams():
     """)
 
 
+@LEAKING
 def test_a_device_is_released_with_the_last_reset():
     printed("""
         def is_active():
@@ -228,6 +231,7 @@ STUCK = """
 """
 
 
+@LEAKING
 @pytest.mark.parametrize("end", ["", 'acl.call("aclFinalize")', 'acl.call("aclrtResetDeviceForce", 0)', "sys.exit(0)"])
 def test_a_process_ends_though_streams_wait_for_ever(end):
     assert run(textwrap.dedent(STUCK) + end, timeout=20).returncode == 0
@@ -244,6 +248,7 @@ def test_at_the_end_no_task_meets_destroyed_static_objects(tasks):
     assert run(program, timeout=20).returncode == 0
 
 
+@LEAKING
 def test_a_process_ends_while_a_capture_is_underway():
     program = """
         acl.call("aclInit", None)
@@ -265,7 +270,15 @@ FORK = """
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     {after}
 """
-USE = 'acl.call("aclrtSetDevice", 0); acl.call("aclrtMemsetAsync", acl.make("aclrtMalloc", 8, 0), 8, 0, 8, None); acl.call("aclrtSynchronizeDevice")'  # noqa: E501
+USE = "; ".join(
+    [
+        'acl.call("aclrtSetDevice", 0)',
+        'memory = acl.make("aclrtMalloc", 8, 0)',
+        'acl.call("aclrtMemsetAsync", memory, 8, 0, 8, None)',
+        'acl.call("aclrtSynchronizeDevice")',
+        'acl.call("aclrtFree", memory)',
+    ]
+)
 
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "os._exit(0)"])
@@ -294,6 +307,8 @@ def test_the_log_is_printed_when_the_variables_ask_for_it(level, shown):
     assert run(program).stdout == ""
 
 
+WATCHED = pytest.mark.unchecked("memory", reason="the host sees by device memory whether a kernel is at work")
+
 # The counter is in the memory that is given back, which is large enough to be unmapped then.
 WORKING = """
 import time
@@ -316,6 +331,7 @@ def with_a_kernel_at_work(tasks, program, context=""):
     return WORKING.format(tasks=tasks._name, context=context) + program
 
 
+@WATCHED
 def test_resetting_a_device_waits_for_the_streams_of_other_contexts_before_it_frees_memory(tasks):
     program = with_a_kernel_at_work(
         tasks,
@@ -335,6 +351,7 @@ print(acl.memory_info()[0] == total)
     assert printed(program) == ["True", "True"]
 
 
+@WATCHED
 @pytest.mark.parametrize("end", ['acl.call("aclrtResetDeviceForce", 0)', 'acl.call("aclrtDestroyStreamForce", stream)'])
 def test_memory_that_a_kernel_uses_is_not_given_back_when_patience_with_it_ends(tasks, end):
     """Streams that are destroyed by force are waited for, but not for ever."""
