@@ -17,7 +17,7 @@ ops = torch.ops.custom_pypto
 
 def to(device, value):
     if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device).copy_(value)
     return value
 
 

@@ -186,7 +186,7 @@ def test_a_batch_copies_all_or_names_the_wrong_one(acl, places, asynchronous):
         assert acl.read(device, 100) == expected
 
         with pytest.raises(acl.AclError, match="bytes left in its allocation"):
-            wrong = [(device, pinned + 90, 10), (device, pinned, 600)]
+            wrong = [(device, pinned + 90, 10), (device, pinned + 90, 11)]
             acl.call(name, *batch(wrong, to_device=True), ctypes.byref(failed), *rest)
         assert failed.value == 1
         acl.call("aclrtSynchronizeStream", stream)
