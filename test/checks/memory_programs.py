@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 import torch
+import torchair
 
-import custom_pypto  # noqa: F401
+import custom_pypto
 
 WRONG, STOPPED, RIGHT = {}, {}, []
 N = 4096
@@ -454,6 +455,14 @@ def trains():
         model(torch.randn(4, 8, device="npu")).sum().backward()
         optimizer.step()
     torch.npu.synchronize()
+
+
+@right
+def trains_in_a_graph():
+    graph = torch.compile(custom_pypto.add_custom, backend=torchair.get_npu_backend(), dynamic=False)
+    x = torch.ones(4, 3).npu().requires_grad_()
+    graph(x, torch.ones(3).npu()).backward(torch.ones(4, 3).npu())
+    assert x.grad.sum().item() == 12
 
 
 @right

@@ -95,6 +95,11 @@ bool is_copy(std::string_view task) {
 // its arguments, before they are computed.
 bool is_fallback() { return is_within("_ZN2at6native12cpu_fallbackE"); }
 
+// torchair's, which computes with empty tensors, only to learn the shapes of what a backward graph gives.
+bool is_for_its_shape(const Buffer& buffer) {
+  return buffer.where.find("/torchair/_ge_concrete_graph/infer_symbol_shape.py") != std::string::npos;
+}
+
 bool is_device(const Access& access) { return guarded::contains(access.begin); }
 
 // The accesses before the task runs. False when it only carries what nobody has written.
@@ -132,7 +137,7 @@ bool check_before(const Running& running) {
     } else if (is_unwritten) {
       const bool is_poison =
           access.begin < access.end && guarded::first_written(access.begin, access.end) == access.end;
-      if (is_poison && !carries && !is_fallback()) {
+      if (is_poison && !carries && !is_for_its_shape(known) && !is_fallback()) {
         tell("use of memory that nobody has written",
              "all of" + argument_of(access) + ", " + std::to_string(access.end - access.begin) + " bytes",
              describe(known), task, "Fill it first (torch.zeros instead of torch.empty), or wait for what fills it.");
