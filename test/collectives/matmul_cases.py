@@ -132,10 +132,12 @@ def order(rank, size):
     with torch.npu.stream(streams[1]):
         out = torch_npu.npu_mm_all_reduce_base(x1, x2, name_of_group())
     with torch.npu.stream(streams[0]):
-        dist.all_reduce(torch.ones(2).npu(), async_op=True)
+        pair = torch.ones(2).npu()
+        dist.all_reduce(pair, async_op=True)
     torch.npu.synchronize()
     equal(out, expected)
     equal(ones, torch.full((3,), float(size)))
+    equal(pair, torch.full((2,), float(size)))
 
 
 def captured(rank, size):
