@@ -158,7 +158,7 @@ void free_beside_endings() {
       aclrtSynchronizeStream(stream);  // or it is gone
     });
     std::thread freeing([&] {
-      check(aclrtSetDevice(0));
+      check(aclrtSetDevice(1));
       check(aclrtFree(memory));
     });
     check(round % 2 == 0 ? aclrtDestroyStream(stream) : aclrtDestroyStreamForce(stream));
