@@ -122,16 +122,15 @@ class TileScores {
   void write_scores(int64_t query, int64_t count, float* scores) {
     const Sum* products = products_.data() + query * heads_;
     const float* weights = weights_.data() + query * padded_heads_;
+    if constexpr (kPairs) {
+      if (fused_) {
+        return weighted_relu_pairs(left_, left_stride_, query_of(query), weights, scores, round_up(count, kPairRows),
+                                   heads_, depth_, std::exchange(next_, nullptr));
+      }
+    }
     if constexpr (kTiles) {
       weighted_relu_tiles(left_, left_stride_, query_of(query), weights, scores, round_up(count, kTileRows), heads_,
                           depth_, std::exchange(next_, nullptr), products_.data());
-    } else if constexpr (kPairs) {
-      if (fused_) {
-        weighted_relu_pairs(left_, left_stride_, query_of(query), weights, scores, round_up(count, kPairRows), heads_,
-                            depth_, std::exchange(next_, nullptr));
-      } else {
-        simd().weighted_relu_sums(products, columns_, count, weights, heads_, scores);
-      }
     } else if constexpr (kWhole) {
       simd().weighted_relu_sums(products, shifts_.data() + query * heads_, columns_, count, weights, heads_, scores);
     } else {
@@ -225,9 +224,7 @@ class TileScores {
   void multiply(const Left* keys, int64_t stride, int64_t rows) {
     left_ = keys;
     left_stride_ = stride;
-    if constexpr (!kTiles) {
-      if (!fused_) multiply_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
-    }
+    if (!fused_) multiply_.multiply(keys, stride, query_.data(), products_.data(), columns_, rows, columns_, depth_);
   }
 
   const LightningIndexerPto& call_;
@@ -238,7 +235,7 @@ class TileScores {
   const int64_t depth_;  // with what pads it
   const int64_t heads_;  // of the query that share a key head
   const int64_t padded_heads_;
-  const bool fused_;
+  const bool fused_;  // no products are written
   const Multiply multiply_;
   Tile tile_{};
   int64_t columns_ = 0;

@@ -468,10 +468,10 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
   for (const Linear& product : products) {
     const int64_t all = product.weight.columns;
     const bool unpacked = is_unpacked(product, rows);
+    const int64_t max = kMaxUnpackedBytes / static_cast<int64_t>(c10::elementSize(product.weight.dtype));
     for (int64_t column = 0, columns; column < all; column += columns) {
       // Less and less, so that all threads end together.
       const int64_t part = round_up((all - column) / (2 * threads), kColumns);
-      const int64_t max = kMaxUnpackedBytes / static_cast<int64_t>(c10::elementSize(product.weight.dtype));
       columns = unpacked ? std::clamp(part, kColumns, max) : wanted;
       columns = std::min(std::max(columns / product.take_step, int64_t{1}) * product.take_step, all - column);
       for (int64_t row = 0; row < rows; row += kRows) {
