@@ -74,7 +74,7 @@ extern template class Products<int8_t, Layout::kVnni>;
 extern template class Products<int8_t, Layout::kTiles>;
 extern template class Products<float, Layout::kRows>;
 
-// What CUSTOM_PYPTO_PRODUCTS allows, for tests: "tiles" (the default), "vnni", so that oneDNN multiplies, "rows", so
+// What CUSTOM_PYPTO_PRODUCTS allows, for tests: "tiles" (the default), "vnni", without tiles, "rows", so
 // that nothing is packed by twos or fours, or "float", so that everything is converted. Throws std::invalid_argument
 // for other words.
 enum class Allowed { kTiles, kVnni, kRows, kFloat };
