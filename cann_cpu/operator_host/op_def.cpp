@@ -3,7 +3,9 @@
 #include "register/op_def.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <iterator>
 #include <stdexcept>
 
 #include "definition.h"
@@ -27,16 +29,8 @@ OpParamDef& parameter(std::list<ParamDefinition>& parameters, const char* name) 
 // How ATTR of REG_OP writes a float: with a point, and enough digits to be read back.
 std::string written(float value) {
   char text[48];
-  std::snprintf(text, sizeof(text), "%.9g", static_cast<double>(value));
-  for (int digits = 1; digits < 9; ++digits) {
-    char shorter[48];
-    std::snprintf(shorter, sizeof(shorter), "%.*g", digits, static_cast<double>(value));
-    if (std::stof(shorter) == value) {
-      std::snprintf(text, sizeof(text), "%s", shorter);
-      break;
-    }
-  }
-  const std::string result = text;
+  char* const end = std::to_chars(text, std::end(text), value, std::chars_format::general).ptr;
+  const std::string result(text, end);
   return result.find_first_of(".en") == std::string::npos ? result + ".0" : result;
 }
 std::string written(int64_t value) { return std::to_string(value); }

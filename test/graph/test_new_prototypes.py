@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch_npu  # noqa: F401
 from cann_cpu import op_build
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from custom_pypto import prototypes
@@ -73,6 +73,7 @@ HEADERS = '#include "definition.h"\n'
 # Each example is compiled: a failing one is not made smaller.
 @settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=[*HealthCheck])
 @given(st.lists(schemas(), min_size=20, max_size=30))
+@example(["(Tensor x, *, float a0=1e-45, float a1=-3.4028234663852886e+38, float[] a2=[1e-40, 1e-5]) -> (Tensor)"])
 def test_a_prototype_agrees_with_the_schema_that_it_is_made_of(ge_api, tmp_path_factory, signatures):
     made = [*itertools.chain(*(with_gradient(f"op_{i}{signature}") for i, signature in enumerate(signatures)))]
     template = new.environment().get_template("definition.cpp.jinja")
