@@ -12,6 +12,7 @@
 // 1 / sqrt(Dkv + R).
 #include "op_kernel/sparse_attention_pto_tiling.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "indexer.h"
@@ -118,8 +119,10 @@ ge::graphStatus tile(gert::TilingContext* context) {
   std::string wrong = opp::divide(prolog, itemsize);
   if (!wrong.empty()) return opp::reject(wrong);
 
-  const int64_t count = *attributes.GetInt(kSparseCount);
-  tiling.indexer.sequences = tiling.attention.sequences = sequences_of(*context);
+  const opp::SequencesTiling sequences = sequences_of(*context);
+  tiling.indexer.sequences = tiling.attention.sequences = sequences;
+  // More than a sequence can have are not selected.
+  const int64_t count = std::min(*attributes.GetInt(kSparseCount), std::max<int64_t>(sequences.keys, 1));
   tiling.indexer.weights = opp::number_of(*context, kX);
   opp::divide(tiling.indexer, {prolog.tokens, prolog.index_heads, 1, prolog.index_depth, count}, blocks);
   tiling.indexer.blocks = blocks;
