@@ -88,7 +88,7 @@ def check_limits_of_the_ascend_c_kernels():
     ):
         with pytest.raises(RuntimeError, match=message):
             attends(**sizes)
-    with pytest.raises(RuntimeError, match="wk must have at most 2048 columns, .* but has 2049"):
+    with pytest.raises(RuntimeError, match=r"wk must have at most 2048 columns, .* but has 2049"):
         test_lightning_indexer_prolog.run(test_lightning_indexer_prolog.small(1, heads=1, depth=2049))
     print("rejected")
 
