@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels import in_a_process, machine
+from kernels import in_a_process, machine, same
 from machines import held_to
 
 from opp import (
@@ -90,6 +90,10 @@ def check_limits_of_the_ascend_c_kernels():
             attends(**sizes)
     with pytest.raises(RuntimeError, match=r"wk must have at most 2048 columns, .* but has 2049"):
         test_lightning_indexer_prolog.run(test_lightning_indexer_prolog.small(1, heads=1, depth=2049))
+    inputs = goldens.sparse_attention_inputs([300, 64], queries=2, **test_sparse_attention.SMALL)
+    held = inputs["block_table"].shape[1] * inputs["kv_cache"].shape[1]  # tokens of a row of block_table
+    all_of_them, more = (test_sparse_attention.run(inputs | {"sparse_count": each}) for each in (held, 2**63 - 1))
+    assert same(all_of_them, more)
     print("rejected")
 
 
