@@ -11,8 +11,11 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <type_traits>
 #include <vector>
@@ -35,24 +38,75 @@ constexpr int64_t kStep = 64;
 constexpr int64_t kPackedElements = 4 * kColumns;
 // How many rows before they are packed they are fetched.
 constexpr int64_t kAhead = 32;
-// Up to so many rows, weights are multiplied where they lie, and so many rows of the weight before the next columns:
-// they are read in the order of memory, a step ahead.
+// Rows of a weight whose products are added up before they are added to the rest.
+constexpr int64_t kBlock = 384;
+// Up to so many rows, weights are multiplied where they lie. So many rows and columns of the weight are interleaved in
+// the L1 cache and multiplied; all columns of these rows before the next: they are read in the order of memory, which
+// those before bring to the L2 cache.
 constexpr int64_t kFewRows = 8;
-constexpr int64_t kUnpackedRows = 64;
-// Bytes of a weight's row that one thread multiplies where they lie: the longer the pieces, the faster they are read.
+constexpr int64_t kInterleavedRows = 32;
+constexpr int64_t kInterleavedColumns = 6 * kUnpackedColumns;
+static_assert(kBlock % kInterleavedRows == 0);
+// Bytes of a weight's row in a task that multiplies it where it lies: the longer the pieces, the faster they are read.
 constexpr int64_t kMaxUnpackedBytes = 4096;
 static_assert(kUnpackedColumns == kSpreadColumns);
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kTasksOfThread = 4;
 
-// Rows and columns of a product that one thread computes.
+// How a weight is multiplied: in packed blocks, or where it lies, its bytes by tiles or its rows interleaved.
+enum class Way { kPacked, kSpread, kInterleaved };
+
+// Rows of a weight that a thread takes at a time from a task that others share: of bfloat16 a block, whose sums are
+// added in order; sums of whole numbers are the same in every order.
+int64_t rows_of_step(at::ScalarType dtype) { return dtype == at::kChar ? kInterleavedRows : kBlock; }
+
+// What threads that share a task know of it: each takes step after step of the weight's rows until none is left, so
+// that all end together. The last to end gets the sums of all.
+class Shared {
+ public:
+  // Sums over the steps from `first` on that one thread has added up.
+  struct Part {
+    int64_t first;
+    Memory sums;
+  };
+
+  explicit Shared(const Weight& weight)
+      : steps_(std::max<int64_t>(round_up(weight.depth, rows_of_step(weight.dtype)) / rows_of_step(weight.dtype), 1)) {}
+
+  int64_t steps() const { return steps_; }
+  bool has_steps() const { return next_ < steps_; }
+  // The next step, if there is one.
+  std::optional<int64_t> take() {
+    const int64_t step = next_++;
+    return step < steps_ ? std::optional(step) : std::nullopt;
+  }
+  // Gives the parts of so many steps, and returns all of them in order if these were the last, else none.
+  std::vector<Part> end(std::vector<Part> parts, int64_t steps) {
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(parts, std::back_inserter(parts_));
+    ended_ += steps;
+    if (ended_ < steps_) return {};
+    std::ranges::sort(parts_, {}, &Part::first);
+    return std::move(parts_);
+  }
+
+ private:
+  const int64_t steps_;
+  std::atomic<int64_t> next_ = 0;
+  std::mutex mutex_;
+  int64_t ended_ = 0;
+  std::vector<Part> parts_;
+};
+
+// Rows and columns of a product that one thread computes, or several together if it is interleaved.
 struct Task {
   const Linear* product;
   int64_t first_row;
   int64_t rows;
   int64_t first_column;
   int64_t columns;
-  bool is_unpacked;
+  Way way;
+  std::shared_ptr<Shared> shared = way == Way::kInterleaved ? std::make_shared<Shared>(product->weight) : nullptr;
 };
 
 // The largest that the tasks have.
@@ -65,7 +119,7 @@ struct Sizes {
     for (const Task& task : tasks) {
       rows = std::max(rows, task.rows);
       columns = std::max(columns, round_up(task.columns, kRowStep));
-      if (!task.is_unpacked) packed_columns = std::max(packed_columns, round_up(task.columns, kRowStep));
+      if (task.way == Way::kPacked) packed_columns = std::max(packed_columns, round_up(task.columns, kRowStep));
     }
   }
 };
@@ -95,13 +149,16 @@ class TypedWorker final : public Worker {
         x_((kStep + kShifted) * kDepth),
         sums_((sizes.rows + kShifted) * sizes.columns),
         whole_sums_(kWhole ? sizes.rows * sizes.columns : 0),
-        row_(sizes.columns) {}
+        row_(sizes.columns),
+        interleaved_(kInterleavedRows * kInterleavedColumns) {}
 
   void run(const Task& task) override {
     task_ = task;
     columns_ = round_up(task.columns, kRowStep);
-    if (task.is_unpacked) {
-      run_unpacked();
+    if (task.way == Way::kInterleaved) {
+      if (!run_interleaved(*task.shared)) return;
+    } else if (task.way == Way::kSpread) {
+      run_spread();
     } else {
       run_packed();
     }
@@ -124,7 +181,7 @@ class TypedWorker final : public Worker {
   // Rows of a weight that are packed at once. In float they sum products of int8 exactly. More would leave no room for
   // x beside two tiles' columns in the cache closest to the core, fewer would load and store the tiles' sums more
   // often.
-  static constexpr int64_t kDepth = sizeof(Element) == 1 && Multiply::kLayout == Layout::kTiles ? 768 : 384;
+  static constexpr int64_t kDepth = sizeof(Element) == 1 && Multiply::kLayout == Layout::kTiles ? 2 * kBlock : kBlock;
   // Bytes of x get their sign bit flipped, which adds 128 to each; a row of zeros shows what that adds to the sums.
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
   // Sums of integers in float are whole only over one block.
@@ -157,14 +214,6 @@ class TypedWorker final : public Worker {
   static constexpr bool kBytes = std::is_same_v<Operand, int8_t>;
   static constexpr bool kTiles = Multiply::kLayout == Layout::kTiles;
 
-  void run_unpacked() {
-    if constexpr (kBytes && kTiles) {
-      run_spread();
-    } else if constexpr (Multiply::kLayout == Layout::kVnni && !std::is_same_v<Element, at::Half>) {
-      run_where_it_lies();
-    }
-  }
-
   const Element* x_of_task() const {
     return static_cast<const Element*>(task_.product->x) + task_.first_row * task_.product->x_stride;
   }
@@ -174,6 +223,10 @@ class TypedWorker final : public Worker {
   }
 
   void run_spread() {
+    if constexpr (kBytes && kTiles) run_tiles();
+  }
+
+  void run_tiles() {
     const Multiply tiles;
     const Weight& weight = task_.product->weight;
     const int64_t depth = round_up(weight.depth, kSpreadDepth);
@@ -206,44 +259,79 @@ class TypedWorker final : public Worker {
     }
   }
 
-  // What a depth that is packed at once gives is added up before it is added to the rest, as packed blocks are.
-  void run_where_it_lies() {
-    const Linear& product = *task_.product;
-    const int64_t depth = product.weight.depth;
-    const int64_t count = task_.rows * columns_;
-    Buffer<Sum> block_sums(count);
-    std::fill_n(sums_.data(), count, Sum(0));
-    for (int64_t first = 0; first < depth; first += kDepth) {
-      const bool apart = !kBytes && first > 0;  // whole numbers are the same in every order
-      Sum* sums = apart ? block_sums.data() : sums_.data();
-      if (apart) std::fill_n(sums, count, Sum(0));
-      for (int64_t row = first; row < std::min(first + kDepth, depth); row += kUnpackedRows) add_rows(row, sums);
-      if (apart) std::transform(sums, sums + count, sums_.data(), sums_.data(), std::plus());
+  // Multiplies the steps of the weight that other threads leave, and says whether all are done and their sums are here.
+  bool run_interleaved(Shared& shared) {
+    if constexpr (Multiply::kLayout == Layout::kVnni && !std::is_same_v<Element, at::Half>) {
+      const int64_t count = task_.rows * columns_;
+      std::vector<Shared::Part> parts;
+      int64_t steps = 0;
+      for (auto step = shared.take(); step; ++steps) {
+        const auto next = shared.take();
+        if (!kBytes || parts.empty()) {
+          parts.push_back({*step, take_memory(count * static_cast<int64_t>(sizeof(Sum)))});
+          std::fill_n(sums_of(parts.back()), count, Sum(0));
+        }
+        add_step(*step, next, sums_of(parts.back()));
+        step = next;
+      }
+      if (steps == 0) return false;
+      parts = shared.end(std::move(parts), steps);
+      if (parts.empty()) return false;
+      finish_interleaved(parts);
     }
-    for (int64_t row = 0; row < task_.rows; ++row) {
-      Sum* sums = sums_.data() + row * columns_;
-      for (int64_t column = 0; column < columns_; column += kUnpackedColumns) order_unpacked_sums(sums + column);
-      if constexpr (kBytes) {
-        const Element* x = x_of_task() + row * product.x_stride;
-        const uint32_t shift = 128 * static_cast<uint32_t>(std::accumulate(x, x + depth, 0));
-        subtract(sums, [=](int64_t) { return shift; });
+    return true;
+  }
+
+  static Sum* sums_of(Shared::Part& part) { return static_cast<Sum*>(part.sums.get()); }
+
+  // Adds the products with the rows of a step, kUnpackedColumns columns of all rows of x after the other.
+  void add_step(int64_t step, std::optional<int64_t> next, Sum* sums) {
+    const int64_t rows = rows_of_step(task_.product->weight.dtype);
+    const int64_t depth = task_.product->weight.depth;
+    const int64_t last = std::min((step + 1) * rows, depth);
+    for (int64_t row = step * rows; row < last; row += kInterleavedRows) {
+      const int64_t ahead = row + kInterleavedRows < last ? row + kInterleavedRows : next ? *next * rows : depth;
+      add_rows(row, std::min(kInterleavedRows, last - row), ahead, sums);
+    }
+  }
+
+  // Adds the products with so many rows of the weight, and brings as many to the cache from `ahead` on, if there are.
+  void add_rows(int64_t row, int64_t rows, int64_t ahead, Sum* sums) {
+    const Linear& product = *task_.product;
+    const Weight& weight = product.weight;
+    constexpr int64_t kBytesOfElement = sizeof(Element);
+    RowsAhead lines(weight_of_task(ahead), weight.row_stride * kBytesOfElement, columns_ * kBytesOfElement);
+    for (int64_t first = 0; first < columns_; first += kInterleavedColumns) {
+      const int64_t columns = std::min(kInterleavedColumns, columns_ - first);
+      interleave(weight_of_task(row) + first, weight.row_stride, rows, columns, interleaved_.data());
+      for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
+        add_interleaved_products(x_of_task() + row, product.x_stride, task_.rows, interleaved_.data() + column * rows,
+                                 rows, sums + (first + column) * task_.rows,
+                                 ahead + rows <= weight.depth ? &lines : nullptr);
       }
     }
   }
 
-  // Adds the products with kUnpackedRows rows of the weight, and brings the next to the cache.
-  void add_rows(int64_t row, Sum* sums) {
-    static_assert(kDepth % kUnpackedRows == 0);
+  // Adds the parts up, and orders the sums.
+  void finish_interleaved(std::vector<Shared::Part>& parts) {
     const Linear& product = *task_.product;
-    const Weight& weight = product.weight;
-    constexpr int64_t kBytesOfElement = sizeof(Element);
-    RowsAhead next(weight_of_task(row + kUnpackedRows), weight.row_stride * kBytesOfElement,
-                   columns_ * kBytesOfElement);
-    RowsAhead* ahead = row + 2 * kUnpackedRows <= weight.depth ? &next : nullptr;
-    const int64_t rows = std::min(kUnpackedRows, weight.depth - row);
-    for (int64_t column = 0; column < columns_; column += kUnpackedColumns) {
-      add_unpacked_products(x_of_task() + row, product.x_stride, task_.rows, weight_of_task(row) + column,
-                            weight.row_stride, rows, sums + column, columns_, ahead);
+    const int64_t count = task_.rows * columns_;
+    Sum* sums = sums_of(parts.front());
+    for (auto part = parts.begin() + 1; part != parts.end(); ++part) {
+      using Wrapping = std::conditional_t<kBytes, uint32_t, Sum>;
+      std::transform(sums, sums + count, sums_of(*part), sums,
+                     [](Wrapping a, Wrapping b) { return static_cast<Sum>(a + b); });
+    }
+    for (int64_t row = 0; row < task_.rows; ++row) {
+      Sum* ordered = sums_of_row(row);
+      for (int64_t column = 0; column < columns_; column += kUnpackedColumns) {
+        order_unpacked_sums(sums + column * task_.rows + row * kUnpackedColumns, ordered + column);
+      }
+      if constexpr (kBytes) {
+        const Element* x = x_of_task() + row * product.x_stride;
+        const uint32_t shift = 128 * static_cast<uint32_t>(std::accumulate(x, x + product.weight.depth, 0));
+        subtract(ordered, [=](int64_t) { return shift; });
+      }
     }
   }
 
@@ -375,6 +463,7 @@ class TypedWorker final : public Worker {
   Buffer<typename Multiply::Sum> sums_;
   Buffer<Sum> whole_sums_;
   Buffer<float> row_;
+  Buffer<Element> interleaved_;
 };
 
 // Whether a weight gives the same bits where it lies as packed. That depends on the order in which oneDNN adds products
@@ -394,38 +483,38 @@ bool is_alike_unpacked() {
     fill(weight);
     const at::Tensor matrix =
         at::from_blob(weight.data(), {kTrialDepth, kUnpackedColumns}, c10::CppTypeToScalarType<Element>::value);
-    const auto multiply = [&](bool is_unpacked) {
+    const auto multiply = [&](Way way) {
       std::vector<float> out(kFewRows * kUnpackedColumns);
       const Linear product{x.data(), kTrialDepth, Weight(matrix), out.data(), at::kFloat, kUnpackedColumns};
-      const Task task{&product, 0, kFewRows, 0, kUnpackedColumns, is_unpacked};
+      const Task task{&product, 0, kFewRows, 0, kUnpackedColumns, way};
       TypedWorker<Element, Multiply>(Sizes({task})).run(task);
       return out;
     };
-    return multiply(false) == multiply(true);
+    return multiply(Way::kPacked) == multiply(Way::kInterleaved);
   }();
   return is_alike;
 }
 
-// Whether packing the weight would take longer than multiplying it where it lies.
-bool is_unpacked(const Linear& product, int64_t rows) {
+// The fastest way for so many rows.
+Way find_way(const Linear& product, int64_t rows) {
   const Weight& weight = product.weight;
   const int64_t step = product.take ? product.take_step : kUnpackedColumns;
-  if (weight.column_stride != 1 || weight.block_columns != weight.columns) return false;
-  if (weight.columns % kUnpackedColumns != 0 || step % kUnpackedColumns != 0) return false;
-  const auto is = [&]<class Element>() {
+  if (weight.column_stride != 1 || weight.block_columns != weight.columns) return Way::kPacked;
+  if (weight.columns % kUnpackedColumns != 0 || step % kUnpackedColumns != 0) return Way::kPacked;
+  const auto find = [&]<class Element>() {
     return with_products<Element>([&]<class Multiply>() {
       if constexpr (Multiply::kLayout == Layout::kTiles) {
-        return std::is_same_v<Element, int8_t> && rows <= kMaxSpreadRows;
+        if (std::is_same_v<Element, int8_t> && rows <= kMaxSpreadRows) return Way::kSpread;
       } else if constexpr (Multiply::kLayout == Layout::kVnni) {
-        return has_unpacked_products<Element>() && rows <= kFewRows && weight.depth % Multiply::kGroup == 0 &&
-               is_alike_unpacked<Element, Multiply>();
-      } else {
-        return false;
+        const bool fits = rows <= kFewRows && weight.depth % Multiply::kGroup == 0;
+        if (fits && has_unpacked_products<Element>() && is_alike_unpacked<Element, Multiply>())
+          return Way::kInterleaved;
       }
+      return Way::kPacked;
     });
   };
-  if (weight.dtype == at::kChar) return is.template operator()<int8_t>();
-  return weight.dtype == at::kBFloat16 && is.template operator()<at::BFloat16>();
+  if (weight.dtype == at::kChar) return find.template operator()<int8_t>();
+  return weight.dtype == at::kBFloat16 ? find.template operator()<at::BFloat16>() : Way::kPacked;
 }
 
 template <class Element>
@@ -467,15 +556,15 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
   std::vector<Task> tasks;
   for (const Linear& product : products) {
     const int64_t all = product.weight.columns;
-    const bool unpacked = is_unpacked(product, rows);
+    const Way way = find_way(product, rows);
     const int64_t max = kMaxUnpackedBytes / static_cast<int64_t>(c10::elementSize(product.weight.dtype));
     for (int64_t column = 0, columns; column < all; column += columns) {
-      // Less and less, so that all threads end together.
-      const int64_t part = round_up((all - column) / (2 * threads), kColumns);
-      columns = unpacked ? std::clamp(part, kColumns, max) : wanted;
+      // Of what threads share, equal parts, else less and less, so that all threads end together.
+      const int64_t part = way == Way::kInterleaved ? all / threads : (all - column) / (2 * threads);
+      columns = way == Way::kPacked ? wanted : std::clamp(round_up(part, kColumns), kColumns, max);
       columns = std::min(std::max(columns / product.take_step, int64_t{1}) * product.take_step, all - column);
       for (int64_t row = 0; row < rows; row += kRows) {
-        tasks.push_back({&product, row, std::min(kRows, rows - row), column, columns, unpacked});
+        tasks.push_back({&product, row, std::min(kRows, rows - row), column, columns, way});
       }
     }
   }
@@ -515,10 +604,15 @@ void linear(int64_t rows, c10::ArrayRef<Linear> products) {
   const int64_t threads = at::get_num_threads();
   const std::vector<Task> tasks = divide(rows, products, threads);
   const Sizes sizes(tasks);
+  int64_t parts = 0;
+  for (const Task& task : tasks) parts += task.shared ? task.shared->steps() : 1;
   std::atomic<size_t> next = 0;
-  at::parallel_for(0, std::min<int64_t>(threads, tasks.size()), 1, [&](int64_t, int64_t) {
+  at::parallel_for(0, std::min(threads, parts), 1, [&](int64_t, int64_t) {
     Workers workers(sizes);
     for (size_t i = next++; i < tasks.size(); i = next++) workers.run(tasks[i]);
+    for (const Task& task : tasks) {
+      if (task.shared && task.shared->has_steps()) workers.run(task);
+    }
   });
 }
 

@@ -639,24 +639,32 @@ void unpacked_products() {
   if (!opp::has_unpacked_products<T>()) throw NotHere();
   constexpr bool kBytes = std::is_same_v<T, int8_t>;
   for (int64_t rows = 1; rows <= 9; ++rows) {
-    const int64_t depth = 4 * rows + 60, x_stride = depth + 4, stride = opp::kUnpackedColumns + 32;
+    const int64_t depth = 4 * rows + 60, x_stride = depth + 4;
+    const int64_t columns = 3 * opp::kUnpackedColumns, stride = columns + 32;
     const auto x = random_vector<T>(rows * x_stride);
     const auto weight = random_vector<T>(depth * stride);
-    std::vector<Out> sums(rows * stride, 0);
+    std::vector<T> interleaved(depth * columns);
+    std::vector<Out> sums(rows * columns, 0);
+    opp::interleave(weight.data(), stride, depth, columns, interleaved.data());
     for (int64_t times = 1; times <= 2; ++times) {
-      opp::RowsAhead ahead(weight.data(), stride * sizeof(T), opp::kUnpackedColumns * sizeof(T));
-      opp::add_unpacked_products(x.data(), x_stride, rows, weight.data(), stride, depth, sums.data(), stride,
-                                 times == 1 ? &ahead : nullptr);
+      opp::RowsAhead ahead(weight.data(), stride * sizeof(T), columns * sizeof(T));
+      for (int64_t column = 0; column < columns; column += opp::kUnpackedColumns) {
+        opp::add_interleaved_products(x.data(), x_stride, rows, interleaved.data() + column * depth, depth,
+                                      sums.data() + column * rows, times == 1 ? &ahead : nullptr);
+      }
     }
+    std::vector<Out> ordered(columns);
     for (int64_t row = 0; row < rows; ++row) {
-      opp::order_unpacked_sums(sums.data() + row * stride);
-      for (int64_t column = 0; column < opp::kUnpackedColumns; ++column) {
+      for (int64_t column = 0; column < columns; column += opp::kUnpackedColumns) {
+        opp::order_unpacked_sums(sums.data() + column * rows + row * opp::kUnpackedColumns, ordered.data() + column);
+      }
+      for (int64_t column = 0; column < columns; ++column) {
         Sum sum;
         for (int64_t k = 0; k < depth; ++k) {
           sum.add(2 * value_of(x[row * x_stride + k]), value_of(weight[k * stride + column]) + (kBytes ? 128 : 0));
         }
         const double error = kBytes ? 0 : 2 * static_cast<double>(depth) * kFloatUnit * sum.absolute;
-        expect(is_near(static_cast<double>(sums[row * stride + column]), sum.value, error),
+        expect(is_near(static_cast<double>(ordered[column]), sum.value, error),
                [&] { return text(rows, " rows: element ", row, ", ", column); });
       }
     }
@@ -919,8 +927,8 @@ constexpr Case kCases[] = {
     {"Products, int8 in tiles", products<int8_t, opp::Layout::kTiles>, false},
     {"weighted_relu_pairs", weighted_relu_pairs, false},
     {"weighted_relu_tiles", weighted_relu_tiles, false},
-    {"add_unpacked_products, int8", unpacked_products<int8_t, int32_t>},
-    {"add_unpacked_products, bfloat16", unpacked_products<BFloat16, float>, false},
+    {"add_interleaved_products, int8", unpacked_products<int8_t, int32_t>},
+    {"add_interleaved_products, bfloat16", unpacked_products<BFloat16, float>, false},
     {"linear, float16", linear<Half>, false},
     {"linear, bfloat16", linear<BFloat16>, false},
     {"linear, int8", linear<int8_t>, false},
