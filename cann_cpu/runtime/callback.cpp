@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "checks/memory.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -177,7 +178,7 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
     if (fn == nullptr) fail(ACL_ERROR_INVALID_PARAM, "fn is null");
     append(stream, "aclrtLaunchHostFunc", [=] {
       if (schedule::is_on()) schedule::begin_host_function(*running_stream());
-      fn(args);
+      is_on(Check::kMemory) ? memory::call_host_function([=] { fn(args); }) : fn(args);
       if (schedule::is_on()) schedule::end_host_function(*running_stream());
       return ACL_SUCCESS;
     });

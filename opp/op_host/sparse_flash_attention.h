@@ -25,7 +25,6 @@ namespace attention {
 constexpr int64_t kMinProductsOfABlock = 1 << 20;         // fewer are not worth one more block
 constexpr uint64_t kMaxPartialBytes = uint64_t{1} << 29;  // what dividing rows may take of the device's memory
 constexpr uint64_t kAlignment = 512;
-constexpr int64_t kKeys = 32;  // what pieces are multiples of: equal ones, as far as that goes
 
 inline int64_t whole(int64_t size, int64_t unit) { return (size + unit - 1) / unit; }
 inline uint32_t fractals(int64_t size) { return static_cast<uint32_t>(whole(size, 16) * 16); }
@@ -70,7 +69,7 @@ inline void lay_out(SparseFlashAttentionTiling& tiling, uint64_t itemsize) {
     end += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return begin;
   };
-  const uint64_t blocks = tiling.blocks, of_scores = uint64_t{Tiling::kWeighed} * tiling.height * Tiling::kPiece;
+  const uint64_t blocks = tiling.blocks, of_scores = uint64_t{Tiling::kWeighed} * tiling.height * Tiling::kScoreRow;
   const uint64_t divided = (tiling.rows - tiling.whole_rows) * tiling.pieces;
   tiling.own_partials = tiling.whole_rows > 0 ? int64_t{tiling.blocks} * Tiling::kSummed : 0;
   tiling.gathered = take(blocks * Tiling::kGathered * tiling.gathered_elements * itemsize);
@@ -106,9 +105,6 @@ inline std::string divide(SparseFlashAttentionTiling& tiling, const AttentionSiz
   tiling.named = sizes.named;
   tiling.rows = sizes.tokens * sizes.key_heads * tiling.tiles;
   tiling.pieces = attention::whole(sizes.named, Tiling::kPiece);
-  tiling.piece =
-      attention::whole(attention::whole(sizes.named, std::max<int64_t>(tiling.pieces, 1)), attention::kKeys) *
-      attention::kKeys;
   tiling.height = attention::fractals(std::min<int64_t>(tiling.group, Tiling::kHeads));
   tiling.key_pitch = attention::fractals(sizes.depth);
   tiling.rope_pitch = attention::fractals(sizes.rope_depth);

@@ -9,13 +9,15 @@
 namespace opp {
 
 // A row is what up to kHeads query heads of one token that share a key head attend to. Its indices are taken in pieces
-// of up to kPiece, which are gathered and multiplied with the queries in steps. What comes of the pieces is merged in
-// their order, whoever has computed it, so that results do not depend on the division.
+// of kPiece, which are gathered and multiplied with the queries in steps. What comes of the pieces is merged in their
+// order, whoever has computed it, so that results depend neither on the division nor on how many indices there could
+// be.
 struct SparseFlashAttentionTiling {
   static constexpr uint32_t kHeads = 128;
-  static constexpr uint32_t kVectorCores = 2;  // of a block
-  static constexpr uint32_t kStep = 104;       // keys, of which each vector core of a block gathers half
-  static constexpr uint32_t kPiece = 384;
+  static constexpr uint32_t kVectorCores = 2;       // of a block
+  static constexpr uint32_t kStep = 104;            // keys, of which each vector core of a block gathers half
+  static constexpr uint32_t kPiece = 352;           // 2048 indices are six
+  static constexpr uint32_t kScoreRow = 384;        // columns of a piece's scores and weights: whole repeats of 64
   static constexpr uint32_t kGathered = 4;          // pieces of a block whose keys lie in the workspace
   static constexpr uint32_t kWeighed = 2;           // and whose scores and weights
   static constexpr uint32_t kMerged = 6;            // and that are merged at a time
@@ -43,7 +45,6 @@ struct SparseFlashAttentionTiling {
   int64_t rows;
   int64_t whole_rows;
   int64_t pieces;  // of a row, at most
-  int64_t piece;   // indices
 
   // In whole fractals: heads of a row, at most, and elements of a gathered key, its rope part and its value.
   uint32_t height;

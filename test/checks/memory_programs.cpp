@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs in C++ for the check `memory`: the tasks touch more than they declare.
+#include <atomic>
 #include <cassert>
 #include <cstdint>
 #include <cstring>
@@ -33,6 +34,38 @@ void host_writes() {
   aclrtFree(x);
 }
 
+// The task has memory of its own, and runs until the host has read what is another's, or for a second.
+void host_reads_while_a_task_uses_it() {
+  float* const x = allocate(kCount);
+  static std::atomic<bool> runs{false}, has_read{false};
+  cann_cpu::launch(nullptr, "scale",
+                   [=] {
+                     x[0] = 1;
+                     runs = true;
+                     for (int i = 0; i < 1000 && !has_read; ++i)
+                       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                     return ACL_SUCCESS;
+                   },
+                   {{reinterpret_cast<uintptr_t>(x), reinterpret_cast<uintptr_t>(x + kCount), true, 1}});
+  while (!runs) std::this_thread::yield();
+  seen = x[1];
+  has_read = true;
+  aclrtSynchronizeDevice();
+  aclrtFree(x);
+}
+
+void host_function_reads_its_argument(void* memory) { seen = static_cast<float*>(memory)[1]; }
+
+void host_function_reads() {
+  float* const x = allocate(kCount);
+  aclrtStream stream = nullptr;
+  aclrtCreateStream(&stream);
+  aclrtLaunchHostFunc(stream, host_function_reads_its_argument, x);
+  aclrtSynchronizeStream(stream);
+  aclrtDestroyStream(stream);
+  aclrtFree(x);
+}
+
 // Writes or reads one element, beside those that it declares.
 __attribute__((always_inline)) inline void scale(size_t count, int64_t at, bool writes, bool in_a_thread = false) {
   float* const x = allocate(count);
@@ -57,9 +90,32 @@ void writes_behind_an_odd_end() { scale(9, 9, true); }
 void writes_in_front() { scale(9, -1, true); }
 void uses_in_another_thread() { scale(kCount, kCount, true, true); }
 void leaks() { allocate(kCount); }
+
+// A thread that the host started, and that works for tasks, as those of OpenMP do.
+void uses_in_a_thread_of_the_hosts() {
+  float* const x = allocate(kCount);
+  std::atomic<int> step{0};
+  std::thread helper([&] {
+    while (step != 1) std::this_thread::yield();
+    for (size_t i = 0; i < kCount; ++i) x[i] = 1;
+    step = 2;
+  });
+  cann_cpu::launch(nullptr, "scale",
+                   [&] {
+                     step = 1;
+                     while (step != 2) std::this_thread::yield();
+                     return ACL_SUCCESS;
+                   },
+                   {{reinterpret_cast<uintptr_t>(x), reinterpret_cast<uintptr_t>(x + kCount), true, 1}});
+  aclrtSynchronizeDevice();
+  helper.join();
+  aclrtFree(x);
+}
+
 void right() {
   scale(kCount, 0, true);
   scale(kCount, kCount - 1, false, true);
+  uses_in_a_thread_of_the_hosts();
 }
 }
 
@@ -71,6 +127,8 @@ int main(int, char** arguments) {
   if (name == #function) function()
   RUN(host_reads);
   RUN(host_writes);
+  RUN(host_reads_while_a_task_uses_it);
+  RUN(host_function_reads);
   RUN(reads_behind);
   RUN(writes_behind);
   RUN(writes_behind_an_odd_end);

@@ -88,11 +88,13 @@ def program_in_cpp(tmp_path_factory):
     return binary
 
 
+@pytest.mark.parametrize("check", ["memory", "memory:pages"])
 @pytest.mark.parametrize(
     ("case", "fault", "what"),
     [
         ("host_reads", "device memory read on the host", "at its byte 4"),
         ("host_writes", "device memory written on the host", "at its byte 0"),
+        ("host_function_reads", "device memory read on the host", "at its byte 4"),
         ("reads_behind", "out of bounds", "read: 1 behind"),
         ("writes_behind", "out of bounds", "written: 1 behind"),
         ("writes_behind_an_odd_end", "out of bounds", "written: 4 bytes, 1 behind"),
@@ -102,8 +104,8 @@ def program_in_cpp(tmp_path_factory):
         ("right", None, None),
     ],
 )
-def test_a_program_in_cpp(case, fault, what, program_in_cpp, tmp_path):
-    code, reports, stderr = run(tmp_path, program_in_cpp, case)
+def test_a_program_in_cpp(case, fault, what, check, program_in_cpp, tmp_path):
+    code, reports, stderr = checked(tmp_path, program_in_cpp, case, checks=check)
     if fault is None:
         assert (code, reports) == (0, []), stderr
         return
@@ -119,6 +121,21 @@ def test_a_program_in_cpp(case, fault, what, program_in_cpp, tmp_path):
     elif fault == "out of bounds":
         assert "scale on stream" in report["task"]
         assert f"in {case}" in report["task"]
+
+
+HAS_PROTECTION_KEYS = "ospke" in Path("/proc/cpuinfo").read_text().split()
+
+
+@pytest.mark.skipif(not HAS_PROTECTION_KEYS, reason="pages are accessible to all threads, or to none")
+def test_the_host_stops_beside_a_task_that_uses_the_memory(program_in_cpp, tmp_path):
+    code, (report,), _ = run(tmp_path, program_in_cpp, "host_reads_while_a_task_uses_it")
+    assert (code, report["fault"]) == (66, "device memory read on the host")
+    assert "in host_reads_while_a_task_uses_it" in report["task"]
+
+
+def test_pages_alone_do_not_show_what_the_host_does_beside_a_task(program_in_cpp, tmp_path):
+    code, reports, stderr = checked(tmp_path, program_in_cpp, "host_reads_while_a_task_uses_it", checks="memory:pages")
+    assert (code, reports) == (0, []), stderr
 
 
 def test_device_memory_is_accessible_while_the_check_is_off(program_in_cpp):

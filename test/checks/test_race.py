@@ -66,7 +66,15 @@ def test_the_exit_code_of_a_command_that_fails_is_its_own(tmp_path):
     assert checked(tmp_path, sys.executable, "-c", "raise SystemExit(3)")[:2] == (3, [])
 
 
-def test_an_unknown_check_is_rejected(tmp_path):
-    code, _, stderr = checked(tmp_path, sys.executable, "-c", "import torch; torch.ones(1).npu()", checks="rase")
+@pytest.mark.parametrize(
+    ("checks", "message"),
+    [
+        ("rase", "'rase', which is no check; there are: cost, fault, memory, race, schedule"),
+        ("race:all", "'race:all', and race takes nothing behind a colon"),
+        ("memory:keys", "'memory:keys', and memory takes only 'pages' behind a colon"),
+    ],
+)
+def test_an_unknown_check_is_rejected(checks, message, tmp_path):
+    code, _, stderr = checked(tmp_path, sys.executable, "-c", "import torch; torch.ones(1).npu()", checks=checks)
     assert code != 0
-    assert "CANN_CPU_CHECK has 'rase', which is no check; there are: cost, fault, memory, race, schedule" in stderr
+    assert f"CANN_CPU_CHECK has {message}" in stderr

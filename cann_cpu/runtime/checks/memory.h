@@ -48,6 +48,9 @@ class HostAccess {
   std::unique_ptr<State> state_;
 };
 
+// Calls a function of the host's in a stream's thread, which may not touch device memory meanwhile.
+void call_host_function(const std::function<void()>& function);
+
 // A copy or a fill asked for bytes that its buffer does not have.
 void reject_range(const char* name, uintptr_t address, size_t size);
 

@@ -63,9 +63,11 @@ std::vector<std::string> given_to(Check check) {
 void require_known_checks() {
   for (const auto& [name, rest] : given_names()) {
     if (std::ranges::find(kNames, name) != kNames.end()) {
-      if (rest.empty() || name == kNames[static_cast<size_t>(Check::kFault)]) continue;
-      fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s:%s', and %s takes nothing behind a colon", name.c_str(),
-           rest.c_str(), name.c_str());
+      const bool is_memory = name == kNames[static_cast<size_t>(Check::kMemory)];
+      if (rest.empty() || name == kNames[static_cast<size_t>(Check::kFault)] || (is_memory && rest == "pages"))
+        continue;
+      fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s:%s', and %s takes %s behind a colon", name.c_str(),
+           rest.c_str(), name.c_str(), is_memory ? "only 'pages'" : "nothing");
     }
     std::string known;
     for (const std::string_view each : kNames) known += (known.empty() ? "" : ", ") + std::string(each);

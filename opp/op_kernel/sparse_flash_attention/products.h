@@ -95,7 +95,7 @@ class AttentionProducts {
           MultiplyKeys(sums, part, column, panel, step, row.heads, keys);
         }
       }
-      Store(workspace_.Scores(n)[step * Tiling::kStep], sums, row.heads, keys, Tiling::kPiece);
+      Store(workspace_.Scores(n)[step * Tiling::kStep], sums, row.heads, keys, Tiling::kScoreRow);
     }
     // Nothing was multiplied: the flag would not say by itself that the note is read.
     if (piece.keys == 0) PipeBarrier<PIPE_ALL>();
@@ -212,8 +212,8 @@ class AttentionProducts {
   __aicore__ inline LocalTensor<T> LoadWeights(uint32_t n, const Piece& piece, uint32_t part, uint32_t heads) {
     const LocalTensor<T> to = weights_.template AllocTensor<T>();
     for (uint32_t i = 0; i < 2; ++i) {
-      Load(to[i * kPanelElements], workspace_.Weights(n)[i * Tiling::kPiece + part * kPanel], heads,
-           piece.Of(part, kPanel), 2 * Tiling::kPiece);
+      Load(to[i * kPanelElements], workspace_.Weights(n)[i * Tiling::kScoreRow + part * kPanel], heads,
+           piece.Of(part, kPanel), 2 * Tiling::kScoreRow);
     }
     weights_.EnQue(to);
     return weights_.template DeQue<T>();

@@ -124,7 +124,7 @@ class AttentionSoftmax {
       if (!OpenUnit()) return false;
       if (position_ < end_) break;
       if (divided_) {
-        NoteNothing(workspace_.PartialOf(row_, position_ / tiling_.piece));
+        NoteNothing(workspace_.PartialOf(row_, position_ / Tiling::kPiece));
       } else {
         WriteNothing();
       }
@@ -132,8 +132,8 @@ class AttentionSoftmax {
     piece.row = row_;
     piece.first = position_;
     piece.divided = divided_;
-    piece.partial = divided_ ? workspace_.PartialOf(row_, position_ / tiling_.piece) : workspace_.PartialOf(n);
-    position_ += tiling_.piece;
+    piece.partial = divided_ ? workspace_.PartialOf(row_, position_ / Tiling::kPiece) : workspace_.PartialOf(n);
+    position_ += Tiling::kPiece;
     piece.last = position_ >= end_;
     return true;
   }
@@ -146,14 +146,14 @@ class AttentionSoftmax {
     nextUnit_ = unit + tiling_.blocks;
     divided_ = unit >= tiling_.whole_rows;
     row_ = divided_ ? tiling_.whole_rows + (unit - tiling_.whole_rows) / tiling_.pieces : unit;
-    position_ = divided_ ? (unit - tiling_.whole_rows) % tiling_.pieces * tiling_.piece : 0;
+    position_ = divided_ ? (unit - tiling_.whole_rows) % tiling_.pieces * Tiling::kPiece : 0;
     const AttentionRow row = AttentionRowOf(tiling_, row_);
     sequence_ = tokens_.Of(row.token);
     const int64_t query = row.token - sequence_.first_query;
     visible_ = sequence_.Visible(query);
     end_ = 0;
     if (query >= sequence_.queries) return true;  // indices of padding are not read
-    end_ = divided_ ? Smaller(tiling_.named, position_ + tiling_.piece) : tiling_.named;
+    end_ = divided_ ? Smaller(tiling_.named, position_ + Tiling::kPiece) : tiling_.named;
     // The vector unit does that while the scalar unit counts.
     if (visible_ > 0 && position_ < end_) FindKeys(position_);
     end_ = named_.Count(row.indices, end_, in_, work_);
@@ -165,7 +165,7 @@ class AttentionSoftmax {
   __aicore__ inline void FindKeys(int64_t first) {
     const int64_t row = AttentionRowOf(tiling_, row_).indices;
     places_.Find(sequence_, visible_, tensors_.indices[row * tiling_.named + first],
-                 static_cast<uint32_t>(Smaller(tiling_.piece, tiling_.named - first)));
+                 static_cast<uint32_t>(Smaller(Tiling::kPiece, tiling_.named - first)));
     found_ = true;
   }
 
@@ -180,7 +180,7 @@ class AttentionSoftmax {
       head = AttentionRowOf(tiling_, piece.row).keyHead;
       if (!found_) FindKeys(piece.first);
       found_ = false;
-      piece.keys = places_.Take(static_cast<uint32_t>(Smaller(tiling_.piece, end_ - piece.first)));
+      piece.keys = places_.Take(static_cast<uint32_t>(Smaller(Tiling::kPiece, end_ - piece.first)));
     }
     if (core_ == 0) Tell(n, piece);
     uint32_t first = 0;
@@ -282,7 +282,7 @@ class AttentionSoftmax {
     } else if (heads.begin < heads.end) {
       const LocalTensor<float> state = statesOut_.template AllocTensor<float>();
       Duplicate(state, 0.0f, 2 * kHeads);  // of the last block perhaps some count
-      constexpr uint32_t kTogether = kElements / Tiling::kPiece / kBlock * kBlock;
+      constexpr uint32_t kTogether = kElements / Tiling::kScoreRow / kBlock * kBlock;
       for (uint32_t first = heads.begin; first < heads.end; first += kTogether) {
         const auto count = static_cast<uint32_t>(Smaller(kTogether, heads.end - first));
         WeighRows(n, first, count, piece.keys, state[first - heads.begin], state[kHeads + first - heads.begin]);
@@ -313,10 +313,10 @@ class AttentionSoftmax {
 
   __aicore__ inline void WeighRows(uint32_t n, uint32_t first, uint32_t rows, uint32_t keys,
                                    const LocalTensor<float>& maxima, const LocalTensor<float>& totals) {
-    constexpr uint32_t kStep = Tiling::kPiece / kBlock;
-    const uint32_t elements = rows * Tiling::kPiece;
+    constexpr uint32_t kStep = Tiling::kScoreRow / kBlock;
+    const uint32_t elements = rows * Tiling::kScoreRow;
     LocalTensor<float> scores = in_.template AllocTensor<float>();
-    DataCopy(scores, workspace_.Scores(n)[first * Tiling::kPiece], elements);
+    DataCopy(scores, workspace_.Scores(n)[first * Tiling::kScoreRow], elements);
     in_.EnQue(scores);
     scores = in_.template DeQue<float>();
     Muls(scores, scores, tiling_.scale, static_cast<int32_t>(elements));
@@ -326,7 +326,7 @@ class AttentionSoftmax {
     BlockReduceMax(spread_, work_, rows, kRepeat, 1, 1, kStride);
     BlockReduceMax(maxima, spread_, CeilDivision(rows, kBlock), kRepeat, 1, 1, kStride);
     Spread(spread_, maxima, rows);
-    for (uint32_t column = 0; column < Tiling::kPiece; column += kRepeat) {
+    for (uint32_t column = 0; column < Tiling::kScoreRow; column += kRepeat) {
       Sub(scores[column], scores[column], spread_, kRepeat, rows, {1, 1, 0, kStep, kStep, 1});
     }
     Exp(scores, scores, static_cast<int32_t>(elements));
@@ -345,8 +345,8 @@ class AttentionSoftmax {
     out_.EnQue(weights);
     weights = out_.template DeQue<T>();
     for (uint32_t part = 0; part < 2; ++part) {
-      constexpr uint16_t kBlocks = Tiling::kPiece / kFractal;
-      DataCopy(workspace_.Weights(n)[(2 * first + part) * Tiling::kPiece], weights[part * kElements],
+      constexpr uint16_t kBlocks = Tiling::kScoreRow / kFractal;
+      DataCopy(workspace_.Weights(n)[(2 * first + part) * Tiling::kScoreRow], weights[part * kElements],
                DataCopyParams(static_cast<uint16_t>(rows), kBlocks, 0, kBlocks));
     }
     out_.FreeTensor(weights);
@@ -354,19 +354,19 @@ class AttentionSoftmax {
 
   // Columns without a key get the score of no weight.
   __aicore__ inline void LeaveOut(const LocalTensor<float>& scores, uint32_t rows, uint32_t keys) {
-    for (uint32_t column = keys / kRepeat * kRepeat; column < Tiling::kPiece; column += kRepeat) {
+    for (uint32_t column = keys / kRepeat * kRepeat; column < Tiling::kScoreRow; column += kRepeat) {
       const uint64_t mask[2] = {~uint64_t{0} << (keys > column ? keys - column : 0), 0};
-      Duplicate(scores[column], kNone, mask, rows, 1, Tiling::kPiece / kBlock);
+      Duplicate(scores[column], kNone, mask, rows, 1, Tiling::kScoreRow / kBlock);
     }
   }
 
   // Combines the repeats of each row to one, in work_: to the largest numbers, or to sums.
   template <bool largest>
   __aicore__ inline void Reduce(const LocalTensor<float>& scores, uint32_t rows) {
-    constexpr uint8_t kStep = Tiling::kPiece / kBlock, kOne = kRepeat / kBlock;
+    constexpr uint8_t kStep = Tiling::kScoreRow / kBlock, kOne = kRepeat / kBlock;
     LocalTensor<float> from = scores;
     uint8_t step = kStep;
-    for (uint32_t column = kRepeat; column < Tiling::kPiece; column += kRepeat) {
+    for (uint32_t column = kRepeat; column < Tiling::kScoreRow; column += kRepeat) {
       const BinaryRepeatParams strides{1, 1, 1, kOne, step, kStep};
       if constexpr (largest) {
         Max(work_, from, scores[column], kRepeat, rows, strides);

@@ -97,11 +97,11 @@ class AttentionWorkspace {
     return notes_[(uint64_t{block_} * Tiling::kGathered + n % Tiling::kGathered) * kNoteElements];
   }
 
-  // Rows of kPiece columns for each head.
+  // Rows of kScoreRow columns for each head.
   __aicore__ inline GlobalTensor<float> Scores(uint32_t n) const {
     return scores_[(uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * ScoreElements()];
   }
-  // What the scores are turned into in their place: for each head kPiece weights rounded to 16 bits, and behind them
+  // What the scores are turned into in their place: for each head kScoreRow weights rounded to 16 bits, and behind them
   // what that takes away.
   __aicore__ inline GlobalTensor<T> Weights(uint32_t n) const {
     return weights_[(uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * 2 * ScoreElements()];
@@ -126,7 +126,7 @@ class AttentionWorkspace {
   }
 
  private:
-  __aicore__ inline uint64_t ScoreElements() const { return uint64_t{tiling_.height} * Tiling::kPiece; }
+  __aicore__ inline uint64_t ScoreElements() const { return uint64_t{tiling_.height} * Tiling::kScoreRow; }
   __aicore__ inline uint64_t MergedElements() const { return uint64_t{tiling_.height} * tiling_.value_pitch; }
 
   const Tiling& tiling_;

@@ -86,7 +86,7 @@ void release(void* address) {
     }
     found->freed_where = where;
     found->freed_at = buffers().launches;
-    guarded::open(found->block);
+    buffers().open(*found);
     around = *found;
   }
   if (const auto found = written_around(around)) {

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "../memory.h"
+#include "protection_keys.h"
 
 namespace cann_cpu::memory {
 namespace {
@@ -49,6 +50,7 @@ void Buffers::open(Buffer& buffer) {
 }
 
 void Buffers::close_all() {
+  if (protection_keys::are_used()) return open_.clear();  // to the host they are closed at all times
   for (const uintptr_t pages : open_) {
     const auto found = by_pages.find(pages);
     if (found == by_pages.end() || found->second.is_released || !found->second.is_open) continue;

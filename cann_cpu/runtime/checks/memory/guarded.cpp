@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "protection_keys.h"
+
 namespace cann_cpu::guarded {
 namespace {
 
@@ -45,6 +47,12 @@ Arena& arena() {
   return *only;
 }
 
+// To all threads, or to those that have access.
+bool make_accessible(uintptr_t begin, uintptr_t end) {
+  if (protection_keys::are_used()) return protection_keys::protect(pointer(begin), end - begin);
+  return mprotect(pointer(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
+}
+
 }  // namespace
 
 bool contains(uintptr_t address) { return address >= arena().begin && address < arena().end; }
@@ -68,9 +76,7 @@ Block allocate(size_t size) {
   return block;
 }
 
-bool open(const Block& block) {
-  return mprotect(pointer(block.pages), block.limit - block.pages, PROT_READ | PROT_WRITE) == 0;
-}
+bool open(const Block& block) { return make_accessible(block.pages, block.limit); }
 
 void close(const Block& block) { mprotect(pointer(block.pages), block.limit - block.pages, PROT_NONE); }
 
@@ -83,10 +89,11 @@ void release(const Block& block) {
 void revive(uintptr_t begin, uintptr_t end) {
   begin = begin / page_size() * page_size();
   end = round_up(end, page_size());
-  if (mprotect(pointer(begin), end - begin, PROT_READ | PROT_WRITE) == 0) fill(begin, end);
+  if (make_accessible(begin, end)) fill(begin, end);
 }
 
 void fill(uintptr_t begin, uintptr_t end) {
+  const protection_keys::ThreadAccess access(true);
   auto* const bytes = reinterpret_cast<unsigned char*>(begin);
   const size_t count = end - begin;
   for (size_t i = 0; i < std::min<size_t>(count, 64); ++i) bytes[i] = kPoison[(begin + i) % 2];
@@ -97,6 +104,7 @@ void fill(uintptr_t begin, uintptr_t end) {
 }
 
 uintptr_t first_written(uintptr_t begin, uintptr_t end) {
+  const protection_keys::ThreadAccess access(true);
   const auto* const bytes = reinterpret_cast<const unsigned char*>(begin);
   for (size_t i = 0; i < end - begin; ++i) {
     if (bytes[i] != kPoison[(begin + i) % 2]) return begin + i;

@@ -24,7 +24,8 @@ struct Block {
 bool contains(uintptr_t address);
 // Accessible and filled with poison; all zero when the machine has no memory, addresses or mappings left.
 Block allocate(size_t size);
-// For all, or for nobody; false when the machine has no mappings left.
+// For all threads, or, where the processor has protection keys, for those that have access (protection_keys.h), and for
+// nobody. False when the machine has no mappings left.
 bool open(const Block& block);
 void close(const Block& block);
 // Gives the memory back. The addresses stay inaccessible.

@@ -10,6 +10,7 @@
 
 #include "../place.h"
 #include "findings.h"
+#include "protection_keys.h"
 #include "tasks.h"
 
 namespace cann_cpu::memory {
@@ -33,7 +34,7 @@ bool is_write(const void* context) {
 }
 
 // A thread that a task of a stream has started for its own work is none of the host's.
-bool is_hosts_thread() { return !is_worker() && (gettid() == getpid() || calls_of_thread > 0); }
+bool is_hosts_thread() { return is_worker() ? is_in_host_function : gettid() == getpid() || calls_of_thread > 0; }
 
 [[noreturn]] void stop(const Buffer& buffer, uintptr_t address, bool writes) {
   const std::string native = native_place(), python = python_place_under_lock();
@@ -58,7 +59,7 @@ void tell_stray(const Buffer& buffer, bool is_in_front, uintptr_t address, bool 
 
 // Whether the thread can go on.
 bool serve_fault(uintptr_t address, bool writes) {
-  const bool is_allowed = is_worker() || host_accesses > 0 || (buffers().touching > 0 && !is_hosts_thread());
+  const bool is_allowed = host_accesses > 0 || (!is_hosts_thread() && (is_worker() || buffers().touching > 0));
   Buffer known;
   bool is_in_front = false;
   {
@@ -87,6 +88,7 @@ void handle_fault(int number, siginfo_t* information, void* context) {
   const int kept = errno;
   const auto address = reinterpret_cast<uintptr_t>(information->si_addr);
   if (guarded::contains(address) && serve_fault(address, is_write(context))) {
+    if (protection_keys::are_used()) protection_keys::grant_to_interrupted(context);
     errno = kept;
     return;
   }

@@ -7,6 +7,7 @@
 #include "../memory.h"
 #include "../place.h"
 #include "findings.h"
+#include "protection_keys.h"
 
 namespace cann_cpu::memory {
 namespace {
@@ -208,6 +209,7 @@ class Scope {
   Scope(const Scope&) = delete;
 
  private:
+  const protection_keys::ThreadAccess access_{true};
   Running running_;
   bool has_written_;
 };
@@ -251,5 +253,12 @@ HostAccess::HostAccess(const char* function, const Accesses& accesses) {
 }
 
 HostAccess::~HostAccess() = default;
+
+void call_host_function(const std::function<void()>& function) {
+  const protection_keys::ThreadAccess access(false);
+  is_in_host_function = true;
+  function();
+  is_in_host_function = false;
+}
 
 }  // namespace cann_cpu::memory

@@ -12,4 +12,7 @@ std::string running_task();
 // The runtime's own copies and fills that the thread is in.
 inline thread_local int host_accesses = 0;
 
+// The thread runs a function of the host's that a stream was given.
+inline thread_local bool is_in_host_function = false;
+
 }  // namespace cann_cpu::memory
