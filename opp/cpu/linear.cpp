@@ -40,25 +40,28 @@ constexpr int64_t kPackedElements = 4 * kColumns;
 constexpr int64_t kAhead = 32;
 // Rows of a weight whose products are added up before they are added to the rest.
 constexpr int64_t kBlock = 384;
-// Up to so many rows, weights are multiplied where they lie. So many rows and columns of the weight are interleaved in
+// Up to so many rows, weights are multiplied where they lie. So many rows and columns of the weight are made ready in
 // the L1 cache and multiplied; all columns of these rows before the next: they are read in the order of memory, which
 // those before bring to the L2 cache.
 constexpr int64_t kFewRows = 8;
-constexpr int64_t kInterleavedRows = 32;
-constexpr int64_t kInterleavedColumns = 6 * kUnpackedColumns;
-static_assert(kBlock % kInterleavedRows == 0);
+constexpr int64_t kReadyRows = 32;
+constexpr int64_t kReadyColumns = 6 * kUnpackedColumns;
+static_assert(kBlock % kReadyRows == 0 && kFloatBlock % kReadyRows == 0);
 // Bytes of a weight's row in a task that multiplies it where it lies: the longer the pieces, the faster they are read.
 constexpr int64_t kMaxUnpackedBytes = 4096;
 static_assert(kUnpackedColumns == kSpreadColumns);
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kTasksOfThread = 4;
 
-// How a weight is multiplied: in packed blocks, or where it lies, its bytes by tiles or its rows interleaved.
-enum class Way { kPacked, kSpread, kInterleaved };
+// How a weight is multiplied: in packed blocks, or where it lies, its bytes by tiles or its rows made ready.
+enum class Way { kPacked, kSpread, kUnpacked };
 
-// Rows of a weight that a thread takes at a time from a task that others share: of bfloat16 a block, whose sums are
-// added in order; sums of whole numbers are the same in every order.
-int64_t rows_of_step(at::ScalarType dtype) { return dtype == at::kChar ? kInterleavedRows : kBlock; }
+// Rows of a weight that a thread takes at a time from a task that others share: a block, whose sums are added in order,
+// if they are not the same in every order.
+template <class Unpacked>
+int64_t rows_of_step() {
+  return Unpacked::kBlock > 0 ? Unpacked::kBlock : kReadyRows;
+}
 
 // What threads that share a task know of it: each takes step after step of the weight's rows until none is left, so
 // that all end together. The last to end gets the sums of all.
@@ -70,8 +73,8 @@ class Shared {
     Memory sums;
   };
 
-  explicit Shared(const Weight& weight)
-      : steps_(std::max<int64_t>(round_up(weight.depth, rows_of_step(weight.dtype)) / rows_of_step(weight.dtype), 1)) {}
+  // Steps of so many rows.
+  Shared(const Weight& weight, int64_t rows) : steps_(std::max<int64_t>(round_up(weight.depth, rows) / rows, 1)) {}
 
   int64_t steps() const { return steps_; }
   bool has_steps() const { return next_ < steps_; }
@@ -98,7 +101,12 @@ class Shared {
   std::vector<Part> parts_;
 };
 
-// Rows and columns of a product that one thread computes, or several together if it is interleaved.
+template <class Unpacked>
+std::shared_ptr<Shared> share(const Weight& weight) {
+  return std::make_shared<Shared>(weight, rows_of_step<Unpacked>());
+}
+
+// Rows and columns of a product that one thread computes, or several together if it is not packed.
 struct Task {
   const Linear* product;
   int64_t first_row;
@@ -106,7 +114,7 @@ struct Task {
   int64_t first_column;
   int64_t columns;
   Way way;
-  std::shared_ptr<Shared> shared = way == Way::kInterleaved ? std::make_shared<Shared>(product->weight) : nullptr;
+  std::shared_ptr<Shared> shared;  // of an unpacked one
 };
 
 // The largest that the tasks have.
@@ -150,13 +158,13 @@ class TypedWorker final : public Worker {
         sums_((sizes.rows + kShifted) * sizes.columns),
         whole_sums_(kWhole ? sizes.rows * sizes.columns : 0),
         row_(sizes.columns),
-        interleaved_(kInterleavedRows * kInterleavedColumns) {}
+        ready_(kReadyRows * kReadyColumns) {}
 
   void run(const Task& task) override {
     task_ = task;
     columns_ = round_up(task.columns, kRowStep);
-    if (task.way == Way::kInterleaved) {
-      if (!run_interleaved(*task.shared)) return;
+    if (task.way == Way::kUnpacked) {
+      if (!run_unpacked(*task.shared)) return;
     } else if (task.way == Way::kSpread) {
       run_spread();
     } else {
@@ -177,11 +185,14 @@ class TypedWorker final : public Worker {
   using Operand = typename Multiply::Operand;
   using Left = typename Multiply::Left;
   using Sum = std::conditional_t<std::is_same_v<Element, int8_t>, int32_t, float>;
+  using Unpacked = UnpackedProducts<Element, Multiply::kLayout>;
   static constexpr int64_t kGroup = Multiply::kGroup;
   // Rows of a weight that are packed at once. In float they sum products of int8 exactly. More would leave no room for
   // x beside two tiles' columns in the cache closest to the core, fewer would load and store the tiles' sums more
   // often.
-  static constexpr int64_t kDepth = sizeof(Element) == 1 && Multiply::kLayout == Layout::kTiles ? 2 * kBlock : kBlock;
+  static constexpr int64_t kDepth = sizeof(Element) == 1 ? (Multiply::kLayout == Layout::kTiles ? 2 * kBlock : kBlock)
+                                    : std::is_same_v<Operand, float> ? kFloatBlock
+                                                                     : kBlock;
   // Bytes of x get their sign bit flipped, which adds 128 to each; a row of zeros shows what that adds to the sums.
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
   // Sums of integers in float are whole only over one block.
@@ -260,14 +271,14 @@ class TypedWorker final : public Worker {
   }
 
   // Multiplies the steps of the weight that other threads leave, and says whether all are done and their sums are here.
-  bool run_interleaved(Shared& shared) {
-    if constexpr (Multiply::kLayout == Layout::kVnni && !std::is_same_v<Element, at::Half>) {
+  bool run_unpacked(Shared& shared) {
+    if constexpr (Unpacked::kExist) {
       const int64_t count = task_.rows * columns_;
       std::vector<Shared::Part> parts;
       int64_t steps = 0;
       for (auto step = shared.take(); step; ++steps) {
         const auto next = shared.take();
-        if (!kBytes || parts.empty()) {
+        if (Unpacked::kBlock > 0 || parts.empty()) {
           parts.push_back({*step, take_memory(count * static_cast<int64_t>(sizeof(Sum)))});
           std::fill_n(sums_of(parts.back()), count, Sum(0));
         }
@@ -277,7 +288,7 @@ class TypedWorker final : public Worker {
       if (steps == 0) return false;
       parts = shared.end(std::move(parts), steps);
       if (parts.empty()) return false;
-      finish_interleaved(parts);
+      finish_unpacked(parts);
     }
     return true;
   }
@@ -286,12 +297,12 @@ class TypedWorker final : public Worker {
 
   // Adds the products with the rows of a step, kUnpackedColumns columns of all rows of x after the other.
   void add_step(int64_t step, std::optional<int64_t> next, Sum* sums) {
-    const int64_t rows = rows_of_step(task_.product->weight.dtype);
+    const int64_t rows = rows_of_step<Unpacked>();
     const int64_t depth = task_.product->weight.depth;
     const int64_t last = std::min((step + 1) * rows, depth);
-    for (int64_t row = step * rows; row < last; row += kInterleavedRows) {
-      const int64_t ahead = row + kInterleavedRows < last ? row + kInterleavedRows : next ? *next * rows : depth;
-      add_rows(row, std::min(kInterleavedRows, last - row), ahead, sums);
+    for (int64_t row = step * rows; row < last; row += kReadyRows) {
+      const int64_t ahead = row + kReadyRows < last ? row + kReadyRows : next ? *next * rows : depth;
+      add_rows(row, std::min(kReadyRows, last - row), ahead, sums);
     }
   }
 
@@ -301,36 +312,35 @@ class TypedWorker final : public Worker {
     const Weight& weight = product.weight;
     constexpr int64_t kBytesOfElement = sizeof(Element);
     RowsAhead lines(weight_of_task(ahead), weight.row_stride * kBytesOfElement, columns_ * kBytesOfElement);
-    for (int64_t first = 0; first < columns_; first += kInterleavedColumns) {
-      const int64_t columns = std::min(kInterleavedColumns, columns_ - first);
-      interleave(weight_of_task(row) + first, weight.row_stride, rows, columns, interleaved_.data());
+    for (int64_t first = 0; first < columns_; first += kReadyColumns) {
+      const int64_t columns = std::min(kReadyColumns, columns_ - first);
+      Unpacked::make_ready(weight_of_task(row) + first, weight.row_stride, rows, columns, ready_.data());
       for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-        add_interleaved_products(x_of_task() + row, product.x_stride, task_.rows, interleaved_.data() + column * rows,
-                                 rows, sums + (first + column) * task_.rows,
-                                 ahead + rows <= weight.depth ? &lines : nullptr);
+        Unpacked::add_products(x_of_task() + row, product.x_stride, task_.rows, ready_.data() + column * rows, rows,
+                               sums + (first + column) * task_.rows, ahead + rows <= weight.depth ? &lines : nullptr);
       }
     }
   }
 
   // Adds the parts up, and orders the sums.
-  void finish_interleaved(std::vector<Shared::Part>& parts) {
+  void finish_unpacked(std::vector<Shared::Part>& parts) {
     const Linear& product = *task_.product;
     const int64_t count = task_.rows * columns_;
     Sum* sums = sums_of(parts.front());
     for (auto part = parts.begin() + 1; part != parts.end(); ++part) {
-      using Wrapping = std::conditional_t<kBytes, uint32_t, Sum>;
+      using Wrapping = std::conditional_t<std::is_same_v<Sum, int32_t>, uint32_t, Sum>;
       std::transform(sums, sums + count, sums_of(*part), sums,
                      [](Wrapping a, Wrapping b) { return static_cast<Sum>(a + b); });
     }
     for (int64_t row = 0; row < task_.rows; ++row) {
       Sum* ordered = sums_of_row(row);
       for (int64_t column = 0; column < columns_; column += kUnpackedColumns) {
-        order_unpacked_sums(sums + column * task_.rows + row * kUnpackedColumns, ordered + column);
+        Unpacked::order(sums + column * task_.rows + row * kUnpackedColumns, ordered + column);
       }
-      if constexpr (kBytes) {
+      if constexpr (Unpacked::kAdded > 0) {
         const Element* x = x_of_task() + row * product.x_stride;
-        const uint32_t shift = 128 * static_cast<uint32_t>(std::accumulate(x, x + product.weight.depth, 0));
-        subtract(ordered, [=](int64_t) { return shift; });
+        const auto sum = static_cast<uint32_t>(std::accumulate(x, x + product.weight.depth, 0));
+        subtract(ordered, [=](int64_t) { return Unpacked::kAdded * sum; });
       }
     }
   }
@@ -463,7 +473,7 @@ class TypedWorker final : public Worker {
   Buffer<typename Multiply::Sum> sums_;
   Buffer<Sum> whole_sums_;
   Buffer<float> row_;
-  Buffer<Element> interleaved_;
+  Buffer<typename Unpacked::Ready> ready_;
 };
 
 // Whether a weight gives the same bits where it lies as packed. That depends on the order in which oneDNN adds products
@@ -483,38 +493,45 @@ bool is_alike_unpacked() {
     fill(weight);
     const at::Tensor matrix =
         at::from_blob(weight.data(), {kTrialDepth, kUnpackedColumns}, c10::CppTypeToScalarType<Element>::value);
+    using Unpacked = UnpackedProducts<Element, Multiply::kLayout>;
     const auto multiply = [&](Way way) {
       std::vector<float> out(kFewRows * kUnpackedColumns);
       const Linear product{x.data(), kTrialDepth, Weight(matrix), out.data(), at::kFloat, kUnpackedColumns};
-      const Task task{&product, 0, kFewRows, 0, kUnpackedColumns, way};
+      const Task task{&product, 0, kFewRows, 0, kUnpackedColumns, way, share<Unpacked>(product.weight)};
       TypedWorker<Element, Multiply>(Sizes({task})).run(task);
       return out;
     };
-    return multiply(Way::kPacked) == multiply(Way::kInterleaved);
+    return multiply(Way::kPacked) == multiply(Way::kUnpacked);
   }();
   return is_alike;
 }
 
-// The fastest way for so many rows.
-Way find_way(const Linear& product, int64_t rows) {
+// The fastest way for so many rows, and for one that is unpacked what makes what the threads of a task share.
+struct Choice {
+  Way way;
+  std::shared_ptr<Shared> (*share)(const Weight&) = nullptr;
+};
+
+Choice choose_way(const Linear& product, int64_t rows) {
   const Weight& weight = product.weight;
   const int64_t step = product.take ? product.take_step : kUnpackedColumns;
-  if (weight.column_stride != 1 || weight.block_columns != weight.columns) return Way::kPacked;
-  if (weight.columns % kUnpackedColumns != 0 || step % kUnpackedColumns != 0) return Way::kPacked;
-  const auto find = [&]<class Element>() {
-    return with_products<Element>([&]<class Multiply>() {
-      if constexpr (Multiply::kLayout == Layout::kTiles) {
-        if (std::is_same_v<Element, int8_t> && rows <= kMaxSpreadRows) return Way::kSpread;
-      } else if constexpr (Multiply::kLayout == Layout::kVnni) {
-        const bool fits = rows <= kFewRows && weight.depth % Multiply::kGroup == 0;
-        if (fits && has_unpacked_products<Element>() && is_alike_unpacked<Element, Multiply>())
-          return Way::kInterleaved;
+  if (weight.column_stride != 1 || weight.block_columns != weight.columns) return {Way::kPacked};
+  if (weight.columns % kUnpackedColumns != 0 || step % kUnpackedColumns != 0) return {Way::kPacked};
+  const auto choose = [&]<class Element>() {
+    return with_products<Element>([&]<class Multiply>() -> Choice {
+      using Unpacked = UnpackedProducts<Element, Multiply::kLayout>;
+      if constexpr (Unpacked::kExist) {
+        const bool fits = rows <= kFewRows && weight.depth % Unpacked::kGroup == 0;
+        if (fits && Unpacked::are_here() && is_alike_unpacked<Element, Multiply>()) {
+          return {Way::kUnpacked, share<Unpacked>};
+        }
       }
-      return Way::kPacked;
+      constexpr bool kByteTiles = std::is_same_v<Element, int8_t> && Multiply::kLayout == Layout::kTiles;
+      return {kByteTiles && rows <= kMaxSpreadRows ? Way::kSpread : Way::kPacked};
     });
   };
-  if (weight.dtype == at::kChar) return find.template operator()<int8_t>();
-  return weight.dtype == at::kBFloat16 ? find.template operator()<at::BFloat16>() : Way::kPacked;
+  if (weight.dtype == at::kChar) return choose.template operator()<int8_t>();
+  return weight.dtype == at::kBFloat16 ? choose.template operator()<at::BFloat16>() : Choice { Way::kPacked };
 }
 
 template <class Element>
@@ -556,15 +573,16 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
   std::vector<Task> tasks;
   for (const Linear& product : products) {
     const int64_t all = product.weight.columns;
-    const Way way = find_way(product, rows);
+    const auto [way, share] = choose_way(product, rows);
     const int64_t max = kMaxUnpackedBytes / static_cast<int64_t>(c10::elementSize(product.weight.dtype));
     for (int64_t column = 0, columns; column < all; column += columns) {
       // Of what threads share, equal parts, else less and less, so that all threads end together.
-      const int64_t part = way == Way::kInterleaved ? all / threads : (all - column) / (2 * threads);
+      const int64_t part = way == Way::kUnpacked ? all / threads : (all - column) / (2 * threads);
       columns = way == Way::kPacked ? wanted : std::clamp(round_up(part, kColumns), kColumns, max);
       columns = std::min(std::max(columns / product.take_step, int64_t{1}) * product.take_step, all - column);
       for (int64_t row = 0; row < rows; row += kRows) {
-        tasks.push_back({&product, row, std::min(kRows, rows - row), column, columns, way});
+        tasks.push_back({&product, row, std::min(kRows, rows - row), column, columns, way,
+                         share == nullptr ? nullptr : share(product.weight)});
       }
     }
   }

@@ -15,6 +15,9 @@ namespace opp {
 
 // B lies in panels of this many columns, the widest that oneDNN takes in packed form.
 constexpr int64_t kPanel = 64;
+// Up to this depth, products of float are sums in the order of the depth: MKL, which ATen falls back to where oneDNN
+// has none, adds up parts of deeper ones.
+constexpr int64_t kFloatBlock = 192;
 // Sizes that depend on the data are multiples of this, so that oneDNN generates few kernels.
 constexpr int64_t kRowStep = 16;
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows with a matrix that lies row by row, for processors that multiply bytes by fours (VNNI) or
-// bfloat16 by pairs (AVX512-BF16).
 #include "cpu/unpacked_products.h"
 
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cann_cpu/cpu_capability.h"
@@ -25,6 +24,8 @@ namespace {
 constexpr int64_t kMaxRows = 4;
 // Registers of sums that a row has, whose columns lie in lanes of 16 bytes as the weight's were interleaved.
 constexpr int64_t kRegisters = 4;
+
+// ---- by fours and pairs
 
 #define OPP_FOURS __attribute__((target("avx512f,avx512bw,avx512vnni")))
 #define OPP_PAIRS __attribute__((target("avx512f,avx512bw,avx512bf16")))
@@ -112,100 +113,225 @@ OPP_PAIRS void add_pairs(const at::BFloat16* x, int64_t x_stride, const at::BFlo
   }
 }
 
-constexpr decltype(&add_fours<1>) kAddFours[kMaxRows] = {add_fours<1>, add_fours<2>, add_fours<3>, add_fours<4>};
-constexpr decltype(&add_pairs<1>) kAddPairs[kMaxRows] = {add_pairs<1>, add_pairs<2>, add_pairs<3>, add_pairs<4>};
+// ---- by AVX2, whose 16 registers hold the sums of a part of the columns
 
-// Interleaves kGroup rows after the other: memory is read along rows, since lines of one column would all contend for
+#define OPP_AVX2 __attribute__((target("avx2,fma")))
+
+constexpr int64_t kLanes = 8;
+// Registers of sums that a row has: few rows have more, so that the processor always has some to go on with.
+constexpr int64_t narrow_for(int64_t rows) { return rows > 2 ? 2 : 4; }
+// Rows of the weight that are multiplied at once.
+constexpr int64_t kMaxDepth = 32;
+
+// Two rows by pairs of 16 bits: of each 16 columns first 0 to 3 and 8 to 11, then the others.
+OPP_AVX2 void make_ready_shorts(const int8_t* weight, int64_t stride, int16_t* ready) {
+  for (int64_t column = 0; column < kUnpackedColumns; column += 16) {
+    const auto* from = reinterpret_cast<const __m128i*>(weight + column);
+    const auto* next = reinterpret_cast<const __m128i*>(weight + stride + column);
+    const __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128(from));
+    const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(next));
+    auto* const to = reinterpret_cast<__m256i*>(ready + 2 * column);
+    _mm256_storeu_si256(to, _mm256_unpacklo_epi16(a, b));
+    _mm256_storeu_si256(to + 1, _mm256_unpackhi_epi16(a, b));
+  }
+}
+
+OPP_AVX2 void make_ready_floats(const at::BFloat16* weight, int64_t, float* ready) {
+  for (int64_t column = 0; column < kUnpackedColumns; column += kLanes) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(weight + column));
+    _mm256_storeu_ps(ready + column, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)));
+  }
+}
+
+// Sums of registers as they are added to: products of pairs of 16 bits, and of floats.
+struct OfShorts {
+  using Register = __m256i;
+  static constexpr int64_t kGroup = 2;
+  OPP_AVX2 static Register load(const int32_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  OPP_AVX2 static void store(int32_t* to, Register sums) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), sums); }
+  OPP_AVX2 static Register spread(const int16_t* pair) {
+    int32_t bits;
+    std::memcpy(&bits, pair, sizeof(bits));
+    return _mm256_set1_epi32(bits);
+  }
+  OPP_AVX2 static Register add(Register sums, Register x, const int16_t* ready) {
+    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ready));
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(x, pairs));
+  }
+};
+
+struct OfFloats {
+  using Register = __m256;
+  static constexpr int64_t kGroup = 1;
+  OPP_AVX2 static Register load(const float* from) { return _mm256_loadu_ps(from); }
+  OPP_AVX2 static void store(float* to, Register sums) { _mm256_storeu_ps(to, sums); }
+  OPP_AVX2 static Register spread(const float* number) { return _mm256_broadcast_ss(number); }
+  OPP_AVX2 static Register add(Register sums, Register x, const float* ready) {
+    return _mm256_fmadd_ps(x, _mm256_loadu_ps(ready), sums);
+  }
+};
+
+// x has its rows kMaxDepth apart. For each group of the depth so many lines are brought.
+template <class Of, int64_t kRows, int kLines, class Ready, class Sum>
+OPP_AVX2 void add_columns(const Ready* x, const Ready* ready, int64_t depth, Sum* sums, RowsAhead* ahead) {
+  constexpr int64_t kWidth = narrow_for(kRows);
+  for (int64_t column = 0; column < kUnpackedColumns; column += kWidth * kLanes) {
+    typename Of::Register totals[kRows][kWidth];
+#pragma GCC unroll 4
+    for (int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kWidth; ++j) totals[r][j] = Of::load(sums + r * kUnpackedColumns + column + kLanes * j);
+    }
+    for (int64_t k = 0; k < depth; k += Of::kGroup) {
+      const Ready* row = ready + k * kUnpackedColumns + column * Of::kGroup;
+      if (ahead != nullptr) ahead->bring<kLines>();
+#pragma GCC unroll 4
+      for (int64_t r = 0; r < kRows; ++r) {
+        const auto right = Of::spread(x + r * kMaxDepth + k);
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kWidth; ++j) {
+          totals[r][j] = Of::add(totals[r][j], right, row + kLanes * Of::kGroup * j);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kWidth; ++j) Of::store(sums + r * kUnpackedColumns + column + kLanes * j, totals[r][j]);
+    }
+    ahead = nullptr;
+  }
+}
+
+template <class Of, int64_t kRows, class Element, class Ready, class Sum>
+void add_by_avx2(const Element* x, int64_t x_stride, const Ready* ready, int64_t depth, Sum* sums, RowsAhead* ahead) {
+  Ready numbers[kRows * kMaxDepth];
+  for (int64_t first = 0; first < depth; first += kMaxDepth) {
+    const int64_t count = std::min(kMaxDepth, depth - first);
+    for (int64_t r = 0; r < kRows; ++r) {
+      const Element* row = x + r * x_stride + first;
+      std::transform(row, row + count, numbers + r * kMaxDepth, [](Element each) { return static_cast<Ready>(each); });
+    }
+    constexpr int kLines = kUnpackedColumns * sizeof(Element) / kCacheLine * Of::kGroup;
+    add_columns<Of, kRows, kLines>(numbers, ready + first * kUnpackedColumns, count, sums, ahead);
+  }
+}
+
+// ---- tables
+
+template <class Products>
+using Add = void (*)(const typename Products::Element*, int64_t, const typename Products::Ready*, int64_t,
+                     typename Products::Sum*, RowsAhead*);
+template <class Products>
+using Adds = std::array<Add<Products>, kMaxRows>;
+
+constexpr Adds<ByteFours> kByteFours = {add_fours<1>, add_fours<2>, add_fours<3>, add_fours<4>};
+constexpr Adds<BFloat16Pairs> kBFloat16Pairs = {add_pairs<1>, add_pairs<2>, add_pairs<3>, add_pairs<4>};
+constexpr Adds<ShortPairs> kShortPairs = {add_by_avx2<OfShorts, 1>, add_by_avx2<OfShorts, 2>, add_by_avx2<OfShorts, 3>,
+                                          add_by_avx2<OfShorts, 4>};
+constexpr Adds<Floats> kFloats = {add_by_avx2<OfFloats, 1>, add_by_avx2<OfFloats, 2>, add_by_avx2<OfFloats, 3>,
+                                  add_by_avx2<OfFloats, 4>};
+
+// Makes kGroup rows ready after the other: memory is read along rows, since lines of one column would all contend for
 // the same few places of the L1 cache where rows lie a multiple of 4 KiB apart.
-template <int64_t kGroup, class Element>
-void interleave_by_groups(void (*interleave)(const Element*, int64_t, Element*), const Element* weight, int64_t stride,
-                          int64_t rows, int64_t columns, Element* interleaved) {
-  for (int64_t row = 0; row < rows; row += kGroup) {
+template <class Products, class Make>
+void make_ready_by_groups(Make make, const typename Products::Element* weight, int64_t stride, int64_t rows,
+                          int64_t columns, typename Products::Ready* ready) {
+  for (int64_t row = 0; row < rows; row += Products::kGroup) {
     for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-      interleave(weight + row * stride + column, stride, interleaved + column * rows + row * kUnpackedColumns);
+      make(weight + row * stride + column, stride, ready + column * rows + row * kUnpackedColumns);
     }
   }
 }
 
 // Calls add[r - 1] for r rows at a time; the first of them bring the lines ahead.
-template <class Add, class Element, class Sum>
-void add_by_rows(const Add (&add)[kMaxRows], const Element* x, int64_t x_stride, int64_t rows,
-                 const Element* interleaved, int64_t depth, Sum* sums, RowsAhead* ahead) {
+template <class Products>
+void add_by_rows(const Adds<Products>& add, const typename Products::Element* x, int64_t x_stride, int64_t rows,
+                 const typename Products::Ready* ready, int64_t depth, typename Products::Sum* sums, RowsAhead* ahead) {
   for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
-    add[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, interleaved, depth,
-                                            sums + row * kUnpackedColumns, ahead);
+    add[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, ready, depth, sums + row * kUnpackedColumns,
+                                            ahead);
   }
 }
+
+bool has_avx2() { return cann_cpu::cpu_capability() >= cann_cpu::CpuCapability::kAvx2; }
 
 }  // namespace
 
 template <>
-bool has_unpacked_products<int8_t>() {
-  static const bool has =
+bool ByteFours::are_here() {
+  static const bool are =
       cann_cpu::cpu_capability() == cann_cpu::CpuCapability::kAvx512 && __builtin_cpu_supports("avx512vnni");
-  return has;
+  return are;
 }
 
 template <>
-bool has_unpacked_products<at::BFloat16>() {
+bool BFloat16Pairs::are_here() {
   return has_pairs();
 }
 
-void interleave(const int8_t* weight, int64_t stride, int64_t rows, int64_t columns, int8_t* interleaved) {
-  interleave_by_groups<4>(interleave_fours, weight, stride, rows, columns, interleaved);
+template <>
+bool ShortPairs::are_here() {
+  return has_avx2();
 }
 
-void interleave(const at::BFloat16* weight, int64_t stride, int64_t rows, int64_t columns, at::BFloat16* interleaved) {
-  interleave_by_groups<2>(interleave_pairs, weight, stride, rows, columns, interleaved);
+template <>
+bool Floats::are_here() {
+  return has_avx2();
 }
 
-void add_interleaved_products(const int8_t* x, int64_t x_stride, int64_t rows, const int8_t* interleaved, int64_t depth,
-                              int32_t* sums, RowsAhead* ahead) {
-  add_by_rows(kAddFours, x, x_stride, rows, interleaved, depth, sums, ahead);
-}
+#define OPP_UNPACKED_PRODUCTS(Products, make, adds)                                                                \
+  template <>                                                                                                      \
+  void Products::make_ready(const Element* weight, int64_t stride, int64_t rows, int64_t columns, Ready* ready) {  \
+    make_ready_by_groups<Products>(make, weight, stride, rows, columns, ready);                                    \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void Products::add_products(const Element* x, int64_t x_stride, int64_t rows, const Ready* ready, int64_t depth, \
+                              Sum* sums, RowsAhead* ahead) {                                                       \
+    add_by_rows<Products>(adds, x, x_stride, rows, ready, depth, sums, ahead);                                     \
+  }
 
-void add_interleaved_products(const at::BFloat16* x, int64_t x_stride, int64_t rows, const at::BFloat16* interleaved,
-                              int64_t depth, float* sums, RowsAhead* ahead) {
-  add_by_rows(kAddPairs, x, x_stride, rows, interleaved, depth, sums, ahead);
-}
+OPP_UNPACKED_PRODUCTS(ByteFours, interleave_fours, kByteFours)
+OPP_UNPACKED_PRODUCTS(BFloat16Pairs, interleave_pairs, kBFloat16Pairs)
+OPP_UNPACKED_PRODUCTS(ShortPairs, make_ready_shorts, kShortPairs)
+OPP_UNPACKED_PRODUCTS(Floats, make_ready_floats, kFloats)
+#undef OPP_UNPACKED_PRODUCTS
 
 #else
 
-template <>
-bool has_unpacked_products<int8_t>() {
-  return false;
-}
+#define OPP_UNPACKED_PRODUCTS(Products)                                                                    \
+  template <>                                                                                              \
+  bool Products::are_here() {                                                                              \
+    return false;                                                                                          \
+  }                                                                                                        \
+  template <>                                                                                              \
+  void Products::make_ready(const Element*, int64_t, int64_t, int64_t, Ready*) {                           \
+    TORCH_INTERNAL_ASSERT(false, "this processor has no " #Products);                                      \
+  }                                                                                                        \
+  template <>                                                                                              \
+  void Products::add_products(const Element*, int64_t, int64_t, const Ready*, int64_t, Sum*, RowsAhead*) { \
+    TORCH_INTERNAL_ASSERT(false, "this processor has no " #Products);                                      \
+  }
 
-template <>
-bool has_unpacked_products<at::BFloat16>() {
-  return false;
-}
-
-void interleave(const int8_t*, int64_t, int64_t, int64_t, int8_t*) {
-  TORCH_INTERNAL_ASSERT(false, "this processor has no byte products");
-}
-
-void interleave(const at::BFloat16*, int64_t, int64_t, int64_t, at::BFloat16*) {
-  TORCH_INTERNAL_ASSERT(false, "this processor has no products of pairs");
-}
-
-void add_interleaved_products(const int8_t*, int64_t, int64_t, const int8_t*, int64_t, int32_t*, RowsAhead*) {
-  TORCH_INTERNAL_ASSERT(false, "this processor has no byte products");
-}
-
-void add_interleaved_products(const at::BFloat16*, int64_t, int64_t, const at::BFloat16*, int64_t, float*, RowsAhead*) {
-  TORCH_INTERNAL_ASSERT(false, "this processor has no products of pairs");
-}
+OPP_UNPACKED_PRODUCTS(ByteFours)
+OPP_UNPACKED_PRODUCTS(BFloat16Pairs)
+OPP_UNPACKED_PRODUCTS(ShortPairs)
+OPP_UNPACKED_PRODUCTS(Floats)
+#undef OPP_UNPACKED_PRODUCTS
 
 #endif
 
-void order_unpacked_sums(const int32_t* sums, int32_t* ordered) {
+template <>
+void ByteFours::order(const int32_t* sums, int32_t* ordered) {
   for (int64_t j = 0; j < 4; ++j) {
     for (int64_t lane = 0; lane < 4; ++lane) std::copy_n(sums + 16 * j + 4 * lane, 4, ordered + 16 * lane + 4 * j);
   }
 }
 
-void order_unpacked_sums(const float* sums, float* ordered) {
+template <>
+void BFloat16Pairs::order(const float* sums, float* ordered) {
   for (int64_t i = 0; i < 2; ++i) {
     for (int64_t j = 0; j < 2; ++j) {
       for (int64_t lane = 0; lane < 4; ++lane) {
@@ -213,6 +339,20 @@ void order_unpacked_sums(const float* sums, float* ordered) {
       }
     }
   }
+}
+
+template <>
+void ShortPairs::order(const int32_t* sums, int32_t* ordered) {
+  for (int64_t column = 0; column < kUnpackedColumns; column += 16) {
+    for (int64_t i = 0; i < 2; ++i) {
+      for (int64_t j = 0; j < 2; ++j) std::copy_n(sums + column + 8 * i + 4 * j, 4, ordered + column + 8 * j + 4 * i);
+    }
+  }
+}
+
+template <>
+void Floats::order(const float* sums, float* ordered) {
+  std::copy_n(sums, kUnpackedColumns, ordered);
 }
 
 }  // namespace opp

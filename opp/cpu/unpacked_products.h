@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows with a matrix that lies row by row, for processors that multiply bytes by fours (VNNI) or
-// bfloat16 by pairs (AVX512-BF16).
+// Products of few rows with a weight matrix that lies row by row, of which some rows at a time are made ready in the L1
+// cache.
 #pragma once
 
 #include <c10/util/BFloat16.h>
 
 #include <cstdint>
 
+#include "cpu/matmul.h"
 #include "cpu/prefetch.h"
 
 namespace opp {
@@ -14,25 +15,56 @@ namespace opp {
 // Columns that are multiplied at once.
 constexpr int64_t kUnpackedColumns = 64;
 
-// Whether this processor multiplies int8, or bfloat16, so.
-template <class Element>
-bool has_unpacked_products();
+// What multiplies a weight of Element in the place of the Products of that layout: of Layout::kVnni by fours (VNNI) or
+// pairs (AVX512-BF16), of Layout::kRows, where they are those of float, by AVX2.
+//
+//   Ready, Sum      the types of the numbers that are made ready, and of the sums
+//   kGroup          what numbers of rows are multiples of
+//   kAdded          what is added to each number of the weight
+//   kBlock          rows whose products are added up before they are added to the rest; 0: sums are exact
+//   are_here()      whether this processor has them
+//   make_ready()    takes rows of a weight that lie `stride` apart, kUnpackedColumns columns after the other
+//   add_products()  sums[r][c] += sum over k < depth of x[r][k] * weight[k][c], in the order of k, or of its groups,
+//   for
+//                   kUnpackedColumns columns of a weight of which `depth` rows were made ready. Rows of x lie x_stride
+//                   apart, those of the sums follow one another. Brings of `ahead`, if that is not null, as many lines
+//                   as these columns of the weight have.
+//   order()         the sums of one row by their columns
+template <class Element, Layout layout>
+struct UnpackedProducts {
+  static constexpr bool kExist = false;
+  using Ready = Element;
+};
 
-// Interleaves rows of a weight that lie `stride` apart as add_interleaved_products takes them, kUnpackedColumns columns
-// after the other. There are as many rows as a multiple of 4, of bfloat16 of 2.
-void interleave(const int8_t* weight, int64_t stride, int64_t rows, int64_t columns, int8_t* interleaved);
-void interleave(const at::BFloat16* weight, int64_t stride, int64_t rows, int64_t columns, at::BFloat16* interleaved);
+template <class ElementOf, class ReadyOf, class SumOf, int64_t group, int64_t added, int64_t block>
+struct UnpackedProductsOf {
+  static constexpr bool kExist = true;
+  using Element = ElementOf;
+  using Ready = ReadyOf;
+  using Sum = SumOf;
+  static constexpr int64_t kGroup = group;
+  static constexpr int64_t kAdded = added;
+  static constexpr int64_t kBlock = block;
 
-// sums[r][c] += sum over k < depth of x[r][k] * weight[k][c], for kUnpackedColumns columns of a weight of which `depth`
-// rows were interleaved; of int8, where 128 is added to each number of the weight, in int32, exactly; of bfloat16 in
-// float32, pair of k after pair. Rows of x lie x_stride apart, those of the sums follow one another, and their columns
-// are in an order of their own, which order_unpacked_sums fixes in one row. Brings of `ahead`, if that is not null, as
-// many lines as these columns of the weight have.
-void add_interleaved_products(const int8_t* x, int64_t x_stride, int64_t rows, const int8_t* interleaved, int64_t depth,
-                              int32_t* sums, RowsAhead* ahead);
-void add_interleaved_products(const at::BFloat16* x, int64_t x_stride, int64_t rows, const at::BFloat16* interleaved,
-                              int64_t depth, float* sums, RowsAhead* ahead);
-void order_unpacked_sums(const int32_t* sums, int32_t* ordered);
-void order_unpacked_sums(const float* sums, float* ordered);
+  static bool are_here();
+  static void make_ready(const Element* weight, int64_t stride, int64_t rows, int64_t columns, Ready* ready);
+  static void add_products(const Element* x, int64_t x_stride, int64_t rows, const Ready* ready, int64_t depth,
+                           Sum* sums, RowsAhead* ahead);
+  static void order(const Sum* sums, Sum* ordered);
+};
+
+using ByteFours = UnpackedProductsOf<int8_t, int8_t, int32_t, 4, 128, 0>;
+using BFloat16Pairs = UnpackedProductsOf<at::BFloat16, at::BFloat16, float, 2, 0, 384>;
+using ShortPairs = UnpackedProductsOf<int8_t, int16_t, int32_t, 2, 0, 0>;
+using Floats = UnpackedProductsOf<at::BFloat16, float, float, 1, 0, kFloatBlock>;
+
+template <>
+struct UnpackedProducts<int8_t, Layout::kVnni> : ByteFours {};
+template <>
+struct UnpackedProducts<at::BFloat16, Layout::kVnni> : BFloat16Pairs {};
+template <>
+struct UnpackedProducts<int8_t, Layout::kRows> : ShortPairs {};
+template <>
+struct UnpackedProducts<at::BFloat16, Layout::kRows> : Floats {};
 
 }  // namespace opp

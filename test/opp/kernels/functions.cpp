@@ -633,35 +633,36 @@ void weighted_relu_tiles() {
       });
 }
 
-// Where int8 is multiplied, 128 is added to the weight's numbers.
-template <class T, class Out>
+template <class Products>
 void unpacked_products() {
-  if (!opp::has_unpacked_products<T>()) throw NotHere();
+  using T = typename Products::Element;
+  using Out = typename Products::Sum;
+  if (!Products::are_here()) throw NotHere();
   constexpr bool kBytes = std::is_same_v<T, int8_t>;
   for (int64_t rows = 1; rows <= 9; ++rows) {
     const int64_t depth = 4 * rows + 60, x_stride = depth + 4;
     const int64_t columns = 3 * opp::kUnpackedColumns, stride = columns + 32;
     const auto x = random_vector<T>(rows * x_stride);
     const auto weight = random_vector<T>(depth * stride);
-    std::vector<T> interleaved(depth * columns);
+    std::vector<typename Products::Ready> ready(depth * columns);
     std::vector<Out> sums(rows * columns, 0);
-    opp::interleave(weight.data(), stride, depth, columns, interleaved.data());
+    Products::make_ready(weight.data(), stride, depth, columns, ready.data());
     for (int64_t times = 1; times <= 2; ++times) {
       opp::RowsAhead ahead(weight.data(), stride * sizeof(T), columns * sizeof(T));
       for (int64_t column = 0; column < columns; column += opp::kUnpackedColumns) {
-        opp::add_interleaved_products(x.data(), x_stride, rows, interleaved.data() + column * depth, depth,
-                                      sums.data() + column * rows, times == 1 ? &ahead : nullptr);
+        Products::add_products(x.data(), x_stride, rows, ready.data() + column * depth, depth,
+                               sums.data() + column * rows, times == 1 ? &ahead : nullptr);
       }
     }
     std::vector<Out> ordered(columns);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < columns; column += opp::kUnpackedColumns) {
-        opp::order_unpacked_sums(sums.data() + column * rows + row * opp::kUnpackedColumns, ordered.data() + column);
+        Products::order(sums.data() + column * rows + row * opp::kUnpackedColumns, ordered.data() + column);
       }
       for (int64_t column = 0; column < columns; ++column) {
         Sum sum;
         for (int64_t k = 0; k < depth; ++k) {
-          sum.add(2 * value_of(x[row * x_stride + k]), value_of(weight[k * stride + column]) + (kBytes ? 128 : 0));
+          sum.add(2 * value_of(x[row * x_stride + k]), value_of(weight[k * stride + column]) + Products::kAdded);
         }
         const double error = kBytes ? 0 : 2 * static_cast<double>(depth) * kFloatUnit * sum.absolute;
         expect(is_near(static_cast<double>(ordered[column]), sum.value, error),
@@ -927,8 +928,10 @@ constexpr Case kCases[] = {
     {"Products, int8 in tiles", products<int8_t, opp::Layout::kTiles>, false},
     {"weighted_relu_pairs", weighted_relu_pairs, false},
     {"weighted_relu_tiles", weighted_relu_tiles, false},
-    {"add_interleaved_products, int8", unpacked_products<int8_t, int32_t>},
-    {"add_interleaved_products, bfloat16", unpacked_products<BFloat16, float>, false},
+    {"unpacked products, int8 by fours", unpacked_products<opp::ByteFours>},
+    {"unpacked products, bfloat16 by pairs", unpacked_products<opp::BFloat16Pairs>, false},
+    {"unpacked products, int8 by AVX2", unpacked_products<opp::ShortPairs>, false},
+    {"unpacked products, bfloat16 by AVX2", unpacked_products<opp::Floats>, false},
     {"linear, float16", linear<Half>, false},
     {"linear, bfloat16", linear<BFloat16>, false},
     {"linear, int8", linear<int8_t>, false},
