@@ -21,7 +21,8 @@ ROW = "{:<10} {:>16} {:>16} {:>7} {:>7}"
 
 def step(*options: str) -> float:
     """Milliseconds of an eager step, the mean of the example's layers."""
-    command = [sys.executable, "-m", "cann_cpu", "run", *options, "--", sys.executable, str(EXAMPLE)]
+    example = [sys.executable, str(EXAMPLE), "--modes", "eager", "--steps", "6"]
+    command = [sys.executable, "-m", "cann_cpu", "run", *options, "--", *example]
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     steps = [float(found) for found in re.findall(r"eager +[\d.]+ s +([\d.]+) ms", run.stdout)]
     if not steps:
