@@ -166,7 +166,7 @@ class TypedWorker final : public Worker {
     if (task.way == Way::kUnpacked) {
       if (!run_unpacked(*task.shared)) return;
     } else if (task.way == Way::kSpread) {
-      run_spread();
+      if constexpr (kBytes && kTiles) run_tiles();
     } else {
       run_packed();
     }
@@ -231,10 +231,6 @@ class TypedWorker final : public Worker {
   const Element* weight_of_task(int64_t row) const {
     const Weight& weight = task_.product->weight;
     return static_cast<const Element*>(weight.data) + weight.offset(row, task_.first_column);
-  }
-
-  void run_spread() {
-    if constexpr (kBytes && kTiles) run_tiles();
   }
 
   void run_tiles() {

@@ -219,140 +219,126 @@ void add_by_avx2(const Element* x, int64_t x_stride, const Ready* ready, int64_t
   }
 }
 
-// ---- tables
+// ---- what each kind is made of
 
 template <class Products>
 using Add = void (*)(const typename Products::Element*, int64_t, const typename Products::Ready*, int64_t,
                      typename Products::Sum*, RowsAhead*);
 template <class Products>
-using Adds = std::array<Add<Products>, kMaxRows>;
+using Adds = std::array<Add<Products>, kMaxRows>;  // for one row, two, ...
 
-constexpr Adds<ByteFours> kByteFours = {add_fours<1>, add_fours<2>, add_fours<3>, add_fours<4>};
-constexpr Adds<BFloat16Pairs> kBFloat16Pairs = {add_pairs<1>, add_pairs<2>, add_pairs<3>, add_pairs<4>};
-constexpr Adds<ShortPairs> kShortPairs = {add_by_avx2<OfShorts, 1>, add_by_avx2<OfShorts, 2>, add_by_avx2<OfShorts, 3>,
-                                          add_by_avx2<OfShorts, 4>};
-constexpr Adds<Floats> kFloats = {add_by_avx2<OfFloats, 1>, add_by_avx2<OfFloats, 2>, add_by_avx2<OfFloats, 3>,
-                                  add_by_avx2<OfFloats, 4>};
-
-// Makes kGroup rows ready after the other: memory is read along rows, since lines of one column would all contend for
-// the same few places of the L1 cache where rows lie a multiple of 4 KiB apart.
-template <class Products, class Make>
-void make_ready_by_groups(Make make, const typename Products::Element* weight, int64_t stride, int64_t rows,
-                          int64_t columns, typename Products::Ready* ready) {
-  for (int64_t row = 0; row < rows; row += Products::kGroup) {
-    for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-      make(weight + row * stride + column, stride, ready + column * rows + row * kUnpackedColumns);
-    }
-  }
-}
-
-// Calls add[r - 1] for r rows at a time; the first of them bring the lines ahead.
 template <class Products>
-void add_by_rows(const Adds<Products>& add, const typename Products::Element* x, int64_t x_stride, int64_t rows,
-                 const typename Products::Ready* ready, int64_t depth, typename Products::Sum* sums, RowsAhead* ahead) {
-  for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
-    add[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, ready, depth, sums + row * kUnpackedColumns,
-                                            ahead);
+struct Kind;
+
+template <>
+struct Kind<ByteFours> {
+  static constexpr auto make = interleave_fours;
+  static constexpr Adds<ByteFours> adds = {add_fours<1>, add_fours<2>, add_fours<3>, add_fours<4>};
+  static bool is_here() {
+    return cann_cpu::cpu_capability() == cann_cpu::CpuCapability::kAvx512 && __builtin_cpu_supports("avx512vnni");
   }
-}
+};
+
+template <>
+struct Kind<BFloat16Pairs> {
+  static constexpr auto make = interleave_pairs;
+  static constexpr Adds<BFloat16Pairs> adds = {add_pairs<1>, add_pairs<2>, add_pairs<3>, add_pairs<4>};
+  static bool is_here() { return has_pairs(); }
+};
 
 bool has_avx2() { return cann_cpu::cpu_capability() >= cann_cpu::CpuCapability::kAvx2; }
 
-}  // namespace
+template <>
+struct Kind<ShortPairs> {
+  static constexpr auto make = make_ready_shorts;
+  static constexpr Adds<ShortPairs> adds = {add_by_avx2<OfShorts, 1>, add_by_avx2<OfShorts, 2>,
+                                            add_by_avx2<OfShorts, 3>, add_by_avx2<OfShorts, 4>};
+  static bool is_here() { return has_avx2(); }
+};
 
 template <>
-bool ByteFours::are_here() {
-  static const bool are =
-      cann_cpu::cpu_capability() == cann_cpu::CpuCapability::kAvx512 && __builtin_cpu_supports("avx512vnni");
+struct Kind<Floats> {
+  static constexpr auto make = make_ready_floats;
+  static constexpr Adds<Floats> adds = {add_by_avx2<OfFloats, 1>, add_by_avx2<OfFloats, 2>, add_by_avx2<OfFloats, 3>,
+                                        add_by_avx2<OfFloats, 4>};
+  static bool is_here() { return has_avx2(); }
+};
+
+}  // namespace
+
+template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
+bool UnpackedProductsOf<Element, Ready, Sum, group, added, block>::are_here() {
+  static const bool are = Kind<UnpackedProductsOf>::is_here();
   return are;
 }
 
-template <>
-bool BFloat16Pairs::are_here() {
-  return has_pairs();
-}
-
-template <>
-bool ShortPairs::are_here() {
-  return has_avx2();
-}
-
-template <>
-bool Floats::are_here() {
-  return has_avx2();
-}
-
-#define OPP_UNPACKED_PRODUCTS(Products, make, adds)                                                                \
-  template <>                                                                                                      \
-  void Products::make_ready(const Element* weight, int64_t stride, int64_t rows, int64_t columns, Ready* ready) {  \
-    make_ready_by_groups<Products>(make, weight, stride, rows, columns, ready);                                    \
-  }                                                                                                                \
-  template <>                                                                                                      \
-  void Products::add_products(const Element* x, int64_t x_stride, int64_t rows, const Ready* ready, int64_t depth, \
-                              Sum* sums, RowsAhead* ahead) {                                                       \
-    add_by_rows<Products>(adds, x, x_stride, rows, ready, depth, sums, ahead);                                     \
+// Makes a group of rows ready after the other: memory is read along rows, since lines of one column would all contend
+// for the same few places of the L1 cache where rows lie a multiple of 4 KiB apart.
+template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
+void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::make_ready(const Element* weight, int64_t stride,
+                                                                              int64_t rows, int64_t columns,
+                                                                              Ready* ready) {
+  for (int64_t row = 0; row < rows; row += group) {
+    for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
+      Kind<UnpackedProductsOf>::make(weight + row * stride + column, stride,
+                                     ready + column * rows + row * kUnpackedColumns);
+    }
   }
+}
 
-OPP_UNPACKED_PRODUCTS(ByteFours, interleave_fours, kByteFours)
-OPP_UNPACKED_PRODUCTS(BFloat16Pairs, interleave_pairs, kBFloat16Pairs)
-OPP_UNPACKED_PRODUCTS(ShortPairs, make_ready_shorts, kShortPairs)
-OPP_UNPACKED_PRODUCTS(Floats, make_ready_floats, kFloats)
-#undef OPP_UNPACKED_PRODUCTS
+// As many rows of x at a time as registers have room for; the first of them bring the lines ahead.
+template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
+void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::add_products(const Element* x, int64_t x_stride,
+                                                                                int64_t rows, const Ready* ready,
+                                                                                int64_t depth, Sum* sums,
+                                                                                RowsAhead* ahead) {
+  for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
+    Kind<UnpackedProductsOf>::adds[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, ready, depth,
+                                                                       sums + row * kUnpackedColumns, ahead);
+  }
+}
 
 #else
 
-#define OPP_UNPACKED_PRODUCTS(Products)                                                                    \
-  template <>                                                                                              \
-  bool Products::are_here() {                                                                              \
-    return false;                                                                                          \
-  }                                                                                                        \
-  template <>                                                                                              \
-  void Products::make_ready(const Element*, int64_t, int64_t, int64_t, Ready*) {                           \
-    TORCH_INTERNAL_ASSERT(false, "this processor has no " #Products);                                      \
-  }                                                                                                        \
-  template <>                                                                                              \
-  void Products::add_products(const Element*, int64_t, int64_t, const Ready*, int64_t, Sum*, RowsAhead*) { \
-    TORCH_INTERNAL_ASSERT(false, "this processor has no " #Products);                                      \
-  }
+template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
+bool UnpackedProductsOf<Element, Ready, Sum, group, added, block>::are_here() {
+  return false;
+}
 
-OPP_UNPACKED_PRODUCTS(ByteFours)
-OPP_UNPACKED_PRODUCTS(BFloat16Pairs)
-OPP_UNPACKED_PRODUCTS(ShortPairs)
-OPP_UNPACKED_PRODUCTS(Floats)
-#undef OPP_UNPACKED_PRODUCTS
+template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
+void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::make_ready(const Element*, int64_t, int64_t, int64_t,
+                                                                              Ready*) {
+  TORCH_INTERNAL_ASSERT(false, "this processor has no such products");
+}
+
+template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
+void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::add_products(const Element*, int64_t, int64_t,
+                                                                                const Ready*, int64_t, Sum*,
+                                                                                RowsAhead*) {
+  TORCH_INTERNAL_ASSERT(false, "this processor has no such products");
+}
 
 #endif
 
-template <>
-void ByteFours::order(const int32_t* sums, int32_t* ordered) {
-  for (int64_t j = 0; j < 4; ++j) {
-    for (int64_t lane = 0; lane < 4; ++lane) std::copy_n(sums + 16 * j + 4 * lane, 4, ordered + 16 * lane + 4 * j);
-  }
-}
-
-template <>
-void BFloat16Pairs::order(const float* sums, float* ordered) {
-  for (int64_t i = 0; i < 2; ++i) {
-    for (int64_t j = 0; j < 2; ++j) {
-      for (int64_t lane = 0; lane < 4; ++lane) {
-        std::copy_n(sums + 16 * (2 * i + j) + 4 * lane, 4, ordered + 32 * i + 8 * lane + 4 * j);
-      }
+// Four columns lie together at all times; where, interleaving has decided, which works on lanes of 16 bytes.
+template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
+void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::order(const Sum* sums, Sum* ordered) {
+  for (int64_t first = 0; first < kUnpackedColumns; first += 4) {
+    int64_t column = first;
+    if constexpr (std::is_same_v<UnpackedProductsOf, ByteFours>) {
+      column = first % 16 * 4 + first / 16 * 4;
+    } else if constexpr (std::is_same_v<UnpackedProductsOf, BFloat16Pairs>) {
+      column = first / 32 * 32 + first % 16 * 2 + first / 16 % 2 * 4;
+    } else if constexpr (std::is_same_v<UnpackedProductsOf, ShortPairs>) {
+      column = first / 16 * 16 + first % 8 * 2 + first / 8 % 2 * 4;
     }
+    std::copy_n(sums + first, 4, ordered + column);
   }
 }
 
-template <>
-void ShortPairs::order(const int32_t* sums, int32_t* ordered) {
-  for (int64_t column = 0; column < kUnpackedColumns; column += 16) {
-    for (int64_t i = 0; i < 2; ++i) {
-      for (int64_t j = 0; j < 2; ++j) std::copy_n(sums + column + 8 * i + 4 * j, 4, ordered + column + 8 * j + 4 * i);
-    }
-  }
-}
-
-template <>
-void Floats::order(const float* sums, float* ordered) {
-  std::copy_n(sums, kUnpackedColumns, ordered);
-}
+template struct UnpackedProductsOf<int8_t, int8_t, int32_t, 4, 128, 0>;
+template struct UnpackedProductsOf<at::BFloat16, at::BFloat16, float, 2, 0, 384>;
+template struct UnpackedProductsOf<int8_t, int16_t, int32_t, 2, 0, 0>;
+template struct UnpackedProductsOf<at::BFloat16, float, float, 1, 0, kFloatBlock>;
 
 }  // namespace opp

@@ -15,27 +15,16 @@ namespace opp {
 // Columns that are multiplied at once.
 constexpr int64_t kUnpackedColumns = 64;
 
-// What multiplies a weight of Element in the place of the Products of that layout: of Layout::kVnni by fours (VNNI) or
-// pairs (AVX512-BF16), of Layout::kRows, where they are those of float, by AVX2.
-//
-//   Ready, Sum      the types of the numbers that are made ready, and of the sums
-//   kGroup          what numbers of rows are multiples of
-//   kAdded          what is added to each number of the weight
-//   kBlock          rows whose products are added up before they are added to the rest; 0: sums are exact
-//   are_here()      whether this processor has them
-//   make_ready()    takes rows of a weight that lie `stride` apart, kUnpackedColumns columns after the other
-//   add_products()  sums[r][c] += sum over k < depth of x[r][k] * weight[k][c], in the order of k, or of its groups,
-//   for
-//                   kUnpackedColumns columns of a weight of which `depth` rows were made ready. Rows of x lie x_stride
-//                   apart, those of the sums follow one another. Brings of `ahead`, if that is not null, as many lines
-//                   as these columns of the weight have.
-//   order()         the sums of one row by their columns
+// What multiplies a weight of Element in the place of the Products of that layout: for Layout::kVnni by fours (VNNI) or
+// pairs (AVX512-BF16), for Layout::kRows, where they are those of float, by AVX2.
 template <class Element, Layout layout>
 struct UnpackedProducts {
   static constexpr bool kExist = false;
   using Ready = Element;
 };
 
+// kGroup is what numbers of rows are multiples of; kAdded is added to each number of the weight. The products of kBlock
+// rows are added up before they are added to the rest; with 0 the sums are the same in every order.
 template <class ElementOf, class ReadyOf, class SumOf, int64_t group, int64_t added, int64_t block>
 struct UnpackedProductsOf {
   static constexpr bool kExist = true;
@@ -46,10 +35,16 @@ struct UnpackedProductsOf {
   static constexpr int64_t kAdded = added;
   static constexpr int64_t kBlock = block;
 
+  // Whether this processor has them.
   static bool are_here();
+  // Makes rows of a weight that lie `stride` apart ready, kUnpackedColumns columns after the other.
   static void make_ready(const Element* weight, int64_t stride, int64_t rows, int64_t columns, Ready* ready);
+  // sums[r][c] += sum over k < depth of x[r][k] * weight[k][c], group of k after group, for kUnpackedColumns columns of
+  // a weight of which `depth` rows were made ready. Rows of x lie x_stride apart, those of the sums follow one another.
+  // Brings of `ahead`, if that is not null, as many lines as these columns of the weight have.
   static void add_products(const Element* x, int64_t x_stride, int64_t rows, const Ready* ready, int64_t depth,
                            Sum* sums, RowsAhead* ahead);
+  // The sums of one row by their columns, which have an order of their own till then.
   static void order(const Sum* sums, Sum* ordered);
 };
 
@@ -57,6 +52,10 @@ using ByteFours = UnpackedProductsOf<int8_t, int8_t, int32_t, 4, 128, 0>;
 using BFloat16Pairs = UnpackedProductsOf<at::BFloat16, at::BFloat16, float, 2, 0, 384>;
 using ShortPairs = UnpackedProductsOf<int8_t, int16_t, int32_t, 2, 0, 0>;
 using Floats = UnpackedProductsOf<at::BFloat16, float, float, 1, 0, kFloatBlock>;
+extern template struct UnpackedProductsOf<int8_t, int8_t, int32_t, 4, 128, 0>;
+extern template struct UnpackedProductsOf<at::BFloat16, at::BFloat16, float, 2, 0, 384>;
+extern template struct UnpackedProductsOf<int8_t, int16_t, int32_t, 2, 0, 0>;
+extern template struct UnpackedProductsOf<at::BFloat16, float, float, 1, 0, kFloatBlock>;
 
 template <>
 struct UnpackedProducts<int8_t, Layout::kVnni> : ByteFours {};
