@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "cann_cpu/cpu_capability.h"
 #include "cpu/pairs.h"
@@ -266,79 +267,74 @@ struct Kind<Floats> {
 
 }  // namespace
 
-template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
-bool UnpackedProductsOf<Element, Ready, Sum, group, added, block>::are_here() {
-  static const bool are = Kind<UnpackedProductsOf>::is_here();
+template <class Element, Layout layout>
+bool UnpackedProducts<Element, layout>::are_here() {
+  static const bool are = Kind<UnpackedProducts>::is_here();
   return are;
 }
 
 // Makes a group of rows ready after the other: memory is read along rows, since lines of one column would all contend
 // for the same few places of the L1 cache where rows lie a multiple of 4 KiB apart.
-template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
-void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::make_ready(const Element* weight, int64_t stride,
-                                                                              int64_t rows, int64_t columns,
-                                                                              Ready* ready) {
-  for (int64_t row = 0; row < rows; row += group) {
+template <class Element, Layout layout>
+void UnpackedProducts<Element, layout>::make_ready(const Element* weight, int64_t stride, int64_t rows, int64_t columns,
+                                                   Ready* ready) {
+  for (int64_t row = 0; row < rows; row += UnpackedProducts::kGroup) {
     for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-      Kind<UnpackedProductsOf>::make(weight + row * stride + column, stride,
-                                     ready + column * rows + row * kUnpackedColumns);
+      Kind<UnpackedProducts>::make(weight + row * stride + column, stride,
+                                   ready + column * rows + row * kUnpackedColumns);
     }
   }
 }
 
 // As many rows of x at a time as registers have room for; the first of them bring the lines ahead.
-template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
-void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::add_products(const Element* x, int64_t x_stride,
-                                                                                int64_t rows, const Ready* ready,
-                                                                                int64_t depth, Sum* sums,
-                                                                                RowsAhead* ahead) {
+template <class Element, Layout layout>
+void UnpackedProducts<Element, layout>::add_products(const Element* x, int64_t x_stride, int64_t rows,
+                                                     const Ready* ready, int64_t depth, Sum* sums, RowsAhead* ahead) {
   for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
-    Kind<UnpackedProductsOf>::adds[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, ready, depth,
-                                                                       sums + row * kUnpackedColumns, ahead);
+    Kind<UnpackedProducts>::adds[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, ready, depth,
+                                                                     sums + row * kUnpackedColumns, ahead);
   }
 }
 
 #else
 
-template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
-bool UnpackedProductsOf<Element, Ready, Sum, group, added, block>::are_here() {
+template <class Element, Layout layout>
+bool UnpackedProducts<Element, layout>::are_here() {
   return false;
 }
 
-template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
-void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::make_ready(const Element*, int64_t, int64_t, int64_t,
-                                                                              Ready*) {
+template <class Element, Layout layout>
+void UnpackedProducts<Element, layout>::make_ready(const Element*, int64_t, int64_t, int64_t, Ready*) {
   TORCH_INTERNAL_ASSERT(false, "this processor has no such products");
 }
 
-template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
-void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::add_products(const Element*, int64_t, int64_t,
-                                                                                const Ready*, int64_t, Sum*,
-                                                                                RowsAhead*) {
+template <class Element, Layout layout>
+void UnpackedProducts<Element, layout>::add_products(const Element*, int64_t, int64_t, const Ready*, int64_t, Sum*,
+                                                     RowsAhead*) {
   TORCH_INTERNAL_ASSERT(false, "this processor has no such products");
 }
 
 #endif
 
 // Four columns lie together at all times; where, interleaving has decided, which works on lanes of 16 bytes.
-template <class Element, class Ready, class Sum, int64_t group, int64_t added, int64_t block>
-void UnpackedProductsOf<Element, Ready, Sum, group, added, block>::order(const Sum* sums, Sum* ordered) {
+template <class Element, Layout layout>
+void UnpackedProducts<Element, layout>::order(const Sum* sums, Sum* ordered) {
   for (int64_t first = 0; first < kUnpackedColumns; first += 4) {
     int64_t column = first;
-    if constexpr (std::is_same_v<UnpackedProductsOf, ByteFours>) {
+    if constexpr (std::is_same_v<UnpackedProducts, ByteFours>) {
       column = first % 16 * 4 + first / 16 * 4;
-    } else if constexpr (std::is_same_v<UnpackedProductsOf, BFloat16Pairs>) {
+    } else if constexpr (std::is_same_v<UnpackedProducts, BFloat16Pairs>) {
       column = first / 32 * 32 + first % 16 * 2 + first / 16 % 2 * 4;
-    } else if constexpr (std::is_same_v<UnpackedProductsOf, ShortPairs>) {
+    } else if constexpr (std::is_same_v<UnpackedProducts, ShortPairs>) {
       column = first / 16 * 16 + first % 8 * 2 + first / 8 % 2 * 4;
     }
     std::copy_n(sums + first, 4, ordered + column);
   }
 }
 
-template struct UnpackedProductsOf<int8_t, int8_t, int32_t, 4, 128, 0>;
-template struct UnpackedProductsOf<at::BFloat16, at::BFloat16, float, 2, 0, 384>;
-template struct UnpackedProductsOf<int8_t, int16_t, int32_t, 2, 0, 0>;
-template struct UnpackedProductsOf<at::BFloat16, float, float, 1, 0, kFloatBlock>;
+template struct UnpackedProducts<int8_t, Layout::kVnni>;
+template struct UnpackedProducts<at::BFloat16, Layout::kVnni>;
+template struct UnpackedProducts<int8_t, Layout::kRows>;
+template struct UnpackedProducts<at::BFloat16, Layout::kRows>;
 
 }  // namespace opp

@@ -5,6 +5,7 @@
 
 #include <c10/util/BFloat16.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cpu/matmul.h"
@@ -15,25 +16,43 @@ namespace opp {
 // Columns that are multiplied at once.
 constexpr int64_t kUnpackedColumns = 64;
 
-// What multiplies a weight of Element in the place of the Products of that layout: for Layout::kVnni by fours (VNNI) or
-// pairs (AVX512-BF16), for Layout::kRows, where they are those of float, by AVX2.
-template <class Element, Layout layout>
-struct UnpackedProducts {
-  static constexpr bool kExist = false;
-  using Ready = Element;
-};
-
-// kGroup is what numbers of rows are multiples of; kAdded is added to each number of the weight. The products of kBlock
-// rows are added up before they are added to the rest; with 0 the sums are the same in every order.
-template <class ElementOf, class ReadyOf, class SumOf, int64_t group, int64_t added, int64_t block>
-struct UnpackedProductsOf {
+// The types of the numbers that are made ready and of the sums. kGroup is what numbers of rows are multiples of; kAdded
+// is added to each number of the weight. The products of kBlock rows are added up before they are added to the rest;
+// with 0 the sums are the same in every order.
+template <class ReadyOf, class SumOf, int64_t group, int64_t added, int64_t block>
+struct UnpackedTypes {
   static constexpr bool kExist = true;
-  using Element = ElementOf;
   using Ready = ReadyOf;
   using Sum = SumOf;
   static constexpr int64_t kGroup = group;
   static constexpr int64_t kAdded = added;
   static constexpr int64_t kBlock = block;
+};
+
+struct NoUnpackedTypes {
+  static constexpr bool kExist = false;
+  using Ready = std::byte;
+  using Sum = std::byte;
+};
+
+// By fours (VNNI) and pairs (AVX512-BF16); by AVX2, where Products of rows are those of float.
+template <class Element, Layout layout>
+struct UnpackedTypesOf : NoUnpackedTypes {};
+template <>
+struct UnpackedTypesOf<int8_t, Layout::kVnni> : UnpackedTypes<int8_t, int32_t, 4, 128, 0> {};
+template <>
+struct UnpackedTypesOf<at::BFloat16, Layout::kVnni> : UnpackedTypes<at::BFloat16, float, 2, 0, 384> {};
+template <>
+struct UnpackedTypesOf<int8_t, Layout::kRows> : UnpackedTypes<int16_t, int32_t, 2, 0, 0> {};
+template <>
+struct UnpackedTypesOf<at::BFloat16, Layout::kRows> : UnpackedTypes<float, float, 1, 0, kFloatBlock> {};
+
+// Multiplies a weight of ElementOf in the place of the Products of that layout, if kExist.
+template <class ElementOf, Layout layout>
+struct UnpackedProducts : UnpackedTypesOf<ElementOf, layout> {
+  using Element = ElementOf;
+  using typename UnpackedTypesOf<Element, layout>::Ready;
+  using typename UnpackedTypesOf<Element, layout>::Sum;
 
   // Whether this processor has them.
   static bool are_here();
@@ -48,22 +67,14 @@ struct UnpackedProductsOf {
   static void order(const Sum* sums, Sum* ordered);
 };
 
-using ByteFours = UnpackedProductsOf<int8_t, int8_t, int32_t, 4, 128, 0>;
-using BFloat16Pairs = UnpackedProductsOf<at::BFloat16, at::BFloat16, float, 2, 0, 384>;
-using ShortPairs = UnpackedProductsOf<int8_t, int16_t, int32_t, 2, 0, 0>;
-using Floats = UnpackedProductsOf<at::BFloat16, float, float, 1, 0, kFloatBlock>;
-extern template struct UnpackedProductsOf<int8_t, int8_t, int32_t, 4, 128, 0>;
-extern template struct UnpackedProductsOf<at::BFloat16, at::BFloat16, float, 2, 0, 384>;
-extern template struct UnpackedProductsOf<int8_t, int16_t, int32_t, 2, 0, 0>;
-extern template struct UnpackedProductsOf<at::BFloat16, float, float, 1, 0, kFloatBlock>;
+using ByteFours = UnpackedProducts<int8_t, Layout::kVnni>;
+using BFloat16Pairs = UnpackedProducts<at::BFloat16, Layout::kVnni>;
+using ShortPairs = UnpackedProducts<int8_t, Layout::kRows>;
+using Floats = UnpackedProducts<at::BFloat16, Layout::kRows>;
 
-template <>
-struct UnpackedProducts<int8_t, Layout::kVnni> : ByteFours {};
-template <>
-struct UnpackedProducts<at::BFloat16, Layout::kVnni> : BFloat16Pairs {};
-template <>
-struct UnpackedProducts<int8_t, Layout::kRows> : ShortPairs {};
-template <>
-struct UnpackedProducts<at::BFloat16, Layout::kRows> : Floats {};
+extern template struct UnpackedProducts<int8_t, Layout::kVnni>;
+extern template struct UnpackedProducts<at::BFloat16, Layout::kVnni>;
+extern template struct UnpackedProducts<int8_t, Layout::kRows>;
+extern template struct UnpackedProducts<at::BFloat16, Layout::kRows>;
 
 }  // namespace opp
