@@ -99,7 +99,7 @@ def test_limits_of_the_ascend_c_kernels():
 
 def check_sparse_counts():
     """No memory for more keys than there are, and the same bits."""
-    for seed in range(6):
+    for seed in range(24):  # of seven the last bit differed when the count decided how rows are divided
         torch.manual_seed(seed)
         inputs = goldens.sparse_attention_inputs([300, 64], queries=2, **test_sparse_attention.SMALL)
         all_of_them, *more = (
