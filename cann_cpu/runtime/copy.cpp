@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills, at once or in a stream, with their bounds checked where the allocation is known.
 #include <cstring>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include "capture.h"
 #include "checks/cost.h"
@@ -14,6 +17,48 @@ namespace {
 
 // Pageable memory may be gone when the task runs: up to this size a copy from it is staged, beyond it is waited for.
 constexpr size_t kStagingBytes = 64 << 10;
+
+#if defined(__x86_64__)
+// Copies past the caches.
+void stream_bytes(char* to, const char* from, size_t size) {
+  constexpr size_t kLine = 64;
+  constexpr size_t kAhead = 1024;  // that far ahead the source is prefetched
+  const size_t head = -reinterpret_cast<uintptr_t>(to) % kLine;
+  std::memcpy(to, from, head);
+  size_t done = head;
+  for (; done + kLine <= size; done += kLine) {
+    _mm_prefetch(from + done + kAhead, _MM_HINT_T0);
+    __m128i line[kLine / sizeof(__m128i)];
+    std::memcpy(line, from + done, kLine);
+    for (size_t i = 0; i < std::size(line); ++i) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + done) + i, line[i]);
+    }
+  }
+  _mm_sfence();
+  std::memcpy(to + done, from + done, size - done);
+}
+
+// Whether glibc's copy is slow: it copies many bytes from four pages in turns, and where the target lies a little
+// behind the source by its offset in a page, their loads wait for stores of the same offset. On AMD EPYC of family 25
+// (Zen 3) that takes three times as long. PyTorch's large tensors on the host lie 64 bytes into a page, those on the
+// device at its beginning.
+bool loads_wait_for_stores(const void* to, const void* from, size_t size) {
+  constexpr size_t kMany = 32 << 20, kPage = 4096, kLittle = 1024;
+  const size_t distance = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from);
+  const bool target_begins_in_source = distance < size;
+  return size >= kMany && distance % kPage > 0 && distance % kPage < kLittle && !target_begins_in_source;
+}
+#endif
+
+// As std::memmove.
+void copy_bytes(void* to, const void* from, size_t size) {
+#if defined(__x86_64__)
+  if (loads_wait_for_stores(to, from, size)) {
+    return stream_bytes(static_cast<char*>(to), static_cast<const char*>(from), size);
+  }
+#endif
+  std::memmove(to, from, size);
+}
 
 struct Copy {
   void* to;
@@ -74,7 +119,7 @@ void copy_now(const char* name, const Copy& copy) {
   cost::copied(copy.size, copy.target.space, copy.source.space);
   const cost::Wait wait(cost::Wait::For::kCopy);
   const memory::HostAccess access(name, accesses);
-  std::memmove(copy.to, copy.from, copy.size);
+  copy_bytes(copy.to, copy.from, copy.size);
 }
 
 void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
@@ -96,7 +141,7 @@ void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
   uint64_t number = append(
       stream, name,
       [to = copy.to, from = copy.from, size = copy.size] {
-        std::memmove(to, from, size);
+        copy_bytes(to, from, size);
         return ACL_SUCCESS;
       },
       accesses_of(copy));

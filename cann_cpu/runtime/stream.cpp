@@ -21,6 +21,10 @@ constexpr auto kStopPatience = std::chrono::seconds(5);
 // Device memory stays accessible for so long behind a task: for the next one.
 constexpr auto kIdle = std::chrono::microseconds(100);
 
+// A worker looks for its next task for so long before it sleeps: whoever appends one would have to wake it, which takes
+// longer than to append it.
+constexpr auto kWatch = std::chrono::microseconds(20);
+
 // The streams whose workers have not ended, whether their handles still live or not.
 Registry<Stream>& working_streams() {
   static auto* registry = new Registry<Stream>("working stream");
@@ -154,6 +158,12 @@ void Stream::work() {
   std::unique_lock lock(mutex_);
   const auto has_work = [&] { return stopping_ || !queue_.empty(); };
   while (true) {
+    if (!has_work()) {
+      const uint64_t number = last_;
+      lock.unlock();
+      for (const auto end = Clock::now() + kWatch; last_ == number && Clock::now() < end;) std::this_thread::yield();
+      lock.lock();
+    }
     if (is_on(Check::kMemory) && !submitted_.wait_for(lock, kIdle, has_work)) {
       lock.unlock();
       memory::close();

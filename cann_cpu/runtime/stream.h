@@ -83,7 +83,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::condition_variable submitted_;
   std::condition_variable completed_;
   std::deque<Entry> queue_;
-  uint64_t last_ = 0;
+  std::atomic<uint64_t> last_{0};  // changes under the mutex
   uint64_t done_ = 0;
   std::optional<Failure> failure_;
   uint64_t failure_number_ = 0;

@@ -3,6 +3,7 @@
 
 import ctypes
 
+import numpy as np
 import pytest
 
 KINDS = {"host to host": 0, "host to device": 1, "device to host": 2, "device to device": 3}
@@ -104,6 +105,38 @@ def wrong_copies(acl, places):
         "src is null": (device, 100, 0, 10, acl.HOST_TO_DEVICE),
         "kind 99 is unknown": (device, 100, pinned, 10, 99),
     }
+
+
+LARGE = 33 << 20  # copied in another way than few bytes are
+PAGE = 4096
+
+
+@pytest.mark.parametrize("behind", [1, 64, 700, 1023, 1024, PAGE - 64])
+def test_large_copies_arrive_wherever_in_a_page_they_go(acl, behind):
+    source = np.arange(LARGE // 4 + PAGE, dtype=np.uint32).view(np.uint8)
+    target = np.zeros_like(source)
+    with acl.device_memory(source.nbytes) as device:
+        acl.call("aclrtMemcpy", device, source.nbytes, source.ctypes.data, source.nbytes, acl.HOST_TO_DEVICE)
+        for count in (LARGE, LARGE - 63):
+            target[:] = 0
+            start = (device - target.ctypes.data) % PAGE + behind
+            to = target[start : start + count]
+            assert (to.ctypes.data - device) % PAGE == behind % PAGE
+            acl.call("aclrtMemcpy", to.ctypes.data, count, device, count, acl.DEVICE_TO_HOST)
+            np.testing.assert_array_equal(to, source[:count])
+            assert not target[:start].any() and not target[start + count :].any()
+
+
+@pytest.mark.parametrize("distance", [64, -64, 64 - PAGE])
+def test_large_copies_may_overlap(acl, distance):
+    source = np.arange(LARGE // 4, dtype=np.uint32).view(np.uint8)
+    result = np.empty_like(source)
+    with acl.device_memory(LARGE + PAGE) as device:
+        begin, end = device + max(-distance, 0), device + max(distance, 0)
+        acl.call("aclrtMemcpy", begin, LARGE, source.ctypes.data, LARGE, acl.HOST_TO_DEVICE)
+        acl.call("aclrtMemcpy", end, LARGE, begin, LARGE, acl.DEVICE_TO_DEVICE)
+        acl.call("aclrtMemcpy", result.ctypes.data, LARGE, end, LARGE, acl.DEVICE_TO_HOST)
+    np.testing.assert_array_equal(result, source)
 
 
 @pytest.mark.unchecked("memory", reason="asks for what is out of bounds")
