@@ -18,6 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 import pages
 
 ROOT = Path(__file__).parents[1]
+PAGES = [
+    pytest.param(page, id=page.name, marks=[pytest.mark.unchecked(reason="its programs are wrong")] * wrong)
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for wrong in [page.name == "checks.md"]
+]
 
 
 def operators_of_the_library():
@@ -94,7 +99,7 @@ def test_the_example_of_a_page_runs(operator, capsys):
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere_and_code_blocks_run(page):
     text = page.read_text()
     if "enable_dynamo_decompositions" in text and not torch_versions.DECOMPOSITIONS_CAN_BE_TURNED_OFF:

@@ -61,6 +61,12 @@ class DeviceMemory {
   std::optional<AscendC::cpu::KnownMemory> known_;
 };
 
+// Of the buffer at the address; how much of it a kernel reads or writes is not known.
+Access of_unknown_extent(const void* address, uint32_t argument) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  return {begin, begin, false, argument};
+}
+
 }  // namespace
 
 uint32_t cannot_launch(const char* kernel, const char* reason) {
@@ -81,15 +87,22 @@ uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body) {
       arguments.emplace_back(argument.address, name_at(launch.parameters, argument.position));
     }
   }
-  const aclError code =
-      cann_cpu::launch(launch.stream, launch.kernel,
-                       [arguments = std::move(arguments), body = std::move(body), key = launch.tiling_key] {
-                         AscendC::cpu::set_tiling_key(key);
-                         std::optional<DeviceMemory> memory;
-                         if (AscendC::cpu::checks_by_default()) memory.emplace(arguments);
-                         body();
-                         return ACL_SUCCESS;
-                       });
+  Accesses accesses;
+  if (accesses_are_checked()) {
+    for (size_t i = 0; i < launch.address_count; ++i) {
+      accesses.push_back(of_unknown_extent(launch.addresses[i].address, launch.addresses[i].position + 1));
+    }
+  }
+  const aclError code = cann_cpu::launch(
+      launch.stream, launch.kernel,
+      [arguments = std::move(arguments), body = std::move(body), key = launch.tiling_key] {
+        AscendC::cpu::set_tiling_key(key);
+        std::optional<DeviceMemory> memory;
+        if (AscendC::cpu::checks_by_default()) memory.emplace(arguments);
+        body();
+        return ACL_SUCCESS;
+      },
+      accesses);
   if (code == ACL_SUCCESS) return code;
   const std::string message = take_message();
   std::fprintf(stderr, "kernel %s was not launched: %s\n", launch.kernel, message.c_str());
@@ -97,3 +110,23 @@ uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body) {
 }
 
 }  // namespace cann_cpu
+
+// Runs a kernel that a Python program calls on the device's tensors (python/cann_cpu/kernel.py): a task, and the caller
+// waits for it. False with the error's text.
+extern "C" CANN_EXPORT bool cann_cpu_call_kernel(const char* kernel, const AscendC::cpu::DeviceBuffer* buffers,
+                                                 size_t count, bool (*function)(void*, char*, size_t), void* call,
+                                                 char* text, size_t size) {
+  cann_cpu::Accesses accesses;
+  if (cann_cpu::accesses_are_checked()) {
+    for (size_t i = 0; i < count; ++i) accesses.push_back(cann_cpu::of_unknown_extent(buffers[i].begin, 0));
+  }
+  bool has_succeeded = false;
+  const auto task = [&] {
+    has_succeeded = function(call, text, size);
+    return ACL_SUCCESS;
+  };
+  aclError code = cann_cpu::launch(nullptr, kernel, task, accesses);
+  if (code == ACL_SUCCESS) code = aclrtSynchronizeStream(nullptr);
+  if (code != ACL_SUCCESS) std::snprintf(text, size, "%s", cann_cpu::take_message().c_str());
+  return code == ACL_SUCCESS && has_succeeded;
+}

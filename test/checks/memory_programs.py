@@ -5,10 +5,13 @@ import ctypes
 import functools
 import gc
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import torch
 import torchair
+from cann_cpu.kernel import KernelFile
 
 import custom_pypto
 
@@ -55,6 +58,23 @@ def communicator():
     made = ctypes.c_void_p()
     assert ctypes.CDLL("libhccl.so").HcclCommInitAll(1, (ctypes.c_int32 * 1)(0), ctypes.byref(made)) == 0
     return made
+
+
+@functools.cache
+def count():
+    """A kernel that writes 0, 1, ..."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "count.cpp"
+        source.write_text("""#include "kernel_operator.h"
+extern "C" __global__ __aicore__ void count(GM_ADDR x, uint32_t size) {
+  AscendC::GlobalTensor<float> values;
+  values.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x), size);
+  for (uint32_t i = 0; i < size; ++i) values.SetValue(i, i);
+  using namespace AscendC;
+  DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE, DcciDst::CACHELINE_OUT>(values);
+}
+""")
+        return KernelFile(source)["count"]
 
 
 def all_reduce(buffer, elements):
@@ -272,6 +292,12 @@ def reduces_one_element_too_many():
     torch.npu.synchronize()
 
 
+@wrong("out of bounds")
+def calls_a_kernel_with_one_element_too_many():
+    x = torch.ones(9).npu()  # allocated
+    count()(x, 10, checks=False)  # fault
+
+
 # ---- what nobody has written
 
 
@@ -463,6 +489,13 @@ def trains_in_a_graph():
     x = torch.ones(4, 3).npu().requires_grad_()
     graph(x, torch.ones(3).npu()).backward(torch.ones(4, 3).npu())
     assert x.grad.sum().item() == 12
+
+
+@right
+def calls_a_kernel():
+    x = torch.ones(100).npu()
+    count()(x, 100)
+    assert x.sum().item() == 4950
 
 
 @right

@@ -71,27 +71,51 @@ void multiply(Out out, Write write) {
   out.copy_(sums);
 }
 
+// Calls product(out, first, second, column) for the product of two matrices, or of a batch and a matrix. Where a large
+// second one has to be converted, it calls it for one range of columns after the other, which begins at `column`:
+// memory for all of the matrix, new in each call, takes longer than to multiply a few rows.
+template <class Product>
+void multiply_by_columns(Out out, In first, In second, Product product) {
+  constexpr int64_t kElements = 1 << 20;  // stay in the cache
+  const bool is_converted = product_dtype(second.scalar_type()) != second.scalar_type();
+  if (!is_converted || first.dim() < 2 || second.dim() != 2 || second.numel() <= kElements || !out.is_contiguous()) {
+    return product(out, factor(first), factor(second), 0);
+  }
+  const int64_t depth = second.size(0), columns = second.size(1), step = std::max<int64_t>(kElements / depth, 16);
+  const at::Tensor rows = factor(first).reshape({-1, depth}), results = out.view({-1, columns});
+  const at::Tensor memory = at::empty({depth * step}, rows.options());
+  for (int64_t column = 0; column < columns; column += step) {
+    const int64_t width = std::min(step, columns - column);
+    const at::Tensor converted = memory.narrow(0, 0, depth * width).view({depth, width});
+    converted.copy_(second.narrow(1, column, width));
+    product(results.narrow(1, column, width), rows, converted, column);
+  }
+}
+
+void write_matmul(Out out, In first, In second) {
+  multiply_by_columns(out, first, second,
+                      [](at::Tensor part, In rows, In columns, int64_t) { at::matmul_out(part, rows, columns); });
+}
+
 }  // namespace
 
 void cann_cpu::write_product(Out out, In first, In second, OptionalIn bias) {
   multiply(out, [&](Out sums) {
-    at::matmul_out(sums, factor(first), factor(second));
+    write_matmul(sums, first, second);
     if (bias.has_value()) sums.add_(*bias);
   });
 }
 
 ACLNN_CHECKED(
     Mm, [](In self, In mat2, Out, CubeMathType) { check_product(self, mat2, 2); },
-    [](In self, In mat2, Out out, CubeMathType) {
-      multiply(out, [&](Out sums) { at::mm_out(sums, factor(self), factor(mat2)); });
-    });
+    [](In self, In mat2, Out out, CubeMathType) { multiply(out, [&](Out sums) { write_matmul(sums, self, mat2); }); });
 ACLNN_CHECKED(
     BatchMatMul, [](In self, In mat2, Out, CubeMathType) { check_product(self, mat2, 3); },
     [](In self, In mat2, Out out, CubeMathType) {
       multiply(out, [&](Out sums) { at::bmm_out(sums, factor(self), factor(mat2)); });
     });
 ACLNN(Matmul, [](In self, In mat2, Out out, CubeMathType) {
-  multiply(out, [&](Out sums) { at::matmul_out(sums, factor(self), factor(mat2)); });
+  multiply(out, [&](Out sums) { write_matmul(sums, self, mat2); });
 });
 ACLNN(Mv, [](In self, In vec, Out out, CubeMathType) {
   multiply(out, [&](Out sums) { at::mv_out(sums, factor(self), in_product_dtype(vec)); });
@@ -105,21 +129,30 @@ void add_product(Out out, In self, In first, In second, Scalar beta, Scalar alph
   multiply(out, [&](Out sums) { sum(sums, in_product_dtype(self), factor(first), factor(second), beta, alpha); });
 }
 
+// The same of two matrices.
+void add_matrix_product(Out out, In self, In first, In second, Scalar beta, Scalar alpha) {
+  multiply(out, [&](Out sums) {
+    const at::Tensor addend = in_product_dtype(self).expand(sums.sizes());
+    multiply_by_columns(sums, first, second, [&](at::Tensor part, In rows, In columns, int64_t column) {
+      at::addmm_out(part, addend.narrow(1, column, columns.size(1)), rows, columns, beta, alpha);
+    });
+  });
+}
+
 using AddProduct = at::Tensor& (*)(Out, In, In, In, Scalar, Scalar);
-constexpr AddProduct kAddmm = at::addmm_out, kBaddbmm = at::baddbmm_out, kAddbmm = at::addbmm_out,
-                     kAddmv = at::addmv_out;
+constexpr AddProduct kBaddbmm = at::baddbmm_out, kAddbmm = at::addbmm_out, kAddmv = at::addmv_out;
 
 }  // namespace
 
 ACLNN_CHECKED(
     Addmm, [](In, In mat1, In mat2, Scalar, Scalar, Out, CubeMathType) { check_product(mat1, mat2, 2); },
     [](In self, In mat1, In mat2, Scalar beta, Scalar alpha, Out out, CubeMathType) {
-      add_product<kAddmm>(out, self, mat1, mat2, beta, alpha);
+      add_matrix_product(out, self, mat1, mat2, beta, alpha);
     });
 ACLNN_CHECKED(
     InplaceAddmm, [](Out, In mat1, In mat2, Scalar, Scalar, CubeMathType) { check_product(mat1, mat2, 2); },
     [](Out self, In mat1, In mat2, Scalar beta, Scalar alpha, CubeMathType) {
-      add_product<kAddmm>(self, self, mat1, mat2, beta, alpha);
+      add_matrix_product(self, self, mat1, mat2, beta, alpha);
     });
 ACLNN_CHECKED(
     Baddbmm, [](In, In batch1, In batch2, Scalar, Scalar, Out, CubeMathType) { check_product(batch1, batch2, 3); },

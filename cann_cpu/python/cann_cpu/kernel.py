@@ -117,13 +117,14 @@ def _struct(kernel: str, name: str, size: int, value) -> ctypes.Array:
     return (ctypes.c_char * size).from_buffer_copy(value.tobytes())
 
 
-def _wait_for_npu(arguments) -> None:
-    """Until what writes the npu tensors among the arguments has been done; their memory is then the CPU's to read."""
-    if not any(_is_tensor(argument) and argument.device.type == "npu" for argument in arguments):
-        return
-    if choose().cann != "cpu":
+def _wait_for_npu(arguments) -> bool:
+    """Until what uses the npu tensors among the arguments has been done; whether there are any."""
+    devices = {argument.device for argument in arguments if _is_tensor(argument) and argument.device.type == "npu"}
+    if devices and choose().cann != "cpu":
         raise KernelError("tensors of a real NPU cannot be given to a kernel on the CPU; call .cpu() on them first")
-    sys.modules["torch"].npu.synchronize()
+    for device in devices:
+        sys.modules["torch"].npu.synchronize(device)
+    return bool(devices)
 
 
 class Kernel:
@@ -157,8 +158,9 @@ class Kernel:
 
         Arguments for addresses are contiguous numpy arrays or torch tensors, or None for the null pointer; for numbers
         Python's numbers; for structs numpy arrays of one element. Tensors may lie on an NPU that cann_cpu serves: the
-        call then waits for the device. With `profile` the call fills in Kernel.profile, and with `timeline` it writes a
-        Chrome trace to that file, too; both are made of what the checks see.
+        call then waits for the device, and the kernel is a task of the default stream. With `profile` the call fills in
+        Kernel.profile, and with `timeline` it writes a Chrome trace to that file, too; both are made of what the checks
+        see.
         """
         if (profile or timeline) and not checks:
             raise KernelError(f"{self.name}: a profile is made of what the checks see; call it with checks")
@@ -191,23 +193,31 @@ class Kernel:
             blocks,
             CHECKS_ON if checks else CHECKS_OFF,
         )
-        _wait_for_npu(arguments)
+        on_npu = _wait_for_npu(arguments)
         self.written, self.profile = {}, {}
         if profile or timeline:
             with tempfile.NamedTemporaryFile(suffix=".json") as summary:
                 trace = os.fsencode(Path(timeline).resolve()) if timeline else None
                 call.profile = ctypes.pointer(_Profile(os.fsencode(summary.name), trace))
-                self._run(call)
+                self._run(call, on_npu)
                 self.profile = json.load(summary)
         else:
-            self._run(call)
+            self._run(call, on_npu)
         if checks:
             pairs = zip(buffers, written, strict=False)
             self.written = {buffer.name.decode(): (count, buffer.bytes) for buffer, count in pairs}
 
-    def _run(self, call: _Call) -> None:
+    def _run(self, call: _Call, on_npu: bool) -> None:
         error = ctypes.create_string_buffer(4096)
-        if not self._function(ctypes.byref(call), error, ctypes.c_size_t(len(error))):
+        arguments = (ctypes.byref(call), error, ctypes.c_size_t(len(error)))
+        if on_npu:
+            run = ctypes.CDLL("libascendcl.so").cann_cpu_call_kernel
+            run.restype = ctypes.c_bool
+            buffers = call.buffers, ctypes.c_size_t(call.buffer_count)
+            succeeded = run(self.name.encode(), *buffers, self._function, *arguments)
+        else:
+            succeeded = self._function(*arguments)
+        if not succeeded:
             raise KernelError(error.value.decode(errors="replace"))
 
 

@@ -82,6 +82,7 @@ def test_a_graph_replays_on_other_streams_even_when_its_own_is_gone(acl, tasks, 
     acl.call("aclmdlRIDestroy", graphs[0])
 
 
+@pytest.mark.unchecked("schedule", reason="a task waits for the host")
 def test_a_graph_destroyed_after_its_replay_was_asked_for_still_runs(acl, tasks, counter, stream):
     arrived = ctypes.c_int64(0)
     with capturing(acl, stream) as graphs:

@@ -159,14 +159,15 @@ bool check_before(const Running& running) {
 void check_behind(const Running& running, bool has_written) {
   const Launch& launch = *running.launch;
   for (const Access& access : launch.accesses) {
-    if (!access.is_write || !is_device(access)) continue;
+    const bool is_of_unknown_extent = access.begin == access.end;  // that of a kernel that is launched may write, too
+    if ((!access.is_write && !is_of_unknown_extent) || !is_device(access)) continue;
     Buffer around;
     {
       const std::lock_guard lock(buffers().mutex);
       Buffer* const found = buffers().find(access.begin);
       if (found == nullptr || found->is_released || is_gone(*found, running)) continue;
-      if (has_written && access.begin < access.end) found->written.add(access.begin, access.end);
-      if (access.begin == access.end) found->written.add(found->begin(), found->end());  // nobody knows what of it
+      if (access.is_write && has_written && !is_of_unknown_extent) found->written.add(access.begin, access.end);
+      if (access.is_write && is_of_unknown_extent) found->written.add(found->begin(), found->end());
       buffers().open(*found);
       around.block = found->block;
       around.size = found->size;
