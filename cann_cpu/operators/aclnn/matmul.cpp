@@ -92,31 +92,25 @@ void multiply_by_columns(Out out, In first, In second, Product product) {
   }
 }
 
-void write_matmul(Out out, In first, In second) {
-  multiply_by_columns(out, first, second,
-                      [](at::Tensor part, In rows, In columns, int64_t) { at::matmul_out(part, rows, columns); });
-}
-
 }  // namespace
 
 void cann_cpu::write_product(Out out, In first, In second, OptionalIn bias) {
   multiply(out, [&](Out sums) {
-    write_matmul(sums, first, second);
+    multiply_by_columns(sums, first, second,
+                        [](at::Tensor part, In rows, In columns, int64_t) { at::matmul_out(part, rows, columns); });
     if (bias.has_value()) sums.add_(*bias);
   });
 }
 
 ACLNN_CHECKED(
     Mm, [](In self, In mat2, Out, CubeMathType) { check_product(self, mat2, 2); },
-    [](In self, In mat2, Out out, CubeMathType) { multiply(out, [&](Out sums) { write_matmul(sums, self, mat2); }); });
+    [](In self, In mat2, Out out, CubeMathType) { write_product(out, self, mat2, std::nullopt); });
 ACLNN_CHECKED(
     BatchMatMul, [](In self, In mat2, Out, CubeMathType) { check_product(self, mat2, 3); },
     [](In self, In mat2, Out out, CubeMathType) {
       multiply(out, [&](Out sums) { at::bmm_out(sums, factor(self), factor(mat2)); });
     });
-ACLNN(Matmul, [](In self, In mat2, Out out, CubeMathType) {
-  multiply(out, [&](Out sums) { write_matmul(sums, self, mat2); });
-});
+ACLNN(Matmul, [](In self, In mat2, Out out, CubeMathType) { write_product(out, self, mat2, std::nullopt); });
 ACLNN(Mv, [](In self, In vec, Out out, CubeMathType) {
   multiply(out, [&](Out sums) { at::mv_out(sums, factor(self), in_product_dtype(vec)); });
 });

@@ -162,6 +162,7 @@ class Kernel:
         Kernel.profile, and with `timeline` it writes a Chrome trace to that file, too; both are made of what the checks
         see.
         """
+        __tracebackhide__ = True  # the caller's line is what the checks of whole programs name
         if (profile or timeline) and not checks:
             raise KernelError(f"{self.name}: a profile is made of what the checks see; call it with checks")
         if len(arguments) != len(self.parameters):
@@ -208,6 +209,7 @@ class Kernel:
             self.written = {buffer.name.decode(): (count, buffer.bytes) for buffer, count in pairs}
 
     def _run(self, call: _Call, on_npu: bool) -> None:
+        __tracebackhide__ = True
         error = ctypes.create_string_buffer(4096)
         arguments = (ctypes.byref(call), error, ctypes.c_size_t(len(error)))
         if on_npu:

@@ -84,9 +84,8 @@ const Python& python_of_the_process() {
 // Of code that programs are made with, PyTorch's above all.
 bool is_librarys(std::string_view file) {
   // typing_extensions.deprecated wraps functions of PyTorch's.
-  constexpr std::array kParts = {
-      "/torch/",  "/torch_npu/",         "/torchair/",      "/numpy/", "/typing_extensions.py",
-      "/ctypes/", "/cann_cpu/kernel.py", "<eval_with_key>", "<frozen "};
+  constexpr std::array kParts = {"/torch/",  "/torch_npu/",     "/torchair/", "/numpy/", "/typing_extensions.py",
+                                 "/ctypes/", "<eval_with_key>", "<frozen "};
   return std::ranges::any_of(kParts, [&](const char* part) { return file.find(part) != std::string_view::npos; });
 }
 

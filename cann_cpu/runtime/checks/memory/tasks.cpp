@@ -166,8 +166,11 @@ void check_behind(const Running& running, bool has_written) {
       const std::lock_guard lock(buffers().mutex);
       Buffer* const found = buffers().find(access.begin);
       if (found == nullptr || found->is_released || is_gone(*found, running)) continue;
-      if (access.is_write && has_written && !is_of_unknown_extent) found->written.add(access.begin, access.end);
-      if (access.is_write && is_of_unknown_extent) found->written.add(found->begin(), found->end());
+      if (access.is_write && is_of_unknown_extent) {
+        found->written.add(found->begin(), found->end());
+      } else if (access.is_write && has_written) {
+        found->written.add(access.begin, access.end);
+      }
       buffers().open(*found);
       around.block = found->block;
       around.size = found->size;
