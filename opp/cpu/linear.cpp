@@ -40,13 +40,11 @@ constexpr int64_t kPackedElements = 4 * kColumns;
 constexpr int64_t kAhead = 32;
 // Rows of a weight whose products are added up before they are added to the rest.
 constexpr int64_t kBlock = 384;
-// Up to so many rows, weights are multiplied where they lie. So many rows and columns of the weight are made ready in
-// the L1 cache and multiplied; all columns of these rows before the next: they are read in the order of memory, which
-// those before bring to the L2 cache.
+// Up to so many rows, weights are multiplied where they lie. A few rows and so many columns of the weight are made
+// ready in the L1 cache and multiplied; all columns of these rows before the next: they are read in the order of
+// memory, which those before bring to the L2 cache.
 constexpr int64_t kFewRows = 8;
-constexpr int64_t kReadyRows = 32;
 constexpr int64_t kReadyColumns = 6 * kUnpackedColumns;
-static_assert(kBlock % kReadyRows == 0 && kFloatBlock % kReadyRows == 0);
 // Bytes of a weight's row in a task that multiplies it where it lies: the longer the pieces, the faster they are read.
 constexpr int64_t kMaxUnpackedBytes = 4096;
 static_assert(kUnpackedColumns == kSpreadColumns);
@@ -60,7 +58,8 @@ enum class Way { kPacked, kSpread, kUnpacked };
 // if they are not the same in every order.
 template <class Unpacked>
 int64_t rows_of_step() {
-  return Unpacked::kBlock > 0 ? Unpacked::kBlock : kReadyRows;
+  static_assert(Unpacked::kBlock % Unpacked::kRows == 0);
+  return Unpacked::kBlock > 0 ? Unpacked::kBlock : Unpacked::kRows;
 }
 
 // What threads that share a task know of it: each takes step after step of the weight's rows until none is left, so
@@ -158,7 +157,7 @@ class TypedWorker final : public Worker {
         sums_((sizes.rows + kShifted) * sizes.columns),
         whole_sums_(kWhole ? sizes.rows * sizes.columns : 0),
         row_(sizes.columns),
-        ready_(kReadyRows * kReadyColumns) {}
+        ready_(Unpacked::kRows * kReadyColumns) {}
 
   void run(const Task& task) override {
     task_ = task;
@@ -296,9 +295,9 @@ class TypedWorker final : public Worker {
     const int64_t rows = rows_of_step<Unpacked>();
     const int64_t depth = task_.product->weight.depth;
     const int64_t last = std::min((step + 1) * rows, depth);
-    for (int64_t row = step * rows; row < last; row += kReadyRows) {
-      const int64_t ahead = row + kReadyRows < last ? row + kReadyRows : next ? *next * rows : depth;
-      add_rows(row, std::min(kReadyRows, last - row), ahead, sums);
+    for (int64_t row = step * rows; row < last; row += Unpacked::kRows) {
+      const int64_t ahead = row + Unpacked::kRows < last ? row + Unpacked::kRows : next ? *next * rows : depth;
+      add_rows(row, std::min(Unpacked::kRows, last - row), ahead, sums);
     }
   }
 

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "cann_cpu/cpu_capability.h"
 
@@ -13,7 +15,10 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define OPP_SIMD_LEVEL baseline
+#define OPP_SIMD_REGISTER 16
+#include "cpu/simd_lanes.h"
 #include "cpu/simd_loops.h"
+#undef OPP_SIMD_REGISTER
 #undef OPP_SIMD_LEVEL
 
 #if defined(__x86_64__)
@@ -21,14 +26,20 @@
 #pragma GCC push_options
 #pragma GCC target("avx2")
 #define OPP_SIMD_LEVEL avx2
+#define OPP_SIMD_REGISTER 32
+#include "cpu/simd_lanes.h"
 #include "cpu/simd_loops.h"
+#undef OPP_SIMD_REGISTER
 #undef OPP_SIMD_LEVEL
 #pragma GCC pop_options
 
 #pragma GCC push_options
 #pragma GCC target("avx512f")
 #define OPP_SIMD_LEVEL avx512
+#define OPP_SIMD_REGISTER 64
+#include "cpu/simd_lanes.h"
 #include "cpu/simd_loops.h"
+#undef OPP_SIMD_REGISTER
 #undef OPP_SIMD_LEVEL
 #pragma GCC pop_options
 

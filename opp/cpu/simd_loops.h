@@ -5,39 +5,28 @@ namespace opp {
 namespace OPP_SIMD_LEVEL {
 namespace {
 
-// The compiler maps these to as many registers of the target as they take.
-typedef float Floats __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
-typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
-typedef uint32_t Words __attribute__((vector_size(4 * kLanes), aligned(2), may_alias));
-typedef uint16_t Shorts __attribute__((vector_size(2 * kLanes), aligned(2), may_alias));
-typedef int8_t SignedBytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
+using Floats = Lanes<float>;
+using Ints = Lanes<int32_t>;
+using Words = Lanes<uint32_t>;
+using Shorts = Lanes<uint16_t>;
 typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
 
 template <class T>
-[[gnu::always_inline]] inline void convert(const T* from, int64_t count, float* to) {
+[[gnu::always_inline]] inline void copy_as_float(const T* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
 }
 
-// Not a template: their arguments lose the alignment.
-[[gnu::always_inline]] inline Floats load(const float* from) { return *reinterpret_cast<const Floats*>(from); }
-[[gnu::always_inline]] inline Words load(const uint32_t* from) { return *reinterpret_cast<const Words*>(from); }
-[[gnu::always_inline]] inline Shorts load(const uint16_t* from) { return *reinterpret_cast<const Shorts*>(from); }
-[[gnu::always_inline]] inline Bytes load(const uint8_t* from) { return *reinterpret_cast<const Bytes*>(from); }
-
-[[gnu::always_inline]] inline float sum_of(Floats x) {
-  const auto eight = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
-                     __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-  const auto four =
-      __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  const auto two = __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
-  return two[0] + two[1];
-}
+// Not a template: its argument loses the alignment.
+[[gnu::always_inline]] inline Bytes load_bytes(const uint8_t* from) { return *reinterpret_cast<const Bytes*>(from); }
 
 [[gnu::always_inline]] inline int32_t largest_of(Ints x) {
   int32_t largest = x[0];
   for (int64_t i = 1; i < kLanes; ++i) largest = std::max(largest, x[i]);
   return largest;
 }
+
+// NaN stays NaN.
+[[gnu::always_inline]] inline Floats relu(Floats x) { return choose(x < 0.0F, Floats{}, x); }
 
 // exp(x) for x <= 0 to float's precision: 2^n * exp(r) with |r| <= ln(2) / 2. NaN stays NaN.
 // r is made as Cody and Waite do (Software Manual for the Elementary Functions, 1980): of ln(2) = 355/512
@@ -55,34 +44,24 @@ template <class T>
   sum = sum * r + 0.5F;
   sum = sum * r + 1.0F;
   sum = sum * r + 1.0F;
-  const Floats power = reinterpret_cast<Floats>(reinterpret_cast<Ints>(sum) + (reinterpret_cast<Ints>(shifted) << 23));
-  const Floats result = x < -87.0F ? Floats{} : power;
-  return x != x ? x : result;
+  const Floats power = as<float>(as<int32_t>(sum) + (as<int32_t>(shifted) << 23));
+  return choose(x != x, x, choose(x < -87.0F, Floats{}, power));
 }
 
 // The bits of the nearest bfloat16, ties to even, in the upper half of each word.
 [[gnu::always_inline]] inline Words to_bfloat16(Floats x) {
-  const Words bits = reinterpret_cast<Words>(x);
+  const Words bits = as<uint32_t>(x);
   const Words rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000U;
-  return x != x ? Words{} + 0x7FC00000U : rounded;
+  return choose(x != x, Words{} + 0x7FC00000U, rounded);
 }
 
-[[gnu::always_inline]] inline Floats from_bfloat16(Shorts x) {
-  return reinterpret_cast<Floats>(__builtin_convertvector(x, Words) << 16);
-}
+[[gnu::always_inline]] inline Floats from_bfloat16(Shorts x) { return as<float>(convert<uint32_t>(x) << 16); }
 
 [[gnu::always_inline]] inline void store_upper_halves(Words words, void* to) {
-  *static_cast<Shorts*>(to) = __builtin_convertvector(words >> 16, Shorts);
+  store(convert<uint16_t>(words >> 16), to);
 }
 
-// The lanes of a and b by turns: those of their first half, or of their second.
-[[gnu::always_inline]] inline Words zip_first(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-[[gnu::always_inline]] inline Words zip_second(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
-
+// The elements of a and b by turns: those of their first half, or of their second.
 [[gnu::always_inline]] inline Bytes zip_first(Bytes a, Bytes b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
@@ -95,35 +74,33 @@ template <class T>
                                                     int64_t to_stride) {
   Words a[kLanes];
   Words b[kLanes];
-  for (int64_t r = 0; r < kLanes; ++r) a[r] = load(from + r * from_stride);
+  for (int64_t r = 0; r < kLanes; ++r) a[r] = load<uint32_t>(from + r * from_stride);
   const auto zip_rows = [](const Words* x, Words* y) __attribute__((always_inline)) {
     for (int64_t r = 0; r < kLanes / 2; ++r) {
-      y[2 * r] = zip_first(x[r], x[r + kLanes / 2]);
-      y[2 * r + 1] = zip_second(x[r], x[r + kLanes / 2]);
+      y[2 * r] = zip<false>(x[r], x[r + kLanes / 2]);
+      y[2 * r + 1] = zip<true>(x[r], x[r + kLanes / 2]);
     }
   };
   zip_rows(a, b);
   zip_rows(b, a);
   zip_rows(a, b);
   zip_rows(b, a);
-  for (int64_t r = 0; r < kLanes; ++r) *reinterpret_cast<Words*>(to + r * to_stride) = a[r];
+  for (int64_t r = 0; r < kLanes; ++r) store(a[r], to + r * to_stride);
 }
 
 class Loops final : public Simd {
  public:
   void weighted_relu_sums(const float* products, int64_t stride, int64_t rows, const float* weights, int64_t heads,
                           float* scores) const override {
-    weighted_relu_sums_of([=](int64_t i, int64_t) __attribute__((always_inline)) { return load(products + i); }, stride,
-                          rows, weights, heads, scores);
+    weighted_relu_sums_of([=](int64_t i, int64_t) __attribute__((always_inline)) { return load<float>(products + i); },
+                          stride, rows, weights, heads, scores);
   }
 
   void weighted_relu_sums(const int32_t* products, const int32_t* shifts, int64_t stride, int64_t rows,
                           const float* weights, int64_t heads, float* scores) const override {
-    const auto* words = reinterpret_cast<const uint32_t*>(products);
-    const auto* shift_words = reinterpret_cast<const uint32_t*>(shifts);
     weighted_relu_sums_of(
         [=](int64_t i, int64_t head) __attribute__((always_inline)) {
-          return __builtin_convertvector(reinterpret_cast<Ints>(load(words + i) - load(shift_words + head)), Floats);
+          return convert<float>(as<int32_t>(load<uint32_t>(products + i) - load<uint32_t>(shifts + head)));
         },
         stride, rows, weights, heads, scores);
   }
@@ -133,29 +110,28 @@ class Loops final : public Simd {
   [[gnu::always_inline]] static void weighted_relu_sums_of(Product product, int64_t stride, int64_t rows,
                                                            const float* weights, int64_t heads, float* scores) {
     const int64_t whole = heads / kLanes * kLanes;
-    Ints in_tail{};
-    for (int64_t i = whole; i < heads; ++i) in_tail[i - whole] = -1;
+    int32_t in_tail[kLanes] = {};
+    std::fill_n(in_tail, heads - whole, -1);
 
     for (int64_t r = 0; r < rows; ++r) {
       Floats sum{};
       for (int64_t h = 0; h < whole; h += kLanes) {
         const Floats x = product(r * stride + h, h);
-        sum += *reinterpret_cast<const Floats*>(weights + h) * (x < 0.0F ? Floats{} : x);
+        sum += load<float>(weights + h) * relu(x);
       }
       if (whole < heads) {
         const Floats x = product(r * stride + whole, whole);
-        const Floats relu = x < 0.0F ? Floats{} : x;
-        sum += *reinterpret_cast<const Floats*>(weights + whole) * (in_tail ? relu : Floats{});
+        sum += load<float>(weights + whole) * choose(load<int32_t>(in_tail), relu(x), Floats{});
       }
       scores[r] = sum_of(sum);
     }
   }
 
-  void to_float(const at::Half* from, int64_t count, float* to) const override { convert(from, count, to); }
+  void to_float(const at::Half* from, int64_t count, float* to) const override { copy_as_float(from, count, to); }
 
-  void to_float(const at::BFloat16* from, int64_t count, float* to) const override { convert(from, count, to); }
+  void to_float(const at::BFloat16* from, int64_t count, float* to) const override { copy_as_float(from, count, to); }
 
-  void to_float(const int8_t* from, int64_t count, float* to) const override { convert(from, count, to); }
+  void to_float(const int8_t* from, int64_t count, float* to) const override { copy_as_float(from, count, to); }
 
   void from_float(const float* from, int64_t count, at::Half* to) const override {
     for (int64_t i = 0; i < count; ++i) to[i] = from[i];
@@ -163,7 +139,7 @@ class Loops final : public Simd {
 
   void from_float(const float* from, int64_t count, at::BFloat16* to) const override {
     const int64_t whole = count / kLanes * kLanes;
-    for (int64_t i = 0; i < whole; i += kLanes) store_upper_halves(to_bfloat16(load(from + i)), to + i);
+    for (int64_t i = 0; i < whole; i += kLanes) store_upper_halves(to_bfloat16(load<float>(from + i)), to + i);
     for (int64_t i = whole; i < count; ++i) to[i] = from[i];
   }
 
@@ -173,11 +149,12 @@ class Loops final : public Simd {
   }
 
   float quantise(const float* from, int64_t count, int8_t* to) const override {
-    return quantise_of([](const float* x) __attribute__((always_inline)) { return load(x); }, from, count, to);
+    return quantise_of([](const float* x) __attribute__((always_inline)) { return load<float>(x); }, from, count, to);
   }
 
   float quantise(const at::BFloat16* from, int64_t count, int8_t* to) const override {
-    return quantise_of([](const uint16_t* x) __attribute__((always_inline)) { return from_bfloat16(load(x)); },
+    return quantise_of([](const uint16_t* x)
+                           __attribute__((always_inline)) { return from_bfloat16(load<uint16_t>(x)); },
                        reinterpret_cast<const uint16_t*>(from), count, to);
   }
 
@@ -192,8 +169,8 @@ class Loops final : public Simd {
     // Of numbers without sign, the bits are in the order of the values, and those of NaN come last.
     Ints top{};
     for (int64_t i = 0; i < count; i += kLanes) {
-      const Ints bits = reinterpret_cast<Ints>(at(i)) & 0x7FFFFFFF;
-      top = bits > top ? bits : top;
+      const Ints bits = as<int32_t>(at(i)) & 0x7FFFFFFF;
+      top = choose(bits > top, bits, top);
     }
     const int32_t largest = largest_of(top);
     const float amax = std::bit_cast<float>(largest);
@@ -209,15 +186,15 @@ class Loops final : public Simd {
       const Floats shifted = dividend * factor + 12582912.0F;  // 1.5 * 2^23: rounds to an integer
       const Floats integer = shifted - 12582912.0F;
       const Floats rest = dividend - integer * divisor;
-      const Floats twice = reinterpret_cast<Floats>(reinterpret_cast<Ints>(rest + rest) & 0x7FFFFFFF);
-      const Ints bits = reinterpret_cast<Ints>(shifted);
-      const Ints is_odd = -(bits & 1);
+      const Floats twice = as<float>(as<int32_t>(rest + rest) & 0x7FFFFFFF);
+      const Ints bits = as<int32_t>(shifted);
+      const Ints is_odd = 0 - (bits & 1);
       const Ints is_off = (twice > divisor) | ((twice == divisor) & is_odd);
-      const Ints step = (reinterpret_cast<Ints>(rest) >> 31) | 1;
+      const Ints step = (as<int32_t>(rest) >> 31) | 1;
       const Ints number = (bits - 0x4B400000 + (is_off & step)) & (shifted == shifted);
-      const auto bytes = __builtin_convertvector(number, SignedBytes);
+      const auto bytes = convert<int8_t>(number);
       if (i < whole) {
-        *reinterpret_cast<SignedBytes*>(to + i) = bytes;
+        store(bytes, to + i);
       } else {
         for (int64_t lane = 0; i + lane < count; ++lane) to[i + lane] = bytes[lane];
       }
@@ -246,15 +223,15 @@ class Loops final : public Simd {
       Floats x;
       Floats y;
       if (interleaved) {
-        const Words pairs = *reinterpret_cast<const Words*>(bits + 2 * i);
-        x = reinterpret_cast<Floats>(pairs << 16);
-        y = reinterpret_cast<Floats>(pairs & 0xFFFF0000U);
+        const Words pairs = load<uint32_t>(bits + 2 * i);
+        x = as<float>(pairs << 16);
+        y = as<float>(pairs & 0xFFFF0000U);
       } else {
-        x = from_bfloat16(load(bits + i));
-        y = from_bfloat16(load(bits + half + i));
+        x = from_bfloat16(load<uint16_t>(bits + i));
+        y = from_bfloat16(load<uint16_t>(bits + half + i));
       }
-      store_upper_halves(to_bfloat16(x * load(cos + i) - y * load(sin + i)), to + i);
-      store_upper_halves(to_bfloat16(y * load(cos + half + i) + x * load(sin + half + i)), to + half + i);
+      store_upper_halves(to_bfloat16(x * load<float>(cos + i) - y * load<float>(sin + i)), to + i);
+      store_upper_halves(to_bfloat16(y * load<float>(cos + half + i) + x * load<float>(sin + half + i)), to + half + i);
     }
     for (int64_t i = whole; i < half; ++i) {
       const float x = from[interleaved ? 2 * i : i];
@@ -267,20 +244,22 @@ class Loops final : public Simd {
   float sum(const float* from, int64_t count) const override {
     Floats total{};
     const int64_t whole = count / kLanes * kLanes;
-    for (int64_t i = 0; i < whole; i += kLanes) total += load(from + i);
-    for (int64_t i = whole; i < count; ++i) total[i - whole] += from[i];
-    return sum_of(total);
+    for (int64_t i = 0; i < whole; i += kLanes) total += load<float>(from + i);
+    float rest[kLanes] = {};
+    std::copy(from + whole, from + count, rest);
+    return sum_of(total + load<float>(rest));
   }
 
   float sum_of_squares(const float* from, int64_t count, float mean) const override {
     Floats total{};
     const int64_t whole = count / kLanes * kLanes;
     for (int64_t i = 0; i < whole; i += kLanes) {
-      const Floats difference = load(from + i) - mean;
+      const Floats difference = load<float>(from + i) - mean;
       total += difference * difference;
     }
-    for (int64_t i = whole; i < count; ++i) total[i - whole] += (from[i] - mean) * (from[i] - mean);
-    return sum_of(total);
+    float rest[kLanes] = {};
+    for (int64_t i = whole; i < count; ++i) rest[i - whole] = (from[i] - mean) * (from[i] - mean);
+    return sum_of(total + load<float>(rest));
   }
 
   float mean_square(const at::Half* from, int64_t count) const override {
@@ -292,14 +271,14 @@ class Loops final : public Simd {
   float mean_square(const at::BFloat16* from, int64_t count) const override {
     const auto* bits = reinterpret_cast<const uint16_t*>(from);
     const auto square = [](Words words) __attribute__((always_inline)) {
-      const auto x = reinterpret_cast<Floats>(words);
+      const auto x = as<float>(words);
       return x * x;
     };
     Floats even{};
     Floats odd{};
     const int64_t whole = count / (2 * kLanes) * (2 * kLanes);
     for (int64_t i = 0; i < whole; i += 2 * kLanes) {
-      const Words pairs = *reinterpret_cast<const Words*>(bits + i);
+      const Words pairs = load<uint32_t>(bits + i);
       even += square(pairs << 16);
       odd += square(pairs & 0xFFFF0000U);
     }
@@ -346,10 +325,10 @@ class Loops final : public Simd {
       const int64_t count = std::min(kLanes, words - word);
       Loops::transpose_words(rows + word, row_stride, count, square, kLanes);
       for (int64_t w = 0; w < count; ++w) {
-        const Words pairs = load(square + w * kLanes);
+        const Words pairs = load<uint32_t>(square + w * kLanes);
         uint16_t* even = columns + 2 * (word + w) * to_stride;
-        *reinterpret_cast<Shorts*>(even) = __builtin_convertvector(pairs & 0xFFFF, Shorts);
-        *reinterpret_cast<Shorts*>(even + to_stride) = __builtin_convertvector(pairs >> 16, Shorts);
+        store(convert<uint16_t>(pairs & 0xFFFF), even);
+        store(convert<uint16_t>(pairs >> 16), even + to_stride);
       }
     }
   }
@@ -359,8 +338,9 @@ class Loops final : public Simd {
     const auto* high = static_cast<const uint16_t*>(odd);
     auto* words = static_cast<uint32_t*>(to);
     for (int64_t i = 0; i < count; i += kLanes) {
-      *reinterpret_cast<Words*>(words + i) =
-          __builtin_convertvector(load(low + i), Words) | __builtin_convertvector(load(high + i), Words) << 16;
+      const Words first = convert<uint32_t>(load<uint16_t>(low + i));
+      const Words second = convert<uint32_t>(load<uint16_t>(high + i));
+      store(first | second << 16, words + i);
     }
   }
 
@@ -377,8 +357,8 @@ class Loops final : public Simd {
       const uint8_t* of = from + row * row_stride;
       Bytes* rows_of_four = reinterpret_cast<Bytes*>(to + row / 4 * to_stride);
       for (int64_t c = 0; c < columns; c += kLanes) {
-        const Bytes x[] = {load(of + c), load(of + row_stride + c), load(of + 2 * row_stride + c),
-                           load(of + 3 * row_stride + c)};
+        const Bytes x[] = {load_bytes(of + c), load_bytes(of + row_stride + c), load_bytes(of + 2 * row_stride + c),
+                           load_bytes(of + 3 * row_stride + c)};
         const Bytes even_first = zip_first(x[0], x[2]);
         const Bytes even_second = zip_second(x[0], x[2]);
         const Bytes odd_first = zip_first(x[1], x[3]);
@@ -392,12 +372,14 @@ class Loops final : public Simd {
   }
 
   float scale_and_find_largest(float* row, int64_t count, float scale, float largest) const override {
-    Floats* vectors = reinterpret_cast<Floats*>(row);
-    const int64_t size = (count + kLanes - 1) / kLanes;
+    const int64_t size = (count + kLanes - 1) / kLanes * kLanes;
+    for (int64_t i = 0; i < size; i += kLanes) store(load<float>(row + i) * scale, row + i);
+    std::fill(row + count, row + size, -std::numeric_limits<float>::infinity());
     Floats top = Floats{} + largest;
-    for (int64_t i = 0; i < size; ++i) vectors[i] *= scale;
-    for (int64_t i = count; i < size * kLanes; ++i) row[i] = -std::numeric_limits<float>::infinity();
-    for (int64_t i = 0; i < size; ++i) top = vectors[i] > top ? vectors[i] : top;
+    for (int64_t i = 0; i < size; i += kLanes) {
+      const Floats x = load<float>(row + i);
+      top = choose(x > top, x, top);
+    }
     for (int64_t lane = 0; lane < kLanes; ++lane) largest = top[lane] > largest ? top[lane] : largest;
     return largest;
   }
@@ -407,17 +389,17 @@ class Loops final : public Simd {
     Floats total{};
     Floats squares{};
     for (int64_t i = 0; i < count; i += kLanes) {
-      const Floats weight = exp_of_negative(load(row + i) - maximum);
-      *reinterpret_cast<Floats*>(row + i) = weight;
+      const Floats weight = exp_of_negative(load<float>(row + i) - maximum);
+      store(weight, row + i);
       total += weight;
-      squares += weight * weight * load(factors + i);
+      squares += weight * weight * load<float>(factors + i);
     }
     *sum += sum_of(total);
     *weighted_squares += sum_of(squares);
   }
 
   void multiply(float* row, int64_t count, float factor) const override {
-    for (int64_t i = 0; i < count; i += kLanes) *reinterpret_cast<Floats*>(row + i) *= factor;
+    for (int64_t i = 0; i < count; i += kLanes) store(load<float>(row + i) * factor, row + i);
   }
 
   void split(const float* row, int64_t count, at::Half* high, at::Half* low) const override {
@@ -428,15 +410,15 @@ class Loops final : public Simd {
   }
 
   void add(const float* row, int64_t count, float* to) const override {
-    for (int64_t i = 0; i < count; i += kLanes) *reinterpret_cast<Floats*>(to + i) += load(row + i);
+    for (int64_t i = 0; i < count; i += kLanes) store(load<float>(to + i) + load<float>(row + i), to + i);
   }
 
   void split(const float* row, int64_t count, at::BFloat16* high, at::BFloat16* low) const override {
     for (int64_t i = 0; i < count; i += kLanes) {
-      const Floats x = load(row + i);
+      const Floats x = load<float>(row + i);
       const Words nearest = to_bfloat16(x);
       store_upper_halves(nearest, high + i);
-      store_upper_halves(to_bfloat16(x - reinterpret_cast<Floats>(nearest)), low + i);
+      store_upper_halves(to_bfloat16(x - as<float>(nearest)), low + i);
     }
   }
 
@@ -445,7 +427,7 @@ class Loops final : public Simd {
   }
 
   void divide(const float* row, int64_t count, float divisor, at::BFloat16* to) const override {
-    for (int64_t i = 0; i < count; i += kLanes) store_upper_halves(to_bfloat16(load(row + i) / divisor), to + i);
+    for (int64_t i = 0; i < count; i += kLanes) store_upper_halves(to_bfloat16(load<float>(row + i) / divisor), to + i);
   }
 };
 

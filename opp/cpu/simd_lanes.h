@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// kLanes elements, in as many registers of OPP_SIMD_REGISTER bytes as floats of them take. simd.cpp includes this once
+// for each level of vector instructions, before simd_loops.h.
+// GCC's own vectors can have any size, but those larger than a register it keeps in memory between turns of a loop, and
+// takes apart into single elements where they are compared or permuted.
+// No include guard, and no includes: the levels are compiled with options that must not reach what others share.
+namespace opp {
+namespace OPP_SIMD_LEVEL {
+namespace {
+
+constexpr int64_t kPartLanes = OPP_SIMD_REGISTER / sizeof(float);
+constexpr int64_t kParts = kLanes / kPartLanes;
+
+template <class T>
+using Part [[gnu::vector_size(kPartLanes * sizeof(T))]] = T;
+
+template <class T>
+using PartInMemory [[gnu::vector_size(kPartLanes * sizeof(T)), gnu::aligned(1), gnu::may_alias]] = T;
+
+// Operators work by element, also with a number in the place of all elements; a comparison gives -1 where it holds and
+// 0 where not.
+template <class T>
+struct Lanes {
+  Part<T> parts[kParts];
+
+  T operator[](int64_t lane) const { return parts[lane / kPartLanes][lane % kPartLanes]; }
+};
+
+template <class T>
+constexpr bool kIsLanes = false;
+template <class T>
+constexpr bool kIsLanes<Lanes<T>> = true;
+
+template <size_t kPart, class T>
+[[gnu::always_inline]] inline auto part(const T& operand) {
+  if constexpr (kIsLanes<T>) {
+    return operand.parts[kPart];
+  } else {
+    return operand;
+  }
+}
+
+template <size_t kPart, class Function, class... Operands>
+[[gnu::always_inline]] inline auto at_part(Function function, const Operands&... operands) {
+  return function(part<kPart>(operands)...);
+}
+
+// Lanes of function(parts...), whose parts may have elements of another type.
+template <class Function, class... Operands>
+[[gnu::always_inline]] inline auto by_parts(Function function, const Operands&... operands) {
+  const auto all = [&]<size_t... kPart>(std::index_sequence<kPart...>) __attribute__((always_inline)) {
+    using T = std::remove_cvref_t<decltype(at_part<0>(function, operands...)[0])>;
+    return Lanes<T>{{at_part<kPart>(function, operands...)...}};
+  };
+  return all(std::make_index_sequence<kParts>());
+}
+
+#define OPP_SIMD_OPERATOR(op)                                                                    \
+  template <class A, class B>                                                                    \
+    requires(kIsLanes<A> || kIsLanes<B>)                                                         \
+  [[gnu::always_inline]] inline auto operator op(const A& a, const B& b) {                       \
+    return by_parts([](auto x, auto y) __attribute__((always_inline)) { return x op y; }, a, b); \
+  }
+OPP_SIMD_OPERATOR(+)
+OPP_SIMD_OPERATOR(-)
+OPP_SIMD_OPERATOR(*)
+OPP_SIMD_OPERATOR(/)
+OPP_SIMD_OPERATOR(&)
+OPP_SIMD_OPERATOR(|)
+OPP_SIMD_OPERATOR(<<)
+OPP_SIMD_OPERATOR(>>)
+OPP_SIMD_OPERATOR(<)
+OPP_SIMD_OPERATOR(>)
+OPP_SIMD_OPERATOR(==)
+OPP_SIMD_OPERATOR(!=)
+#undef OPP_SIMD_OPERATOR
+
+template <class T, class B>
+[[gnu::always_inline]] inline void operator+=(Lanes<T>& a, const B& b) {
+  a = a + b;
+}
+
+// a where the mask is not 0, and b where it is.
+template <class T>
+[[gnu::always_inline]] inline Lanes<T> choose(Lanes<int32_t> mask, Lanes<T> a, Lanes<T> b) {
+  return by_parts([](auto m, auto x, auto y) __attribute__((always_inline)) { return m ? x : y; }, mask, a, b);
+}
+
+// The same bits as elements of another type of their size.
+template <class To, class From>
+[[gnu::always_inline]] inline Lanes<To> as(Lanes<From> x) {
+  return by_parts([](auto from) __attribute__((always_inline)) { return reinterpret_cast<Part<To>>(from); }, x);
+}
+
+template <class To, class From>
+[[gnu::always_inline]] inline Lanes<To> convert(Lanes<From> x) {
+  return by_parts([](auto from) __attribute__((always_inline)) { return __builtin_convertvector(from, Part<To>); }, x);
+}
+
+template <class T>
+[[gnu::always_inline]] inline Lanes<T> load(const void* from) {
+  const auto* parts = static_cast<const PartInMemory<T>*>(from);
+  return [parts]<size_t... kPart>(std::index_sequence<kPart...>)
+             __attribute__((always_inline)) { return Lanes<T>{{parts[kPart]...}}; }(std::make_index_sequence<kParts>());
+}
+
+template <class T>
+[[gnu::always_inline]] inline void store(Lanes<T> x, void* to) {
+  auto* parts = static_cast<PartInMemory<T>*>(to);
+  for (int64_t i = 0; i < kParts; ++i) parts[i] = x.parts[i];
+}
+
+// The sum of a vector's elements: its second half is added to its first, and so on.
+template <class Vector>
+[[gnu::always_inline]] inline auto sum_by_halves(Vector x) {
+  constexpr size_t kHalf = sizeof(x) / sizeof(x[0]) / 2;
+  if constexpr (kHalf == 1) {
+    return x[0] + x[1];
+  } else {
+    return [x]<size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
+      return sum_by_halves(__builtin_shufflevector(x, x, i...) + __builtin_shufflevector(x, x, kHalf + i...));
+    }(std::make_index_sequence<kHalf>());
+  }
+}
+
+// The same of all lanes, whatever the level.
+[[gnu::always_inline]] inline float sum_of(Lanes<float> x) {
+  static_assert(kParts == 1 || kParts == 2 || kParts == 4);
+  if constexpr (kParts == 1) return sum_by_halves(x.parts[0]);
+  if constexpr (kParts == 2) return sum_by_halves(x.parts[0] + x.parts[1]);
+  if constexpr (kParts == 4) return sum_by_halves((x.parts[0] + x.parts[2]) + (x.parts[1] + x.parts[3]));
+}
+
+// The elements of a and b by turns: those of the first half of the lanes, or of the second.
+template <bool kSecond>
+[[gnu::always_inline]] inline Lanes<uint32_t> zip(Lanes<uint32_t> a, Lanes<uint32_t> b) {
+  const auto half = [&]<size_t kHalf, size_t... i>(std::integral_constant<size_t, kHalf>,
+                                                   std::index_sequence<i...>) __attribute__((always_inline)) {
+    constexpr size_t kFirst = kHalf % 2 * kPartLanes / 2;
+    return __builtin_shufflevector(a.parts[kHalf / 2], b.parts[kHalf / 2], (kFirst + i / 2 + i % 2 * kPartLanes)...);
+  };
+  return [&]<size_t... kPart>(std::index_sequence<kPart...>) __attribute__((always_inline)) {
+    return Lanes<uint32_t>{
+        {half(std::integral_constant<size_t, kSecond * kParts + kPart>(), std::make_index_sequence<kPartLanes>())...}};
+  }(std::make_index_sequence<kParts>());
+}
+
+}  // namespace
+}  // namespace OPP_SIMD_LEVEL
+}  // namespace opp
