@@ -3,6 +3,7 @@
 #include "register/op_def.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <iterator>
@@ -35,6 +36,20 @@ std::string written(float value) {
 }
 std::string written(int64_t value) { return std::to_string(value); }
 std::string written(bool value) { return value ? "true" : "false"; }
+std::string written(const char* value) {
+  std::string text = "\"";
+  for (; *value != '\0'; ++value) {
+    if (*value == '"' || *value == '\\') text += '\\';
+    if (std::iscntrl(static_cast<unsigned char>(*value))) {
+      char octal[5];
+      std::snprintf(octal, sizeof(octal), "\\%03o", *value);
+      text += octal;
+    } else {
+      text += *value;
+    }
+  }
+  return text + '"';
+}
 template <class T>
 std::string written(const std::vector<T>& values) {
   std::string text;
@@ -95,18 +110,12 @@ OpAttrDef& OpAttrDef::AttrType(Option presence) { return definition_->presence =
 DEFINE_ATTRIBUTE(Bool, bool, integer = value)
 DEFINE_ATTRIBUTE(Int, int64_t, integer = value)
 DEFINE_ATTRIBUTE(Float, float, real = value)
+DEFINE_ATTRIBUTE(String, const char*, text = value)
 DEFINE_ATTRIBUTE(ListBool, std::vector<bool>, flags.assign(value.begin(), value.end()))
 DEFINE_ATTRIBUTE(ListInt, std::vector<int64_t>, integers = value)
 DEFINE_ATTRIBUTE(ListFloat, std::vector<float>, reals = value)
 DEFINE_ATTRIBUTE(ListListInt, std::vector<std::vector<int64_t>>, integers.clear())
 #undef DEFINE_ATTRIBUTE
-OpAttrDef& OpAttrDef::String() { return definition_->type = "String", *this; }
-OpAttrDef& OpAttrDef::String(const char* value) {
-  definition_->text = value;
-  definition_->value = "\"" + definition_->text + "\"";
-  definition_->has_value = true;
-  return String();
-}
 
 OpAICoreConfig::OpAICoreConfig() : definition_(std::make_shared<ConfigDefinition>()) {}
 OpAICoreConfig::OpAICoreConfig(const char*) : OpAICoreConfig() {}

@@ -74,6 +74,7 @@ HEADERS = '#include "definition.h"\n'
 @settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=[*HealthCheck])
 @given(st.lists(schemas(), min_size=20, max_size=30))
 @example(["(Tensor x, *, float a0=1e-45, float a1=-3.4028234663852886e+38, float[] a2=[1e-40, 1e-5]) -> (Tensor)"])
+@example(["(Tensor x, *, str a0='say \"no\"?') -> (Tensor)"])
 def test_a_prototype_agrees_with_the_schema_that_it_is_made_of(ge_api, tmp_path_factory, signatures):
     made = [*itertools.chain(*(with_gradient(f"op_{i}{signature}") for i, signature in enumerate(signatures)))]
     template = new.environment().get_template("definition.cpp.jinja")

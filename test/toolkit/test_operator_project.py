@@ -281,6 +281,33 @@ def test_what_follows_from_the_definition(built):
     assert ".ATTR(alpha, Float, 1.0)" in (built / "autogen/op_proto.h").read_text()
 
 
+def test_the_default_of_a_text_is_written_as_cpp_reads_it(tmp_path):
+    source, library = tmp_path / "quoted.cpp", tmp_path / "libquoted.so"
+    source.write_text(
+        r"""
+        #include "register/op_def_registry.h"
+        namespace ops {
+        ge::graphStatus tile(gert::TilingContext*) { return ge::GRAPH_SUCCESS; }
+        struct Quoted : OpDef {
+          explicit Quoted(const char* name) : OpDef(name) {
+            Input("x").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});
+            Output("y").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});
+            Attr("text").AttrType(OPTIONAL).String("say \"no\", C:\\ \n");
+            AICore().SetTiling(tile).AddConfig("ascend910b");
+          }
+        };
+        OP_ADD(Quoted);
+        }
+        """
+    )
+    used = ["-lregister", "-lexe_graph", "-lplatform", f"-L{CANN}/lib64", f"-Wl,-rpath,{CANN}/lib64"]
+    run("g++", "-std=c++17", "-shared", "-fPIC", source, f"-isystem{CANN}/include", "-o", library, *used)
+    run(CANN / "bin/op_build", library, tmp_path)
+    assert r'.ATTR(text, String, "say \"no\", C:\\ \012")' in (tmp_path / "op_proto.h").read_text()
+    (described,) = tmp_path.glob("*.ini")
+    assert r"attr_text.defaultValue=say \"no\", C:\\ \012" in described.read_text().splitlines()
+
+
 def test_a_kernel_is_compiled_once_for_each_text(installed):
     kernels = installed / "op_impl/ai_core/tbe/kernel/ascend910b"
     assert len(list(kernels.glob("scaled_sum/*.o"))) == 2

@@ -223,7 +223,8 @@ def info(operators: list[dict], soc: str) -> str:
                 f"attr_{each['name']}.paramType={each['presence']}",
             ]
             if each["value"] is not None:
-                lines.append(f"attr_{each['name']}.defaultValue={each['value'].strip(chr(34))}")
+                value = each["value"][1:-1] if kind == "string" else each["value"]
+                lines.append(f"attr_{each['name']}.defaultValue={value}")
         name = snake_case(operator["type"])
         lines += ["dynamicShapeSupport.flag=true", f"opFile.value={name}", f"opInterface.value={name}", ""]
     return "\n".join(lines)
