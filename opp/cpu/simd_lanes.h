@@ -31,28 +31,22 @@ constexpr bool kIsLanes = false;
 template <class T>
 constexpr bool kIsLanes<Lanes<T>> = true;
 
-template <size_t kPart, class T>
-[[gnu::always_inline]] inline auto part(const T& operand) {
+template <class T>
+[[gnu::always_inline]] inline auto part(const T& operand, int64_t i) {
   if constexpr (kIsLanes<T>) {
-    return operand.parts[kPart];
+    return operand.parts[i];
   } else {
     return operand;
   }
 }
 
-template <size_t kPart, class Function, class... Operands>
-[[gnu::always_inline]] inline auto at_part(Function function, const Operands&... operands) {
-  return function(part<kPart>(operands)...);
-}
-
 // Lanes of function(parts...), whose parts may have elements of another type.
 template <class Function, class... Operands>
 [[gnu::always_inline]] inline auto by_parts(Function function, const Operands&... operands) {
-  const auto all = [&]<size_t... kPart>(std::index_sequence<kPart...>) __attribute__((always_inline)) {
-    using T = std::remove_cvref_t<decltype(at_part<0>(function, operands...)[0])>;
-    return Lanes<T>{{at_part<kPart>(function, operands...)...}};
-  };
-  return all(std::make_index_sequence<kParts>());
+  Lanes<std::remove_cvref_t<decltype(function(part(operands, 0)...)[0])>> results;
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kParts; ++i) results.parts[i] = function(part(operands, i)...);
+  return results;
 }
 
 #define OPP_SIMD_OPERATOR(op)                                                                    \
@@ -100,13 +94,16 @@ template <class To, class From>
 template <class T>
 [[gnu::always_inline]] inline Lanes<T> load(const void* from) {
   const auto* parts = static_cast<const PartInMemory<T>*>(from);
-  return [parts]<size_t... kPart>(std::index_sequence<kPart...>)
-             __attribute__((always_inline)) { return Lanes<T>{{parts[kPart]...}}; }(std::make_index_sequence<kParts>());
+  Lanes<T> x;
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kParts; ++i) x.parts[i] = parts[i];
+  return x;
 }
 
 template <class T>
 [[gnu::always_inline]] inline void store(Lanes<T> x, void* to) {
   auto* parts = static_cast<PartInMemory<T>*>(to);
+#pragma GCC unroll 4
   for (int64_t i = 0; i < kParts; ++i) parts[i] = x.parts[i];
 }
 
@@ -131,18 +128,28 @@ template <class Vector>
   if constexpr (kParts == 4) return sum_by_halves((x.parts[0] + x.parts[2]) + (x.parts[1] + x.parts[3]));
 }
 
-// The elements of a and b by turns: those of the first half of the lanes, or of the second.
-template <bool kSecond>
-[[gnu::always_inline]] inline Lanes<uint32_t> zip(Lanes<uint32_t> a, Lanes<uint32_t> b) {
-  const auto half = [&]<size_t kHalf, size_t... i>(std::integral_constant<size_t, kHalf>,
-                                                   std::index_sequence<i...>) __attribute__((always_inline)) {
-    constexpr size_t kFirst = kHalf % 2 * kPartLanes / 2;
-    return __builtin_shufflevector(a.parts[kHalf / 2], b.parts[kHalf / 2], (kFirst + i / 2 + i % 2 * kPartLanes)...);
-  };
-  return [&]<size_t... kPart>(std::index_sequence<kPart...>) __attribute__((always_inline)) {
-    return Lanes<uint32_t>{
-        {half(std::integral_constant<size_t, kSecond * kParts + kPart>(), std::make_index_sequence<kPartLanes>())...}};
-  }(std::make_index_sequence<kParts>());
+// The elements of a and b by turns: those of their first half, or of their second.
+template <bool kSecond, class Vector>
+[[gnu::always_inline]] inline Vector zip(Vector a, Vector b) {
+  constexpr size_t kCount = sizeof(a) / sizeof(a[0]);
+  return [a, b]<size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
+    return __builtin_shufflevector(a, b, (kSecond * kCount / 2 + i / 2 + i % 2 * kCount)...);
+  }(std::make_index_sequence<kCount>());
+}
+
+template <bool kSecond, class T>
+[[gnu::always_inline]] inline Lanes<T> zip(Lanes<T> a, Lanes<T> b) {
+  if constexpr (kParts == 1) {
+    return {{zip<kSecond>(a.parts[0], b.parts[0])}};
+  } else {
+    constexpr int64_t kFirst = kSecond ? kParts / 2 : 0;
+    Lanes<T> zipped;
+    for (int64_t i = 0; i < kParts / 2; ++i) {
+      zipped.parts[2 * i] = zip<false>(a.parts[kFirst + i], b.parts[kFirst + i]);
+      zipped.parts[2 * i + 1] = zip<true>(a.parts[kFirst + i], b.parts[kFirst + i]);
+    }
+    return zipped;
+  }
 }
 
 }  // namespace

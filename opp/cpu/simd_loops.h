@@ -61,14 +61,6 @@ template <class T>
   store(convert<uint16_t>(words >> 16), to);
 }
 
-// The elements of a and b by turns: those of their first half, or of their second.
-[[gnu::always_inline]] inline Bytes zip_first(Bytes a, Bytes b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-[[gnu::always_inline]] inline Bytes zip_second(Bytes a, Bytes b) {
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
-
 // Transposes 16 x 16 words in four rounds, each of which zips row r with row r + 8.
 [[gnu::always_inline]] inline void transpose_square(const uint32_t* from, int64_t from_stride, uint32_t* to,
                                                     int64_t to_stride) {
@@ -359,14 +351,14 @@ class Loops final : public Simd {
       for (int64_t c = 0; c < columns; c += kLanes) {
         const Bytes x[] = {load_bytes(of + c), load_bytes(of + row_stride + c), load_bytes(of + 2 * row_stride + c),
                            load_bytes(of + 3 * row_stride + c)};
-        const Bytes even_first = zip_first(x[0], x[2]);
-        const Bytes even_second = zip_second(x[0], x[2]);
-        const Bytes odd_first = zip_first(x[1], x[3]);
-        const Bytes odd_second = zip_second(x[1], x[3]);
-        *rows_of_four++ = zip_first(even_first, odd_first);
-        *rows_of_four++ = zip_second(even_first, odd_first);
-        *rows_of_four++ = zip_first(even_second, odd_second);
-        *rows_of_four++ = zip_second(even_second, odd_second);
+        const Bytes even_first = zip<false>(x[0], x[2]);
+        const Bytes even_second = zip<true>(x[0], x[2]);
+        const Bytes odd_first = zip<false>(x[1], x[3]);
+        const Bytes odd_second = zip<true>(x[1], x[3]);
+        *rows_of_four++ = zip<false>(even_first, odd_first);
+        *rows_of_four++ = zip<true>(even_first, odd_first);
+        *rows_of_four++ = zip<false>(even_second, odd_second);
+        *rows_of_four++ = zip<true>(even_second, odd_second);
       }
     }
   }
