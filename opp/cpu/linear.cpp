@@ -40,18 +40,16 @@ constexpr int64_t kPackedElements = 4 * kColumns;
 constexpr int64_t kAhead = 32;
 // Rows of a weight whose products are added up before they are added to the rest.
 constexpr int64_t kBlock = 384;
-// Up to so many rows, weights are multiplied where they lie. A few rows and so many columns of the weight are made
-// ready in the L1 cache and multiplied; all columns of these rows before the next: they are read in the order of
-// memory, which those before bring to the L2 cache.
+// Up to so many rows, weights are multiplied where they lie, all columns of a few of their rows before the next: they
+// are read in the order of memory.
 constexpr int64_t kFewRows = 8;
-constexpr int64_t kReadyColumns = 6 * kUnpackedColumns;
 // Bytes of a weight's row in a task that multiplies it where it lies: the longer the pieces, the faster they are read.
 constexpr int64_t kMaxUnpackedBytes = 4096;
 static_assert(kUnpackedColumns == kSpreadColumns);
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kTasksOfThread = 4;
 
-// How a weight is multiplied: in packed blocks, or where it lies, its bytes by tiles or its rows made ready.
+// How a weight is multiplied: in packed blocks, or where it lies, its bytes by tiles or a few rows at a time.
 enum class Way { kPacked, kSpread, kUnpacked };
 
 // Rows of a weight that a thread takes at a time from a task that others share: a block, whose sums are added in order,
@@ -156,8 +154,7 @@ class TypedWorker final : public Worker {
         x_((kStep + kShifted) * kDepth),
         sums_((sizes.rows + kShifted) * sizes.columns),
         whole_sums_(kWhole ? sizes.rows * sizes.columns : 0),
-        row_(sizes.columns),
-        ready_(Unpacked::kRows * kReadyColumns) {}
+        row_(sizes.columns) {}
 
   void run(const Task& task) override {
     task_ = task;
@@ -290,30 +287,17 @@ class TypedWorker final : public Worker {
 
   static Sum* sums_of(Shared::Part& part) { return static_cast<Sum*>(part.sums.get()); }
 
-  // Adds the products with the rows of a step, kUnpackedColumns columns of all rows of x after the other.
+  // Adds the products with the rows of a step; `next` is the one that comes then.
   void add_step(int64_t step, std::optional<int64_t> next, Sum* sums) {
+    const Weight& weight = task_.product->weight;
     const int64_t rows = rows_of_step<Unpacked>();
-    const int64_t depth = task_.product->weight.depth;
-    const int64_t last = std::min((step + 1) * rows, depth);
+    const int64_t last = std::min((step + 1) * rows, weight.depth);
     for (int64_t row = step * rows; row < last; row += Unpacked::kRows) {
-      const int64_t ahead = row + Unpacked::kRows < last ? row + Unpacked::kRows : next ? *next * rows : depth;
-      add_rows(row, std::min(Unpacked::kRows, last - row), ahead, sums);
-    }
-  }
-
-  // Adds the products with so many rows of the weight, and brings as many to the cache from `ahead` on, if there are.
-  void add_rows(int64_t row, int64_t rows, int64_t ahead, Sum* sums) {
-    const Linear& product = *task_.product;
-    const Weight& weight = product.weight;
-    constexpr int64_t kBytesOfElement = sizeof(Element);
-    RowsAhead lines(weight_of_task(ahead), weight.row_stride * kBytesOfElement, columns_ * kBytesOfElement);
-    for (int64_t first = 0; first < columns_; first += kReadyColumns) {
-      const int64_t columns = std::min(kReadyColumns, columns_ - first);
-      Unpacked::make_ready(weight_of_task(row) + first, weight.row_stride, rows, columns, ready_.data());
-      for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-        Unpacked::add_products(x_of_task() + row, product.x_stride, task_.rows, ready_.data() + column * rows, rows,
-                               sums + (first + column) * task_.rows, ahead + rows <= weight.depth ? &lines : nullptr);
-      }
+      const int64_t count = std::min(Unpacked::kRows, last - row);
+      const int64_t ahead = row + count < last ? row + count : next ? *next * rows : weight.depth;
+      Unpacked::add_products(x_of_task() + row, task_.product->x_stride, task_.rows,
+                             {weight_of_task(row), weight.row_stride, count, columns_}, sums,
+                             ahead + count <= weight.depth ? weight_of_task(ahead) : nullptr);
     }
   }
 
@@ -468,7 +452,6 @@ class TypedWorker final : public Worker {
   Buffer<typename Multiply::Sum> sums_;
   Buffer<Sum> whole_sums_;
   Buffer<float> row_;
-  Buffer<typename Unpacked::Ready> ready_;
 };
 
 // Whether a weight gives the same bits where it lies as packed. That depends on the order in which oneDNN adds products

@@ -10,6 +10,7 @@
 
 #include "cann_cpu/cpu_capability.h"
 #include "cpu/pairs.h"
+#include "cpu/prefetch.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -23,10 +24,12 @@ namespace {
 
 // Rows of x whose sums fit into the registers beside the weight's.
 constexpr int64_t kMaxRows = 4;
+
+// ---- by fours and pairs, which a few rows and so many columns of the weight are interleaved by first, in the L1 cache
+
+constexpr int64_t kInterleavedColumns = 6 * kUnpackedColumns;
 // Registers of sums that a row has, whose columns lie in lanes of 16 bytes as the weight's were interleaved.
 constexpr int64_t kRegisters = 4;
-
-// ---- by fours and pairs
 
 #define OPP_FOURS __attribute__((target("avx512f,avx512bw,avx512vnni")))
 #define OPP_PAIRS __attribute__((target("avx512f,avx512bw,avx512bf16")))
@@ -114,40 +117,73 @@ OPP_PAIRS void add_pairs(const at::BFloat16* x, int64_t x_stride, const at::BFlo
   }
 }
 
-// ---- by AVX2, whose 16 registers hold the sums of a part of the columns
+template <class Products>
+using AddInterleaved = void (*)(const typename Products::Element*, int64_t, const typename Products::Element*, int64_t,
+                                typename Products::Sum*, RowsAhead*);
+
+template <class Products>
+struct Interleaved;
+
+template <>
+struct Interleaved<ByteFours> {
+  static constexpr auto interleave = interleave_fours;
+  static constexpr std::array<AddInterleaved<ByteFours>, kMaxRows> adds = {add_fours<1>, add_fours<2>, add_fours<3>,
+                                                                           add_fours<4>};
+};
+
+template <>
+struct Interleaved<BFloat16Pairs> {
+  static constexpr auto interleave = interleave_pairs;
+  static constexpr std::array<AddInterleaved<BFloat16Pairs>, kMaxRows> adds = {add_pairs<1>, add_pairs<2>, add_pairs<3>,
+                                                                               add_pairs<4>};
+};
+
+// Interleaves a group of rows after the other: memory is read along rows, since lines of one column would all contend
+// for the same few places of the L1 cache where rows lie a multiple of 4 KiB apart. The first rows of x bring the lines
+// of the rows that come next.
+template <class Products, class Element = typename Products::Element>
+void add_interleaved(const Element* x, int64_t x_stride, int64_t rows, const WeightRows<Element>& weight,
+                     typename Products::Sum* sums, const Element* next) {
+  alignas(kCacheLine) Element interleaved[Products::kRows * kInterleavedColumns];
+  constexpr int64_t kBytes = sizeof(Element);
+  RowsAhead lines(next, weight.stride * kBytes, weight.columns * kBytes);
+  for (int64_t first = 0; first < weight.columns; first += kInterleavedColumns) {
+    const int64_t columns = std::min(kInterleavedColumns, weight.columns - first);
+    for (int64_t row = 0; row < weight.rows; row += Products::kGroup) {
+      const Element* from = weight.data + row * weight.stride + first;
+      for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
+        Interleaved<Products>::interleave(from + column, weight.stride,
+                                          interleaved + column * weight.rows + row * kUnpackedColumns);
+      }
+    }
+    for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
+      RowsAhead* ahead = next == nullptr ? nullptr : &lines;
+      for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
+        Interleaved<Products>::adds[std::min(kMaxRows, rows - row) - 1](
+            x + row * x_stride, x_stride, interleaved + column * weight.rows, weight.rows,
+            sums + (first + column) * rows + row * kUnpackedColumns, ahead);
+      }
+    }
+  }
+}
+
+// ---- by AVX2, a few rows of the weight where they lie
 
 #define OPP_AVX2 __attribute__((target("avx2,fma")))
 
-constexpr int64_t kLanes = 8;
-// Registers of sums that a row has: few rows have more, so that the processor always has some to go on with.
-constexpr int64_t narrow_for(int64_t rows) { return rows > 2 ? 2 : 4; }
-// Rows of the weight that are multiplied at once.
-constexpr int64_t kMaxDepth = 32;
+// Rows of the weight that are multiplied at once: where they lie a multiple of 4 KiB apart, as many of their lines as
+// the L1 cache has places for.
+constexpr int64_t kDepth = 8;
+// Columns of two registers of sums.
+constexpr int64_t kColumns = 16;
+// Lines of each row that are brought before it comes. The processor sees the others coming; to bring all takes longer.
+constexpr int64_t kFirstLines = 4;
 
-// Two rows by pairs of 16 bits: of each 16 columns first 0 to 3 and 8 to 11, then the others.
-OPP_AVX2 void make_ready_shorts(const int8_t* weight, int64_t stride, int16_t* ready) {
-  for (int64_t column = 0; column < kUnpackedColumns; column += 16) {
-    const auto* from = reinterpret_cast<const __m128i*>(weight + column);
-    const auto* next = reinterpret_cast<const __m128i*>(weight + stride + column);
-    const __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128(from));
-    const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(next));
-    auto* const to = reinterpret_cast<__m256i*>(ready + 2 * column);
-    _mm256_storeu_si256(to, _mm256_unpacklo_epi16(a, b));
-    _mm256_storeu_si256(to + 1, _mm256_unpackhi_epi16(a, b));
-  }
-}
-
-OPP_AVX2 void make_ready_floats(const at::BFloat16* weight, int64_t, float* ready) {
-  for (int64_t column = 0; column < kUnpackedColumns; column += kLanes) {
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(weight + column));
-    _mm256_storeu_ps(ready + column, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)));
-  }
-}
-
-// Sums of registers as they are added to: products of pairs of 16 bits, and of floats.
+// Products of pairs of 16 bits. Of 16 columns the first register has 0 to 3 and 8 to 11.
 struct OfShorts {
+  using Products = ShortPairs;
   using Register = __m256i;
-  static constexpr int64_t kGroup = 2;
+  using Number = int16_t;
   OPP_AVX2 static Register load(const int32_t* from) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
@@ -157,84 +193,108 @@ struct OfShorts {
     std::memcpy(&bits, pair, sizeof(bits));
     return _mm256_set1_epi32(bits);
   }
-  OPP_AVX2 static Register add(Register sums, Register x, const int16_t* ready) {
-    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ready));
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(x, pairs));
+  OPP_AVX2 static void load_weight(const int8_t* weight, int64_t stride, Register& first, Register& second) {
+    const __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(weight)));
+    const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(weight + stride)));
+    first = _mm256_unpacklo_epi16(a, b);
+    second = _mm256_unpackhi_epi16(a, b);
+  }
+  OPP_AVX2 static Register add(Register sums, Register x, Register weight) {
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(x, weight));
+    asm("" : "+x"(sums));  // GCC would add the products of all rows up first, in more registers than there are
+    return sums;
   }
 };
 
 struct OfFloats {
+  using Products = Floats;
   using Register = __m256;
-  static constexpr int64_t kGroup = 1;
+  using Number = float;
   OPP_AVX2 static Register load(const float* from) { return _mm256_loadu_ps(from); }
   OPP_AVX2 static void store(float* to, Register sums) { _mm256_storeu_ps(to, sums); }
   OPP_AVX2 static Register spread(const float* number) { return _mm256_broadcast_ss(number); }
-  OPP_AVX2 static Register add(Register sums, Register x, const float* ready) {
-    return _mm256_fmadd_ps(x, _mm256_loadu_ps(ready), sums);
+  OPP_AVX2 static Register to_float(const at::BFloat16* from) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
+  OPP_AVX2 static void load_weight(const at::BFloat16* weight, int64_t, Register& first, Register& second) {
+    first = to_float(weight);
+    second = to_float(weight + kColumns / 2);
+  }
+  OPP_AVX2 static Register add(Register sums, Register x, Register weight) { return _mm256_fmadd_ps(x, weight, sums); }
 };
 
-// x has its rows kMaxDepth apart. For each group of the depth so many lines are brought.
-template <class Of, int64_t kRows, int kLines, class Ready, class Sum>
-OPP_AVX2 void add_columns(const Ready* x, const Ready* ready, int64_t depth, Sum* sums, RowsAhead* ahead) {
-  constexpr int64_t kWidth = narrow_for(kRows);
-  for (int64_t column = 0; column < kUnpackedColumns; column += kWidth * kLanes) {
-    typename Of::Register totals[kRows][kWidth];
+// Adds the products of kRows rows of x with kDepth rows of the weight, whose columns' sums lie sums_stride apart by
+// kUnpackedColumns.
+template <class Of, int64_t kRows, int64_t kDepth, class Element, class Sum>
+OPP_AVX2 void add_rows(const Element* x, int64_t x_stride, const WeightRows<Element>& weight, Sum* sums,
+                       int64_t sums_stride) {
+  typename Of::Number numbers[kRows][kDepth];
+  for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t k = 0; k < kDepth; ++k) numbers[r][k] = x[r * x_stride + k];
+  }
+  for (int64_t column = 0; column < weight.columns; column += kColumns) {
+    Sum* const to = sums + column / kUnpackedColumns * sums_stride + column % kUnpackedColumns;
+    typename Of::Register totals[kRows][2];
 #pragma GCC unroll 4
     for (int64_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int64_t j = 0; j < kWidth; ++j) totals[r][j] = Of::load(sums + r * kUnpackedColumns + column + kLanes * j);
+      totals[r][0] = Of::load(to + r * kUnpackedColumns);
+      totals[r][1] = Of::load(to + r * kUnpackedColumns + kColumns / 2);
     }
-    for (int64_t k = 0; k < depth; k += Of::kGroup) {
-      const Ready* row = ready + k * kUnpackedColumns + column * Of::kGroup;
-      if (ahead != nullptr) ahead->bring<kLines>();
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < kDepth; k += Of::Products::kGroup) {
+      typename Of::Register first, second;
+      Of::load_weight(weight.data + k * weight.stride + column, weight.stride, first, second);
 #pragma GCC unroll 4
       for (int64_t r = 0; r < kRows; ++r) {
-        const auto right = Of::spread(x + r * kMaxDepth + k);
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < kWidth; ++j) {
-          totals[r][j] = Of::add(totals[r][j], right, row + kLanes * Of::kGroup * j);
-        }
+        const auto spread = Of::spread(&numbers[r][k]);
+        totals[r][0] = Of::add(totals[r][0], spread, first);
+        totals[r][1] = Of::add(totals[r][1], spread, second);
       }
     }
 #pragma GCC unroll 4
     for (int64_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int64_t j = 0; j < kWidth; ++j) Of::store(sums + r * kUnpackedColumns + column + kLanes * j, totals[r][j]);
+      Of::store(to + r * kUnpackedColumns, totals[r][0]);
+      Of::store(to + r * kUnpackedColumns + kColumns / 2, totals[r][1]);
     }
-    ahead = nullptr;
   }
 }
 
-template <class Of, int64_t kRows, class Element, class Ready, class Sum>
-void add_by_avx2(const Element* x, int64_t x_stride, const Ready* ready, int64_t depth, Sum* sums, RowsAhead* ahead) {
-  Ready numbers[kRows * kMaxDepth];
-  for (int64_t first = 0; first < depth; first += kMaxDepth) {
-    const int64_t count = std::min(kMaxDepth, depth - first);
-    for (int64_t r = 0; r < kRows; ++r) {
-      const Element* row = x + r * x_stride + first;
-      std::transform(row, row + count, numbers + r * kMaxDepth, [](Element each) { return static_cast<Ready>(each); });
-    }
-    constexpr int kLines = kUnpackedColumns * sizeof(Element) / kCacheLine * Of::kGroup;
-    add_columns<Of, kRows, kLines>(numbers, ready + first * kUnpackedColumns, count, sums, ahead);
+// Adds the products of all rows of x with kDepth rows of the weight, as many rows at a time as registers have room for.
+template <class Of, int64_t kDepth, class Element, class Sum>
+void add_all_rows(const Element* x, int64_t x_stride, int64_t rows, const WeightRows<Element>& weight, Sum* sums) {
+  static constexpr std::array adds = {add_rows<Of, 1, kDepth, Element, Sum>, add_rows<Of, 2, kDepth, Element, Sum>,
+                                      add_rows<Of, 3, kDepth, Element, Sum>, add_rows<Of, 4, kDepth, Element, Sum>};
+  for (int64_t row = 0; row < rows; row += kMaxRows) {
+    adds[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, weight, sums + row * kUnpackedColumns,
+                                             rows * kUnpackedColumns);
   }
 }
 
-// ---- what each kind is made of
-
-template <class Products>
-using Add = void (*)(const typename Products::Element*, int64_t, const typename Products::Ready*, int64_t,
-                     typename Products::Sum*, RowsAhead*);
-template <class Products>
-using Adds = std::array<Add<Products>, kMaxRows>;  // for one row, two, ...
+template <class Of, class Element, class Sum>
+void add_by_avx2(const Element* x, int64_t x_stride, int64_t rows, WeightRows<Element> weight, Sum* sums,
+                 const Element* next) {
+  while (weight.rows > 0) {
+    const int64_t depth = weight.rows >= kDepth ? kDepth : Of::Products::kGroup;
+    const Element* ahead = weight.rows > depth ? weight.data + depth * weight.stride : next;
+    for (int64_t k = 0; ahead != nullptr && k < depth; ++k) {
+      prefetch(ahead + k * weight.stride, kFirstLines * kCacheLine);
+    }
+    const auto add =
+        depth == kDepth ? add_all_rows<Of, kDepth, Element, Sum> : add_all_rows<Of, Of::Products::kGroup, Element, Sum>;
+    add(x, x_stride, rows, weight, sums);
+    x += depth;
+    weight.data += depth * weight.stride;
+    weight.rows -= depth;
+  }
+}
 
 template <class Products>
 struct Kind;
 
 template <>
 struct Kind<ByteFours> {
-  static constexpr auto make = interleave_fours;
-  static constexpr Adds<ByteFours> adds = {add_fours<1>, add_fours<2>, add_fours<3>, add_fours<4>};
+  static constexpr auto add = add_interleaved<ByteFours>;
   static bool is_here() {
     return cann_cpu::cpu_capability() == cann_cpu::CpuCapability::kAvx512 && __builtin_cpu_supports("avx512vnni");
   }
@@ -242,8 +302,7 @@ struct Kind<ByteFours> {
 
 template <>
 struct Kind<BFloat16Pairs> {
-  static constexpr auto make = interleave_pairs;
-  static constexpr Adds<BFloat16Pairs> adds = {add_pairs<1>, add_pairs<2>, add_pairs<3>, add_pairs<4>};
+  static constexpr auto add = add_interleaved<BFloat16Pairs>;
   static bool is_here() { return has_pairs(); }
 };
 
@@ -251,17 +310,13 @@ bool has_avx2() { return cann_cpu::cpu_capability() >= cann_cpu::CpuCapability::
 
 template <>
 struct Kind<ShortPairs> {
-  static constexpr auto make = make_ready_shorts;
-  static constexpr Adds<ShortPairs> adds = {add_by_avx2<OfShorts, 1>, add_by_avx2<OfShorts, 2>,
-                                            add_by_avx2<OfShorts, 3>, add_by_avx2<OfShorts, 4>};
+  static constexpr auto add = add_by_avx2<OfShorts, int8_t, int32_t>;
   static bool is_here() { return has_avx2(); }
 };
 
 template <>
 struct Kind<Floats> {
-  static constexpr auto make = make_ready_floats;
-  static constexpr Adds<Floats> adds = {add_by_avx2<OfFloats, 1>, add_by_avx2<OfFloats, 2>, add_by_avx2<OfFloats, 3>,
-                                        add_by_avx2<OfFloats, 4>};
+  static constexpr auto add = add_by_avx2<OfFloats, at::BFloat16, float>;
   static bool is_here() { return has_avx2(); }
 };
 
@@ -273,27 +328,11 @@ bool UnpackedProducts<Element, layout>::are_here() {
   return are;
 }
 
-// Makes a group of rows ready after the other: memory is read along rows, since lines of one column would all contend
-// for the same few places of the L1 cache where rows lie a multiple of 4 KiB apart.
-template <class Element, Layout layout>
-void UnpackedProducts<Element, layout>::make_ready(const Element* weight, int64_t stride, int64_t rows, int64_t columns,
-                                                   Ready* ready) {
-  for (int64_t row = 0; row < rows; row += UnpackedProducts::kGroup) {
-    for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-      Kind<UnpackedProducts>::make(weight + row * stride + column, stride,
-                                   ready + column * rows + row * kUnpackedColumns);
-    }
-  }
-}
-
-// As many rows of x at a time as registers have room for; the first of them bring the lines ahead.
 template <class Element, Layout layout>
 void UnpackedProducts<Element, layout>::add_products(const Element* x, int64_t x_stride, int64_t rows,
-                                                     const Ready* ready, int64_t depth, Sum* sums, RowsAhead* ahead) {
-  for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
-    Kind<UnpackedProducts>::adds[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, ready, depth,
-                                                                     sums + row * kUnpackedColumns, ahead);
-  }
+                                                     const WeightRows<Element>& weight, Sum* sums,
+                                                     const Element* next) {
+  Kind<UnpackedProducts>::add(x, x_stride, rows, weight, sums, next);
 }
 
 #else
@@ -304,13 +343,8 @@ bool UnpackedProducts<Element, layout>::are_here() {
 }
 
 template <class Element, Layout layout>
-void UnpackedProducts<Element, layout>::make_ready(const Element*, int64_t, int64_t, int64_t, Ready*) {
-  TORCH_INTERNAL_ASSERT(false, "this processor has no such products");
-}
-
-template <class Element, Layout layout>
-void UnpackedProducts<Element, layout>::add_products(const Element*, int64_t, int64_t, const Ready*, int64_t, Sum*,
-                                                     RowsAhead*) {
+void UnpackedProducts<Element, layout>::add_products(const Element*, int64_t, int64_t, const WeightRows<Element>&, Sum*,
+                                                     const Element*) {
   TORCH_INTERNAL_ASSERT(false, "this processor has no such products");
 }
 

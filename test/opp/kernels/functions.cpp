@@ -644,14 +644,12 @@ void unpacked_products() {
     const int64_t columns = 3 * opp::kUnpackedColumns, stride = columns + 32;
     const auto x = random_vector<T>(rows * x_stride);
     const auto weight = random_vector<T>(depth * stride);
-    std::vector<typename Products::Ready> ready(depth * columns);
     std::vector<Out> sums(rows * columns, 0);
-    Products::make_ready(weight.data(), stride, depth, columns, ready.data());
     for (int64_t times = 1; times <= 2; ++times) {
-      opp::RowsAhead ahead(weight.data(), stride * sizeof(T), columns * sizeof(T));
-      for (int64_t column = 0; column < columns; column += opp::kUnpackedColumns) {
-        Products::add_products(x.data(), x_stride, rows, ready.data() + column * depth, depth,
-                               sums.data() + column * rows, times == 1 ? &ahead : nullptr);
+      for (int64_t k = 0; k < depth; k += Products::kRows) {
+        const int64_t count = std::min(Products::kRows, depth - k);
+        Products::add_products(x.data() + k, x_stride, rows, {weight.data() + k * stride, stride, count, columns},
+                               sums.data(), times == 1 ? weight.data() : nullptr);
       }
     }
     std::vector<Out> ordered(columns);
