@@ -15,8 +15,9 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = 2 << 20;
-// What a thread keeps at most.
+// What a thread keeps at most, in bytes and in pieces, which are looked through.
 constexpr int64_t kMaxKept = 16 << 20;
+constexpr size_t kMaxPieces = 64;
 
 struct Free {
   void operator()(void* memory) const { std::free(memory); }
@@ -44,7 +45,7 @@ class Store {
   void give_back(void* memory, int64_t bytes) {
     kept_.push_back({std::unique_ptr<void, Free>(memory), bytes});
     bytes_ += bytes;
-    while (bytes_ > kMaxKept) {
+    while (bytes_ > kMaxKept || kept_.size() > kMaxPieces) {
       bytes_ -= kept_.front().bytes;
       kept_.erase(kept_.begin());
     }
