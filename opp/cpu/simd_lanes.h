@@ -86,9 +86,15 @@ template <class To, class From>
   return by_parts([](auto from) __attribute__((always_inline)) { return reinterpret_cast<Part<To>>(from); }, x);
 }
 
+// Without AVX-512, GCC takes numbers apart that become a quarter of their size: they become half of it twice.
 template <class To, class From>
 [[gnu::always_inline]] inline Lanes<To> convert(Lanes<From> x) {
-  return by_parts([](auto from) __attribute__((always_inline)) { return __builtin_convertvector(from, Part<To>); }, x);
+  if constexpr (kParts > 1 && sizeof(From) == 4 * sizeof(To)) {
+    return convert<To>(convert<int16_t>(x));
+  } else {
+    return by_parts([](auto from) __attribute__((always_inline)) { return __builtin_convertvector(from, Part<To>); },
+                    x);
+  }
 }
 
 template <class T>
