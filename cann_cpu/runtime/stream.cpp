@@ -220,7 +220,7 @@ void Stream::finish(uint64_t tasks, std::optional<Failure> failure, const std::s
     failure_ = std::move(failure);
     failure_number_ = done_;
   }
-  completed_.notify_all();
+  if (!awaited_.empty() && *awaited_.begin() <= done_) completed_.notify_all();
 }
 
 template <class Condition>
@@ -240,9 +240,13 @@ bool Stream::await(Condition&& condition, std::optional<Clock::time_point> deadl
 }
 
 bool Stream::wait(uint64_t number, std::optional<Clock::time_point> deadline) {
+  std::unique_lock lock(mutex_);
+  const auto waiter = awaited_.insert(number);
+  lock.unlock();
   await([&] { return done_ >= number || abandoned_; }, deadline);
   if (is_on(Check::kMemory)) memory::close();
-  const std::lock_guard lock(mutex_);
+  lock.lock();
+  awaited_.erase(waiter);
   return done_ >= number;
 }
 

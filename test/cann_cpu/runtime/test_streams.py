@@ -2,6 +2,7 @@
 """Streams: order within one, overlap of two, failures reported once, waiting with and without an end."""
 
 import ctypes
+import resource
 import threading
 
 import pytest
@@ -33,6 +34,17 @@ def test_streams_overlap(acl, tasks, counter, devices):
     for stream in streams:
         acl.call("aclrtSynchronizeStream", stream)
         acl.call("aclrtDestroyStream", stream)
+
+
+@pytest.mark.unchecked("schedule", reason="the host takes turns with each task")
+def test_a_thread_that_waits_is_not_woken_by_tasks_before_the_one_that_it_waits_for(acl):
+    size, tasks = 1 << 20, 200
+    with acl.stream() as stream, acl.device_memory(2 * size) as memory:
+        for _ in range(tasks):
+            acl.call("aclrtMemcpyAsync", memory, size, memory + size, size, acl.DEVICE_TO_DEVICE, stream)
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        acl.call("aclrtSynchronizeStream", stream)
+        assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before < tasks / 10
 
 
 def test_the_null_stream_is_the_contexts_default_stream(acl, tasks, counter):
