@@ -3,6 +3,7 @@
 
 import ctypes
 import functools
+import math
 import statistics
 import sys
 import time
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+TURN = 0.05  # seconds that a turn of several calls takes at least
 
 
 def seconds(calls: list[Callable]) -> float:
@@ -110,16 +113,18 @@ def medians(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, flo
 
     Its calls follow each other as those of a model's layers do, each with operands of its own. The turn begins when
     OpenMP's threads have stopped to spin for more work of the one before. If its calls are short, that is if there are
-    several, one goes before that is not timed: threads wake up, code comes to the caches, and what was there goes.
+    several, one goes before that is not timed: threads wake up, code comes to the caches, and what was there goes. Then
+    they are repeated until the turn is long beside the time from its first call to the first task.
     """
     times = {name: [] for name in candidates}
     for i in range(rounds):
         for name, layers in candidates.items():
             progress(f"round {i + 1} of {rounds}: {name}")
             time.sleep(0.01)
+            calls = layers
             if len(layers) > 1:
-                seconds(layers[-1:])
-            times[name].append(seconds(layers) / len(layers))
+                calls = layers * math.ceil(TURN / (len(layers) * seconds(layers[-1:])))
+            times[name].append(seconds(calls) / len(calls))
     progress("")
     return {name: statistics.median(values) for name, values in times.items()}
 
