@@ -43,14 +43,22 @@ constexpr int64_t kBlock = 384;
 // Up to so many rows, weights are multiplied where they lie, all columns of a few of their rows before the next: they
 // are read in the order of memory.
 constexpr int64_t kFewRows = 8;
-// Bytes of a weight's row in a task that multiplies it where it lies: the longer the pieces, the faster they are read.
-constexpr int64_t kMaxUnpackedBytes = 4096;
+// Columns of a task that multiplies bytes by tiles, at most: the longer the pieces of rows, the faster they are read.
+constexpr int64_t kMaxSpreadColumns = 4096;
 static_assert(kUnpackedColumns == kSpreadColumns);
 // More tasks than threads, so that a thread that is slowed down leaves work to the others.
 constexpr int64_t kTasksOfThread = 4;
 
 // How a weight is multiplied: in packed blocks, or where it lies, its bytes by tiles or a few rows at a time.
 enum class Way { kPacked, kSpread, kUnpacked };
+
+// A way; how many of the weight's rows a thread takes at a time from a task that others share, which are all but where
+// it is unpacked; and how many columns a task has at most.
+struct Choice {
+  Way way;
+  int64_t step;
+  int64_t max_columns;
+};
 
 // Rows of a weight that a thread takes at a time from a task that others share: a block, whose sums are added in order,
 // if they are not the same in every order.
@@ -70,8 +78,8 @@ class Shared {
     Memory sums;
   };
 
-  // Steps of so many rows.
-  Shared(const Weight& weight, int64_t rows) : steps_(std::max<int64_t>(round_up(weight.depth, rows) / rows, 1)) {}
+  // Of so many rows, and of these in a step.
+  Shared(int64_t rows, int64_t step) : steps_(std::max<int64_t>(round_up(rows, step) / step, 1)) {}
 
   int64_t steps() const { return steps_; }
   bool has_steps() const { return next_ < steps_; }
@@ -98,12 +106,7 @@ class Shared {
   std::vector<Part> parts_;
 };
 
-template <class Unpacked>
-std::shared_ptr<Shared> share(const Weight& weight) {
-  return std::make_shared<Shared>(weight, rows_of_step<Unpacked>());
-}
-
-// Rows and columns of a product that one thread computes, or several together if it is not packed.
+// Rows and columns of a product that one thread computes, or several together if it has more than one step.
 struct Task {
   const Linear* product;
   int64_t first_row;
@@ -111,7 +114,7 @@ struct Task {
   int64_t first_column;
   int64_t columns;
   Way way;
-  std::shared_ptr<Shared> shared;  // of an unpacked one
+  std::shared_ptr<Shared> shared;
 };
 
 // The largest that the tasks have.
@@ -161,6 +164,8 @@ class TypedWorker final : public Worker {
     columns_ = round_up(task.columns, kRowStep);
     if (task.way == Way::kUnpacked) {
       if (!run_unpacked(*task.shared)) return;
+    } else if (!task.shared->take()) {
+      return;
     } else if (task.way == Way::kSpread) {
       if constexpr (kBytes && kTiles) run_tiles();
     } else {
@@ -475,7 +480,8 @@ bool is_alike_unpacked() {
     const auto multiply = [&](Way way) {
       std::vector<float> out(kFewRows * kUnpackedColumns);
       const Linear product{x.data(), kTrialDepth, Weight(matrix), out.data(), at::kFloat, kUnpackedColumns};
-      const Task task{&product, 0, kFewRows, 0, kUnpackedColumns, way, share<Unpacked>(product.weight)};
+      const auto shared = std::make_shared<Shared>(kTrialDepth, rows_of_step<Unpacked>());
+      const Task task{&product, 0, kFewRows, 0, kUnpackedColumns, way, shared};
       TypedWorker<Element, Multiply>(Sizes({task})).run(task);
       return out;
     };
@@ -484,32 +490,28 @@ bool is_alike_unpacked() {
   return is_alike;
 }
 
-// The fastest way for so many rows, and for one that is unpacked what makes what the threads of a task share.
-struct Choice {
-  Way way;
-  std::shared_ptr<Shared> (*share)(const Weight&) = nullptr;
-};
-
+// The fastest way for so many rows.
 Choice choose_way(const Linear& product, int64_t rows) {
   const Weight& weight = product.weight;
   const int64_t step = product.take ? product.take_step : kUnpackedColumns;
-  if (weight.column_stride != 1 || weight.block_columns != weight.columns) return {Way::kPacked};
-  if (weight.columns % kUnpackedColumns != 0 || step % kUnpackedColumns != 0) return {Way::kPacked};
+  const Choice packed{Way::kPacked, std::max<int64_t>(weight.depth, 1), kColumns};
+  if (weight.column_stride != 1 || weight.block_columns != weight.columns) return packed;
+  if (weight.columns % kUnpackedColumns != 0 || step % kUnpackedColumns != 0) return packed;
   const auto choose = [&]<class Element>() {
     return with_products<Element>([&]<class Multiply>() -> Choice {
       using Unpacked = UnpackedProducts<Element, Multiply::kLayout>;
       if constexpr (Unpacked::kExist) {
         const bool fits = rows <= kFewRows && weight.depth % Unpacked::kGroup == 0;
         if (fits && Unpacked::are_here() && is_alike_unpacked<Element, Multiply>()) {
-          return {Way::kUnpacked, share<Unpacked>};
+          return {Way::kUnpacked, rows_of_step<Unpacked>(), Unpacked::kMaxColumns};
         }
       }
       constexpr bool kByteTiles = std::is_same_v<Element, int8_t> && Multiply::kLayout == Layout::kTiles;
-      return {kByteTiles && rows <= kMaxSpreadRows ? Way::kSpread : Way::kPacked};
+      return kByteTiles && rows <= kMaxSpreadRows ? Choice{Way::kSpread, packed.step, kMaxSpreadColumns} : packed;
     });
   };
   if (weight.dtype == at::kChar) return choose.template operator()<int8_t>();
-  return weight.dtype == at::kBFloat16 ? choose.template operator()<at::BFloat16>() : Choice { Way::kPacked };
+  return weight.dtype == at::kBFloat16 ? choose.template operator()<at::BFloat16>() : packed;
 }
 
 template <class Element>
@@ -551,16 +553,17 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
   std::vector<Task> tasks;
   for (const Linear& product : products) {
     const int64_t all = product.weight.columns;
-    const auto [way, share] = choose_way(product, rows);
-    const int64_t max = kMaxUnpackedBytes / static_cast<int64_t>(c10::elementSize(product.weight.dtype));
+    const Choice choice = choose_way(product, rows);
     for (int64_t column = 0, columns; column < all; column += columns) {
-      // Of what threads share, equal parts, else less and less, so that all threads end together.
-      const int64_t part = way == Way::kUnpacked ? all / threads : (all - column) / (2 * threads);
-      columns = way == Way::kPacked ? wanted : std::clamp(round_up(part, kColumns), kColumns, max);
+      // Of what threads share, equal parts, so that one makes the results of a part while others multiply the next;
+      // else less and less, so that all threads end together.
+      const int64_t part = choice.way == Way::kUnpacked ? 2 * all / threads : (all - column) / (2 * threads);
+      columns =
+          choice.way == Way::kPacked ? wanted : std::clamp(round_up(part, kColumns), kColumns, choice.max_columns);
       columns = std::min(std::max(columns / product.take_step, int64_t{1}) * product.take_step, all - column);
       for (int64_t row = 0; row < rows; row += kRows) {
-        tasks.push_back({&product, row, std::min(kRows, rows - row), column, columns, way,
-                         share == nullptr ? nullptr : share(product.weight)});
+        tasks.push_back({&product, row, std::min(kRows, rows - row), column, columns, choice.way,
+                         std::make_shared<Shared>(product.weight.depth, choice.step)});
       }
     }
   }
@@ -601,13 +604,11 @@ void linear(int64_t rows, c10::ArrayRef<Linear> products) {
   const std::vector<Task> tasks = divide(rows, products, threads);
   const Sizes sizes(tasks);
   int64_t parts = 0;
-  for (const Task& task : tasks) parts += task.shared ? task.shared->steps() : 1;
-  std::atomic<size_t> next = 0;
+  for (const Task& task : tasks) parts += task.shared->steps();
   at::parallel_for(0, std::min(threads, parts), 1, [&](int64_t, int64_t) {
     Workers workers(sizes);
-    for (size_t i = next++; i < tasks.size(); i = next++) workers.run(tasks[i]);
     for (const Task& task : tasks) {
-      if (task.shared && task.shared->has_steps()) workers.run(task);
+      if (task.shared->has_steps()) workers.run(task);
     }
   });
 }

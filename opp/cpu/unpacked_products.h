@@ -60,6 +60,8 @@ struct UnpackedProducts : UnpackedTypesOf<ElementOf, layout> {
 
   // Rows of a weight that are multiplied at once, at most.
   static constexpr int64_t kRows = 32;
+  // And columns: the longer the pieces of rows, the faster they are read. What is brought to the L2 cache has to fit.
+  static constexpr int64_t kMaxColumns = (layout == Layout::kRows ? 8192 : 4096) / sizeof(Element);
 
   // Whether this processor has them.
   static bool are_here();
