@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <set>
 
+#include "cann_cpu/json_text.h"
 #include "checker.h"
 #include "timeline.h"
 
@@ -48,15 +49,6 @@ class File {
   std::FILE* file_;
 };
 
-std::string quoted(const char* text) {
-  std::string all = "\"";
-  for (; *text != '\0'; ++text) {
-    if (*text == '"' || *text == '\\') all += '\\';
-    all += static_cast<unsigned char>(*text) < ' ' ? ' ' : *text;
-  }
-  return all + "\"";
-}
-
 struct Sums {
   uint64_t instructions = 0, work = 0;
   double busy = 0, busiest = 0;  // cycles of all cores, and of one
@@ -79,7 +71,7 @@ class Summary {
     file.print(
         "{\"kernel\": %s, \"soc\": \"%s\", \"clock_mhz\": %u, \"blocks\": %u, \"cube_cores\": %u, "
         "\"vector_cores\": %u,\n",
-        quoted(launched_.kernel).c_str(), soc_.name, soc_.clock_mhz, launched_.blocks, cubes_,
+        cann_cpu::quote(launched_.kernel).c_str(), soc_.name, soc_.clock_mhz, launched_.blocks, cubes_,
         launched_.team.cores() - cubes_);
     file.print(" \"cycles\": %.1f, \"microseconds\": %.3f, \"one_by_one_cycles\": %.1f,\n", timeline_.cycles,
                timeline_.cycles / soc_.clock_mhz, timeline_.one_by_one);
@@ -177,7 +169,7 @@ void write_timeline(File file, const Launched& launched, const Timeline& timelin
   for (uint32_t core = 0; core < launched.team.cores(); ++core) {
     const auto& operations = launched.programs[core].operations();
     file.print("%s{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %u, \"args\": {\"name\": %s}}", separator, core,
-               quoted(launched.team.name(core).c_str()).c_str());
+               cann_cpu::quote(launched.team.name(core)).c_str());
     separator = ",\n";
     std::set<pipe_t> pipes;
     for (const Recorder::Operation& operation : operations) pipes.insert(operation.by.pipe);
@@ -192,7 +184,7 @@ void write_timeline(File file, const Launched& launched, const Timeline& timelin
       file.print(
           ",\n{\"ph\": \"X\", \"name\": %s, \"pid\": %u, \"tid\": %u, \"ts\": %.6f, \"dur\": %.6f, \"args\": "
           "{\"line\": %u, \"work\": %" PRIu64 ", \"begin\": %.3f, \"end\": %.3f, \"latency\": %.1f}}",
-          quoted(operation.by.name).c_str(), core, operation.by.pipe, span.begin / soc.clock_mhz,
+          cann_cpu::quote(operation.by.name).c_str(), core, operation.by.pipe, span.begin / soc.clock_mhz,
           (span.end - span.begin) / soc.clock_mhz, operation.by.where.line(), operation.work, span.begin, span.end,
           operation.cost.latency);
     }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "cann_cpu/json_text.h"
 #include "cann_cpu/open_library.h"
 #include "definition.h"
 #include "register/op_impl_registry.h"
@@ -50,15 +51,6 @@ Registry& registry() {
   return *instance;
 }
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
-}
-
 template <class List, class Print>
 std::string listed(const List& list, const Print& print) {
   std::string text = "[";
@@ -75,15 +67,15 @@ const char* text_of(ops::Option presence) {
 
 std::string json(const ops::ParamDefinition& parameter) {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
-  return std::string("{\"name\": ") + quoted(parameter.name) + ", \"presence\": \"" + text_of(parameter.presence) +
+  return std::string("{\"name\": ") + quote(parameter.name) + ", \"presence\": \"" + text_of(parameter.presence) +
          "\", \"types\": " + listed(parameter.types, number) + ", \"formats\": " + listed(parameter.formats, number) +
          ", \"value_depends\": " + (parameter.value_depends ? "true" : "false") + "}";
 }
 
 std::string json(const ops::AttrDefinition& attribute) {
-  return std::string("{\"name\": ") + quoted(attribute.name) + ", \"presence\": \"" + text_of(attribute.presence) +
-         "\", \"type\": " + quoted(attribute.type) +
-         ", \"value\": " + (attribute.has_value ? quoted(attribute.value) : "null") + "}";
+  return std::string("{\"name\": ") + quote(attribute.name) + ", \"presence\": \"" + text_of(attribute.presence) +
+         "\", \"type\": " + quote(attribute.type) +
+         ", \"value\": " + (attribute.has_value ? quote(attribute.value) : "null") + "}";
 }
 
 std::string json(const std::string& type, const ops::Parameters& parameters) {
@@ -102,9 +94,9 @@ std::string json(const ops::Definition& definition) {
   std::string socs;
   for (const auto& soc : definition.core.socs) {
     socs +=
-        (socs.empty() ? "" : ", ") + quoted(soc.first) + ": {" + json(definition.type, definition.on(soc.first)) + "}";
+        (socs.empty() ? "" : ", ") + quote(soc.first) + ": {" + json(definition.type, definition.on(soc.first)) + "}";
   }
-  return std::string("{\"type\": ") + quoted(definition.type) + ", " + json(definition.type, definition) +
+  return std::string("{\"type\": ") + quote(definition.type) + ", " + json(definition.type, definition) +
          ", \"attributes\": " + listed(definition.attributes, [](const auto& each) { return json(each); }) +
          ", \"ai_core\": " + (definition.core.defined ? "true" : "false") +
          ", \"read_inputs\": " + listed(definition.read_inputs, [](int32_t i) { return std::to_string(i); }) +
@@ -112,11 +104,11 @@ std::string json(const ops::Definition& definition) {
 }
 
 std::string json(const TilingClass& tiling) {
-  return std::string("{\"type\": ") + quoted(tiling.type) + ", \"struct\": " + quoted(tiling.struct_name) +
+  return std::string("{\"type\": ") + quote(tiling.type) + ", \"struct\": " + quote(tiling.struct_name) +
          ", \"bytes\": " + std::to_string(tiling.bytes) + ", \"fields\": " +
          listed(tiling.fields,
                 [](const TilingField& field) {
-                  return std::string("[") + quoted(field.type) + ", " + quoted(field.name) + ", " +
+                  return std::string("[") + quote(field.type) + ", " + quote(field.name) + ", " +
                          std::to_string(field.count) + ", " + (field.is_struct ? "true" : "false") + "]";
                 }) +
          "}";

@@ -12,9 +12,9 @@
 #include <cstring>
 #include <fstream>
 
+#include "cann_cpu/json_text.h"
 #include "checks/cost.h"
 #include "checks/memory.h"
-#include "json_text.h"
 
 namespace cann_cpu {
 

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "../json_text.h"
+#include "cann_cpu/json_text.h"
 #include "place.h"
 #include "report.h"
 

@@ -15,8 +15,8 @@
 #include <string_view>
 
 #include "../call.h"
-#include "../json_text.h"
 #include "cann_cpu/accesses.h"
+#include "cann_cpu/json_text.h"
 #include "cann_cpu/profiling.h"
 #include "schedule.h"
 

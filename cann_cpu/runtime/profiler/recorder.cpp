@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "../call.h"
-#include "../json_text.h"
+#include "cann_cpu/json_text.h"
 
 namespace cann_cpu {
 

@@ -319,12 +319,12 @@ def test_a_failure_in_a_replay_names_the_task_and_the_rest_runs(acl, tasks, coun
 def test_a_graph_tells_its_nodes(acl, tasks, counter, stream, tmp_path):
     with capturing(acl, stream) as graphs:
         acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
-        acl.check(acl.status(tasks.launch_failing, stream, b'quoted "name"\\', 0, b""))
+        acl.check(acl.status(tasks.launch_failing, stream, b'quoted "name"\\\n', 0, b""))
     path = tmp_path / "graph.json"
     acl.call("aclmdlRIDebugJsonPrint", graphs[0], str(path).encode(), 0)
     graph = json.loads(path.read_text())
     assert graph["id"] == acl.get("aclmdlRIGetId", ctypes.c_uint32, graphs[0])
-    assert [node["name"] for node in graph["nodes"]] == ["Increment", 'quoted "name"\\']
+    assert [node["name"] for node in graph["nodes"]] == ["Increment", 'quoted "name"\\\n']
     with pytest.raises(acl.AclError, match="cannot write"):
         acl.call("aclmdlRIDebugJsonPrint", graphs[0], str(tmp_path / "none" / "graph.json").encode(), 0)
     acl.call("aclmdlRIDestroy", graphs[0])
