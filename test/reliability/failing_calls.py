@@ -7,7 +7,8 @@ the time. Time in which the machine has stopped all of this does not count. Prog
     decode LAYER MODES   the decode example, in a layer and some modes ("fused eager 'GE static' npugraph_ex")
     operator NAME        its first call, eagerly, in the backward and in graphs of each mode, as `check` does
 
-A call that an earlier report has tried (--tried) is left out: programs begin and end alike.
+A call that an earlier report has tried (--tried) is left out: programs begin and end alike. The report is written
+after each call, so that a run that is stopped goes on with it.
 
     python test/reliability/failing_calls.py [--report FILE] [--tried FILE] [--functions REGEX] operator add_custom
 """
@@ -147,14 +148,14 @@ def main() -> int:
             return program()
         word, more = faults.judge(plain, log, *failed, IGNORED)
         reports.append({"fault": fault, "outcome": word, "detail": more})
+        if options.report:
+            options.report.write_text(json.dumps(reports, indent=2))
         print(f"{word} when {fault} fails: {more}", flush=True)
         if word in faults.WRONG:
             print(faults.tail(failed[0].stderr), end="", flush=True)
     words = [report["outcome"] for report in reports]
     counts = ", ".join(f"{words.count(word)} {word}" for word in sorted(set(words)))
     print(f"{len(words)} calls failed in turn: {counts}")
-    if options.report:
-        options.report.write_text(json.dumps(reports, indent=2))
     return 1 if set(words) & set(faults.WRONG) else 0
 
 
