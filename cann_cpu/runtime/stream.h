@@ -86,7 +86,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::deque<Entry> queue_;
   std::atomic<uint64_t> last_{0};  // changes under the mutex
   uint64_t done_ = 0;
-  std::multiset<uint64_t> awaited_;  // by wait(); who waits for a later task is not woken, which delays the next one
+  std::multiset<uint64_t> awaited_;  // the tasks that wait() waits for; to wake it before would delay the next task
   std::optional<Failure> failure_;
   uint64_t failure_number_ = 0;
   bool stopping_ = false;

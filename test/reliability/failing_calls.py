@@ -143,13 +143,18 @@ def main() -> int:
     tried = {report["fault"] for file in options.tried for report in json.loads(file.read_text())}
     found = dict.fromkeys(faults.spelled(*call) for call in log.calls if re.match(options.functions, call[0]))
     reports = []
+
+    def write_report() -> None:
+        if options.report:
+            options.report.write_text(json.dumps(reports, indent=2))
+
+    write_report()
     for fault in [fault for fault in found if fault not in tried]:
         if (failed := run(f"fault:{fault}", faults.FACTOR * plain.seconds + faults.PATIENCE)) is None:
             return program()
         word, more = faults.judge(plain, log, *failed, IGNORED)
         reports.append({"fault": fault, "outcome": word, "detail": more})
-        if options.report:
-            options.report.write_text(json.dumps(reports, indent=2))
+        write_report()
         print(f"{word} when {fault} fails: {more}", flush=True)
         if word in faults.WRONG:
             print(faults.tail(failed[0].stderr), end="", flush=True)
