@@ -176,8 +176,12 @@ void add_interleaved(const Element* x, int64_t x_stride, int64_t rows, const Wei
 constexpr int64_t kDepth = 8;
 // Columns of two registers of sums.
 constexpr int64_t kColumns = 16;
-// Lines of each row that are brought before it comes. The processor sees the others coming; to bring all takes longer.
+// Lines of each row that are brought before it comes, and how many at a time: of more at once the last would be
+// dropped. The processor sees the others coming; to bring all takes longer.
 constexpr int64_t kFirstLines = 4;
+constexpr int64_t kLinesAtOnce = 4;
+// How many rows before they are multiplied they are brought.
+constexpr int64_t kRowsAhead = 2 * kDepth;
 
 // Products of pairs of 16 bits. Of 16 columns the first register has 0 to 3 and 8 to 11.
 struct OfShorts {
@@ -206,35 +210,38 @@ struct OfShorts {
   }
 };
 
+// Of 16 columns the first register has the even ones.
 struct OfFloats {
   using Products = Floats;
   using Register = __m256;
   using Number = float;
   OPP_AVX2 static Register load(const float* from) { return _mm256_loadu_ps(from); }
   OPP_AVX2 static void store(float* to, Register sums) { _mm256_storeu_ps(to, sums); }
-  OPP_AVX2 static Register spread(const float* number) { return _mm256_broadcast_ss(number); }
-  OPP_AVX2 static Register to_float(const at::BFloat16* from) {
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-  }
+  OPP_AVX2 static Register spread(const float* number) { return _mm256_set1_ps(*number); }
   OPP_AVX2 static void load_weight(const at::BFloat16* weight, int64_t, Register& first, Register& second) {
-    first = to_float(weight);
-    second = to_float(weight + kColumns / 2);
+    const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weight));
+    first = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+    second = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(-0x10000)));
   }
   OPP_AVX2 static Register add(Register sums, Register x, Register weight) { return _mm256_fmadd_ps(x, weight, sums); }
 };
 
 // Adds the products of kRows rows of x with kDepth rows of the weight, whose columns' sums lie sums_stride apart by
-// kUnpackedColumns.
+// kUnpackedColumns. If `ahead` is not null, the first lines of the rows there are brought.
 template <class Of, int64_t kRows, int64_t kDepth, class Element, class Sum>
 OPP_AVX2 void add_rows(const Element* x, int64_t x_stride, const WeightRows<Element>& weight, Sum* sums,
-                       int64_t sums_stride) {
+                       int64_t sums_stride, const Element* ahead) {
+  constexpr int64_t kBytes = sizeof(Element);
+  const int64_t first_bytes = std::min(weight.columns * kBytes, kFirstLines * kCacheLine);
+  const int64_t steps = ahead == nullptr ? 0 : kDepth * first_bytes / kCacheLine / kLinesAtOnce;
+  RowsAhead lines(ahead, weight.stride * kBytes, first_bytes);
   typename Of::Number numbers[kRows][kDepth];
   for (int64_t r = 0; r < kRows; ++r) {
     for (int64_t k = 0; k < kDepth; ++k) numbers[r][k] = x[r * x_stride + k];
   }
   for (int64_t column = 0; column < weight.columns; column += kColumns) {
     Sum* const to = sums + column / kUnpackedColumns * sums_stride + column % kUnpackedColumns;
+    if (column < steps * kColumns) lines.bring<kLinesAtOnce>();
     typename Of::Register totals[kRows][2];
 #pragma GCC unroll 4
     for (int64_t r = 0; r < kRows; ++r) {
@@ -262,12 +269,13 @@ OPP_AVX2 void add_rows(const Element* x, int64_t x_stride, const WeightRows<Elem
 
 // Adds the products of all rows of x with kDepth rows of the weight, as many rows at a time as registers have room for.
 template <class Of, int64_t kDepth, class Element, class Sum>
-void add_all_rows(const Element* x, int64_t x_stride, int64_t rows, const WeightRows<Element>& weight, Sum* sums) {
+void add_all_rows(const Element* x, int64_t x_stride, int64_t rows, const WeightRows<Element>& weight, Sum* sums,
+                  const Element* ahead) {
   static constexpr std::array adds = {add_rows<Of, 1, kDepth, Element, Sum>, add_rows<Of, 2, kDepth, Element, Sum>,
                                       add_rows<Of, 3, kDepth, Element, Sum>, add_rows<Of, 4, kDepth, Element, Sum>};
-  for (int64_t row = 0; row < rows; row += kMaxRows) {
+  for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
     adds[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, weight, sums + row * kUnpackedColumns,
-                                             rows * kUnpackedColumns);
+                                             rows * kUnpackedColumns, ahead);
   }
 }
 
@@ -276,13 +284,11 @@ void add_by_avx2(const Element* x, int64_t x_stride, int64_t rows, WeightRows<El
                  const Element* next) {
   while (weight.rows > 0) {
     const int64_t depth = weight.rows >= kDepth ? kDepth : Of::Products::kGroup;
-    const Element* ahead = weight.rows > depth ? weight.data + depth * weight.stride : next;
-    for (int64_t k = 0; ahead != nullptr && k < depth; ++k) {
-      prefetch(ahead + k * weight.stride, kFirstLines * kCacheLine);
-    }
+    const Element* ahead = weight.rows > kRowsAhead ? weight.data + kRowsAhead * weight.stride : next;
+    if (weight.rows <= kRowsAhead && next != nullptr) ahead += (kRowsAhead - weight.rows) * weight.stride;
     const auto add =
         depth == kDepth ? add_all_rows<Of, kDepth, Element, Sum> : add_all_rows<Of, Of::Products::kGroup, Element, Sum>;
-    add(x, x_stride, rows, weight, sums);
+    add(x, x_stride, rows, weight, sums, ahead);
     x += depth;
     weight.data += depth * weight.stride;
     weight.rows -= depth;
@@ -350,10 +356,11 @@ void UnpackedProducts<Element, layout>::add_products(const Element*, int64_t, in
 
 #endif
 
-// Four columns lie together at all times; where, interleaving has decided, which works on lanes of 16 bytes.
+// Where columns lie, the instructions that take the weight apart have decided, which work on lanes of 16 bytes.
 template <class Element, Layout layout>
 void UnpackedProducts<Element, layout>::order(const Sum* sums, Sum* ordered) {
-  for (int64_t first = 0; first < kUnpackedColumns; first += 4) {
+  constexpr int64_t kTogether = std::is_same_v<UnpackedProducts, Floats> ? 1 : 4;
+  for (int64_t first = 0; first < kUnpackedColumns; first += kTogether) {
     int64_t column = first;
     if constexpr (std::is_same_v<UnpackedProducts, ByteFours>) {
       column = first % 16 * 4 + first / 16 * 4;
@@ -361,8 +368,10 @@ void UnpackedProducts<Element, layout>::order(const Sum* sums, Sum* ordered) {
       column = first / 32 * 32 + first % 16 * 2 + first / 16 % 2 * 4;
     } else if constexpr (std::is_same_v<UnpackedProducts, ShortPairs>) {
       column = first / 16 * 16 + first % 8 * 2 + first / 8 % 2 * 4;
+    } else if constexpr (std::is_same_v<UnpackedProducts, Floats>) {
+      column = first / 16 * 16 + first % 8 * 2 + first / 8 % 2;
     }
-    std::copy_n(sums + first, 4, ordered + column);
+    std::copy_n(sums + first, kTogether, ordered + column);
   }
 }
 
