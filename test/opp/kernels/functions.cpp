@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -19,6 +20,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -816,8 +818,44 @@ void largest_sums_of_linear() {
   }
 }
 
+// What is left when one of two threads is held up in its first block, the other does.
+template <class T>
+void rest_of_linear() {
+  constexpr int64_t kDepth = 832, kColumns = 640;
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  for (const int64_t rows : {1, 4, 8, 40}) {
+    const auto x = random_vector<T>(rows * kDepth);
+    const Matrix<T> matrix(kDepth, kColumns, Lies::kInRows);
+    const int64_t all = 2 * rows * kColumns;
+    std::atomic<bool> is_held = false, is_late = false;
+    std::atomic<int64_t> taken = 0;
+    const auto take = [&](const opp::LinearBlock& block) {
+      const int64_t count = block.rows * block.columns;
+      if (!is_held.exchange(true)) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (taken < all - count && !is_late) {
+          std::this_thread::yield();
+          is_late = std::chrono::steady_clock::now() > end;
+        }
+      }
+      taken += count;
+    };
+    const std::vector<float> scales(std::max(rows, kColumns), 1);
+    const bool scaled = std::is_same_v<T, int8_t>;
+    const float* of_scales = scaled ? scales.data() : nullptr;
+    const opp::Weight weight(matrix.weight);
+    const opp::Linear product{x.data(), kDepth, weight, nullptr, at::kFloat, 0, of_scales, of_scales, take, 1};
+    opp::linear(rows, {product, product});
+    expect(taken == all, text(rows, " rows: not every element once"));
+    expect(!is_late, text(rows, " rows: the other thread left something"));
+  }
+  at::set_num_threads(threads);
+}
+
 template <class T>
 void linear() {
+  rest_of_linear<T>();
   blocks_of_linear<T>();
   if constexpr (std::is_same_v<T, int8_t>) {
     largest_sums_of_linear();
