@@ -233,36 +233,39 @@ OPP_AVX2 void add_rows(const Element* x, int64_t x_stride, const WeightRows<Elem
                        int64_t sums_stride, const Element* ahead) {
   constexpr int64_t kBytes = sizeof(Element);
   const int64_t first_bytes = std::min(weight.columns * kBytes, kFirstLines * kCacheLine);
-  const int64_t steps = ahead == nullptr ? 0 : kDepth * first_bytes / kCacheLine / kLinesAtOnce;
+  int64_t steps = ahead == nullptr ? 0 : kDepth * first_bytes / kCacheLine / kLinesAtOnce;
   RowsAhead lines(ahead, weight.stride * kBytes, first_bytes);
   typename Of::Number numbers[kRows][kDepth];
   for (int64_t r = 0; r < kRows; ++r) {
     for (int64_t k = 0; k < kDepth; ++k) numbers[r][k] = x[r * x_stride + k];
   }
-  for (int64_t column = 0; column < weight.columns; column += kColumns) {
-    Sum* const to = sums + column / kUnpackedColumns * sums_stride + column % kUnpackedColumns;
-    if (column < steps * kColumns) lines.bring<kLinesAtOnce>();
-    typename Of::Register totals[kRows][2];
-#pragma GCC unroll 4
-    for (int64_t r = 0; r < kRows; ++r) {
-      totals[r][0] = Of::load(to + r * kUnpackedColumns);
-      totals[r][1] = Of::load(to + r * kUnpackedColumns + kColumns / 2);
-    }
-#pragma GCC unroll 8
-    for (int64_t k = 0; k < kDepth; k += Of::Products::kGroup) {
-      typename Of::Register first, second;
-      Of::load_weight(weight.data + k * weight.stride + column, weight.stride, first, second);
+  const int64_t stride = weight.stride;
+  const Element* from = weight.data;
+  for (const Element* const end = from + weight.columns; from < end; sums += sums_stride - kUnpackedColumns) {
+    for (Sum* const next = sums + kUnpackedColumns; sums < next; sums += kColumns, from += kColumns) {
+      if (steps-- > 0) lines.bring<kLinesAtOnce>();
+      typename Of::Register totals[kRows][2];
 #pragma GCC unroll 4
       for (int64_t r = 0; r < kRows; ++r) {
-        const auto spread = Of::spread(&numbers[r][k]);
-        totals[r][0] = Of::add(totals[r][0], spread, first);
-        totals[r][1] = Of::add(totals[r][1], spread, second);
+        totals[r][0] = Of::load(sums + r * kUnpackedColumns);
+        totals[r][1] = Of::load(sums + r * kUnpackedColumns + kColumns / 2);
       }
-    }
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < kDepth; k += Of::Products::kGroup) {
+        typename Of::Register first, second;
+        Of::load_weight(from + k * stride, stride, first, second);
 #pragma GCC unroll 4
-    for (int64_t r = 0; r < kRows; ++r) {
-      Of::store(to + r * kUnpackedColumns, totals[r][0]);
-      Of::store(to + r * kUnpackedColumns + kColumns / 2, totals[r][1]);
+        for (int64_t r = 0; r < kRows; ++r) {
+          const auto spread = Of::spread(&numbers[r][k]);
+          totals[r][0] = Of::add(totals[r][0], spread, first);
+          totals[r][1] = Of::add(totals[r][1], spread, second);
+        }
+      }
+#pragma GCC unroll 4
+      for (int64_t r = 0; r < kRows; ++r) {
+        Of::store(sums + r * kUnpackedColumns, totals[r][0]);
+        Of::store(sums + r * kUnpackedColumns + kColumns / 2, totals[r][1]);
+      }
     }
   }
 }

@@ -43,7 +43,8 @@ struct UnpackedTypesOf<int8_t, Layout::kRows> : UnpackedTypes<int32_t, 2, 0, 0> 
 template <>
 struct UnpackedTypesOf<at::BFloat16, Layout::kRows> : UnpackedTypes<float, 1, 0, kFloatBlock> {};
 
-// Rows of a weight and how far they lie apart, in elements.
+// Rows of a weight, how far they lie apart, in elements, and how many columns they have, a multiple of
+// kUnpackedColumns.
 template <class Element>
 struct WeightRows {
   const Element* data;
