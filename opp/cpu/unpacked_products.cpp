@@ -359,7 +359,8 @@ void UnpackedProducts<Element, layout>::add_products(const Element*, int64_t, in
 
 #endif
 
-// Where columns lie, the instructions that take the weight apart have decided, which work on lanes of 16 bytes.
+// Where columns lie, the instructions that take the weight apart have decided, which but for those of Floats work on
+// lanes of 16 bytes.
 template <class Element, Layout layout>
 void UnpackedProducts<Element, layout>::order(const Sum* sums, Sum* ordered) {
   constexpr int64_t kTogether = std::is_same_v<UnpackedProducts, Floats> ? 1 : 4;

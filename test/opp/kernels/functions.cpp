@@ -818,7 +818,8 @@ void largest_sums_of_linear() {
   }
 }
 
-// What is left when one of two threads is held up in its first block, the other does.
+// What is left when one of two threads is held up in its first block, the other does: of weights that are multiplied
+// where they lie all steps, which are multiplied together, else all blocks.
 template <class T>
 void rest_of_linear() {
   constexpr int64_t kDepth = 832, kColumns = 640;
@@ -845,7 +846,8 @@ void rest_of_linear() {
     const bool scaled = std::is_same_v<T, int8_t>;
     const float* of_scales = scaled ? scales.data() : nullptr;
     const opp::Weight weight(matrix.weight);
-    const opp::Linear product{x.data(), kDepth, weight, nullptr, at::kFloat, 0, of_scales, of_scales, take, 1};
+    const opp::Linear product{x.data(), kDepth,    weight,    nullptr, at::kFloat,
+                              0,        of_scales, of_scales, take,    opp::kUnpackedColumns};
     opp::linear(rows, {product, product});
     expect(taken == all, text(rows, " rows: not every element once"));
     expect(!is_late, text(rows, " rows: the other thread left something"));
