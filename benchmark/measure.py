@@ -57,11 +57,12 @@ def _product(dtype: torch.dtype, size: int) -> Callable:
     return functools.partial(torch._int_mm if dtype == torch.int8 else torch.mm, matrix, matrix)
 
 
-def _fastest_product(dtype: torch.dtype, size: int) -> Callable:
-    """The product in the dtype or in float32, whichever is faster: on a processor without instructions for the dtype
-    ATen's takes hundreds of times as long."""
+@functools.cache
+def fastest(dtype: torch.dtype) -> torch.dtype:
+    """The dtype or float32, whichever ATen multiplies faster: without instructions for the dtype its product takes
+    hundreds of times as long."""
     trial = 256
-    return _product(min(dtype, torch.float32, key=lambda each: _shortest(_product(each, trial))), size)
+    return min(dtype, torch.float32, key=lambda each: _shortest(_product(each, trial)))
 
 
 def _shortest(call: Callable) -> float:
@@ -74,8 +75,8 @@ def probes() -> dict[str, tuple[float, Callable]]:
     size = 2048
     memory = torch.ones(1 << 26)
     return {
-        "bfloat16": (2 * size**3, _fastest_product(torch.bfloat16, size)),
-        "int8": (2 * size**3, _fastest_product(torch.int8, size)),
+        "bfloat16": (2 * size**3, _product(fastest(torch.bfloat16), size)),
+        "int8": (2 * size**3, _product(fastest(torch.int8), size)),
         "read": (memory.nbytes, memory.sum),
     }
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the sparse attention operators compute, as one writes it with ATen operators: the peers of the benchmarks.
 
-They round to bfloat16 wherever ATen's matrix products do. What has several natural forms is written in each.
+Matrix products are in the dtype of the queries, which need not be that of the caches: bfloat16 where ATen multiplies it
+fastest, and then what ATen's products round is rounded, or else float32. What has several natural forms is written in
+each.
 """
 
 from collections.abc import Callable
@@ -46,14 +48,14 @@ def mask_later_keys(scores: Tensor) -> Tensor:
 
 def index_by_matmul(query: Tensor, keys: Tensor, weights: Tensor, top: int) -> Tensor:
     """The sum over the heads is a matrix product."""
-    products = (query.flatten(0, 1) @ keys.t()).relu_().unflatten(0, query.shape[:2])
+    products = (query.flatten(0, 1) @ keys.to(query.dtype).t()).relu_().unflatten(0, query.shape[:2])
     scores = torch.bmm(weights[:, None].float(), products.float())[:, 0]
     return mask_later_keys(scores).topk(min(top, len(keys))).indices
 
 
 def index_by_sum(query: Tensor, keys: Tensor, weights: Tensor, top: int) -> Tensor:
     """The sum over the heads is a reduction, which a compiler can fuse."""
-    products = (keys @ query.flatten(0, 1).t()).unflatten(1, query.shape[:2])
+    products = (keys.to(query.dtype) @ query.flatten(0, 1).t()).unflatten(1, query.shape[:2])
     scores = (products.float().relu() * weights.float()).sum(-1).t()
     return mask_later_keys(scores).topk(min(top, len(keys))).indices
 
@@ -72,19 +74,19 @@ def attend_by_two_products(
     query: Tensor, rope: Tensor, key: Tensor, key_rope: Tensor, slots: Tensor, scale: float
 ) -> Tensor:
     """The scores are the sum of the products of both parts."""
-    rows = key[slots]
-    scores = torch.bmm(query, rows.transpose(1, 2)) + torch.bmm(rope, key_rope[slots].transpose(1, 2))
-    return torch.bmm((scores.float() * scale).softmax(-1).to(rows.dtype), rows)
+    rows, rope_rows = key[slots].to(query.dtype), key_rope[slots].to(query.dtype)
+    scores = torch.bmm(query, rows.transpose(1, 2)) + torch.bmm(rope, rope_rows.transpose(1, 2))
+    return torch.bmm((scores.float() * scale).softmax(-1).to(rows.dtype), rows).to(key.dtype)
 
 
 def attend_by_one_product(
     query: Tensor, rope: Tensor, key: Tensor, key_rope: Tensor, slots: Tensor, scale: float
 ) -> Tensor:
     """Both parts are joined first."""
-    rows = torch.cat([key[slots], key_rope[slots]], -1)
+    rows = torch.cat([key[slots], key_rope[slots]], -1).to(query.dtype)
     scores = torch.bmm(torch.cat([query, rope], -1), rows.transpose(1, 2))
     weights = (scores.float() * scale).softmax(-1).to(rows.dtype)
-    return torch.bmm(weights, rows[..., : key.shape[-1]])
+    return torch.bmm(weights, rows[..., : key.shape[-1]]).to(key.dtype)
 
 
 ATTENTIONS = {"two products": attend_by_two_products, "one product": attend_by_one_product}
@@ -117,20 +119,20 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / scale).round().to(torch.int8), scale.half()
 
 
-def exact_products(q_norm: Tensor, wq_b: Tensor) -> Tensor:
+def int8_products(q_norm: Tensor, wq_b: Tensor) -> Tensor:
     return torch._int_mm(q_norm, wq_b).float()
 
 
-def bfloat16_products(q_norm: Tensor, wq_b: Tensor) -> Tensor:
-    """Every int8 is a bfloat16; the products are rounded to it."""
-    return (q_norm.bfloat16() @ wq_b.bfloat16()).float()
+def floating_point_products(q_norm: Tensor, wq_b: Tensor) -> Tensor:
+    """Of a weight that is kept in bfloat16 or float32, either of which holds every int8."""
+    return (q_norm.to(wq_b.dtype) @ wq_b).float()
 
 
-PRODUCTS = {"int8 products": exact_products, "bfloat16 products": bfloat16_products}
+PRODUCTS = {"int8 products": int8_products, "floating-point products": floating_point_products}
 
 
 def indexer_prolog(multiply: Callable) -> Callable[..., tuple[Tensor, ...]]:
-    """npu_lightning_indexer_prolog_pto, with this product of int8 matrices; the caches are written in place."""
+    """npu_lightning_indexer_prolog_pto, with this product of q_norm and wq_b; the caches are written in place."""
 
     def prolog(
         token_x: Tensor,
@@ -188,7 +190,7 @@ def layer_prologs(inputs: dict, tokens: slice) -> tuple[Tensor, ...]:
         "index_k_cache": rope_first(key, cos, sin),
     }
     for name, rows in new.items():
-        inputs[name].view(-1, rows.shape[1]).index_copy_(0, slots, rows)
+        inputs[name].view(-1, rows.shape[1]).index_copy_(0, slots, rows.to(inputs[name].dtype))
     query = torch.bmm(q[..., :depth].transpose(0, 1), inputs["w_uk"]).transpose(0, 1)
     query_rope = rope(q[..., depth:], cos[:, None], sin[:, None])
     index_query = (cq @ inputs["w_idx_qb"]).unflatten(-1, (-1, inputs["w_idx_k"].shape[1]))

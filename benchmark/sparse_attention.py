@@ -3,10 +3,12 @@
 
 All run on the CPU at the sizes of DeepSeek-V3.2, on the same paged caches, in turns, several rounds; the tables give
 medians, and how far each is from what the speed of matrix products and of memory allows, measured in the same rounds.
-The peers run eagerly and under inductor, in each natural form (peers.py). They round scores and softmax weights to
-bfloat16, as ATen's matrix products do; sparse flash attention rounds weights only where they are spread over many
-tokens, as those of random keys are (by tiles, from the second or third 256 tokens on): heads whose weights are not take
-up to half more time than what is shown here.
+The peers run eagerly and under inductor, in each natural form (peers.py). Where the processor has instructions for
+bfloat16, they round scores and softmax weights to it, as ATen's matrix products do. Where it has none, ATen multiplies
+float32 much faster: they do so, their weights and queries are float32 from the start, and what they take of a cache is
+converted. Sparse flash attention rounds weights only where they are spread over many tokens, as those of random keys
+are (by tiles, from the second or third 256 tokens on): heads whose weights are not take up to half more time than what
+is shown here.
 Operands come from memory: a call that touches few of them is made for several layers in turn. Then come, for longer
 and longer caches, the operators' times and what memory they take beside their arguments and results, as a table and as
 a picture.
@@ -28,7 +30,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_PROC_BIND", "true")  # read when torch is loaded
 
 import torch
-from measure import Work, compare, medians, peak_memory, progress, ways
+from measure import Work, compare, fastest, medians, peak_memory, progress, ways
 from peers import (
     ATTENTIONS,
     INDEXERS,
@@ -100,6 +102,17 @@ def on_npu(inputs: dict) -> dict:
     return {name: moved.get(id(value), value) for name, value in inputs.items()}
 
 
+def for_peers(inputs: dict) -> dict:
+    """With what is bfloat16 and no cache in the dtype that ATen multiplies faster."""
+    caches = {"key", "key_rope", "kv_cache", "kr_cache", "index_k_cache"}
+    return {
+        name: value.to(fastest(torch.bfloat16))
+        if isinstance(value, Tensor) and value.dtype == torch.bfloat16 and name not in caches
+        else value
+        for name, value in inputs.items()
+    }
+
+
 def call(operator: Callable, inputs: dict) -> Callable[[], Tensor]:
     """A call of the operator; of several results it gives the first."""
 
@@ -132,12 +145,13 @@ def same_keys(ours: Tensor) -> Callable[[Tensor], str]:
 
 def indexer(row: Row) -> Case:
     inputs = goldens.lightning_indexer_inputs(row.lengths, queries=row.queries)
+    peers = for_peers(inputs)
     pages = inputs["block_table"].long()
 
     def entries(function):
         def index(span):
-            query, weights = (inputs[name][span.batch, span.first : span.last] for name in ("query", "weights"))
-            return function(query, keys_of(inputs["key"], pages[span.batch], span.keys), weights, TOP)
+            query, weights = (peers[name][span.batch, span.first : span.last] for name in ("query", "weights"))
+            return function(query, keys_of(peers["key"], pages[span.batch], span.keys), weights, TOP)
 
         return lambda: (
             torch.stack([index(span) for span in spans(row.lengths, row.queries, SPAN)])
@@ -181,7 +195,7 @@ def attention(row: Row) -> Case:
     inputs = goldens.sparse_flash_attention_inputs([n - 2 for n in row.lengths], count=TOP, queries=row.queries)
     # Every index names a token, and every token sees what its indices name.
     inputs |= {"actual_seq_lengths_kv": inputs["actual_seq_lengths_kv"] + 2, "sparse_mode": 0}
-    query, rope, indices = (inputs[name].flatten(0, 1) for name in ("query", "query_rope", "sparse_indices"))
+    query, rope, indices = (for_peers(inputs)[name].flatten(0, 1) for name in ("query", "query_rope", "sparse_indices"))
     key, key_rope = inputs["key"].flatten(0, 2), inputs["key_rope"].flatten(0, 2)
     pages, page, scale = inputs["block_table"].long().clamp(min=0), inputs["key"].shape[1], inputs["scale_value"]
 
@@ -218,15 +232,18 @@ def prolog(row: Row) -> Case:
         bfloat16=2 * (products + rotations),
         read=sum(inputs[name].nbytes for name in ("wq_b", "wk", "weights_proj", "token_x")),
     )
-    copies = inputs | {name: inputs[name].clone() for name in ("idx_k_cache", "idx_k_scale_cache")}
+    copies = for_peers(inputs) | {name: inputs[name].clone() for name in ("idx_k_cache", "idx_k_scale_cache")}
     copies = {name: value for name, value in copies.items() if not name.startswith("layout")}
-    functions = {name: indexer_prolog(multiply) for name, multiply in PRODUCTS.items()}
+    peers = {}
+    for (form, multiply), dtype in zip(PRODUCTS.items(), (torch.int8, copies["wk"].dtype), strict=True):
+        operands = copies | {"wq_b": copies["wq_b"].to(dtype)}
+        functions = {form: indexer_prolog(multiply)}
+        peers |= ways(functions, lambda function, operands=operands: lambda: function(**operands), dynamic=False)
     expected = goldens.lightning_indexer_prolog(**inputs)[0]
 
     def equal(out):
         return f"{(out[0] if isinstance(out, tuple) else out).cpu().eq(expected).double().mean().item():.3%}"
 
-    peers = ways(functions, lambda function: lambda: function(**copies), dynamic=False)
     ours = call(custom_pypto.npu_lightning_indexer_prolog_pto, on_npu(inputs))
     return Case(ours, peers, equal, "equal to golden", [work], expected.nbytes)
 
@@ -246,7 +263,7 @@ def layer_work(inputs: dict, row: Row) -> list[Work]:
 def layer(row: Row) -> Case:
     inputs = goldens.sparse_attention_inputs(row.lengths, queries=row.queries)
     caches = {name: inputs[name].clone() for name in ("kv_cache", "kr_cache", "index_k_cache")}
-    copies = inputs | caches
+    copies = for_peers(inputs) | caches
     key, key_rope = caches["kv_cache"].flatten(0, 2), caches["kr_cache"].flatten(0, 2)
     pages, page = inputs["block_table"].long().clamp(min=0), inputs["kv_cache"].shape[1]
     scale = (key.shape[-1] + key_rope.shape[-1]) ** -0.5
