@@ -6,7 +6,6 @@ fastest, and then what ATen's products round is rounded, or else float32. What h
 each.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -119,52 +118,41 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / scale).round().to(torch.int8), scale.half()
 
 
-def int8_products(q_norm: Tensor, wq_b: Tensor) -> Tensor:
-    return torch._int_mm(q_norm, wq_b).float()
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """Of int8, or of the floating-point dtype that the weight is kept in; bfloat16 and float32 hold every int8."""
+    return torch._int_mm(x, weight) if weight.dtype == torch.int8 else x.to(weight.dtype) @ weight
 
 
-def floating_point_products(q_norm: Tensor, wq_b: Tensor) -> Tensor:
-    """Of a weight that is kept in bfloat16 or float32, either of which holds every int8."""
-    return (q_norm.to(wq_b.dtype) @ wq_b).float()
-
-
-PRODUCTS = {"int8 products": int8_products, "floating-point products": floating_point_products}
-
-
-def indexer_prolog(multiply: Callable) -> Callable[..., tuple[Tensor, ...]]:
-    """npu_lightning_indexer_prolog_pto, with this product of q_norm and wq_b; the caches are written in place."""
-
-    def prolog(
-        token_x: Tensor,
-        q_norm: Tensor,
-        q_norm_scale: Tensor,
-        wq_b: Tensor,
-        wq_b_scale: Tensor,
-        wk: Tensor,
-        weights_proj: Tensor,
-        ln_gamma_k: Tensor,
-        ln_beta_k: Tensor,
-        cos_idx_rope: Tensor,
-        sin_idx_rope: Tensor,
-        hadamard_q: Tensor,
-        hadamard_k: Tensor,
-        idx_k_cache: Tensor,
-        idx_k_scale_cache: Tensor,
-        idx_k_cache_index: Tensor,
-        layernorm_epsilon_k: float,
-    ) -> tuple[Tensor, ...]:
-        heads, depth = weights_proj.shape[1], wk.shape[1]
-        cos, sin = cos_idx_rope, sin_idx_rope
-        q = (multiply(q_norm, wq_b) * q_norm_scale * wq_b_scale.t()).to(token_x.dtype).unflatten(-1, (heads, depth))
-        query, query_scale = quantise(rope_first(q, cos[:, None], sin[:, None]) @ hadamard_q)
-        k = (token_x @ wk).float()
-        k = layer_norm(k, [depth], ln_gamma_k.float(), ln_beta_k.float(), layernorm_epsilon_k).to(token_x.dtype)
-        key, key_scale = quantise(rope_first(k, cos, sin) @ hadamard_k)
-        idx_k_cache.view(-1, depth).index_copy_(0, idx_k_cache_index, key)
-        idx_k_scale_cache.view(-1, 1).index_copy_(0, idx_k_cache_index, key_scale)
-        return query, query_scale, ((token_x @ weights_proj).float() * (heads * depth) ** -0.5).half()
-
-    return prolog
+def indexer_prolog(
+    token_x: Tensor,
+    q_norm: Tensor,
+    q_norm_scale: Tensor,
+    wq_b: Tensor,
+    wq_b_scale: Tensor,
+    wk: Tensor,
+    weights_proj: Tensor,
+    ln_gamma_k: Tensor,
+    ln_beta_k: Tensor,
+    cos_idx_rope: Tensor,
+    sin_idx_rope: Tensor,
+    hadamard_q: Tensor,
+    hadamard_k: Tensor,
+    idx_k_cache: Tensor,
+    idx_k_scale_cache: Tensor,
+    idx_k_cache_index: Tensor,
+    layernorm_epsilon_k: float,
+) -> tuple[Tensor, ...]:
+    """npu_lightning_indexer_prolog_pto; the caches are written in place. wq_b is kept in the dtype of its product."""
+    heads, depth = weights_proj.shape[1], wk.shape[1]
+    cos, sin = cos_idx_rope, sin_idx_rope
+    q = (product(q_norm, wq_b).float() * q_norm_scale * wq_b_scale.t()).to(token_x.dtype).unflatten(-1, (heads, depth))
+    query, query_scale = quantise(rope_first(q, cos[:, None], sin[:, None]) @ hadamard_q)
+    k = (token_x @ wk).float()
+    k = layer_norm(k, [depth], ln_gamma_k.float(), ln_beta_k.float(), layernorm_epsilon_k).to(token_x.dtype)
+    key, key_scale = quantise(rope_first(k, cos, sin) @ hadamard_k)
+    idx_k_cache.view(-1, depth).index_copy_(0, idx_k_cache_index, key)
+    idx_k_scale_cache.view(-1, 1).index_copy_(0, idx_k_cache_index, key_scale)
+    return query, query_scale, ((token_x @ weights_proj).float() * (heads * depth) ** -0.5).half()
 
 
 def layer_prologs(inputs: dict, tokens: slice) -> tuple[Tensor, ...]:
