@@ -626,10 +626,12 @@ def sparse_attention_inputs(
 
 @dataclass
 class _SparseAttention:
-    """What the stages of npu_sparse_attention_pto hand on: queries of the indexer and of the attention, and caches."""
+    """What the stages of npu_sparse_attention_pto hand on: queries of the indexer and of the attention, and caches; and
+    of which tokens [B, S] a number of the queries' latent may be rounded otherwise."""
 
     indexer: dict
     attention: dict
+    is_open: Tensor
 
     @property
     def caches(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -676,7 +678,14 @@ def _sparse_attention_prologs(
         shared = (cos[..., None, :], sin[..., None, :]) if heads else (cos, sin)
         return rope(a, *shared, mode).to(dtype)
 
-    cq = rms_norm(linear(x, w_dq), gamma_cq, rms_norm_eps).to(dtype)
+    def is_open(exact):
+        """Whether float32, whose sums are off by some 1e-7, may round one of a row's numbers otherwise."""
+        error = 3e-7 * exact.abs().maximum(exact.square().mean(-1, keepdim=True).sqrt())
+        return ((exact + error).to(dtype) != (exact - error).to(dtype)).any(-1)
+
+    product = x.double() @ w_dq.double()
+    latent = rms_norm(product.to(dtype), gamma_cq, rms_norm_eps)
+    cq = latent.to(dtype)
     q = linear(cq, w_uq_qr).unflatten(-1, (heads, depth + rope_depth))
     kv = linear(x, w_dkv_kr)
     index_q = linear(cq, w_idx_qb).unflatten(-1, (-1, index_depth))
@@ -709,6 +718,7 @@ def _sparse_attention_prologs(
             layout_kv="PA_BSND",
             **paged,
         ),
+        is_open=is_open(product) | is_open(latent),
     )
 
 
@@ -810,8 +820,11 @@ def check_sparse_attention(
     # One token in twenty has a number of its latent, the root of all its queries, rounded otherwise, and is then off in
     # up to 5 % of its elements: seen in 192 tokens at DeepSeek's sizes.
     share = 0.99 - 0.1 / max(2, attn_out.shape[0] * attn_out.shape[1])
+    # Such a number matters more the fewer a latent has.
+    of_latent = torch.where(stages.is_open, max(1, (1536 / inputs["w_dq"].shape[1]) ** 0.5), 1)[..., None, None]
     expected = sparse_flash_attention(sparse_indices=indices, **stages.attention)
-    return check_attention(attn_out, expected, atol=1e-4 * of_depth * of_keys, share=share, limit=3e-2 * of_depth)
+    atol = 1e-4 * of_depth * of_keys * of_latent
+    return check_attention(attn_out, expected, atol=atol, share=share, limit=3e-2 * of_depth)
 
 
 # ---- the paged KV cache, and the step from token to token

@@ -116,6 +116,15 @@ def test_any_shape(data):
     check(inputs, rope_mode=draw(modes), indexer_rope_mode=draw(modes))
 
 
+def test_a_number_of_a_short_latent_lies_between_two():
+    """Float32 rounds one of the token's 16 to the other neighbour, which moves all of its queries."""
+    torch.manual_seed(2071)
+    sizes = dict(hidden=35, q_lora=16, heads=15, depth=8, rope_depth=12, kv_lora=45, index_heads=1, index_depth=12)
+    inputs = goldens.sparse_attention_inputs([81], count=16, block_size=16, dtype=torch.float16, **sizes)
+    assert goldens._sparse_attention_prologs(**{k: v for k, v in inputs.items() if k != "sparse_count"}).is_open.all()
+    check(inputs, indexer_rope_mode="half")
+
+
 # ---- attributes
 
 
