@@ -89,7 +89,7 @@ def operators() -> list[Comparison]:
     x, y = torch.rand(1_000_000), torch.rand(1_000_000)
     functions = {"add": torch.add, "mul": torch.mul, "exp": lambda x, _: x.exp(), "sum": lambda x, _: x.sum()}
 
-    def compared(title: str, function: Callable, elements: int, calls: int, limit: float | None) -> Comparison:
+    def comparison(title: str, function: Callable, elements: int, calls: int, limit: float | None) -> Comparison:
         operands = x[:elements], y[:elements]
         on_npu = [operand.npu() for operand in operands]
 
@@ -101,8 +101,8 @@ def operators() -> list[Comparison]:
         return Comparison(f"{title} of {elements:,} elements", ours, "ATen on the CPU", peers, limit, calls)
 
     return [
-        *(compared(f"{CALLS} times {name}", function, len(x), CALLS, 1.2) for name, function in functions.items()),
-        *(compared("one sum", functions["sum"], elements, 1, None) for elements in (16, len(x))),
+        *(comparison(f"{CALLS} times {name}", function, len(x), CALLS, 1.2) for name, function in functions.items()),
+        *(comparison("one sum", functions["sum"], elements, 1, None) for elements in (16, len(x))),
     ]
 
 

@@ -103,7 +103,7 @@ def on_npu(inputs: dict) -> dict:
 
 
 def for_peers(inputs: dict) -> dict:
-    """With what is bfloat16 and no cache in the dtype that ATen multiplies faster."""
+    """The inputs, of which all that is bfloat16 but for caches is in the dtype that ATen multiplies faster."""
     caches = {"key", "key_rope", "kv_cache", "kr_cache", "index_k_cache"}
     return {
         name: value.to(fastest(torch.bfloat16))
@@ -145,13 +145,13 @@ def same_keys(ours: Tensor) -> Callable[[Tensor], str]:
 
 def indexer(row: Row) -> Case:
     inputs = goldens.lightning_indexer_inputs(row.lengths, queries=row.queries)
-    peers = for_peers(inputs)
+    operands = for_peers(inputs)
     pages = inputs["block_table"].long()
 
     def entries(function):
         def index(span):
-            query, weights = (peers[name][span.batch, span.first : span.last] for name in ("query", "weights"))
-            return function(query, keys_of(peers["key"], pages[span.batch], span.keys), weights, TOP)
+            query, weights = (operands[name][span.batch, span.first : span.last] for name in ("query", "weights"))
+            return function(query, keys_of(operands["key"], pages[span.batch], span.keys), weights, TOP)
 
         return lambda: (
             torch.stack([index(span) for span in spans(row.lengths, row.queries, SPAN)])
@@ -195,7 +195,8 @@ def attention(row: Row) -> Case:
     inputs = goldens.sparse_flash_attention_inputs([n - 2 for n in row.lengths], count=TOP, queries=row.queries)
     # Every index names a token, and every token sees what its indices name.
     inputs |= {"actual_seq_lengths_kv": inputs["actual_seq_lengths_kv"] + 2, "sparse_mode": 0}
-    query, rope, indices = (for_peers(inputs)[name].flatten(0, 1) for name in ("query", "query_rope", "sparse_indices"))
+    operands = for_peers(inputs)
+    query, rope, indices = (operands[name].flatten(0, 1) for name in ("query", "query_rope", "sparse_indices"))
     key, key_rope = inputs["key"].flatten(0, 2), inputs["key_rope"].flatten(0, 2)
     pages, page, scale = inputs["block_table"].long().clamp(min=0), inputs["key"].shape[1], inputs["scale_value"]
 
