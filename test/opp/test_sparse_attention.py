@@ -121,7 +121,9 @@ def test_a_number_of_a_short_latent_lies_between_two():
     torch.manual_seed(2071)
     sizes = dict(hidden=35, q_lora=16, heads=15, depth=8, rope_depth=12, kv_lora=45, index_heads=1, index_depth=12)
     inputs = goldens.sparse_attention_inputs([81], count=16, block_size=16, dtype=torch.float16, **sizes)
-    assert goldens._sparse_attention_prologs(**{k: v for k, v in inputs.items() if k != "sparse_count"}).is_open.all()
+    assert goldens._sparse_attention_prologs(
+        **{k: v for k, v in inputs.items() if k != "sparse_count"}
+    ).open_tokens.all()
     check(inputs, indexer_rope_mode="half")
 
 
