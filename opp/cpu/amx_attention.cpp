@@ -57,8 +57,9 @@ struct Sums {
 
 #if defined(__x86_64__)
 
-#define OPP_TILES __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16")))
-#define OPP_TILES_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,amx-tile,amx-bf16"), always_inline)) inline
+#define OPP_TILES __attribute__((target("avx512f,avx512bw,avx512dq,avx512bf16,amx-tile,amx-bf16")))
+#define OPP_TILES_INLINE \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512bf16,amx-tile,amx-bf16"), always_inline)) inline
 
 constexpr int64_t kTileBytes = 64;  // of a row
 
@@ -69,16 +70,22 @@ OPP_TILES void pack_row(const at::BFloat16* row, int64_t columns, at::BFloat16* 
   }
 }
 
-OPP_TILES_INLINE __m512i load_words(const at::BFloat16* from) {
-  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-}
-
-// Two rows of B as a row of each of their tiles.
-OPP_TILES void pack_pair(const at::BFloat16* even, const at::BFloat16* odd, int64_t columns, at::BFloat16* to) {
-  for (int64_t column = 0; column < columns; column += kTileRows, to += kTileElements) {
-    const __m512i high = _mm512_slli_epi32(load_words(odd + column), 16);
-    _mm512_store_si512(to, _mm512_or_si512(load_words(even + column), high));
+// Two rows of values as a row of each of their tiles, of which pairs share 32 columns: each has two of every four
+// columns that make a lane of 16 bytes. Writes the mean square of each row's first `count` numbers.
+OPP_TILES void pack_values(const at::BFloat16* even, const at::BFloat16* odd, int64_t columns, int64_t count,
+                           at::BFloat16* to, float* mean_squares) {
+  __m512 squares[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (int64_t column = 0; column < columns; column += kTileDepth, to += 2 * kTileElements) {
+    const auto present =
+        static_cast<__mmask32>((uint64_t{1} << std::clamp<int64_t>(count - column, 0, kTileDepth)) - 1);
+    const __m512i a = _mm512_maskz_loadu_epi16(present, even + column);
+    const __m512i b = _mm512_maskz_loadu_epi16(present, odd + column);
+    _mm512_store_si512(to, _mm512_unpacklo_epi16(a, b));
+    _mm512_store_si512(to + kTileElements, _mm512_unpackhi_epi16(a, b));
+    squares[0] = _mm512_dpbf16_ps(squares[0], (__m512bh)a, (__m512bh)a);
+    squares[1] = _mm512_dpbf16_ps(squares[1], (__m512bh)b, (__m512bh)b);
   }
+  for (int64_t i = 0; i < 2; ++i) mean_squares[i] = _mm512_reduce_add_ps(squares[i]) / static_cast<float>(count);
 }
 
 // largest[h] = the largest of it and of column h's numbers times scale, of `count` rows in tiles. NaN is not larger
@@ -128,9 +135,10 @@ OPP_TILES_INLINE __m512 upper_half(__m512 x) {
 
 // Turns the scores of a tile's heads, in place, into weights exp(scale * score - maximum), and adds them up in
 // `totals`; those past `count` into zero. Returns the heads whose weights may not be rounded, for what that would do to
-// the result, with `squares` for each token; adds the variance of others to `variances`.
+// the result, with `squares` for each token; adds the variance of others to `variances`, which may be up to `allowed`
+// of the squared totals.
 OPP_TILES uint32_t weigh_heads(float* scores, int64_t count, int64_t padded, float scale, const float* maxima,
-                               const float* squares, float* totals, float* variances) {
+                               const float* squares, const float* allowed, float* totals, float* variances) {
   const __m512 factor = _mm512_set1_ps(scale);
   const __m512 maximum = _mm512_loadu_ps(maxima);
   __m512 total = _mm512_loadu_ps(totals);
@@ -145,7 +153,7 @@ OPP_TILES uint32_t weigh_heads(float* scores, int64_t count, int64_t padded, flo
   _mm512_storeu_ps(totals, total);
   const __m512 before = _mm512_loadu_ps(variances);
   const __m512 sum = _mm512_add_ps(before, variance);
-  const __m512 largest = _mm512_mul_ps(_mm512_set1_ps(kLargestVariance), _mm512_mul_ps(total, total));
+  const __m512 largest = _mm512_mul_ps(_mm512_loadu_ps(allowed), _mm512_mul_ps(total, total));
   const __mmask16 fine = _mm512_cmp_ps_mask(sum, largest, _CMP_NLE_UQ);
   _mm512_storeu_ps(variances, _mm512_mask_mov_ps(sum, fine, before));
   return fine;
@@ -174,7 +182,8 @@ OPP_TILES void pack_weights(const float* weights, int64_t tokens, uint32_t fine,
   }
 }
 
-// Rows x Columns tiles of c = a b, or c += a b, where a is the sum of Parts matrices.
+// Rows x Columns tiles of c = a b, or c += a b, where a is the sum of Parts matrices. Those of a are loaded again for
+// the next columns: the others leave them their place in the cache closest to the core.
 template <int Rows, int Columns, int Parts>
 OPP_TILES void multiply_block(const Left& left, const Right& right, const Sums& sums, int64_t depth, bool add) {
   const at::BFloat16* a = left.tiles;
@@ -182,10 +191,10 @@ OPP_TILES void multiply_block(const Left& left, const Right& right, const Sums& 
   float* c = sums.tiles;
   float* c_below = c + sums.below;
   if (add) {
-    _tile_loadd(0, c, kTileBytes);
-    if constexpr (Columns > 1) _tile_loadd(1, c + sums.right, kTileBytes);
-    if constexpr (Rows > 1) _tile_loadd(2, c_below, kTileBytes);
-    if constexpr (Rows > 1 && Columns > 1) _tile_loadd(3, c_below + sums.right, kTileBytes);
+    _tile_stream_loadd(0, c, kTileBytes);
+    if constexpr (Columns > 1) _tile_stream_loadd(1, c + sums.right, kTileBytes);
+    if constexpr (Rows > 1) _tile_stream_loadd(2, c_below, kTileBytes);
+    if constexpr (Rows > 1 && Columns > 1) _tile_stream_loadd(3, c_below + sums.right, kTileBytes);
   } else {
     _tile_zero(0);
     if constexpr (Columns > 1) _tile_zero(1);
@@ -193,8 +202,8 @@ OPP_TILES void multiply_block(const Left& left, const Right& right, const Sums& 
     if constexpr (Rows > 1 && Columns > 1) _tile_zero(3);
   }
   for (int64_t k = 0; k < depth; ++k, a += kTileElements, b += right.below) {
-    _tile_loadd(6, b, kTileBytes);
-    if constexpr (Columns > 1) _tile_loadd(7, b + right.right, kTileBytes);
+    _tile_stream_loadd(6, b, kTileBytes);
+    if constexpr (Columns > 1) _tile_stream_loadd(7, b + right.right, kTileBytes);
     for (int part = 0; part < Parts; ++part) {
       const at::BFloat16* of = a + part * left.other;
       _tile_loadd(4, of, kTileBytes);
@@ -230,18 +239,27 @@ void multiply(Left a, const Right& b, Sums c, int64_t rows, int64_t columns, int
   if (rows > 0) multiply_rows<1, Parts>(a, b, c, columns, depth, add);
 }
 
-// A row of tiles of sums times factor, rounded.
+// Rounded to bfloat16, of which NaN has one.
+OPP_TILES_INLINE __m256i round_to_bfloat16(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded =
+      _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7FC0)));
+}
+
+// A row of tiles of sums times factor, rounded, in the order that the columns of values had before pack_values().
 OPP_TILES void write_row(const float* sums, int64_t columns, float factor, at::BFloat16* to) {
   const __m512 times = _mm512_set1_ps(factor);
-  for (int64_t column = 0; column < columns; column += kLanes, sums += kSumElements) {
-    const __m512 x = _mm512_mul_ps(_mm512_load_ps(sums), times);
-    const __m512i bits = _mm512_castps_si512(x);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded =
-        _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
-    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    const __m512i result = _mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7FC0));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + column), _mm512_cvtepi32_epi16(result));
+  const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+  for (int64_t column = 0; column < columns; column += kTileDepth, sums += 2 * kSumElements) {
+    const __m512 a = _mm512_mul_ps(_mm512_load_ps(sums), times);
+    const __m512 b = _mm512_mul_ps(_mm512_load_ps(sums + kSumElements), times);
+    auto* out = reinterpret_cast<__m256i*>(to + column);
+    _mm256_storeu_si256(out, round_to_bfloat16(_mm512_permutex2var_ps(a, first, b)));
+    _mm256_storeu_si256(out + 1, round_to_bfloat16(_mm512_permutex2var_ps(a, second, b)));
   }
 }
 
@@ -251,11 +269,13 @@ OPP_TILES void write_row(const float* sums, int64_t columns, float factor, at::B
 
 void pack_row(const at::BFloat16*, int64_t, at::BFloat16*) { fail(); }
 
-void pack_pair(const at::BFloat16*, const at::BFloat16*, int64_t, at::BFloat16*) { fail(); }
+void pack_values(const at::BFloat16*, const at::BFloat16*, int64_t, int64_t, at::BFloat16*, float*) { fail(); }
 
 void find_largest(const float*, int64_t, float, float*) { fail(); }
 
-uint32_t weigh_heads(float*, int64_t, int64_t, float, const float*, const float*, float*, float*) { fail(); }
+uint32_t weigh_heads(float*, int64_t, int64_t, float, const float*, const float*, const float*, float*, float*) {
+  fail();
+}
 
 void pack_weights(const float*, int64_t, uint32_t, at::BFloat16*, at::BFloat16*) { fail(); }
 
@@ -274,11 +294,11 @@ AmxAttention::AmxAttention(const SparseFlashAttentionPto& call, const AttentionT
     : operands_(call, tiling),
       scale_(static_cast<float>(call.scale_value)),
       depth_(round_up(call.depth(), kTileDepth)),
-      columns_(round_up(call.value.size(-1), kTileRows)),
+      columns_(round_up(call.value.size(-1), kTileDepth)),
       max_heads_(round_up(tiling.tile_heads, kTileRows)),
       values_are_keys_(operands_.keys_begin_with_values(columns_)),
       keys_are_whole_(operands_.keys_lie_in_chunks(kTileDepth)),
-      values_are_whole_(operands_.values_lie_in_chunks(kTileRows)),
+      values_are_whole_(operands_.values_lie_in_chunks(1)),
       memory_(place(nullptr)) {
   place(memory_.data());
   // What pads the rows stays zero.
@@ -305,6 +325,8 @@ int64_t AmxAttention::place(std::byte* memory) {
   take(next_maxima_, max_heads_);
   take(totals_, max_heads_);
   take(variances_, max_heads_);
+  take(allowed_, max_heads_);
+  take(doubted_, max_heads_);
   take(staged_, max_heads_ * depth_);
   take(staged_values_, 2 * columns_);
   take(zeros_, std::max(depth_, columns_));
@@ -316,15 +338,35 @@ int64_t AmxAttention::place(std::byte* memory) {
 void AmxAttention::run(const AttentionTile& tile) {
   operands_.open(tile);
   heads_ = round_up(tile.heads, kTileRows);
+  std::fill_n(doubted_, heads_, false);
+  if (operands_.tokens() == 0) {
+    begin();
+    return write_zeros();
+  }
+  load_query();
+  attend();
+  if (doubt()) attend();
+  write();
+}
+
+void AmxAttention::attend() {
   begin();
   const int64_t tokens = operands_.tokens();
-  if (tokens == 0) return write_zeros();
-  load_query();
   for (int64_t first = 0; first < tokens; first += kBlock) {
     const int64_t count = std::min(kBlock, tokens - first);
     add({first, count, round_up(count, kTileDepth)});
   }
-  write();
+}
+
+// A block's weights may be rounded if that gives the result half of the largest variance when the blocks to come have
+// as much weight as those so far. Doubts heads that have turned out to have more than all of it, and says whether there
+// are any.
+bool AmxAttention::doubt() {
+  bool any = false;
+  for (int64_t head = 0; head < operands_.heads(); ++head) {
+    if (variances_[head] > kLargestVariance * totals_[head] * totals_[head]) doubted_[head] = any = true;
+  }
+  return any;
 }
 
 // A softmax begins with the sink, whose exponential relative to itself is 1. No score is less than the number that
@@ -377,8 +419,8 @@ void AmxAttention::load(const Block& block) {
       if (row >= block.count) pack_row(zeros_, depth_, to);
     }
     at::BFloat16* tile = values_ + token / kTileDepth * kTileDepth * columns_;
-    pack_pair(values[0], values[1], columns_, tile + token % kTileDepth * kTileRows);
-    for (int64_t i = 0; i < 2; ++i) squares_[token + i] = simd().mean_square(values[i], operands_.value_size());
+    pack_values(values[0], values[1], columns_, operands_.value_size(), tile + token % kTileDepth * kTileRows,
+                squares_ + token);
   }
 }
 
@@ -404,6 +446,8 @@ const at::BFloat16* AmxAttention::load_token(int64_t token, int64_t i, at::BFloa
 // Turns the scores of up to kWeighed heads into weights; says whether some are the sums of two.
 bool AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
   uint32_t fine[kWeighed / kTileRows] = {};
+  const float growth = static_cast<float>(operands_.tokens()) / static_cast<float>(block.first + block.count);
+  const float expected = kLargestVariance * std::max(growth / 2, 1.0F);
   for (int64_t i = 0; i < heads; i += kTileRows) {
     const int64_t head = first + i;
     float* scores = scores_ + head * block.padded;
@@ -411,9 +455,10 @@ bool AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
     find_largest(scores, block.count, scale_, next_maxima_ + head);
     for (int64_t j = head; j < head + kTileRows; ++j) {
       if (next_maxima_[j] > maxima_[j] + kSlack) raise(j, next_maxima_[j], block.first > 0);
+      allowed_[j] = doubted_[j] ? kLargestVariance : expected;
     }
     const uint32_t found = weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, squares_,
-                                       totals_ + head, variances_ + head);
+                                       allowed_ + head, totals_ + head, variances_ + head);
     const int64_t present = std::clamp<int64_t>(operands_.heads() - head, 0, kTileRows);
     fine[i / kTileRows] = found & ((1U << present) - 1);
   }

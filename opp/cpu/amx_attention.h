@@ -31,6 +31,8 @@ class AmxAttention {
   // Places what follows `memory_` below at `memory`; returns how many bytes that takes.
   int64_t place(std::byte* memory);
   void begin();
+  void attend();
+  bool doubt();
   void load_query();
   void add(const Block& block);
   void load(const Block& block);
@@ -64,6 +66,8 @@ class AmxAttention {
   float* next_maxima_;
   float* totals_;
   float* variances_;  // that rounding the weights so far may give the result, as kLargestVariance has it
+  float* allowed_;    // what they may be of the squared totals so far
+  bool* doubted_;     // whether that has been too much once
   // In rows, for what has to be copied first:
   at::BFloat16* staged_;         // queries, or two keys
   at::BFloat16* staged_values_;  // two

@@ -156,7 +156,7 @@ class TypedWorker final : public Worker {
       : packed_(kDepth * sizes.packed_columns),
         x_((kStep + kShifted) * kDepth),
         sums_((sizes.rows + kShifted) * sizes.columns),
-        whole_sums_(kWhole ? sizes.rows * sizes.columns : 0),
+        whole_sums_(kParts ? sizes.rows * sizes.columns : 0),
         row_(sizes.columns) {}
 
   void run(const Task& task) override {
@@ -187,6 +187,8 @@ class TypedWorker final : public Worker {
   using Left = typename Multiply::Left;
   using Sum = std::conditional_t<std::is_same_v<Element, int8_t>, int32_t, float>;
   using Unpacked = UnpackedProducts<Element, Multiply::kLayout>;
+  static constexpr bool kBytes = std::is_same_v<Operand, int8_t>;
+  static constexpr bool kTiles = Multiply::kLayout == Layout::kTiles;
   static constexpr int64_t kGroup = Multiply::kGroup;
   // Rows of a weight that are packed at once. In float they sum products of int8 exactly. More would leave no room for
   // x beside two tiles' columns in the cache closest to the core, fewer would load and store the tiles' sums more
@@ -196,8 +198,12 @@ class TypedWorker final : public Worker {
                                                                      : kBlock;
   // Bytes of x get their sign bit flipped, which adds 128 to each; a row of zeros shows what that adds to the sums.
   static constexpr bool kShifted = !std::is_same_v<Left, Operand>;
-  // Sums of integers in float are whole only over one block.
-  static constexpr bool kWhole = !std::is_same_v<Sum, typename Multiply::Sum>;
+  // Sums over so many of a weight's rows are added up before they are added to the rest, or 0: those of integers in
+  // float are whole only over one block, those by tiles are what they are where a weight lies.
+  static constexpr bool kIsOther = !std::is_same_v<Sum, typename Multiply::Sum>;
+  static constexpr int64_t kPart = kIsOther ? kDepth : kTiles ? Unpacked::kBlock : 0;
+  static constexpr bool kParts = kPart > 0;
+  static_assert(!kParts || kPart % kDepth == 0);
 
   void run_packed() {
     const Multiply products;
@@ -210,7 +216,7 @@ class TypedWorker final : public Worker {
         const int64_t rows = next_rows(task_.rows - row);
         if (!multiply_in_place(products, row, rows, first, last)) {
           load_x(row, rows, first, last);
-          multiply(products, x_.data(), depth_, row, rows, first > 0);
+          multiply(products, x_.data(), depth_, row, rows, first, last);
         }
         row += rows;
       }
@@ -222,9 +228,6 @@ class TypedWorker final : public Worker {
       }
     }
   }
-
-  static constexpr bool kBytes = std::is_same_v<Operand, int8_t>;
-  static constexpr bool kTiles = Multiply::kLayout == Layout::kTiles;
 
   const Element* x_of_task() const {
     return static_cast<const Element*>(task_.product->x) + task_.first_row * task_.product->x_stride;
@@ -270,6 +273,7 @@ class TypedWorker final : public Worker {
   // Multiplies the steps of the weight that other threads leave, and says whether all are done and their sums are here.
   bool run_unpacked(Shared& shared) {
     if constexpr (Unpacked::kExist) {
+      [[maybe_unused]] const std::conditional_t<kTiles, Multiply, std::byte> tiles{};
       const int64_t count = task_.rows * columns_;
       std::vector<Shared::Part> parts;
       int64_t steps = 0;
@@ -364,19 +368,33 @@ class TypedWorker final : public Worker {
       const Linear& product = *task_.product;
       if (last - first < depth_) return false;
       const auto* x = static_cast<const Element*>(product.x) + (task_.first_row + row) * product.x_stride + first;
-      multiply(products, x, product.x_stride, row, rows, first > 0);
+      multiply(products, x, product.x_stride, row, rows, first, last);
       return true;
     } else {
       return false;
     }
   }
 
-  void multiply(const Multiply& products, const Left* x, int64_t x_stride, int64_t row, int64_t rows, bool add) {
+  // Rows of x by the weight's rows [first, last).
+  void multiply(const Multiply& products, const Left* x, int64_t x_stride, int64_t row, int64_t rows, int64_t first,
+                int64_t last) {
     auto* sums = sums_.data() + row * columns_;
-    products.multiply(x, x_stride, packed_.data(), sums, columns_, rows, columns_, depth_, add && !kWhole);
-    if constexpr (kWhole) {
+    const auto multiply_to = [&](typename Multiply::Sum* to, bool add) {
+      products.multiply(x, x_stride, packed_.data(), to, columns_, rows, columns_, depth_, add);
+    };
+    if constexpr (!kParts) {
+      multiply_to(sums, first > 0);
+    } else {
       Sum* whole = whole_sums_.data() + row * columns_;
-      for (int64_t i = 0; i < rows * columns_; ++i) whole[i] = (add ? whole[i] : 0) + static_cast<Sum>(sums[i]);
+      if constexpr (kIsOther) {
+        multiply_to(sums, false);
+        for (int64_t i = 0; i < rows * columns_; ++i) whole[i] = (first > 0 ? whole[i] : 0) + static_cast<Sum>(sums[i]);
+      } else if (first < kPart) {
+        multiply_to(whole, first > 0);
+      } else {
+        multiply_to(sums, first % kPart > 0);
+        if (last % kPart == 0 || last == task_.product->weight.depth) simd().add(sums, rows * columns_, whole);
+      }
     }
   }
 
@@ -442,7 +460,7 @@ class TypedWorker final : public Worker {
   }
 
   Sum* sums_of_row(int64_t row) {
-    if constexpr (kWhole) {
+    if constexpr (kParts) {
       return whole_sums_.data() + row * columns_;
     } else {
       return sums_.data() + row * columns_;
@@ -465,7 +483,7 @@ template <class Element, class Multiply>
 bool is_alike_unpacked() {
   if constexpr (std::is_same_v<Element, int8_t>) return true;  // whole numbers
   static const bool is_alike = [] {
-    constexpr int64_t kTrialDepth = 902;  // blocks, and a part of one
+    constexpr int64_t kTrialDepth = 928;  // blocks, and a part of one
     std::minstd_rand random;
     const auto fill = [&](std::vector<Element>& elements) {
       for (Element& element : elements) element = static_cast<float>(random() % 2001) * 0.001F - 1;

@@ -237,7 +237,7 @@ bool has_tiles() {
 
 bool has_byte_tiles() { return has_tiles() && __builtin_cpu_supports("amx-int8"); }
 
-void begin_tiles() {
+void begin_tiles(int64_t rows) {
   struct alignas(64) Configuration {
     uint8_t palette = 1;
     uint8_t start_row = 0;
@@ -246,8 +246,10 @@ void begin_tiles() {
     uint8_t rows[16] = {};
   } configuration;
   constexpr int kTiles = 8;
+  constexpr int kFirst = 5;
   std::fill_n(configuration.bytes_of_row, kTiles, kTileBytes);
-  std::fill_n(configuration.rows, kTiles, kTileRows);
+  std::fill_n(configuration.rows, kFirst, static_cast<uint8_t>(rows));
+  std::fill(configuration.rows + kFirst, configuration.rows + kTiles, kTileRows);
   // Not _tile_loadconfig: GCC 12 believes that it reads eight bytes.
   asm volatile("ldtilecfg %0" : : "m"(configuration));
 }
@@ -271,6 +273,33 @@ void multiply_tiles(const Element* a, int64_t a_stride, const Element* b, Sum* c
   for (int64_t row = whole; row < rows; ++row) {
     std::copy_n(padded_c + (row - whole) * kPanel, columns, c + row * c_stride);
   }
+}
+
+OPP_TILES void add_tile_products(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* panel, float* sums,
+                                 RowsAhead* ahead) {
+  constexpr int64_t kRowBytes = kPanel * 4;  // of sums, and of a pair of the panel's rows
+  static_assert(kGroups == 4);
+  _tile_loadd(4, a, a_stride * 2);
+  _tile_loadd(0, sums, kRowBytes);
+  _tile_loadd(5, panel, kRowBytes);
+  _tile_dpbf16ps(0, 4, 5);
+  _tile_stored(0, sums, kRowBytes);
+  if (ahead != nullptr) ahead->bring<kTileRows>();
+  _tile_loadd(1, sums + kTileRows, kRowBytes);
+  _tile_loadd(6, panel + kTileDepth, kRowBytes);
+  _tile_dpbf16ps(1, 4, 6);
+  _tile_stored(1, sums + kTileRows, kRowBytes);
+  if (ahead != nullptr) ahead->bring<kTileRows>();
+  _tile_loadd(2, sums + 2 * kTileRows, kRowBytes);
+  _tile_loadd(7, panel + 2 * kTileDepth, kRowBytes);
+  _tile_dpbf16ps(2, 4, 7);
+  _tile_stored(2, sums + 2 * kTileRows, kRowBytes);
+  if (ahead != nullptr) ahead->bring<kTileRows>();
+  _tile_loadd(3, sums + 3 * kTileRows, kRowBytes);
+  _tile_loadd(5, panel + 3 * kTileDepth, kRowBytes);
+  _tile_dpbf16ps(3, 4, 5);
+  _tile_stored(3, sums + 3 * kTileRows, kRowBytes);
+  if (ahead != nullptr) ahead->bring<kTileRows>();
 }
 
 OPP_TILES void spread(const int8_t* x, int64_t x_stride, int64_t rows, int64_t depth, int8_t* to) {
@@ -337,9 +366,13 @@ bool has_tiles() { return false; }
 
 bool has_byte_tiles() { return false; }
 
-void begin_tiles() {}
+void begin_tiles(int64_t) {}
 
 void end_tiles() {}
+
+void add_tile_products(const at::BFloat16*, int64_t, const at::BFloat16*, float*, RowsAhead*) {
+  TORCH_INTERNAL_ASSERT(false, "this processor has no tiles");
+}
 
 void spread(const int8_t*, int64_t, int64_t, int64_t, int8_t*) {
   TORCH_INTERNAL_ASSERT(false, "this processor has no tiles");

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "cpu/prefetch.h"
+
 namespace opp {
 
 constexpr int64_t kTileRows = 16;
@@ -17,8 +19,9 @@ constexpr int64_t kByteTileDepth = 64;  // int8
 bool has_tiles();
 bool has_byte_tiles();
 
-// What this thread's tiles must be for the products below: of kTileRows rows, all whole.
-void begin_tiles();
+// What this thread's tiles must be for the products below: all whole, or those of sums and of what is on the left, the
+// first five, of so many rows.
+void begin_tiles(int64_t rows = kTileRows);
 void end_tiles();
 
 // c = a b, or c += a b, as Products multiply, of bfloat16 in float or of int8 in int32: depth is a multiple of
@@ -26,6 +29,12 @@ void end_tiles();
 template <class Element, class Sum>
 void multiply_tiles(const Element* a, int64_t a_stride, const Element* b, Sum* c, int64_t c_stride, int64_t rows,
                     int64_t columns, int64_t depth, bool add);
+
+// Adds the products of kTileDepth numbers of `rows` rows of a, for which the tiles are, with so many rows of a panel of
+// kPanel columns. The sums' rows follow one another. Brings kTileDepth of the panel's rows from `ahead` meanwhile, if
+// that is not null.
+void add_tile_products(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* panel, float* sums,
+                       RowsAhead* ahead);
 
 // Products of up to kMaxSpreadRows rows of int8 with a matrix of bytes that lies row by row. Tiles would have it by
 // fours of rows; here they take it as it is, for fours of columns, each of which a row of x meets with zeros for the

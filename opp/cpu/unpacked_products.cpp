@@ -117,30 +117,52 @@ OPP_PAIRS void add_pairs(const at::BFloat16* x, int64_t x_stride, const at::BFlo
   }
 }
 
-template <class Products>
-using AddInterleaved = void (*)(const typename Products::Element*, int64_t, const typename Products::Element*, int64_t,
-                                typename Products::Sum*, RowsAhead*);
+// Adds the products of all rows of x with the interleaved kUnpackedColumns columns of so many rows of the weight, by
+// kMaxRows rows of x at a time. The first of them bring lines.
+template <class Element, class Sum, auto... adds>
+void add_by_rows(const Element* x, int64_t x_stride, int64_t rows, const Element* interleaved, int64_t depth, Sum* sums,
+                 RowsAhead* ahead) {
+  static constexpr std::array kAdds = {adds...};
+  static_assert(kAdds.size() == kMaxRows);
+  for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
+    kAdds[std::min(kMaxRows, rows - row) - 1](x + row * x_stride, x_stride, interleaved, depth,
+                                              sums + row * kUnpackedColumns, ahead);
+  }
+}
+
+void add_by_tiles(const at::BFloat16* x, int64_t x_stride, int64_t, const at::BFloat16* interleaved, int64_t,
+                  float* sums, RowsAhead* ahead) {
+  add_tile_products(x, x_stride, interleaved, sums, ahead);
+}
 
 template <class Products>
 struct Interleaved;
 
 template <>
 struct Interleaved<ByteFours> {
+  static constexpr int64_t kTogether = 4;  // rows
   static constexpr auto interleave = interleave_fours;
-  static constexpr std::array<AddInterleaved<ByteFours>, kMaxRows> adds = {add_fours<1>, add_fours<2>, add_fours<3>,
-                                                                           add_fours<4>};
+  static constexpr auto add = add_by_rows<int8_t, int32_t, add_fours<1>, add_fours<2>, add_fours<3>, add_fours<4>>;
 };
 
 template <>
 struct Interleaved<BFloat16Pairs> {
+  static constexpr int64_t kTogether = 2;
   static constexpr auto interleave = interleave_pairs;
-  static constexpr std::array<AddInterleaved<BFloat16Pairs>, kMaxRows> adds = {add_pairs<1>, add_pairs<2>, add_pairs<3>,
-                                                                               add_pairs<4>};
+  static constexpr auto add = add_by_rows<at::BFloat16, float, add_pairs<1>, add_pairs<2>, add_pairs<3>, add_pairs<4>>;
 };
 
-// Interleaves a group of rows after the other: memory is read along rows, since lines of one column would all contend
-// for the same few places of the L1 cache where rows lie a multiple of 4 KiB apart. The first rows of x bring the lines
-// of the rows that come next.
+template <>
+struct Interleaved<BFloat16Tiles> {
+  static constexpr int64_t kTogether = 2;
+  static constexpr auto interleave = interleave_pairs;
+  static constexpr auto add = add_by_tiles;
+  static_assert(BFloat16Tiles::kRows == kTileDepth && kUnpackedColumns == kPanel);
+};
+
+// Interleaves a few rows after the other: memory is read along rows, since lines of one column would all contend for
+// the same few places of the L1 cache where rows lie a multiple of 4 KiB apart. The lines of the rows that come next
+// are brought meanwhile.
 template <class Products, class Element = typename Products::Element>
 void add_interleaved(const Element* x, int64_t x_stride, int64_t rows, const WeightRows<Element>& weight,
                      typename Products::Sum* sums, const Element* next) {
@@ -149,7 +171,7 @@ void add_interleaved(const Element* x, int64_t x_stride, int64_t rows, const Wei
   RowsAhead lines(next, weight.stride * kBytes, weight.columns * kBytes);
   for (int64_t first = 0; first < weight.columns; first += kInterleavedColumns) {
     const int64_t columns = std::min(kInterleavedColumns, weight.columns - first);
-    for (int64_t row = 0; row < weight.rows; row += Products::kGroup) {
+    for (int64_t row = 0; row < weight.rows; row += Interleaved<Products>::kTogether) {
       const Element* from = weight.data + row * weight.stride + first;
       for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
         Interleaved<Products>::interleave(from + column, weight.stride,
@@ -157,12 +179,8 @@ void add_interleaved(const Element* x, int64_t x_stride, int64_t rows, const Wei
       }
     }
     for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-      RowsAhead* ahead = next == nullptr ? nullptr : &lines;
-      for (int64_t row = 0; row < rows; row += kMaxRows, ahead = nullptr) {
-        Interleaved<Products>::adds[std::min(kMaxRows, rows - row) - 1](
-            x + row * x_stride, x_stride, interleaved + column * weight.rows, weight.rows,
-            sums + (first + column) * rows + row * kUnpackedColumns, ahead);
-      }
+      Interleaved<Products>::add(x, x_stride, rows, interleaved + column * weight.rows, weight.rows,
+                                 sums + (first + column) * rows, next == nullptr ? nullptr : &lines);
     }
   }
 }
@@ -318,6 +336,16 @@ struct Kind<BFloat16Pairs> {
 bool has_avx2() { return cann_cpu::cpu_capability() >= cann_cpu::CpuCapability::kAvx2; }
 
 template <>
+struct Kind<BFloat16Tiles> {
+  static void add(const at::BFloat16* x, int64_t x_stride, int64_t rows, const WeightRows<at::BFloat16>& weight,
+                  float* sums, const at::BFloat16* next) {
+    begin_tiles(rows);
+    add_interleaved<BFloat16Tiles>(x, x_stride, rows, weight, sums, next);
+  }
+  static bool is_here() { return has_tiles(); }
+};
+
+template <>
 struct Kind<ShortPairs> {
   static constexpr auto add = add_by_avx2<OfShorts, int8_t, int32_t>;
   static bool is_here() { return has_avx2(); }
@@ -368,7 +396,8 @@ void UnpackedProducts<Element, layout>::order(const Sum* sums, Sum* ordered) {
     int64_t column = first;
     if constexpr (std::is_same_v<UnpackedProducts, ByteFours>) {
       column = first % 16 * 4 + first / 16 * 4;
-    } else if constexpr (std::is_same_v<UnpackedProducts, BFloat16Pairs>) {
+    } else if constexpr (std::is_same_v<UnpackedProducts, BFloat16Pairs> ||
+                         std::is_same_v<UnpackedProducts, BFloat16Tiles>) {
       column = first / 32 * 32 + first % 16 * 2 + first / 16 % 2 * 4;
     } else if constexpr (std::is_same_v<UnpackedProducts, ShortPairs>) {
       column = first / 16 * 16 + first % 8 * 2 + first / 8 % 2 * 4;
@@ -381,6 +410,7 @@ void UnpackedProducts<Element, layout>::order(const Sum* sums, Sum* ordered) {
 
 template struct UnpackedProducts<int8_t, Layout::kVnni>;
 template struct UnpackedProducts<at::BFloat16, Layout::kVnni>;
+template struct UnpackedProducts<at::BFloat16, Layout::kTiles>;
 template struct UnpackedProducts<int8_t, Layout::kRows>;
 template struct UnpackedProducts<at::BFloat16, Layout::kRows>;
 

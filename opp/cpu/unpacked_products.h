@@ -28,16 +28,19 @@ struct UnpackedTypes {
 
 struct NoUnpackedTypes {
   static constexpr bool kExist = false;
+  static constexpr int64_t kBlock = 0;
   using Sum = std::byte;
 };
 
-// By fours (VNNI) and pairs (AVX512-BF16); by AVX2, where Products of rows are those of float.
+// By fours (VNNI) and pairs (AVX512-BF16), or pairs in tiles; by AVX2, where Products of rows are those of float.
 template <class Element, Layout layout>
 struct UnpackedTypesOf : NoUnpackedTypes {};
 template <>
 struct UnpackedTypesOf<int8_t, Layout::kVnni> : UnpackedTypes<int32_t, 4, 128, 0> {};
 template <>
 struct UnpackedTypesOf<at::BFloat16, Layout::kVnni> : UnpackedTypes<float, 2, 0, 384> {};
+template <>
+struct UnpackedTypesOf<at::BFloat16, Layout::kTiles> : UnpackedTypes<float, 32, 0, 768> {};
 template <>
 struct UnpackedTypesOf<int8_t, Layout::kRows> : UnpackedTypes<int32_t, 2, 0, 0> {};
 template <>
@@ -68,7 +71,8 @@ struct UnpackedProducts : UnpackedTypesOf<ElementOf, layout> {
   static bool are_here();
   // Adds x[r][k] * weight[k][c] to the sums of all r and c, group of k after group. Of x `rows` rows lie x_stride
   // apart; of the weight there are at most kRows. Sums of kUnpackedColumns columns of all rows follow one another. The
-  // weight's rows that come next begin at `next`, if that is not null.
+  // weight's rows that come next begin at `next`, if that is not null. By tiles there are at most kTileRows rows of x,
+  // and the thread has its Products meanwhile, whose tiles these are.
   static void add_products(const Element* x, int64_t x_stride, int64_t rows, const WeightRows<Element>& weight,
                            Sum* sums, const Element* next);
   // The sums of one row and kUnpackedColumns columns by their columns, which have an order of their own till then.
@@ -77,11 +81,13 @@ struct UnpackedProducts : UnpackedTypesOf<ElementOf, layout> {
 
 using ByteFours = UnpackedProducts<int8_t, Layout::kVnni>;
 using BFloat16Pairs = UnpackedProducts<at::BFloat16, Layout::kVnni>;
+using BFloat16Tiles = UnpackedProducts<at::BFloat16, Layout::kTiles>;
 using ShortPairs = UnpackedProducts<int8_t, Layout::kRows>;
 using Floats = UnpackedProducts<at::BFloat16, Layout::kRows>;
 
 extern template struct UnpackedProducts<int8_t, Layout::kVnni>;
 extern template struct UnpackedProducts<at::BFloat16, Layout::kVnni>;
+extern template struct UnpackedProducts<at::BFloat16, Layout::kTiles>;
 extern template struct UnpackedProducts<int8_t, Layout::kRows>;
 extern template struct UnpackedProducts<at::BFloat16, Layout::kRows>;
 

@@ -112,6 +112,22 @@ def test_tokens_in_the_order_of_their_scores(scale, descending):
     check(inputs)
 
 
+@pytest.mark.parametrize("first", [100, 256, 400])
+def test_weights_of_which_the_first_tokens_have_all(first):
+    """That their rounding is seen in the result is known only when the others have turned out to weigh nothing."""
+    inputs = goldens.sparse_flash_attention_inputs([2048], heads=40, depth=64, value_depth=512, rope_depth=0)
+    inputs["sparse_indices"][..., :] = torch.arange(2048, dtype=torch.int32)
+    slots = (inputs["block_table"][0].long()[:, None] * 128 + torch.arange(128)).flatten()[:2048]
+    inputs["key"].flatten(0, 2)[slots, 0] = torch.cat([torch.rand(first), torch.full((2048 - first,), -60)]).bfloat16()
+    some = range(0, 40, 3)
+    inputs["query"][:, :, some] = 0
+    inputs["query"][:, :, some, 0] = 1 / inputs["scale_value"]
+    out = check(inputs)
+    check(inputs | {"query": inputs["query"][:, :, some]})
+    others = [head for head in range(40) if head not in some]
+    assert torch.equal(run(inputs | {"query": inputs["query"][:, :, others]}), out[:, :, others])
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("heads", "depth", "rope_depth", "value_depth"),

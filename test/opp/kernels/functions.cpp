@@ -640,9 +640,10 @@ void unpacked_products() {
   using T = typename Products::Element;
   using Out = typename Products::Sum;
   if (!Products::are_here()) throw NotHere();
+  [[maybe_unused]] const std::conditional_t<std::is_same_v<Products, opp::BFloat16Tiles>, opp::TileProducts, int> of{};
   constexpr bool kBytes = std::is_same_v<T, int8_t>;
   for (int64_t rows = 1; rows <= 9; ++rows) {
-    const int64_t depth = 4 * rows + 60, x_stride = depth + 4;
+    const int64_t depth = opp::round_up(4 * rows + 60, Products::kGroup), x_stride = depth + 4;
     const int64_t columns = 3 * opp::kUnpackedColumns, stride = columns + 32;
     const auto x = random_vector<T>(rows * x_stride);
     const auto weight = random_vector<T>(depth * stride);
@@ -968,6 +969,7 @@ constexpr Case kCases[] = {
     {"weighted_relu_tiles", weighted_relu_tiles, false},
     {"unpacked products, int8 by fours", unpacked_products<opp::ByteFours>},
     {"unpacked products, bfloat16 by pairs", unpacked_products<opp::BFloat16Pairs>, false},
+    {"unpacked products, bfloat16 by tiles", unpacked_products<opp::BFloat16Tiles>, false},
     {"unpacked products, int8 by AVX2", unpacked_products<opp::ShortPairs>, false},
     {"unpacked products, bfloat16 by AVX2", unpacked_products<opp::Floats>, false},
     {"linear, float16", linear<Half>, false},
