@@ -278,28 +278,29 @@ void multiply_tiles(const Element* a, int64_t a_stride, const Element* b, Sum* c
 OPP_TILES void add_tile_products(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* panel, float* sums,
                                  RowsAhead* ahead) {
   constexpr int64_t kRowBytes = kPanel * 4;  // of sums, and of a pair of the panel's rows
+  constexpr int kBrought = 12;
   static_assert(kGroups == 4);
   _tile_loadd(4, a, a_stride * 2);
   _tile_loadd(0, sums, kRowBytes);
   _tile_loadd(5, panel, kRowBytes);
   _tile_dpbf16ps(0, 4, 5);
   _tile_stored(0, sums, kRowBytes);
-  if (ahead != nullptr) ahead->bring<kTileRows>();
+  if (ahead != nullptr) ahead->bring<kBrought>();
   _tile_loadd(1, sums + kTileRows, kRowBytes);
   _tile_loadd(6, panel + kTileDepth, kRowBytes);
   _tile_dpbf16ps(1, 4, 6);
   _tile_stored(1, sums + kTileRows, kRowBytes);
-  if (ahead != nullptr) ahead->bring<kTileRows>();
+  if (ahead != nullptr) ahead->bring<kBrought>();
   _tile_loadd(2, sums + 2 * kTileRows, kRowBytes);
   _tile_loadd(7, panel + 2 * kTileDepth, kRowBytes);
   _tile_dpbf16ps(2, 4, 7);
   _tile_stored(2, sums + 2 * kTileRows, kRowBytes);
-  if (ahead != nullptr) ahead->bring<kTileRows>();
+  if (ahead != nullptr) ahead->bring<kBrought>();
   _tile_loadd(3, sums + 3 * kTileRows, kRowBytes);
   _tile_loadd(5, panel + 3 * kTileDepth, kRowBytes);
   _tile_dpbf16ps(3, 4, 5);
   _tile_stored(3, sums + 3 * kTileRows, kRowBytes);
-  if (ahead != nullptr) ahead->bring<kTileRows>();
+  if (ahead != nullptr) ahead->bring<kBrought>();
 }
 
 OPP_TILES void spread(const int8_t* x, int64_t x_stride, int64_t rows, int64_t depth, int8_t* to) {

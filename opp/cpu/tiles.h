@@ -31,8 +31,7 @@ void multiply_tiles(const Element* a, int64_t a_stride, const Element* b, Sum* c
                     int64_t columns, int64_t depth, bool add);
 
 // Adds the products of kTileDepth numbers of `rows` rows of a, for which the tiles are, with so many rows of a panel of
-// kPanel columns. The sums' rows follow one another. Brings kTileDepth of the panel's rows from `ahead` meanwhile, if
-// that is not null.
+// kPanel columns. The sums' rows follow one another. Brings 48 lines meanwhile, if `ahead` is not null.
 void add_tile_products(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* panel, float* sums,
                        RowsAhead* ahead);
 

@@ -25,9 +25,8 @@ namespace {
 // Rows of x whose sums fit into the registers beside the weight's.
 constexpr int64_t kMaxRows = 4;
 
-// ---- by fours and pairs, which a few rows and so many columns of the weight are interleaved by first, in the L1 cache
+// ---- by fours and pairs, which a few rows and columns of the weight are interleaved by first, in the L1 cache
 
-constexpr int64_t kInterleavedColumns = 6 * kUnpackedColumns;
 // Registers of sums that a row has, whose columns lie in lanes of 16 bytes as the weight's were interleaved.
 constexpr int64_t kRegisters = 4;
 
@@ -64,7 +63,7 @@ OPP_FOURS void add_fours(const int8_t* x, int64_t x_stride, const int8_t* interl
   }
   for (int64_t k = 0; k < depth; k += 4) {
     const int8_t* fours = interleaved + k * kUnpackedColumns;
-    if (ahead != nullptr) ahead->bring<4>();
+    if (ahead != nullptr) ahead->bring<3>();
     for (int64_t r = 0; r < kRows; ++r) {
       int32_t four;
       std::memcpy(&four, x + r * x_stride + k, sizeof(four));
@@ -101,7 +100,7 @@ OPP_PAIRS void add_pairs(const at::BFloat16* x, int64_t x_stride, const at::BFlo
   }
   for (int64_t k = 0; k < depth; k += 2) {
     const at::BFloat16* pairs = interleaved + k * kUnpackedColumns;
-    if (ahead != nullptr) ahead->bring<4>();
+    if (ahead != nullptr) ahead->bring<3>();
     for (int64_t r = 0; r < kRows; ++r) {
       int32_t pair;
       std::memcpy(&pair, x + r * x_stride + k, sizeof(pair));
@@ -160,28 +159,21 @@ struct Interleaved<BFloat16Tiles> {
   static_assert(BFloat16Tiles::kRows == kTileDepth && kUnpackedColumns == kPanel);
 };
 
-// Interleaves a few rows after the other: memory is read along rows, since lines of one column would all contend for
-// the same few places of the L1 cache where rows lie a multiple of 4 KiB apart. The lines of the rows that come next
-// are brought meanwhile.
+// Interleaves kUnpackedColumns columns and multiplies them: the processor interleaves the next meanwhile. Of the rows
+// that come next it brings a quarter of the lines with the one, the rest with the other.
 template <class Products, class Element = typename Products::Element>
 void add_interleaved(const Element* x, int64_t x_stride, int64_t rows, const WeightRows<Element>& weight,
                      typename Products::Sum* sums, const Element* next) {
-  alignas(kCacheLine) Element interleaved[Products::kRows * kInterleavedColumns];
+  using By = Interleaved<Products>;
+  alignas(kCacheLine) Element interleaved[Products::kRows * kUnpackedColumns];
   constexpr int64_t kBytes = sizeof(Element);
   RowsAhead lines(next, weight.stride * kBytes, weight.columns * kBytes);
-  for (int64_t first = 0; first < weight.columns; first += kInterleavedColumns) {
-    const int64_t columns = std::min(kInterleavedColumns, weight.columns - first);
-    for (int64_t row = 0; row < weight.rows; row += Interleaved<Products>::kTogether) {
-      const Element* from = weight.data + row * weight.stride + first;
-      for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-        Interleaved<Products>::interleave(from + column, weight.stride,
-                                          interleaved + column * weight.rows + row * kUnpackedColumns);
-      }
+  for (int64_t column = 0; column < weight.columns; column += kUnpackedColumns, sums += rows * kUnpackedColumns) {
+    for (int64_t row = 0; row < weight.rows; row += By::kTogether) {
+      if (next != nullptr) lines.bring<1>();
+      By::interleave(weight.data + row * weight.stride + column, weight.stride, interleaved + row * kUnpackedColumns);
     }
-    for (int64_t column = 0; column < columns; column += kUnpackedColumns) {
-      Interleaved<Products>::add(x, x_stride, rows, interleaved + column * weight.rows, weight.rows,
-                                 sums + (first + column) * rows, next == nullptr ? nullptr : &lines);
-    }
+    By::add(x, x_stride, rows, interleaved, weight.rows, sums, next == nullptr ? nullptr : &lines);
   }
 }
 
