@@ -37,12 +37,13 @@ constexpr int64_t kWeighed = 2 * kTileRows;
 constexpr int64_t kAhead = 32;
 
 // Matrices in tiles, each of which lies in one piece: where the first is, and how far from it are those beside it and
-// below. Tiles of the left matrix follow each other along its rows; it may be the sum of two, of which the second's
-// tiles are `other` from the first's.
+// below. Tiles of the left matrix follow each other along its rows; rows of tiles whose bits are set in `sums` are the
+// sums of two, of which the second's tiles are `other` from the first's.
 struct Left {
   const at::BFloat16* tiles;
   int64_t below;
   int64_t other = 0;
+  uint32_t sums = 0;
 };
 struct Right {
   const at::BFloat16* tiles;
@@ -182,9 +183,9 @@ OPP_TILES void pack_weights(const float* weights, int64_t tokens, uint32_t fine,
   }
 }
 
-// Rows x Columns tiles of c = a b, or c += a b, where a is the sum of Parts matrices. Those of a are loaded again for
-// the next columns: the others leave them their place in the cache closest to the core.
-template <int Rows, int Columns, int Parts>
+// Rows x Columns tiles of c = a b, or c += a b. Those of a are loaded again for the next columns: the others leave them
+// their place in the cache closest to the core.
+template <int Rows, int Columns>
 OPP_TILES void multiply_block(const Left& left, const Right& right, const Sums& sums, int64_t depth, bool add) {
   const at::BFloat16* a = left.tiles;
   const at::BFloat16* b = right.tiles;
@@ -204,16 +205,24 @@ OPP_TILES void multiply_block(const Left& left, const Right& right, const Sums& 
   for (int64_t k = 0; k < depth; ++k, a += kTileElements, b += right.below) {
     _tile_stream_loadd(6, b, kTileBytes);
     if constexpr (Columns > 1) _tile_stream_loadd(7, b + right.right, kTileBytes);
-    for (int part = 0; part < Parts; ++part) {
-      const at::BFloat16* of = a + part * left.other;
-      _tile_loadd(4, of, kTileBytes);
+    _tile_loadd(4, a, kTileBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (Columns > 1) _tile_dpbf16ps(1, 4, 7);
+    if constexpr (Rows > 1) {
+      _tile_loadd(5, a + left.below, kTileBytes);
+      _tile_dpbf16ps(2, 5, 6);
+      if constexpr (Columns > 1) _tile_dpbf16ps(3, 5, 7);
+    }
+    if (left.sums & 1) {
+      _tile_loadd(4, a + left.other, kTileBytes);
       _tile_dpbf16ps(0, 4, 6);
       if constexpr (Columns > 1) _tile_dpbf16ps(1, 4, 7);
-      if constexpr (Rows > 1) {
-        _tile_loadd(5, of + left.below, kTileBytes);
-        _tile_dpbf16ps(2, 5, 6);
-        if constexpr (Columns > 1) _tile_dpbf16ps(3, 5, 7);
-      }
+    }
+    if constexpr (Rows > 1) {
+      if ((left.sums & 2) == 0) continue;
+      _tile_loadd(5, a + left.other + left.below, kTileBytes);
+      _tile_dpbf16ps(2, 5, 6);
+      if constexpr (Columns > 1) _tile_dpbf16ps(3, 5, 7);
     }
   }
   _tile_stored(0, c, kTileBytes);
@@ -222,21 +231,20 @@ OPP_TILES void multiply_block(const Left& left, const Right& right, const Sums& 
   if constexpr (Rows > 1 && Columns > 1) _tile_stored(3, c_below + sums.right, kTileBytes);
 }
 
-template <int Rows, int Parts>
+template <int Rows>
 void multiply_rows(const Left& a, Right b, Sums c, int64_t columns, int64_t depth, bool add) {
   for (; columns > 1; columns -= 2, b.tiles += 2 * b.right, c.tiles += 2 * c.right) {
-    multiply_block<Rows, 2, Parts>(a, b, c, depth, add);
+    multiply_block<Rows, 2>(a, b, c, depth, add);
   }
-  if (columns > 0) multiply_block<Rows, 1, Parts>(a, b, c, depth, add);
+  if (columns > 0) multiply_block<Rows, 1>(a, b, c, depth, add);
 }
 
 // c = a b, or c += a b, for these numbers of tiles.
-template <int Parts>
 void multiply(Left a, const Right& b, Sums c, int64_t rows, int64_t columns, int64_t depth, bool add) {
-  for (; rows > 1; rows -= 2, a.tiles += 2 * a.below, c.tiles += 2 * c.below) {
-    multiply_rows<2, Parts>(a, b, c, columns, depth, add);
+  for (; rows > 1; rows -= 2, a.tiles += 2 * a.below, a.sums >>= 2, c.tiles += 2 * c.below) {
+    multiply_rows<2>(a, b, c, columns, depth, add);
   }
-  if (rows > 0) multiply_rows<1, Parts>(a, b, c, columns, depth, add);
+  if (rows > 0) multiply_rows<1>(a, b, c, columns, depth, add);
 }
 
 // Rounded to bfloat16, of which NaN has one.
@@ -279,10 +287,7 @@ uint32_t weigh_heads(float*, int64_t, int64_t, float, const float*, const float*
 
 void pack_weights(const float*, int64_t, uint32_t, at::BFloat16*, at::BFloat16*) { fail(); }
 
-template <int Parts>
-void multiply(Left, const Right&, Sums, int64_t, int64_t, int64_t, bool) {
-  fail();
-}
+void multiply(Left, const Right&, Sums, int64_t, int64_t, int64_t, bool) { fail(); }
 
 void write_row(const float*, int64_t, float, at::BFloat16*) { fail(); }
 
@@ -393,16 +398,16 @@ void AmxAttention::load_query() {
 
 void AmxAttention::add(const Block& block) {
   load(block);
-  multiply<1>({keys_, kTileRows * depth_}, {query_, kTileRows * depth_, kTileElements},
-              {scores_, kTileRows * block.padded, kSumElements}, block.padded / kTileRows, heads_ / kTileRows,
-              depth_ / kTileDepth, false);
+  multiply({keys_, kTileRows * depth_}, {query_, kTileRows * depth_, kTileElements},
+           {scores_, kTileRows * block.padded, kSumElements}, block.padded / kTileRows, heads_ / kTileRows,
+           depth_ / kTileDepth, false);
   for (int64_t head = 0; head < heads_; head += kWeighed) {
     const int64_t heads = std::min(kWeighed, heads_ - head);
-    const bool fine = weigh(block, head, heads);
-    (fine ? multiply<2> : multiply<1>)({weights_, kTileRows * block.padded, lacking_ - weights_},
-                                       {values_, kTileElements, kTileDepth * columns_},
-                                       {sums_ + head * columns_, kSumElements, kTileRows * columns_}, heads / kTileRows,
-                                       columns_ / kTileRows, block.padded / kTileDepth, block.first > 0);
+    const uint32_t sums = weigh(block, head, heads);
+    multiply({weights_, kTileRows * block.padded, lacking_ - weights_, sums},
+             {values_, kTileElements, kTileDepth * columns_},
+             {sums_ + head * columns_, kSumElements, kTileRows * columns_}, heads / kTileRows, columns_ / kTileRows,
+             block.padded / kTileDepth, block.first > 0);
   }
 }
 
@@ -443,9 +448,9 @@ const at::BFloat16* AmxAttention::load_token(int64_t token, int64_t i, at::BFloa
   return staged_values_ + i * columns_;
 }
 
-// Turns the scores of up to kWeighed heads into weights; says whether some are the sums of two.
-bool AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
-  uint32_t fine[kWeighed / kTileRows] = {};
+// Turns the scores of up to kWeighed heads into weights; returns the rows of tiles that are the sums of two.
+uint32_t AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
+  uint32_t sums = 0;
   const float growth = static_cast<float>(operands_.tokens()) / static_cast<float>(block.first + block.count);
   const float expected = kLargestVariance * std::max(growth / 2, 1.0F);
   for (int64_t i = 0; i < heads; i += kTileRows) {
@@ -457,17 +462,15 @@ bool AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
       if (next_maxima_[j] > maxima_[j] + kSlack) raise(j, next_maxima_[j], block.first > 0);
       allowed_[j] = doubted_[j] ? kLargestVariance : expected;
     }
-    const uint32_t found = weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, squares_,
-                                       allowed_ + head, totals_ + head, variances_ + head);
     const int64_t present = std::clamp<int64_t>(operands_.heads() - head, 0, kTileRows);
-    fine[i / kTileRows] = found & ((1U << present) - 1);
+    const uint32_t fine =
+        ((1U << present) - 1) & weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, squares_,
+                                            allowed_ + head, totals_ + head, variances_ + head);
+    if (fine != 0) sums |= 1U << (i / kTileRows);
+    pack_weights(scores, block.padded, fine, weights_ + i * block.padded,
+                 fine != 0 ? lacking_ + i * block.padded : nullptr);
   }
-  const bool any = std::ranges::any_of(fine, [](uint32_t heads_of_tile) { return heads_of_tile != 0; });
-  for (int64_t i = 0; i < heads; i += kTileRows) {
-    pack_weights(scores_ + (first + i) * block.padded, block.padded, fine[i / kTileRows], weights_ + i * block.padded,
-                 any ? lacking_ + i * block.padded : nullptr);
-  }
-  return any;
+  return sums;
 }
 
 // Gives a head another maximum.

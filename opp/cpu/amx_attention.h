@@ -37,7 +37,7 @@ class AmxAttention {
   void add(const Block& block);
   void load(const Block& block);
   const at::BFloat16* load_token(int64_t token, int64_t i, at::BFloat16* to);
-  bool weigh(const Block& block, int64_t first, int64_t heads);
+  uint32_t weigh(const Block& block, int64_t first, int64_t heads);
   void raise(int64_t head, float maximum, bool has_sums);
   float* sums_of(int64_t head) const;
   void write();
