@@ -24,21 +24,25 @@ namespace {
 
 // What is made of this many tokens takes about 1.3 MiB at the model's sizes.
 constexpr int64_t kBlock = 256;
+constexpr int64_t kChunks = kBlock / kTileDepth;           // of tokens that are a tile's depth
 constexpr int64_t kTileElements = kTileRows * kTileDepth;  // of bfloat16
 constexpr int64_t kSumElements = kTileRows * kTileRows;
 // How much larger a score may be than the maximum that its exponential is relative to: changing it for less would cost
 // more than the precision that weights up to its exponential lose, which is none.
 constexpr float kSlack = 8;
 
+// How much of the largest variance a row's weights may be expected to give the result: some turn out to give more.
+constexpr float kExpected = 0.8F;
+
 // Heads that are weighed and multiplied by the values at once: two rows of tiles.
 constexpr int64_t kWeighed = 2 * kTileRows;
-// How many tokens before it is loaded a token begins to come to the cache: not in the products, which that would slow
-// down more than it saves.
-constexpr int64_t kAhead = 32;
+// How many tokens before it is loaded a token begins to come to the cache, line by line while others are packed: in the
+// products that would slow these down more than it saves.
+constexpr int64_t kAhead = 24;
 
 // Matrices in tiles, each of which lies in one piece: where the first is, and how far from it are those beside it and
-// below. Tiles of the left matrix follow each other along its rows; rows of tiles whose bits are set in `sums` are the
-// sums of two, of which the second's tiles are `other` from the first's.
+// below. Tiles of the left matrix follow each other along its rows; those whose bits are set in `sums`, which has
+// kChunks for each row of tiles, are the sums of two, of which the second is `other` from the first.
 struct Left {
   const at::BFloat16* tiles;
   int64_t below;
@@ -56,6 +60,12 @@ struct Sums {
   int64_t below;
 };
 
+// Rows of two tokens.
+struct Pair {
+  const at::BFloat16* even;
+  const at::BFloat16* odd;
+};
+
 #if defined(__x86_64__)
 
 #define OPP_TILES __attribute__((target("avx512f,avx512bw,avx512dq,avx512bf16,amx-tile,amx-bf16")))
@@ -64,27 +74,52 @@ struct Sums {
 
 constexpr int64_t kTileBytes = 64;  // of a row
 
-// A row of a matrix as a row of its tiles.
-OPP_TILES void pack_row(const at::BFloat16* row, int64_t columns, at::BFloat16* to) {
+OPP_TILES_INLINE void prefetch_chunk(const at::BFloat16* of) { prefetch_line(reinterpret_cast<const char*>(of)); }
+
+// A row of a matrix as a row of its tiles; brings as much of `ahead`.
+OPP_TILES_INLINE void pack_row(const at::BFloat16* row, int64_t columns, at::BFloat16* to, const at::BFloat16* ahead) {
   for (int64_t column = 0; column < columns; column += kTileDepth, to += kTileElements) {
     _mm512_store_si512(to, _mm512_loadu_si512(row + column));
+    prefetch_chunk(ahead + column);
   }
 }
 
-// Two rows of values as a row of each of their tiles, of which pairs share 32 columns: each has two of every four
-// columns that make a lane of 16 bytes. Writes the mean square of each row's first `count` numbers.
-OPP_TILES void pack_values(const at::BFloat16* even, const at::BFloat16* odd, int64_t columns, int64_t count,
-                           at::BFloat16* to, float* mean_squares) {
+// 32 columns of two rows of values as a row of each of the two tiles that share them: each has two of every four
+// columns that make a lane of 16 bytes. Adds up each row's squares.
+OPP_TILES_INLINE void pack_chunk(__m512i even, __m512i odd, at::BFloat16* to, __m512* squares) {
+  _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
+  _mm512_store_si512(to + kTileElements, _mm512_unpackhi_epi16(even, odd));
+  squares[0] = _mm512_dpbf16_ps(squares[0], (__m512bh)even, (__m512bh)even);
+  squares[1] = _mm512_dpbf16_ps(squares[1], (__m512bh)odd, (__m512bh)odd);
+}
+
+// Two rows of values in tiles, and the mean square of each row's first `count` numbers; those up to `columns` are zero.
+// Where the rows begin with keys, packs those, too, as pack_row() does: in a pass of its own that would take longer.
+template <bool kAreKeys>
+OPP_TILES_INLINE void pack_values(Pair rows, int64_t columns, int64_t count, at::BFloat16* to, float* mean_squares,
+                                  at::BFloat16* keys, Pair ahead) {
   __m512 squares[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-  for (int64_t column = 0; column < columns; column += kTileDepth, to += 2 * kTileElements) {
-    const auto present =
-        static_cast<__mmask32>((uint64_t{1} << std::clamp<int64_t>(count - column, 0, kTileDepth)) - 1);
-    const __m512i a = _mm512_maskz_loadu_epi16(present, even + column);
-    const __m512i b = _mm512_maskz_loadu_epi16(present, odd + column);
-    _mm512_store_si512(to, _mm512_unpacklo_epi16(a, b));
-    _mm512_store_si512(to + kTileElements, _mm512_unpackhi_epi16(a, b));
-    squares[0] = _mm512_dpbf16_ps(squares[0], (__m512bh)a, (__m512bh)a);
-    squares[1] = _mm512_dpbf16_ps(squares[1], (__m512bh)b, (__m512bh)b);
+  int64_t column = 0;
+  for (; column + kTileDepth <= count; column += kTileDepth, to += 2 * kTileElements) {
+    const __m512i even = _mm512_loadu_si512(rows.even + column);
+    const __m512i odd = _mm512_loadu_si512(rows.odd + column);
+    if constexpr (kAreKeys) {
+      _mm512_store_si512(keys, even);
+      _mm512_store_si512(keys + kTileDepth, odd);
+      keys += kTileElements;
+      prefetch_chunk(ahead.even + column);
+      prefetch_chunk(ahead.odd + column);
+    }
+    pack_chunk(even, odd, to, squares);
+  }
+  if (column < columns) {
+    if constexpr (kAreKeys) {
+      pack_row(rows.even + column, kTileDepth, keys, ahead.even + column);
+      pack_row(rows.odd + column, kTileDepth, keys + kTileDepth, ahead.odd + column);
+    }
+    const auto present = static_cast<__mmask32>((1U << (count - column)) - 1);
+    pack_chunk(_mm512_maskz_loadu_epi16(present, rows.even + column),
+               _mm512_maskz_loadu_epi16(present, rows.odd + column), to, squares);
   }
   for (int64_t i = 0; i < 2; ++i) mean_squares[i] = _mm512_reduce_add_ps(squares[i]) / static_cast<float>(count);
 }
@@ -105,19 +140,17 @@ OPP_TILES void find_largest(const float* rows, int64_t count, float scale, float
   _mm512_storeu_ps(largest, _mm512_max_ps(_mm512_max_ps(top[0], top[1]), _mm512_max_ps(top[2], top[3])));
 }
 
-// exp(x) for x <= kSlack to float's precision, as exp_of_negative() in simd_loops.h makes it.
-OPP_TILES_INLINE __m512 exponential(__m512 x) {
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F)), _MM_FROUND_TO_NEAREST_INT);
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375F), x);
-  r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4F), r);
-  __m512 sum = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0F / 5040), _mm512_set1_ps(1.0F / 720));
-  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 120));
-  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 24));
-  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F / 6));
-  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(0.5F));
+// 2^x to float's precision, and zero for what is less than the least normal number: a polynomial that is 1 at 0, and
+// nowhere off by more than 3e-9 between 0 and 1.
+OPP_TILES_INLINE __m512 power_of_two(__m512 x) {
+  const __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // x - floor(x)
+  __m512 sum = _mm512_fmadd_ps(r, _mm512_set1_ps(2.1865785e-4F), _mm512_set1_ps(1.2391332e-3F));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(9.6841864e-3F));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(5.5480629e-2F));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(2.4023046e-1F));
+  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(6.9314694e-1F));
   sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F));
-  sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(1.0F));
-  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0F), _CMP_NLT_UQ), sum, n);
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ), sum, x);
 }
 
 // The upper halves of a's and b's words, side by side.
@@ -135,51 +168,61 @@ OPP_TILES_INLINE __m512 upper_half(__m512 x) {
 }
 
 // Turns the scores of a tile's heads, in place, into weights exp(scale * score - maximum), and adds them up in
-// `totals`; those past `count` into zero. Returns the heads whose weights may not be rounded, for what that would do to
-// the result, with `squares` for each token; adds the variance of others to `variances`, which may be up to `allowed`
-// of the squared totals.
-OPP_TILES uint32_t weigh_heads(float* scores, int64_t count, int64_t padded, float scale, const float* maxima,
-                               const float* squares, const float* allowed, float* totals, float* variances) {
-  const __m512 factor = _mm512_set1_ps(scale);
-  const __m512 maximum = _mm512_loadu_ps(maxima);
+// `totals`; those past `count` into zero. `fine` is for each chunk of tokens the heads whose weights may not be
+// rounded, for what that would do to the result, with `squares` for each token; adds the variance of others to
+// `variances`, which may be up to `allowed` of the squared totals.
+OPP_TILES void weigh_heads(float* scores, int64_t count, int64_t padded, float scale, const float* maxima,
+                           const float* squares, const float* allowed, float* totals, float* variances,
+                           uint16_t* fine) {
+  const __m512 log2e = _mm512_set1_ps(1.44269504F);
+  const __m512 factor = _mm512_mul_ps(_mm512_set1_ps(scale), log2e);
+  const __m512 maximum = _mm512_mul_ps(_mm512_loadu_ps(maxima), log2e);
   __m512 total = _mm512_loadu_ps(totals);
-  __m512 variance = _mm512_setzero_ps();
-  for (int64_t token = 0; token < count; ++token, scores += kLanes) {
-    const __m512 weight = exponential(_mm512_fmsub_ps(_mm512_load_ps(scores), factor, maximum));
-    _mm512_store_ps(scores, weight);
-    total = _mm512_add_ps(total, weight);
-    variance = _mm512_fmadd_ps(_mm512_mul_ps(weight, weight), _mm512_set1_ps(squares[token]), variance);
+  __m512 of_chunks[kChunks];
+  for (int64_t first = 0; first < count; first += kTileDepth) {
+    __m512 variance = _mm512_setzero_ps();
+    for (int64_t token = first; token < std::min(first + kTileDepth, count); ++token) {
+      float* score = scores + token * kLanes;
+      const __m512 weight = power_of_two(_mm512_fmsub_ps(_mm512_load_ps(score), factor, maximum));
+      _mm512_store_ps(score, weight);
+      total = _mm512_add_ps(total, weight);
+      variance = _mm512_fmadd_ps(_mm512_mul_ps(weight, weight), _mm512_set1_ps(squares[token]), variance);
+    }
+    of_chunks[first / kTileDepth] = variance;
   }
-  std::fill_n(scores, (padded - count) * kLanes, 0.0F);
+  std::fill(scores + count * kLanes, scores + padded * kLanes, 0.0F);
   _mm512_storeu_ps(totals, total);
-  const __m512 before = _mm512_loadu_ps(variances);
-  const __m512 sum = _mm512_add_ps(before, variance);
   const __m512 largest = _mm512_mul_ps(_mm512_loadu_ps(allowed), _mm512_mul_ps(total, total));
-  const __mmask16 fine = _mm512_cmp_ps_mask(sum, largest, _CMP_NLE_UQ);
-  _mm512_storeu_ps(variances, _mm512_mask_mov_ps(sum, fine, before));
-  return fine;
+  __m512 sum = _mm512_loadu_ps(variances);
+  for (int64_t chunk = 0; chunk < padded / kTileDepth; ++chunk) {
+    const __m512 more = _mm512_add_ps(sum, of_chunks[chunk]);
+    const __mmask16 too_much = _mm512_cmp_ps_mask(more, largest, _CMP_NLE_UQ);
+    sum = _mm512_mask_mov_ps(more, too_much, sum);
+    fine[chunk] = too_much;
+  }
+  _mm512_storeu_ps(variances, sum);
 }
 
 // The rounded weights of a tile's heads, token by token, as tiles of rows of heads; and what they lack of those of the
-// heads `fine`, if `lacking` is not null.
-OPP_TILES void pack_weights(const float* weights, int64_t tokens, uint32_t fine, at::BFloat16* to,
+// heads that are `fine` in a chunk, for chunks with any.
+OPP_TILES void pack_weights(const float* weights, int64_t tokens, const uint16_t* fine, at::BFloat16* to,
                             at::BFloat16* lacking) {
   alignas(64) uint32_t words[2][kTileRows][kLanes];
-  const auto some = static_cast<__mmask16>(fine);
   for (int64_t token = 0; token < tokens; token += kTileDepth) {
+    const __mmask16 some = fine[token / kTileDepth];
     for (int64_t pair = 0; pair < kTileRows; ++pair, weights += 2 * kLanes) {
       const __m512 even = _mm512_load_ps(weights);
       const __m512 odd = _mm512_load_ps(weights + kLanes);
       const __m512 even_rounded = round_to_upper_half(even);
       const __m512 odd_rounded = round_to_upper_half(odd);
       _mm512_store_si512(words[0][pair], upper_halves(even_rounded, odd_rounded));
-      if (lacking == nullptr) continue;
+      if (some == 0) continue;
       const __m512 of_even = round_to_upper_half(_mm512_sub_ps(even, upper_half(even_rounded)));
       const __m512 of_odd = round_to_upper_half(_mm512_sub_ps(odd, upper_half(odd_rounded)));
       _mm512_store_si512(words[1][pair], _mm512_maskz_mov_epi32(some, upper_halves(of_even, of_odd)));
     }
     simd().transpose_words(words[0], kLanes, kTileRows, to + token * kTileRows, kLanes);
-    if (lacking != nullptr) simd().transpose_words(words[1], kLanes, kTileRows, lacking + token * kTileRows, kLanes);
+    if (some != 0) simd().transpose_words(words[1], kLanes, kTileRows, lacking + token * kTileRows, kLanes);
   }
 }
 
@@ -213,13 +256,13 @@ OPP_TILES void multiply_block(const Left& left, const Right& right, const Sums& 
       _tile_dpbf16ps(2, 5, 6);
       if constexpr (Columns > 1) _tile_dpbf16ps(3, 5, 7);
     }
-    if (left.sums & 1) {
+    if (left.sums >> k & 1) {
       _tile_loadd(4, a + left.other, kTileBytes);
       _tile_dpbf16ps(0, 4, 6);
       if constexpr (Columns > 1) _tile_dpbf16ps(1, 4, 7);
     }
     if constexpr (Rows > 1) {
-      if ((left.sums & 2) == 0) continue;
+      if ((left.sums >> (kChunks + k) & 1) == 0) continue;
       _tile_loadd(5, a + left.other + left.below, kTileBytes);
       _tile_dpbf16ps(2, 5, 6);
       if constexpr (Columns > 1) _tile_dpbf16ps(3, 5, 7);
@@ -241,7 +284,7 @@ void multiply_rows(const Left& a, Right b, Sums c, int64_t columns, int64_t dept
 
 // c = a b, or c += a b, for these numbers of tiles.
 void multiply(Left a, const Right& b, Sums c, int64_t rows, int64_t columns, int64_t depth, bool add) {
-  for (; rows > 1; rows -= 2, a.tiles += 2 * a.below, a.sums >>= 2, c.tiles += 2 * c.below) {
+  for (; rows > 1; rows -= 2, a.tiles += 2 * a.below, a.sums >>= 2 * kChunks, c.tiles += 2 * c.below) {
     multiply_rows<2>(a, b, c, columns, depth, add);
   }
   if (rows > 0) multiply_rows<1>(a, b, c, columns, depth, add);
@@ -273,19 +316,24 @@ OPP_TILES void write_row(const float* sums, int64_t columns, float factor, at::B
 
 #else
 
+#define OPP_TILES
+
 [[noreturn]] void fail() { TORCH_INTERNAL_ASSERT(false, "this processor has no tiles"); }
 
-void pack_row(const at::BFloat16*, int64_t, at::BFloat16*) { fail(); }
+void pack_row(const at::BFloat16*, int64_t, at::BFloat16*, const at::BFloat16*) { fail(); }
 
-void pack_values(const at::BFloat16*, const at::BFloat16*, int64_t, int64_t, at::BFloat16*, float*) { fail(); }
-
-void find_largest(const float*, int64_t, float, float*) { fail(); }
-
-uint32_t weigh_heads(float*, int64_t, int64_t, float, const float*, const float*, const float*, float*, float*) {
+template <bool>
+void pack_values(Pair, int64_t, int64_t, at::BFloat16*, float*, at::BFloat16*, Pair) {
   fail();
 }
 
-void pack_weights(const float*, int64_t, uint32_t, at::BFloat16*, at::BFloat16*) { fail(); }
+void find_largest(const float*, int64_t, float, float*) { fail(); }
+
+void weigh_heads(float*, int64_t, int64_t, float, const float*, const float*, const float*, float*, float*, uint16_t*) {
+  fail();
+}
+
+void pack_weights(const float*, int64_t, const uint16_t*, at::BFloat16*, at::BFloat16*) { fail(); }
 
 void multiply(Left, const Right&, Sums, int64_t, int64_t, int64_t, bool) { fail(); }
 
@@ -302,8 +350,9 @@ AmxAttention::AmxAttention(const SparseFlashAttentionPto& call, const AttentionT
       columns_(round_up(call.value.size(-1), kTileDepth)),
       max_heads_(round_up(tiling.tile_heads, kTileRows)),
       values_are_keys_(operands_.keys_begin_with_values(columns_)),
-      keys_are_whole_(operands_.keys_lie_in_chunks(kTileDepth)),
-      values_are_whole_(operands_.values_lie_in_chunks(1)),
+      rows_are_whole_(operands_.keys_lie_in_chunks(kTileDepth) &&
+                      (values_are_keys_ || operands_.values_lie_in_chunks(1))),
+      key_columns_(rows_are_whole_ ? operands_.key_size() : depth_),
       memory_(place(nullptr)) {
   place(memory_.data());
   // What pads the rows stays zero.
@@ -363,9 +412,9 @@ void AmxAttention::attend() {
   }
 }
 
-// A block's weights may be rounded if that gives the result half of the largest variance when the blocks to come have
-// as much weight as those so far. Doubts heads that have turned out to have more than all of it, and says whether there
-// are any.
+// A chunk's weights may be rounded if that gives the result no more than kExpected of the largest variance when the
+// blocks to come have as much weight as those so far. Doubts heads that have turned out to have more than all of it,
+// and says whether there are any.
 bool AmxAttention::doubt() {
   bool any = false;
   for (int64_t head = 0; head < operands_.heads(); ++head) {
@@ -411,48 +460,60 @@ void AmxAttention::add(const Block& block) {
   }
 }
 
-// The block's keys as rows, its values as rows of a right matrix.
-void AmxAttention::load(const Block& block) {
-  for (int64_t token = 0; token < block.padded; token += 2) {
-    operands_.for_each_row_of_keys(block.first + token + kAhead, 2,
-                                   [](const Lines& lines) { prefetch(lines.first, lines.bytes); });
-    const at::BFloat16* values[2];
-    for (int64_t i = 0; i < 2; ++i) {
-      const int64_t row = token + i;
-      at::BFloat16* to = keys_ + row / kTileRows * kTileRows * depth_ + row % kTileRows * kTileDepth;
-      values[i] = row < block.count ? load_token(block.first + row, i, to) : zeros_;
-      if (row >= block.count) pack_row(zeros_, depth_, to);
+// The block's keys as rows, its values as rows of a right matrix, by pairs of tokens. What is needed for them stays in
+// registers: reading it again waits for those stores before it that end in the same 12 bits, and many do.
+OPP_TILES void AmxAttention::load(const Block& block) {
+  const int64_t depth = depth_;
+  const int64_t key_columns = key_columns_;
+  const int64_t columns = columns_;
+  const int64_t value_size = operands_.value_size();
+  const int64_t last = operands_.tokens() - 1;
+  const int64_t shared = values_are_keys_ ? columns : 0;
+  const int64_t in_place = rows_are_whole_ ? block.count : 0;
+  const auto token_at = [&](int64_t row) {
+    return row < in_place ? operands_.token(block.first + row) : stage(block, row);
+  };
+  const auto token_ahead = [&](int64_t row) { return operands_.token(std::min(block.first + row + kAhead, last)); };
+  at::BFloat16* all_keys = keys_;
+  at::BFloat16* all_values = values_;
+  float* squares = squares_;
+  for (int64_t row = 0; row < block.padded; row += 2) {
+    at::BFloat16* keys = all_keys + row / kTileRows * kTileRows * depth + row % kTileRows * kTileDepth;
+    at::BFloat16* values = all_values + row / kTileDepth * kTileDepth * columns + row % kTileDepth * kTileRows;
+    const auto even = token_at(row);
+    const auto odd = token_at(row + 1);
+    const auto even_ahead = token_ahead(row);
+    const auto odd_ahead = token_ahead(row + 1);
+    if (shared > 0) {
+      pack_values<true>({even.key, odd.key}, columns, value_size, values, squares + row, keys,
+                        {even_ahead.key, odd_ahead.key});
+    } else {
+      pack_values<false>({even.value, odd.value}, columns, value_size, values, squares + row, nullptr, {});
     }
-    at::BFloat16* tile = values_ + token / kTileDepth * kTileDepth * columns_;
-    pack_values(values[0], values[1], columns_, operands_.value_size(), tile + token % kTileDepth * kTileRows,
-                squares_ + token);
+    at::BFloat16* rest = keys + shared * kTileRows;
+    pack_row(even.key + shared, key_columns - shared, rest, even_ahead.key + shared);
+    pack_row(odd.key + shared, key_columns - shared, rest + kTileDepth, odd_ahead.key + shared);
+    at::BFloat16* ropes = keys + key_columns * kTileRows;
+    pack_row(even.rope, depth - key_columns, ropes, even_ahead.rope);
+    pack_row(odd.rope, depth - key_columns, ropes + kTileDepth, odd_ahead.rope);
   }
 }
 
-// Loads a key, and returns its value, by way of the i-th rows for what is not where it can be loaded from.
-const at::BFloat16* AmxAttention::load_token(int64_t token, int64_t i, at::BFloat16* to) {
-  const at::BFloat16* key = staged_ + i * depth_;
-  if (keys_are_whole_) {
-    key = operands_.key(token);
-    pack_row(key, operands_.key_size(), to);
-    if (operands_.rope_size() > 0) {
-      pack_row(operands_.rope(token), operands_.rope_size(), to + operands_.key_size() * kTileRows);
-    }
-  } else {
-    operands_.load_keys(token, 1, staged_ + i * depth_, depth_);
-    pack_row(key, depth_, to);
-  }
-  if (values_are_keys_) return key;
-  if (values_are_whole_) return operands_.value(token);
-  operands_.load_values(token, 1, staged_values_ + i * columns_, columns_);
-  return staged_values_ + i * columns_;
+// The rows of a block's token that cannot be loaded from where they are.
+Token<at::BFloat16> AmxAttention::stage(const Block& block, int64_t row) {
+  if (row >= block.count) return {zeros_, zeros_, zeros_};
+  at::BFloat16* key = staged_ + row % 2 * depth_;
+  at::BFloat16* value = staged_values_ + row % 2 * columns_;
+  operands_.load_keys(block.first + row, 1, key, depth_);
+  if (!values_are_keys_) operands_.load_values(block.first + row, 1, value, columns_);
+  return {key, nullptr, value};
 }
 
-// Turns the scores of up to kWeighed heads into weights; returns the rows of tiles that are the sums of two.
+// Turns the scores of up to kWeighed heads into weights; returns the tiles that are the sums of two.
 uint32_t AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
   uint32_t sums = 0;
   const float growth = static_cast<float>(operands_.tokens()) / static_cast<float>(block.first + block.count);
-  const float expected = kLargestVariance * std::max(growth / 2, 1.0F);
+  const float largest = kExpected * kLargestVariance;
   for (int64_t i = 0; i < heads; i += kTileRows) {
     const int64_t head = first + i;
     float* scores = scores_ + head * block.padded;
@@ -460,15 +521,17 @@ uint32_t AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
     find_largest(scores, block.count, scale_, next_maxima_ + head);
     for (int64_t j = head; j < head + kTileRows; ++j) {
       if (next_maxima_[j] > maxima_[j] + kSlack) raise(j, next_maxima_[j], block.first > 0);
-      allowed_[j] = doubted_[j] ? kLargestVariance : expected;
+      allowed_[j] = doubted_[j] ? largest : largest * growth;
     }
+    uint16_t fine[kChunks];
+    weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, squares_, allowed_ + head, totals_ + head,
+                variances_ + head, fine);
     const int64_t present = std::clamp<int64_t>(operands_.heads() - head, 0, kTileRows);
-    const uint32_t fine =
-        ((1U << present) - 1) & weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, squares_,
-                                            allowed_ + head, totals_ + head, variances_ + head);
-    if (fine != 0) sums |= 1U << (i / kTileRows);
-    pack_weights(scores, block.padded, fine, weights_ + i * block.padded,
-                 fine != 0 ? lacking_ + i * block.padded : nullptr);
+    for (int64_t chunk = 0; chunk < block.padded / kTileDepth; ++chunk) {
+      fine[chunk] &= (1U << present) - 1;
+      if (fine[chunk] != 0) sums |= 1U << (i / kTileRows * kChunks + chunk);
+    }
+    pack_weights(scores, block.padded, fine, weights_ + i * block.padded, lacking_ + i * block.padded);
   }
   return sums;
 }

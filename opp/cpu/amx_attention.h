@@ -36,7 +36,7 @@ class AmxAttention {
   void load_query();
   void add(const Block& block);
   void load(const Block& block);
-  const at::BFloat16* load_token(int64_t token, int64_t i, at::BFloat16* to);
+  Token<at::BFloat16> stage(const Block& block, int64_t row);
   uint32_t weigh(const Block& block, int64_t first, int64_t heads);
   void raise(int64_t head, float maximum, bool has_sums);
   float* sums_of(int64_t head) const;
@@ -50,9 +50,9 @@ class AmxAttention {
   const int64_t columns_;
   const int64_t max_heads_;
   const bool values_are_keys_;
-  const bool keys_are_whole_;  // they can be loaded from where they are
-  const bool values_are_whole_;
-  Buffer<std::byte> memory_;  // for all that follows: together it gets huge pages
+  const bool rows_are_whole_;  // keys and values can be loaded from where they are
+  const int64_t key_columns_;  // of a key without its rope part, if that lies elsewhere
+  Buffer<std::byte> memory_;   // for all that follows: together it gets huge pages
   // In tiles, of which those beside each other follow each other:
   at::BFloat16* query_;    // (depth, heads), but those below each other
   at::BFloat16* keys_;     // (tokens, depth)

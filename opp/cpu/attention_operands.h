@@ -25,6 +25,14 @@ struct Softmax {
 // bfloat16, and within an eighth of that in float16, whose rounding error is an eighth.
 constexpr float kLargestVariance = 0x1p-9F;
 
+// Where a token's rows begin.
+template <class Element>
+struct Token {
+  const Element* key;
+  const Element* rope;  // if there are any
+  const Element* value;
+};
+
 // Rows that are to come to the cache.
 struct Lines {
   const void* first;
@@ -59,7 +67,10 @@ class AttentionOperands {
       const int64_t index = indices[i * strides.element];
       if (index >= visible) continue;
       const KeyPlace place = place_of(index);
-      if (place.page >= 0) tokens_.push_back(place);
+      if (place.page < 0) continue;
+      const int64_t head = row().key_head;
+      const Element* rope = ropes_ ? ropes_->at(place, head) : nullptr;
+      tokens_.push_back({keys_.at(place, head), rope, values_.at(place, head)});
     }
   }
 
@@ -89,12 +100,16 @@ class AttentionOperands {
   // Copies the tokens' keys, with their rope parts, or values to rows.
   template <class Operand>
   void load_keys(int64_t first, int64_t count, Operand* to, int64_t stride) const {
-    load(keys_, first, count, to, stride);
-    if (ropes_) load(*ropes_, first, count, to + keys_.size, stride);
+    for (int64_t i = 0; i < count; ++i, to += stride) {
+      copy_row(token(first + i).key, keys_.strides.element, keys_.size, to);
+      if (ropes_) copy_row(token(first + i).rope, ropes_->strides.element, ropes_->size, to + keys_.size);
+    }
   }
   template <class Operand>
   void load_values(int64_t first, int64_t count, Operand* to, int64_t stride) const {
-    load(values_, first, count, to, stride);
+    for (int64_t i = 0; i < count; ++i, to += stride) {
+      copy_row(token(first + i).value, values_.strides.element, values_.size, to);
+    }
   }
 
   int64_t key_size() const { return keys_.size; }
@@ -109,21 +124,14 @@ class AttentionOperands {
   }
   bool values_lie_in_chunks(int64_t size) const { return values_.lies_in_chunks(size); }
 
-  const Element* key(int64_t token) const { return keys_.at(tokens_[token], row().key_head); }
-  const Element* rope(int64_t token) const { return ropes_->at(tokens_[token], row().key_head); }
-  const Element* value(int64_t token) const { return values_.at(tokens_[token], row().key_head); }
+  const Token<Element>& token(int64_t i) const { return tokens_[i]; }
 
   // Calls function(lines) for what is read of the keys of these tokens, as many of them as there are.
   template <class Function>
   void for_each_row_of_keys(int64_t first, int64_t count, Function&& function) const {
     const int64_t last = std::min(first + count, tokens());
-    const auto rows = [&](const Tokens& of) {
-      for (int64_t i = first; i < last; ++i) {
-        function(Lines{of.at(tokens_[i], row().key_head), of.size * static_cast<int64_t>(sizeof(Element))});
-      }
-    };
-    rows(keys_);
-    if (ropes_) rows(*ropes_);
+    for (int64_t i = first; i < last; ++i) function(Lines{token(i).key, keys_.bytes()});
+    for (int64_t i = first; i < last && ropes_; ++i) function(Lines{token(i).rope, ropes_->bytes()});
   }
 
   // Writes a head's result.
@@ -153,6 +161,7 @@ class AttentionOperands {
     const Element* at(KeyPlace place, int64_t head) const {
       return data + strides.offset(place.page, place.token, head);
     }
+    int64_t bytes() const { return size * static_cast<int64_t>(sizeof(Element)); }
     bool lies_in_chunks(int64_t of) const { return strides.element == 1 && size % of == 0; }
   };
 
@@ -167,13 +176,6 @@ class AttentionOperands {
     return strides.offset(sequence().batch, sequence().first_query + row().query, head_of_query(head));
   }
 
-  template <class Operand>
-  void load(const Tokens& of, int64_t first, int64_t count, Operand* to, int64_t stride) const {
-    for (int64_t i = 0; i < count; ++i) {
-      copy_row(of.at(tokens_[first + i], row().key_head), of.strides.element, of.size, to + i * stride);
-    }
-  }
-
   const SparseFlashAttentionPto& call_;
   const AttentionTiling& tiling_;
   const Tokens keys_;
@@ -182,7 +184,7 @@ class AttentionOperands {
   const bool values_are_keys_;
   const at::Tensor lse_;  // a row of one element for each head
   AttentionTile tile_{};
-  std::vector<KeyPlace> tokens_;
+  std::vector<Token<Element>> tokens_;
 };
 
 }  // namespace opp
