@@ -176,7 +176,9 @@ OPP_TILES void weigh_heads(float* scores, int64_t count, int64_t padded, float s
                            uint16_t* fine) {
   const __m512 log2e = _mm512_set1_ps(1.44269504F);
   const __m512 factor = _mm512_mul_ps(_mm512_set1_ps(scale), log2e);
-  const __m512 maximum = _mm512_mul_ps(_mm512_loadu_ps(maxima), log2e);
+  // What stands for no maximum stays finite.
+  const __m512 maximum = _mm512_max_ps(_mm512_mul_ps(_mm512_loadu_ps(maxima), log2e),
+                                       _mm512_set1_ps(std::numeric_limits<float>::lowest()));
   __m512 total = _mm512_loadu_ps(totals);
   __m512 of_chunks[kChunks];
   for (int64_t first = 0; first < count; first += kTileDepth) {

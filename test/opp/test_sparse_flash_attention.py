@@ -128,6 +128,16 @@ def test_weights_of_which_the_first_tokens_have_all(first):
     assert torch.equal(run(inputs | {"query": inputs["query"][:, :, others]}), out[:, :, others])
 
 
+def test_the_first_tokens_scores_are_minus_infinity():
+    """They weigh nothing, though nothing larger is known when they are weighed."""
+    inputs = goldens.sparse_flash_attention_inputs([600], heads=3, depth=64, value_depth=64, rope_depth=0, count=600)
+    inputs["sparse_indices"][..., :] = torch.arange(600, dtype=torch.int32)
+    slots = (inputs["block_table"][0].long()[:, None] * 128 + torch.arange(128)).flatten()[:600]
+    inputs["key"].flatten(0, 2)[slots[:300]] = -3e38
+    inputs["query"].fill_(100)
+    check(inputs)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("heads", "depth", "rope_depth", "value_depth"),
