@@ -74,19 +74,19 @@ struct Pair {
 
 constexpr int64_t kTileBytes = 64;  // of a row
 
-OPP_TILES_INLINE void prefetch_chunk(const at::BFloat16* of) { prefetch_line(reinterpret_cast<const char*>(of)); }
+OPP_TILES_INLINE void prefetch_columns(const at::BFloat16* of) { prefetch_line(reinterpret_cast<const char*>(of)); }
 
 // A row of a matrix as a row of its tiles; brings as much of `ahead`.
 OPP_TILES_INLINE void pack_row(const at::BFloat16* row, int64_t columns, at::BFloat16* to, const at::BFloat16* ahead) {
   for (int64_t column = 0; column < columns; column += kTileDepth, to += kTileElements) {
     _mm512_store_si512(to, _mm512_loadu_si512(row + column));
-    prefetch_chunk(ahead + column);
+    prefetch_columns(ahead + column);
   }
 }
 
 // 32 columns of two rows of values as a row of each of the two tiles that share them: each has two of every four
 // columns that make a lane of 16 bytes. Adds up each row's squares.
-OPP_TILES_INLINE void pack_chunk(__m512i even, __m512i odd, at::BFloat16* to, __m512* squares) {
+OPP_TILES_INLINE void pack_columns(__m512i even, __m512i odd, at::BFloat16* to, __m512* squares) {
   _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
   _mm512_store_si512(to + kTileElements, _mm512_unpackhi_epi16(even, odd));
   squares[0] = _mm512_dpbf16_ps(squares[0], (__m512bh)even, (__m512bh)even);
@@ -107,10 +107,10 @@ OPP_TILES_INLINE void pack_values(Pair rows, int64_t columns, int64_t count, at:
       _mm512_store_si512(keys, even);
       _mm512_store_si512(keys + kTileDepth, odd);
       keys += kTileElements;
-      prefetch_chunk(ahead.even + column);
-      prefetch_chunk(ahead.odd + column);
+      prefetch_columns(ahead.even + column);
+      prefetch_columns(ahead.odd + column);
     }
-    pack_chunk(even, odd, to, squares);
+    pack_columns(even, odd, to, squares);
   }
   if (column < columns) {
     if constexpr (kAreKeys) {
@@ -118,8 +118,8 @@ OPP_TILES_INLINE void pack_values(Pair rows, int64_t columns, int64_t count, at:
       pack_row(rows.odd + column, kTileDepth, keys + kTileDepth, ahead.odd + column);
     }
     const auto present = static_cast<__mmask32>((1U << (count - column)) - 1);
-    pack_chunk(_mm512_maskz_loadu_epi16(present, rows.even + column),
-               _mm512_maskz_loadu_epi16(present, rows.odd + column), to, squares);
+    pack_columns(_mm512_maskz_loadu_epi16(present, rows.even + column),
+                 _mm512_maskz_loadu_epi16(present, rows.odd + column), to, squares);
   }
   for (int64_t i = 0; i < 2; ++i) mean_squares[i] = _mm512_reduce_add_ps(squares[i]) / static_cast<float>(count);
 }

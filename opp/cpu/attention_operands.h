@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "cpu/prefetch.h"
 #include "cpu/sparse_flash_attention_pto.h"
 #include "cpu/tokens.h"
 
@@ -31,12 +32,6 @@ struct Token {
   const Element* key;
   const Element* rope;  // if there are any
   const Element* value;
-};
-
-// Rows that are to come to the cache.
-struct Lines {
-  const void* first;
-  int64_t bytes;
 };
 
 template <class Element>
@@ -126,12 +121,11 @@ class AttentionOperands {
 
   const Token<Element>& token(int64_t i) const { return tokens_[i]; }
 
-  // Calls function(lines) for what is read of the keys of these tokens, as many of them as there are.
-  template <class Function>
-  void for_each_row_of_keys(int64_t first, int64_t count, Function&& function) const {
+  // Starts to bring the keys of these tokens to the cache, as many of them as there are.
+  void prefetch_keys(int64_t first, int64_t count) const {
     const int64_t last = std::min(first + count, tokens());
-    for (int64_t i = first; i < last; ++i) function(Lines{token(i).key, keys_.bytes()});
-    for (int64_t i = first; i < last && ropes_; ++i) function(Lines{token(i).rope, ropes_->bytes()});
+    for (int64_t i = first; i < last; ++i) prefetch(token(i).key, keys_.bytes());
+    for (int64_t i = first; i < last && ropes_; ++i) prefetch(token(i).rope, ropes_->bytes());
   }
 
   // Writes a head's result.

@@ -16,7 +16,6 @@
 #include "cpu/amx_attention.h"
 #include "cpu/attention_operands.h"
 #include "cpu/matmul.h"
-#include "cpu/prefetch.h"
 #include "cpu/simd.h"
 
 namespace opp {
@@ -81,7 +80,7 @@ class TileAttention {
     const int64_t size = operands_.tokens();
     if (size == 0) return write_zeros();
     operands_.load_query(query_.data(), depth_);
-    prefetch_keys(0, kAhead);
+    operands_.prefetch_keys(0, kAhead);
     for (int64_t first = 0; first < size; first += span_) {
       score(first, std::min(span_, size - first));
       weigh(first > 0);
@@ -124,11 +123,6 @@ class TileAttention {
     }
   }
 
-  // Starts to bring the keys of a few tokens to the cache.
-  void prefetch_keys(int64_t first, int64_t count) const {
-    operands_.for_each_row_of_keys(first, count, [](const Lines& lines) { prefetch(lines.first, lines.bytes); });
-  }
-
   // Packs the block's keys and values, a few tokens at a time, which stay in the cache closest to the core meanwhile.
   void load(int64_t first, const Block& block) {
     for (int64_t token = 0; token < block.padded; token += kLanes) {
@@ -168,7 +162,7 @@ class TileAttention {
     constexpr int64_t kGroup = Multiply::kGroup;
     Operand* packed = packed_values_.data() + block.first * columns_;
     for (int64_t row = 0; row < kLanes; row += kGroup) {
-      prefetch_keys(first + kAhead + row, kGroup);  // a few at a time: many would be dropped
+      operands_.prefetch_keys(first + kAhead + row, kGroup);  // a few at a time: many would be dropped
       for (int64_t column = 0; column < columns_; column += kPanel) {
         const Operand* from = rows + row * stride + column;
         const int64_t width = std::min(kPanel, columns_ - column);
