@@ -22,7 +22,7 @@
 namespace opp {
 namespace {
 
-// What is made of this many tokens takes about 1.3 MiB at the model's sizes.
+// What is made of this many tokens takes about 0.9 MiB at the model's sizes.
 constexpr int64_t kBlock = 256;
 constexpr int64_t kChunks = kBlock / kTileDepth;           // of tokens that are a tile's depth
 constexpr int64_t kTileElements = kTileRows * kTileDepth;  // of bfloat16
@@ -167,42 +167,46 @@ OPP_TILES_INLINE __m512 upper_half(__m512 x) {
   return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(-0x10000)));
 }
 
-// Turns the scores of a tile's heads, in place, into weights exp(scale * score - maximum), and adds them up in
-// `totals`; those past `count` into zero. `fine` is for each chunk of tokens the heads whose weights may not be
-// rounded, for what that would do to the result, with `squares` for each token; adds the variance of others to
-// `variances`, which may be up to `allowed` of the squared totals.
-OPP_TILES void weigh_heads(float* scores, int64_t count, int64_t padded, float scale, const float* maxima,
-                           const float* squares, const float* allowed, float* totals, float* variances,
-                           uint16_t* fine) {
+// The weights exp(scale * score - maximum) of a tile's heads, and zeros past `count`; adds them up in `totals`. `fine`
+// is for each chunk of tokens the heads whose weights may not be rounded, for what that would do to the result, with
+// `squares` for each token; adds the variance of others to `variances`, which may be up to `allowed` of the squared
+// totals. Returns false, and all but `weights` is as it was, if a score exceeds its maximum by more than `slack`.
+OPP_TILES bool weigh_heads(const float* scores, int64_t count, int64_t padded, float scale, const float* maxima,
+                           float slack, float* weights, const float* squares, const float* allowed, float* totals,
+                           float* variances, uint16_t* fine) {
   const __m512 log2e = _mm512_set1_ps(1.44269504F);
   const __m512 factor = _mm512_mul_ps(_mm512_set1_ps(scale), log2e);
   // What stands for no maximum stays finite.
   const __m512 maximum = _mm512_max_ps(_mm512_mul_ps(_mm512_loadu_ps(maxima), log2e),
                                        _mm512_set1_ps(std::numeric_limits<float>::lowest()));
+  __m512 largest = _mm512_setzero_ps();
   __m512 total = _mm512_loadu_ps(totals);
   __m512 of_chunks[kChunks];
   for (int64_t first = 0; first < count; first += kTileDepth) {
     __m512 variance = _mm512_setzero_ps();
     for (int64_t token = first; token < std::min(first + kTileDepth, count); ++token) {
-      float* score = scores + token * kLanes;
-      const __m512 weight = power_of_two(_mm512_fmsub_ps(_mm512_load_ps(score), factor, maximum));
-      _mm512_store_ps(score, weight);
+      const __m512 power = _mm512_fmsub_ps(_mm512_load_ps(scores + token * kLanes), factor, maximum);
+      const __m512 weight = power_of_two(power);
+      _mm512_store_ps(weights + token * kLanes, weight);
+      largest = _mm512_max_ps(power, largest);  // NaN is not larger than anything
       total = _mm512_add_ps(total, weight);
       variance = _mm512_fmadd_ps(_mm512_mul_ps(weight, weight), _mm512_set1_ps(squares[token]), variance);
     }
     of_chunks[first / kTileDepth] = variance;
   }
-  std::fill(scores + count * kLanes, scores + padded * kLanes, 0.0F);
+  if (_mm512_cmp_ps_mask(largest, _mm512_mul_ps(_mm512_set1_ps(slack), log2e), _CMP_GT_OQ) != 0) return false;
+  std::fill(weights + count * kLanes, weights + padded * kLanes, 0.0F);
   _mm512_storeu_ps(totals, total);
-  const __m512 largest = _mm512_mul_ps(_mm512_loadu_ps(allowed), _mm512_mul_ps(total, total));
+  const __m512 limit = _mm512_mul_ps(_mm512_loadu_ps(allowed), _mm512_mul_ps(total, total));
   __m512 sum = _mm512_loadu_ps(variances);
   for (int64_t chunk = 0; chunk < padded / kTileDepth; ++chunk) {
     const __m512 more = _mm512_add_ps(sum, of_chunks[chunk]);
-    const __mmask16 too_much = _mm512_cmp_ps_mask(more, largest, _CMP_NLE_UQ);
+    const __mmask16 too_much = _mm512_cmp_ps_mask(more, limit, _CMP_NLE_UQ);
     sum = _mm512_mask_mov_ps(more, too_much, sum);
     fine[chunk] = too_much;
   }
   _mm512_storeu_ps(variances, sum);
+  return true;
 }
 
 // The rounded weights of a tile's heads, token by token, as tiles of rows of heads; and what they lack of those of the
@@ -331,7 +335,8 @@ void pack_values(Pair, int64_t, int64_t, at::BFloat16*, float*, at::BFloat16*, P
 
 void find_largest(const float*, int64_t, float, float*) { fail(); }
 
-void weigh_heads(float*, int64_t, int64_t, float, const float*, const float*, const float*, float*, float*, uint16_t*) {
+bool weigh_heads(const float*, int64_t, int64_t, float, const float*, float, float*, const float*, const float*, float*,
+                 float*, uint16_t*) {
   fail();
 }
 
@@ -358,7 +363,7 @@ AmxAttention::AmxAttention(const SparseFlashAttentionPto& call, const AttentionT
       memory_(place(nullptr)) {
   place(memory_.data());
   // What pads the rows stays zero.
-  std::fill_n(staged_, max_heads_ * depth_, at::BFloat16(0));
+  std::fill_n(staged_, kLanes * depth_, at::BFloat16(0));
   std::fill_n(staged_values_, 2 * columns_, at::BFloat16(0));
   std::fill_n(zeros_, std::max(depth_, columns_), at::BFloat16(0));
 }
@@ -371,19 +376,19 @@ int64_t AmxAttention::place(std::byte* memory) {
     end += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
   };
   take(query_, max_heads_ * depth_);
-  take(keys_, kBlock * depth_);
+  take(keys_, kTileDepth * depth_);
   take(values_, kBlock * columns_);
   take(scores_, kBlock * max_heads_);
+  take(exact_, kBlock * kTileRows);
   take(weights_, kBlock * kWeighed);
   take(lacking_, kBlock * kWeighed);
   take(sums_, max_heads_ * columns_);
   take(maxima_, max_heads_);
-  take(next_maxima_, max_heads_);
   take(totals_, max_heads_);
   take(variances_, max_heads_);
   take(allowed_, max_heads_);
   take(doubted_, max_heads_);
-  take(staged_, max_heads_ * depth_);
+  take(staged_, kLanes * depth_);
   take(staged_values_, 2 * columns_);
   take(zeros_, std::max(depth_, columns_));
   take(row_, columns_);
@@ -399,7 +404,8 @@ void AmxAttention::run(const AttentionTile& tile) {
     begin();
     return write_zeros();
   }
-  load_query();
+  operands_.prefetch_keys(0, kAhead);
+  load_queries();
   attend();
   if (doubt()) attend();
   write();
@@ -438,20 +444,23 @@ void AmxAttention::begin() {
 }
 
 // The queries as columns.
-void AmxAttention::load_query() {
-  operands_.load_query(staged_, depth_);
-  std::fill(staged_ + operands_.heads() * depth_, staged_ + heads_ * depth_, at::BFloat16(0));
+void AmxAttention::load_queries() {
   const int64_t words = depth_ / TileProducts::kGroup;
   for (int64_t head = 0; head < heads_; head += kLanes) {
-    simd().transpose_words(staged_ + head * depth_, words, words, query_ + head * depth_, kLanes);
+    const int64_t heads = std::min(kLanes, operands_.heads() - head);
+    operands_.load_queries(head, heads, staged_, depth_);
+    std::fill(staged_ + heads * depth_, staged_ + kLanes * depth_, at::BFloat16(0));
+    simd().transpose_words(staged_, words, words, query_ + head * depth_, kLanes);
   }
 }
 
 void AmxAttention::add(const Block& block) {
-  load(block);
-  multiply({keys_, kTileRows * depth_}, {query_, kTileRows * depth_, kTileElements},
-           {scores_, kTileRows * block.padded, kSumElements}, block.padded / kTileRows, heads_ / kTileRows,
-           depth_ / kTileDepth, false);
+  for (int64_t first = 0; first < block.padded; first += kTileDepth) {
+    load(block, first);
+    multiply({keys_, kTileRows * depth_}, {query_, kTileRows * depth_, kTileElements},
+             {scores_ + first * kTileRows, kTileRows * block.padded, kSumElements}, kTileDepth / kTileRows,
+             heads_ / kTileRows, depth_ / kTileDepth, false);
+  }
   for (int64_t head = 0; head < heads_; head += kWeighed) {
     const int64_t heads = std::min(kWeighed, heads_ - head);
     const uint32_t sums = weigh(block, head, heads);
@@ -462,9 +471,10 @@ void AmxAttention::add(const Block& block) {
   }
 }
 
-// The block's keys as rows, its values as rows of a right matrix, by pairs of tokens. What is needed for them stays in
-// registers: reading it again waits for those stores before it that end in the same 12 bits, and many do.
-OPP_TILES void AmxAttention::load(const Block& block) {
+// The keys of a chunk of the block's tokens as rows, its values as rows of a right matrix, by pairs of tokens. What is
+// needed for them stays in registers: reading it again waits for those stores before it that end in the same 12 bits,
+// and many do.
+OPP_TILES void AmxAttention::load(const Block& block, int64_t first) {
   const int64_t depth = depth_;
   const int64_t key_columns = key_columns_;
   const int64_t columns = columns_;
@@ -477,11 +487,12 @@ OPP_TILES void AmxAttention::load(const Block& block) {
   };
   const auto token_ahead = [&](int64_t row) { return operands_.token(std::min(block.first + row + kAhead, last)); };
   at::BFloat16* all_keys = keys_;
-  at::BFloat16* all_values = values_;
+  at::BFloat16* all_values = values_ + first * columns;
   float* squares = squares_;
-  for (int64_t row = 0; row < block.padded; row += 2) {
-    at::BFloat16* keys = all_keys + row / kTileRows * kTileRows * depth + row % kTileRows * kTileDepth;
-    at::BFloat16* values = all_values + row / kTileDepth * kTileDepth * columns + row % kTileDepth * kTileRows;
+  for (int64_t i = 0; i < kTileDepth; i += 2) {
+    at::BFloat16* keys = all_keys + i / kTileRows * kTileRows * depth + i % kTileRows * kTileDepth;
+    at::BFloat16* values = all_values + i * kTileRows;
+    const int64_t row = first + i;
     const auto even = token_at(row);
     const auto odd = token_at(row + 1);
     const auto even_ahead = token_ahead(row);
@@ -518,24 +529,37 @@ uint32_t AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
   const float largest = kExpected * kLargestVariance;
   for (int64_t i = 0; i < heads; i += kTileRows) {
     const int64_t head = first + i;
-    float* scores = scores_ + head * block.padded;
-    std::copy_n(maxima_ + head, kTileRows, next_maxima_ + head);
-    find_largest(scores, block.count, scale_, next_maxima_ + head);
-    for (int64_t j = head; j < head + kTileRows; ++j) {
-      if (next_maxima_[j] > maxima_[j] + kSlack) raise(j, next_maxima_[j], block.first > 0);
-      allowed_[j] = doubted_[j] ? largest : largest * growth;
-    }
+    const float* scores = scores_ + head * block.padded;
+    for (int64_t j = head; j < head + kTileRows; ++j) allowed_[j] = doubted_[j] ? largest : largest * growth;
     uint16_t fine[kChunks];
-    weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, squares_, allowed_ + head, totals_ + head,
-                variances_ + head, fine);
+    const auto weigh = [&](float slack) {
+      return weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, slack, exact_, squares_,
+                         allowed_ + head, totals_ + head, variances_ + head, fine);
+    };
+    // Few blocks after the first need other maxima.
+    if (block.first == 0) raise_maxima(block, head);
+    if (!weigh(kSlack)) {
+      raise_maxima(block, head);
+      weigh(std::numeric_limits<float>::infinity());
+    }
     const int64_t present = std::clamp<int64_t>(operands_.heads() - head, 0, kTileRows);
     for (int64_t chunk = 0; chunk < block.padded / kTileDepth; ++chunk) {
       fine[chunk] &= (1U << present) - 1;
       if (fine[chunk] != 0) sums |= 1U << (i / kTileRows * kChunks + chunk);
     }
-    pack_weights(scores, block.padded, fine, weights_ + i * block.padded, lacking_ + i * block.padded);
+    pack_weights(exact_, block.padded, fine, weights_ + i * block.padded, lacking_ + i * block.padded);
   }
   return sums;
+}
+
+// Raises the maxima of a tile's heads that are less than a score by more than kSlack.
+void AmxAttention::raise_maxima(const Block& block, int64_t head) {
+  float next[kTileRows];
+  std::copy_n(maxima_ + head, kTileRows, next);
+  find_largest(scores_ + head * block.padded, block.count, scale_, next);
+  for (int64_t i = 0; i < kTileRows; ++i) {
+    if (next[i] > maxima_[head + i] + kSlack) raise(head + i, next[i], block.first > 0);
+  }
 }
 
 // Gives a head another maximum.

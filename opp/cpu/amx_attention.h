@@ -11,9 +11,10 @@
 
 namespace opp {
 
-// Takes block after block of a row's tokens, all of whose numbers stay in a core's L2 cache. The scores are the product
-// of keys and transposed queries, so that a key's numbers lie side by side in the tiles as they do in memory. Softmax
-// weights are rounded to bfloat16 where that is not seen in the result, else they are the sums of two.
+// Takes block after block of a row's tokens, all of whose numbers stay in a core's L2 cache; its keys are needed for
+// the scores alone, which are computed chunk by chunk. The scores are the product of keys and transposed queries, so
+// that a key's numbers lie side by side in the tiles as they do in memory. Softmax weights are rounded to bfloat16
+// where that is not seen in the result, else they are the sums of two.
 class AmxAttention {
  public:
   AmxAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling);
@@ -33,11 +34,12 @@ class AmxAttention {
   void begin();
   void attend();
   bool doubt();
-  void load_query();
+  void load_queries();
   void add(const Block& block);
-  void load(const Block& block);
+  void load(const Block& block, int64_t first);
   Token<at::BFloat16> stage(const Block& block, int64_t row);
   uint32_t weigh(const Block& block, int64_t first, int64_t heads);
+  void raise_maxima(const Block& block, int64_t head);
   void raise(int64_t head, float maximum, bool has_sums);
   float* sums_of(int64_t head) const;
   void write();
@@ -55,15 +57,15 @@ class AmxAttention {
   Buffer<std::byte> memory_;   // for all that follows: together it gets huge pages
   // In tiles, of which those beside each other follow each other:
   at::BFloat16* query_;    // (depth, heads), but those below each other
-  at::BFloat16* keys_;     // (tokens, depth)
+  at::BFloat16* keys_;     // (tokens, depth), of a chunk
   at::BFloat16* values_;   // (tokens, columns)
-  float* scores_;          // (tokens, heads), but those below each other; then the weights
+  float* scores_;          // (tokens, heads), but those below each other
+  float* exact_;           // the weights of one tile's heads, as scores_
   at::BFloat16* weights_;  // (heads, tokens), of kWeighed heads, and so the next
   at::BFloat16* lacking_;  // what the rounded weights lack
   float* sums_;            // (heads, columns)
   // Of each head:
   float* maxima_;
-  float* next_maxima_;
   float* totals_;
   float* variances_;  // that rounding the weights so far may give the result, as kLargestVariance has it
   float* allowed_;    // what they may be of the squared totals so far

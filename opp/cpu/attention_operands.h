@@ -78,14 +78,14 @@ class AttentionOperands {
     return call_.attention_sinks->const_data_ptr<float>()[head_of_query(head) * call_.attention_sinks->stride(0)];
   }
 
-  // Copies the tile's queries to rows.
+  // Copies queries of the tile's heads to rows.
   template <class Operand>
-  void load_query(Operand* to, int64_t stride) const {
+  void load_queries(int64_t first, int64_t count, Operand* to, int64_t stride) const {
     const auto load = [&](const at::Tensor& tensor, int64_t column) {
       const TokenStrides strides(tensor.strides());
-      for (int64_t head = 0; head < tile_.heads; ++head) {
-        copy_row(tensor.const_data_ptr<Element>() + offset(strides, head), strides.element, tensor.size(-1),
-                 to + head * stride + column);
+      for (int64_t i = 0; i < count; ++i) {
+        copy_row(tensor.const_data_ptr<Element>() + offset(strides, first + i), strides.element, tensor.size(-1),
+                 to + i * stride + column);
       }
     };
     load(call_.query, 0);

@@ -79,7 +79,7 @@ class TileAttention {
     }
     const int64_t size = operands_.tokens();
     if (size == 0) return write_zeros();
-    operands_.load_query(query_.data(), depth_);
+    operands_.load_queries(0, heads_, query_.data(), depth_);
     operands_.prefetch_keys(0, kAhead);
     for (int64_t first = 0; first < size; first += span_) {
       score(first, std::min(span_, size - first));
