@@ -49,7 +49,7 @@ class AttentionOperands {
   }
 
   // Goes to a tile, and finds the tokens that its row names and its query sees, in the order of its indices. Those that
-  // the block table has no page for are left out.
+  // the block table has no page for are left out. Meanwhile the tile's queries come to the cache.
   void open(const AttentionTile& tile) {
     tile_ = tile;
     const TokenStrides strides(call_.sparse_indices.strides());
@@ -57,8 +57,13 @@ class AttentionOperands {
                          strides.offset(sequence().batch, sequence().first_query + row().query, row().key_head);
     const int64_t visible = sequence().visible(row().query);
     const KeyPlaces place_of(call_, sequence());
+    const Tokens queries(call_.query);
+    const int64_t lines = queries.strides.element == 1 ? heads() * (queries.bytes() / kCacheLine) : 0;
+    RowsAhead ahead(queries.data + offset(queries.strides, 0),
+                    queries.strides.head * static_cast<int64_t>(sizeof(Element)), queries.bytes());
     tokens_.clear();
     for (int64_t i = 0; i < row().named; ++i) {
+      if (i < lines) ahead.bring<1>();
       const int64_t index = indices[i * strides.element];
       if (index >= visible) continue;
       const KeyPlace place = place_of(index);
@@ -143,7 +148,7 @@ class AttentionOperands {
   }
 
  private:
-  // The tokens of a key, a rope part or a value.
+  // The tokens of a query, a key, a rope part or a value.
   struct Tokens {
     const Element* data;
     TokenStrides strides;
