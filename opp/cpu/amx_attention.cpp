@@ -532,15 +532,15 @@ uint32_t AmxAttention::weigh(const Block& block, int64_t first, int64_t heads) {
     const float* scores = scores_ + head * block.padded;
     for (int64_t j = head; j < head + kTileRows; ++j) allowed_[j] = doubted_[j] ? largest : largest * growth;
     uint16_t fine[kChunks];
-    const auto weigh = [&](float slack) {
+    const auto weigh_with = [&](float slack) {
       return weigh_heads(scores, block.count, block.padded, scale_, maxima_ + head, slack, exact_, squares_,
                          allowed_ + head, totals_ + head, variances_ + head, fine);
     };
     // Few blocks after the first need other maxima.
     if (block.first == 0) raise_maxima(block, head);
-    if (!weigh(kSlack)) {
+    if (!weigh_with(kSlack)) {
       raise_maxima(block, head);
-      weigh(std::numeric_limits<float>::infinity());
+      weigh_with(std::numeric_limits<float>::infinity());
     }
     const int64_t present = std::clamp<int64_t>(operands_.heads() - head, 0, kTileRows);
     for (int64_t chunk = 0; chunk < block.padded / kTileDepth; ++chunk) {

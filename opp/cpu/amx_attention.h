@@ -11,10 +11,10 @@
 
 namespace opp {
 
-// Takes block after block of a row's tokens, all of whose numbers stay in a core's L2 cache; its keys are needed for
-// the scores alone, which are computed chunk by chunk. The scores are the product of keys and transposed queries, so
-// that a key's numbers lie side by side in the tiles as they do in memory. Softmax weights are rounded to bfloat16
-// where that is not seen in the result, else they are the sums of two.
+// Takes block after block of a row's tokens, all of whose numbers stay in a core's L2 cache. Keys are needed for the
+// scores alone, which are computed chunk by chunk: the product of keys and transposed queries, so that a key's numbers
+// lie side by side in the tiles as they do in memory. Softmax weights are rounded to bfloat16 where that is not seen in
+// the result, else they are the sums of two.
 class AmxAttention {
  public:
   AmxAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling);

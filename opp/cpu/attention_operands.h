@@ -58,7 +58,8 @@ class AttentionOperands {
     const int64_t visible = sequence().visible(row().query);
     const KeyPlaces place_of(call_, sequence());
     const Tokens queries(call_.query);
-    const int64_t lines = queries.strides.element == 1 ? heads() * (queries.bytes() / kCacheLine) : 0;
+    const bool whole_lines = queries.lies_in_chunks(kCacheLine / static_cast<int64_t>(sizeof(Element)));
+    const int64_t lines = whole_lines ? heads() * queries.bytes() / kCacheLine : 0;
     RowsAhead ahead(queries.data + offset(queries.strides, 0),
                     queries.strides.head * static_cast<int64_t>(sizeof(Element)), queries.bytes());
     tokens_.clear();
