@@ -149,11 +149,68 @@ OPP_TILES void add_spread_of(const int8_t* spread, const int8_t* weight, int64_t
   }
 }
 
-// Products of 16 rows with Groups tiles of a panel of `width` columns, each written as a square; of as
-// many rows of `ahead` the lines.
+// The sums of 16 vectors each, in their order.
+OPP_TILES_INLINE __m512 sums_of(const __m512* rows) {
+  __m512 of_two[8];  // quarters: twice those of row i, twice those of row i + 8
+  for (int i = 0; i < 8; ++i) {
+    of_two[i] = _mm512_add_ps(_mm512_shuffle_f32x4(rows[i], rows[i + 8], 0x44),
+                              _mm512_shuffle_f32x4(rows[i], rows[i + 8], 0xEE));
+  }
+  __m512 of_four[4];  // a quarter for each of the rows i, i + 8, i + 4, i + 12
+  for (int i = 0; i < 4; ++i) {
+    of_four[i] = _mm512_add_ps(_mm512_shuffle_f32x4(of_two[i], of_two[i + 4], 0x88),
+                               _mm512_shuffle_f32x4(of_two[i], of_two[i + 4], 0xDD));
+  }
+  const __m512 even =
+      _mm512_add_ps(_mm512_unpacklo_ps(of_four[0], of_four[1]), _mm512_unpackhi_ps(of_four[0], of_four[1]));
+  const __m512 odd =
+      _mm512_add_ps(_mm512_unpacklo_ps(of_four[2], of_four[3]), _mm512_unpackhi_ps(of_four[2], of_four[3]));
+  const __m512 sums = _mm512_add_ps(_mm512_shuffle_ps(even, odd, 0x44), _mm512_shuffle_ps(even, odd, 0xEE));
+  return _mm512_shuffle_f32x4(sums, sums, 0xD8);  // the quarters are those of rows 0, 8, 4, 12
+}
+
+// The scores of 16 rows, whose products lie in squares of 16 heads, in the making.
+class Scores {
+ public:
+  OPP_TILES_INLINE Scores(const float* products, const float* weights, int64_t heads)
+      : products_(products), weights_(weights), heads_(heads) {
+    for (auto& sum : sums_) sum = _mm512_setzero_ps();
+  }
+
+  // Adds the products of the next square, if any is left.
+  OPP_TILES_INLINE void add_square() {
+    if (head_ >= heads_) return;
+    const auto present = static_cast<__mmask16>((1U << std::min(kTileRows, heads_ - head_)) - 1);
+    const __m512 weight = _mm512_maskz_loadu_ps(present, weights_ + head_);
+    const float* square = products_ + head_ * kTileRows;
+#pragma GCC unroll 16
+    for (int64_t row = 0; row < kTileRows; ++row) {
+      // The larger of 0 and x, and x if it is NaN.
+      const __m512 relu = _mm512_maskz_max_ps(present, _mm512_setzero_ps(), _mm512_load_ps(square + row * kTileRows));
+      sums_[row] = _mm512_fmadd_ps(weight, relu, sums_[row]);
+    }
+    head_ += kTileRows;
+  }
+
+  // Adds those that are left, and writes the scores.
+  OPP_TILES_INLINE void write(float* scores) {
+    while (head_ < heads_) add_square();
+    _mm512_storeu_ps(scores, sums_of(sums_));
+  }
+
+ private:
+  const float* products_;
+  const float* weights_;
+  int64_t heads_;
+  int64_t head_ = 0;
+  __m512 sums_[kTileRows];
+};
+
+// Products of 16 rows with Groups tiles of a panel of `width` columns, each written as a square. Meanwhile brings the
+// lines of as many rows of `ahead`, and adds squares to `scores`.
 template <int Groups>
 OPP_TILES_INLINE void multiply_squares(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* b, int64_t width,
-                                       int64_t depth, float* products, RowsAhead& ahead) {
+                                       int64_t depth, float* products, RowsAhead& ahead, Scores& scores) {
   const int64_t a_bytes = a_stride * 2;
   const int64_t b_bytes = width * 4;
   constexpr int kLines = kTileRows / Groups;
@@ -181,49 +238,12 @@ OPP_TILES_INLINE void multiply_squares(const at::BFloat16* a, int64_t a_stride, 
       _tile_dpbf16ps(3, 4, 5);
       ahead.bring<kLines>();
     }
+    scores.add_square();
   }
   _tile_stored(0, products, kTileBytes);
   if constexpr (Groups > 1) _tile_stored(1, products + kTileElements, kTileBytes);
   if constexpr (Groups > 2) _tile_stored(2, products + 2 * kTileElements, kTileBytes);
   if constexpr (Groups > 3) _tile_stored(3, products + 3 * kTileElements, kTileBytes);
-}
-
-// The sums of 16 vectors each, in their order.
-OPP_TILES_INLINE __m512 sums_of(const __m512* rows) {
-  __m512 of_two[8];  // quarters: twice those of row i, twice those of row i + 8
-  for (int i = 0; i < 8; ++i) {
-    of_two[i] = _mm512_add_ps(_mm512_shuffle_f32x4(rows[i], rows[i + 8], 0x44),
-                              _mm512_shuffle_f32x4(rows[i], rows[i + 8], 0xEE));
-  }
-  __m512 of_four[4];  // a quarter for each of the rows i, i + 8, i + 4, i + 12
-  for (int i = 0; i < 4; ++i) {
-    of_four[i] = _mm512_add_ps(_mm512_shuffle_f32x4(of_two[i], of_two[i + 4], 0x88),
-                               _mm512_shuffle_f32x4(of_two[i], of_two[i + 4], 0xDD));
-  }
-  const __m512 even =
-      _mm512_add_ps(_mm512_unpacklo_ps(of_four[0], of_four[1]), _mm512_unpackhi_ps(of_four[0], of_four[1]));
-  const __m512 odd =
-      _mm512_add_ps(_mm512_unpacklo_ps(of_four[2], of_four[3]), _mm512_unpackhi_ps(of_four[2], of_four[3]));
-  const __m512 sums = _mm512_add_ps(_mm512_shuffle_ps(even, odd, 0x44), _mm512_shuffle_ps(even, odd, 0xEE));
-  return _mm512_shuffle_f32x4(sums, sums, 0xD8);  // the quarters are those of rows 0, 8, 4, 12
-}
-
-// The scores of 16 rows, whose products lie in squares of 16 heads.
-OPP_TILES_INLINE void write_scores(const float* products, const float* weights, int64_t heads, float* scores) {
-  __m512 sums[kTileRows];
-  for (auto& sum : sums) sum = _mm512_setzero_ps();
-  for (int64_t head = 0; head < heads; head += kTileRows) {
-    const auto present = static_cast<__mmask16>((1U << std::min(kTileRows, heads - head)) - 1);
-    const __m512 weight = _mm512_maskz_loadu_ps(present, weights + head);
-    const float* square = products + head * kTileRows;
-#pragma GCC unroll 16
-    for (int64_t row = 0; row < kTileRows; ++row) {
-      // The larger of 0 and x, and x if it is NaN.
-      const __m512 relu = _mm512_maskz_max_ps(present, _mm512_setzero_ps(), _mm512_load_ps(square + row * kTileRows));
-      sums[row] = _mm512_fmadd_ps(weight, relu, sums[row]);
-    }
-  }
-  _mm512_storeu_ps(scores, sums_of(sums));
 }
 
 }  // namespace
@@ -330,35 +350,44 @@ OPP_TILES void weighted_relu_tiles(const at::BFloat16* a, int64_t a_stride, cons
                                    float* scores, int64_t rows, int64_t heads, int64_t depth, const at::BFloat16* next,
                                    float* products) {
   const int64_t columns = round_up(heads, kTileRows);
+  const at::BFloat16* ahead_of = next == nullptr ? a : next;
+  // The first line of rows that are brought later, as finding the page of memory takes long.
+  constexpr int64_t kFound = 2 * kTileRows;
+  const auto find = [&](int64_t row) {
+    if (row < rows) prefetch(ahead_of + row * a_stride, kCacheLine);
+  };
+  for (int64_t row = 0; row < kFound; row += kTileRows) find(row);
   // While the processor's tiles multiply some rows, its vectors add up the products of those before.
   float* now = products;
   float* before = now + columns * kTileRows;
   for (int64_t row = 0; row < rows; row += kTileRows) {
     const at::BFloat16* of_row = a + row * a_stride;
-    RowsAhead ahead((next == nullptr ? a : next) + row * a_stride, 2 * a_stride, 2 * depth);
+    RowsAhead ahead(ahead_of + row * a_stride, 2 * a_stride, 2 * depth);
+    Scores scores_before(before, weights, row > 0 ? heads : 0);
+    find(row + kFound);
     for (int64_t panel = 0; panel < columns; panel += kPanel) {
       const int64_t width = std::min(kPanel, columns - panel);
       const at::BFloat16* of_panel = b + panel * depth;
       float* squares = now + panel * kTileRows;
       switch (width / kTileRows) {
         case 1:
-          multiply_squares<1>(of_row, a_stride, of_panel, width, depth, squares, ahead);
+          multiply_squares<1>(of_row, a_stride, of_panel, width, depth, squares, ahead, scores_before);
           break;
         case 2:
-          multiply_squares<2>(of_row, a_stride, of_panel, width, depth, squares, ahead);
+          multiply_squares<2>(of_row, a_stride, of_panel, width, depth, squares, ahead, scores_before);
           break;
         case 3:
-          multiply_squares<3>(of_row, a_stride, of_panel, width, depth, squares, ahead);
+          multiply_squares<3>(of_row, a_stride, of_panel, width, depth, squares, ahead, scores_before);
           break;
         default:
           static_assert(kGroups == 4);
-          multiply_squares<4>(of_row, a_stride, of_panel, width, depth, squares, ahead);
+          multiply_squares<4>(of_row, a_stride, of_panel, width, depth, squares, ahead, scores_before);
       }
     }
-    if (row > 0) write_scores(before, weights, heads, scores + row - kTileRows);
+    if (row > 0) scores_before.write(scores + row - kTileRows);
     std::swap(now, before);
   }
-  write_scores(before, weights, heads, scores + rows - kTileRows);
+  Scores(before, weights, heads).write(scores + rows - kTileRows);
 }
 
 #else
