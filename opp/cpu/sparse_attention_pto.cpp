@@ -186,10 +186,15 @@ class SparseAttention {
   }
 
   void absorb(const Queries& queries, int64_t tokens) const {
-    std::vector<Linear> products;
+    // What differs from head to head are addresses: to make its tensors would take longer than to multiply with them.
+    const Linear first =
+        product(queries.heads.select(1, 0), Weight(call_.w_uk.select(0, 0)), queries.absorbed.select(1, 0));
+    std::vector<Linear> products(call_.heads(), first);
     for (int64_t head = 0; head < call_.heads(); ++head) {
-      products.push_back(
-          product(queries.heads.select(1, head), Weight(call_.w_uk[head]), queries.absorbed.select(1, head)));
+      Linear& of_head = products[head];
+      of_head.x = static_cast<const Element*>(first.x) + head * queries.heads.stride(1);
+      of_head.weight.data = static_cast<const Element*>(first.weight.data) + head * call_.w_uk.stride(0);
+      of_head.out = static_cast<Element*>(first.out) + head * queries.absorbed.stride(1);
     }
     linear(tokens, products);
   }
