@@ -11,6 +11,10 @@
 
 #include "cann_cpu/cpu_capability.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 // Functions that take or return vectors are inlined everywhere, so how they would pass them does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 

@@ -59,6 +59,17 @@ class Simd {
   // The smallest and the largest of numbers, of which there is one.
   virtual void find_extremes(const uint32_t* from, int64_t count, uint32_t* smallest, uint32_t* largest) const = 0;
 
+  // Ranks are integers that compare as scores do, where NaN exceeds any number and -0 equals 0; none is 0. Writes the
+  // ranks of those scores that exceed `floor`, and their places, counted from `first` on; returns how many. Reads up to
+  // the next multiple of kLanes, and may write over up to kLanes more than it returns.
+  virtual int64_t rank(const float* scores, int64_t count, int32_t first, uint32_t floor, uint32_t* ranks,
+                       int32_t* places) const = 0;
+
+  // Writes the ranks from `lowest` to `highest` and, unless `places` is null, their places; returns how many. The
+  // results may begin where the operands do. Reads and writes as rank() does.
+  virtual int64_t select(const uint32_t* ranks, const int32_t* places, int64_t count, uint32_t lowest, uint32_t highest,
+                         uint32_t* to_ranks, int32_t* to_places) const = 0;
+
   // Transposes 16 rows of 32-bit words, `row_stride` words apart: to[w * to_stride + r] = from[r * row_stride + w].
   virtual void transpose_words(const void* from, int64_t row_stride, int64_t words, void* to,
                                int64_t to_stride) const = 0;

@@ -61,6 +61,7 @@ OPP_SIMD_OPERATOR(*)
 OPP_SIMD_OPERATOR(/)
 OPP_SIMD_OPERATOR(&)
 OPP_SIMD_OPERATOR(|)
+OPP_SIMD_OPERATOR(^)
 OPP_SIMD_OPERATOR(<<)
 OPP_SIMD_OPERATOR(>>)
 OPP_SIMD_OPERATOR(<)
@@ -111,6 +112,25 @@ template <class T>
   auto* parts = static_cast<PartInMemory<T>*>(to);
 #pragma GCC unroll 4
   for (int64_t i = 0; i < kParts; ++i) parts[i] = x.parts[i];
+}
+
+// Stores, side by side, those lanes for which the mask is not 0, and returns how many; writes over kLanes elements.
+template <class T>
+[[gnu::always_inline]] inline int64_t store_masked(Lanes<int32_t> mask, Lanes<T> x, T* to) {
+#if OPP_SIMD_REGISTER == 64
+  const auto words = reinterpret_cast<__m512i>(mask.parts[0]);
+  const __mmask16 bits = _mm512_test_epi32_mask(words, words);
+  const __m512i side_by_side = _mm512_maskz_compress_epi32(bits, reinterpret_cast<__m512i>(x.parts[0]));
+  store(Lanes<T>{{reinterpret_cast<Part<T>>(side_by_side)}}, to);
+  return std::popcount(bits);
+#else
+  int64_t count = 0;
+  for (int64_t i = 0; i < kLanes; ++i) {
+    to[count] = x[i];
+    count -= mask[i];
+  }
+  return count;
+#endif
 }
 
 // The sum of a vector's elements: its second half is added to its first, and so on.

@@ -19,6 +19,13 @@ template <class T>
 // Not a template: its argument loses the alignment.
 [[gnu::always_inline]] inline Bytes load_bytes(const uint8_t* from) { return *reinterpret_cast<const Bytes*>(from); }
 
+// 0, 1, and so on.
+[[gnu::always_inline]] inline Ints counted() {
+  Ints x;
+  for (int64_t i = 0; i < kLanes; ++i) x.parts[i / kPartLanes][i % kPartLanes] = static_cast<int32_t>(i);
+  return x;
+}
+
 [[gnu::always_inline]] inline int32_t largest_of(Ints x) {
   int32_t largest = x[0];
   for (int64_t i = 1; i < kLanes; ++i) largest = std::max(largest, x[i]);
@@ -293,6 +300,34 @@ class Loops final : public Simd {
     }
     *smallest = low;
     *largest = high;
+  }
+
+  int64_t rank(const float* scores, int64_t count, int32_t first, uint32_t floor, uint32_t* ranks,
+               int32_t* places) const override {
+    int64_t written = 0;
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const Floats score = load<float>(scores + i);
+      const Ints bits = as<int32_t>(score + 0.0F);  // -0 + 0 is 0
+      const Words of_numbers = as<uint32_t>((bits >> 31 | INT32_MIN) ^ bits);
+      const Words all = choose(score != score, Words{} + UINT32_MAX, of_numbers);
+      const Ints mask = (all > floor) & (counted() < static_cast<int32_t>(count - i));
+      store_masked(mask, counted() + (first + static_cast<int32_t>(i)), places + written);
+      written += store_masked(mask, all, ranks + written);
+    }
+    return written;
+  }
+
+  int64_t select(const uint32_t* ranks, const int32_t* places, int64_t count, uint32_t lowest, uint32_t highest,
+                 uint32_t* to_ranks, int32_t* to_places) const override {
+    int64_t written = 0;
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const Words rank = load<uint32_t>(ranks + i);
+      const Ints outside = (rank < lowest) | (rank > highest);
+      const Ints mask = (outside == 0) & (counted() < static_cast<int32_t>(count - i));
+      if (places != nullptr) store_masked(mask, load<int32_t>(places + i), to_places + written);
+      written += store_masked(mask, rank, to_ranks + written);
+    }
+    return written;
   }
 
   void transpose_words(const void* from, int64_t row_stride, int64_t words, void* to,

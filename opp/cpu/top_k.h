@@ -32,24 +32,22 @@ class TopK {
   }
 
  private:
-  struct Entry {
-    uint32_t rank;  // orders as the score does
-    int32_t index;
-  };
-
   static constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
   float score_at(int64_t i) const;
   void make_room(int64_t count);
+  void resize(int64_t room);
   void keep_best();
   void sort();
 
   int64_t k_ = 0;
   int64_t size_ = 0;
   uint32_t floor_ = 0;  // only what ranks above can still be among the k best
-  std::vector<Entry> entries_;
-  std::vector<Entry> scratch_;
+  // With room for what Simd writes over:
   std::vector<uint32_t> ranks_;
+  std::vector<int32_t> indices_;
+  std::vector<uint32_t> other_ranks_;  // for a moment
+  std::vector<int32_t> other_indices_;
 };
 
 }  // namespace opp
