@@ -351,12 +351,13 @@ OPP_TILES void weighted_relu_tiles(const at::BFloat16* a, int64_t a_stride, cons
                                    float* products) {
   const int64_t columns = round_up(heads, kTileRows);
   const at::BFloat16* ahead_of = next == nullptr ? a : next;
-  // The first line of rows that are brought later, as finding the page of memory takes long.
-  constexpr int64_t kFound = 2 * kTileRows;
-  const auto find = [&](int64_t row) {
+  // Translating the address of a page takes longer than a line: the first line of rows comes this many rows before the
+  // others.
+  constexpr int64_t kFirstLineAhead = 2 * kTileRows;
+  const auto prefetch_first_line = [&](int64_t row) {
     if (row < rows) prefetch(ahead_of + row * a_stride, kCacheLine);
   };
-  for (int64_t row = 0; row < kFound; row += kTileRows) find(row);
+  for (int64_t row = 0; row < kFirstLineAhead; row += kTileRows) prefetch_first_line(row);
   // While the processor's tiles multiply some rows, its vectors add up the products of those before.
   float* now = products;
   float* before = now + columns * kTileRows;
@@ -364,7 +365,7 @@ OPP_TILES void weighted_relu_tiles(const at::BFloat16* a, int64_t a_stride, cons
     const at::BFloat16* of_row = a + row * a_stride;
     RowsAhead ahead(ahead_of + row * a_stride, 2 * a_stride, 2 * depth);
     Scores scores_before(before, weights, row > 0 ? heads : 0);
-    find(row + kFound);
+    prefetch_first_line(row + kFirstLineAhead);
     for (int64_t panel = 0; panel < columns; panel += kPanel) {
       const int64_t width = std::min(kPanel, columns - panel);
       const at::BFloat16* of_panel = b + panel * depth;
