@@ -26,6 +26,11 @@ template <class T>
   return x;
 }
 
+// -1 in the first `count` lanes, and 0 in the others.
+[[gnu::always_inline]] inline Ints first_lanes(int64_t count) {
+  return counted() < static_cast<int32_t>(std::min(count, kLanes));
+}
+
 [[gnu::always_inline]] inline int32_t largest_of(Ints x) {
   int32_t largest = x[0];
   for (int64_t i = 1; i < kLanes; ++i) largest = std::max(largest, x[i]);
@@ -310,7 +315,7 @@ class Loops final : public Simd {
       const Ints bits = as<int32_t>(score + 0.0F);  // -0 + 0 is 0
       const Words of_numbers = as<uint32_t>((bits >> 31 | INT32_MIN) ^ bits);
       const Words all = choose(score != score, Words{} + UINT32_MAX, of_numbers);
-      const Ints mask = (all > floor) & (counted() < static_cast<int32_t>(count - i));
+      const Ints mask = (all > floor) & first_lanes(count - i);
       store_masked(mask, counted() + (first + static_cast<int32_t>(i)), places + written);
       written += store_masked(mask, all, ranks + written);
     }
@@ -323,7 +328,7 @@ class Loops final : public Simd {
     for (int64_t i = 0; i < count; i += kLanes) {
       const Words rank = load<uint32_t>(ranks + i);
       const Ints outside = (rank < lowest) | (rank > highest);
-      const Ints mask = (outside == 0) & (counted() < static_cast<int32_t>(count - i));
+      const Ints mask = (outside == 0) & first_lanes(count - i);
       if (places != nullptr) store_masked(mask, load<int32_t>(places + i), to_places + written);
       written += store_masked(mask, rank, to_ranks + written);
     }
