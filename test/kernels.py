@@ -149,7 +149,7 @@ def clean_environment(**variables):
 def in_a_process(function, **environment):
     """The last line that a function of a test's file prints in a process of its own."""
     file = Path(function.__code__.co_filename)
-    paths = [str(file.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     program = f"import torch, custom_pypto, {file.stem} as t; torch.manual_seed(1); t.{function.__name__}()"
     done = subprocess.run(
         [sys.executable, "-c", program],
