@@ -109,8 +109,8 @@ def progress(text: str) -> None:
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def medians(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, float]:
-    """The median time of a call of each candidate, in turns.
+def take_turns(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, list[float]]:
+    """The time of a call of each candidate in each round, in turns.
 
     Its calls follow each other as those of a model's layers do, each with operands of its own. The turn begins when
     OpenMP's threads have stopped to spin for more work of the one before. If its calls are short, that is if there are
@@ -127,7 +127,11 @@ def medians(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, flo
                 calls = layers * math.ceil(TURN / (len(layers) * seconds(layers[-1:])))
             times[name].append(seconds(calls) / len(calls))
     progress("")
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
+
+
+def medians(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, float]:
+    return {name: statistics.median(times) for name, times in take_turns(candidates, rounds).items()}
 
 
 def compare(
@@ -140,8 +144,9 @@ def compare(
 ) -> bool:
     """Times the candidates and prints their table; says whether the first one, ours, is the fastest.
 
-    The machine's limit is measured in the same rounds. `judge` describes a candidate's first result in a word or two,
-    and `judged` heads their column.
+    The machine's limit is measured in each round, before ours, because the speed of shared cores changes: what part of
+    the limit a candidate reaches is the median of the rounds. `judge` describes a candidate's first result in a word or
+    two, and `judged` heads their column.
     """
     verdicts = {}
     for name, layers in candidates.items():
@@ -150,13 +155,19 @@ def compare(
         verdicts[name] = judge(first())
         for layer in others:
             layer()
-    found = medians(candidates | {name: [probe] for name, (_, probe) in probes().items()}, rounds)
-    machine = Machine(**{name: amount / found.pop(name) for name, (amount, _) in probes().items()})
+    short = {name: [probe] * 2 for name, (_, probe) in probes().items()}
+    times = take_turns(short | candidates, rounds)
+    speeds = {name: [amount / took for took in times.pop(name)] for name, (amount, _) in probes().items()}
+    machine = Machine(**{name: statistics.median(values) for name, values in speeds.items()})
+    by_round = [dict(zip(speeds, values, strict=True)) for values in zip(*speeds.values(), strict=True)]
+    limits = [Machine(**of_round).limit(stages) for of_round in by_round]
+    found = {name: statistics.median(values) for name, values in times.items()}
     ours = next(iter(found.values()))
-    limit = machine.limit(stages)
     work = sum(stage.bfloat16 + stage.int8 for stage in stages)
-    print(f"\n{title}: {work / 1e9:.1f} GFLOP, at least {limit * 1e3:.2f} ms on this machine ({machine})")
+    least = statistics.median(limits) * 1e3
+    print(f"\n{title}: {work / 1e9:.1f} GFLOP, at least {least:.2f} ms on this machine ({machine})")
     print(f"{'':50}{'ms':>10}{'of the limit':>14}{'to ours':>9}{judged:>17}")
     for name, median in found.items():
-        print(f"{name:50}{median * 1e3:10.2f}{limit / median:14.0%}{median / ours:8.1f}x{verdicts[name]:>17}")
+        share = statistics.median(limit / took for limit, took in zip(limits, times[name], strict=True))
+        print(f"{name:50}{median * 1e3:10.2f}{share:14.0%}{median / ours:8.1f}x{verdicts[name]:>17}")
     return ours == min(found.values())
