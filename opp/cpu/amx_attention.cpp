@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "cpu/prefetch.h"
 #include "cpu/simd.h"
@@ -39,6 +40,9 @@ constexpr int64_t kWeighed = 2 * kTileRows;
 // How many tokens before it is loaded a token begins to come to the cache, line by line while others are packed: in the
 // products that would slow these down more than it saves.
 constexpr int64_t kAhead = 24;
+// What is left of a tile at least when a thread gets half of its heads, which then loads its tokens, too.
+constexpr int64_t kMinSharedHeads = 64;
+constexpr int64_t kMinSharedTokens = 2 * kBlock;
 
 // Matrices in tiles, each of which lies in one piece: where the first is, and how far from it are those beside it and
 // below. Tiles of the left matrix follow each other along its rows; those whose bits are set in `sums`, which has
@@ -350,8 +354,42 @@ void write_row(const float*, int64_t, float, at::BFloat16*) { fail(); }
 
 }  // namespace
 
-AmxAttention::AmxAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling)
-    : operands_(call, tiling),
+Helpers::Thread::~Thread() {
+  if (works_) --helpers_.working_;
+}
+
+std::optional<AttentionPart> Helpers::Thread::wait() {
+  works_ = false;
+  ++helpers_.waiting_;
+  --helpers_.working_;
+  while (true) {
+    while (helpers_.given_ == 0) {
+      if (helpers_.working_ == 0) return std::nullopt;
+      std::this_thread::yield();
+    }
+    const std::lock_guard lock(helpers_.mutex_);
+    if (helpers_.parts_.empty()) continue;
+    const AttentionPart part = helpers_.parts_.back();
+    helpers_.parts_.pop_back();
+    --helpers_.given_;
+    works_ = true;
+    return part;
+  }
+}
+
+bool Helpers::give(const AttentionPart& part) {
+  const std::lock_guard lock(mutex_);
+  if (waiting_ == 0) return false;
+  parts_.push_back(part);
+  --waiting_;
+  ++working_;
+  ++given_;
+  return true;
+}
+
+AmxAttention::AmxAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, Helpers& helpers)
+    : helpers_(helpers),
+      operands_(call, tiling),
       scale_(static_cast<float>(call.scale_value)),
       depth_(round_up(call.depth(), kTileDepth)),
       columns_(round_up(call.value.size(-1), kTileDepth)),
@@ -367,6 +405,8 @@ AmxAttention::AmxAttention(const SparseFlashAttentionPto& call, const AttentionT
   std::fill_n(staged_values_, 2 * columns_, at::BFloat16(0));
   std::fill_n(zeros_, std::max(depth_, columns_), at::BFloat16(0));
 }
+
+AmxAttention::~AmxAttention() { wait_for_takers(); }
 
 int64_t AmxAttention::place(std::byte* memory) {
   const auto begin = reinterpret_cast<uintptr_t>(memory);
@@ -397,27 +437,78 @@ int64_t AmxAttention::place(std::byte* memory) {
 }
 
 void AmxAttention::run(const AttentionTile& tile) {
-  operands_.open(tile);
-  heads_ = round_up(tile.heads, kTileRows);
+  open(tile, 0);
   std::fill_n(doubted_, heads_, false);
-  if (operands_.tokens() == 0) {
-    begin();
-    return write_zeros();
-  }
-  operands_.prefetch_keys(0, kAhead);
-  load_queries();
-  attend();
-  if (doubt()) attend();
-  write();
+  begin();
+  if (operands_.tokens() == 0) return write_zeros();
+  attend(0, false);
+  finish(false);
 }
 
-void AmxAttention::attend() {
-  begin();
+void AmxAttention::run(const AttentionPart& part) {
+  take_over(part);
+  open(part.tile, part.first);
+  attend(part.first, part.again);
+  finish(part.again);
+}
+
+void AmxAttention::open(const AttentionTile& tile, int64_t first) {
+  operands_.open(tile);
+  heads_ = round_up(tile.heads, kTileRows);
+  operands_.prefetch_keys(first, kAhead);
+  load_queries();
+}
+
+void AmxAttention::attend(int64_t first, bool again) {
   const int64_t tokens = operands_.tokens();
-  for (int64_t first = 0; first < tokens; first += kBlock) {
+  for (; first < tokens; first += kBlock) {
+    share(first, again);
     const int64_t count = std::min(kBlock, tokens - first);
     add({first, count, round_up(count, kTileDepth)});
   }
+}
+
+// Gives half of the heads to a thread that waits, if there is one.
+void AmxAttention::share(int64_t first, bool again) {
+  if (!helpers_.are_waiting()) return;
+  if (heads_ < kMinSharedHeads || operands_.tokens() - first < kMinSharedTokens) return;
+  const int64_t kept = round_up(heads_ / 2, kTileRows);
+  AttentionTile given = operands_.tile();
+  given.first_head += kept;
+  given.heads -= kept;
+  ++given_;
+  if (!helpers_.give({given, first, again, this})) {
+    --given_;
+    return;
+  }
+  operands_.keep(kept);
+  heads_ = kept;
+}
+
+// Copies what the blocks before have given.
+void AmxAttention::take_over(const AttentionPart& part) {
+  AmxAttention& from = *part.from;
+  const int64_t head = part.tile.first_head - from.operands_.tile().first_head;
+  const int64_t heads = round_up(part.tile.heads, kTileRows);
+  std::copy_n(from.maxima_ + head, heads, maxima_);
+  std::copy_n(from.totals_ + head, heads, totals_);
+  std::copy_n(from.variances_ + head, heads, variances_);
+  std::copy_n(from.doubted_ + head, heads, doubted_);
+  if (part.first > 0) std::copy_n(from.sums_ + head * columns_, heads * columns_, sums_);
+  --from.given_;
+}
+
+void AmxAttention::wait_for_takers() const {
+  while (given_ > 0) std::this_thread::yield();
+}
+
+void AmxAttention::finish(bool again) {
+  if (!again && doubt()) {
+    begin();
+    attend(0, true);
+  }
+  write();
+  wait_for_takers();
 }
 
 // A chunk's weights may be rounded if that gives the result no more than kExpected of the largest variance when the

@@ -2,7 +2,10 @@
 // Sparse flash attention in bfloat16 by the tiles of x86 processors (AMX).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cpu/attention_operands.h"
@@ -11,16 +14,59 @@
 
 namespace opp {
 
+class AmxAttention;
+
+// Heads of a tile, from a block on that begins with token `first`.
+struct AttentionPart {
+  AttentionTile tile;
+  int64_t first;
+  bool again;          // whether the tile's tokens are gone through a second time
+  AmxAttention* from;  // has what the blocks before have given
+};
+
+// Threads that find no tile left, and what others give them of theirs: with few rows, or cores of different speed, they
+// would be idle.
+class Helpers {
+ public:
+  // A thread that works on tiles, then helps.
+  class Thread {
+   public:
+    explicit Thread(Helpers& helpers) : helpers_(helpers) { ++helpers_.working_; }
+    Thread(const Thread&) = delete;
+    ~Thread();
+    // Waits for a part of a tile of another thread; none comes when no thread works any more.
+    std::optional<AttentionPart> wait();
+
+   private:
+    Helpers& helpers_;
+    bool works_ = true;
+  };
+
+  bool are_waiting() const { return waiting_ > 0; }
+  // Gives a part to a thread that waits, if there still is one.
+  bool give(const AttentionPart& part);
+
+ private:
+  std::atomic<int64_t> working_ = 0;  // threads that work, or have a part that they have not taken yet
+  std::atomic<int64_t> waiting_ = 0;  // the others
+  std::atomic<int64_t> given_ = 0;    // the size of parts_
+  std::mutex mutex_;
+  std::vector<AttentionPart> parts_;
+};
+
 // Takes block after block of a row's tokens, all of whose numbers stay in a core's L2 cache. Keys are needed for the
 // scores alone, which are computed chunk by chunk: the product of keys and transposed queries, so that a key's numbers
 // lie side by side in the tiles as they do in memory. Softmax weights are rounded to bfloat16 where that is not seen in
 // the result, else they are the sums of two.
 class AmxAttention {
  public:
-  AmxAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling);
+  AmxAttention(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, Helpers& helpers);
+  AmxAttention(const AmxAttention&) = delete;
+  ~AmxAttention();
 
-  // What a head's result is does not depend on the others of its tile.
+  // What a head's result is does not depend on the others of its tile, nor on the thread that computes its last blocks.
   void run(const AttentionTile& tile);
+  void run(const AttentionPart& part);
 
  private:
   struct Block {
@@ -31,8 +77,11 @@ class AmxAttention {
 
   // Places what follows `memory_` below at `memory`; returns how many bytes that takes.
   int64_t place(std::byte* memory);
+  void open(const AttentionTile& tile, int64_t first);
   void begin();
-  void attend();
+  void attend(int64_t first, bool again);
+  void share(int64_t first, bool again);
+  void take_over(const AttentionPart& part);
   bool doubt();
   void load_queries();
   void add(const Block& block);
@@ -42,9 +91,13 @@ class AmxAttention {
   void raise_maxima(const Block& block, int64_t head);
   void raise(int64_t head, float maximum, bool has_sums);
   float* sums_of(int64_t head) const;
+  void finish(bool again);
+  void wait_for_takers() const;
   void write();
   void write_zeros();
 
+  Helpers& helpers_;
+  std::atomic<int64_t> given_ = 0;  // parts of the tile that nobody has taken over yet
   AttentionOperands<at::BFloat16> operands_;
   const TileProducts multiply_;  // sets up the tiles
   const float scale_;

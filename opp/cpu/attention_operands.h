@@ -75,7 +75,10 @@ class AttentionOperands {
     }
   }
 
+  const AttentionTile& tile() const { return tile_; }
   int64_t heads() const { return tile_.heads; }
+  // Leaves the tile no more than its first heads.
+  void keep(int64_t heads) { tile_.heads = heads; }
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
 
   // The score that counts without a value; without sinks it weighs nothing.

@@ -285,11 +285,21 @@ class TileAttention {
 
 template <class Element, class Multiply>
 void run(const SparseFlashAttentionPto& call, const AttentionTiling& tiling, int64_t threads) {
-  constexpr bool by_tiles = std::is_same_v<Multiply, TileProducts>;
   std::atomic<size_t> next = 0;
+  [[maybe_unused]] Helpers helpers;
   at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    std::conditional_t<by_tiles, AmxAttention, TileAttention<Element, Multiply>> attention(call, tiling);
-    for (size_t i = next++; i < tiling.tiles.size(); i = next++) attention.run(tiling.tiles[i]);
+    const auto run_tiles = [&](auto& attention) {
+      for (size_t i = next++; i < tiling.tiles.size(); i = next++) attention.run(tiling.tiles[i]);
+    };
+    if constexpr (std::is_same_v<Multiply, TileProducts>) {
+      Helpers::Thread thread(helpers);
+      AmxAttention attention(call, tiling, helpers);
+      run_tiles(attention);
+      while (const auto part = thread.wait()) attention.run(*part);
+    } else {
+      TileAttention<Element, Multiply> attention(call, tiling);
+      run_tiles(attention);
+    }
   });
 }
 

@@ -462,10 +462,12 @@ def test_what_follows_the_first_minus_one_is_not_read():
 
 
 def some_results():
-    """Of calls that few threads compute by rows and many by parts of their heads."""
+    """Of calls that few threads compute by rows and many by parts of their heads, or one thread with another's help."""
     many = goldens.sparse_flash_attention_inputs([5000, 1, 0, 300], queries=3, heads=48, depth=40, count=600)
     one = goldens.sparse_flash_attention_inputs([3000], heads=128, depth=96, count=1000)
-    return [run(many), run(one)]
+    three = goldens.sparse_flash_attention_inputs([3000], queries=3, heads=128, depth=96, count=2048)
+    steep = three | {"query": three["query"] * 6}  # most weights of few tokens: some heads' are doubted
+    return [run(inputs) for inputs in (many, one, three, steep)]
 
 
 def check_small_cases():
