@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-TURN = 0.05  # seconds that a turn of several calls takes at least
+TURN = 0.05  # seconds that a turn takes at least
 
 
 def seconds(calls: list[Callable]) -> float:
@@ -113,19 +113,20 @@ def take_turns(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, 
     """The time of a call of each candidate in each round, in turns.
 
     Its calls follow each other as those of a model's layers do, each with operands of its own. The turn begins when
-    OpenMP's threads have stopped to spin for more work of the one before. If its calls are short, that is if there are
-    several, one goes before that is not timed: threads wake up, code comes to the caches, and what was there goes. Then
-    they are repeated until the turn is long beside the time from its first call to the first task.
+    OpenMP's threads have stopped to spin for more work of the one before. One call goes before that is not timed:
+    threads wake up, code comes to the caches, and what was there goes. Then the calls are repeated until the turn is
+    long beside the time from its first call to the first task. A call that takes as long as a turn is one, and timed.
     """
     times = {name: [] for name in candidates}
     for i in range(rounds):
         for name, layers in candidates.items():
             progress(f"round {i + 1} of {rounds}: {name}")
             time.sleep(0.01)
-            calls = layers
-            if len(layers) > 1:
-                calls = layers * math.ceil(TURN / (len(layers) * seconds(layers[-1:])))
-            times[name].append(seconds(calls) / len(calls))
+            took = seconds(layers[-1:])
+            if took < TURN:
+                calls = layers * math.ceil(TURN / (len(layers) * took))
+                took = seconds(calls) / len(calls)
+            times[name].append(took)
     progress("")
     return times
 
@@ -155,8 +156,7 @@ def compare(
         verdicts[name] = judge(first())
         for layer in others:
             layer()
-    short = {name: [probe] * 2 for name, (_, probe) in probes().items()}
-    times = take_turns(short | candidates, rounds)
+    times = take_turns({name: [probe] for name, (_, probe) in probes().items()} | candidates, rounds)
     speeds = {name: [amount / took for took in times.pop(name)] for name, (amount, _) in probes().items()}
     machine = Machine(**{name: statistics.median(values) for name, values in speeds.items()})
     by_round = [dict(zip(speeds, values, strict=True)) for values in zip(*speeds.values(), strict=True)]
