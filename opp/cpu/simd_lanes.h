@@ -133,25 +133,38 @@ template <class T>
 #endif
 }
 
-// The sum of a vector's elements: its second half is added to its first, and so on.
-template <class Vector>
-[[gnu::always_inline]] inline auto sum_by_halves(Vector x) {
+// A vector's elements combined to one: its first half with its second, and so on.
+template <class Vector, class Combine>
+[[gnu::always_inline]] inline auto combine_by_halves(Vector x, Combine combine) {
   constexpr size_t kHalf = sizeof(x) / sizeof(x[0]) / 2;
   if constexpr (kHalf == 1) {
-    return x[0] + x[1];
+    return combine(x[0], x[1]);
   } else {
-    return [x]<size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
-      return sum_by_halves(__builtin_shufflevector(x, x, i...) + __builtin_shufflevector(x, x, kHalf + i...));
+    return [=]<size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
+      const auto half = combine(__builtin_shufflevector(x, x, i...), __builtin_shufflevector(x, x, kHalf + i...));
+      return combine_by_halves(half, combine);
     }(std::make_index_sequence<kHalf>());
   }
 }
 
 // The same of all lanes, whatever the level.
-[[gnu::always_inline]] inline float sum_of(Lanes<float> x) {
+template <class T, class Combine>
+[[gnu::always_inline]] inline T combine_lanes(Lanes<T> x, Combine combine) {
   static_assert(kParts == 1 || kParts == 2 || kParts == 4);
-  if constexpr (kParts == 1) return sum_by_halves(x.parts[0]);
-  if constexpr (kParts == 2) return sum_by_halves(x.parts[0] + x.parts[1]);
-  if constexpr (kParts == 4) return sum_by_halves((x.parts[0] + x.parts[2]) + (x.parts[1] + x.parts[3]));
+  if constexpr (kParts == 1) return combine_by_halves(x.parts[0], combine);
+  if constexpr (kParts == 2) return combine_by_halves(combine(x.parts[0], x.parts[1]), combine);
+  if constexpr (kParts == 4) {
+    return combine_by_halves(combine(combine(x.parts[0], x.parts[2]), combine(x.parts[1], x.parts[3])), combine);
+  }
+}
+
+[[gnu::always_inline]] inline float sum_of(Lanes<float> x) {
+  return combine_lanes(x, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
+}
+
+template <class T>
+[[gnu::always_inline]] inline T largest_of(Lanes<T> x) {
+  return combine_lanes(x, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
 // The elements of a and b by turns: those of their first half, or of their second.

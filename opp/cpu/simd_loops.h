@@ -31,12 +31,6 @@ template <class T>
   return counted() < static_cast<int32_t>(std::min(count, kLanes));
 }
 
-[[gnu::always_inline]] inline int32_t largest_of(Ints x) {
-  int32_t largest = x[0];
-  for (int64_t i = 1; i < kLanes; ++i) largest = std::max(largest, x[i]);
-  return largest;
-}
-
 // NaN stays NaN.
 [[gnu::always_inline]] inline Floats relu(Floats x) { return choose(x < 0.0F, Floats{}, x); }
 
@@ -412,8 +406,7 @@ class Loops final : public Simd {
       const Floats x = load<float>(row + i);
       top = choose(x > top, x, top);
     }
-    for (int64_t lane = 0; lane < kLanes; ++lane) largest = top[lane] > largest ? top[lane] : largest;
-    return largest;
+    return largest_of(top);
   }
 
   void exponentials(float* row, int64_t count, float maximum, const float* factors, float* sum,
