@@ -61,9 +61,9 @@ int32_t read_default_device(const char* path) {
   }
 }
 
-// torch_npu's release thread sleeps for a microsecond between two looks at its queue, for ever. Linux makes that 50 by
-// default, and each look costs 9: on few cores they slow the kernels by a sixth, with these by a hundredth. The threads
-// that the caller makes inherit how far sleeps may stretch.
+// torch_npu's release thread sleeps for a microsecond between two looks at its queue, for ever. Linux makes that 50 us
+// by default, and a look takes 9 us from a core: where there are few, kernels take a sixth longer. With a millisecond
+// it is a hundredth. The threads that the caller makes inherit how far sleeps may stretch.
 void let_sleeps_stretch() {
   constexpr unsigned long nanoseconds = 1'000'000;
   if (prctl(PR_GET_TIMERSLACK) < static_cast<int>(nanoseconds)) prctl(PR_SET_TIMERSLACK, nanoseconds);

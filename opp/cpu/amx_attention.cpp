@@ -354,27 +354,31 @@ void write_row(const float*, int64_t, float, at::BFloat16*) { fail(); }
 
 }  // namespace
 
+Helpers::Thread::Thread(Helpers& helpers) : helpers_(helpers) {
+  const std::lock_guard lock(helpers_.mutex_);
+  ++helpers_.working_;
+}
+
 Helpers::Thread::~Thread() {
+  const std::lock_guard lock(helpers_.mutex_);
   if (works_) --helpers_.working_;
 }
 
 std::optional<AttentionPart> Helpers::Thread::wait() {
-  works_ = false;
-  ++helpers_.waiting_;
+  std::unique_lock lock(helpers_.mutex_);
   --helpers_.working_;
-  while (true) {
-    while (helpers_.given_ == 0) {
-      if (helpers_.working_ == 0) return std::nullopt;
-      std::this_thread::yield();
-    }
-    const std::lock_guard lock(helpers_.mutex_);
-    if (helpers_.parts_.empty()) continue;
-    const AttentionPart part = helpers_.parts_.back();
-    helpers_.parts_.pop_back();
-    --helpers_.given_;
-    works_ = true;
-    return part;
+  ++helpers_.waiting_;
+  works_ = false;
+  while (helpers_.parts_.empty()) {
+    if (helpers_.working_ == 0) return std::nullopt;
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
   }
+  const AttentionPart part = helpers_.parts_.back();
+  helpers_.parts_.pop_back();
+  works_ = true;
+  return part;
 }
 
 bool Helpers::give(const AttentionPart& part) {
@@ -383,7 +387,6 @@ bool Helpers::give(const AttentionPart& part) {
   parts_.push_back(part);
   --waiting_;
   ++working_;
-  ++given_;
   return true;
 }
 
@@ -455,6 +458,7 @@ void AmxAttention::run(const AttentionPart& part) {
 void AmxAttention::open(const AttentionTile& tile, int64_t first) {
   operands_.open(tile);
   heads_ = round_up(tile.heads, kTileRows);
+  if (operands_.tokens() == 0) return;
   operands_.prefetch_keys(first, kAhead);
   load_queries();
 }

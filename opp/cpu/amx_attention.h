@@ -31,7 +31,7 @@ class Helpers {
   // A thread that works on tiles, then helps.
   class Thread {
    public:
-    explicit Thread(Helpers& helpers) : helpers_(helpers) { ++helpers_.working_; }
+    explicit Thread(Helpers& helpers);
     Thread(const Thread&) = delete;
     ~Thread();
     // Waits for a part of a tile of another thread; none comes when no thread works any more.
@@ -47,11 +47,10 @@ class Helpers {
   bool give(const AttentionPart& part);
 
  private:
-  std::atomic<int64_t> working_ = 0;  // threads that work, or have a part that they have not taken yet
-  std::atomic<int64_t> waiting_ = 0;  // the others
-  std::atomic<int64_t> given_ = 0;    // the size of parts_
   std::mutex mutex_;
-  std::vector<AttentionPart> parts_;
+  std::atomic<int64_t> waiting_ = 0;  // threads that no part is given to yet; read without the mutex
+  int64_t working_ = 0;               // the others
+  std::vector<AttentionPart> parts_;  // that threads have not taken yet
 };
 
 // Takes block after block of a row's tokens, all of whose numbers stay in a core's L2 cache. Keys are needed for the
