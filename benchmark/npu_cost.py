@@ -73,6 +73,8 @@ def main() -> int:
     parser.add_argument("pictures", nargs="?", type=Path)
     parser.add_argument("--soc", default="Ascend910_9391")
     arguments = parser.parse_args()
+    if arguments.pictures is not None:
+        arguments.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"CANN_CPU_KERNELS": "ascendc", "CANN_CPU_SOC": arguments.soc, "ASCENDC_CPU_PROFILE": folder}
         sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
