@@ -46,7 +46,11 @@ MODES = {
     "reduce-overhead": Mode(_aclgraph_backend, dynamic=False),
     "npugraph_ex": Mode(lambda: "npugraph_ex", dynamic=False),
 }
-"""Every mode by name. "GE" is torchair's default, "max-autotune"; the last two capture an aclgraph."""
+"""Every mode by name. "GE" is torchair's default, "max-autotune"; the last two capture an aclgraph.
+
+The order matters in one process: torch_npu 2.13 cannot set up torchair after npugraph_ex, since both register the same
+functions.
+"""
 
 
 @contextlib.contextmanager

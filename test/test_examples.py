@@ -55,14 +55,15 @@ def test_each_token_has_a_slot_of_its_own_and_the_table_names_its_page():
 @pytest.mark.parametrize("layer", decode.LAYERS)
 def test_all_modes_decode_the_same_tokens(layer, tmp_path, capsys):
     picture = tmp_path / "build" / "picture.png"
-    assert decode.serve(SMALL, LENGTHS, [layer], list(decode.MODES), 3, picture) == 0
+    assert decode.serve(SMALL, LENGTHS, {layer: list(decode.MODES)}, 3, picture) == 0
     table = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(layer)]
     assert [line[-2:] for line in table] == [["the", "same"]] * len(decode.MODES)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_how_many_tokens_quantisation_leaves_is_said(tmp_path, capsys):
-    assert decode.serve(SMALL, LENGTHS, ["stages", "quantised"], ["eager"], 2, tmp_path / "picture.png") == 0
+    eager_only = {"stages": ["eager"], "quantised": ["eager"]}
+    assert decode.serve(SMALL, LENGTHS, eager_only, 2, tmp_path / "picture.png") == 0
     said = re.search(r"the first \[(.*)\] of (\d+) tokens", capsys.readouterr().out)
     assert all(0 <= int(count) <= int(said[2]) == 2 * decode.NEW_TOKENS for count in said[1].split(","))
     assert len(said[1].split(",")) == len(LENGTHS)

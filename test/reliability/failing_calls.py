@@ -42,7 +42,7 @@ def decode(layer: str, *modes: str) -> int:
     from test_examples import LENGTHS, SMALL
 
     with tempfile.TemporaryDirectory() as folder:
-        return deepseek_sparse_decode.serve(SMALL, LENGTHS, [layer], modes, 2, Path(folder) / "picture.png")
+        return deepseek_sparse_decode.serve(SMALL, LENGTHS, {layer: modes}, 2, Path(folder) / "picture.png")
 
 
 def operator(name: str) -> int:
