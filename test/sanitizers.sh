@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the code under the sanitizers, in builds of its own (build/sanitizers), in the active environment:
+# Runs the code under the sanitizers, in separate builds (build/sanitizers), in the active environment:
 #
 #   bash test/sanitizers.sh                         all of it
 #   bash test/sanitizers.sh thread                  the runtime's stress driver under ThreadSanitizer
@@ -14,27 +14,31 @@ out=$PWD/build/sanitizers
 site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 mkdir -p "$out"
 
-# The runtime alone, compiled together with the driver: all of it is seen, and nothing else.
-thread() {
-  local sources=()
-  for name in checks/{cost,fault,place,race,report,schedule,shadow} checks/memory/{allocations,buffers,findings,guarded,page_faults,tasks,tensors} callback capture configuration context copy device error event json memory options process profiler/recorder soc stream value virtual_memory; do
-    sources+=("cann_cpu/runtime/$name.cpp")
-  done
-  g++ -std=c++20 -g -O1 -fsanitize=thread -pthread -Icann_cpu/headers test/cann_cpu/runtime/stress.cpp "${sources[@]}" \
-    -o "$out/stress"
-  TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" "$out/stress"
-  echo "ThreadSanitizer: clean"
+# An error of a sanitizer ends the process. No check of vptr: it asks for type information that torch's libraries do not
+# export. None of enum: ACL's are C's, whose programs may pass any number, which is then rejected. Left out are warnings
+# that the sanitizers' own code raises.
+declare -A sanitizers=(
+  [thread]="-fsanitize=thread -Wno-tsan"
+  [address]="-fsanitize=address,undefined -fno-sanitize=vptr,enum -fno-sanitize-recover=undefined
+    -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds"
+)
+
+# build SANITIZER PROJECT TARGETS
+build() {
+  local flags="-O1 -g1 -DNDEBUG -fno-omit-frame-pointer ${sanitizers[$1]//$'\n'/}"
+  cmake -S "$2" -B "$out/$1/$2" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" \
+    -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DASCEND_CANN_PACKAGE_PATH="$site/cann_cpu" >/dev/null
+  ninja -C "$out/$1/$2" "${@:3}"
 }
 
-# build PROJECT TARGETS: with both sanitizers; an error of either ends the process. No check of vptr: it asks for type
-# information that torch's libraries do not export. None of enum: ACL's are C's, whose programs may hand over any number,
-# which is then rejected. The warnings are those that the sanitizers' own code raises.
-build() {
-  local flags="-O1 -g1 -DNDEBUG -fno-omit-frame-pointer -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds"
-  flags+=" -fsanitize=address,undefined -fno-sanitize=vptr,enum -fno-sanitize-recover=undefined"
-  cmake -S "$1" -B "$out/$1" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" \
-    -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DASCEND_CANN_PACKAGE_PATH="$site/cann_cpu" >/dev/null
-  ninja -C "$out/$1" "${@:2}"
+# The runtime and the driver.
+thread() {
+  build thread cann_cpu ascendcl
+  local libraries=$out/thread/cann_cpu
+  g++ -std=c++20 -g -O1 -fsanitize=thread -pthread -Icann_cpu/headers test/cann_cpu/runtime/stress.cpp -L"$libraries/runtime" \
+    -L"$libraries/ascendc" -Wl,-rpath,"$libraries/runtime:$libraries/ascendc" -lascendcl -lascendc_cpu -o "$out/stress"
+  TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" "$out/stress"
+  echo "ThreadSanitizer: clean"
 }
 
 # The installed packages with the sanitized libraries in their places, found before the installed ones.
@@ -44,22 +48,22 @@ overlay() {
   mkdir -p "$out/site"
   cp -a "$site/cann_cpu" "$site/custom_pypto" "$out/site/"
   ln -s "$site/torch" "$site/torch_npu" "$out/site"  # rpaths lead there, and torch_npu looks for its acl.json there
-  cmake --install "$out/cann_cpu" --prefix "$out/installed" --component cann_cpu >/dev/null
+  cmake --install "$out/address/cann_cpu" --prefix "$out/installed" --component cann_cpu >/dev/null
   cp -a "$out/installed/cann_cpu/lib64/." "$out/site/cann_cpu/lib64/"
   cp -a cann_cpu/headers/. "$out/site/cann_cpu/include/"
-  cp "$out/opp/libcust_cpu_kernels.so" "$vendor/cann_cpu/"
-  cp "$out/opp/libcust_opmaster_rt2.0.so" "$vendor/ai_core/tbe/op_tiling/lib/linux/$(uname -m)/"
+  cp "$out/address/opp/libcust_cpu_kernels.so" "$vendor/cann_cpu/"
+  cp "$out/address/opp/libcust_opmaster_rt2.0.so" "$vendor/ai_core/tbe/op_tiling/lib/linux/$(uname -m)/"
 }
 
 address() {
   local tests=("$@")
   [ $# -gt 0 ] || tests=(test/cann_cpu test/opp)
-  build cann_cpu all
-  build opp cust_cpu_kernels cust_optiling
+  build address cann_cpu all
+  build address opp cust_cpu_kernels cust_optiling
   overlay
   # Leaks are not looked for: Python's and torch's own, of what lives until the process ends, drown all others. Torch's
   # libraries are not instrumented, so that containers that they and we fill look overflowed. Allocations that are too
-  # large fail, as without. One test limits the addresses of a process, of which AddressSanitizer takes terabytes.
+  # large fail, as without. One test limits a process's address space, where AddressSanitizer needs terabytes.
   ASAN_OPTIONS="detect_leaks=0 detect_container_overflow=0 allocator_may_return_null=1" \
     UBSAN_OPTIONS="print_stacktrace=1" PYTHONPATH="$out/site" \
     LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" \

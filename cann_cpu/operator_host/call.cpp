@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of a defined operator. Phase one checks the arguments against the definition, infers and tiles; phase two
-// launches the kernel.
+// A call of a defined operator. Phase one checks the arguments against the definition and tiles; phase two launches the
+// kernel. Inference has no part in it, as in CANN: it is for graphs.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <sstream>
 
+#include "attribute_value.h"
 #include "cann_cpu/acl_objects.h"
+#include "cann_cpu/core_limits.h"
 #include "cann_cpu/dtypes.h"
 #include "cann_cpu/executor.h"
+#include "cann_cpu/kernel_communicator.h"
 #include "cann_cpu/log.h"
 #include "cann_cpu/operator_call.h"
 #include "cann_cpu/runtime.h"
+#include "cann_cpu/timed_kernel.h"
+#include "cann_cpu/waiting.h"
 #include "context.h"
 #include "executor.h"
 #include "executor_cache.h"
-#include "inference.h"
 #include "package.h"
 
 namespace cann_cpu {
 namespace {
 
 constexpr size_t kTilingCapacity = 64 * 1024;
-constexpr char kUntouched = static_cast<char>(0xA5);  // what stands behind the tiling data, to see what writes there
+constexpr char kUntouched = static_cast<char>(0xA5);  // follows the tiling data, to detect writes past its end
 constexpr size_t kNoAddress = ~size_t{0};
 
 CallError invalid(const std::string& what) { return {ACLNN_ERR_PARAM_INVALID, what}; }
@@ -87,7 +91,7 @@ struct Parameter {
 
 using Addresses = std::vector<void*>;
 
-// The memory of one launch: tensors in rows, lists, and what the checks are told of them.
+// The memory of one launch: tensors in rows, lists, and their descriptions for the checks.
 class LaunchMemory {
  public:
   // A tensor for the kernel: where it lies, or a copy of its elements in rows.
@@ -161,19 +165,63 @@ class LaunchMemory {
   std::vector<std::vector<uint64_t>> lists_;
 };
 
+static_assert(ops::GroupDefinition::kMost == AscendC::cpu::kGroups);
+
+// The communicators of one run, by their names: a process group may have been made anew since phase one.
+class Communicators {
+ public:
+  explicit Communicators(const std::vector<std::string>& groups) {
+    for (const std::string& group : groups) {
+      communicators_.push_back(group.empty() ? nullptr : kernel_communicator(group));
+      contexts_.push_back({KernelContext::kMagic, communicators_.back().get()});
+    }
+    if (!groups.empty()) others_may_run_.emplace();
+  }
+
+  void give(AscendC::cpu::Call& call) const {
+    for (size_t i = 0; i < contexts_.size(); ++i)
+      call.contexts[i] = communicators_[i] == nullptr ? nullptr : &contexts_[i];
+  }
+
+ private:
+  std::vector<std::shared_ptr<KernelCommunicator>> communicators_;
+  std::vector<KernelContext> contexts_;
+  std::optional<Elsewhere> others_may_run_;
+};
+
 class DefinedCall final : public Call {
  public:
-  DefinedCall(const DefinedOperator& op, Addresses addresses, std::vector<Extent> extents, std::vector<Given> given,
-              std::vector<Parameter> parameters, const OperatorKernel& kernel, std::shared_ptr<const Tiled> tiled)
-      : Call(op.function.c_str(), std::move(addresses), std::move(extents), tiled->workspace),
+  DefinedCall(const DefinedOperator& op, Operands operands, std::vector<Given> given, std::vector<Parameter> parameters,
+              const OperatorKernel& kernel, std::shared_ptr<const Tiled> tiled, std::vector<std::string> groups)
+      : Call(op.function.c_str(), std::move(operands), tiled->workspace),
         given_(std::move(given)),
         parameters_(std::move(parameters)),
         kernel_(kernel),
-        tiled_(std::move(tiled)) {}
+        tiled_(std::move(tiled)),
+        groups_(std::move(groups)) {}
+
+  // Calls append(), which appends the call to the stream, in its turn of each group.
+  template <class Append>
+  aclError enqueue(aclrtStream stream, const Append& append) const try {
+    if (groups_.empty()) return append();
+    std::function<aclError()> all = append;
+    for (const std::string& group : groups_) {
+      if (group.empty()) continue;
+      all = [communicator = kernel_communicator(group), stream, append = std::move(all)] {
+        return communicator->enqueue_in_turn(stream, append);
+      };
+    }
+    return all();
+  } catch (const std::exception& e) {
+    return error(ACLNN_ERR_PARAM_INVALID, "%s: %s", name, e.what());
+  }
+
+  std::string name_of(size_t parameter) const override { return parameters_[parameter].definition->name; }
 
   // The workspace is the last of the addresses, if there is one.
   aclError run(const Addresses& given) const override try {
     if (tiled_->blocks == 0) return ACL_SUCCESS;
+    const TimedKernel timed(name);
     LaunchMemory memory;
     std::vector<void*> pointers;
     for (const Parameter& parameter : parameters_) pointers.push_back(pointer(parameter, given, memory));
@@ -192,6 +240,8 @@ class DefinedCall final : public Call {
     call.tiling_key = tiled_->key;
     call.blocks = tiled_->blocks;
     call.checks = AscendC::cpu::Checks::AsTheEnvironmentSays;
+    const Communicators communicators(groups_);
+    communicators.give(call);
     char message[4096];
     if (!kernel_.call(&call, message, sizeof(message))) {
       return error(ACL_ERROR_RT_AICPU_EXCEPTION, "%s: the kernel failed: %s", name, message);
@@ -225,6 +275,7 @@ class DefinedCall final : public Call {
   std::vector<Parameter> parameters_;  // inputs, then outputs
   const OperatorKernel& kernel_;
   std::shared_ptr<const Tiled> tiled_;
+  std::vector<std::string> groups_;
 };
 
 // Phase one.
@@ -233,12 +284,10 @@ class Preparation {
   Preparation(const DefinedOperator& op, const OperatorArgument* arguments, size_t count)
       : op_(op), arguments_(arguments), count_(count) {}
 
-  // Throws unless the arguments are as the definition wants them, and inference takes them.
+  // Throws unless the arguments are as the definition wants them.
   void check() {
     read();
     matching(given_types());
-    describe();
-    infer();
   }
 
   std::shared_ptr<const Call> call() {
@@ -248,7 +297,6 @@ class Preparation {
     std::shared_ptr<const Tiled> tiled = op_.find_tiled(key());
     if (tiled == nullptr) {
       describe();
-      infer();
       tiled = tile();
       op_.store_tiled(key_, tiled);
     }
@@ -256,21 +304,21 @@ class Preparation {
       std::string keys;
       for (const uint64_t each : *kernel.keys) keys += (keys.empty() ? "" : ", ") + std::to_string(each);
       throw CallError(kFindKernelError, "tiling set the key " + std::to_string(tiled->key) +
-                                            ", which nobody compiled: " + kernel.name + " (" + kernel.file.string() +
+                                            ", which was not compiled: " + kernel.name + " (" + kernel.file.string() +
                                             ") has TILING_KEY_IS of " + keys);
     }
-    return std::make_shared<DefinedCall>(op_, std::move(addresses_), std::move(extents_), std::move(given_),
-                                         std::move(parameters_), kernel, std::move(tiled));
+    return std::make_shared<DefinedCall>(op_, std::move(operands_), std::move(given_), std::move(parameters_), kernel,
+                                         std::move(tiled), groups());
   }
 
  private:
   using Definition = ops::ParamDefinition;
 
-  // ---- reads the arguments: inputs, attributes, outputs that do not bear an input's name
+  // ---- reads the arguments: inputs, attributes, outputs that do not have an input's name
 
   void read() {
     for (const Definition& input : op_.parameters.inputs) {
-      parameters_.push_back({&input, read_tensors(input, is_output(input.name)), is_output(input.name)});
+      parameters_.push_back({&input, read_tensors(input, is_output(input.name), true), is_output(input.name)});
     }
     for (const ops::AttrDefinition& attribute : op_.definition->attributes) read_attribute(attribute);
     const size_t inputs = parameters_.size();
@@ -278,11 +326,17 @@ class Preparation {
       const auto shared = std::find_if(parameters_.begin(), parameters_.begin() + static_cast<int64_t>(inputs),
                                        [&](const auto& input) { return input.definition->name == output.name; });
       const bool is_input = shared != parameters_.begin() + static_cast<int64_t>(inputs);
-      auto given = is_input ? shared->given : read_tensors(output, true);
+      if (is_input) {
+        TensorParameter same = operands_.parameters[static_cast<size_t>(shared - parameters_.begin())];
+        same.is_input = false;
+        same.is_output = true;
+        operands_.parameters.push_back(same);
+      }
+      auto given = is_input ? shared->given : read_tensors(output, true, false);
       parameters_.push_back({&output, std::move(given), true});
     }
     if (next_ != count_) {
-      throw invalid("the function was made of another definition than the one that is installed: it has " +
+      throw invalid("the function was generated from another definition than the installed one: it has " +
                     std::to_string(count_) + " arguments, the definition " + std::to_string(next_));
     }
   }
@@ -297,22 +351,30 @@ class Preparation {
     return next_++ < count_ ? arguments_[next_ - 1] : missing;
   }
 
-  std::vector<size_t> read_tensors(const Definition& parameter, bool written) {
+  std::vector<size_t> read_tensors(const Definition& parameter, bool written, bool is_input) {
     const void* object = next().object;
+    const size_t first = operands_.addresses.size();
+    const bool is_list = parameter.presence == ops::DYNAMIC;
+    operands_.parameters.push_back({static_cast<uint32_t>(next_), is_list, is_input, !is_input, first});
     if (object == nullptr) {
-      if (parameter.presence == ops::OPTIONAL) return addresses_.push_back(nullptr), std::vector<size_t>();
+      if (parameter.presence == ops::OPTIONAL) {
+        operands_.addresses.push_back(nullptr);
+        operands_.is_empty.push_back(true);
+        return {};
+      }
       throw CallError(ACLNN_ERR_PARAM_NULLPTR, parameter.name + " is null; it is required");
     }
     std::vector<size_t> indices;
     if (parameter.value_depends && !written) {
       indices.push_back(read_array(parameter, object));
-    } else if (parameter.presence == ops::DYNAMIC) {
-      for (const aclTensor& each : static_cast<const aclTensorList*>(object)->tensors) {
-        indices.push_back(add(parameter, each, written));
+    } else if (is_list) {
+      for (const aclTensor* each : static_cast<const aclTensorList*>(object)->tensors) {
+        indices.push_back(add(parameter, *each, written));
       }
     } else {
       indices.push_back(add(parameter, *static_cast<const aclTensor*>(object), written));
     }
+    operands_.parameters.back().count = operands_.addresses.size() - first;
     return indices;
   }
 
@@ -322,11 +384,8 @@ class Preparation {
     } catch (const std::invalid_argument& e) {
       throw CallError(ACLNN_ERR_PARAM_INVALID, parameter.name + " " + e.what());
     }
-    if (accesses_are_checked()) {
-      add_extents(tensor, {addresses_.size(), 0, 0, written, static_cast<uint32_t>(next_)}, extents_);
-    }
-    given_.push_back({tensor, addresses_.size(), {}});
-    addresses_.push_back(tensor.data);
+    given_.push_back({tensor, operands_.addresses.size(), {}});
+    operands_.add(tensor, written, static_cast<uint32_t>(next_));
     return given_.size() - 1;
   }
 
@@ -383,9 +442,25 @@ class Preparation {
     }
   }
 
+  // The names of the groups; each has a communicator, unless an optional attribute is left out.
+  std::vector<std::string> groups() const {
+    std::vector<std::string> names;
+    for (const std::string& group : op_.definition->groups.attributes) {
+      const auto& all = op_.definition->attributes;
+      const auto found = std::ranges::find(all, group, &ops::AttrDefinition::name);
+      names.push_back(attributes_[static_cast<size_t>(std::distance(all.begin(), found))]->text);
+      try {
+        if (!names.back().empty()) kernel_communicator(names.back());
+      } catch (const std::exception& e) {
+        throw invalid(group + ": " + e.what());
+      }
+    }
+    return names;
+  }
+
   // ---- dtypes and formats
 
-  // That of each parameter; DT_UNDEFINED of one that is left out.
+  // The dtype of each parameter; DT_UNDEFINED for an omitted one.
   std::vector<ge::DataType> given_types() const {
     std::vector<ge::DataType> types;
     for (const Parameter& parameter : parameters_) {
@@ -480,7 +555,7 @@ class Preparation {
     throw CallError(kFindKernelError, "no kernel of " + op_.package.string() + " was compiled for the dtypes " + given);
   }
 
-  // ---- inference and tiling
+  // ---- tiling
 
   // All that tiling may depend on.
   const std::string& key() {
@@ -505,6 +580,7 @@ class Preparation {
       add(value->bytes.size());
       key_.append(value->bytes.data(), value->bytes.size());
     }
+    add(cores_of_thread());
     return key_;
   }
 
@@ -535,24 +611,6 @@ class Preparation {
 
   std::string arguments() const { return arguments_of(*op_.definition, call_); }
 
-  void infer() {
-    cann_cpu::infer(*op_.definition, call_);
-    // An output with less room than its result; a function that sets no shape leaves a scalar's.
-    for (size_t p = 0, i = 0; p < op_.parameters.outputs.size(); ++p) {
-      const Parameter& output = parameters_[op_.parameters.inputs.size() + p];
-      for (size_t k = 0; k < output.given.size(); ++k, ++i) {
-        const gert::Shape& inferred = call_.shapes[i];
-        if (inferred.GetDimNum() == 0) continue;
-        if (inferred.GetShapeSize() > call_.outputs[i].GetOriginShape().GetShapeSize()) {
-          std::vector<int64_t> shape;
-          for (size_t d = 0; d < inferred.GetDimNum(); ++d) shape.push_back(inferred.GetDim(d));
-          throw invalid(output.definition->name + " has shape " + text_of(given_[output.given[k]].tensor.shape) +
-                        "; expected " + text_of(shape) + ", which SetInferShape's function gives for " + arguments());
-        }
-      }
-    }
-  }
-
   std::shared_ptr<const Tiled> tile() {
     std::vector<uint64_t> room(kTilingCapacity / sizeof(uint64_t) * 2);
     auto* const bytes = reinterpret_cast<char*>(room.data());
@@ -561,7 +619,10 @@ class Preparation {
     call_.tiling = gert::TilingData(bytes, kTilingCapacity);
     take_logged_error();
     gert::TilingContext context(&call_);
-    const ge::graphStatus status = op_.definition->core.tiling(&context);
+    const ge::graphStatus status = [&] {
+      const AuthorsFunction called("SetTiling", *op_.definition, call_);
+      return op_.definition->core.tiler()(&context);
+    }();
     if (status != ge::GRAPH_SUCCESS) {
       throw CallError(kTilingError, "tiling failed: the function of SetTiling returned " + std::to_string(status) +
                                         " for " + arguments() + logged_reason());
@@ -579,8 +640,9 @@ class Preparation {
                                         ": GetTilingData<T>() makes room for a T, SetDataSize says how much "
                                         "SaveToBuffer has written");
     }
-    const bool nothing_to_do = std::all_of(call_.outputs.begin(), call_.outputs.end(),
-                                           [](const auto& each) { return each.GetShapeSize() == 0; });
+    const bool nothing_to_do =
+        !call_.outputs.empty() && std::all_of(call_.outputs.begin(), call_.outputs.end(),
+                                              [](const auto& each) { return each.GetShapeSize() == 0; });
     if (call_.blocks == 0 && !nothing_to_do) {
       throw CallError(kTilingError, "tiling failed: it set no block dim (or 0) for " + arguments() +
                                         "; SetBlockDim says how many blocks run");
@@ -600,8 +662,7 @@ class Preparation {
   std::vector<Given> given_;
   std::vector<Parameter> parameters_;
   std::vector<std::unique_ptr<AttributeValue>> attributes_;
-  Addresses addresses_;
-  std::vector<Extent> extents_;
+  Operands operands_;
   std::string key_;
   OperatorCall call_;
 };
@@ -638,7 +699,10 @@ aclnnStatus operator_phase_two(void* workspace, uint64_t workspace_size, aclOpEx
                  executor->call->name, static_cast<unsigned long long>(workspace == nullptr ? 0 : workspace_size),
                  static_cast<unsigned long long>(executor->call->workspace_size));
   }
-  return run_phase_two(executor, stream, workspace);
+  const std::shared_ptr<const Call> call = executor == nullptr ? nullptr : executor->call;  // which phase two may end
+  const auto append = [&] { return run_phase_two(executor, stream, workspace); };
+  const auto* const defined = dynamic_cast<const DefinedCall*>(call.get());
+  return defined == nullptr ? append() : defined->enqueue(stream, append);
 }
 
 }  // namespace cann_cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a carried package to a folder of its own when the first of its operators is called.
+// Writes a carried package to a separate folder when the first of its operators is called.
 #include "carried_packages.h"
 
 #include <unistd.h>
@@ -45,21 +45,23 @@ bool has_operator(const Carried& package, const std::string& type) {
   });
 }
 
-void write(Carried& package) {
+// A folder with the package's files. If one of them cannot be written, no folder remains.
+fs::path write(const Carried& package) {
   std::string folder = fs::temp_directory_path() / ("cann_cpu_" + package.vendor + "_XXXXXX");
   if (mkdtemp(folder.data()) == nullptr) {
     throw CallError(kPackageNotFound, "there is no folder " + folder + " for its package: TMPDIR names another place");
   }
-  package.folder = folder;
-  package.writer = getpid();
   for (const CarriedFile* file = package.files; file != package.files + package.count; ++file) {
-    const fs::path path = package.folder / file->path;
-    fs::create_directories(path.parent_path());
+    const fs::path path = fs::path(folder) / file->path;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
     std::ofstream out(path, std::ios::binary);
-    if (fault_of("disk", ACL_ERROR_WRITE_FILE) != 0 || !out.write(file->begin, file->end - file->begin).flush()) {
-      throw CallError(kPackageNotFound, "its package cannot be written to " + path.string());
-    }
+    if (fault_of("disk", ACL_ERROR_WRITE_FILE) == 0 && out.write(file->begin, file->end - file->begin).flush())
+      continue;
+    fs::remove_all(folder, error);
+    throw CallError(kPackageNotFound, "its package cannot be written to " + path.string());
   }
+  return folder;
 }
 
 }  // namespace
@@ -90,7 +92,10 @@ fs::path carried_package_of(const std::string& type) {
     found = &package;
   }
   if (found == nullptr) return {};
-  if (found->folder.empty()) write(*found);
+  if (found->folder.empty()) {
+    found->folder = write(*found);
+    found->writer = getpid();
+  }
   return found->folder;
 }
 

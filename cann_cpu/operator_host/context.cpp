@@ -17,8 +17,16 @@ auto* element(T& list, size_t i) {
 
 const CompileTimeTensorDesc* desc_of(const Tensor* tensor) { return tensor == nullptr ? nullptr : &tensor->GetDesc(); }
 
+// With the thread's limits on cores.
+fe::PlatFormInfos* platform_of_thread() {
+  thread_local fe::PlatFormInfos infos(cann_cpu::soc());
+  infos.cores = cann_cpu::cores_of_thread();
+  return &infos;
+}
+
+// For what is parsed once, whatever the limits of who calls first.
 fe::PlatFormInfos* platform_of_process() {
-  static fe::PlatFormInfos infos{cann_cpu::soc()};
+  static fe::PlatFormInfos infos(cann_cpu::soc());
   return &infos;
 }
 
@@ -53,7 +61,7 @@ size_t* TilingContext::GetWorkspaceSizes(size_t count) {
   call_->workspaces.resize(count);
   return call_->workspaces.data();
 }
-fe::PlatFormInfos* TilingContext::GetPlatformInfo() const { return platform_of_process(); }
+fe::PlatFormInfos* TilingContext::GetPlatformInfo() const { return platform_of_thread(); }
 fe::PlatFormInfos* TilingParseContext::GetPlatformInfo() const { return platform_of_process(); }
 const void* TilingContext::CompileInfo() const { return call_->compile_info; }
 void* TilingParseContext::CompileInfo() { return call_->compile_info; }

@@ -40,6 +40,21 @@ void infer(const ops::Definition& definition, OperatorCall& call);
 // "x float16[8, 2048], y ..."
 std::string arguments_of(const ops::Definition& definition, const OperatorCall& call);
 std::string text_of(const std::vector<int64_t>& shape);
+// "the function of SetTiling" of an operator: while it lives, a crash in this thread says what was called for what.
+class AuthorsFunction {
+ public:
+  AuthorsFunction(const char* name, const ops::Definition& definition, const OperatorCall& call);
+  ~AuthorsFunction();
+  AuthorsFunction(const AuthorsFunction&) = delete;
+  AuthorsFunction& operator=(const AuthorsFunction&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::string& given() const { return given_; }
+
+ private:
+  std::string name_, given_;
+  const AuthorsFunction* outer_;
+};
 // ": " and what an author's function logged before it failed, if it did.
 std::string logged_reason();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What OpDef and its parts hold, and the registry of definitions.
+// The contents of OpDef and its parts, and the registry of definitions.
 #pragma once
 
 #include <list>
@@ -29,7 +29,7 @@ struct AttrDefinition {
   std::string type;  // "Int", "ListFloat", ...
   bool has_value = false;
   std::string value;  // as REG_OP's ATTR writes it
-  // The value itself, of which only the member of the type is used.
+  // The value itself. Only the member of the type is used.
   int64_t integer = 0;
   float real = 0;
   std::string text;
@@ -48,13 +48,21 @@ struct ConfigDefinition : Parameters {};
 struct CoreDefinition {
   bool defined = false;  // AICore() was called: there is a kernel for it
   TilingFunction tiling = nullptr;
+  TilingFunction device_tiling = nullptr;  // by DEVICE_IMPL_OP_OPTILING
+  TilingFunction tiler() const { return tiling != nullptr ? tiling : device_tiling; }
   std::vector<std::pair<std::string, std::shared_ptr<ConfigDefinition>>> socs;
+};
+
+struct GroupDefinition {
+  static constexpr size_t kMost = 2;
+  std::vector<std::string> attributes;  // that name the groups
 };
 
 struct Definition : Parameters {
   std::string type;
   std::list<AttrDefinition> attributes;
   CoreDefinition core;
+  GroupDefinition groups;
   InferShapeFunction infer_shape = nullptr;
   InferDataTypeFunction infer_data_type = nullptr;
   ge::graphStatus (*parse)(gert::TilingParseContext*) = nullptr;

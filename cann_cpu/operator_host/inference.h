@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the functions of SetInferShape and SetInferDataType say of a call's outputs, for callers that have none yet.
+// Infers a call's outputs by the functions of SetInferShape and SetInferDataType, for callers that have none yet.
 #pragma once
 
 #include <deque>

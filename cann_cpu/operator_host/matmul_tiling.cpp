@@ -55,7 +55,7 @@ bool says(const char* format, va_list arguments) {
   return false;
 }
 
-__attribute__((format(printf, 1, 2))) int32_t refused(const char* format, ...) {
+__attribute__((format(printf, 1, 2))) int32_t rejected(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   says(format, arguments);
@@ -109,21 +109,23 @@ bool MatmulApiTilingBase::is_possible(bool holds, const char* format, ...) const
 
 int32_t MatmulApiTilingBase::SetAType(TPosition position, CubeFormat format, DataType type, bool isTrans) {
   a_ = {position, format, type, isTrans};
-  return is_input(type) ? 0 : refused("A of dtype %d; it may be float, half, bfloat16 or int8", static_cast<int>(type));
+  return is_input(type) ? 0
+                        : rejected("A of dtype %d; it may be float, half, bfloat16 or int8", static_cast<int>(type));
 }
 int32_t MatmulApiTilingBase::SetBType(TPosition position, CubeFormat format, DataType type, bool isTrans) {
   b_ = {position, format, type, isTrans};
-  return is_input(type) ? 0 : refused("B of dtype %d; it may be float, half, bfloat16 or int8", static_cast<int>(type));
+  return is_input(type) ? 0
+                        : rejected("B of dtype %d; it may be float, half, bfloat16 or int8", static_cast<int>(type));
 }
 int32_t MatmulApiTilingBase::SetCType(TPosition position, CubeFormat format, DataType type) {
   c_ = {position, format, type, false};
   return find(type) != nullptr
              ? 0
-             : refused("C of dtype %d; it may be float, half, bfloat16, int32 or int8", static_cast<int>(type));
+             : rejected("C of dtype %d; it may be float, half, bfloat16, int32 or int8", static_cast<int>(type));
 }
 int32_t MatmulApiTilingBase::SetBiasType(TPosition position, CubeFormat format, DataType type) {
   bias_ = {position, format, type, false};
-  if (format != CubeFormat::ND) return refused("bias of CubeFormat %d; it is ND", static_cast<int>(format));
+  if (format != CubeFormat::ND) return rejected("bias of CubeFormat %d; it is ND", static_cast<int>(format));
   return 0;  // its dtype counts if there is a bias
 }
 
@@ -138,7 +140,7 @@ int32_t MatmulApiTilingBase::SetShape(int32_t m, int32_t n, int32_t k) {
 }
 int32_t MatmulApiTilingBase::SetOrgShape(int32_t m, int32_t n, int32_t ka, int32_t kb) {
   if (m <= 0 || n <= 0 || ka <= 0 || kb <= 0) {
-    return refused("SetOrgShape(%d, %d, %d, %d): extents are positive", m, n, ka, kb);
+    return rejected("SetOrgShape(%d, %d, %d, %d): extents are positive", m, n, ka, kb);
   }
   m_ = m, n_ = n, ka_ = ka, kb_ = kb;
   return 0;
@@ -153,7 +155,7 @@ namespace {
 int32_t set_layout(int32_t (&layout)[5], int32_t b, int32_t s, int32_t n, int32_t g, int32_t d) {
   const int32_t axes[] = {b, s, n, g, d};
   for (int32_t axis : axes) {
-    if (axis <= 0) return refused("a layout of B %d, S %d, N %d, G %d, D %d: extents are positive", b, s, n, g, d);
+    if (axis <= 0) return rejected("a layout of B %d, S %d, N %d, G %d, D %d: extents are positive", b, s, n, g, d);
   }
   std::copy(axes, axes + 5, layout);
   return 0;
@@ -175,7 +177,7 @@ int32_t MatmulApiTilingBase::SetBatchInfoForNormal(int32_t batchA, int32_t batch
   return SetALayout(batchA, m, 1, 1, k) | SetBLayout(batchB, n, 1, 1, k) | SetCLayout(batch_, m, 1, 1, n);
 }
 int32_t MatmulApiTilingBase::SetBatchNum(int32_t batch) {
-  if (batch <= 0) return refused("SetBatchNum(%d): it is positive", batch);
+  if (batch <= 0) return rejected("SetBatchNum(%d): it is positive", batch);
   batch_ = batch;
   return 0;
 }
@@ -205,7 +207,8 @@ int32_t MatmulApiTilingBase::SetTraverse(MatrixTraverse traverse) {
 }
 int32_t MatmulApiTilingBase::SetMadType(MatrixMadType type) {
   mad_type_ = type;
-  return type == MatrixMadType::MXMODE ? refused("MatrixMadType::MXMODE: these chips have no microscaling formats") : 0;
+  return type == MatrixMadType::MXMODE ? rejected("MatrixMadType::MXMODE: these chips have no microscaling formats")
+                                       : 0;
 }
 int32_t MatmulApiTilingBase::SetSplitRange(int32_t maxBaseM, int32_t maxBaseN, int32_t maxBaseK, int32_t minBaseM,
                                            int32_t minBaseN, int32_t minBaseK) {
@@ -216,11 +219,11 @@ int32_t MatmulApiTilingBase::SetSplitRange(int32_t maxBaseM, int32_t maxBaseN, i
 int32_t MatmulApiTilingBase::SetDoubleBuffer(bool a, bool b, bool c, bool /*bias*/, bool transND2NZ, bool transNZ2ND) {
   double_a_ = a, double_b_ = b, double_c_ = c;
   converts_ = transND2NZ && transNZ2ND;
-  return converts_ ? 0 : refused("SetDoubleBuffer: these chips convert ND and NZ as they copy; both are true");
+  return converts_ ? 0 : rejected("SetDoubleBuffer: these chips convert ND and NZ as they copy; both are true");
 }
 int32_t MatmulApiTilingBase::SetSparse(bool isSparse) {
   is_sparse_ = isSparse;
-  return isSparse ? refused("SetSparse: sparse matrices are not served by the CPU") : 0;
+  return isSparse ? rejected("SetSparse: sparse matrices are not supported on the CPU") : 0;
 }
 void MatmulApiTilingBase::SetMatmulConfigParams(const MatmulConfigParams& params) { config_ = params; }
 
@@ -317,13 +320,13 @@ bool MatmulApiTilingBase::make(AscendC::tiling::TCubeTiling& tiling) {
       !is_possible(!has_bias_ || (bytes_of(bias_.type) != 0 && is_int8 == (bias_.type == DataType::DT_INT32)),
                    "bias of dtype %d: int32 for int8 matrices, half or float for others",
                    static_cast<int>(bias_.type)) ||
-      !is_possible(!is_sparse_, "SetSparse: sparse matrices are not served by the CPU") ||
+      !is_possible(!is_sparse_, "SetSparse: sparse matrices are not supported on the CPU") ||
       !is_possible(mad_type_ != MatrixMadType::MXMODE, "MatrixMadType::MXMODE: these chips do not have it") ||
       !is_possible(converts_, "SetDoubleBuffer: transND2NZ and transNZ2ND are true on these chips") ||
       !is_possible(config_.mmConfigType == 0 || config_.mmConfigType == 1,
                    "SetMatmulConfigParams: type %d; 0 is Norm, 1 is MDL", config_.mmConfigType) ||
       !is_possible(config_.scheduleType == ScheduleType::INNER_PRODUCT && !config_.enableL1CacheUB,
-                   "SetMatmulConfigParams: only INNER_PRODUCT without enableL1CacheUB is served by the CPU") ||
+                   "SetMatmulConfigParams: only INNER_PRODUCT without enableL1CacheUB is supported on the CPU") ||
       !divide(single, parts_) || !choose_base(single, base, buffers)) {
     return false;
   }
@@ -381,7 +384,7 @@ int64_t MatmulApiTilingBase::GetTiling(AscendC::tiling::TCubeTiling& tiling) {
 }
 
 int32_t MultiCoreMatmulTiling::SetDim(int32_t dim) {
-  if (dim <= 0) return refused("SetDim(%d): at least one core computes", dim);
+  if (dim <= 0) return rejected("SetDim(%d): at least one core computes", dim);
   cores_ = dim;
   return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ops::OpDef and its parts: they note what an author says.
+// ops::OpDef and its parts. They record an author's definition.
 #include "register/op_def.h"
 
 #include <algorithm>
@@ -121,13 +121,18 @@ OpAICoreConfig::OpAICoreConfig() : definition_(std::make_shared<ConfigDefinition
 OpAICoreConfig::OpAICoreConfig(const char*) : OpAICoreConfig() {}
 OpParamDef& OpAICoreConfig::Input(const char* name) { return parameter(definition_->inputs, name); }
 OpParamDef& OpAICoreConfig::Output(const char* name) { return parameter(definition_->outputs, name); }
-// It chooses among CANN's ways to compile and find a kernel, of which there is one here.
+// It chooses among CANN's ways to compile and find a kernel. Here there is only one.
 OpAICoreConfig& OpAICoreConfig::ExtendCfgInfo(const char*, const char*) { return *this; }
 
 OpAICoreDef& OpAICoreDef::SetTiling(TilingFunction function) { return definition_->tiling = function, *this; }
 OpAICoreDef& OpAICoreDef::AddConfig(const char* soc) { return definition_->socs.emplace_back(soc, nullptr), *this; }
 OpAICoreDef& OpAICoreDef::AddConfig(const char* soc, const OpAICoreConfig& config) {
   return definition_->socs.emplace_back(soc, config.definition_), *this;
+}
+
+OpMC2Def& OpMC2Def::HcclGroup(const char* value) { return HcclGroup(std::vector<const char*>{value}); }
+OpMC2Def& OpMC2Def::HcclGroup(std::vector<const char*> value) {
+  return definition_->attributes.assign(value.begin(), value.end()), *this;
 }
 
 OpDef::OpDef(const char* type) : definition_(std::make_shared<Definition>()) { definition_->type = type; }
@@ -148,6 +153,11 @@ OpAICoreDef& OpDef::AICore() {
   static auto* const handles = new std::list<OpAICoreDef>;
   definition_->core.defined = true;
   handles->emplace_back(&definition_->core);
+  return handles->back();
+}
+OpMC2Def& OpDef::MC2() {
+  static auto* const handles = new std::list<OpMC2Def>;
+  handles->emplace_back(&definition_->groups);
   return handles->back();
 }
 

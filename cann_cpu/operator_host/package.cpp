@@ -64,17 +64,6 @@ fs::path package_of(const void* in_library, const std::string& type) {
                   "ASCEND_CUSTOM_OPP_PATH unless it is ASCEND_OPP_PATH");
 }
 
-void check_no_other_package(const fs::path& package, const std::string& type) {
-  for (const auto& other : operator_packages()) {
-    const fs::path canonical = fs::weakly_canonical(other);
-    if (canonical != package && has_operator(canonical, type)) {
-      throw CallError(kPackageNotFound, "two operator packages have it, " + package.string() + " and " +
-                                            canonical.string() +
-                                            ": uninstall one, or leave it out of ASCEND_CUSTOM_OPP_PATH");
-    }
-  }
-}
-
 std::string tiling_library(const fs::path& package) {
   const fs::path folder = package / kImplementation / "op_tiling";
   const fs::path library = folder / "lib/linux" / kArchitecture / "libcust_opmaster_rt2.0.so";
@@ -114,16 +103,20 @@ std::vector<OperatorKernel> open_kernels(const fs::path& package, const std::str
     }
   }
   if (kernels.empty()) {
-    std::string others;
-    for (const std::string& family : families(package, type)) others += (others.empty() ? "" : ", ") + family;
+    std::string others, chip = "CANN_CPU_SOC";
+    for (const std::string& family : families(package, type)) {
+      const Soc* first = soc_of_family(family.c_str());
+      if (others.empty() && first != nullptr) chip += std::string("=") + first->name;
+      others += (others.empty() ? "" : ", ") + family;
+    }
     throw CallError(kFindKernelError, package.string() + " has no kernel for " + soc().family + ", the family of " +
                                           soc().name + (others.empty() ? "" : "; it is for " + others) +
-                                          ": build it with this one in ASCEND_COMPUTE_UNIT, or set CANN_CPU_SOC");
+                                          ": build it with this one in ASCEND_COMPUTE_UNIT, or set " + chip);
   }
   return kernels;
 }
 
-// CANN_CPU_KERNELS=ascendc asks for Ascend C kernels where there is one for the CPU, too.
+// CANN_CPU_KERNELS=ascendc asks for Ascend C kernels, also for operators with a CPU kernel.
 bool wants_ascendc() {
   const char* wanted = std::getenv("CANN_CPU_KERNELS");
   if (wanted == nullptr || *wanted == 0 || std::strcmp(wanted, "cpu") == 0) return false;
@@ -145,7 +138,7 @@ const CpuKernel* open_cpu_kernel(const fs::path& package, const std::string& typ
   return kernel;
 }
 
-// Inputs, attributes, and outputs that bear no input's name.
+// Inputs, attributes, and outputs without an input's name.
 size_t count_arguments(const ops::Definition& definition) {
   size_t count = definition.inputs.size() + definition.attributes.size();
   for (const auto& output : definition.outputs) {
@@ -169,7 +162,6 @@ void* parse(const std::string& type, const ops::Definition& definition) {
 }
 
 std::unique_ptr<DefinedOperator> open_operator(const std::string& type, const fs::path& package) {
-  check_no_other_package(package, type);
   auto op = std::make_unique<DefinedOperator>();
   op->type = type;
   op->function = "aclnn" + type;
@@ -195,7 +187,7 @@ std::unique_ptr<DefinedOperator> open_operator(const std::string& type, const fs
                                                              "there is one, takes the call"
                                                            : ", and the package has no CPU kernel of it"));
   }
-  if (op->definition->core.tiling == nullptr) {
+  if (op->definition->core.tiler() == nullptr) {
     throw CallError(kTilingError, "its definition has no tiling function: AICore().SetTiling(...)");
   }
   op->kernels = open_kernels(package, type);

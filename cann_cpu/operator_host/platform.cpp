@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "platform.h"
@@ -17,9 +19,13 @@ const cann_cpu::Soc& chip_of(const fe::PlatFormInfos* infos) {
 
 }  // namespace
 
-uint32_t PlatformAscendC::GetCoreNum() const { return chip_of(infos_).cube_cores; }
-uint32_t PlatformAscendC::GetCoreNumAic() const { return chip_of(infos_).cube_cores; }
-uint32_t PlatformAscendC::GetCoreNumAiv() const { return chip_of(infos_).vector_cores; }
+uint32_t PlatformAscendC::GetCoreNum() const { return GetCoreNumAic(); }
+uint32_t PlatformAscendC::GetCoreNumAic() const {
+  return infos_ == nullptr ? cann_cpu::cores_of_thread().cube : infos_->cores.cube;
+}
+uint32_t PlatformAscendC::GetCoreNumAiv() const {
+  return infos_ == nullptr ? cann_cpu::cores_of_thread().vector : infos_->cores.vector;
+}
 
 uint32_t PlatformAscendC::CalcTschBlockDim(uint32_t slice_num, uint32_t aic_core_num, uint32_t aiv_core_num) const {
   if (aic_core_num == 0 || aiv_core_num == 0 || aic_core_num > aiv_core_num) return slice_num;
@@ -27,51 +33,75 @@ uint32_t PlatformAscendC::CalcTschBlockDim(uint32_t slice_num, uint32_t aic_core
   return (slice_num + vectors - 1) / vectors;
 }
 
+uint32_t PlatformAscendC::GetCoreNumVector() const { return chip_of(infos_).separate_vector_cores; }
+
 SocVersion PlatformAscendC::GetSocVersion() const {
-  return std::string(chip_of(infos_).family) == "ascend910_93" ? SocVersion::ASCEND910_93 : SocVersion::ASCEND910B;
+  static const std::map<std::string, SocVersion> versions = {
+      {"ascend910", SocVersion::ASCEND910},       {"ascend910b", SocVersion::ASCEND910B},
+      {"ascend310p", SocVersion::ASCEND310P},     {"ascend310b", SocVersion::ASCEND310B},
+      {"ascend910_93", SocVersion::ASCEND910_93}, {"ascend950", SocVersion::ASCEND950},
+  };
+  return versions.at(chip_of(infos_).family);
 }
 
+NpuArch PlatformAscendC::GetCurNpuArch() const { return static_cast<NpuArch>(chip_of(infos_).npu_arch); }
+
 void PlatformAscendC::GetCoreMemSize(const CoreMemType& type, uint64_t& size) const {
-  constexpr uint64_t kKiB = 1024;
+  const cann_cpu::Architecture& core = chip_of(infos_).architecture();
   switch (type) {
     case CoreMemType::L0_A:
+      size = core.l0a;
+      return;
     case CoreMemType::L0_B:
-      size = 64 * kKiB;
+      size = core.l0b;
       return;
     case CoreMemType::L0_C:
-      size = 128 * kKiB;
+      size = core.l0c;
       return;
     case CoreMemType::L1:
-      size = 512 * kKiB;
+      size = core.l1;
       return;
     case CoreMemType::L2:
       size = static_cast<uint64_t>(chip_of(infos_).l2_bytes);
       return;
     case CoreMemType::UB:
-      size = 192 * kKiB;
+      size = core.unified_buffer - reserved_;
       return;
     case CoreMemType::BT:
-      size = kKiB;
+      size = core.bias_table;
+      return;
+    case CoreMemType::FB:
+      size = core.fixpipe_buffer;
       return;
     default:
       size = 0;
   }
 }
 
+void PlatformAscendC::ReserveLocalMemory(ReservedSize size) { reserved_ = (8 * 1024) << static_cast<uint32_t>(size); }
+
 // Bytes in a cycle, between a core and what all cores share.
 void PlatformAscendC::GetCoreMemBw(const CoreMemType& type, uint64_t& bandwidth) const {
-  bandwidth = type == CoreMemType::L2 ? 110 : type == CoreMemType::HBM ? 32 : 0;
+  const cann_cpu::Soc& chip = chip_of(infos_);
+  bandwidth = type == CoreMemType::L2 ? chip.l2_rate : type == CoreMemType::HBM ? chip.device_memory_rate : 0;
 }
 
-uint32_t PlatformAscendC::GetLibApiWorkSpaceSize() const { return 16 * 1024 * 1024; }
+uint32_t PlatformAscendC::GetLibApiWorkSpaceSize() const { return chip_of(infos_).architecture().library_workspace; }
 
 PlatformAscendC* PlatformAscendCManager::GetInstance() { return GetInstance(nullptr); }
 PlatformAscendC* PlatformAscendCManager::GetInstance(const char* soc_version) {
   using namespace cann_cpu;
-  static fe::PlatFormInfos infos{
-      soc_version == nullptr ? soc() : soc_named(soc_version, "PlatformAscendCManager::GetInstance", soc())};
-  static PlatformAscendC instance(&infos);
-  return &instance;
+  struct Platform {
+    explicit Platform(const Soc& chip) : infos(chip), instance(&infos) {}
+    fe::PlatFormInfos infos;
+    PlatformAscendC instance;
+  };
+  static std::mutex mutex;
+  static std::map<const Soc*, Platform> platforms;
+  const Soc& chip =
+      soc_version == nullptr ? soc() : soc_named(soc_version, "PlatformAscendCManager::GetInstance", soc());
+  const std::lock_guard lock(mutex);
+  return &platforms.try_emplace(&chip, chip).first->second.instance;
 }
 
 }  // namespace platform_ascendc

@@ -6,9 +6,10 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "cann_cpu/json_text.h"
+#include "../runtime/json.h"
 #include "cann_cpu/open_library.h"
 #include "definition.h"
+#include "register/device_op_impl_registry.h"
 #include "register/op_impl_registry.h"
 #include "register/tilingdata_base.h"
 
@@ -51,67 +52,69 @@ Registry& registry() {
   return *instance;
 }
 
-template <class List, class Print>
-std::string listed(const List& list, const Print& print) {
-  std::string text = "[";
-  for (const auto& each : list) {
-    if (text.size() > 1) text += ", ";
-    text += print(each);
-  }
-  return text += "]";
+template <class List, class Describe>
+Json listed(const List& list, const Describe& describe) {
+  Json::Array array;
+  for (const auto& each : list) array.push_back(describe(each));
+  return array;
 }
 
 const char* text_of(ops::Option presence) {
   return presence == ops::OPTIONAL ? "optional" : presence == ops::DYNAMIC ? "dynamic" : "required";
 }
 
-std::string json(const ops::ParamDefinition& parameter) {
-  const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
-  return std::string("{\"name\": ") + quote(parameter.name) + ", \"presence\": \"" + text_of(parameter.presence) +
-         "\", \"types\": " + listed(parameter.types, number) + ", \"formats\": " + listed(parameter.formats, number) +
-         ", \"value_depends\": " + (parameter.value_depends ? "true" : "false") + "}";
+template <class List>
+Json numbers(const List& list) {
+  return listed(list, [](auto value) { return static_cast<int>(value); });
 }
 
-std::string json(const ops::AttrDefinition& attribute) {
-  return std::string("{\"name\": ") + quote(attribute.name) + ", \"presence\": \"" + text_of(attribute.presence) +
-         "\", \"type\": " + quote(attribute.type) +
-         ", \"value\": " + (attribute.has_value ? quote(attribute.value) : "null") + "}";
+Json json(const ops::ParamDefinition& parameter) {
+  return Json::Object{{"name", parameter.name},
+                      {"presence", text_of(parameter.presence)},
+                      {"types", numbers(parameter.types)},
+                      {"formats", numbers(parameter.formats)},
+                      {"value_depends", static_cast<bool>(parameter.value_depends)}};
 }
 
-std::string json(const std::string& type, const ops::Parameters& parameters) {
+Json json(const ops::AttrDefinition& attribute) {
+  return Json::Object{{"name", attribute.name},
+                      {"presence", text_of(attribute.presence)},
+                      {"type", attribute.type},
+                      {"value", attribute.has_value ? Json(attribute.value) : Json()}};
+}
+
+Json::Object json(const std::string& type, const ops::Parameters& parameters) {
   const auto param = [](const auto& each) { return json(each); };
-  const auto numbers = [](const auto& list) {
-    return listed(list, [](auto value) { return std::to_string(static_cast<int>(value)); });
-  };
-  return std::string("\"inputs\": ") + listed(parameters.inputs, param) +
-         ", \"outputs\": " + listed(parameters.outputs, param) +
-         ", \"combinations\": " + listed(combinations(type, parameters), [&](const ops::Combination& each) {
-           return std::string("[") + numbers(each.types) + ", " + numbers(each.formats) + "]";
-         });
+  return {{"inputs", listed(parameters.inputs, param)},
+          {"outputs", listed(parameters.outputs, param)},
+          {"combinations", listed(combinations(type, parameters), [&](const ops::Combination& each) {
+             return Json(Json::Array{numbers(each.types), numbers(each.formats)});
+           })}};
 }
 
-std::string json(const ops::Definition& definition) {
-  std::string socs;
+Json json(const ops::Definition& definition) {
+  Json::Object socs;
   for (const auto& soc : definition.core.socs) {
-    socs +=
-        (socs.empty() ? "" : ", ") + quote(soc.first) + ": {" + json(definition.type, definition.on(soc.first)) + "}";
+    socs.emplace_back(soc.first, json(definition.type, definition.on(soc.first)));
   }
-  return std::string("{\"type\": ") + quote(definition.type) + ", " + json(definition.type, definition) +
-         ", \"attributes\": " + listed(definition.attributes, [](const auto& each) { return json(each); }) +
-         ", \"ai_core\": " + (definition.core.defined ? "true" : "false") +
-         ", \"read_inputs\": " + listed(definition.read_inputs, [](int32_t i) { return std::to_string(i); }) +
-         ", \"tiles\": " + (definition.core.tiling ? "true" : "false") + ", \"socs\": {" + socs + "}}";
+  Json::Object described = json(definition.type, definition);
+  described.insert(described.end(),
+                   {{"type", definition.type},
+                    {"attributes", listed(definition.attributes, [](const auto& each) { return json(each); })},
+                    {"ai_core", static_cast<bool>(definition.core.defined)},
+                    {"read_inputs", numbers(definition.read_inputs)},
+                    {"tiles", definition.core.tiler() != nullptr},
+                    {"socs", std::move(socs)}});
+  return described;
 }
 
-std::string json(const TilingClass& tiling) {
-  return std::string("{\"type\": ") + quote(tiling.type) + ", \"struct\": " + quote(tiling.struct_name) +
-         ", \"bytes\": " + std::to_string(tiling.bytes) + ", \"fields\": " +
-         listed(tiling.fields,
-                [](const TilingField& field) {
-                  return std::string("[") + quote(field.type) + ", " + quote(field.name) + ", " +
-                         std::to_string(field.count) + ", " + (field.is_struct ? "true" : "false") + "]";
-                }) +
-         "}";
+Json json(const TilingClass& tiling) {
+  return Json::Object{{"type", tiling.type},
+                      {"struct", tiling.struct_name},
+                      {"bytes", tiling.bytes},
+                      {"fields", listed(tiling.fields, [](const TilingField& field) {
+                         return Json(Json::Array{field.type, field.name, field.count, field.is_struct});
+                       })}};
 }
 
 }  // namespace
@@ -161,13 +164,34 @@ std::string snake_case(const std::string& type) {
 
 namespace ops {
 
+namespace {
+
+void check_groups(const Definition& definition) {
+  const auto& groups = definition.groups.attributes;
+  if (groups.size() > GroupDefinition::kMost) {
+    cann_cpu::reject_library(definition.type + ": MC2().HcclGroup names " + std::to_string(groups.size()) +
+                             " groups; a kernel has at most " + std::to_string(GroupDefinition::kMost));
+  }
+  for (const std::string& group : groups) {
+    const auto is_it = [&](const auto& each) { return each.name == group && each.type == "String"; };
+    if (std::none_of(definition.attributes.begin(), definition.attributes.end(), is_it)) {
+      cann_cpu::reject_library(definition.type + ": MC2().HcclGroup(\"" + group +
+                               "\") names no attribute that is a String");
+    }
+  }
+}
+
+}  // namespace
+
 OpDefRegistration::OpDefRegistration(const char* type, const OpDef& op) {
+  check_groups(*op.definition());
   auto& r = cann_cpu::registry();
   const std::lock_guard lock(r.mutex);
   Definition& definition = r.current().of(type);
   const Definition functions = definition;
   definition = *op.definition();
   if (functions.core.tiling) definition.core.tiling = functions.core.tiling;
+  definition.core.device_tiling = functions.core.device_tiling;
   if (functions.infer_shape) definition.infer_shape = functions.infer_shape;
   if (functions.infer_data_type) definition.infer_data_type = functions.infer_data_type;
   if (functions.parse) definition.parse = functions.parse;
@@ -197,6 +221,9 @@ OpImplRegister& OpImplRegister::InferDataType(ops::InferDataTypeFunction functio
 }
 OpImplRegister& OpImplRegister::Tiling(ops::TilingFunction function) {
   return change(type_, [&](auto& definition) { definition.core.tiling = function; }), *this;
+}
+DeviceOpImplRegister& DeviceOpImplRegister::Tiling(ops::TilingFunction function) {
+  return change(type_, [&](auto& definition) { definition.core.device_tiling = function; }), *this;
 }
 OpImplRegister& OpImplRegister::InputsDataDependency(std::initializer_list<int32_t> inputs) {
   const auto add = [&](auto& definition) {
@@ -251,13 +278,12 @@ extern "C" CANN_EXPORT const char* cann_cpu_definitions(const char* library, con
     auto& r = cann_cpu::registry();
     const std::lock_guard lock(r.mutex);
     const auto& loaded = r.libraries[library];
-    std::string definitions;
+    cann_cpu::Json::Array definitions;
     for (const auto& each : loaded.definitions) {
-      if (!each.second->type.empty()) definitions += (definitions.empty() ? "" : ", ") + cann_cpu::json(*each.second);
+      if (!each.second->type.empty()) definitions.push_back(cann_cpu::json(*each.second));
     }
-    *text = std::string("{\"operators\": [") + definitions +
-            "], \"tiling\": " + cann_cpu::listed(loaded.tiling, [](const auto& each) { return cann_cpu::json(each); }) +
-            "}";
+    const auto tiling = cann_cpu::listed(loaded.tiling, [](const auto& each) { return cann_cpu::json(each); });
+    *text = cann_cpu::to_text(cann_cpu::Json::Object{{"operators", std::move(definitions)}, {"tiling", tiling}});
     return text->c_str();
   } catch (const std::exception& e) {
     *text = e.what();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of a pluggable allocator of torch_npu's, which the check `memory` has it use: each tensor has memory of
-// its own, of its own size. torchair asks for memory beside that allocator; here those functions are, too.
+// The functions of a pluggable allocator for torch_npu, which the check `memory` makes it use: each tensor has its own
+// memory of exactly its size. torchair requests memory by other functions, which are also here.
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Stream.h>

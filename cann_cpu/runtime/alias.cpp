@@ -1,2 +1,2 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library without a function of its own: those asked of it are found in libascendcl.so, which it needs.
+// A library that defines no functions. It links libascendcl.so, in which its callers' symbols are found.

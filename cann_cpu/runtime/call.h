@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How every public function reports a failure: the body throws Failure, call() turns it into a code and a message.
+// Error reporting of all public functions: the body throws Failure, and call() turns it into a code and a message.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ namespace cann_cpu {
 struct CANN_EXPORT Failure {
   aclError code;
   std::string message;
-  // Of a stream's failure: whether a synchronisation has returned it. Streams that waited for the failed work share it.
+  // For a stream's failure: whether a synchronisation has returned it. Streams that waited for the failed work share
+  // it.
   std::shared_ptr<std::atomic<bool>> taken{};
 };
 
@@ -26,10 +27,14 @@ struct CANN_EXPORT Failure {
 
 // The message that this thread's latest error() left, taken away.
 std::string take_message();
-// True while nobody has taken it.
+// True until the message is taken.
 bool has_message();
-// Calls that this thread has made of the device's functions.
+// The number of device functions that this thread has called.
 inline thread_local uint64_t calls_of_thread = 0;
+
+// How far this thread's sleeps may stretch in nanoseconds, where that has to be restored when there is device memory.
+inline thread_local int kept_slack = 0;
+void restore_slack();
 
 // True in a child forked after the parent started a device: its worker threads and locks did not come along.
 bool is_dead_after_fork();
@@ -43,7 +48,7 @@ aclError code_of(const char* function, Body&& body) noexcept {
   } catch (const Failure& failure) {
     return error(failure.code, "%s: %s", function, failure.message.c_str());
   } catch (const std::bad_alloc&) {
-    return error(ACL_ERROR_BAD_ALLOC, "%s: no host memory left", function);
+    return error(ACL_ERROR_BAD_ALLOC, "%s: out of host memory", function);
   } catch (const std::exception& exception) {
     return error(ACL_ERROR_INTERNAL_ERROR, "%s: %s", function, exception.what());
   }
@@ -53,6 +58,8 @@ aclError code_of(const char* function, Body&& body) noexcept {
 template <class Body>
 aclError code_on_device(const char* function, Body&& body) noexcept {
   ++calls_of_thread;
+  if (kept_slack != 0) [[unlikely]]
+    restore_slack();
   const profiler::Call profiled(function);
   if (is_dead_after_fork()) {
     return error(ACL_ERROR_RT_CONTEXT_NULL,

@@ -62,7 +62,17 @@ void subscribe(uint64_t thread, aclrtStream handle) {
   if (has_subscriber(stream.get())) {
     fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %d has a subscriber already", stream->id);
   }
-  subscribers()[thread].streams.push_back(stream.get());
+  if (stream->has_host_functions) {
+    fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %d has had host functions (aclrtLaunchHostFunc), which do not mix",
+         stream->id);
+  }
+  Subscriber& subscriber = subscribers()[thread];
+  if (!subscriber.streams.empty() && subscriber.streams[0]->context->device != stream->context->device) {
+    fail(ACL_ERROR_RT_THREAD_SUBSCRIBE,
+         "thread %lu is subscribed to streams of device %d, and stream %d is of device %d", thread,
+         subscriber.streams[0]->context->device, stream->id, stream->context->device);
+  }
+  subscriber.streams.push_back(stream.get());
   waits_condition().notify_all();
 }
 
@@ -97,7 +107,7 @@ aclError report(const Stream* stream, const std::function<void()>& function, boo
 void launch_callback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType, aclrtStream handle) {
   if (fn == nullptr) fail(ACL_ERROR_INVALID_PARAM, "fn is null");
   if (blockType != ACL_CALLBACK_NO_BLOCK && blockType != ACL_CALLBACK_BLOCK) {
-    fail(ACL_ERROR_INVALID_PARAM, "blockType is %d; 0 or 1", blockType);
+    fail(ACL_ERROR_INVALID_PARAM, "blockType is %d; expected 0 or 1", blockType);
   }
   std::shared_ptr<Stream> stream = find_stream(handle);
   {
@@ -112,18 +122,15 @@ void launch_callback(aclrtCallback fn, void* userData, aclrtCallbackBlockType bl
   });
 }
 
-// Whether this thread was subscribed when it last looked: its streams may end between two calls, too.
-thread_local bool was_subscribed = false;
-
 void process_report(int32_t timeout) {
+  if (timeout == 0) fail(ACL_ERROR_INVALID_PARAM, "timeout is 0; expected milliseconds, or -1 to wait indefinitely");
   std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
   std::shared_ptr<Report> report;
   {
     std::unique_lock lock(waits_mutex());
     auto take = [&] {
       auto found = subscribers().find(this_thread());
-      if (found == subscribers().end()) return was_subscribed;  // its streams have ended; or they are yet to come
-      was_subscribed = true;
+      if (found == subscribers().end()) return true;
       if (found->second.reports.empty()) return false;
       report = std::move(found->second.reports.front());
       found->second.reports.pop_front();
@@ -135,7 +142,6 @@ void process_report(int32_t timeout) {
       waits_condition().wait(lock, take);
     }
     if (!report && !subscribers().contains(this_thread())) {
-      was_subscribed = false;
       fail(ACL_ERROR_RT_THREAD_SUBSCRIBE, "this thread is subscribed to no stream");
     }
   }
@@ -144,6 +150,19 @@ void process_report(int32_t timeout) {
   std::lock_guard lock(waits_mutex());
   report->finished = true;
   waits_condition().notify_all();
+}
+
+// Host functions and callbacks do not mix on a stream.
+void take_host_function(aclrtStream handle) {
+  if (is_running(handle)) return;
+  const std::shared_ptr<Stream> stream = find_stream(handle);
+  if (stream->has_host_functions) return;
+  std::lock_guard lock(waits_mutex());
+  if (has_subscriber(stream.get())) {
+    fail(ACL_ERROR_RT_STREAM_SUBSCRIBE, "stream %d has a subscriber (aclrtSubscribeReport), which does not mix",
+         stream->id);
+  }
+  stream->has_host_functions = true;
 }
 
 }  // namespace
@@ -176,6 +195,7 @@ aclError aclrtProcessReport(int32_t timeout) {
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
   return call(__func__, [&] {
     if (fn == nullptr) fail(ACL_ERROR_INVALID_PARAM, "fn is null");
+    take_host_function(stream);
     append(stream, "aclrtLaunchHostFunc", [=] {
       if (schedule::is_on()) schedule::begin_host_function(*running_stream());
       is_on(Check::kMemory) ? memory::call_host_function([=] { fn(args); }) : fn(args);

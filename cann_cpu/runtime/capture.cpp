@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captured graphs: begin and end, forks and joins through events, replay.
 //
-// A graph's nodes are kept in the order in which they were recorded. Every node was recorded after what it depends on,
-// so a replay runs them in this order, as one task of the replaying stream.
+// A replay is one task of the replaying stream. Each captured stream's nodes run in their order, those of the first in
+// the replaying stream and those of the others in streams beside it, and wait for the nodes that events put before
+// them.
 #include "capture.h"
 
 #include <unistd.h>
@@ -11,10 +12,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <list>
 
-#include "cann_cpu/json_text.h"
 #include "checks/cost.h"
 #include "checks/memory.h"
+#include "json.h"
 
 namespace cann_cpu {
 
@@ -22,13 +24,17 @@ enum class CaptureState { kActive, kInvalidated, kEnded };
 
 struct Node {
   race::Recorded recorded;
-  const Stream* stream;  // for its address: it may be gone at the replay
+  aclrtStream stream;  // which may be gone at the replay
   int32_t stream_id;
   Task task;
   std::shared_ptr<const TaskTensors> operands;
+  std::vector<size_t> predecessors;  // nodes of other streams that end before this one begins
+  bool is_awaited = false;           // whether it is a predecessor of another node
 };
 
-struct Graph {
+using Lane = std::vector<size_t>;  // the nodes of one stream, in their order
+
+struct Graph : HasHandle {
   uint32_t id;
   int32_t device;
   aclmdlRICaptureMode mode;
@@ -36,11 +42,14 @@ struct Graph {
   const Stream* origin;
 
   CaptureState state = CaptureState::kActive;
-  std::string cause;                     // of the invalidation
-  std::map<Stream*, Progress> progress;  // of each captured stream: the nodes known to be behind it
+  std::optional<Failure> cause;          // of the invalidation
+  std::map<Stream*, Progress> progress;  // per captured stream: the nodes known to have ended before its next one
   std::vector<Node> nodes;
-  Shadow memory;            // that the nodes use
-  std::mutex replay_mutex;  // one replay at a time
+  std::optional<size_t> collective;  // the last node that is one
+  std::vector<Lane> lanes;  // the first is of the stream on which the capture began; once the capture has ended
+  std::list<StreamResource> streams;  // which the replays take, for each that was captured
+  Shadow memory;                      // that the nodes use
+  std::mutex replay_mutex;            // one replay at a time
 };
 
 namespace {
@@ -60,10 +69,10 @@ Registry<Graph>& graphs() {
   return *registry;
 }
 
-void invalidate(Graph& graph, const std::string& cause) {
+void invalidate(Graph& graph, const std::string& cause, aclError code = ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED) {
   if (graph.state != CaptureState::kActive) return;
   graph.state = CaptureState::kInvalidated;
-  graph.cause = cause;
+  graph.cause = {code, cause};
 }
 
 // Releases the captured streams.
@@ -78,16 +87,17 @@ void end_capture(Graph& graph) {
 void begin_capture(aclrtStream handle, aclmdlRICaptureMode mode) {
   require_pointer(handle, "stream");
   if (mode < ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
-    fail(ACL_ERROR_INVALID_PARAM, "mode is %d; 0 to 2", mode);
+    fail(ACL_ERROR_INVALID_PARAM, "mode is %d; expected 0 to 2", mode);
   }
-  std::shared_ptr<Stream> stream = streams().find(handle);
-  if (is_running(stream.get())) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of the stream");
+  std::shared_ptr<Stream> stream = find_own_stream(handle);
+  if (is_running(stream->handle)) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of the stream");
   auto graph = std::make_shared<Graph>();
   graph->id = next_graph_id++;
   graph->device = stream->context->device;
   graph->mode = mode;
   graph->thread = std::this_thread::get_id();
   graph->origin = stream.get();
+  graph->streams.emplace_back(find_device(graph->device));
   std::lock_guard lock(capture_mutex());
   if (stream->graph != nullptr) fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured already", stream->id);
   graph->progress[stream.get()] = {};
@@ -96,6 +106,8 @@ void begin_capture(aclrtStream handle, aclmdlRICaptureMode mode) {
   ++active_captures;
   profiler::begin_capture();
 }
+
+void remove(const void* model) { graphs().remove(model)->streams.clear(); }  // events hold on to graphs
 
 // A captured stream has work that its capture's first stream never waited for.
 const Stream* find_unjoined(const Graph& graph, const Stream& origin) {
@@ -109,11 +121,22 @@ const Stream* find_unjoined(const Graph& graph, const Stream& origin) {
   return nullptr;
 }
 
+std::vector<Lane> lanes_of(const Graph& graph) {
+  std::map<aclrtStream, size_t> lane_of{{graph.origin->handle, 0}};
+  std::vector<Lane> lanes(1);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const auto [lane, is_new] = lane_of.try_emplace(graph.nodes[i].stream, lanes.size());
+    if (is_new) lanes.emplace_back();
+    lanes[lane->second].push_back(i);
+  }
+  return lanes;
+}
+
 void finish_capture(aclrtStream handle, aclmdlRI* model) {
   require_pointer(handle, "stream");
   require_pointer(model, "modelRI");
   *model = nullptr;
-  std::shared_ptr<Stream> stream = streams().find(handle);
+  std::shared_ptr<Stream> stream = find_own_stream(handle);
   std::lock_guard lock(capture_mutex());
   Graph* graph = stream->graph;
   if (graph == nullptr) fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED, "stream %d is not being captured", stream->id);
@@ -125,41 +148,133 @@ void finish_capture(aclrtStream handle, aclmdlRI* model) {
     fail(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, "the capture began in another thread");
   }
   const Stream* unjoined = find_unjoined(*graph, *stream);
-  std::string cause = graph->cause;
+  const std::optional<Failure> cause = graph->cause;
   bool valid = graph->state == CaptureState::kActive && unjoined == nullptr;
   end_capture(*graph);
   if (valid) {
-    *model = graph;
+    graph->lanes = lanes_of(*graph);
+    *model = graph->handle;
     return;
   }
-  graphs().remove(graph);
-  if (!cause.empty()) {
-    fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "the capture was invalidated: %s", cause.c_str());
-  }
+  remove(graph->handle);
+  if (cause) fail(cause->code, "the capture was invalidated: %s", cause->message.c_str());
   fail(ACL_ERROR_RT_STREAM_UNJOINED,
        "stream %d took part in the capture and has work that the capture's stream never waited for", unjoined->id);
 }
 
-std::optional<Failure> replay(Graph& graph, const std::optional<schedule::Launch>& launch) {
-  std::lock_guard lock(graph.replay_mutex);
-  std::optional<Failure> first;
-  for (const Node& node : graph.nodes) {
+// A replay that is underway.
+class Replay {
+ public:
+  Replay(std::shared_ptr<Graph> graph, std::optional<schedule::Launch> launch)
+      : graph_(std::move(graph)), launch_(std::move(launch)), done_(graph_->nodes.size()) {
+    if (is_profiling()) row_ = profiler::Row::within("", "", nullptr);
+  }
+
+  // In the worker of the stream that runs these nodes.
+  void run(const Lane& lane) {
+    for (const size_t i : lane) {
+      if (is_cut_ || !wait_for(graph_->nodes[i].predecessors)) return;
+      run(i);
+    }
+  }
+
+  bool is_done() const { return lanes_done_ + 1 == graph_->lanes.size(); }
+  // No node begins any more, and none is waited for.
+  void cut() {
+    is_cut_ = true;
+    notify_waits();
+  }
+  void lane_done() {
+    ++lanes_done_;
+    notify_waits();
+  }
+  std::optional<Failure> failure() {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  bool wait_for(const std::vector<size_t>& nodes) {
+    for (const size_t i : nodes) {
+      if (done_[i]) continue;
+      running_stream()->block_until([&] { return done_[i] || is_cut_; }, /*poll=*/false);
+      if (!done_[i]) return false;
+    }
+    return true;
+  }
+
+  void run(size_t i) {
+    const Node& node = graph_->nodes[i];
     std::optional<profiler::Row> row;
-    if (is_profiling()) {
-      if (auto of = profiler::Row::within(node.recorded.task, "", node.operands)) {
-        of->stream = node.stream_id;
-        row.emplace(*std::move(of));
-      }
+    if (row_) {
+      profiler::Row::Of of = *row_;
+      of.name = node.recorded.task;
+      of.operands = node.operands;
+      of.stream = node.stream_id;
+      row.emplace(std::move(of));
     }
     std::optional<Failure> failure = run_task_as(node.stream, node.task);
     row.reset();
-    if (launch) {
-      schedule::keep_digest(*launch, &node - graph.nodes.data() + 1, "captured graph: " + node.recorded.task,
-                            node.recorded.accesses);
+    if (launch_) {
+      schedule::keep_digest(*launch_, i + 1, "captured graph: " + node.recorded.task, node.recorded.accesses);
     }
-    if (failure && !first) first = Failure{failure->code, node.recorded.task + ": " + failure->message};
+    if (failure) {
+      keep(i, Failure{failure->code, node.recorded.task + ": " + failure->message});
+      if (running_stream()->context->stops_on_failure) cut();
+    }
+    done_[i] = true;
+    if (node.is_awaited) notify_waits();
   }
-  return first;
+
+  void keep(size_t node, Failure failure) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ && failed_node_ < node) return;
+    failure_ = std::move(failure);
+    failed_node_ = node;
+  }
+
+  const std::shared_ptr<Graph> graph_;
+  const std::optional<schedule::Launch> launch_;
+  std::optional<profiler::Row::Of> row_;  // which the nodes' rows are copied from
+  std::vector<std::atomic<bool>> done_;   // of each node
+  std::atomic<size_t> lanes_done_{0};     // but for the first
+  std::atomic<bool> is_cut_{false};
+  std::mutex mutex_;
+  std::optional<Failure> failure_;  // of the first node that failed
+  size_t failed_node_ = 0;
+};
+
+std::optional<Failure> replay(const std::shared_ptr<Graph>& graph, const std::optional<schedule::Launch>& launch) {
+  std::lock_guard lock(graph->replay_mutex);
+  const auto replay = std::make_shared<Replay>(graph, launch);
+  Stream& stream = *running_stream();
+  try {
+    for (size_t i = 1; i < graph->lanes.size(); ++i) {
+      std::shared_ptr<void> done(nullptr, [replay](void*) { replay->lane_done(); });
+      stream.beside(i).push(
+          "captured graph",
+          [replay, graph, i, done] {
+            replay->run(graph->lanes[i]);
+            return ACL_SUCCESS;
+          },
+          IfStopped::kRun);
+    }
+  } catch (...) {
+    replay->cut();
+    throw;
+  }
+  replay->run(graph->lanes[0]);
+  if (!replay->is_done() &&
+      !stream.block_until([&] { return replay->is_done(); }, /*poll=*/false)) {  // it is being discarded
+    replay->cut();
+    stream.end_streams_beside();
+  }
+  return replay->failure();
+}
+
+// Under capture_mutex().
+void require_ended(const Graph& graph) {
+  if (graph.state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
 }
 
 void execute(aclmdlRI model, aclrtStream stream) {
@@ -167,15 +282,19 @@ void execute(aclmdlRI model, aclrtStream stream) {
   std::shared_ptr<Graph> graph = graphs().find(model);
   {
     std::lock_guard lock(capture_mutex());
-    if (graph->state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
+    require_ended(*graph);
   }
-  const std::shared_ptr<Stream> on = find_stream(stream);
+  const std::shared_ptr<Stream> on = find_own_stream(stream);
+  if (on->graph != nullptr && !is_running(on->handle)) {
+    fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured, and graphs within graphs are not supported",
+         on->id);
+  }
   int32_t device = on->context->device;
   if (device != graph->device) {
     fail(ACL_ERROR_RT_STREAM_CONTEXT, "the graph is of device %d, the stream of device %d", graph->device, device);
   }
-  if (!is_running(on.get())) cost::launched("captured graph");
-  if (accesses_are_checked() && !is_running(on.get())) {
+  if (!is_running(on->handle)) cost::launched("captured graph");
+  if (accesses_are_checked() && !is_running(on->handle)) {
     const std::string where = race::where();
     for (const Node& node : graph->nodes) {
       race::replayed(*on, node.recorded, where);
@@ -185,7 +304,7 @@ void execute(aclmdlRI model, aclrtStream stream) {
   std::optional<schedule::Launch> launch;
   if (schedule::are_digests_kept()) launch = schedule::launch();
   append(stream, "captured graph", [graph, launch] {
-    std::optional<Failure> failure = replay(*graph, launch);
+    std::optional<Failure> failure = replay(graph, launch);
     return failure ? error(failure->code, "%s", failure->message.c_str()) : ACL_SUCCESS;
   });
 }
@@ -195,15 +314,39 @@ std::shared_ptr<Graph> find_graph(aclmdlRI model) {
   return graphs().find(model);
 }
 
-std::string describe(const Graph& graph) {
-  std::string text =
-      "{\"id\": " + std::to_string(graph.id) + ", \"device\": " + std::to_string(graph.device) + ", \"nodes\": [";
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    text += (i == 0 ? "\n" : ",\n");
-    text += "  {\"name\": " + quote(graph.nodes[i].recorded.task) +
-            ", \"stream\": " + std::to_string(graph.nodes[i].stream_id) + "}";
+// A graph whose capture has ended, as a trace for chrome://tracing: a row for each stream, a place for each node.
+std::string describe(aclmdlRI model) {
+  std::shared_ptr<Graph> graph = find_graph(model);
+  std::lock_guard lock(capture_mutex());
+  require_ended(*graph);
+  const std::string process = "graph " + std::to_string(graph->id) + " of device " + std::to_string(graph->device);
+  Json::Array events;
+  for (size_t i = 0; i < graph->nodes.size(); ++i) {
+    const Node& node = graph->nodes[i];
+    events.push_back(Json::Object{{"name", node.recorded.task},
+                                  {"ph", "X"},
+                                  {"pid", process},
+                                  {"tid", "stream " + std::to_string(node.stream_id)},
+                                  {"ts", i},
+                                  {"dur", 1},
+                                  {"args", Json::Object{{"task id", i}}}});
   }
-  return text + "\n]}\n";
+  return to_text(Json::Object{{"traceEvents", std::move(events)}}) + "\n";
+}
+
+}  // namespace
+
+namespace {
+
+// The ranks have to come to a communicator's collectives in one order, that of the capture.
+bool is_collective(const std::string& task) {
+  const auto has = [&](const char* part) { return task.find(part) != std::string::npos; };
+  return task.starts_with("Hccl") || has("AllReduce") || has("AllGather") || has("ReduceScatter") || has("AlltoAll");
+}
+
+void require_capturable(const Event& event) {
+  if (event.reusable) return;
+  fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "a capture takes events of aclrtCreateEventExWithFlag only");
 }
 
 }  // namespace
@@ -214,8 +357,21 @@ bool record_task(Stream& stream, const Task& task, const race::Recorded& recorde
   Graph* graph = stream.graph;
   if (graph == nullptr) return false;
   if (graph->state == CaptureState::kInvalidated) return true;
-  graph->nodes.push_back({recorded, &stream, stream.id, task, std::move(operands)});
   Progress& progress = graph->progress[&stream];
+  Node node{recorded, stream.handle, stream.id, task, std::move(operands), {}};
+  for (const auto& [other, count] : progress) {
+    if (other == &stream || count == 0) continue;
+    node.predecessors.push_back(count - 1);
+    graph->nodes[count - 1].is_awaited = true;
+  }
+  if (is_collective(recorded.task)) {
+    const auto before = std::exchange(graph->collective, graph->nodes.size());
+    if (before && graph->nodes[*before].stream != &stream) {
+      node.predecessors.push_back(*before);
+      graph->nodes[*before].is_awaited = true;
+    }
+  }
+  graph->nodes.push_back(std::move(node));
   progress[&stream] = graph->nodes.size();
   race::captured_task(graph->memory, stream, progress, recorded);
   return true;
@@ -225,7 +381,8 @@ bool record_event_mark(Stream& stream, Event& event) {
   std::lock_guard lock(capture_mutex());
   Graph* graph = stream.graph;
   if (graph == nullptr) return false;
-  std::shared_ptr<Graph> shared = graphs().find(graph);
+  require_capturable(event);
+  std::shared_ptr<Graph> shared = graphs().find(graph->handle);
   std::lock_guard event_lock(event.mutex);
   event.graph = shared;
   event.progress = graph->progress[&stream];
@@ -242,6 +399,10 @@ bool join_capture(Stream& stream, Event& event) {
   Graph* own = stream.graph;
   Graph* other = event.graph.get();
   if (own == nullptr && (other == nullptr || other->state == CaptureState::kEnded)) return false;
+  require_capturable(event);
+  if (stream.context->is_default(stream)) {
+    fail(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "the default stream cannot take part in a capture");
+  }
   if (own != nullptr && own != other) {
     bool was_recorded = other != nullptr || event.latest != nullptr;
     if (was_recorded) {
@@ -249,9 +410,16 @@ bool join_capture(Stream& stream, Event& event) {
     }
     return true;
   }
+  if (own == nullptr) {
+    try {
+      other->streams.emplace_back(find_device(stream.context->device));
+    } catch (const Failure& failure) {
+      invalidate(*other, failure.message, failure.code);
+    }
+  }
   stream.graph = other;
   Progress& progress = other->progress[&stream];
-  for (const auto& [behind, count] : event.progress) progress[behind] = std::max(progress[behind], count);
+  for (const auto& [earlier, count] : event.progress) progress[earlier] = std::max(progress[earlier], count);
   return true;
 }
 
@@ -264,7 +432,7 @@ void stop_capture(Stream& stream) {
   graph->progress.erase(&stream);
   if (graph->origin != &stream) return;
   end_capture(*graph);
-  graphs().remove(graph);
+  remove(graph->handle);
 }
 
 void forbid_during_capture(Stream& stream) {
@@ -276,7 +444,7 @@ void forbid_during_capture(Stream& stream) {
   fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured and cannot be waited for or queried", stream.id);
 }
 
-void forbid_unsafe_during_capture() {
+void forbid_unsafe_during_capture(aclError code) {
   if (active_captures == 0 || is_worker() || thread_mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) return;
   std::lock_guard lock(capture_mutex());
   auto forbidding = graphs().find_if([](const Graph& graph) {
@@ -290,8 +458,7 @@ void forbid_unsafe_during_capture() {
     if (graph->thread == std::this_thread::get_id())
       invalidate(*graph, "a call that works beside the streams was made");
   }
-  fail(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT,
-       "not allowed while a stream is being captured (aclmdlRICaptureThreadExchangeMode can allow it)");
+  fail(code, "not allowed while a stream is being captured (aclmdlRICaptureThreadExchangeMode can allow it)");
 }
 
 bool reject_pageable(aclrtStream handle) {
@@ -299,7 +466,7 @@ bool reject_pageable(aclrtStream handle) {
   std::shared_ptr<Stream> stream = find_stream(handle);
   std::lock_guard lock(capture_mutex());
   Graph* graph = stream->graph;
-  if (graph == nullptr || is_running(stream.get())) return false;
+  if (graph == nullptr || is_running(stream->handle)) return false;
   invalidate(*graph, "an asynchronous copy used host memory that is not pinned");
   return true;
 }
@@ -318,17 +485,18 @@ aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI* modelRI) {
 
 aclError aclmdlRICaptureGetInfo(aclrtStream handle, aclmdlRICaptureStatus* status, aclmdlRI* modelRI) {
   return call(__func__, [&] {
-    require_pointer(status, "status");
-    *status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
-    if (modelRI != nullptr) *modelRI = nullptr;
-    std::shared_ptr<Stream> stream = find_stream(handle);
-    if (stream->graph == nullptr) return;
+    require_pointer(handle, "stream");
+    if (status == nullptr) require_pointer(modelRI, "status, and so is modelRI,");
+    aclmdlRICaptureStatus found = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+    std::shared_ptr<Stream> stream = streams().find(handle);
     std::lock_guard lock(capture_mutex());
     Graph* graph = stream->graph;
-    if (graph == nullptr) return;
-    bool active = graph->state == CaptureState::kActive;
-    *status = active ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
-    if (modelRI != nullptr) *modelRI = graph;
+    if (graph != nullptr) {
+      bool active = graph->state == CaptureState::kActive;
+      found = active ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
+    }
+    if (status != nullptr) *status = found;
+    if (modelRI != nullptr) *modelRI = graph == nullptr ? nullptr : graph->handle;
   });
 }
 
@@ -336,7 +504,7 @@ aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode* mode) {
   return call(__func__, [&] {
     require_pointer(mode, "mode");
     if (*mode < ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || *mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
-      fail(ACL_ERROR_INVALID_PARAM, "mode is %d; 0 to 2", *mode);
+      fail(ACL_ERROR_INVALID_PARAM, "mode is %d; expected 0 to 2", *mode);
     }
     std::swap(*mode, thread_mode);
   });
@@ -358,10 +526,10 @@ aclError aclmdlRIDestroy(aclmdlRI modelRI) {
     std::shared_ptr<Graph> graph = find_graph(modelRI);
     {
       std::lock_guard lock(capture_mutex());
-      if (graph->state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
-      graphs().remove(modelRI);
+      require_ended(*graph);
+      remove(modelRI);
     }
-    if (is_on(Check::kMemory)) memory::graph_ended(modelRI);
+    if (is_on(Check::kMemory)) memory::graph_ended(graph.get());
   });
 }
 
@@ -373,20 +541,16 @@ aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t* modelRIId) {
 }
 
 aclError aclmdlRIDebugPrint(aclmdlRI modelRI) {
-  return call(__func__, [&] {
-    std::shared_ptr<Graph> graph = find_graph(modelRI);
-    std::lock_guard lock(capture_mutex());
-    std::fputs(describe(*graph).c_str(), stdout);
-  });
+  return call(__func__, [&] { std::fputs(describe(modelRI).c_str(), stdout); });
 }
 
-aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char* path, uint32_t) {
+aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char* path, uint32_t flags) {
   return call(__func__, [&] {
     require_pointer(path, "path");
-    std::shared_ptr<Graph> graph = find_graph(modelRI);
-    std::lock_guard lock(capture_mutex());
+    if (flags > 1) fail(ACL_ERROR_RT_PARAM_INVALID, "flags is %u; 0 for a summary, 1 for all", flags);
+    const std::string text = describe(modelRI);
     std::ofstream file(path);
     if (const int code = fault_of("disk", ACL_ERROR_WRITE_FILE)) throw Failure{code, take_message()};
-    if (!(file << describe(*graph)).flush()) fail(ACL_ERROR_WRITE_FILE, "cannot write %s", path);
+    if (!(file << text).flush()) fail(ACL_ERROR_WRITE_FILE, "cannot write %s", path);
   });
 }

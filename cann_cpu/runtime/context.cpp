@@ -38,14 +38,40 @@ int32_t current_device() {
 std::shared_ptr<Stream> Context::default_stream() {
   std::lock_guard lock(mutex);
   if (!default_stream_) {
-    default_stream_ = std::make_shared<Stream>(shared_from_this(), 0, 0);
+    auto resource = std::make_shared<const StreamResource>(find_device(device));
+    default_stream_ = std::make_shared<Stream>(shared_from_this(), 0, std::move(resource));
     streams().add(default_stream_);
   }
   return default_stream_;
 }
 
-void Context::release() {
-  const auto own = streams().remove_if([&](const Stream& s) { return s.context.get() == this; });
+std::optional<Failure> Context::stopped_by() {
+  if (!is_stopped_) return std::nullopt;
+  std::lock_guard lock(mutex);
+  if (*stopped_by_->taken) {
+    is_stopped_ = false;
+    return std::nullopt;
+  }
+  return stopped_by_;
+}
+
+void Context::stop_behind(const Failure& failure) {
+  if (!stops_on_failure) return;
+  std::lock_guard lock(mutex);
+  if (is_stopped_ && !*stopped_by_->taken) return;
+  stopped_by_ = failure;
+  is_stopped_ = true;
+}
+
+bool Context::is_default(const Stream& stream) {
+  std::lock_guard lock(mutex);
+  return default_stream_.get() == &stream;
+}
+
+bool Context::release(bool discard) {
+  const auto is_own = [&](const Stream& stream) { return stream.context.get() == this; };
+  const bool is_finished = discard || finish(streams().find_if(is_own));
+  const auto own = streams().remove_if(is_own);
   for (const auto& stream : own) {
     stop_capture(*stream);
     stream->stop(/*discard=*/true);
@@ -56,6 +82,13 @@ void Context::release() {
     default_stream_.reset();
   }
   contexts().remove_if([&](const Context& context) { return &context == this; });
+  return is_finished;
+}
+
+void require_finished(bool is_finished) {
+  if (is_finished) return;
+  fail(ACL_ERROR_RT_CONTEXT_RELEASE_ERROR,
+       "the streams waited for events or values that did not come; what they had left to do was dropped");
 }
 
 }  // namespace cann_cpu
@@ -78,7 +111,7 @@ aclError aclrtDestroyContext(aclrtContext handle) {
     std::shared_ptr<Context> context = contexts().find(handle);
     if (context->primary) fail(ACL_ERROR_INVALID_PARAM, "a device's primary context goes with aclrtResetDevice");
     if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream");
-    context->release();
+    require_finished(context->release(/*discard=*/false));
   });
 }
 
@@ -92,16 +125,16 @@ aclError aclrtSetCurrentContext(aclrtContext context) {
 aclError aclrtGetCurrentContext(aclrtContext* context) {
   return call(__func__, [&] {
     require_pointer(context, "context");
-    *context = current_context().get();
+    *context = current_context()->handle;
   });
 }
 
 aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t* flags, int32_t* active) {
   return call(__func__, [&] {
     require_pointer(active, "active");
+    if (flags != nullptr) fail(ACL_ERROR_INVALID_PARAM, "flags is not null; it is reserved");
     Device& device = find_device(deviceId);
     std::lock_guard lock(device.mutex);
     *active = device.primary != nullptr;
-    if (flags != nullptr) *flags = 0;
   });
 }

@@ -15,9 +15,6 @@
 namespace cann_cpu {
 namespace {
 
-// Pageable memory may be gone when the task runs: up to this size a copy from it is staged, beyond it is waited for.
-constexpr size_t kStagingBytes = 64 << 10;
-
 #if defined(__x86_64__)
 // Copies past the caches.
 void stream_bytes(char* to, const char* from, size_t size) {
@@ -39,7 +36,7 @@ void stream_bytes(char* to, const char* from, size_t size) {
 }
 
 // Whether glibc's copy is slow: it copies many bytes from four pages in turns, and where the target lies a little
-// behind the source by its offset in a page, their loads wait for stores of the same offset. On AMD EPYC of family 25
+// after the source by its offset in a page, their loads wait for stores of the same offset. On AMD EPYC of family 25
 // (Zen 3) that takes three times as long. PyTorch's large tensors on the host lie 64 bytes into a page, those on the
 // device at its beginning.
 bool loads_wait_for_stores(const void* to, const void* from, size_t size) {
@@ -66,14 +63,23 @@ struct Copy {
   size_t size;
   Range target;
   Range source;
+  bool staged = false;  // the host's memory may be released when the call returns
 };
 
-Copy check_copy(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind) {
+void check_sizes(const void* dst, size_t destMax, const void* src, size_t count) {
   if (count > destMax) fail(ACL_ERROR_INVALID_PARAM, "count %zu is more than destMax %zu", count, destMax);
   require_pointer(dst, "dst");
   require_pointer(src, "src");
-  bool to_device = find_range(dst).space == Space::kDevice;
-  bool from_device = find_range(src).space == Space::kDevice;
+}
+
+// Where `kind` has no effect, it still says of an address that the runtime does not know, as one of freed memory, that
+// it should be the device's.
+enum class KindIs { kRequired, kWithoutEffect };
+
+Copy check_copy(void* dst, const void* src, size_t count, aclrtMemcpyKind kind, KindIs kind_is) {
+  const Space target_space = find_range(dst).space, source_space = find_range(src).space;
+  bool to_device = target_space == Space::kDevice;
+  bool from_device = source_space == Space::kDevice;
   switch (kind) {
     case ACL_MEMCPY_HOST_TO_HOST:
       to_device = from_device = false;
@@ -95,9 +101,18 @@ Copy check_copy(void* dst, size_t destMax, const void* src, size_t count, aclrtM
     default:
       fail(ACL_ERROR_INVALID_PARAM, "kind %d is unknown", kind);
   }
+  if (kind_is == KindIs::kWithoutEffect) {
+    if (target_space != Space::kPageable) to_device = target_space == Space::kDevice;
+    if (source_space != Space::kPageable) from_device = source_space == Space::kDevice;
+  }
   Range target = check_range("dst", dst, count, to_device);
   Range source = check_range("src", src, count, from_device);
-  return {dst, src, count, target, source};
+  if (to_device && from_device && target.device != source.device && !have_peer_access(target.device, source.device)) {
+    fail(ACL_ERROR_RT_PARAM_INVALID,
+         "dst is of device %d and src of device %d, which lack access to each other; call aclrtDeviceEnablePeerAccess",
+         target.device, source.device);
+  }
+  return {dst, src, count, target, source, kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE};
 }
 
 // Arguments are counted as aclrtMemcpy and aclrtMemset have them.
@@ -114,6 +129,7 @@ Accesses accesses_of_fill(void* address, size_t size) {
 }
 
 void copy_now(const char* name, const Copy& copy) {
+  current_context();
   const Accesses accesses = accesses_of(copy);
   race::host(name, accesses);
   cost::copied(copy.size, copy.target.space, copy.source.space);
@@ -122,12 +138,21 @@ void copy_now(const char* name, const Copy& copy) {
   copy_bytes(copy.to, copy.from, copy.size);
 }
 
+// Waits for a copy with pageable memory. A failure of the stream stays until it is synchronised: torch_npu makes the
+// call in the thread of its task queue, which silently drops all later work after an error.
 void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
+  if (copy.source.space != Space::kDevice && copy.target.space != Space::kDevice) {
+    fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "dst %p and src %p are host memory, within which no stream copies", copy.to,
+         copy.from);
+  }
   bool from_pageable = copy.source.space == Space::kPageable;
   bool to_pageable = copy.target.space == Space::kPageable;
-  if ((from_pageable || to_pageable) && reject_pageable(stream)) return;
+  if (from_pageable || to_pageable) {
+    if (reject_pageable(stream)) return;
+    if (!copy.staged) forbid_unsafe_during_capture(ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC);
+  }
   if (!is_worker()) cost::copied(copy.size, copy.target.space, copy.source.space);
-  if (from_pageable && !to_pageable && copy.size <= kStagingBytes) {
+  if (copy.staged) {
     const char* begin = static_cast<const char*>(copy.from);
     append(
         stream, name,
@@ -153,8 +178,19 @@ void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
   }
 }
 
+aclError copy_async(const char* name, void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind,
+                    aclrtStream stream) {
+  return call(name, [&] {
+    if (count == 0) return;
+    check_sizes(dst, destMax, src, count);
+    copy_in_stream(name, check_copy(dst, src, count, kind, KindIs::kRequired), stream);
+  });
+}
+
 void check_batch(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches,
-                 aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs) {
+                 aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs, size_t* failIndex) {
+  require_pointer(failIndex, "failIndex");
+  *failIndex = SIZE_MAX;
   require_pointer(dsts, "dsts");
   require_pointer(destMaxs, "destMaxs");
   require_pointer(srcs, "srcs");
@@ -163,28 +199,50 @@ void check_batch(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size
   require_pointer(attrsIndexes, "attrsIndexes");
   if (numBatches == 0) fail(ACL_ERROR_INVALID_PARAM, "numBatches is 0");
   if (numAttrs == 0 || numAttrs > numBatches) {
-    fail(ACL_ERROR_INVALID_PARAM, "numAttrs is %zu; 1 to numBatches %zu", numAttrs, numBatches);
+    fail(ACL_ERROR_INVALID_PARAM, "numAttrs is %zu; expected 1 to numBatches %zu", numAttrs, numBatches);
+  }
+  for (size_t i = 0; i < numAttrs; ++i) {
+    const bool follows = i == 0 ? attrsIndexes[0] == 0 : attrsIndexes[i] > attrsIndexes[i - 1];
+    if (follows && attrsIndexes[i] < numBatches) continue;
+    fail(ACL_ERROR_RT_PARAM_INVALID, "attrsIndexes[%zu] is %zu; the first is 0, and they rise up to numBatches - 1", i,
+         attrsIndexes[i]);
   }
 }
 
 aclrtMemcpyKind kind_of(const aclrtMemcpyBatchAttr& attribute) {
-  bool to_device = attribute.dstLoc.type == ACL_MEM_LOCATION_TYPE_DEVICE;
-  bool from_device = attribute.srcLoc.type == ACL_MEM_LOCATION_TYPE_DEVICE;
-  if (to_device) return from_device ? ACL_MEMCPY_DEVICE_TO_DEVICE : ACL_MEMCPY_HOST_TO_DEVICE;
-  return from_device ? ACL_MEMCPY_DEVICE_TO_HOST : ACL_MEMCPY_HOST_TO_HOST;
+  const aclrtMemLocationType to = attribute.dstLoc.type, from = attribute.srcLoc.type;
+  if (to == ACL_MEM_LOCATION_TYPE_DEVICE && from == ACL_MEM_LOCATION_TYPE_HOST) return ACL_MEMCPY_HOST_TO_DEVICE;
+  if (to == ACL_MEM_LOCATION_TYPE_HOST && from == ACL_MEM_LOCATION_TYPE_DEVICE) return ACL_MEMCPY_DEVICE_TO_HOST;
+  fail(ACL_ERROR_RT_PARAM_INVALID,
+       "the location's type is %d of dst and %d of src; a batch copies from the host (0) to a device (1) or back", to,
+       from);
 }
 
-// The copies of a batch, all checked before the first is made; failIndex names the wrong one.
+bool is_of(const aclrtMemLocation& location, const Range& range) {
+  return location.type != ACL_MEM_LOCATION_TYPE_DEVICE || static_cast<int32_t>(location.id) == range.device;
+}
+
+// The copies of a batch, all checked before the first is made; failIndex names the one with a wrong attribute.
 std::vector<Copy> check_copies(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches,
                                aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs, size_t* failIndex) {
+  for (size_t i = 0; i < numBatches; ++i) check_sizes(dsts[i], destMaxs[i], srcs[i], sizes[i]);
   std::vector<Copy> copies;
   size_t attribute = 0;
+  std::optional<aclrtMemcpyKind> direction;
   for (size_t i = 0; i < numBatches; ++i) {
     if (attribute + 1 < numAttrs && attrsIndexes[attribute + 1] <= i) ++attribute;
-    if (failIndex != nullptr) *failIndex = i;
-    copies.push_back(check_copy(dsts[i], destMaxs[i], srcs[i], sizes[i], kind_of(attrs[attribute])));
+    *failIndex = i;
+    const aclrtMemcpyKind kind = kind_of(attrs[attribute]);
+    if (kind != direction.value_or(kind))
+      fail(ACL_ERROR_RT_PARAM_INVALID, "a batch copies in one direction, and copy %zu in another", i);
+    direction = kind;
+    copies.push_back(check_copy(dsts[i], srcs[i], sizes[i], kind, KindIs::kRequired));
+    if (!is_of(attrs[attribute].dstLoc, copies.back().target) ||
+        !is_of(attrs[attribute].srcLoc, copies.back().source)) {
+      fail(ACL_ERROR_RT_PARAM_INVALID, "attrs[%zu] has another device than the memory of copy %zu", attribute, i);
+    }
   }
-  if (failIndex != nullptr) *failIndex = SIZE_MAX;
+  *failIndex = SIZE_MAX;
   return copies;
 }
 
@@ -202,27 +260,27 @@ using namespace cann_cpu;
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind) {
   return call(__func__, [&] {
     repeat_unread_failure();
+    if (count == 0) return;
     forbid_unsafe_during_capture();
-    copy_now("aclrtMemcpy", check_copy(dst, destMax, src, count, kind));
+    check_sizes(dst, destMax, src, count);
+    copy_now("aclrtMemcpy", check_copy(dst, src, count, kind, KindIs::kWithoutEffect));
   });
 }
 
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind,
                           aclrtStream stream) {
-  return call(__func__,
-              [&, name = __func__] { copy_in_stream(name, check_copy(dst, destMax, src, count, kind), stream); });
+  return copy_async(__func__, dst, destMax, src, count, kind, stream);
 }
 
 aclError aclrtMemcpyAsyncWithCondition(void* dst, size_t destMax, const void* src, size_t count, aclrtMemcpyKind kind,
                                        aclrtStream stream) {
-  return call(__func__,
-              [&, name = __func__] { copy_in_stream(name, check_copy(dst, destMax, src, count, kind), stream); });
+  return copy_async(__func__, dst, destMax, src, count, kind, stream);
 }
 
 aclError aclrtMemcpyBatch(void** dsts, size_t* destMaxs, void** srcs, size_t* sizes, size_t numBatches,
                           aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs, size_t* failIndex) {
   return call(__func__, [&] {
-    check_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs);
+    check_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex);
     forbid_unsafe_during_capture();
     for (const Copy& copy :
          check_copies(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex)) {
@@ -235,7 +293,7 @@ aclError aclrtMemcpyBatchAsync(void** dsts, size_t* destMaxs, void** srcs, size_
                                aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs, size_t* failIndex,
                                aclrtStream stream) {
   return call(__func__, [&] {
-    check_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs);
+    check_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex);
     for (const Copy& copy :
          check_copies(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex)) {
       copy_in_stream("aclrtMemcpyBatchAsync", copy, stream);
@@ -245,7 +303,9 @@ aclError aclrtMemcpyBatchAsync(void** dsts, size_t* destMaxs, void** srcs, size_
 
 aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
   return call(__func__, [&] {
+    if (count == 0) return;
     check_fill(devPtr, maxCount, count);
+    current_context();
     forbid_unsafe_during_capture();
     const Accesses accesses = accesses_of_fill(devPtr, count);
     race::host("aclrtMemset", accesses);
@@ -256,6 +316,7 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
 
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
   return call(__func__, [&] {
+    if (count == 0) return;
     check_fill(devPtr, maxCount, count);
     append(
         stream, "aclrtMemsetAsync",

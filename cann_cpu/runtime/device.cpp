@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <string_view>
 
+#include "cann_cpu/read_number.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -19,22 +21,22 @@ namespace {
 
 constexpr int kDefaultDevices = 2;
 constexpr int kMaxDevices = 16;
+constexpr int kDefaultStreams = 1984;  // an Ascend910B's
+constexpr int kMaxStreams = 1 << 20;
 
-int count_in_environment() {
-  const char* text = std::getenv("CANN_CPU_DEVICES");
-  if (text == nullptr || *text == '\0') return kDefaultDevices;
-  int count = 0;
-  const char* end = text + std::strlen(text);
-  auto [rest, status] = std::from_chars(text, end, count);
-  if (status != std::errc() || rest != end || count < 0 || count > kMaxDevices) {
-    fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_DEVICES is \"%s\"; a number from 0 to %d", text, kMaxDevices);
+int count_in_environment(const char* variable, int by_default, int most) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return by_default;
+  const std::optional<int> count = read_number<int>(text);
+  if (!count || *count < 0 || *count > most) {
+    fail(ACL_ERROR_INVALID_PARAM, "%s is \"%s\"; expected a number from 0 to %d", variable, text, most);
   }
-  return count;
+  return *count;
 }
 
 // The devices that ASCEND_RT_VISIBLE_DEVICES leaves, in its order; the first that does not exist ends the list.
 std::vector<int32_t> visible_devices() {
-  int count = count_in_environment();
+  int count = count_in_environment("CANN_CPU_DEVICES", kDefaultDevices, kMaxDevices);
   std::vector<int32_t> visible;
   const char* text = std::getenv("ASCEND_RT_VISIBLE_DEVICES");
   if (text == nullptr) {
@@ -51,6 +53,17 @@ std::vector<int32_t> visible_devices() {
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
   }
   return visible;
+}
+
+// A number of this machine, among those of a cluster.
+uint32_t machine_hash() {
+  std::string text;
+  for (const char* path : {"/etc/machine-id", "/proc/sys/kernel/random/boot_id"}) {
+    if (std::ifstream(path) >> text) break;
+  }
+  uint32_t hash = 2166136261;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
+  return hash;
 }
 
 // The machine's memory, or what its control group grants of it.
@@ -70,8 +83,9 @@ size_t parse_memory(const char* text) {
   std::string_view suffix(rest, end - rest);
   constexpr std::string_view kSuffixes = "KMGT";
   size_t power = suffix.empty() ? 0 : kSuffixes.find(suffix[0]) + 1;
-  if (status != std::errc() || suffix.size() > 1 || (!suffix.empty() && power == 0) || bytes == 0) {
-    fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_MEMORY is \"%s\"; bytes of one device, as in 512M or 8G", text);
+  const bool is_read = status == std::errc() && suffix.size() <= 1 && (suffix.empty() || power > 0);
+  if (!is_read || bytes == 0 || bytes > SIZE_MAX >> (10 * power)) {
+    fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_MEMORY is \"%s\"; expected bytes of one device, as in 512M or 8G", text);
   }
   return bytes << (10 * power);
 }
@@ -80,7 +94,7 @@ size_t memory_in_environment() {
   constexpr size_t kUnit = 2 << 20;
   const char* text = std::getenv("CANN_CPU_MEMORY");
   if (text != nullptr && *text != '\0') return parse_memory(text);
-  size_t share = machine_memory() / 4 * 3 / std::max<size_t>(1, visible_devices().size());
+  size_t share = machine_memory() / 4 * 3 / std::max<size_t>(1, devices().size());
   return share / kUnit * kUnit;
 }
 
@@ -95,7 +109,7 @@ uint32_t& CoreLimits::at(aclrtDevResLimitType type) {
 std::vector<std::unique_ptr<Device>>& devices() {
   static auto* all = [] {
     auto* made = new std::vector<std::unique_ptr<Device>>;
-    for (size_t id = 0; id < visible_devices().size(); ++id) made->push_back(std::make_unique<Device>(id));
+    for (const int32_t own_id : visible_devices()) made->push_back(std::make_unique<Device>(made->size(), own_id));
     return made;
   }();
   return *all;
@@ -114,15 +128,28 @@ size_t memory_limit() {
   return limit;
 }
 
-void release_device(Device& device) {
+StreamResource::StreamResource(Device& device) : device_(device) {
+  static const uint32_t limit = count_in_environment("CANN_CPU_STREAMS", kDefaultStreams, kMaxStreams);
+  if (device.streams++ < limit) return;
+  --device.streams;
+  fail(ACL_ERROR_RT_NO_STREAM_RESOURCE,
+       "Insufficient_Stream_Resources(EL0009): The stream resources are insufficient: device %d has %u streams, those "
+       "that captured graphs keep included. Destroy streams or graphs, or set CANN_CPU_STREAMS",
+       device.id, limit);
+}
+
+bool release_device(Device& device, bool discard) {
   std::shared_ptr<Context> context;
+  uint64_t resets = 0;
   {
     std::lock_guard lock(device.mutex);
     context = std::exchange(device.primary, nullptr);
     device.uses = 0;
+    resets = device.resets++;
   }
-  if (context) context->release();
-  if (drain()) release_memory(device);  // other contexts and devices may use it, too
+  const bool is_finished = !context || context->release(discard);
+  release_memory(device, resets);
+  return is_finished;
 }
 
 namespace {
@@ -147,10 +174,12 @@ void reset_device(int32_t id, bool force) {
   if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream");
   {
     std::lock_guard lock(device.mutex);
-    if (!device.primary) return;
+    if (!device.primary) {
+      fail(ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set, or was reset already", id);
+    }
     if (--device.uses > 0 && !force) return;
   }
-  release_device(device);
+  require_finished(release_device(device, /*discard=*/false));
 }
 
 int64_t attribute_of(const Device& device, aclrtDevAttr attribute) {
@@ -167,20 +196,52 @@ int64_t attribute_of(const Device& device, aclrtDevAttr attribute) {
     case ACL_DEV_ATTR_L2_CACHE_SIZE:
       return soc().l2_bytes;
     case ACL_DEV_ATTR_PHY_CHIP_ID:
-      return device.id;
+      return device.own_id;
+    case ACL_DEV_ATTR_NPU_ARCH:
+      return soc().npu_arch;
+    // Chips that run threads (SIMT) have these; all others answer 0.
+    case ACL_DEV_ATTR_WARP_SIZE:
+    case ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE:
+    case ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE:
+    case ACL_DEV_ATTR_MAX_GRID_DIM_X:
+    case ACL_DEV_ATTR_MAX_GRID_DIM_Y:
+    case ACL_DEV_ATTR_MAX_GRID_DIM_Z:
+    case ACL_DEV_ATTR_MAX_BLOCK_DIM_X:
+    case ACL_DEV_ATTR_MAX_BLOCK_DIM_Y:
+    case ACL_DEV_ATTR_MAX_BLOCK_DIM_Z:
+    case ACL_DEV_ATTR_MAX_THREADS_PER_BLOCK:
+    case ACL_DEV_ATTR_MAX_BLOCK_PER_GRID:
+    case ACL_DEV_ATTR_SMP_ID:  // all devices are under one system
     case ACL_DEV_ATTR_IS_VIRTUAL:
+    case ACL_DEV_ATTR_CUST_OP_PRIVILEGE:
       return 0;
   }
   fail(ACL_ERROR_FEATURE_UNSUPPORTED, "attribute %d is not supported", attribute);
 }
 
+// The pairs of devices for which aclrtDeviceEnablePeerAccess gave the first access to the memory of the second.
+std::mutex peers_mutex;
+std::set<std::pair<int32_t, int32_t>> peers;
+
 void check_peers(int32_t device, int32_t peer) {
   find_device(device);
   find_device(peer);
-  if (device == peer) fail(ACL_ERROR_INVALID_PARAM, "device %d is no peer of itself", device);
+  if (device == peer) fail(ACL_ERROR_INVALID_PARAM, "device %d is not a peer of itself", device);
+}
+
+void set_peer_access(int32_t device, int32_t peer, bool enabled) {
+  check_peers(device, peer);
+  const std::lock_guard lock(peers_mutex);
+  enabled ? void(peers.emplace(device, peer)) : void(peers.erase({device, peer}));
 }
 
 }  // namespace
+
+bool have_peer_access(int32_t device, int32_t other) {
+  const std::lock_guard lock(peers_mutex);
+  return peers.contains({device, other}) || peers.contains({other, device});
+}
+
 }  // namespace cann_cpu
 
 using namespace cann_cpu;
@@ -264,9 +325,9 @@ aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid* uuid) {
     const Device& device = find_device(deviceId);
     std::memset(uuid->bytes, 0, sizeof(uuid->bytes));
     std::memcpy(uuid->bytes, "cann_cpu", 8);
-    int64_t host = gethostid();
-    std::memcpy(uuid->bytes + 8, &host, 4);
-    std::memcpy(uuid->bytes + 12, &device.id, 4);
+    const uint32_t machine = machine_hash();
+    std::memcpy(uuid->bytes + 8, &machine, 4);
+    std::memcpy(uuid->bytes + 12, &device.own_id, 4);
   });
 }
 
@@ -280,18 +341,16 @@ aclError aclrtDeviceGetBareTgid(int32_t* pid) {
 aclError aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t* const logicDevId) {
   return host_call(__func__, [&] {
     require_pointer(logicDevId, "logicDevId");
-    find_device(userDevid);
-    *logicDevId = visible_devices()[userDevid];
+    *logicDevId = find_device(userDevid).own_id;
   });
 }
 
 aclError aclrtGetUserDevIdByLogicDevId(const int32_t logicDevId, int32_t* const userDevid) {
   return host_call(__func__, [&] {
     require_pointer(userDevid, "userDevid");
-    std::vector<int32_t> visible = visible_devices();
-    auto found = std::find(visible.begin(), visible.end(), logicDevId);
-    if (found == visible.end()) fail(ACL_ERROR_RT_INVALID_DEVICEID, "device %d is not visible", logicDevId);
-    *userDevid = found - visible.begin();
+    const auto found = std::ranges::find(devices(), logicDevId, [](const auto& device) { return device->own_id; });
+    if (found == devices().end()) fail(ACL_ERROR_RT_INVALID_DEVICEID, "device %d is not visible", logicDevId);
+    *userDevid = (*found)->id;
   });
 }
 
@@ -305,16 +364,16 @@ aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int3
 
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
   return call(__func__, [&] {
-    if (flags != 0) fail(ACL_ERROR_INVALID_PARAM, "flags is %u; it is reserved and must be 0", flags);
-    check_peers(current_context()->device, peerDeviceId);
+    if (flags != 0) fail(ACL_ERROR_FEATURE_UNSUPPORTED, "flags is %u; it is reserved and must be 0", flags);
+    set_peer_access(current_context()->device, peerDeviceId, true);
   });
 }
 
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
-  return call(__func__, [&] { check_peers(current_context()->device, peerDeviceId); });
+  return call(__func__, [&] { set_peer_access(current_context()->device, peerDeviceId, false); });
 }
 
-// Of libruntime: the name of the chip. Scripts ask for it to find what is known of it.
+// A function of libruntime: the name of the chip. Scripts use it to find the chip's description.
 extern "C" CANN_EXPORT int32_t rtGetSocVersion(char* version, uint32_t size) {
   const char* name = cann_cpu::soc().name;
   if (version == nullptr || std::strlen(name) >= size) return ACL_ERROR_RT_PARAM_INVALID;

@@ -5,6 +5,7 @@
 
 #include "acl/acl_rt.h"
 #include "call.h"
+#include "log.h"
 
 namespace cann_cpu {
 namespace {
@@ -41,6 +42,7 @@ aclError error(aclError code, const char* format, ...) {
   va_start(arguments, format);
   thread_error.message = format_text(format, arguments);
   va_end(arguments);
+  log_error(thread_error.message);
   // torch_npu takes a last error in place of the code it was given and forgives this one, which would hide later
   // errors.
   if (code != ACL_ERROR_RT_FEATURE_NOT_SUPPORT) thread_error.last = code;
@@ -66,6 +68,10 @@ const char* aclGetRecentErrMsg() {
   return thread_error.given.c_str();
 }
 
-aclError aclrtPeekAtLastError(aclrtLastErrLevel) { return thread_error.last; }
+aclError aclrtPeekAtLastError(aclrtLastErrLevel level) {
+  return level == ACL_RT_THREAD_LEVEL ? thread_error.last : ACL_ERROR_INVALID_PARAM;
+}
 
-aclError aclrtGetLastError(aclrtLastErrLevel) { return std::exchange(thread_error.last, ACL_SUCCESS); }
+aclError aclrtGetLastError(aclrtLastErrLevel level) {
+  return level == ACL_RT_THREAD_LEVEL ? std::exchange(thread_error.last, ACL_SUCCESS) : ACL_ERROR_INVALID_PARAM;
+}

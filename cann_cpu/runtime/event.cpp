@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "checks/cost.h"
 #include "checks/race.h"
+#include "timeouts.h"
 
 namespace cann_cpu {
 
@@ -22,49 +23,98 @@ Registry<Event>& events() {
 
 namespace {
 
+// In events of aclrtCreateEvent, which nothing resets: a wait is for the latest record, which there has to be.
+constexpr uint32_t kRecordedAnew = 0x4;
+constexpr uint32_t kCombined = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | kRecordedAnew | ACL_EVENT_TIME_LINE;
+
 // Completes a recording when its task runs, and drops it when the task goes without having run.
 struct RecordTask {
-  explicit RecordTask(std::shared_ptr<Recording> recording) : recording(std::move(recording)) {}
+  RecordTask(std::shared_ptr<Recording> recording, std::shared_ptr<Event> flag)
+      : recording(std::move(recording)), flag(std::move(flag)) {}
   ~RecordTask() {
-    if (!recording->is_over()) recording->complete(Recording::State::kDropped);
+    if (!recording->is_over()) complete(Recording::State::kDropped);
+  }
+  void complete(Recording::State state) {
+    if (flag != nullptr) {
+      std::lock_guard lock(flag->mutex);
+      flag->set_by = recording;
+    }
+    recording->complete(state);
   }
   const std::shared_ptr<Recording> recording;
+  const std::shared_ptr<Event> flag;  // that it sets, or null
 };
 
-void create_event(aclrtEvent* handle, uint32_t flags, bool resettable) {
+void create_event(aclrtEvent* handle, uint32_t flags, bool reusable) {
   require_pointer(handle, "event");
   // torch_npu asks for these two to learn whether they exist, and knows this code as the answer no.
   if (flags & ACL_EVENT_IPC) fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "events across processes are not supported");
   if (flags & ACL_EVENT_EXTERNAL) fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "external events are not supported");
-  current_context();
-  *handle = events().add(std::make_shared<Event>(flags, resettable));
+  if (flags & ACL_EVENT_DEVICE_USE_ONLY) {
+    fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "events for the device alone (ACL_EVENT_DEVICE_USE_ONLY) are not supported");
+  }
+  if (flags == 0 || (flags & ~kCombined) != 0) {
+    fail(ACL_ERROR_RT_PARAM_INVALID,
+         "flag is %#x; ACL_EVENT_SYNC, ACL_EVENT_TIME_LINE and ACL_EVENT_CAPTURE_STREAM_PROGRESS may be combined",
+         flags);
+  }
+  *handle = events().add(std::make_shared<Event>(flags, reusable, current_context()->device));
 }
 
 void record_event(aclrtEvent handle, aclrtStream stream_handle) {
   require_pointer(handle, "event");
   std::shared_ptr<Event> event = events().find(handle);
-  std::shared_ptr<Stream> stream = find_stream(stream_handle);
+  std::shared_ptr<Stream> stream = find_own_stream(stream_handle);
+  if (stream->context->device != event->device) {
+    fail(ACL_ERROR_RT_STREAM_CONTEXT, "the event was created on device %d, and stream %d is of device %d",
+         event->device, stream->id, stream->context->device);
+  }
   if (stream->graph != nullptr && record_event_mark(*stream, *event)) return;
 
   auto recording = std::make_shared<Recording>();
   recording->stream = stream;
   race::recorded(*stream, *recording);
-  auto record = std::make_shared<RecordTask>(recording);
-  // Not with the event's lock, which others take behind that of captures; a capture that began just now comes after.
-  recording->number = append_uncaptured(*stream, "aclrtRecordEvent", [record, stream = stream.get()] {
+  auto record = std::make_shared<RecordTask>(recording, event->is_flag() ? event : nullptr);
+  // The event's lock is not held, as others take it after the lock of captures. A capture that began just now comes
+  // after this.
+  const auto task = [record, stream = stream.get()] {
     record->recording->failure = stream->failure();
-    record->recording->complete(Recording::State::kComplete);
+    record->complete(Recording::State::kComplete);
     return ACL_SUCCESS;
-  });
+  };
+  recording->number = append_uncaptured(*stream, "aclrtRecordEvent", task, {}, IfStopped::kRun);
   std::lock_guard lock(event->mutex);
   event->latest = recording;
   event->graph.reset();
 }
 
+// Appends a task that waits until `reached` gives a recording.
+template <class Reached>
+void append_wait(aclrtStream stream, std::shared_ptr<Event> event, Reached reached) {
+  ++event->open_waits;
+  std::shared_ptr<void> open(nullptr, [event](void*) { --event->open_waits; });
+  append(stream, "aclrtStreamWaitEvent", [open, reached, seconds = event_wait_timeout_s.load()] {
+    std::optional<Clock::time_point> deadline;
+    if (seconds != 0) deadline = Clock::now() + std::chrono::seconds(seconds);
+    std::shared_ptr<Recording> recording;
+    running_stream()->block_until([&] { return (recording = reached()) != nullptr; }, /*poll=*/false, deadline);
+    if (!recording && deadline && Clock::now() >= *deadline) {
+      fail(ACL_ERROR_RT_TASK_TIMEOUT, "the event was not reached within %u s (aclrtSetOpWaitTimeout)", seconds);
+    }
+    if (!recording || !recording->failure || *recording->failure->taken) return ACL_SUCCESS;
+    // The tasks after the wait would use results that do not exist.
+    throw Failure{recording->failure->code, "the stream waited for work that failed: " + recording->failure->message,
+                  recording->failure->taken};
+  });
+}
+
 void wait_event(aclrtStream stream_handle, aclrtEvent handle) {
   require_pointer(handle, "event");
   std::shared_ptr<Event> event = events().find(handle);
-  std::shared_ptr<Stream> stream = find_stream(stream_handle);
+  if ((event->flags & (ACL_EVENT_SYNC | kRecordedAnew)) == 0) {
+    fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "the event was created without ACL_EVENT_SYNC");
+  }
+  std::shared_ptr<Stream> stream = find_own_stream(stream_handle);
   if (join_capture(*stream, *event)) return;
 
   std::shared_ptr<Recording> recording;
@@ -75,20 +125,41 @@ void wait_event(aclrtStream stream_handle, aclrtEvent handle) {
     was_captured = event->graph != nullptr;
   }
   if (was_captured) {
-    append(stream.get(), "aclrtStreamWaitEvent",
+    append(stream->handle, "aclrtStreamWaitEvent",
            [] { return error(ACL_ERROR_RT_EVENT_CAPTURED, "the event was recorded in a capture that has ended"); });
     return;
   }
   if (recording) race::stream_waits(*stream, *recording);
+  if (event->is_flag()) {
+    append_wait(stream->handle, event, [event, recording]() -> std::shared_ptr<Recording> {
+      if (recording && !recording->is_over()) return nullptr;
+      std::lock_guard lock(event->mutex);
+      return event->set_by;
+    });
+    return;
+  }
+  if (!recording && !event->reusable) fail(ACL_ERROR_RT_PARAM_INVALID, "the event was never recorded");
   if (!recording || (recording->is_over() && !recording->failure)) return;
-  ++event->open_waits;
-  std::shared_ptr<void> open(nullptr, [event](void*) { --event->open_waits; });
-  append(stream.get(), "aclrtStreamWaitEvent", [open, recording] {
-    running_stream()->block_until([&] { return recording->is_over(); }, /*poll=*/false);
-    if (!recording->is_over() || !recording->failure || *recording->failure->taken) return ACL_SUCCESS;
-    // What comes behind the wait would work on results that are not there.
-    throw Failure{recording->failure->code, "the stream waited for work that failed: " + recording->failure->message,
-                  recording->failure->taken};
+  append_wait(stream->handle, event, [recording] { return recording->is_over() ? recording : nullptr; });
+}
+
+void reset_event(aclrtEvent handle, aclrtStream stream) {
+  require_pointer(handle, "event");
+  std::shared_ptr<Event> event = events().find(handle);
+  if (!event->is_flag()) {
+    fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+         "only an event of aclrtCreateEventWithFlag with ACL_EVENT_SYNC is reset; others are recorded again without");
+  }
+  std::shared_ptr<Recording> recording;
+  {
+    std::lock_guard lock(event->mutex);
+    recording = event->latest;
+  }
+  append(stream, "aclrtResetEvent", [event, recording] {
+    std::lock_guard lock(event->mutex);
+    event->set_by.reset();
+    if (event->latest == recording) event->latest.reset();
+    return ACL_SUCCESS;
   });
 }
 
@@ -148,15 +219,17 @@ uint64_t nanoseconds_of(aclrtEvent handle, const char* which) {
 using namespace cann_cpu;
 
 aclError aclrtCreateEvent(aclrtEvent* event) {
-  return call(__func__, [&] { create_event(event, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE, true); });
+  return call(__func__, [&] {
+    create_event(event, ACL_EVENT_CAPTURE_STREAM_PROGRESS | kRecordedAnew | ACL_EVENT_TIME_LINE, false);
+  });
 }
 
 aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flag) {
-  return call(__func__, [&] { create_event(event, flag, true); });
+  return call(__func__, [&] { create_event(event, flag, false); });
 }
 
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flag) {
-  return call(__func__, [&] { create_event(event, flag, false); });
+  return call(__func__, [&] { create_event(event, flag, true); });
 }
 
 aclError aclrtDestroyEvent(aclrtEvent event) {
@@ -175,17 +248,7 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
 }
 
 aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream) {
-  return call(__func__, [&] {
-    require_pointer(handle, "event");
-    find_stream(stream);
-    std::shared_ptr<Event> event = events().find(handle);
-    if (!event->resettable) {
-      fail(ACL_ERROR_FEATURE_UNSUPPORTED, "an event of aclrtCreateEventExWithFlag is recorded again without a reset");
-    }
-    std::lock_guard lock(event->mutex);
-    event->latest.reset();
-    event->graph.reset();
-  });
+  return call(__func__, [&] { reset_event(handle, stream); });
 }
 
 aclError aclrtSynchronizeEvent(aclrtEvent event) {
@@ -201,7 +264,7 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* statu
     require_pointer(status, "status");
     std::shared_ptr<Recording> recording = latest_of(event);
     if (schedule::is_on()) schedule::asked();
-    bool is_over = !recording || recording->is_over();
+    bool is_over = recording ? recording->is_over() : events().find(event)->reusable;
     if (recording && is_over) race::host_waited(*recording);
     *status = is_over ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
   });
@@ -211,7 +274,11 @@ aclError aclrtQueryEventWaitStatus(aclrtEvent handle, aclrtEventWaitStatus* stat
   return call(__func__, [&] {
     require_pointer(status, "status");
     require_pointer(handle, "event");
-    bool open = events().find(handle)->open_waits > 0;
+    const std::shared_ptr<Event> event = events().find(handle);
+    if (event->reusable) {
+      fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "events of aclrtCreateEventExWithFlag do not count their waits");
+    }
+    bool open = event->open_waits > 0;
     *status = open ? ACL_EVENT_WAIT_STATUS_NOT_READY : ACL_EVENT_WAIT_STATUS_COMPLETE;
   });
 }
@@ -228,6 +295,6 @@ aclError aclrtEventElapsedTime(float* ms, aclrtEvent startEvent, aclrtEvent endE
 aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t* timestamp) {
   return call(__func__, [&] {
     require_pointer(timestamp, "timestamp");
-    *timestamp = nanoseconds_of(event, "event");
+    *timestamp = nanoseconds_of(event, "event") / 1000;
   });
 }

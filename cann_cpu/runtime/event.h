@@ -15,8 +15,8 @@ class Recording {
   enum class State { kPending, kComplete, kDropped };
 
   ~Recording() = default;
-  // Stamps the time and lets the waiting go on. A recording that is dropped (its stream was destroyed by force)
-  // releases them too.
+  // Stores the time and releases the waiting threads and streams. A recording that is dropped, because its stream was
+  // destroyed by force, also releases them.
   void complete(State state);
   bool is_over() const { return state_ != State::kPending; }
   State state() const { return state_; }
@@ -24,8 +24,8 @@ class Recording {
 
   std::weak_ptr<Stream> stream;
   uint64_t number = 0;             // of its task in the stream
-  std::optional<Failure> failure;  // that the stream had come to, and nobody had taken; set before complete()
-  VectorClock clock;               // what it is behind, for the check `race`
+  std::optional<Failure> failure;  // the stream's untaken failure at that point; set before complete()
+  VectorClock clock;               // the work that happened before it, for the check `race`
 
  private:
   std::atomic<State> state_{State::kPending};
@@ -35,15 +35,19 @@ class Recording {
 // How far each stream of a capture has come, in nodes.
 using Progress = std::map<const Stream*, size_t>;
 
-struct Event {
-  Event(uint32_t flags, bool resettable) : flags(flags), resettable(resettable) {}
+struct Event : HasHandle {
+  Event(uint32_t flags, bool reusable, int32_t device) : flags(flags), reusable(reusable), device(device) {}
 
   const uint32_t flags;
-  const bool resettable;
+  const bool reusable;   // of aclrtCreateEventExWithFlag: a wait is for the latest record before the wait's call
+  const int32_t device;  // whose streams record it; those of all devices wait for it
+  // Else the event is a flag of the device: a record sets it, aclrtResetEvent clears it, and a wait is until it is set.
+  bool is_flag() const { return !reusable && (flags & ACL_EVENT_SYNC) != 0; }
   std::atomic<int> open_waits{0};  // waits of streams that did not end yet
 
   std::mutex mutex;
   std::shared_ptr<Recording> latest;  // null: never recorded
+  std::shared_ptr<Recording> set_by;  // of a flag that is set
   std::shared_ptr<Graph> graph;       // set: recorded last in this capture, at this progress
   Progress progress;
 };

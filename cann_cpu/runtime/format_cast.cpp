@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "call.h"
+#include "cann_cpu/dtypes.h"
 #include "cann_cpu/fractal_nz.h"
 
 namespace cann_cpu {
@@ -25,7 +26,7 @@ bool is_stored_by_rows(const aclTensorDesc& desc) {
 }
 
 size_t bytes_of(const aclTensorDesc& desc) {
-  size_t bytes = aclDataTypeSize(desc.type);
+  size_t bytes = dtype_size(desc.type);
   for (int64_t size : desc.is_fractal_nz() ? desc.storage_dims : desc.dims) bytes *= size;
   return bytes;
 }
@@ -52,14 +53,14 @@ bool is_format_cast(const SingleOperator& op) {
   if (op.inputs.size() != 1 || op.outputs.size() != 1) return false;
   const aclTensorDesc& from = op.inputs[0].desc;
   const aclTensorDesc& to = op.outputs[0].desc;
-  return from.type == to.type && aclDataTypeSize(from.type) != 0 && from.dims == to.dims &&
+  return from.type == to.type && dtype_size(from.type) != 0 && from.dims == to.dims &&
          (from.is_fractal_nz() != to.is_fractal_nz() || from.storage_dims == to.storage_dims);
 }
 
 void cast_format(const Operand& from, const Operand& to) {
   check_size(from, "input");
   check_size(to, "output");
-  const size_t itemsize = aclDataTypeSize(from.desc.type);
+  const size_t itemsize = dtype_size(from.desc.type);
   if (from.desc.is_fractal_nz() == to.desc.is_fractal_nz()) {
     std::memcpy(to.buffer.data, from.buffer.data, bytes_of(from.desc));
   } else if (to.desc.is_fractal_nz()) {

@@ -1,150 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses JSON by recursive descent.
+// Behind nlohmann's library, whose header no other file includes: it takes seconds to compile.
 #include "json.h"
 
-#include <algorithm>
-#include <charconv>
-#include <utility>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "cann_cpu/read_number.h"
 
 namespace cann_cpu {
 namespace {
 
-constexpr const char* kSpace = " \t\r\n";
+using nlohmann::json;
 
-bool is_literal(const std::string& text) {
-  return text == "null" || text == "true" || text == "false" ||
-         (text.find_first_not_of("+-.0123456789eE") == std::string::npos && read_number<double>(text));
-}
+constexpr size_t kMaxDepth = 32;
 
-void append_utf8(std::string& text, uint32_t code) {
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-    return;
-  }
-  int rest = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  text += static_cast<char>((0xFF00 >> (rest + 1)) | (code >> (6 * rest)));
-  while (rest-- > 0) text += static_cast<char>(0x80 | ((code >> (6 * rest)) & 0x3F));
-}
-
-class Parser {
+// Takes the parser's events; what this rejects, JSON permits.
+class Builder {
  public:
-  explicit Parser(const std::string& text) : text_(text) {}
+  Json result;
 
-  Json parse() {
-    Json json = value(0);
-    skip_space();
-    if (at_ != text_.size()) fail("the end of the text");
-    return json;
+  bool null() { return add(Json()); }
+  bool boolean(bool truth) { return add(truth); }
+  bool number_integer(int64_t number) { return add(number); }
+  bool number_unsigned(uint64_t number) { return add(number); }
+  bool number_float(double, const std::string& written) { return add(Json::Literal{written}); }
+  bool string(std::string& text) { return add(std::move(text)); }
+  bool binary(json::binary_t&) { return false; }
+  bool start_object(size_t) { return begin(Json::Object()); }
+  bool start_array(size_t) { return begin(Json::Array()); }
+  bool end_object() { return end(); }
+  bool end_array() { return end(); }
+  bool key(std::string& name) {
+    if (!open_.back().keys.insert(name).second) throw JsonError("the key '" + name + "' is there twice");
+    open_.back().key = std::move(name);
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const json::exception& error) {
+    const std::string message = error.what();  // [json.exception.parse_error.101] parse error at line 1, column 2: ...
+    const size_t place = message.find("line ");
+    throw JsonError("it is not JSON: " + (place == std::string::npos ? message : message.substr(place)));
   }
 
  private:
-  static constexpr int kMaxDepth = 32;
+  struct Open {
+    Json json;
+    std::set<std::string> keys;
+    std::string key;
+  };
 
-  [[noreturn]] void fail(const std::string& expected) const {
-    const size_t at = std::min(at_, text_.size());
-    const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-    const size_t begin = at == 0 ? 0 : text_.rfind('\n', at - 1) + 1;
-    throw JsonError("line " + std::to_string(line) + ", column " + std::to_string(at - begin + 1) +
-                    " is no JSON: expected " + expected);
+  bool begin(Json json) {
+    if (open_.size() == kMaxDepth) {
+      throw JsonError("it is nested in more than " + std::to_string(kMaxDepth) + " levels");
+    }
+    open_.push_back({std::move(json), {}, {}});
+    return true;
   }
-
-  void skip_space() { at_ = std::min(text_.find_first_not_of(kSpace, at_), text_.size()); }
-
-  bool accept(char c) {
-    skip_space();
-    if (at_ == text_.size() || text_[at_] != c) return false;
-    ++at_;
+  bool end() {
+    Json json = std::move(open_.back().json);
+    open_.pop_back();
+    return add(std::move(json));
+  }
+  bool add(Json json) {
+    if (open_.empty()) {
+      result = std::move(json);
+    } else if (auto* object = std::get_if<Json::Object>(&open_.back().json.value)) {
+      object->emplace_back(std::move(open_.back().key), std::move(json));
+    } else {
+      std::get<Json::Array>(open_.back().json.value).push_back(std::move(json));
+    }
     return true;
   }
 
-  Json value(int depth) {
-    if (depth == kMaxDepth) fail("fewer levels");
-    if (accept('{')) return {object(depth)};
-    if (accept('[')) return {array(depth)};
-    if (accept('"')) return {string()};
-    const size_t end = std::min(text_.find_first_of(" \t\r\n,:{}[]\"", at_), text_.size());
-    Json::Literal literal{text_.substr(at_, end - at_)};
-    if (!is_literal(literal.text)) fail("a value");
-    at_ = end;
-    return {std::move(literal)};
-  }
-
-  Json::Object object(int depth) {
-    Json::Object members;
-    if (accept('}')) return members;
-    do {
-      if (!accept('"')) fail("a key");
-      std::string key = string();
-      if (!accept(':')) fail(":");
-      if (!members.emplace(std::move(key), value(depth + 1)).second) fail("each key once");
-    } while (accept(','));
-    if (!accept('}')) fail(", or }");
-    return members;
-  }
-
-  Json::Array array(int depth) {
-    Json::Array elements;
-    if (accept(']')) return elements;
-    do {
-      elements.push_back(value(depth + 1));
-    } while (accept(','));
-    if (!accept(']')) fail(", or ]");
-    return elements;
-  }
-
-  // Behind its first quote.
-  std::string string() {
-    std::string read;
-    for (;;) {
-      const size_t end = std::min(text_.find_first_of("\"\\", at_), text_.size());
-      read.append(text_, at_, end - at_);
-      at_ = end;
-      if (at_ == text_.size()) fail("the end of a string");
-      if (text_[at_++] == '"') return read;
-      escape(read);
-    }
-  }
-
-  void escape(std::string& read) {
-    static const std::map<char, char> kMeant{{'"', '"'},  {'\\', '\\'}, {'/', '/'},  {'b', '\b'},
-                                             {'f', '\f'}, {'n', '\n'},  {'r', '\r'}, {'t', '\t'}};
-    const char c = at_ < text_.size() ? text_[at_] : '\0';
-    if (const auto found = kMeant.find(c); found != kMeant.end()) {
-      ++at_;
-      read += found->second;
-    } else if (c == 'u') {
-      append_utf8(read, code_point());
-    } else {
-      fail("a character that may follow a backslash");
-    }
-  }
-
-  // Of \uXXXX, or of two of them; at the first u.
-  uint32_t code_point() {
-    const uint32_t first = hexadecimal();
-    if (first < 0xD800 || first > 0xDFFF) return first;
-    if (first > 0xDBFF || text_.compare(at_, 2, "\\u") != 0) fail("both halves of a surrogate pair");
-    ++at_;
-    const uint32_t second = hexadecimal();
-    if (second < 0xDC00 || second > 0xDFFF) fail("both halves of a surrogate pair");
-    return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
-  }
-
-  uint32_t hexadecimal() {
-    uint32_t code = 0;
-    const char* const digits = text_.data() + at_ + 1;
-    const bool is_long_enough = text_.size() - at_ >= 5;
-    if (!is_long_enough || std::from_chars(digits, digits + 4, code, 16).ptr != digits + 4) {
-      fail("four hexadecimal digits");
-    }
-    at_ += 5;
-    return code;
-  }
-
-  const std::string& text_;
-  size_t at_ = 0;
+  std::vector<Open> open_;
 };
 
 template <class T>
@@ -153,7 +81,38 @@ const T& get(const Json& json, const char* kind) {
   throw JsonError(std::string("expected ") + kind);
 }
 
+std::string quoted(const std::string& text) { return json(text).dump(-1, ' ', false, json::error_handler_t::replace); }
+
+void append(std::string& text, const Json& json) {
+  if (const std::string* scalar = std::get_if<std::string>(&json.value)) {
+    text += quoted(*scalar);
+  } else if (const auto* literal = std::get_if<Json::Literal>(&json.value)) {
+    text += literal->text;
+  } else if (const auto* array = std::get_if<Json::Array>(&json.value)) {
+    text += '[';
+    for (const Json& each : *array) {
+      if (&each != array->data()) text += ", ";
+      append(text, each);
+    }
+    text += ']';
+  } else {
+    const auto& object = json.object();
+    text += '{';
+    for (const auto& each : object) {
+      if (&each != object.data()) text += ", ";
+      text += quoted(each.first) + ": ";
+      append(text, each.second);
+    }
+    text += '}';
+  }
+}
+
 }  // namespace
+
+Json Json::rounded(double number, int digits) {
+  const double scale = std::pow(10.0, digits);
+  return Literal{json(std::isfinite(number * scale) ? std::round(number * scale) / scale : number).dump()};
+}
 
 bool Json::is_null() const {
   const auto* literal = std::get_if<Literal>(&value);
@@ -181,17 +140,29 @@ const std::string& Json::text() const { return get<std::string>(*this, "a string
 const Json::Array& Json::array() const { return get<Array>(*this, "an array"); }
 const Json::Object& Json::object() const { return get<Object>(*this, "an object"); }
 
-const Json* Json::find(const std::string& name) const {
-  const auto found = object().find(name);
-  return found == object().end() ? nullptr : &found->second;
+const Json* Json::find(std::string_view name) const {
+  for (const auto& [key, found] : object()) {
+    if (key == name) return &found;
+  }
+  return nullptr;
 }
 
-const Json& Json::member(const std::string& name) const {
+const Json& Json::member(std::string_view name) const {
   const Json* const found = find(name);
-  if (found == nullptr) throw JsonError("no member \"" + name + "\"");
+  if (found == nullptr) throw JsonError("no member \"" + std::string(name) + "\"");
   return *found;
 }
 
-Json parse_json(const std::string& text) { return Parser(text).parse(); }
+Json parse_json(const std::string& text) {
+  Builder builder;
+  json::sax_parse(text, &builder);
+  return std::move(builder.result);
+}
+
+std::string to_text(const Json& json) {
+  std::string text;
+  append(text, json);
+  return text;
+}
 
 }  // namespace cann_cpu

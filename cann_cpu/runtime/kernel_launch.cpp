@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "cann_cpu/timed_kernel.h"
+#include "launch_config.h"
+#include "log.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -61,20 +64,29 @@ class DeviceMemory {
   std::optional<AscendC::cpu::KnownMemory> known_;
 };
 
-// Of the buffer at the address; how much of it a kernel reads or writes is not known.
+// The access to the buffer at the address. The part that a kernel reads or writes is not known.
 Access of_unknown_extent(const void* address, uint32_t argument) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
   return {begin, begin, false, argument};
 }
 
+// The launch of many a program returns nothing: where errors are not printed anyway, this one is.
+void say_not_launched(const char* kernel, const char* reason) {
+  if (!errors_are_printed()) std::fprintf(stderr, "kernel %s was not launched: %s\n", kernel, reason);
+}
+
 }  // namespace
 
 uint32_t cannot_launch(const char* kernel, const char* reason) {
-  std::fprintf(stderr, "kernel %s was not launched: %s\n", kernel, reason);
+  say_not_launched(kernel, reason);
   return error(ACL_ERROR_INVALID_PARAM, "kernel %s was not launched: %s", kernel, reason);
 }
 
 uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body) {
+  return launch_kernel(launch, {}, std::move(body));
+}
+
+uint32_t launch_kernel(const KernelLaunch& launch, std::optional<uint64_t> timeout, std::function<void()> body) {
   if (launch.blocks == 0 || launch.blocks > kMaxBlocks) {
     return cannot_launch(launch.kernel, ("the number of blocks is " + std::to_string(launch.blocks) +
                                          "; it must be from 1 to " + std::to_string(kMaxBlocks))
@@ -95,7 +107,9 @@ uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body) {
   }
   const aclError code = cann_cpu::launch(
       launch.stream, launch.kernel,
-      [arguments = std::move(arguments), body = std::move(body), key = launch.tiling_key] {
+      [arguments = std::move(arguments), body = std::move(body), key = launch.tiling_key, timeout,
+       kernel = std::string(launch.kernel)] {
+        const TimedKernel timed(kernel.c_str(), timeout);
         AscendC::cpu::set_tiling_key(key);
         std::optional<DeviceMemory> memory;
         if (AscendC::cpu::checks_by_default()) memory.emplace(arguments);
@@ -105,7 +119,7 @@ uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body) {
       accesses);
   if (code == ACL_SUCCESS) return code;
   const std::string message = take_message();
-  std::fprintf(stderr, "kernel %s was not launched: %s\n", launch.kernel, message.c_str());
+  say_not_launched(launch.kernel, message.c_str());
   return error(code, "%s", message.c_str());
 }
 

@@ -6,12 +6,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <list>
 
 #include "ascendc/kernel_entry.h"
 #include "ascendc/stream_launch.h"
 #include "cann_cpu/open_library.h"
+#include "launch_config.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -21,23 +25,43 @@ namespace {
 using AscendC::cpu::KernelEntry;
 using Bytes = std::vector<std::byte>;
 
-struct Library {
-  explicit Library(const char* path) {
-    const OpenedLibrary opened = open_library(path);
+// A path to this process's open file that the loader has never been asked for: it answers a path that it knows with the
+// library that it knows by it, and the numbers of files are used again. The path has the process's own number and not
+// "self", since debuggers open it as well.
+std::string new_path(int file) {
+  static std::atomic<uint32_t> loads{0};
+  std::string path = "/proc/" + std::to_string(getpid()) + "/fd/";
+  for (uint32_t bits = ++loads; bits != 0; bits /= 2) path += bits % 2 == 0 ? "/" : "./";
+  return path + std::to_string(file);
+}
+
+struct Library : HasHandle {
+  // From a copy in memory: the file that it came from may be written anew while its kernels run.
+  Library(const std::string& name, const void* data, size_t size) {
+    const int descriptor = memfd_create("kernels", MFD_CLOEXEC);
+    if (descriptor < 0) fail(ACL_ERROR_INTERNAL_ERROR, "%s: memfd_create: %s", name.c_str(), std::strerror(errno));
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(fdopen(descriptor, "w"), std::fclose);
+    if (file == nullptr || std::fwrite(data, 1, size, file.get()) != size || std::fflush(file.get()) != 0) {
+      fail(ACL_ERROR_INTERNAL_ERROR, "%s: cannot copy %zu bytes to memory: %s", name.c_str(), size,
+           std::strerror(errno));
+    }
+    const OpenedLibrary opened = open_library(new_path(descriptor));
     if (opened.handle == nullptr) {
-      fail(ACL_ERROR_INVALID_FILE, "%s is no kernel library that cann_cpu's tools have built: %s", path,
+      fail(ACL_ERROR_INVALID_FILE, "%s is not a kernel library that cann_cpu's tools have built: %s", name.c_str(),
            opened.error.c_str());
     }
-    handle = opened.handle;
+    loaded = opened.handle;
   }
-  ~Library() { dlclose(handle); }
+  ~Library() { dlclose(loaded); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  void* handle;
+  void* loaded;
 };
 
-struct Function {
+struct Function : HasHandle {
+  Function(std::shared_ptr<Library> library, const KernelEntry& kernel) : library(std::move(library)), kernel(kernel) {}
+
   std::shared_ptr<Library> library;
   const KernelEntry& kernel;
   size_t count() const { return std::strlen(kernel.letters); }
@@ -53,14 +77,14 @@ Buffer make_buffer(const void* bytes, size_t size) {
 }
 
 // What a function is called with: a value for each parameter, and memory that addresses among them are of.
-struct Arguments {
+struct Arguments : HasHandle {
   std::shared_ptr<Function> function;
-  struct Value {
+  struct Value : HasHandle {
     Bytes bytes;
     bool is_placeholder = false;
     Bytes pointed_to;
   };
-  std::list<Value> values;  // whose addresses are the handles of parameters
+  std::list<Value> values;
   bool is_final = false;
 };
 
@@ -73,9 +97,21 @@ Registry<Function>& functions() {
   return *registry;
 }
 Registry<Arguments>& all_arguments() {
-  static auto* registry = new Registry<Arguments>("list of kernel arguments");
+  static auto* registry =
+      new Registry<Arguments>("list of kernel arguments (the next aclrtKernelArgsInit of its thread ends it)");
   return *registry;
 }
+
+// The list of a thread's latest aclrtKernelArgsInit: no function of CANN gives lists back, so a thread has one.
+struct ListOfThread {
+  std::weak_ptr<Arguments> latest;
+  ~ListOfThread() { end(); }
+  void end() {
+    const std::shared_ptr<Arguments> list = latest.lock();
+    if (list) all_arguments().remove_if([&](const Arguments& arguments) { return &arguments == list.get(); });
+  }
+};
+thread_local ListOfThread list_of_thread;
 
 std::shared_ptr<Function> find_function(aclrtFuncHandle handle) {
   require_pointer(handle, "funcHandle");
@@ -91,7 +127,7 @@ std::shared_ptr<Arguments> open_arguments(aclrtArgsHandle handle) {
 
 Arguments::Value& find_value(Arguments& arguments, aclrtParamHandle handle) {
   for (Arguments::Value& value : arguments.values) {
-    if (&value == handle) return value;
+    if (value.handle == handle) return value;
   }
   fail(ACL_ERROR_RT_INVALID_HANDLE, "paramHandle %p is not of this list of arguments", handle);
 }
@@ -111,8 +147,9 @@ Arguments::Value& append_value(Arguments& arguments, Bytes bytes) {
          arguments.function->count(), kernel.parameters);
   }
   check_size(kernel, arguments.values.size(), bytes.size());
-  arguments.values.push_back({std::move(bytes), false, {}});
-  return arguments.values.back();
+  Arguments::Value& value = arguments.values.emplace_back();
+  value.bytes = std::move(bytes);
+  return value;
 }
 
 Bytes copy_of(const void* from, size_t size) {
@@ -122,7 +159,8 @@ Bytes copy_of(const void* from, size_t size) {
 
 // Launches a function with the values as members of a struct, which `pack` gives when it runs, or now if `at_once`.
 template <class Pack>
-void launch_packed(std::shared_ptr<Function> function, uint32_t blocks, aclrtStream stream, bool at_once, Pack pack) {
+void launch_packed(std::shared_ptr<Function> function, uint32_t blocks, aclrtStream stream,
+                   std::optional<uint64_t> timeout, bool at_once, Pack pack) {
   const KernelEntry& kernel = function->kernel;
   const size_t count = function->count();
   std::vector<AddressArgument> addresses;
@@ -137,7 +175,7 @@ void launch_packed(std::shared_ptr<Function> function, uint32_t blocks, aclrtStr
     }
   }
   const KernelLaunch launch{kernel.name, blocks, stream, kernel.parameters, addresses.data(), addresses.size()};
-  const auto code = static_cast<aclError>(launch_kernel(launch, [function, blocks, packed, pack, count] {
+  const auto code = static_cast<aclError>(launch_kernel(launch, timeout, [function, blocks, packed, pack, count] {
     const KernelEntry& kernel = function->kernel;
     const Bytes bytes = packed != nullptr ? *packed : pack();
     std::vector<const void*> pointers;
@@ -149,7 +187,8 @@ void launch_packed(std::shared_ptr<Function> function, uint32_t blocks, aclrtStr
   if (code != ACL_SUCCESS) fail(code, "%s", take_message().c_str());
 }
 
-void launch_arguments(const Arguments& arguments, uint32_t blocks, aclrtStream stream) {
+void launch_arguments(const Arguments& arguments, uint32_t blocks, aclrtStream stream,
+                      std::optional<uint64_t> timeout) {
   const KernelEntry& kernel = arguments.function->kernel;
   const size_t count = arguments.function->count();
   if (!arguments.is_final) fail(ACL_ERROR_INVALID_PARAM, "the arguments lack aclrtKernelArgsFinalize");
@@ -166,7 +205,8 @@ void launch_arguments(const Arguments& arguments, uint32_t blocks, aclrtStream s
       std::memcpy(place, value.bytes.data(), value.bytes.size());
     }
   }
-  launch_packed(arguments.function, blocks, stream, true, [packed = std::move(packed), buffers] { return packed; });
+  launch_packed(arguments.function, blocks, stream, timeout, true,
+                [packed = std::move(packed), buffers] { return packed; });
 }
 
 void check_packed_size(const Function& function, const void* data, size_t size) {
@@ -178,15 +218,16 @@ void check_packed_size(const Function& function, const void* data, size_t size) 
   }
 }
 
-void launch_data(aclrtFuncHandle handle, uint32_t blocks, const void* data, size_t size, aclrtStream stream) {
+void launch_data(aclrtFuncHandle handle, uint32_t blocks, const void* data, size_t size, aclrtStream stream,
+                 std::optional<uint64_t> timeout) {
   std::shared_ptr<Function> function = find_function(handle);
   check_packed_size(*function, data, size);
   const bool on_device = find_range(data).space == Space::kDevice;  // what lies there is read when it is its turn
-  launch_packed(function, blocks, stream, !on_device, [data, size] { return copy_of(data, size); });
+  launch_packed(function, blocks, stream, timeout, !on_device, [data, size] { return copy_of(data, size); });
 }
 
 void launch_host_arguments(aclrtFuncHandle handle, uint32_t blocks, aclrtStream stream, const void* data, size_t size,
-                           const aclrtPlaceHolderInfo* placeholders, size_t count) {
+                           const aclrtPlaceHolderInfo* placeholders, size_t count, std::optional<uint64_t> timeout) {
   std::shared_ptr<Function> function = find_function(handle);
   check_packed_size(*function, data, size);
   if (count > 0) require_pointer(placeholders, "placeHolderArray");
@@ -194,30 +235,28 @@ void launch_host_arguments(aclrtFuncHandle handle, uint32_t blocks, aclrtStream 
   const Buffer buffer = make_buffer(data, std::max<size_t>(size, 1));
   for (size_t i = 0; i < count; ++i) {
     if (placeholders[i].addrOffset + sizeof(void*) > size || placeholders[i].dataOffset >= size) {
-      fail(ACL_ERROR_INVALID_PARAM, "placeHolderArray[%zu] points behind the arguments, which have %zu bytes", i, size);
+      fail(ACL_ERROR_INVALID_PARAM, "placeHolderArray[%zu] points past the end of the arguments, which have %zu bytes",
+           i, size);
     }
     const void* address = static_cast<std::byte*>(buffer.get()) + placeholders[i].dataOffset;
     std::memcpy(packed.data() + placeholders[i].addrOffset, &address, sizeof(address));
   }
-  launch_packed(function, blocks, stream, true, [packed = std::move(packed), buffer] { return packed; });
+  launch_packed(function, blocks, stream, timeout, true, [packed = std::move(packed), buffer] { return packed; });
 }
-
-void load(const char* path, aclrtBinHandle* handle) { *handle = libraries().add(std::make_shared<Library>(path)); }
 
 void load_data(const void* data, size_t length, aclrtBinHandle* handle) {
   require_pointer(data, "data");
   require_pointer(handle, "binHandle");
-  const int file = memfd_create("kernels", MFD_CLOEXEC);
-  if (file < 0) fail(ACL_ERROR_INTERNAL_ERROR, "memfd_create: %s", std::strerror(errno));
-  const bool is_written = write(file, data, length) == static_cast<ssize_t>(length);
-  try {
-    if (!is_written) fail(ACL_ERROR_INTERNAL_ERROR, "cannot write %zu bytes: %s", length, std::strerror(errno));
-    load(("/proc/self/fd/" + std::to_string(file)).c_str(), handle);
-  } catch (...) {
-    close(file);
-    throw;
-  }
-  close(file);
+  *handle = libraries().add(std::make_shared<Library>("data", data, length));
+}
+
+void load_file(const char* path, aclrtBinHandle* handle) {
+  require_pointer(path, "binPath");
+  require_pointer(handle, "binHandle");
+  std::ifstream file(path, std::ios::binary);
+  std::string data{std::istreambuf_iterator<char>(file), {}};
+  if (!file) fail(ACL_ERROR_INVALID_FILE, "cannot read %s: %s", path, std::strerror(errno));
+  *handle = libraries().add(std::make_shared<Library>(path, data.data(), data.size()));
 }
 
 void unload(aclrtBinHandle handle) {
@@ -234,49 +273,67 @@ void get_function(aclrtBinHandle handle, const char* name, aclrtFuncHandle* func
   require_pointer(function, "funcHandle");
   std::shared_ptr<Library> library = libraries().find(handle);
   const std::string symbol = std::string("ascendc_cpu_kernel_") + name;
-  auto* describe = reinterpret_cast<const KernelEntry* (*)()>(dlsym(library->handle, symbol.c_str()));
+  auto* describe = reinterpret_cast<const KernelEntry* (*)()>(dlsym(library->loaded, symbol.c_str()));
   if (describe == nullptr) fail(ACL_ERROR_KERNEL_NOT_FOUND, "the library has no kernel %s", name);
-  const auto known = functions().find_if([&](const Function& f) { return &f.kernel == describe(); });
-  *function = known.empty() ? functions().add(std::make_shared<Function>(Function{library, *describe()}))
-                            : static_cast<void*>(known.front().get());
+  const auto known =
+      functions().find_if([&](const Function& f) { return f.library == library && &f.kernel == describe(); });
+  *function = known.empty() ? functions().add(std::make_shared<Function>(library, *describe())) : known.front()->handle;
 }
 
-struct Binary {
-  const void* data;
-  size_t length;
+struct Binary : HasHandle {
+  Binary(const void* data, size_t length) : data(data), length(length) {}
+
+  const void* const data;
+  const size_t length;
 };
+
+Registry<Binary>& binaries() {
+  static auto* registry = new Registry<Binary>("binary");
+  return *registry;
+}
 
 }  // namespace
 }  // namespace cann_cpu
 
 using namespace cann_cpu;
 
-aclrtBinary aclrtCreateBinary(const void* data, size_t dataLen) { return new Binary{data, dataLen}; }
+aclrtBinary aclrtCreateBinary(const void* data, size_t dataLen) {
+  aclrtBinary binary = nullptr;
+  host_call(__func__, [&] {
+    require_pointer(data, "data");
+    binary = binaries().add(std::make_shared<Binary>(data, dataLen));
+  });
+  return binary;
+}
 
 aclError aclrtDestroyBinary(aclrtBinary binary) {
-  delete static_cast<Binary*>(binary);
-  return ACL_SUCCESS;
+  return host_call(__func__, [&] {
+    require_pointer(binary, "binary");
+    binaries().remove(binary);
+  });
 }
 
 aclError aclrtBinaryLoad(const aclrtBinary binary, aclrtBinHandle* binHandle) {
   return call(__func__, [&] {
     require_pointer(binary, "binary");
-    load_data(static_cast<const Binary*>(binary)->data, static_cast<const Binary*>(binary)->length, binHandle);
+    const std::shared_ptr<Binary> found = binaries().find(binary);
+    load_data(found->data, found->length, binHandle);
   });
 }
 
-aclError aclrtBinaryLoadFromFile(const char* binPath, aclrtBinaryLoadOptions*, aclrtBinHandle* binHandle) {
+aclError aclrtBinaryLoadFromFile(const char* binPath, aclrtBinaryLoadOptions* options, aclrtBinHandle* binHandle) {
   return call(__func__, [&] {
-    require_pointer(binPath, "binPath");
-    require_pointer(binHandle, "binHandle");
-    const std::string path = std::strchr(binPath, '/') != nullptr ? binPath : std::string("./") + binPath;
-    load(path.c_str(), binHandle);
+    check_load_options(options);
+    load_file(binPath, binHandle);
   });
 }
 
-aclError aclrtBinaryLoadFromData(const void* data, size_t length, const aclrtBinaryLoadOptions*,
+aclError aclrtBinaryLoadFromData(const void* data, size_t length, const aclrtBinaryLoadOptions* options,
                                  aclrtBinHandle* binHandle) {
-  return call(__func__, [&] { load_data(data, length, binHandle); });
+  return call(__func__, [&] {
+    check_load_options(options);
+    load_data(data, length, binHandle);
+  });
 }
 
 aclError aclrtBinaryUnLoad(aclrtBinHandle binHandle) {
@@ -301,6 +358,8 @@ aclError aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle* argsHa
     require_pointer(argsHandle, "argsHandle");
     auto arguments = std::make_shared<Arguments>();
     arguments->function = find_function(funcHandle);
+    list_of_thread.end();
+    list_of_thread.latest = arguments;
     *argsHandle = all_arguments().add(std::move(arguments));
   });
 }
@@ -310,7 +369,7 @@ aclError aclrtKernelArgsAppend(aclrtArgsHandle argsHandle, void* param, size_t p
   return call(__func__, [&] {
     require_pointer(param, "param");
     require_pointer(paramHandle, "paramHandle");
-    *paramHandle = &append_value(*open_arguments(argsHandle), copy_of(param, paramSize));
+    *paramHandle = append_value(*open_arguments(argsHandle), copy_of(param, paramSize)).handle;
   });
 }
 
@@ -319,7 +378,7 @@ aclError aclrtKernelArgsAppendPlaceHolder(aclrtArgsHandle argsHandle, aclrtParam
     require_pointer(paramHandle, "paramHandle");
     Arguments::Value& value = append_value(*open_arguments(argsHandle), Bytes(sizeof(void*)));
     value.is_placeholder = true;
-    *paramHandle = &value;
+    *paramHandle = value.handle;
   });
 }
 
@@ -363,31 +422,33 @@ aclError aclrtKernelArgsFinalize(aclrtArgsHandle argsHandle) {
 }
 
 aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHandle, uint32_t numBlocks, aclrtStream stream,
-                                     aclrtLaunchKernelCfg*, aclrtArgsHandle argsHandle, void*) {
+                                     aclrtLaunchKernelCfg* cfg, aclrtArgsHandle argsHandle, void* reserve) {
   return call(__func__, [&] {
+    if (reserve != nullptr) fail(ACL_ERROR_INVALID_PARAM, "reserve is %p; it is reserved and must be null", reserve);
     require_pointer(argsHandle, "argsHandle");
     const std::shared_ptr<Arguments> arguments = all_arguments().find(argsHandle);
     if (arguments->function != find_function(funcHandle)) {
       fail(ACL_ERROR_INVALID_PARAM, "the arguments are of kernel %s", arguments->function->kernel.name);
     }
-    launch_arguments(*arguments, numBlocks, stream);
+    launch_arguments(*arguments, numBlocks, stream, timeout_of(cfg));
   });
 }
 
 aclError aclrtLaunchKernel(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void* argsData, size_t argsSize,
                            aclrtStream stream) {
-  return call(__func__, [&] { launch_data(funcHandle, numBlocks, argsData, argsSize, stream); });
+  return call(__func__, [&] { launch_data(funcHandle, numBlocks, argsData, argsSize, stream, {}); });
 }
 
 aclError aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks, const void* argsData, size_t argsSize,
-                             aclrtLaunchKernelCfg*, aclrtStream stream) {
-  return call(__func__, [&] { launch_data(funcHandle, numBlocks, argsData, argsSize, stream); });
+                             aclrtLaunchKernelCfg* cfg, aclrtStream stream) {
+  return call(__func__, [&] { launch_data(funcHandle, numBlocks, argsData, argsSize, stream, timeout_of(cfg)); });
 }
 
 aclError aclrtLaunchKernelWithHostArgs(aclrtFuncHandle funcHandle, uint32_t numBlocks, aclrtStream stream,
-                                       aclrtLaunchKernelCfg*, void* hostArgs, size_t argsSize,
+                                       aclrtLaunchKernelCfg* cfg, void* hostArgs, size_t argsSize,
                                        aclrtPlaceHolderInfo* placeHolderArray, size_t placeHolderNum) {
   return call(__func__, [&] {
-    launch_host_arguments(funcHandle, numBlocks, stream, hostArgs, argsSize, placeHolderArray, placeHolderNum);
+    launch_host_arguments(funcHandle, numBlocks, stream, hostArgs, argsSize, placeHolderArray, placeHolderNum,
+                          timeout_of(cfg));
   });
 }

@@ -1,46 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
-// The application log.
+// The log: lines in CANN's form, on stdout with ASCEND_SLOG_PRINT_TO_STDOUT=1, or else in plog files below
+// ASCEND_PROCESS_LOG_PATH, where that is set. Errors go to stderr as well.
+#include "log.h"
+
+#include <dlfcn.h>
+#include <sys/time.h>
+#include <unistd.h>
+
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string>
+#include <ctime>
+#include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "acl/acl_base.h"
 #include "cann_cpu/log.h"
+#include "checks/report.h"
 
+namespace cann_cpu {
 namespace {
 
 thread_local std::string last_error;
 
-bool is_printed(aclLogLevel level) {
-  const char* print = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");
-  if (print == nullptr || std::strcmp(print, "1") != 0) return false;
+constexpr const char* kNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
+
+bool is_logged(aclLogLevel level) {
   const char* min_level = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
-  return level >= (min_level == nullptr ? ACL_ERROR : std::atoi(min_level));
+  const bool is_level = min_level != nullptr && std::strlen(min_level) == 1 && *min_level >= '0' && *min_level <= '4';
+  return level >= (is_level ? *min_level - '0' : ACL_ERROR);
+}
+
+bool is_on_stdout() {
+  const char* print = std::getenv("ASCEND_LOG_PRINT_TO_STDOUT");
+  if (print == nullptr) print = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");  // the name of older versions
+  return print != nullptr && std::strcmp(print, "1") == 0;
+}
+
+// The time as 2026-01-31-23:59:59.123.456, or for names of files as 20260131235959123.
+std::string now(bool of_file) {
+  timeval time{};
+  gettimeofday(&time, nullptr);
+  tm local{};
+  localtime_r(&time.tv_sec, &local);
+  char text[32], fraction[16];
+  std::strftime(text, sizeof(text), of_file ? "%Y%m%d%H%M%S" : "%Y-%m-%d-%H:%M:%S", &local);
+  const long milliseconds = time.tv_usec / 1000, microseconds = time.tv_usec % 1000;
+  std::snprintf(fraction, sizeof(fraction), of_file ? "%03ld" : ".%03ld.%03ld", milliseconds, microseconds);
+  return std::string(text) + fraction;
+}
+
+// The process's file, null without ASCEND_PROCESS_LOG_PATH; a forked child opens another. The caller has the lock.
+std::FILE* plog() {
+  static std::FILE* file = nullptr;
+  static pid_t owner = 0;
+  if (owner == getpid()) return file;
+  owner = getpid();
+  file = nullptr;
+  const char* folder = std::getenv("ASCEND_PROCESS_LOG_PATH");
+  if (folder == nullptr || *folder == 0) return nullptr;
+  const auto path = std::filesystem::path(folder) / "debug/plog";
+  const std::string name = path / ("plog-" + std::to_string(owner) + "_" + now(true) + ".log");
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  file = std::fopen(name.c_str(), "ae");
+  if (file == nullptr) std::fprintf(stderr, "ASCEND_PROCESS_LOG_PATH: %s: %s\n", name.c_str(), std::strerror(errno));
+  return file;
+}
+
+std::mutex& mutex() {
+  static auto* const made = new std::mutex;
+  return *made;
+}
+
+void write(aclLogLevel level, const char* module, const char* file, uint32_t line, const std::string& text) {
+  const std::lock_guard lock(mutex());
+  std::FILE* to = is_on_stdout() ? stdout : plog();
+  if (to == nullptr) return;
+  std::fprintf(to, "[%s] %s(%d,%s):%s [%s:%u]%d %s\n", kNames[level], module, getpid(), program_invocation_short_name,
+               now(false).c_str(), file, line, gettid(), text.c_str());
+  std::fflush(to);
 }
 
 }  // namespace
 
+std::string take_logged_error() { return std::exchange(last_error, {}); }
+
+bool errors_are_printed() {
+  if (!is_logged(ACL_ERROR) || is_on_stdout()) return false;
+  if (is_on(Check::kFault)) return false;  // it tests whether the program itself reports the failure
+  void* torch_npu = dlopen("libtorch_npu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (torch_npu != nullptr) dlclose(torch_npu);
+  return torch_npu == nullptr;
+}
+
+void log_error(const std::string& text) {
+  if (!is_logged(ACL_ERROR)) return;
+  write(ACL_ERROR, "ASCENDCL", "cann_cpu", 0, text);
+  if (!errors_are_printed()) return;
+  // Once, though a failure passes several functions, and a program may repeat the same error.
+  static auto* const printed = new std::string;
+  const std::lock_guard lock(mutex());
+  if (!printed->empty() && text.find(*printed) != std::string::npos) return;
+  *printed = text;
+  std::fprintf(stderr, "[ERROR] %s\n", text.c_str());
+}
+
+}  // namespace cann_cpu
+
+using namespace cann_cpu;
+
 void aclAppLog(aclLogLevel logLevel, const char* func, const char* file, uint32_t line, const char* fmt, ...) {
-  static constexpr const char* kNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
   if (logLevel < ACL_DEBUG || logLevel > ACL_ERROR || fmt == nullptr) return;
-  const bool printed = is_printed(logLevel);
-  if (logLevel < ACL_ERROR && !printed) return;
+  const bool logged = is_logged(logLevel);
+  if (logLevel < ACL_ERROR && !logged) return;
   char text[1024];
   va_list arguments;
   va_start(arguments, fmt);
   std::vsnprintf(text, sizeof(text), fmt, arguments);
   va_end(arguments);
   if (logLevel == ACL_ERROR) last_error = text;
-  if (!printed) return;
-  std::printf("[%s] %s:%u %s: %s\n", kNames[logLevel], file == nullptr ? "" : file, line, func == nullptr ? "" : func,
-              text);
+  if (!logged) return;
+  write(logLevel, "APP", file == nullptr ? "" : file, line, std::string(func == nullptr ? "" : func) + ": " + text);
 }
-
-namespace cann_cpu {
-
-std::string take_logged_error() { return std::exchange(last_error, {}); }
-
-}  // namespace cann_cpu

@@ -11,10 +11,12 @@
 #include <map>
 #include <shared_mutex>
 
+#include "cann_cpu/device_memory.h"
 #include "cann_cpu/tensor_memory.h"
 #include "checks/cost.h"
 #include "checks/memory.h"
 #include "checks/race.h"
+#include "ipc_memory.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -30,10 +32,20 @@ struct Allocation {
   Kind kind;
   int32_t device;
   size_t size;
+  uint64_t resets = 0;           // of the device, before it was allocated
+  const void* mapped = nullptr;  // what aclrtHostRegister has mapped of it
 };
 
 // All known ranges by their first address.
 struct MemoryMap {
+  // The range that holds the address, or the end; under the mutex.
+  auto holder(const void* address) {
+    const auto next = ranges.upper_bound(reinterpret_cast<uintptr_t>(address));
+    if (next == ranges.begin()) return ranges.end();
+    const auto range = std::prev(next);
+    return reinterpret_cast<uintptr_t>(address) < range->first + range->second.size ? range : ranges.end();
+  }
+
   std::shared_mutex mutex;
   std::map<uintptr_t, Allocation> ranges;
 };
@@ -77,7 +89,7 @@ Allocation remove_range(const char* name, void* address, Kind kind) {
   }
   Allocation allocation = found->second;
   map.ranges.erase(found);
-  lock.unlock();  // which the check takes behind its own
+  lock.unlock();  // the check takes this lock after its own
   race::freed(address, allocation.size);
   return allocation;
 }
@@ -87,22 +99,27 @@ bool adjoin(const std::pair<const uintptr_t, Allocation>& left, const std::pair<
          left.second.device == right.second.device && left.first + left.second.size == right.first;
 }
 
-// Waits for the work that was queued, which may use what is given back next, whatever its device. A task that frees
-// cannot wait for its own stream. False when memory is to stay where it is: a worker that was abandoned may use it.
-bool drain_before_free() { return is_worker() || drain(); }
-
 void* allocate(size_t alignment, size_t size) {
   size_t rounded = (size + alignment - 1) / alignment * alignment;
   return rounded < size ? nullptr : std::aligned_alloc(alignment, rounded);
 }
 
-// Device memory, in huge pages if it fills one, as CANN's is: kernels that gather the rows of a cache from everywhere
-// in it would else wait for the page tables.
+// Allocates device memory, in huge pages if it fills one, as CANN does. Otherwise kernels that gather rows from all
+// over a cache would wait for the page tables. The allocation has 32 more bytes at its end, as CANN documents, because
+// kernels copy whole blocks.
 void* allocate_device(size_t size) {
-  if (size < kHugePage) return allocate(kDeviceAlignment, size);
-  void* memory = allocate(kHugePage, size);
-  if (memory != nullptr) madvise(memory, size, MADV_HUGEPAGE);  // a wish: without huge pages all works, too
+  constexpr size_t kBlock = 32;
+  if (size + kBlock < size) return nullptr;
+  if (size < kHugePage) return allocate(kDeviceAlignment, size + kBlock);
+  void* memory = allocate(kHugePage, size + kBlock);
+  if (memory != nullptr) madvise(memory, size, MADV_HUGEPAGE);  // optional: everything also works without huge pages
   return memory;
+}
+
+// What allocate_device() gave.
+void free_pages(void* address) {
+  end_export(address);
+  std::free(address);
 }
 
 // The caller is who asks for it, an address of code.
@@ -119,7 +136,7 @@ void malloc_device(void** address, size_t size, const void* caller) {
     refund(device, rounded);
     fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes: the machine has no memory left", size);
   }
-  add_range(memory, {Kind::kDevice, device.id, rounded});
+  add_range(memory, {Kind::kDevice, device.id, rounded, device.resets});
   cost::allocated(size);
   *address = memory;
 }
@@ -133,20 +150,22 @@ void check_free(const void* address) {
   }
 }
 
+// Tasks that were launched before may still use it: it is reused when they have ended.
+void retire(void* address) { retain_until_done(std::shared_ptr<void>(address, free_pages)); }
+
 void free_device(void* address) {
   require_pointer(address, "devPtr");
   if (is_on(Check::kMemory)) check_free(address);
-  bool is_unused = drain_before_free();
   Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
   refund(find_device(allocation.device), allocation.size);
   cost::freed(allocation.size);
-  if (!is_unused) return;
-  is_on(Check::kMemory) ? memory::release(address) : std::free(address);
+  is_on(Check::kMemory) ? memory::release(address) : retire(address);
 }
 
 void malloc_host(void** address, size_t size) {
   require_pointer(address, "hostPtr");
   *address = nullptr;
+  current_context();
   if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
   void* memory = allocate(kHostAlignment, size);
   if (memory == nullptr) fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes of host memory", size);
@@ -156,27 +175,75 @@ void malloc_host(void** address, size_t size) {
 }
 
 void free_host(void* address) {
-  bool is_unused = drain_before_free();
   remove_range("hostPtr", address, Kind::kHost);
-  if (is_unused) std::free(address);
+  retire(address);
 }
 
-void register_host(void* address, uint64_t size) {
+// Before a free. What fails leaves the memory where it is.
+void synchronize_device() {
+  if (const aclError code = aclrtSynchronizeDevice()) throw Failure{code, take_message()};
+}
+
+void register_host(void* address, uint64_t size, bool is_mapped) {
   require_pointer(address, "ptr");
   if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
+  if (to_integer(address) % kHostAlignment != 0) {
+    fail(ACL_ERROR_RT_PARAM_INVALID, "ptr %p is not aligned to %zu bytes", address, kHostAlignment);
+  }
   MemoryMap& map = memory_map();
   std::unique_lock lock(map.mutex);
-  auto next = map.ranges.lower_bound(to_integer(address));
-  bool overlaps = next != map.ranges.end() && next->first < to_integer(address) + size;
-  if (next != map.ranges.begin()) {
-    auto previous = std::prev(next);
-    overlaps = overlaps || previous->first + previous->second.size > to_integer(address);
+  // What aclrtMallocHost gave is pinned already, and may be mapped.
+  const auto known = map.holder(address);
+  const bool is_known = known != map.ranges.end();
+  if (is_mapped && is_known && known->second.kind == Kind::kHost && known->second.mapped == nullptr) {
+    known->second.mapped = address;
+    return;
   }
-  if (overlaps) {
+  const auto next = map.ranges.upper_bound(to_integer(address));
+  if (is_known || (next != map.ranges.end() && next->first < to_integer(address) + size)) {
     fail(ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "%p and %lu bytes on overlap memory that is known already", address,
          size);
   }
-  map.ranges[to_integer(address)] = {Kind::kRegisteredHost, -1, size};
+  map.ranges[to_integer(address)] = {Kind::kRegisteredHost, -1, size, 0, is_mapped ? address : nullptr};
+}
+
+// Ends the mapping of what aclrtMallocHost gave; false when there is none at the address.
+bool unmap_host(const void* address) {
+  MemoryMap& map = memory_map();
+  std::unique_lock lock(map.mutex);
+  const auto known = map.holder(address);
+  if (known == map.ranges.end() || known->second.kind != Kind::kHost || known->second.mapped != address) return false;
+  known->second.mapped = nullptr;
+  return true;
+}
+
+bool is_mapped_host(const void* address) {
+  MemoryMap& map = memory_map();
+  std::shared_lock lock(map.mutex);
+  const auto known = map.holder(address);
+  return known != map.ranges.end() && known->second.mapped != nullptr;
+}
+
+// Pinned memory is every device's, at one address: what the attributes ask for is so.
+void check_host_attributes(const aclrtMallocConfig* config) {
+  if (config == nullptr || config->numAttrs == 0) return;
+  require_pointer(config->attrs, "cfg->attrs");
+  for (size_t i = 0; i < config->numAttrs; ++i) {
+    const auto& [attribute, value] = config->attrs[i];
+    switch (attribute) {
+      case ACL_RT_MEM_ATTR_DEVICE_ID:
+        find_device(static_cast<int32_t>(value.deviceId));
+        continue;
+      case ACL_RT_MEM_ATTR_VA_FLAG:
+        if (value.vaFlag > 1) fail(ACL_ERROR_INVALID_PARAM, "vaFlag is %u; expected 0 or 1", value.vaFlag);
+        continue;
+      case ACL_RT_MEM_ATTR_MODULE_ID:
+        continue;
+      case ACL_RT_MEM_ATTR_RSV:
+        break;
+    }
+    fail(ACL_ERROR_INVALID_PARAM, "attribute %d of cfg is unknown", attribute);
+  }
 }
 
 bool is_device_memory(aclrtMemAttr attribute) {
@@ -205,11 +272,9 @@ void refund(Device& device, size_t size) { device.used -= size; }
 Range find_range(const void* address) {
   MemoryMap& map = memory_map();
   std::shared_lock lock(map.mutex);
-  auto next = map.ranges.upper_bound(to_integer(address));
-  if (next == map.ranges.begin()) return {};
-  auto first = std::prev(next);
-  if (to_integer(address) >= first->first + first->second.size) return {};
-  auto last = first;
+  auto first = map.holder(address);
+  if (first == map.ranges.end()) return {};
+  auto last = first, next = std::next(first);
   while (first != map.ranges.begin() && adjoin(*std::prev(first), *first)) --first;
   while (next != map.ranges.end() && adjoin(*last, *next)) last = next++;
   bool is_host = first->second.kind == Kind::kHost || first->second.kind == Kind::kRegisteredHost;
@@ -253,20 +318,21 @@ void add_mapping(void* address, size_t size, int32_t device) { add_range(address
 
 void remove_mapping(void* address) { remove_range("virPtr", address, Kind::kMapping); }
 
-void release_memory(Device& device) {
+void release_memory(Device& device, uint64_t resets) {
   std::vector<void*> left;
   {
     MemoryMap& map = memory_map();
     std::unique_lock lock(map.mutex);
     std::erase_if(map.ranges, [&](const auto& range) {
       if (range.second.kind != Kind::kDevice || range.second.device != device.id) return false;
+      if (range.second.resets > resets) return false;  // of who has set the device since
       refund(device, range.second.size);
       left.push_back(reinterpret_cast<void*>(range.first));
       return true;
     });
   }
   if (is_on(Check::kMemory)) return memory::release_left(left);
-  for (void* const address : left) std::free(address);
+  for (void* const address : left) retire(address);
 }
 
 aclError allocate_tensor(void** address, size_t size, aclrtStream stream) {
@@ -284,6 +350,10 @@ aclError free_tensor(void* address) {
     refund(find_device(allocation.device), allocation.size);
     memory::release_tensor(address);
   });
+}
+
+aclError require_device_memory(const char* name, const void* address, size_t size) {
+  return code_of(name, [&] { check_range("the address", address, size, /*on_device=*/true); });
 }
 
 aclError record_tensor(void* address, aclrtStream stream) {
@@ -306,13 +376,21 @@ aclError aclrtFree(void* devPtr) {
   return call(__func__, [&] { free_device(devPtr); });
 }
 
+aclError aclrtFreeWithDevSync(void* devPtr) {
+  return call(__func__, [&] {
+    require_pointer(devPtr, "devPtr");
+    synchronize_device();
+    free_device(devPtr);
+  });
+}
+
 aclError aclrtMallocHost(void** hostPtr, size_t size) {
   return call(__func__, [&] { malloc_host(hostPtr, size); });
 }
 
 aclError aclrtMallocHostWithCfg(void** ptr, uint64_t size, aclrtMallocConfig* cfg) {
   return call(__func__, [&] {
-    if (cfg != nullptr && cfg->numAttrs > 0) require_pointer(cfg->attrs, "cfg->attrs");
+    check_host_attributes(cfg);
     malloc_host(ptr, size);
   });
 }
@@ -321,11 +399,19 @@ aclError aclrtFreeHost(void* hostPtr) {
   return call(__func__, [&] { free_host(hostPtr); });
 }
 
+aclError aclrtFreeHostWithDevSync(void* hostPtr) {
+  return call(__func__, [&] {
+    require_pointer(hostPtr, "hostPtr");
+    synchronize_device();
+    free_host(hostPtr);
+  });
+}
+
 aclError aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type, void** devPtr) {
   return call(__func__, [&] {
     require_pointer(devPtr, "devPtr");
     if (type != ACL_HOST_REGISTER_MAPPED) fail(ACL_ERROR_FEATURE_UNSUPPORTED, "type %d is not supported", type);
-    register_host(ptr, size);
+    register_host(ptr, size, /*is_mapped=*/true);
     *devPtr = ptr;
   });
 }
@@ -335,15 +421,15 @@ aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag) {
     if (flag & ~(ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED)) {
       fail(ACL_ERROR_FEATURE_UNSUPPORTED, "flag %#x is not supported", flag);
     }
-    register_host(ptr, size);
+    if (flag == 0) fail(ACL_ERROR_RT_PARAM_INVALID, "flag is 0; ACL_HOST_REG_MAPPED or ACL_HOST_REG_PINNED, or both");
+    register_host(ptr, size, (flag & ACL_HOST_REG_MAPPED) != 0);
   });
 }
 
 aclError aclrtHostUnregister(void* ptr) {
   return call(__func__, [&] {
     require_pointer(ptr, "ptr");
-    drain_before_free();
-    remove_range("ptr", ptr, Kind::kRegisteredHost);
+    if (!unmap_host(ptr)) remove_range("ptr", ptr, Kind::kRegisteredHost);
   });
 }
 
@@ -351,8 +437,9 @@ aclError aclrtHostGetDevicePointer(void* pHost, void** pDevice, uint32_t flag) {
   return call(__func__, [&] {
     require_pointer(pDevice, "pDevice");
     if (flag != 0) fail(ACL_ERROR_INVALID_PARAM, "flag is %u; it is reserved and must be 0", flag);
-    if (check_range("pHost", pHost, 0, /*on_device=*/false).space != Space::kPinned) {
-      fail(ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "pHost %p is not registered", pHost);
+    require_pointer(pHost, "pHost");
+    if (!is_mapped_host(pHost)) {
+      fail(ACL_ERROR_RT_PARAM_INVALID, "pHost %p is not of host memory that aclrtHostRegister has mapped", pHost);
     }
     *pDevice = pHost;
   });
@@ -388,7 +475,9 @@ aclError aclrtPointerGetAttributes(const void* ptr, aclrtPtrAttributes* attribut
     require_pointer(attributes, "attributes");
     Range range = find_range(ptr);
     *attributes = {};
-    attributes->pageSize = sysconf(_SC_PAGE_SIZE);
+    // As CANN's device memory, what fills a huge page is of these; so are mappings.
+    const bool is_huge = range.space == Space::kDevice && range.end - range.begin >= kHugePage;
+    attributes->pageSize = is_huge ? kHugePage : sysconf(_SC_PAGE_SIZE);
     attributes->location.id = range.space == Space::kDevice ? range.device : 0;
     attributes->location.type = range.space == Space::kDevice   ? ACL_MEM_LOCATION_TYPE_DEVICE
                                 : range.space == Space::kPinned ? ACL_MEM_LOCATION_TYPE_HOST

@@ -36,7 +36,10 @@ void refund(Device& device, size_t size);
 void add_mapping(void* address, size_t size, int32_t device);
 void remove_mapping(void* address);
 
-// Frees what is left of a device's allocations.
-void release_memory(Device& device);
+// Whether one of the devices may copy to the other: aclrtDeviceEnablePeerAccess.
+bool have_peer_access(int32_t device, int32_t other);
+
+// Frees what is left of a device's allocations from before a reset, as aclrtFree does.
+void release_memory(Device& device, uint64_t resets);
 
 }  // namespace cann_cpu

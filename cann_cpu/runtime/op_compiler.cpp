@@ -8,10 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "acl/acl_op_compiler.h"
+#include "acl/acl_rt.h"
 #include "call.h"
 #include "format_cast.h"
 #include "operator_models.h"
@@ -91,7 +93,7 @@ void keep_host_inputs(SingleOperator& op) {
 }
 
 // The graph engine needs torch; the runtime finds it where both are installed, and works without it.
-aclError run_by_graph_engine(const SingleOperator& op, aclrtStream stream) {
+aclError run_by_graph_engine(SingleOperator& op, aclrtStream stream) {
   static auto* const run = [] {
     void* library = dlopen("libge_runner.so", RTLD_NOW | RTLD_LOCAL);
     return library == nullptr ? nullptr : reinterpret_cast<RunOperator*>(dlsym(library, "cann_cpu_run_operator"));
@@ -211,30 +213,39 @@ aclError aclopLoad(const void* model, size_t modelSize) {
 
 namespace {
 
-// An error that this returns would end torch_npu's task queue, whose thread calls it: all later work would be dropped
-// in silence. As an error of the stream it reaches the caller with the next synchronisation, and the process goes on.
+// Without decided_descs, an error of the operator is the stream's: returned here it would end torch_npu's task queue,
+// whose thread calls this, and drop all later work without an error. With decided_descs the call waits, returns the
+// error, and gives these descriptions the shapes that only the kernel knows; torch_npu makes such a call in the
+// caller's thread.
 aclError run_operator(const char* function, const char* type, int input_count, const aclTensorDesc* const input_descs[],
                       const aclDataBuffer* const inputs[], int output_count, const aclTensorDesc* const output_descs[],
-                      aclDataBuffer* const outputs[], const aclopAttr* attr, bool by_model, aclrtStream stream) {
-  auto op = std::make_shared<SingleOperator>();
-  const aclError status = host_call(function, [&] {
+                      aclDataBuffer* const outputs[], const aclopAttr* attr, bool by_model, aclrtStream stream,
+                      std::optional<aclTensorDesc* const*> decided_descs = {}) {
+  const auto op = std::make_shared<SingleOperator>();
+  aclError status = host_call(function, [&] {
     op->type = name_of(type);
     op->inputs = operands("inputs", input_count, input_descs, inputs);
     op->outputs = operands("outputs", output_count, output_descs, outputs);
+    op->decides_shapes = decided_descs.has_value();
     if (attr != nullptr) op->attributes = *attr;
     if (by_model) require_model(*op);
     keep_host_inputs(*op);
   });
   if (status != ACL_SUCCESS) return status;
-  return launch(stream, op->type.c_str(), [op, stream] {
+  status = launch(stream, op->type.c_str(), [op, stream] {
     if (!has_known_formats(*op)) return not_served(op->type);
     if (op->type == "Identity") {
       return is_format_cast(*op) ? host_call("Identity", [&] { cast_format(op->inputs[0], op->outputs[0]); })
                                  : not_served(op->type);
     }
-    const aclError status = run_by_graph_engine(*op, stream);
-    return status == ACL_ERROR_OP_NOT_FOUND ? not_served(op->type) : status;
+    const aclError found = run_by_graph_engine(*op, stream);
+    return found == ACL_ERROR_OP_NOT_FOUND ? not_served(op->type) : found;
   });
+  if (!decided_descs || status != ACL_SUCCESS) return status;
+  status = aclrtSynchronizeStream(stream);
+  if (status != ACL_SUCCESS) return status;
+  for (int i = 0; i < output_count; ++i) (*decided_descs)[i]->dims = op->outputs[i].desc.dims;
+  return ACL_SUCCESS;
 }
 
 }  // namespace
@@ -250,7 +261,7 @@ aclError aclopExecuteV2(const char* opType, int numInputs, aclTensorDesc* inputD
                         int numOutputs, aclTensorDesc* outputDesc[], aclDataBuffer* outputs[], aclopAttr* attr,
                         aclrtStream stream) {
   return run_operator(__func__, opType, numInputs, inputDesc, inputs, numOutputs, outputDesc, outputs, attr, true,
-                      stream);
+                      stream, outputDesc);
 }
 
 aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
@@ -262,11 +273,10 @@ aclError aclopCompileAndExecute(const char* opType, int numInputs, const aclTens
                       stream);
 }
 
-// Updates the descriptions of outputs whose shape only the kernel knows; there is no such operator here.
 aclError aclopCompileAndExecuteV2(const char* opType, int numInputs, aclTensorDesc* inputDesc[],
                                   aclDataBuffer* inputs[], int numOutputs, aclTensorDesc* outputDesc[],
-                                  aclDataBuffer* outputs[], aclopAttr* attr, aclopEngineType engineType,
-                                  aclopCompileType compileFlag, const char* opPath, aclrtStream stream) {
-  return aclopCompileAndExecute(opType, numInputs, inputDesc, inputs, numOutputs, outputDesc, outputs, attr, engineType,
-                                compileFlag, opPath, stream);
+                                  aclDataBuffer* outputs[], aclopAttr* attr, aclopEngineType, aclopCompileType,
+                                  const char*, aclrtStream stream) {
+  return run_operator(__func__, opType, numInputs, inputDesc, inputs, numOutputs, outputDesc, outputs, attr, false,
+                      stream, outputDesc);
 }

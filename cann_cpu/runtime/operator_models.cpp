@@ -133,8 +133,8 @@ OperatorModel read_operator_model(const std::string& text, const std::string& na
   std::istringstream lines(text);
   std::string line;
   if (!std::getline(lines, line) || line != kFirstLine) {
-    fail(ACL_ERROR_OP_LOAD_FAILED, "%s is no model of cann_cpu: its atc --singleop writes them, and no others are read",
-         name.c_str());
+    fail(ACL_ERROR_OP_LOAD_FAILED,
+         "%s is not a model of cann_cpu: its atc --singleop writes them, and no others are read", name.c_str());
   }
   OperatorModel model;
   model.name = name;
@@ -178,7 +178,7 @@ void load_model(const std::string& text, const std::string& name) {
 
 void load_models(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) {
-    fail(ACL_ERROR_INVALID_PARAM, "%s is no folder", folder.c_str());
+    fail(ACL_ERROR_INVALID_PARAM, "%s is not a folder", folder.c_str());
   }
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".om") continue;

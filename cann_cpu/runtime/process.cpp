@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Start and end of the runtime in a process: configuration, versions, fork and exit.
+#include <dlfcn.h>
 #include <pthread.h>
+#include <strings.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,22 +28,24 @@ constexpr const char* kCannVersion = "8.5.0";
 constexpr const char* kDriverVersion = "25.5.0";
 
 std::atomic<bool> initialized{false};
+std::atomic<bool> finalized{false};
 std::atomic<bool> dead_after_fork{false};
 
 void release_contexts() {
-  for (const auto& context : contexts().find_if([](const Context&) { return true; })) context->release();
+  for (const auto& context : contexts().find_if([](const Context&) { return true; }))
+    context->release(/*discard=*/true);
 }
 
 void release_all() {
   release_contexts();
-  for (const auto& device : devices()) release_device(*device);
+  for (const auto& device : devices()) release_device(*device, /*discard=*/true);
 }
 
 void end_streams() {
   if (!dead_after_fork) release_contexts();
 }
 
-void mark_child() { dead_after_fork = Context::living > 0; }
+void mark_child() { dead_after_fork = Context::live > 0; }
 
 const bool handlers_set = [] {
   pthread_atfork(nullptr, nullptr, mark_child);
@@ -48,6 +53,7 @@ const bool handlers_set = [] {
 }();
 
 int32_t read_default_device(const char* path) {
+  if (path == nullptr || *path == '\0') return -1;
   std::ifstream file(path);
   if (!file) fail(ACL_ERROR_INVALID_FILE, "cannot read %s", path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -61,12 +67,17 @@ int32_t read_default_device(const char* path) {
   }
 }
 
-// torch_npu's release thread sleeps for a microsecond between two looks at its queue, for ever. Linux makes that 50 us
-// by default, and a look takes 9 us from a core: where there are few, kernels take a sixth longer. With a millisecond
-// it is a hundredth. The threads that the caller makes inherit how far sleeps may stretch.
+// torch_npu's release thread polls its queue until the process ends, and sleeps for a microsecond between two polls.
+// Linux makes that 50 us by default, and a poll takes 9 us of a core: with few cores, kernels take a sixth longer. With
+// a slack of a millisecond they take a hundredth longer. The release thread inherits the slack from the thread that
+// called aclInit. That thread gets its slack back once the release thread exists, before there is device memory.
 void let_sleeps_stretch() {
   constexpr unsigned long nanoseconds = 1'000'000;
-  if (prctl(PR_GET_TIMERSLACK) < static_cast<int>(nanoseconds)) prctl(PR_SET_TIMERSLACK, nanoseconds);
+  void* const torch_npu = dlopen("libtorch_npu.so", RTLD_NOW | RTLD_NOLOAD);
+  if (torch_npu == nullptr) return;
+  dlclose(torch_npu);
+  kept_slack = prctl(PR_GET_TIMERSLACK);
+  if (kept_slack < static_cast<int>(nanoseconds)) prctl(PR_SET_TIMERSLACK, nanoseconds);
 }
 
 void initialize(const char* path) {
@@ -76,7 +87,7 @@ void initialize(const char* path) {
     require_known_checks();
     fault::require_readable();
     schedule::require_seed();
-    set_default_device(path == nullptr || *path == '\0' ? -1 : read_default_device(path));
+    set_default_device(read_default_device(path));
   } catch (...) {
     initialized = false;
     throw;
@@ -85,14 +96,40 @@ void initialize(const char* path) {
 }
 
 void finalize() {
-  if (!initialized.exchange(false)) fail(ACL_ERROR_UNINITIALIZE, "aclInit was not called");
+  if (!initialized.exchange(false)) {
+    if (finalized) fail(ACL_ERROR_REPEAT_FINALIZE, "called before");
+    fail(ACL_ERROR_UNINITIALIZE, "aclInit was not called");
+  }
+  finalized = true;
   set_default_device(-1);
   if (!dead_after_fork) release_all();
 }
 
-const char* version_of(const std::string& package) { return package == "DRIVER" ? kDriverVersion : kCannVersion; }
+// The packages of CANN that the libraries and tools here stand for, beside the driver.
+constexpr const char* kPackages[] = {"asc-devkit", "asc-tools",  "compiler", "ge-compiler", "ge-executor",
+                                     "hccl",       "hcomm",      "metadef",  "opbase",      "opp",
+                                     "ops-cv",     "ops-legacy", "ops-math", "ops-nn",      "ops-transformer",
+                                     "runtime",    "toolkit"};
+
+// The version of a package, which is named by its folder in share/info; - and _ are the same.
+const char* version_of(std::string package) {
+  std::ranges::replace(package, '_', '-');
+  const auto is_named = [&](const char* name) { return strcasecmp(package.c_str(), name) == 0; };
+  if (is_named("driver")) return kDriverVersion;
+  if (std::ranges::any_of(kPackages, is_named)) return kCannVersion;
+  fail(ACL_ERROR_INVALID_FILE, "there is no package %s", package.c_str());
+}
 
 }  // namespace
+
+void restore_slack() {
+  if (std::ranges::none_of(devices(), [](const auto& device) { return device->peak > 0; })) return;
+  prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(std::exchange(kept_slack, 0)));
+}
+
+aclError check_configuration(const char* function, const char* path) {
+  return call(function, [&] { read_default_device(path); });
+}
 
 bool is_dead_after_fork() { return dead_after_fork; }
 
@@ -133,9 +170,10 @@ aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion* ve
       fail(ACL_ERROR_INVALID_PARAM, "package %d is unknown", name);
     }
     *version = {};
-    const char* text = version_of(name == ACL_PKG_NAME_DRIVER ? "DRIVER" : "CANN");
+    const char* text = name == ACL_PKG_NAME_DRIVER ? kDriverVersion : kCannVersion;
     std::strcpy(version->version, text);
     std::sscanf(text, "%63[^.].%63[^.].%63s", version->majorVersion, version->minorVersion, version->releaseVersion);
+    std::strcpy(version->patchVersion, "0");
   });
 }
 

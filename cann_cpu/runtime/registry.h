@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live objects behind the handles of one kind: a handle is the object's address, and is looked up before it is
-// used.
+// The live objects of one kind by their handles. A handle is looked up before it is used, and is never issued twice.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -13,17 +14,30 @@
 
 namespace cann_cpu {
 
+// Not an address, so that a program that uses it as one fails there, and a multiple of 16, as pointers are.
+inline void* new_handle() {
+  static std::atomic<uint64_t> last{uint64_t{1} << 52};
+  return reinterpret_cast<void*>(last += 16);
+}
+
+// What programs know by a handle.
+struct HasHandle {
+  void* const handle = new_handle();
+};
+
+// T is a HasHandle.
 template <class T>
 class Registry {
  public:
   explicit Registry(const char* kind) : kind_(kind) {}
-  // Of objects that a program is to give back: the check `fault` counts what is left. Such a registry stays.
-  Registry(const char* kind, const char* living) : kind_(kind) {
-    count_living(living, [this] { return size(); });
+  // For objects that the program must release: the check `fault` counts what is left. Such a registry is never
+  // destroyed. `plural` names the objects in the check's report.
+  Registry(const char* kind, const char* plural) : kind_(kind) {
+    count_living(plural, [this] { return size(); });
   }
 
   void* add(std::shared_ptr<T> object) {
-    void* handle = object.get();
+    void* const handle = object->handle;
     std::unique_lock lock(mutex_);
     objects_[handle] = std::move(object);
     return handle;
@@ -32,14 +46,14 @@ class Registry {
   std::shared_ptr<T> find(const void* handle) const {
     std::shared_lock lock(mutex_);
     auto found = objects_.find(handle);
-    if (found == objects_.end()) fail(ACL_ERROR_RT_INVALID_HANDLE, "%p is no living %s", handle, kind_);
+    if (found == objects_.end()) fail(ACL_ERROR_RT_INVALID_HANDLE, "%p is not a valid %s", handle, kind_);
     return found->second;
   }
 
   std::shared_ptr<T> remove(const void* handle) {
     std::unique_lock lock(mutex_);
     auto found = objects_.extract(handle);
-    if (found.empty()) fail(ACL_ERROR_RT_INVALID_HANDLE, "%p is no living %s", handle, kind_);
+    if (found.empty()) fail(ACL_ERROR_RT_INVALID_HANDLE, "%p is not a valid %s", handle, kind_);
     return found.mapped();
   }
 

@@ -15,14 +15,13 @@
 namespace cann_cpu {
 namespace {
 
-// A worker may be stuck in a callback that needs a lock of the thread that ends it; then the thread is left behind.
+// A worker may be stuck in a callback that needs a lock of the thread that ends it. Then its thread is abandoned.
 constexpr auto kStopPatience = std::chrono::seconds(5);
 
-// Device memory stays accessible for so long behind a task: for the next one.
+// Device memory stays accessible for this long after a task, in case the next one follows at once.
 constexpr auto kIdle = std::chrono::microseconds(100);
 
-// A worker looks for its next task for so long before it sleeps: whoever appends one would have to wake it, which takes
-// longer than to append it.
+// A worker polls for its next task for this long before it sleeps. Waking it takes longer than appending a task.
 constexpr auto kWatch = std::chrono::microseconds(20);
 
 // The streams whose workers have not ended, whether their handles still live or not.
@@ -32,10 +31,11 @@ Registry<Stream>& working_streams() {
 }
 
 std::atomic<int32_t> next_stream_id{0};
+std::atomic<int> kernels_left_behind{0};
 
 struct RunningTask {
-  Stream* worker = nullptr;    // whose thread this is
-  const Stream* as = nullptr;  // whose recorded task is replayed
+  Stream* worker = nullptr;  // whose thread this is
+  aclrtStream as = nullptr;  // whose recorded task is replayed
 };
 thread_local RunningTask running;
 
@@ -46,7 +46,7 @@ struct FailedSynchronization {
 thread_local std::optional<FailedSynchronization> failed_synchronization;
 
 void require_not_running(const Stream& stream) {
-  if (is_running(&stream)) {
+  if (is_running(stream.handle)) {
     fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of stream %d itself", stream.id);
   }
 }
@@ -82,7 +82,9 @@ Failure explain(aclError code, const std::string& message) {
 }  // namespace
 
 std::optional<Clock::time_point> deadline_after(const char* what, int32_t timeout) {
-  if (timeout < -1) fail(ACL_ERROR_INVALID_PARAM, "%s is %d; milliseconds, or -1 to wait for ever", what, timeout);
+  if (timeout < -1 || timeout == 0) {
+    fail(ACL_ERROR_RT_PARAM_INVALID, "%s is %d; expected milliseconds, or -1 to wait indefinitely", what, timeout);
+  }
   if (timeout == -1) return std::nullopt;
   return Clock::now() + std::chrono::milliseconds(timeout);
 }
@@ -99,22 +101,24 @@ std::optional<Failure> run_task(const Task& task) {
   } catch (const std::exception& exception) {
     return Failure{ACL_ERROR_INTERNAL_ERROR, exception.what()};
   } catch (...) {
-    return Failure{ACL_ERROR_INTERNAL_ERROR, "threw something that is no std::exception"};
+    return Failure{ACL_ERROR_INTERNAL_ERROR, "threw something that is not a std::exception"};
   }
 }
 
-std::optional<Failure> run_task_as(const Stream* stream, const Task& task) {
-  const Stream* before = std::exchange(running.as, stream);
+std::optional<Failure> run_task_as(aclrtStream stream, const Task& task) {
+  const aclrtStream before = std::exchange(running.as, stream);
   std::optional<Failure> failure = run_task(task);
   running.as = before;
   return failure;
 }
 
-bool is_running(const void* stream) { return stream != nullptr && (stream == running.worker || stream == running.as); }
+bool is_running(const void* stream) {
+  return stream != nullptr && (stream == stream_of_task() || stream == running.as);
+}
 
 Stream* running_stream() { return running.worker; }
 
-aclrtStream stream_of_task() noexcept { return running.worker; }
+aclrtStream stream_of_task() noexcept { return running.worker == nullptr ? nullptr : running.worker->handle; }
 
 std::mutex& waits_mutex() {
   static auto* mutex = new std::mutex;
@@ -131,18 +135,22 @@ void notify_waits() {
   waits_condition().notify_all();
 }
 
-Stream::Stream(std::shared_ptr<Context> context, uint32_t priority, uint32_t flags)
-    : context(std::move(context)), id(next_stream_id++), priority(priority), flags(flags) {}
+Stream::Stream(std::shared_ptr<Context> context, uint32_t priority, std::shared_ptr<const StreamResource> resource)
+    : context(std::move(context)), id(next_stream_id++), priority(priority), resource_(std::move(resource)) {}
 
-uint64_t Stream::push(std::string name, Task task) {
+void Stream::start_worker() {
+  worker_ = std::thread([self = shared_from_this()] { self->work(); });
+}
+
+uint64_t Stream::push(std::string name, Task task, IfStopped if_stopped) {
   std::unique_lock lock(mutex_);
   if (stopping_) fail(ACL_ERROR_RT_INVALID_HANDLE, "stream %d is being destroyed", id);
   if (!worker_.joinable()) {
     end_streams_at_exit();
     working_streams().add(shared_from_this());
-    worker_ = std::thread([self = shared_from_this()] { self->work(); });
+    start_worker();
   }
-  queue_.push_back({std::move(name), std::move(task)});
+  queue_.push_back({std::move(name), std::move(task), if_stopped});
   submitted_.notify_one();
   const uint64_t number = ++last_;
   lock.unlock();
@@ -177,7 +185,11 @@ void Stream::work() {
       lock.lock();
     }
     const uint64_t before = done_;
-    discarding_ ? drop_queue(lock) : run_next(lock);
+    if (discarding_) {
+      drop_queue(lock);
+    } else if (!run_next(lock)) {
+      return;
+    }
     if (schedule::is_on()) {
       const uint64_t ended = done_ - before;
       lock.unlock();
@@ -188,17 +200,58 @@ void Stream::work() {
   exited_ = true;
   completed_.notify_all();
   lock.unlock();
-  working_streams().remove(this);
+  working_streams().remove(handle);
 }
 
-void Stream::run_next(std::unique_lock<std::mutex>& lock) {
+bool Stream::run_next(std::unique_lock<std::mutex>& lock) {
   Entry entry = std::move(queue_.front());
   queue_.pop_front();
+  std::optional<Failure> failure = stopped_by(entry);
+  running_ = entry.name;
+  const uint64_t left_tasks = left_tasks_;
   lock.unlock();
-  std::optional<Failure> failure = run_task(entry.task);
-  entry.task = nullptr;  // what it owns goes before anybody hears that it is done
+  if (!failure) failure = run_task(entry.task);
+  entry.task = nullptr;  // releases what the task owns before it is reported as done
   lock.lock();
-  finish(1, std::move(failure), entry.name);
+  if (left_tasks_ != left_tasks) {
+    --kernels_left_behind;
+    return false;
+  }
+  finish(lock, 1, std::move(failure), entry.name);
+  if (failure_ && failure_number_ == done_) context->stop_behind(*failure_);
+  return true;
+}
+
+// Keeps the memory that an endless kernel may still use.
+static void keep_forever(std::shared_ptr<void> memory) {
+  static auto* const mutex = new std::mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard lock(*mutex);
+  kept->push_back(std::move(memory));
+}
+
+uint64_t Stream::running_task() const {
+  std::lock_guard lock(mutex_);
+  return done_ + 1;
+}
+
+void Stream::leave_task(uint64_t number, Failure failure) {
+  std::unique_lock lock(mutex_);
+  if (done_ + 1 != number || exited_ || abandoned_) return;
+  for (auto& [last, memory] : std::exchange(retained_, {})) keep_forever(std::move(memory));
+  ++left_tasks_;
+  ++kernels_left_behind;
+  finish(lock, 1, std::move(failure), running_);
+  if (failure_ && failure_number_ == done_) context->stop_behind(*failure_);
+  worker_.detach();
+  start_worker();
+}
+
+std::optional<Failure> Stream::stopped_by(const Entry& entry) const {
+  if (!context->stops_on_failure || entry.if_stopped == IfStopped::kRun) return std::nullopt;
+  const std::optional<Failure> before = failure_ && !*failure_->taken ? failure_ : context->stopped_by();
+  if (!before) return std::nullopt;
+  return Failure{before->code, "it did not run (ACL_STOP_ON_FAILURE): " + before->message};
 }
 
 void Stream::drop_queue(std::unique_lock<std::mutex>& lock) {
@@ -207,11 +260,19 @@ void Stream::drop_queue(std::unique_lock<std::mutex>& lock) {
   const uint64_t count = dropped.size();
   dropped.clear();
   lock.lock();
-  finish(count, Failure{ACL_ERROR_RT_STREAM_CONTEXT, "the stream was destroyed before it ran"},
+  finish(lock, count, Failure{ACL_ERROR_RT_STREAM_CONTEXT, "the stream was destroyed before it ran"},
          std::to_string(count) + " tasks");
 }
 
-void Stream::finish(uint64_t tasks, std::optional<Failure> failure, const std::string& name) {
+void Stream::finish(std::unique_lock<std::mutex>& lock, uint64_t tasks, std::optional<Failure> failure,
+                    const std::string& name) {
+  while (!retained_.empty() && retained_.front().first <= done_ + tasks) {
+    auto released = std::move(retained_.front());
+    retained_.pop_front();
+    lock.unlock();
+    released.second.reset();
+    lock.lock();
+  }
   done_ += tasks;
   if (failure && (!failure_ || *failure_->taken)) {
     if (!failure->taken) failure->taken = std::make_shared<std::atomic<bool>>(false);
@@ -255,6 +316,11 @@ bool Stream::is_abandoned() const {
   return abandoned_;
 }
 
+bool Stream::is_at_work() const {
+  std::lock_guard lock(mutex_);
+  return done_ < last_ && !abandoned_ && waits_since_.load() > Clock::now() - kStopPatience;
+}
+
 uint64_t Stream::last() const {
   std::lock_guard lock(mutex_);
   return last_;
@@ -277,6 +343,11 @@ std::optional<Failure> Stream::take_failure(uint64_t number) {
   std::optional<Failure> failure = std::exchange(failure_, std::nullopt);
   if (failure->taken->exchange(true)) return std::nullopt;
   return failure;
+}
+
+void Stream::retain(const std::shared_ptr<void>& object) {
+  const std::lock_guard lock(mutex_);
+  if (done_ < last_) retained_.emplace_back(last_, object);
 }
 
 std::optional<Failure> Stream::failure() const {
@@ -308,9 +379,21 @@ void Stream::join() {
     }
     if (schedule::is_on()) schedule::ended(*this);
     abandoned_ ? worker_.detach() : worker_.join();
+    if (!abandoned_) end_streams_beside();
     dropped.clear();  // what waits for these tasks waits no longer
   }
   end_subscriptions(*this);
+}
+
+Stream& Stream::beside(size_t number) {
+  while (beside_.size() < number) beside_.push_back(std::make_shared<Stream>(context, priority, nullptr));
+  return *beside_[number - 1];
+}
+
+void Stream::end_streams_beside() {
+  for (const auto& stream : beside_) stream->stop(/*discard=*/true);
+  for (const auto& stream : beside_) stream->join();
+  beside_.clear();
 }
 
 Registry<Stream>& streams() {
@@ -318,15 +401,31 @@ Registry<Stream>& streams() {
   return *registry;
 }
 
-std::shared_ptr<Stream> find_stream(aclrtStream handle) {
-  return handle == nullptr ? current_context()->default_stream() : streams().find(handle);
+namespace {
+
+std::shared_ptr<Stream> find_stream_in(Context& context, aclrtStream handle) {
+  return handle == nullptr ? context.default_stream() : streams().find(handle);
+}
+
+}  // namespace
+
+std::shared_ptr<Stream> find_stream(aclrtStream handle) { return find_stream_in(*current_context(), handle); }
+
+std::shared_ptr<Stream> find_own_stream(aclrtStream handle) {
+  const std::shared_ptr<Context> context = current_context();
+  std::shared_ptr<Stream> stream = find_stream_in(*context, handle);
+  if (is_worker() || stream->context == context) return stream;
+  fail(ACL_ERROR_RT_STREAM_CONTEXT,
+       "stream %d is of another context, of device %d, than this thread's, of device %d; call aclrtSetDevice or "
+       "aclrtSetCurrentContext",
+       stream->id, stream->context->device, context->device);
 }
 
 uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses& accesses,
                 std::shared_ptr<const TaskTensors> operands) {
   std::shared_ptr<Stream> stream;
-  // A recorded task may be replayed after its stream is gone: ask for the address first.
-  if (!is_running(handle)) stream = find_stream(handle);
+  // A recorded task may be replayed after its stream is gone: ask for the handle first.
+  if (!is_running(handle)) stream = find_own_stream(handle);
   if (is_on(Check::kMemory)) {
     const Stream& on = stream ? *stream : *running.worker;
     task = memory::checked(on, name, is_worker() ? "" : race::where(), accesses, std::move(task));
@@ -335,7 +434,7 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
     run_in_place(name, task, std::move(operands));
     return 0;
   }
-  if (is_running(stream.get())) return append_uncaptured(*stream, name, std::move(task), std::move(operands));
+  if (is_running(stream->handle)) return append_uncaptured(*stream, name, std::move(task), std::move(operands));
   if (stream->graph != nullptr && record_task(*stream, task, {accesses, name, race::where()}, operands)) return 0;
   race::task(*stream, name, accesses);
   if (is_on(Check::kMemory)) memory::used(*stream, accesses);
@@ -354,19 +453,20 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
   return append_uncaptured(*stream, name, std::move(task), std::move(operands));
 }
 
-uint64_t append_uncaptured(Stream& stream, const char* name, Task task, std::shared_ptr<const TaskTensors> operands) {
-  if (is_running(&stream)) {
+uint64_t append_uncaptured(Stream& stream, const char* name, Task task, std::shared_ptr<const TaskTensors> operands,
+                           IfStopped if_stopped) {
+  if (is_running(stream.handle)) {
     run_in_place(name, task, std::move(operands));
     return 0;
   }
   if (is_profiling()) task = profiled(stream, name, std::move(task), std::move(operands));
-  return stream.push(name, std::move(task));
+  return stream.push(name, std::move(task), if_stopped);
 }
 
 void wait_for(aclrtStream handle) noexcept try {
   if (is_running(handle)) return;
   const std::shared_ptr<Stream> stream = find_stream(handle);
-  if (!is_running(stream.get())) stream->wait(stream->last());
+  if (!is_running(stream->handle)) stream->wait(stream->last());
 } catch (const Failure&) {  // the stream is gone, and what it was given with it
 }
 
@@ -383,12 +483,28 @@ void repeat_unread_failure() {
   if (failed && calls_of_thread == failed->call + 1 && has_message()) throw failed->failure;
 }
 
+bool finish(const std::vector<std::shared_ptr<Stream>>& streams) {
+  constexpr auto kLook = std::chrono::milliseconds(100);
+  for (const auto& stream : in_order(streams)) {
+    const uint64_t number = stream->last();
+    while (!stream->wait(number, Clock::now() + kLook)) {
+      if (working_streams().find_if([](const Stream& any) { return any.is_at_work(); }).empty()) return false;
+    }
+  }
+  return true;
+}
+
 bool drain() {
-  bool all = true;
+  bool all = kernels_left_behind == 0;
   for (const auto& stream : in_order(working_streams().find_if([](const Stream&) { return true; }))) {
     all = stream->wait(stream->last()) && all;
   }
   return all;
+}
+
+void retain_until_done(const std::shared_ptr<void>& memory) {
+  if (kernels_left_behind > 0) keep_forever(memory);
+  for (const auto& stream : working_streams().find_if([](const Stream&) { return true; })) stream->retain(memory);
 }
 
 aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses) {
@@ -411,19 +527,52 @@ using namespace cann_cpu;
 
 namespace {
 
+// What a stream is made for makes none of them faster here, and no order between streams follows from a priority.
+constexpr uint32_t kKnownFlags = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC | ACL_STREAM_HUGE;
+constexpr uint32_t kLeastPriority = 7;
+
+void check_priority(uint32_t priority) {
+  if (priority > kLeastPriority) {
+    fail(ACL_ERROR_INVALID_PARAM, "priority is %u; expected 0 to %u", priority, kLeastPriority);
+  }
+}
+
+uint32_t checked_switch(const char* name, uint32_t value) {
+  if (value > 1) fail(ACL_ERROR_INVALID_PARAM, "%s is %u; expected 0 or 1", name, value);
+  return value;
+}
+
 void create_stream(aclrtStream* handle, uint32_t priority, uint32_t flags) {
   require_pointer(handle, "stream");
-  *handle = streams().add(std::make_shared<Stream>(current_context(), priority, flags));
+  check_priority(priority);
+  if (flags & ~kKnownFlags) {
+    fail(
+        ACL_ERROR_FEATURE_UNSUPPORTED,
+        "flag is %#x; ACL_STREAM_FAST_LAUNCH (0x1), ACL_STREAM_FAST_SYNC (0x2) and ACL_STREAM_HUGE (0x8) are supported",
+        flags);
+  }
+  const std::shared_ptr<Context> context = current_context();
+  auto resource = std::make_shared<const StreamResource>(find_device(context->device));
+  *handle = streams().add(std::make_shared<Stream>(context, priority, std::move(resource)));
 }
 
 void destroy_stream(aclrtStream handle, bool discard) {
   require_pointer(handle, "stream");
-  std::shared_ptr<Stream> stream = streams().find(handle);
+  std::shared_ptr<Stream> stream = find_own_stream(handle);
   require_not_running(*stream);
   if (stream->graph != nullptr) fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured", stream->id);
   streams().remove(handle);
   stream->stop(discard);
   stream->join();
+}
+
+void set_failure_mode(Stream& stream, uint64_t mode) {
+  if (mode > ACL_STOP_ON_FAILURE) fail(ACL_ERROR_INVALID_PARAM, "mode is %lu; expected 0 or 1", mode);
+  if (mode == ACL_CONTINUE_ON_FAILURE && stream.failure_mode == ACL_STOP_ON_FAILURE) {
+    fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "stream %d stops on a failure, which cannot be taken back", stream.id);
+  }
+  stream.failure_mode = mode;
+  if (mode == ACL_STOP_ON_FAILURE) stream.context->stops_on_failure = true;  // CANN's way: of all its streams
 }
 
 // What a wait that came to no end says.
@@ -441,7 +590,7 @@ void synchronize_stream(aclrtStream handle, int32_t timeout) {
   std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
   if (is_running(handle)) return;  // all that came before has run in place
   std::shared_ptr<Stream> stream = find_stream(handle);
-  if (is_running(stream.get())) return;
+  if (is_running(stream->handle)) return;
   forbid_during_capture(*stream);
   uint64_t number = stream->last();
   {
@@ -458,8 +607,11 @@ void synchronize_stream(aclrtStream handle, int32_t timeout) {
 void synchronize_device(int32_t timeout) {
   std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
   if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream, which it would wait for");
+  const std::shared_ptr<Context> context = current_context();
+  const auto is_captured = [&](const Stream& s) { return s.context == context && s.graph != nullptr; };
+  for (const auto& stream : streams().find_if(is_captured)) forbid_during_capture(*stream);
   forbid_unsafe_during_capture();
-  int32_t device = current_context()->device;
+  int32_t device = context->device;
   const cost::Wait wait;
   std::optional<Failure> first;
   for (const auto& stream : in_order(streams().find_if([&](const Stream& s) { return s.context->device == device; }))) {
@@ -526,14 +678,11 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId) {
 }
 
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
-  return call(__func__, [&] {
-    if (mode > ACL_STOP_ON_FAILURE) fail(ACL_ERROR_INVALID_PARAM, "mode is %lu; 0 or 1", mode);
-    find_stream(stream)->failure_mode = mode;
-  });
+  return call(__func__, [&] { set_failure_mode(*find_stream(stream), mode); });
 }
 
 aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag) {
-  return call(__func__, [&] { find_stream(stream)->overflow_switch = flag; });
+  return call(__func__, [&] { find_stream(stream)->overflow_switch = checked_switch("flag", flag); });
 }
 
 aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t* flag) {
@@ -549,18 +698,18 @@ aclError aclrtSetStreamAttribute(aclrtStream handle, aclrtStreamAttr stmAttrType
     std::shared_ptr<Stream> stream = find_stream(handle);
     switch (stmAttrType) {
       case ACL_STREAM_ATTR_FAILURE_MODE:
-        stream->failure_mode = value->failureMode;
-        return;
+        return set_failure_mode(*stream, value->failureMode);
       case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
-        stream->overflow_switch = value->overflowSwitch;
+        stream->overflow_switch = checked_switch("overflowSwitch", value->overflowSwitch);
         return;
       case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
         stream->user_tag = value->userCustomTag;
         return;
       case ACL_STREAM_ATTR_CACHE_OP_INFO:
-        stream->cache_op_info = value->cacheOpInfoSwitch;
+        stream->cache_op_info = checked_switch("cacheOpInfoSwitch", value->cacheOpInfoSwitch);
         return;
       case ACL_STREAM_ATTR_PRIORITY:
+        check_priority(value->streamPriority);
         stream->priority = value->streamPriority;
         return;
     }

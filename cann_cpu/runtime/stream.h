@@ -22,17 +22,20 @@ using Clock = std::chrono::steady_clock;
 // A moment `timeout` milliseconds from now; -1 is never.
 std::optional<Clock::time_point> deadline_after(const char* what, int32_t timeout);
 
-class Stream : public std::enable_shared_from_this<Stream> {
- public:
-  Stream(std::shared_ptr<Context> context, uint32_t priority, uint32_t flags);
-  aclrtStream handle() { return this; }
+// What happens to a task after a failed one, with ACL_STOP_ON_FAILURE.
+enum class IfStopped { kDrop, kRun };
 
+class Stream : public HasHandle, public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(std::shared_ptr<Context> context, uint32_t priority, std::shared_ptr<const StreamResource> resource);
   // Appends a task and returns its number; the worker starts with the first. A capturing stream's tasks go elsewhere.
-  uint64_t push(std::string name, Task task);
+  uint64_t push(std::string name, Task task, IfStopped if_stopped);
   // Waits until the task of that number is done or dropped; false when the deadline came first, or the worker was
   // abandoned.
   bool wait(uint64_t number, std::optional<Clock::time_point> deadline = {});
   bool is_abandoned() const;
+  // False as well while its task waits for what has not come for long.
+  bool is_at_work() const;
   // Number of the task appended last.
   uint64_t last() const;
   bool is_idle() const;
@@ -40,24 +43,35 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Takes the failure away if it is of a task before or at that number. One that came of a wait for another stream's
   // failed work is taken once of all these streams.
   std::optional<Failure> take_failure(uint64_t number);
-  // The failure that nobody has taken away.
+  // Holds it until the tasks that were appended by now have ended.
+  void retain(const std::shared_ptr<void>& object);
+  // The untaken failure.
   std::optional<Failure> failure() const;
-  // Tells the worker to end: after the queue is done, or (discard) after the task that runs now, whose waits are cut
-  // short.
+  // Stops the worker: after the queue is done, or (discard) after the task that runs now, whose waits are cut short.
   void stop(bool discard);
-  // Waits for that end, behind stop(); a worker that discards and yet goes on for long is abandoned, and its queue
-  // dropped.
+  // Waits for the worker to end, after stop(). A worker that discards and still runs for long is abandoned, and its
+  // queue is dropped.
   void join();
-  // Blocks the worker until the condition holds; false when the stream is being discarded. notify_waits() makes it look
-  // again, and so does every millisecond when it has to poll memory that kernels and copies write.
+  // A stream that works beside this one, for the replays of graphs that were captured on several streams; its number is
+  // from 1 on. Called by the worker alone.
+  Stream& beside(size_t number);
+  void end_streams_beside();
+  // Blocks the worker until the condition holds; false when the stream is being discarded or the deadline came first.
+  // notify_waits() makes it look again, and so does every millisecond when it has to poll memory that kernels and
+  // copies write.
   template <class Condition>
-  bool block_until(Condition&& condition, bool poll);
+  bool block_until(Condition&& condition, bool poll, std::optional<Clock::time_point> deadline = {});
+
+  // In the worker: the number of its task.
+  uint64_t running_task() const;
+  // Ends a hanging task with the failure. The stream continues in another thread. Does nothing if the task has ended.
+  void leave_task(uint64_t number, Failure failure);
 
   const std::shared_ptr<Context> context;
   const int32_t id;
   std::atomic<uint32_t> priority;
-  const uint32_t flags;
-  std::atomic<uint64_t> failure_mode{ACL_CONTINUE_ON_FAILURE};  // kept: tasks behind a failed one run in either mode
+  std::atomic<uint64_t> failure_mode{ACL_CONTINUE_ON_FAILURE};
+  std::atomic<bool> has_host_functions{false};
   std::atomic<uint32_t> overflow_switch{0};
   std::atomic<uint32_t> user_tag{0};
   std::atomic<uint32_t> cache_op_info{0};
@@ -68,17 +82,27 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::atomic<Graph*> graph{nullptr};
 
  private:
+  const std::shared_ptr<const StreamResource> resource_;  // null: a captured graph has it
+
   struct Entry {
     std::string name;
     Task task;
+    IfStopped if_stopped;
   };
+  void start_worker();
+  // Ends early in a thread whose task was left.
   void work();
-  void run_next(std::unique_lock<std::mutex>& lock);
+  // False when the task was left meanwhile: the stream is another thread's.
+  bool run_next(std::unique_lock<std::mutex>& lock);
+  // The failure that prevents the task from running. Called under the mutex.
+  std::optional<Failure> stopped_by(const Entry& entry) const;
   void drop_queue(std::unique_lock<std::mutex>& lock);
   // Waits for what the worker brings about; false when the deadline came first.
   template <class Condition>
   bool await(Condition&& condition, std::optional<Clock::time_point> deadline);
-  void finish(uint64_t tasks, std::optional<Failure> failure, const std::string& name);
+  // Ends tasks. Their retained objects are released before the end is reported.
+  void finish(std::unique_lock<std::mutex>& lock, uint64_t tasks, std::optional<Failure> failure,
+              const std::string& name);
 
   mutable std::mutex mutex_;
   std::condition_variable submitted_;
@@ -87,18 +111,25 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::atomic<uint64_t> last_{0};  // changes under the mutex
   uint64_t done_ = 0;
   std::multiset<uint64_t> awaited_;  // the tasks that wait() waits for; to wake it before would delay the next task
+  std::deque<std::pair<uint64_t, std::shared_ptr<void>>> retained_;  // and the last task that may use it
   std::optional<Failure> failure_;
   uint64_t failure_number_ = 0;
+  std::string running_;      // the name of the task that runs
+  uint64_t left_tasks_ = 0;  // tasks whose threads were replaced
   bool stopping_ = false;
   bool exited_ = false;
   bool abandoned_ = false;
   std::atomic<bool> discarding_{false};
+  std::atomic<Clock::time_point> waits_since_{Clock::time_point::max()};  // in block_until()
   std::thread worker_;
+  std::vector<std::shared_ptr<Stream>> beside_;
 };
 
 Registry<Stream>& streams();
-// The stream of a handle; null is the current context's default stream.
+// The stream of a handle; null is the current context's default stream. Fails in a thread without a context.
 std::shared_ptr<Stream> find_stream(aclrtStream handle);
+// The same for what gives the stream work: outside of tasks it has to be of the current context.
+std::shared_ptr<Stream> find_own_stream(aclrtStream handle);
 // The stream whose worker the calling thread is, or null.
 Stream* running_stream();
 inline bool is_worker() { return running_stream() != nullptr; }
@@ -106,7 +137,7 @@ inline bool is_worker() { return running_stream() != nullptr; }
 // Runs a task, whatever it throws or returns.
 std::optional<Failure> run_task(const Task& task);
 // Runs a recorded task as if on the stream it was recorded from: launches to that stream run in place.
-std::optional<Failure> run_task_as(const Stream* stream, const Task& task);
+std::optional<Failure> run_task_as(aclrtStream stream, const Task& task);
 
 // Gives the task to the stream: runs it in place inside a task of that stream, records it when the stream is captured,
 // and else queues it. Returns its number in the queue, 0 when it is not there.
@@ -114,7 +145,7 @@ uint64_t append(aclrtStream stream, const char* name, Task task, const Accesses&
                 std::shared_ptr<const TaskTensors> operands = {});
 // The same, past a capture.
 uint64_t append_uncaptured(Stream& stream, const char* name, Task task,
-                           std::shared_ptr<const TaskTensors> operands = {});
+                           std::shared_ptr<const TaskTensors> operands = {}, IfStopped if_stopped = IfStopped::kDrop);
 
 // Waits that cross streams (events, values in memory) share one lock and condition: they are few, and any may end.
 std::mutex& waits_mutex();
@@ -122,16 +153,23 @@ std::condition_variable& waits_condition();
 void notify_waits();
 
 template <class Condition>
-bool Stream::block_until(Condition&& condition, bool poll) {
+bool Stream::block_until(Condition&& condition, bool poll, std::optional<Clock::time_point> deadline) {
+  struct Since {
+    explicit Since(std::atomic<Clock::time_point>& since) : since(since) { since = Clock::now(); }
+    ~Since() { since = Clock::time_point::max(); }
+    std::atomic<Clock::time_point>& since;
+  } const waiting(waits_since_);
   if (schedule::is_on()) {
     schedule::block(*this, [&] { return discarding_ || condition(); });
     return condition();
   }
   std::unique_lock lock(waits_mutex());
   while (!condition()) {
-    if (discarding_) return false;
+    if (discarding_ || (deadline && Clock::now() >= *deadline)) return false;
     if (poll) {
       waits_condition().wait_for(lock, std::chrono::milliseconds(1));
+    } else if (deadline) {
+      waits_condition().wait_until(lock, *deadline);
     } else {
       waits_condition().wait(lock);
     }
@@ -139,14 +177,20 @@ bool Stream::block_until(Condition&& condition, bool poll) {
   return true;
 }
 
-// Fails once more if the thread's call before synchronised a stream and failed, and nobody has read the message. This
-// is for aclrtMemcpy: torch_npu's copies make this pair of calls, and raise the first error with its message only if
-// the second call fails.
+// Fails once more if the thread's previous call synchronised a stream and failed, and its message was not read. This is
+// for aclrtMemcpy: torch_npu's copies make this pair of calls, and raise the first error with its message only if the
+// second call fails.
 void repeat_unread_failure();
 
-// Waits for all streams of all devices, those included that are being destroyed; their failures stay. False when an
-// abandoned worker goes on: what it may use is not to be freed, ever.
+// Waits until the streams have done what they were given; false when no stream gets on any more.
+bool finish(const std::vector<std::shared_ptr<Stream>>& streams);
+
+// Waits for all streams of all devices, including those that are being destroyed. Their failures stay. Returns false if
+// an abandoned worker or a kernel whose time is over still runs: the memory that it may use must never be freed.
 bool drain();
+
+// Holds memory that is given back until the work that all streams were given by now has ended, since it may use it.
+void retain_until_done(const std::shared_ptr<void>& memory);
 
 // Ends the subscriptions to a stream that is going away.
 void end_subscriptions(const Stream& stream);

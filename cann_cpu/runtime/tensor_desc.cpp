@@ -8,6 +8,12 @@
 
 using namespace cann_cpu;
 
+namespace {
+
+constexpr size_t kUnknownRank = 0xFFFFFFFFFFFFFFFE;  // ACL_UNKNOWN_RANK of CANN's headers
+
+}  // namespace
+
 aclDataBuffer* aclCreateDataBuffer(void* data, size_t size) { return new (std::nothrow) aclDataBuffer{data, size}; }
 
 aclError aclDestroyDataBuffer(const aclDataBuffer* dataBuffer) {
@@ -53,7 +59,11 @@ aclFormat aclGetTensorDescFormat(const aclTensorDesc* desc) {
   return desc == nullptr ? ACL_FORMAT_UNDEFINED : desc->format;
 }
 
-size_t aclGetTensorDescNumDims(const aclTensorDesc* desc) { return desc == nullptr ? 0 : desc->dims.size(); }
+size_t aclGetTensorDescNumDims(const aclTensorDesc* desc) {
+  if (desc == nullptr) return 0;
+  const bool is_of_unknown_rank = desc->dims.size() == 1 && desc->dims[0] == -2;
+  return is_of_unknown_rank ? kUnknownRank : desc->dims.size();
+}
 
 // 0 when a dimension is unknown (negative).
 size_t aclGetTensorDescElementCount(const aclTensorDesc* desc) {

@@ -9,7 +9,7 @@ namespace {
 uint64_t* check_value(void* address) {
   check_range("devAddr", address, sizeof(uint64_t), /*on_device=*/true);
   if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0) {
-    fail(ACL_ERROR_MEMORY_ADDRESS_UNALIGNED, "devAddr %p is not aligned to 8 bytes", address);
+    fail(ACL_ERROR_RT_ADDR_UNALIGNED, "devAddr %p is not aligned to 8 bytes", address);
   }
   return static_cast<uint64_t*>(address);
 }
@@ -47,11 +47,16 @@ aclError aclrtValueWrite(void* devAddr, uint64_t value, uint32_t flag, aclrtStre
 aclError aclrtValueWait(void* devAddr, uint64_t value, uint32_t flag, aclrtStream handle) {
   return call(__func__, [&] {
     uint64_t* source = check_value(devAddr);
-    if (flag > ACL_STREAM_WAIT_VALUE_NOR) fail(ACL_ERROR_INVALID_PARAM, "flag is %u; 0 to 3", flag);
+    if (flag > ACL_STREAM_WAIT_VALUE_NOR) fail(ACL_ERROR_INVALID_PARAM, "flag is %u; expected 0 to 3", flag);
     append(handle, "aclrtValueWait", [=] {
-      running_stream()->block_until([&] { return holds(__atomic_load_n(source, __ATOMIC_ACQUIRE), value, flag); },
-                                    /*poll=*/true);
-      return ACL_SUCCESS;
+      Stream& stream = *running_stream();
+      std::optional<Failure> stop;  // the write may be among the tasks that do not run any more
+      const auto is_over = [&] {
+        return holds(__atomic_load_n(source, __ATOMIC_ACQUIRE), value, flag) || (stop = stream.context->stopped_by());
+      };
+      stream.block_until(is_over, /*poll=*/true);
+      if (!stop) return ACL_SUCCESS;
+      throw Failure{stop->code, "it waits no longer (ACL_STOP_ON_FAILURE): " + stop->message};
     });
   });
 }

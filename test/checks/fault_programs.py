@@ -208,7 +208,7 @@ def second_half(memory):
 
 
 def communicator():
-    """Of one rank."""
+    """A communicator of one rank."""
     return pointer(lambda made: hccl.HcclCommInitAll(1, (ctypes.c_int32 * 1)(0), made))
 
 

@@ -34,7 +34,7 @@ void host_writes() {
   aclrtFree(x);
 }
 
-// The task has memory of its own, and runs until the host has read what is another's, or for a second.
+// The task has its own memory, and runs until the host has read another buffer, or for a second.
 void host_reads_while_a_task_uses_it() {
   float* const x = allocate(kCount);
   static std::atomic<bool> runs{false}, has_read{false};

@@ -6,6 +6,7 @@ import functools
 import gc
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def wrong(fault):
 
 
 def stopped(fault):
-    """Of programs that end where they touch the memory."""
+    """Marks a program that ends where it touches the memory."""
     return lambda function: STOPPED.setdefault(function, fault) and function
 
 
@@ -54,7 +55,7 @@ def allocate(bytes_):
 
 @functools.cache
 def communicator():
-    """Of one rank."""
+    """A communicator of one rank."""
     made = ctypes.c_void_p()
     assert ctypes.CDLL("libhccl.so").HcclCommInitAll(1, (ctypes.c_int32 * 1)(0), ctypes.byref(made)) == 0
     return made
@@ -154,6 +155,18 @@ def fills_a_freed_buffer():
     buffer = allocate(4 * N)
     acl.aclrtFree(buffer)
     acl.aclrtMemsetAsync(buffer, 4, 0, 4, current_stream())  # fault
+    torch.npu.synchronize()
+
+
+@wrong("use after free")
+def frees_while_a_task_is_yet_to_use_it():
+    buffer = allocate(4 * N)
+    gate = threading.Event()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: gate.wait(60))
+    acl.aclrtLaunchHostFunc(ctypes.c_void_p(current_stream()), function, None)
+    acl.aclrtMemsetAsync(buffer, 4, 0, 4, current_stream())  # fault
+    acl.aclrtFree(buffer)
+    gate.set()
     torch.npu.synchronize()
 
 
@@ -301,14 +314,14 @@ def calls_a_kernel_with_one_element_too_many():
 # ---- what nobody has written
 
 
-@wrong("use of memory that nobody has written")
+@wrong("use of uninitialized memory")
 def computes_with_an_empty_tensor():
     x = torch.empty(N, device="npu")  # allocated
     x.exp()  # fault
     torch.npu.synchronize()
 
 
-@wrong("use of memory that nobody has written")
+@wrong("use of uninitialized memory")
 def lets_go_of_an_empty_tensor_before_the_task_runs():
     late = torch.npu.Stream()
     ones = torch.ones(1024, N).npu()
@@ -321,27 +334,27 @@ def lets_go_of_an_empty_tensor_before_the_task_runs():
     torch.npu.synchronize()
 
 
-@wrong("use of memory that nobody has written")
+@wrong("use of uninitialized memory")
 def accumulates_into_an_empty_tensor():
     total = torch.empty(N, device="npu")  # allocated
     total.add_(1)  # fault
     torch.npu.synchronize()
 
 
-@wrong("use of memory that nobody has written")
+@wrong("use of uninitialized memory")
 def reads_a_result_that_nobody_computed():
     x = torch.empty(N, device="npu")  # allocated
     x.cpu()  # fault
 
 
-@wrong("use of memory that nobody has written")
+@wrong("use of uninitialized memory")
 def forgets_a_weight():
     weight = torch.nn.Parameter(torch.empty(8, 8, device="npu"))  # allocated
     torch.nn.functional.linear(torch.ones(2, 8).npu(), weight)  # fault
     torch.npu.synchronize()
 
 
-@wrong("use of memory that nobody has written")
+@wrong("use of uninitialized memory")
 def reduces_an_empty_tensor():
     x = torch.empty(N, device="npu")  # allocated
     all_reduce(address(x), N)  # fault

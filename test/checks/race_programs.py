@@ -34,7 +34,7 @@ def ones():
 
 
 def group():
-    """Of one rank."""
+    """A process group of one rank."""
     if not dist.is_initialized():
         dist.init_process_group("hccl", rank=0, world_size=1, store=dist.HashStore())
     return dist

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check `fault`: what a wrong program makes of a failing call is found, and right programs stand every failure."""
+"""The check `fault` finds programs that handle a failing call wrongly; correct programs pass with every failure."""
 
 import subprocess
 import sys

@@ -43,9 +43,9 @@ def marked(function):
 def names(report, program):
     """Whether the report has both of the program's places."""
     places = marked(program)
-    told = report["buffer"] + report["task"]
+    text = report["buffer"] + report["task"]
     at_host = report["fault"] == "free of memory that was never allocated"
-    return places["fault"] in told and (at_host or f"allocated at {places['allocated']}" in told)
+    return places["fault"] in text and (at_host or f"allocated at {places['allocated']}" in text)
 
 
 @pytest.mark.parametrize("program", memory_programs.WRONG, ids=lambda f: f.__name__)
@@ -95,11 +95,11 @@ def program_in_cpp(tmp_path_factory):
         ("host_reads", "device memory read on the host", "at its byte 4"),
         ("host_writes", "device memory written on the host", "at its byte 0"),
         ("host_function_reads", "device memory read on the host", "at its byte 4"),
-        ("reads_behind", "out of bounds", "read: 1 behind"),
-        ("writes_behind", "out of bounds", "written: 1 behind"),
-        ("writes_behind_an_odd_end", "out of bounds", "written: 4 bytes, 1 behind"),
+        ("reads_behind", "out of bounds", "read: 1 past"),
+        ("writes_behind", "out of bounds", "written: 1 past"),
+        ("writes_behind_an_odd_end", "out of bounds", "written: 4 bytes, 1 past"),
         ("writes_in_front", "out of bounds", "written: 4 bytes, 4 in front"),
-        ("uses_in_another_thread", "out of bounds", "written: 1 behind"),
+        ("uses_in_another_thread", "out of bounds", "written: 1 past"),
         ("leaks", "never freed", "1 buffer"),
         ("right", None, None),
     ],
@@ -113,9 +113,9 @@ def test_a_program_in_cpp(case, fault, what, check, program_in_cpp, tmp_path):
     (report,) = reports
     assert report["fault"] == fault
     assert what in report["what"]
-    told = report["buffer"] + report["task"]
-    assert "memory_programs+0x" in told
-    assert "in allocate" in told
+    text = report["buffer"] + report["task"]
+    assert "memory_programs+0x" in text
+    assert "in allocate" in text
     if fault.startswith("device memory"):
         assert f"in {case}" in report["task"]
     elif fault == "out of bounds":

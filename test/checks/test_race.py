@@ -69,9 +69,9 @@ def test_the_exit_code_of_a_command_that_fails_is_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("checks", "message"),
     [
-        ("rase", "'rase', which is no check; there are: cost, fault, memory, race, schedule"),
-        ("race:all", "'race:all', and race takes nothing behind a colon"),
-        ("memory:keys", "'memory:keys', and memory takes only 'pages' behind a colon"),
+        ("rase", "'rase', which is not a check; the checks are: cost, fault, memory, race, schedule"),
+        ("race:all", "'race:all', and race takes nothing after a colon"),
+        ("memory:keys", "'memory:keys', and memory takes only 'pages' after a colon"),
     ],
 )
 def test_an_unknown_check_is_rejected(checks, message, tmp_path):

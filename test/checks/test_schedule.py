@@ -12,7 +12,7 @@ from checks.commands import checked as checked_by
 from checks.commands import environment
 
 PROGRAMS = Path(schedule_programs.__file__)
-SEEDS = (2, 3, 6, 8)  # which find all of them
+SEEDS = (2, 3, 5, 6)  # which find all of them
 checked = functools.partial(checked_by, checks="schedule")
 
 
@@ -56,7 +56,7 @@ def run_with_seed(programs, folder, seed):
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory):
-    """Of the wrong programs, by seed: 0 is the order of the launches."""
+    """The outcomes of the wrong programs, by seed: 0 is the order of the launches."""
     run = functools.partial(run_with_seed, "wrong", tmp_path_factory.mktemp("schedule"))
     return dict(trials.run_all([0, *SEEDS], run, "seeds"))
 

@@ -34,7 +34,7 @@ SIGNATURES = signatures()
 
 @dataclass
 class Tensor:
-    """Of an aclCreateTensor: sizes, strides and offset of a view of `storage` elements."""
+    """The arguments of an aclCreateTensor: sizes, strides and offset of a view of `storage` elements."""
 
     dtype: int
     shape: list[int]
@@ -302,14 +302,17 @@ def caller():
     assert acl.aclrtCreateStream(ctypes.byref(stream)) == 0
     memory = Memory(acl)
 
-    def phase_two(name: str, size: ctypes.c_uint64, executor: ctypes.c_void_p) -> int:
+    def phase_two(name: str, size: ctypes.c_uint64, executor: ctypes.c_void_p) -> tuple[int, str]:
         workspace = ctypes.c_void_p()
         if size.value:
             assert acl.aclrtMalloc(ctypes.byref(workspace), size, 0) == 0
-        status = getattr(library, name)(workspace, size, executor, stream) or acl.aclrtSynchronizeStream(stream)
+        status, outcome = getattr(library, name)(workspace, size, executor, stream), "rejected"
+        if status == 0:
+            status = acl.aclrtSynchronizeStream(stream)
+            outcome = "ran" if status == 0 else "failed in the stream"
         if size.value:
             acl.aclrtFree(workspace)
-        return status
+        return status, outcome
 
     def call(name: str, *arguments) -> tuple[str, str]:
         memory.start()
@@ -320,8 +323,7 @@ def caller():
         status = getattr(library, f"{name}GetWorkspaceSize")(*converted, ctypes.byref(size), ctypes.byref(executor))
         outcome = "rejected"
         if status == 0:
-            status = phase_two(name, size, executor)
-            outcome = "ran" if status == 0 else "failed in the stream"
+            status, outcome = phase_two(name, size, executor)
         message = (acl.aclGetRecentErrMsg() or b"").decode() if status else ""
         if status and name not in message:
             outcome = "no message"

@@ -76,7 +76,7 @@ def supervise(
 
 
 def results(jobs: int, calls: int, supervised: Callable) -> Iterator[tuple[int, str, str]]:
-    """Those of several workers, as they come."""
+    """Yields the results of several workers, as they come."""
     ready = queue.Queue()
 
     def serve(first: int) -> None:

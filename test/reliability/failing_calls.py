@@ -69,7 +69,7 @@ def operator(name: str) -> int:
 
 
 class Fork:
-    """A run of the program in a process of its own, whose end the caller awaits."""
+    """Runs the program in a separate process, and the caller awaits its end."""
 
     def __init__(self, folder: str, checks: str):
         self.folder, self.checks = Path(folder), checks

@@ -28,10 +28,11 @@ import custom_pypto  # noqa: F401
 
 HOST_SLACK = 64 << 20  # bytes that the allocators of the host may keep
 ELEMENTS = [1, 7, 1000, 40_000, 300_000]
+CAPTURING = threading.Lock()
 
 
 class Thread(threading.Thread):
-    """Draws what it does next; `tasks` is what its counter must be. Pauses behind each phase: they end at `ends`."""
+    """Draws what it does next; `tasks` is what its counter must be. Pauses after each phase: they end at `ends`."""
 
     def __init__(self, seed: int, ends: list[float], pause: threading.Barrier, group: dist.ProcessGroup | None):
         super().__init__(daemon=True)
@@ -105,7 +106,8 @@ class Thread(threading.Thread):
         graph = torch.npu.NPUGraph()
         x = torch.zeros(self.random.choice(ELEMENTS), device="npu")
         self.stream.synchronize()
-        with torch.npu.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+        # torch.npu.graph synchronises the device, which is illegal while another thread captures.
+        with CAPTURING, torch.npu.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
             x += 1
             self.counter += 1
         replays = self.random.randrange(1, 5)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of docs/reliability.md, briefly, and that each tells what it is to find."""
+"""Runs the programs of docs/reliability.md briefly, and tests that each reports what it is to find."""
 
 import ctypes
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ def test_drawn_calls_are_answered(program, calls):
     code, output = run(program, f"--calls={calls}")
     assert code == 0, output
     assert f"{calls} calls of" in output
+    assert int(re.search(r"failed in the stream +(\d+)", output)[1]) < 0.05 * calls
 
 
 def test_calls_fail_in_turn_but_those_that_a_report_has(tmp_path):
@@ -89,7 +91,7 @@ def test_a_byte_outside_the_outputs_is_seen(place, outcome, outside):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("reader", ["configuration", "package", "rule"])
+@pytest.mark.parametrize("reader", ["configuration", "package", "rule", "wire"])
 def test_no_mutation_of_a_file_crashes_its_reader(reader):
     command = ["bash", HERE / "fuzz" / "run.sh", "--mutations", reader, "20000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)

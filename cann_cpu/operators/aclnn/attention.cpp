@@ -39,7 +39,7 @@ int64_t head_size(const at::Tensor& query, const Attributes& attributes) {
 // True where a query does not see a key; nullopt where all is seen.
 std::optional<at::Tensor> hidden(int64_t queries, int64_t keys, const std::optional<at::Tensor>& mask,
                                  const Attributes& attributes) {
-  const auto ahead = [&](int64_t diagonal) {  // how far each key lies behind the last that its query sees
+  const auto ahead = [&](int64_t diagonal) {  // how far each key lies after the last one that its query sees
     return at::arange(keys).unsqueeze(0) - at::arange(queries).unsqueeze(1) - at::Scalar(diagonal);
   };
   switch (attributes.sparse_mode) {
@@ -157,7 +157,7 @@ class Attention {
   int64_t shared_;  // heads of the query to one of the key
 };
 
-// Sequences one behind the other in a tensor of (tokens, heads, head size), by where each ends.
+// Consecutive sequences in a tensor of (tokens, heads, head size), by their ends.
 struct Sequences {
   Sequences(In query, at::IntArrayRef query_ends, at::IntArrayRef key_ends, const Attributes& attributes)
       : queries(query_ends), keys(key_ends) {
@@ -191,7 +191,7 @@ StatisticsOrder statistics_order(Text layout) {
   return StatisticsOrder::kByHead;
 }
 
-// Those of sequence i as (1, heads, tokens, 8), of all in (tokens, heads, 8).
+// The statistics of sequence i as (1, heads, tokens, 8), from those of all in (tokens, heads, 8).
 at::Tensor statistics_of(const at::Tensor& all, at::IntArrayRef ends, size_t i, StatisticsOrder order) {
   if (order == StatisticsOrder::kByToken) return Sequences::of(all, ends, i);
   TORCH_CHECK(all.is_contiguous(), "statistics that lie by head must be contiguous, got strides ", all.strides());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products with a collective of a group before or behind them. The results are those of the two calls, one
-// after the other: a product is rounded to the output's dtype before it is reduced. The exception are products of int8:
-// their scaled sums stay in float32 until those of all ranks are added.
+// Matrix products with a collective of a group before or after them. The results equal those of the two separate calls:
+// a product is rounded to the output's dtype before it is reduced. The exception is a product of int8: its scaled sums
+// stay in float32 until those of all ranks are added.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
@@ -95,7 +95,7 @@ struct Factors {
     check_scale("x2Scale", columns, x2.size(1));
   }
 
-  // Of these rows of x1, and their scales.
+  // The product of these rows of x1, with their scales.
   at::Tensor product(In x, OptionalIn x_scale, at::ScalarType dtype) const {
     if (!is_quantized()) {
       auto sizes = x.sizes().vec();
@@ -211,7 +211,7 @@ aclnnStatus phase_two_in_turn(aclOpExecutor* executor, aclrtStream stream) {
 }  // namespace
 
 #define ACLNN_OF_GROUP(op, check_expression, ...) \
-  CANN_CPU_DEFINE_ACLNN(op, phase_two_in_turn, +check_expression, __VA_ARGS__)
+  CANN_CPU_DEFINE_ACLNN(op, phase_two_in_turn, detail::NoTrial, +check_expression, __VA_ARGS__)
 
 ACLNN_OF_GROUP(
     AllGatherMatmul,

@@ -70,7 +70,7 @@ ACLNN(AvgPool3dBackward, [](In grad, In self, Ints kernel, Ints stride, Ints pad
   assign(out, at::avg_pool3d_backward(in_float(grad), in_float(self), kernel, stride, padding, ceil_mode,
                                       count_include_pad, divisor(divisor_override)));
 });
-// With the mask, CANN keeps where the largest elements lie in a format of its own. Here the gradient finds them again,
+// In the mask, CANN keeps the positions of the largest elements in its own format. Here the gradient finds them again,
 // and the mask stays zero.
 using Mask = Ignored<In>;
 ACLNN(MaxPool2dWithMask,

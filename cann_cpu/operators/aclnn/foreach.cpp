@@ -16,7 +16,7 @@ at::Tensor half_away_from_zero(const at::Tensor& x) {
   return whole + at::sign(x) * (x - whole).abs().ge(0.5);
 }
 
-// compute(i, out) for the tensors of out, of which the other lists, std::tie(...), have as many.
+// Calls compute(i, out) for the tensors of out. The other lists, std::tie(...), have the same length.
 template <class... Lists, class Compute>
 void each(OutTensors out, const std::tuple<Lists&...>& others, const Compute& compute) {
   const auto check = [&](const auto& list) {

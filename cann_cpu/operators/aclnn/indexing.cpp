@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and writing elements by index and by mask.
+#include <ATen/TensorIterator.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/embedding_renorm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/index_select.h>
@@ -15,6 +17,7 @@
 
 #include <array>
 
+#include "cann_cpu/deterministic.h"
 #include "table.h"
 
 using namespace cann_cpu;
@@ -31,7 +34,7 @@ c10::List<std::optional<at::Tensor>> optional_indices(In self, Tensors indices) 
   return list;
 }
 
-// Among indices into int64 an empty one cannot be told from an absent one; a call has at least one index.
+// Among int64 indices, an empty one cannot be distinguished from an absent one. A call has at least one index.
 bool select_nothing(const c10::List<std::optional<at::Tensor>>& indices) {
   bool all_absent = true;
   for (const std::optional<at::Tensor>& index : indices) {
@@ -39,6 +42,18 @@ bool select_nothing(const c10::List<std::optional<at::Tensor>>& indices) {
     all_absent &= !index.has_value();
   }
   return all_absent;
+}
+
+// Writes elements that may be the same ones; several of ATen's threads do so in any order. With ACL_OPT_DETERMINISTIC
+// it is one thread: what runs in one of those threads gets no others.
+void write_elements(c10::function_ref<void()> write) {
+  if (!is_deterministic()) return write();
+  const at::Tensor pair = at::empty({2}, at::kChar);
+  at::TensorIterator::borrowing_nullary_op(pair).for_each(
+      [&](char** data, const int64_t*, int64_t, int64_t) {
+        if (data[0] == pair.const_data_ptr()) write();
+      },
+      /*grain_size=*/1);
 }
 
 // out as a copy of self to write into; self and out may be the same memory.
@@ -80,12 +95,13 @@ void scatter_reduce(Out out, int64_t dim, In index, In source, int64_t reduction
 
 }  // namespace
 
-ACLNN(Index, [](In self, Tensors indices, Out out) {
+ACLNN_OF_VALUES(Index, [](In self, Tensors indices, Out out) {
   if (out.numel() > 0) at::index_out(out, self, optional_indices(self, indices));
 });
-ACLNN(IndexPutImpl, [](Out self, Tensors indices, In values, bool accumulate, bool unsafe) {
+ACLNN_OF_VALUES(IndexPutImpl, [](Out self, Tensors indices, In values, bool accumulate, bool unsafe) {
   const auto list = optional_indices(self, indices);
-  if (!select_nothing(list)) at::_index_put_impl_(self, list, values, accumulate, unsafe);
+  if (select_nothing(list)) return;
+  write_elements([&] { at::_index_put_impl_(self, list, values, accumulate, unsafe); });
 });
 ACLNN(IndexSelect, [](In self, int64_t dim, In index, Out out) { at::index_select_out(out, self, dim, index); });
 ACLNN(IndexAdd, [](In self, int64_t dim, In index, In source, Scalar alpha, Out out) {
@@ -94,9 +110,11 @@ ACLNN(IndexAdd, [](In self, int64_t dim, In index, In source, Scalar alpha, Out 
 });
 ACLNN(IndexCopy, [](In self, int64_t dim, In index, In source, Out out) {
   start_from(self, out);
-  out.index_copy_(dim, index, source);
+  write_elements([&] { out.index_copy_(dim, index, source); });
 });
-ACLNN(InplaceIndexCopy, [](Out self, int64_t dim, In index, In source) { self.index_copy_(dim, index, source); });
+ACLNN(InplaceIndexCopy, [](Out self, int64_t dim, In index, In source) {
+  write_elements([&] { self.index_copy_(dim, index, source); });
+});
 ACLNN(IndexFill, [](In self, int64_t dim, In index, Scalar value, Out out) {
   start_from(self, out);
   out.index_fill_(dim, index.to(at::kLong), value);
@@ -110,7 +128,9 @@ ACLNN(IndexFillTensor, [](In self, int64_t dim, Ints index, Scalar value, Out ou
 ACLNN(InplaceIndexFillTensor,
       [](Out self, int64_t dim, Ints index, Scalar value) { self.index_fill_(dim, at::tensor(index), value); });
 ACLNN(Take, [](In self, In index, Out out) { at::take_out(out, self, index); });
-ACLNN(InplacePut, [](Out self, In index, In source, bool accumulate) { self.put_(index, source, accumulate); });
+ACLNN(InplacePut, [](Out self, In index, In source, bool accumulate) {
+  write_elements([&] { self.put_(index, source, accumulate); });
+});
 
 ACLNN(Gather, [](In self, int64_t dim, In index, Out out) { at::gather_out(out, self, dim, index); });
 ACLNN(Scatter, [](In self, int64_t dim, In index, In source, int64_t reduction, Out out) {
@@ -143,15 +163,15 @@ ACLNN(InplaceScatterReduce, [](Out self, int64_t dim, In index, In source, int64
 ACLNN(ScatterNdUpdate, [](Out self, In indices, In updates) {
   c10::List<std::optional<at::Tensor>> list;
   for (const at::Tensor& index : indices.to(at::kLong).unbind(-1)) list.push_back(index);
-  self.index_put_(list, updates);
+  write_elements([&] { self.index_put_(list, updates); });
 });
 
 // Each batch's updates, along an axis from its index on.
 ACLNN(InplaceScatterUpdate, [](Out self, In indices, In updates, int64_t axis) {
   const int64_t dim = c10::maybe_wrap_dim(axis, self.dim());
   TORCH_CHECK(dim > 0 && indices.numel() == self.size(0),
-              "expected an index for every batch and an axis behind it, got ", indices.numel(), " indices for shape ",
-              self.sizes(), " and axis ", axis);
+              "expected an index for every batch and an axis after the batch's, got ", indices.numel(),
+              " indices for shape ", self.sizes(), " and axis ", axis);
   const auto starts = indices.reshape({-1}).to(at::kLong).contiguous();
   for (int64_t batch = 0; batch < self.size(0); ++batch) {
     const int64_t start = starts.const_data_ptr<int64_t>()[batch];

@@ -48,7 +48,7 @@ at::Tensor factor(const at::Tensor& tensor) {
   constexpr int64_t kSmall = 1 << 16;
   const at::Tensor matrix = in_product_dtype(tensor);
   if (matrix.numel() > kSmall) return matrix;
-  // ATen looks at the strides of dimensions of size 1, too.
+  // ATen also considers the strides of dimensions of size 1.
   return matrix.contiguous().as_strided(matrix.sizes(), c10::contiguous_strides(matrix.sizes()));
 }
 
@@ -248,7 +248,7 @@ struct GroupedProduct {
   }
 
  private:
-  // Of a weight in int8 that is multiplied by a half type.
+  // The values of an int8 weight that is multiplied by a half type.
   at::Tensor dequantized(const at::Tensor& of, size_t i) const {
     if (of.scalar_type() != at::kChar) return of;
     TORCH_CHECK(!weight_scale.empty(), "weight is int8 and x ", x[i].scalar_type(),
@@ -288,43 +288,44 @@ ACLNN(GroupedMatmul, [](Tensors x, Tensors weight, OptionalTensors bias, Optiona
   product.weight_offset = of_each("antiquantOffset", weight_offset, 1, product.x.size());
   product.run();
 });
-ACLNN(GroupedMatmulV4,
-      [](Tensors x, Tensors weight, OptionalTensors bias, OptionalTensors scale, Absent<"offset", OptionalTensors>,
-         OptionalTensors weight_scale, OptionalTensors weight_offset, OptionalTensors token_scale,
-         OptionalIn group_list, Absent<"activationInput", OptionalTensors>,
-         Absent<"activationQuantScale", OptionalTensors>, Absent<"activationQuantOffset", OptionalTensors>,
-         int64_t split_item, int64_t group_type, int64_t group_list_type, int64_t activation, OutTensors out,
-         Absent<"activationFeatureOut", OptionalTensors>, Absent<"dynQuantScaleOut", OptionalTensors>) {
-        TORCH_CHECK(0 <= split_item && split_item <= 3, "splitItem must be 0 to 3, got ", split_item);
-        TORCH_CHECK(activation == 0, "actType ", activation, " is not implemented; expected 0 (none)");
-        std::vector<int64_t> sizes;
-        if (group_list.has_value() && group_list->numel() > 0) sizes = group_sizes(*group_list, group_list_type);
-        GroupedProduct product(x, weight, out, sizes, group_type);
-        const size_t groups = product.x.size();
-        product.bias = of_each("bias", bias, 1, groups);
-        product.scale = of_each("scale", scale, 1, groups);
-        product.weight_scale = of_each("antiquantScale", weight_scale, 1, groups);
-        product.weight_offset = of_each("antiquantOffset", weight_offset, 1, groups);
-        if (token_scale.has_value() && !token_scale->empty()) {
-          product.token_scale = token_scale->size() == 1 && !sizes.empty()
-                                    ? divided((*token_scale)[0], 0, sizes)
-                                    : of_each("perTokenScale", token_scale, 1, groups);
-        }
-        product.run();
-      });
+ACLNN_OF_VALUES(GroupedMatmulV4,
+                [](Tensors x, Tensors weight, OptionalTensors bias, OptionalTensors scale,
+                   Absent<"offset", OptionalTensors>, OptionalTensors weight_scale, OptionalTensors weight_offset,
+                   OptionalTensors token_scale, OptionalIn group_list, Absent<"activationInput", OptionalTensors>,
+                   Absent<"activationQuantScale", OptionalTensors>, Absent<"activationQuantOffset", OptionalTensors>,
+                   int64_t split_item, int64_t group_type, int64_t group_list_type, int64_t activation, OutTensors out,
+                   Absent<"activationFeatureOut", OptionalTensors>, Absent<"dynQuantScaleOut", OptionalTensors>) {
+                  TORCH_CHECK(0 <= split_item && split_item <= 3, "splitItem must be 0 to 3, got ", split_item);
+                  TORCH_CHECK(activation == 0, "actType ", activation, " is not implemented; expected 0 (none)");
+                  std::vector<int64_t> sizes;
+                  if (group_list.has_value() && group_list->numel() > 0)
+                    sizes = group_sizes(*group_list, group_list_type);
+                  GroupedProduct product(x, weight, out, sizes, group_type);
+                  const size_t groups = product.x.size();
+                  product.bias = of_each("bias", bias, 1, groups);
+                  product.scale = of_each("scale", scale, 1, groups);
+                  product.weight_scale = of_each("antiquantScale", weight_scale, 1, groups);
+                  product.weight_offset = of_each("antiquantOffset", weight_offset, 1, groups);
+                  if (token_scale.has_value() && !token_scale->empty()) {
+                    product.token_scale = token_scale->size() == 1 && !sizes.empty()
+                                              ? divided((*token_scale)[0], 0, sizes)
+                                              : of_each("perTokenScale", token_scale, 1, groups);
+                  }
+                  product.run();
+                });
 // Each group's product of what it divides, added to its part of the result.
-ACLNN(GroupedMatmulAdd,
-      [](In x, In weight, In group_list, Out result, bool transpose_x, bool transpose_weight, int64_t group_type) {
-        TORCH_CHECK(transpose_x && !transpose_weight && group_type == kSummed,
-                    "expected transposeX true, transposeWeight false and groupType 2, got ", transpose_x, ", ",
-                    transpose_weight, " and ", group_type);
-        const auto sizes = group_sizes(group_list, 0);
-        const auto xs = divided(x, 0, sizes), weights = divided(weight, 0, sizes);
-        const std::vector<int64_t> each{static_cast<int64_t>(sizes.size()), x.size(1), weight.size(1)};
-        TORCH_CHECK(result.numel() == c10::multiply_integers(each), "y has shape ", result.sizes(), "; groups of ",
-                    each, " are expected");
-        const auto results = result.view(each).unbind(0);
-        for (size_t i = 0; i < sizes.size(); ++i) {
-          results[i].add_(at::matmul(factor(in_float(xs[i]).t()), factor(in_float(weights[i]))));
-        }
-      });
+ACLNN_OF_VALUES(GroupedMatmulAdd, [](In x, In weight, In group_list, Out result, bool transpose_x,
+                                     bool transpose_weight, int64_t group_type) {
+  TORCH_CHECK(transpose_x && !transpose_weight && group_type == kSummed,
+              "expected transposeX true, transposeWeight false and groupType 2, got ", transpose_x, ", ",
+              transpose_weight, " and ", group_type);
+  const auto sizes = group_sizes(group_list, 0);
+  const auto xs = divided(x, 0, sizes), weights = divided(weight, 0, sizes);
+  const std::vector<int64_t> each{static_cast<int64_t>(sizes.size()), x.size(1), weight.size(1)};
+  TORCH_CHECK(result.numel() == c10::multiply_integers(each), "y has shape ", result.sizes(), "; groups of ", each,
+              " are expected");
+  const auto results = result.view(each).unbind(0);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    results[i].add_(at::matmul(factor(in_float(xs[i]).t()), factor(in_float(weights[i]))));
+  }
+});

@@ -108,8 +108,8 @@ std::optional<c10::string_view> rounding_into(Out self) {
 
 }  // namespace
 
-// The quotient loses its fraction where it replaces an integer, as on the NPU; ATen refuses that. torch_npu's averages
-// of integers are such.
+// The quotient loses its fraction where it replaces an integer, as on the NPU. ATen rejects that, but torch_npu's
+// averages of integers need it.
 ACLNN(Div, [](In self, In other, Out out) { at::div_out(out, self, other); });
 ACLNN(Divs, [](In self, Scalar other, Out out) { at::div_out(out, self, wrapped(other)); });
 ACLNN(InplaceDiv, [](Out self, In other) { at::div_out(self, self, other, rounding_into(self)); });

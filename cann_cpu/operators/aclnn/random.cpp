@@ -109,13 +109,23 @@ ACLNN(MultinomialTensor,
         at::multinomial_out(out, self, samples, replacement, generator(seed, offset, in_graph));
       });
 
-ACLNN(RReluWithNoise,
-      [](In self, Out noise, Scalar lower, Scalar upper, bool training, int64_t seed, int64_t offset, Out out) {
-        at::rrelu_with_noise_out(out, self, noise, lower, upper, training, generator(seed, offset));
-      });
+namespace {
+
+// ATen reads and writes all three as if they were contiguous and had self's shape.
+void rrelu(In self, Out noise, Scalar lower, Scalar upper, bool training, const at::Generator& random, Out out) {
+  TORCH_CHECK(noise.sizes() == self.sizes(), "self has shape ", self.sizes(), ", noise has ", noise.sizes());
+  at::Tensor drawn = noise.contiguous();
+  assign(out, at::rrelu_with_noise(self.contiguous(), drawn, lower, upper, training, random));
+  noise.copy_(drawn);
+}
+
+}  // namespace
+
+ACLNN(RReluWithNoise, [](In self, Out noise, Scalar lower, Scalar upper, bool training, int64_t seed, int64_t offset,
+                         Out out) { rrelu(self, noise, lower, upper, training, generator(seed, offset), out); });
 ACLNN(InplaceRReluWithNoise,
       [](Out self, Out noise, Scalar lower, Scalar upper, bool training, int64_t seed, int64_t offset) {
-        at::rrelu_with_noise_(self, noise, lower, upper, training, generator(seed, offset));
+        rrelu(self, noise, lower, upper, training, generator(seed, offset), self);
       });
 
 ACLNN(DropoutGenMask, [](Ints shape, double probability, uint64_t seed, uint64_t offset, Out mask) {

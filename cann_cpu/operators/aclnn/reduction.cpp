@@ -108,8 +108,9 @@ ACLNN(CdistBackward, [](In grad, In x1, In x2, In distance, float p, Out out) {
 ACLNN(Pdist, [](In self, float p, Out out) { assign(out, at::_pdist_forward(in_float(self).contiguous(), p)); });
 ACLNN(Trace, [](In self, Out out) { assign(out, at::trace(self)); });
 ACLNN(Histc, [](In self, int64_t bins, Scalar min, Scalar max, Out out) {
+  TORCH_CHECK(out.numel() == bins, "bins is ", bins, ", the given output has ", out.numel());
   assign(out, at::histc(self.is_floating_point() ? self : self.to(at::kFloat), bins, min, max));
 });
-ACLNN(Bincount, [](In self, OptionalIn weights, int64_t minlength, Out out) {
+ACLNN_OF_VALUES(Bincount, [](In self, OptionalIn weights, int64_t minlength, Out out) {
   assign(out, at::bincount(self, weights, minlength));
 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens on their way to experts and back. Each token has a row for each of its experts; `places` says where among the
-// rows, ordered by expert, each of them lies, and what lies behind the last row was dropped.
+// Routes tokens to experts and back. Each token has a row for each of its experts. `places` has the position of each
+// row in the order of experts. A position past the last row means that the row was dropped.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/zeros.h>

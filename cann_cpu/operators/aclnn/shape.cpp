@@ -37,7 +37,8 @@ ACLNN(SplitWithSize, [](In self, Ints sizes, int64_t dim, OutTensors out) {
 ACLNN(Repeat, [](In self, Ints repeats, Out out) { assign(out, self.repeat(repeats)); });
 namespace {
 
-// Of what is repeated, along the dimension if there is one; said first, since it may be more than memory holds.
+// The size of the repeated tensor, along the dimension if there is one. It is checked first, since it may exceed
+// memory.
 int64_t checked_size(int64_t output_size, In out, std::optional<int64_t> dim = std::nullopt) {
   const int64_t size = dim ? out.size(*dim) : out.numel();
   TORCH_CHECK(output_size == size, "outputSize is ", output_size, ", the given output has ", size);
@@ -46,10 +47,10 @@ int64_t checked_size(int64_t output_size, In out, std::optional<int64_t> dim = s
 
 }  // namespace
 
-ACLNN(RepeatInterleave, [](In self, In repeats, int64_t output_size, Out out) {
+ACLNN_OF_VALUES(RepeatInterleave, [](In self, In repeats, int64_t output_size, Out out) {
   assign(out, at::repeat_interleave(self, repeats, std::nullopt, checked_size(output_size, out)));
 });
-ACLNN(RepeatInterleaveWithDim, [](In self, In repeats, int64_t dim, int64_t output_size, Out out) {
+ACLNN_OF_VALUES(RepeatInterleaveWithDim, [](In self, In repeats, int64_t dim, int64_t output_size, Out out) {
   assign(out, at::repeat_interleave(self, repeats, dim, checked_size(output_size, out, dim)));
 });
 ACLNN(RepeatInterleaveInt, [](In self, int64_t repeats, int64_t output_size, Out out) {
@@ -59,11 +60,11 @@ ACLNN(RepeatInterleaveIntWithDim, [](In self, int64_t repeats, int64_t dim, int6
   assign(out, at::repeat_interleave(self, repeats, dim, checked_size(output_size, out, dim)));
 });
 // An optional: else ATen takes the number for the repeats of each.
-ACLNN(RepeatInterleaveTensor, [](In repeats, int64_t output_size, Out out) {
+ACLNN_OF_VALUES(RepeatInterleaveTensor, [](In repeats, int64_t output_size, Out out) {
   assign(out, at::repeat_interleave(repeats, std::optional<int64_t>(checked_size(output_size, out))));
 });
 // grad holds repeats[i] neighbours for each element i of the dimension: their sums.
-ACLNN(RepeatInterleaveGrad, [](In grad, In repeats, int64_t dim, Out out) {
+ACLNN_OF_VALUES(RepeatInterleaveGrad, [](In grad, In repeats, int64_t dim, Out out) {
   const auto source = at::repeat_interleave(repeats.expand({out.size(dim)}));
   out.zero_().index_add_(dim, source, grad);
 });

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rows of the table share: short names for the parameter types of op.h, and macros for families of functions.
+// Helpers for the rows of the table: short names for the parameter types of op.h, and macros for families of functions.
 #pragma once
 
 #include <ATen/ScalarOps.h>
 
 #include "cann_cpu/op.h"
+#include "trial.h"
 
 namespace cann_cpu {
 
@@ -46,6 +47,17 @@ inline at::Tensor in_float(const at::Tensor& tensor) {
 inline at::Tensor wrapped(const at::Scalar& number) { return at::native::wrapped_scalar_tensor(number); }
 
 }  // namespace cann_cpu
+
+// The rows of op.h, with a trial in phase one.
+#undef ACLNN
+#undef ACLNN_CHECKED
+#define ACLNN_TRIED(op, rejects, check, ...) \
+  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::Tried<cann_cpu::rejects>, check, __VA_ARGS__)
+#define ACLNN(op, ...) ACLNN_TRIED(op, Rejects::Any, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
+#define ACLNN_CHECKED(op, check, ...) ACLNN_TRIED(op, Rejects::Any, +check, __VA_ARGS__)
+
+// For a kernel whose shapes depend on the tensors' values: a trial only shows which dtypes it takes.
+#define ACLNN_OF_VALUES(op, ...) ACLNN_TRIED(op, Rejects::Dtypes, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
 
 // aclnnOp(self, out) and aclnnInplaceOp(self).
 #define UNARY(Op, function)                                           \

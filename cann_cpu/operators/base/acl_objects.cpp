@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates and destroys the arguments of aclnn functions.
+// Creates, reads, changes and destroys the arguments of aclnn functions.
 #include "cann_cpu/acl_objects.h"
 
 #include <algorithm>
@@ -44,30 +44,72 @@ aclnnStatus destroy(const T* object) {
   return ACLNN_SUCCESS;
 }
 
-// A list holds copies, and what it was made of until it is destroyed: a caller may destroy the elements in its place.
 template <class List, class T>
-struct Owning : List {
-  std::vector<const T*> given;
-};
-
-template <class List, class T>
-List* create_list(const char* function, std::vector<T> List::* elements, const T* const* value, uint64_t size) {
-  return created(function, [&]() -> std::unique_ptr<List, void (*)(List*)> {
+List* create_list(const char* function, std::vector<T*> List::* elements, const T* const* value, uint64_t size) {
+  return created(function, [&] {
     if (value == nullptr && size != 0) throw std::invalid_argument("value is null");
     if (std::find(value, value + size, nullptr) != value + size) throw std::invalid_argument("an element is null");
-    auto list = std::make_unique<Owning<List, T>>();
-    list->given.assign(value, value + size);
-    for (const T* each : list->given) (list.get()->*elements).push_back(*each);
-    return {list.release(), [](List* made) { delete static_cast<Owning<List, T>*>(made); }};
+    auto list = std::make_unique<List>();
+    for (uint64_t i = 0; i < size; ++i) ((*list).*elements).push_back(const_cast<T*>(value[i]));
+    return list;
   });
 }
 
-template <class T, class List>
-aclnnStatus destroy_list(const List* list) {
+template <class List, class T>
+aclnnStatus destroy_list(std::vector<T*> List::* elements, const List* list) {
   if (list == nullptr) return ACLNN_SUCCESS;
-  const auto* owning = static_cast<const Owning<List, T>*>(list);
-  for (const T* each : owning->given) delete each;
-  return destroy(owning);
+  for (const T* each : list->*elements) delete each;
+  return destroy(list);
+}
+
+// Throws std::invalid_argument, before it changes anything.
+void describe(aclTensor& tensor, const int64_t* view_dims, uint64_t view_dims_num, aclDataType data_type,
+              const int64_t* strides, int64_t offset, aclFormat format, const int64_t* storage_dims,
+              uint64_t storage_dims_num, void* data) {
+  if (view_dims == nullptr && view_dims_num != 0) throw std::invalid_argument("view_dims is null");
+  if (storage_dims == nullptr && storage_dims_num != 0) throw std::invalid_argument("storage_dims is null");
+  tensor.shape.assign(view_dims, view_dims + view_dims_num);
+  tensor.strides.resize(view_dims_num);
+  if (strides != nullptr) {
+    tensor.strides.assign(strides, strides + view_dims_num);
+  } else {  // contiguous
+    int64_t stride = 1;
+    for (size_t i = view_dims_num; i-- > 0; stride *= view_dims[i]) tensor.strides[i] = stride;
+  }
+  tensor.offset = offset;
+  tensor.dtype = data_type;
+  tensor.format = format;
+  tensor.storage_shape.assign(storage_dims, storage_dims + storage_dims_num);
+  tensor.data = data;
+}
+
+aclnnStatus null_argument(const char* function) {
+  return error(ACLNN_ERR_PARAM_NULLPTR, "%s: an argument is null", function);
+}
+
+template <class Object, class T>
+aclnnStatus get(const char* function, const Object* object, T Object::* member, T* value) {
+  if (object == nullptr || value == nullptr) return null_argument(function);
+  *value = object->*member;
+  return ACLNN_SUCCESS;
+}
+
+template <class Object, class Elements>
+aclnnStatus get_size(const char* function, const Object* object, Elements Object::* elements, uint64_t* size) {
+  if (object == nullptr || size == nullptr) return null_argument(function);
+  *size = (object->*elements).size();
+  return ACLNN_SUCCESS;
+}
+
+aclnnStatus get_numbers(const char* function, const aclTensor* tensor, std::vector<int64_t> aclTensor::* member,
+                        int64_t** numbers, uint64_t* count) {
+  if (tensor == nullptr || numbers == nullptr || count == nullptr) return null_argument(function);
+  const std::vector<int64_t>& values = tensor->*member;
+  *numbers = new (std::nothrow) int64_t[values.size()];  // the interface wants delete[] from the caller
+  if (*numbers == nullptr) return error(ACLNN_ERR_INNER_NULLPTR, "%s: out of memory", function);
+  std::copy(values.begin(), values.end(), *numbers);
+  *count = values.size();
+  return ACLNN_SUCCESS;
 }
 
 }  // namespace
@@ -107,22 +149,9 @@ aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, acl
                            const int64_t* strides, int64_t offset, aclFormat format, const int64_t* storage_dims,
                            uint64_t storage_dims_num, void* data) {
   return created("aclCreateTensor", [&] {
-    if (view_dims == nullptr && view_dims_num != 0) throw std::invalid_argument("view_dims is null");
-    if (storage_dims == nullptr && storage_dims_num != 0) throw std::invalid_argument("storage_dims is null");
     auto tensor = std::make_unique<aclTensor>();
-    tensor->shape.assign(view_dims, view_dims + view_dims_num);
-    tensor->strides.resize(view_dims_num);
-    if (strides != nullptr) {
-      tensor->strides.assign(strides, strides + view_dims_num);
-    } else {  // contiguous
-      int64_t stride = 1;
-      for (size_t i = view_dims_num; i-- > 0; stride *= view_dims[i]) tensor->strides[i] = stride;
-    }
-    tensor->offset = offset;
-    tensor->dtype = data_type;
-    tensor->format = format;
-    tensor->storage_shape.assign(storage_dims, storage_dims + storage_dims_num);
-    tensor->data = data;
+    describe(*tensor, view_dims, view_dims_num, data_type, strides, offset, format, storage_dims, storage_dims_num,
+             data);
     return tensor;
   });
 }
@@ -164,16 +193,68 @@ aclnnStatus aclDestroyScalar(const aclScalar* scalar) { return destroy(scalar); 
 aclnnStatus aclDestroyIntArray(const aclIntArray* array) { return destroy(array); }
 aclnnStatus aclDestroyFloatArray(const aclFloatArray* array) { return destroy(array); }
 aclnnStatus aclDestroyBoolArray(const aclBoolArray* array) { return destroy(array); }
-aclnnStatus aclDestroyTensorList(const aclTensorList* list) { return destroy_list<aclTensor>(list); }
-aclnnStatus aclDestroyScalarList(const aclScalarList* list) { return destroy_list<aclScalar>(list); }
+aclnnStatus aclDestroyTensorList(const aclTensorList* list) { return destroy_list(&aclTensorList::tensors, list); }
+aclnnStatus aclDestroyScalarList(const aclScalarList* list) { return destroy_list(&aclScalarList::scalars, list); }
+
+aclnnStatus aclInitTensor(aclTensor* tensor, const int64_t* view_dims, uint64_t view_dims_num, aclDataType data_type,
+                          const int64_t* strides, int64_t offset, aclFormat format, const int64_t* storage_dims,
+                          uint64_t storage_dims_num, void* data) {
+  if (tensor == nullptr) return error(ACLNN_ERR_PARAM_NULLPTR, "aclInitTensor: tensor is null");
+  try {
+    describe(*tensor, view_dims, view_dims_num, data_type, strides, offset, format, storage_dims, storage_dims_num,
+             data);
+  } catch (const std::exception& e) {
+    return error(ACLNN_ERR_PARAM_NULLPTR, "aclInitTensor: %s", e.what());
+  }
+  return ACLNN_SUCCESS;
+}
+
+aclnnStatus aclSetRawTensorAddr(aclTensor* tensor, void* address) {
+  if (tensor == nullptr) return error(ACLNN_ERR_PARAM_NULLPTR, "aclSetRawTensorAddr: tensor is null");
+  tensor->data = address;
+  return ACLNN_SUCCESS;
+}
+aclnnStatus aclGetRawTensorAddr(const aclTensor* tensor, void** address) {
+  return get(__func__, tensor, &aclTensor::data, address);
+}
 
 aclnnStatus aclGetViewShape(const aclTensor* tensor, int64_t** view_dims, uint64_t* view_dims_num) {
-  if (tensor == nullptr || view_dims == nullptr || view_dims_num == nullptr) {
-    return error(ACLNN_ERR_PARAM_NULLPTR, "aclGetViewShape: an argument is null");
-  }
-  *view_dims = new (std::nothrow) int64_t[tensor->shape.size()];  // the interface wants delete[] from the caller
-  if (*view_dims == nullptr) return error(ACLNN_ERR_INNER, "aclGetViewShape: out of memory");
-  std::copy(tensor->shape.begin(), tensor->shape.end(), *view_dims);
-  *view_dims_num = tensor->shape.size();
-  return ACLNN_SUCCESS;
+  return get_numbers(__func__, tensor, &aclTensor::shape, view_dims, view_dims_num);
+}
+aclnnStatus aclGetViewStrides(const aclTensor* tensor, int64_t** strides, uint64_t* strides_num) {
+  return get_numbers(__func__, tensor, &aclTensor::strides, strides, strides_num);
+}
+aclnnStatus aclGetStorageShape(const aclTensor* tensor, int64_t** storage_dims, uint64_t* storage_dims_num) {
+  return get_numbers(__func__, tensor, &aclTensor::storage_shape, storage_dims, storage_dims_num);
+}
+aclnnStatus aclGetViewOffset(const aclTensor* tensor, int64_t* offset) {
+  return get(__func__, tensor, &aclTensor::offset, offset);
+}
+aclnnStatus aclGetFormat(const aclTensor* tensor, aclFormat* format) {
+  return get(__func__, tensor, &aclTensor::format, format);
+}
+aclnnStatus aclGetDataType(const aclTensor* tensor, aclDataType* data_type) {
+  return get(__func__, tensor, &aclTensor::dtype, data_type);
+}
+
+aclnnStatus aclGetIntArraySize(const aclIntArray* array, uint64_t* size) {
+  return get_size(__func__, array, &aclIntArray::values, size);
+}
+aclnnStatus aclGetFloatArraySize(const aclFloatArray* array, uint64_t* size) {
+  return get_size(__func__, array, &aclFloatArray::values, size);
+}
+aclnnStatus aclGetBoolArraySize(const aclBoolArray* array, uint64_t* size) {
+  return get_size(__func__, array, &aclBoolArray::values, size);
+}
+aclnnStatus aclGetTensorListSize(const aclTensorList* list, uint64_t* size) {
+  return get_size(__func__, list, &aclTensorList::tensors, size);
+}
+aclnnStatus aclGetScalarListSize(const aclScalarList* list, uint64_t* size) {
+  return get_size(__func__, list, &aclScalarList::scalars, size);
+}
+
+aclnnStatus aclDumpOpTensors(const char* op_type, const char* op_name, aclTensor** tensors, size_t, size_t,
+                             aclrtStream stream) {
+  const bool is_whole = op_type != nullptr && op_name != nullptr && tensors != nullptr && stream != nullptr;
+  return is_whole ? ACLNN_SUCCESS : null_argument("aclDumpOpTensors");
 }

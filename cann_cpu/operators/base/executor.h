@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor holds.
+// The contents of an executor.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 namespace cann_cpu {
 
 // Counts the executors that live, for the check `fault`.
-struct LivingExecutor {
-  LivingExecutor();
-  LivingExecutor(const LivingExecutor&) = delete;
-  ~LivingExecutor();
+struct LiveExecutor {
+  LiveExecutor();
+  LiveExecutor(const LiveExecutor&) = delete;
+  ~LiveExecutor();
 };
 
 }  // namespace cann_cpu
@@ -24,5 +24,5 @@ struct aclOpExecutor {
   std::vector<void*> addresses;
   std::shared_ptr<const cann_cpu::TaskTensors> operands;  // null unless they are wanted
   bool repeatable = false;
-  cann_cpu::LivingExecutor living{};
+  cann_cpu::LiveExecutor live{};
 };

@@ -11,6 +11,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "aclnn/aclnn_base.h"
+#include "cann_cpu/core_limits.h"
+#include "cann_cpu/runtime.h"
 #include "executor.h"
 
 namespace cann_cpu {
@@ -48,6 +51,12 @@ class ExecutorCache {
     }
   }
 
+  void clear() {
+    std::lock_guard lock(mutex_);
+    index_.clear();
+    entries_.clear();
+  }
+
  private:
   using Entries = std::list<std::pair<std::string, Stored>>;
   std::mutex mutex_;
@@ -66,18 +75,25 @@ thread_local std::vector<void*> this_addresses;
 aclOpExecutor* find_executor(const std::string& key, uint64_t* workspace_size) {
   if (key.empty() || workspace_size == nullptr) return nullptr;
   auto [call, operands] = cache().find(key);
-  if (call == nullptr || call->addresses.size() != this_addresses.size()) return nullptr;
+  if (call == nullptr || call->operands.addresses.size() != this_addresses.size()) return nullptr;
   if (operands == nullptr && operands_are_wanted()) return nullptr;  // phase one finds out
   *workspace_size = call->workspace_size;
   return new aclOpExecutor{std::move(call), std::move(this_addresses), std::move(operands)};
 }
 
+// A tiling also depends on how many cores the thread may use.
+std::string with_cores(std::string key) {
+  const Cores cores = cores_of_thread();
+  return key.append(reinterpret_cast<const char*>(&cores), sizeof(cores));
+}
+
 std::string key_of_hash(uint64_t hash) {
-  return hash == 0 ? std::string() : std::string(reinterpret_cast<const char*>(&hash), sizeof(hash));
+  return hash == 0 ? std::string() : with_cores({reinterpret_cast<const char*>(&hash), sizeof(hash)});
 }
 
 std::string key_of_bytes(const uint8_t* bytes, size_t length) {
-  return bytes == nullptr ? std::string() : "key:" + std::string(reinterpret_cast<const char*>(bytes), length);
+  if (bytes == nullptr) return {};
+  return with_cores("key:" + std::string(reinterpret_cast<const char*>(bytes), length));
 }
 
 void forget_this_call() {
@@ -88,7 +104,7 @@ void forget_this_call() {
 }  // namespace
 
 void store_in_executor_cache(const std::shared_ptr<const Call>& call, std::shared_ptr<const TaskTensors> operands) {
-  if (this_key.empty() || call->addresses.size() != this_addresses.size()) return;
+  if (this_key.empty() || call->operands.addresses.size() != this_addresses.size()) return;
   cache().store(this_key, {call, std::move(operands)});
   forget_this_call();
 }
@@ -97,6 +113,16 @@ ExecutorCachePause::ExecutorCachePause() : key_(std::exchange(this_key, {})) {}
 ExecutorCachePause::~ExecutorCachePause() { this_key = std::move(key_); }
 
 }  // namespace cann_cpu
+
+aclnnStatus aclnnInit(const char* config_path) {
+  return cann_cpu::check_configuration("aclnnInit", config_path) == ACL_SUCCESS ? ACLNN_SUCCESS
+                                                                                : ACLNN_ERR_PARAM_INVALID;
+}
+
+aclnnStatus aclnnFinalize() {
+  cann_cpu::cache().clear();
+  return ACLNN_SUCCESS;
+}
 
 extern "C" {
 

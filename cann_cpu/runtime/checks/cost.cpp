@@ -13,7 +13,6 @@
 #include <tuple>
 #include <vector>
 
-#include "cann_cpu/json_text.h"
 #include "place.h"
 #include "report.h"
 
@@ -33,7 +32,7 @@ struct Count {
   uint64_t bytes = 0;
   std::vector<uint64_t> tasks;  // that had been launched before, each time
 
-  // How often in the steady state of a program of so many tasks: its second half, without what comes behind the last.
+  // The count in the steady state of a program of `all` tasks: in its second half, up to its last task.
   uint64_t steady(uint64_t all) const {
     return std::ranges::lower_bound(tasks, all) - std::ranges::lower_bound(tasks, (all + 1) / 2);
   }
@@ -61,13 +60,13 @@ struct State {
   Series series;
 };
 
-void tell();
+void report_costs();
 
 State& state() {
   static auto* const only = [] {
     static const pid_t owner = getpid();
     std::atexit([] {
-      if (getpid() == owner) tell();
+      if (getpid() == owner) report_costs();
     });
     return new State;
   }();
@@ -116,7 +115,7 @@ std::string habit(const Line& line, uint64_t all) {
   if (often(kWaits)) {
     return say(times(kWaits),
                " times the host waits: let streams wait for events (stream.wait_event), and synchronise once at the "
-               "end; sizes that depend on values (nonzero, masks) have the host wait, too (torch.where does not)");
+               "end; sizes that depend on values (nonzero, masks) also make the host wait (torch.where does not)");
   }
   if (line.series.steady(all) >= kOften) {
     return std::to_string(line.series.steady(all)) + " series of " + std::to_string(kSeries) + " or more " +
@@ -125,18 +124,17 @@ std::string habit(const Line& line, uint64_t all) {
   return "";
 }
 
-std::string json(const std::string& place, const Line& line, uint64_t all) {
-  std::string text = "{\"check\": \"cost\", \"pid\": " + std::to_string(getpid()) + ", \"where\": " + quote(place) +
-                     ", \"launches\": " + std::to_string(line.launches);
+Json json(const std::string& place, const Line& line, uint64_t all) {
+  Json::Object described{{"check", "cost"}, {"pid", getpid()}, {"where", place}, {"launches", line.launches}};
   for (size_t i = 0; i < kCounted; ++i) {
     const Count& count = line.counts[i];
-    text += ", " + quote(kNames[i]) + ": {\"times\": " + std::to_string(count.times) +
-            ", \"bytes\": " + std::to_string(count.bytes) +
-            ", \"in_steady_state\": " + std::to_string(count.steady(all)) + "}";
+    described.emplace_back(
+        kNames[i],
+        Json::Object{{"times", count.times}, {"bytes", count.bytes}, {"in_steady_state", count.steady(all)}});
   }
-  char waited[32];
-  std::snprintf(waited, sizeof(waited), "%.3f", static_cast<double>(line.waited.count()) * 1e-6);
-  return text + ", \"waited_ms\": " + waited + ", \"habit\": " + quote(habit(line, all)) + "}";
+  described.emplace_back("waited_ms", Json::rounded(static_cast<double>(line.waited.count()) * 1e-6, 3));
+  described.emplace_back("habit", habit(line, all));
+  return described;
 }
 
 std::string bytes_text(uint64_t bytes) {
@@ -154,7 +152,7 @@ std::string copies_text(const Line& line, Counted pinned, Counted pageable) {
   return a.times + b.times == 0 ? "" : std::to_string(a.times + b.times) + ", " + bytes_text(a.bytes + b.bytes);
 }
 
-void tell() {
+void report_costs() {
   State& all = state();
   const std::lock_guard lock(all.mutex);
   end_series(all, nullptr);

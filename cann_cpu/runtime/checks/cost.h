@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check `cost`: what a program asks of the device, counted by the line of Python that asks.
+// The check `cost`: counts a program's operations on the device by the line of Python that requests them.
 //
 // A measurement: its table comes at the end, and no exit code changes. The functions do nothing while the check is off.
 #pragma once

@@ -43,7 +43,7 @@ struct State {
   std::mutex mutex;
   std::vector<Fault> faults;
   std::set<std::pair<std::string, std::string>> calls;  // functions and places
-  std::map<std::string, std::function<size_t()>> living;
+  std::map<std::string, std::function<size_t()>> live;
 };
 
 State& state() {
@@ -52,7 +52,7 @@ State& state() {
     for (const std::string& text : given_to(Check::kFault)) {
       try {
         made->faults.push_back(parse(text));
-      } catch (const Failure&) {  // which require_readable() tells
+      } catch (const Failure&) {  // require_readable() reports it
       }
     }
     return made;
@@ -101,7 +101,7 @@ int fault_of(const char* function, int code) {
 void count_living(const char* kind, std::function<size_t()> count) {
   State& all = state();
   const std::lock_guard lock(all.mutex);
-  all.living[kind] = std::move(count);
+  all.live[kind] = std::move(count);
 }
 
 namespace fault {
@@ -118,7 +118,7 @@ void end() {
   std::call_once(once, [] {
     State& all = state();
     const std::lock_guard lock(all.mutex);
-    for (const auto& [kind, count] : all.living) log({"left", kind, std::to_string(count())});
+    for (const auto& [kind, count] : all.live) log({"left", kind, std::to_string(count())});
     for (const Fault& each : all.faults) log({"calls", each.function, std::to_string(each.calls)});
   });
 }

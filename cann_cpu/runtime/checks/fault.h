@@ -11,7 +11,7 @@ namespace cann_cpu::fault {
 
 // Throws Failure where the variable cannot be read.
 void require_readable();
-// The program ends: tells once what still lives.
+// Called when the program ends: reports once which objects are still alive.
 void end();
 
 }  // namespace cann_cpu::fault

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check `memory`: who touches device memory that is not his to touch, or not there, or not written.
+// The check `memory`: finds uses of device memory that is out of bounds, freed or uninitialized.
 //
-// A task's accesses are looked at when it runs; what it does beside those that it declares is found by inaccessible
-// pages and by poison (memory/guarded.h). Nothing here is to be called while the check is off, but for the guards.
+// A task's declared accesses are checked when it runs. Its other accesses are found by inaccessible pages and by poison
+// (memory/guarded.h). Only the guards may be called while the check is off.
 #pragma once
 
 #include "../memory.h"
@@ -18,12 +18,13 @@ void* allocate(size_t size, int32_t device, const void* caller);
 void release(void* address);
 // What is left when its device ends.
 void release_left(const std::vector<void*>& addresses);
-// Somebody gives back what he cannot: reports why.
+// Reports why an address cannot be freed.
 void reject_free(const void* address);
 // The same of memory that is another device's.
 void reject_device(const void* address, int32_t device);
 
-// The memory is a tensor's, allocated on that stream. What a tensor of a captured graph leaves is the graph's.
+// The memory belongs to a tensor that was allocated on that stream. Memory that a tensor of a captured graph leaves
+// belongs to the graph.
 void belongs_to_tensor(void* address, const Stream& stream);
 // tensor.record_stream(): its memory stays until what the stream has been given by then is done.
 void record_stream(void* address, aclrtStream stream);
@@ -31,7 +32,7 @@ void record_stream(void* address, aclrtStream stream);
 void release_tensor(void* address);
 void graph_ended(const void* graph);
 
-// The task with what is looked at before and behind it; `where` it was launched.
+// Returns the task with the checks that run before and after it. It was launched at `where`.
 Task checked(const Stream& stream, const char* name, const std::string& where, const Accesses& accesses, Task task);
 // The stream has been given a task that does this.
 void used(const Stream& stream, const Accesses& accesses);

@@ -81,7 +81,7 @@ const Python& python_of_the_process() {
   return python;
 }
 
-// Of code that programs are made with, PyTorch's above all.
+// Whether the file belongs to a library, such as PyTorch, and not to the program.
 bool is_librarys(std::string_view file) {
   // typing_extensions.deprecated wraps functions of PyTorch's.
   constexpr std::array kParts = {"/torch/",  "/torch_npu/",     "/torchair/", "/numpy/", "/typing_extensions.py",
@@ -98,13 +98,13 @@ std::string text_of(const Python& python, PyObject* object, const char* attribut
   return found;
 }
 
-// Libraries that a program calls memory by way of.
+// Whether a program calls memory functions through this library.
 bool is_a_way(std::string_view file) {
   constexpr std::array kParts = {"/libc.so", "/libstdc++.so", "/libpthread.so", "/ld-linux", "/libtorch_npu.so"};
   return std::ranges::any_of(kParts, [&](const char* part) { return file.find(part) != std::string_view::npos; });
 }
 
-// What pytest leaves out of tracebacks, too: functions that only pass calls on.
+// Whether pytest would also leave it out of tracebacks: such functions only forward calls.
 bool hides_itself(const Python& python, PyObject* code) {
   PyObject* const names = python.attribute(code, "co_varnames");
   if (names == nullptr) return python.clear_error(), false;

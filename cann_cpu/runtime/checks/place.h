@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in the program a call comes from, and the lock of its Python.
+// The place in the program that a call comes from, and the lock of its Python.
 #pragma once
 
 #include <string>

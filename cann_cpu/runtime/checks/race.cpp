@@ -10,7 +10,7 @@ namespace {
 
 struct State {
   std::mutex mutex;
-  std::map<size_t, VectorClock> clocks;  // what each agent is behind, itself included
+  std::map<size_t, VectorClock> clocks;  // the work that happened before each agent's next, its own included
   Shadow memory;
 };
 
@@ -19,7 +19,7 @@ State& state() {
   return *only;
 }
 
-// Who is behind whom is what `memory` asks, too.
+// `memory` also needs the order of the agents' work.
 bool has_order() { return is_on(Check::kRace) || is_on(Check::kMemory); }
 
 std::string name_of(size_t agent) { return agent == kHost ? "the host" : "stream " + std::to_string(agent - 1); }
@@ -32,7 +32,7 @@ std::string describe(const Use& use) {
   return text + (user.where.empty() ? "" : ", launched at " + user.where);
 }
 
-void tell(const Conflict& conflict, const char* where) {
+void report_conflict(const Conflict& conflict, const char* where) {
   const Range range = find_range(reinterpret_cast<const void*>(conflict.begin));
   const std::string memory = range.space == Space::kDevice ? "npu:" + std::to_string(range.device) : "pinned memory";
   const std::string first = describe(conflict.first), second = describe(conflict.second);
@@ -75,7 +75,7 @@ void act(size_t agent, const std::string& task, const std::string& where, const 
     const auto user = std::make_shared<const User>(agent, clock.of(agent), task, where);
     conflicts = use(all.memory, clock, user, accesses);
   }
-  for (const Conflict& each : conflicts) tell(each, "");
+  for (const Conflict& each : conflicts) report_conflict(each, "");
 }
 
 }  // namespace
@@ -95,10 +95,11 @@ void replayed(const Stream& stream, const Recorded& recorded, const std::string&
 void captured_task(Shadow& graph, const Stream& stream, const Progress& progress, const Recorded& recorded) {
   if (!is_on(Check::kRace)) return;
   VectorClock clock;
-  for (const auto& [behind, nodes] : progress) clock.reach(agent_of(*behind), nodes);
+  for (const auto& [earlier, nodes] : progress) clock.reach(agent_of(*earlier), nodes);
   const size_t agent = agent_of(stream);
   const auto user = std::make_shared<const User>(agent, clock.of(agent), recorded.task, recorded.where);
-  for (const Conflict& each : use(graph, clock, user, recorded.accesses)) tell(each, ", in every replay of a graph");
+  for (const Conflict& each : use(graph, clock, user, recorded.accesses))
+    report_conflict(each, ", in every replay of a graph");
 }
 
 void host(const char* function, const Accesses& accesses) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check `race`: two streams, or a stream and the host, use the same bytes, one writes, and nothing orders them.
 //
-// What the host asks of the runtime is all that is looked at, in the order in which it asks: whether tasks happened to
-// run one after the other makes no difference. The functions do nothing while the check is off.
+// The check looks only at the host's calls of the runtime, in their order. The order in which tasks happened to run
+// makes no difference. The functions do nothing while the check is off.
 #pragma once
 
 #include "../event.h"
@@ -34,7 +34,7 @@ void captured_task(Shadow& graph, const Stream& stream, const Progress& progress
 // The host uses memory now.
 void host(const char* function, const Accesses& accesses);
 
-// What the agent has done, and whether what comes next on `agent` is behind that of another.
+// The agent's time, and whether the next work on `agent` is ordered after the other agent's work up to `time`.
 uint64_t time_of(size_t agent);
 bool knows(size_t agent, size_t other, uint64_t time);
 
@@ -44,7 +44,7 @@ void stream_waits(const Stream& stream, const Recording& recording);
 void host_waited(const Stream& stream);
 void host_waited(const Recording& recording);
 
-// Memory that is given back: whoever gets it next has nothing to do with who had it.
+// The memory is freed: its next use is unrelated to its earlier ones.
 void freed(const void* address, size_t size);
 
 }  // namespace cann_cpu::race

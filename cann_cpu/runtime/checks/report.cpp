@@ -16,7 +16,6 @@
 
 #include "../call.h"
 #include "cann_cpu/accesses.h"
-#include "cann_cpu/json_text.h"
 #include "cann_cpu/profiling.h"
 #include "schedule.h"
 
@@ -26,7 +25,7 @@ namespace {
 // In the order of Check.
 constexpr std::array<std::string_view, 5> kNames = {"cost", "fault", "memory", "race", "schedule"};
 
-// What is behind the colon, of each name; the first colon is the one.
+// The text after the first colon of each name.
 std::multimap<std::string, std::string, std::less<>> given_names() {
   const char* variable = std::getenv("CANN_CPU_CHECK");
   std::istringstream list(variable == nullptr ? "" : variable);
@@ -66,12 +65,12 @@ void require_known_checks() {
       const bool is_memory = name == kNames[static_cast<size_t>(Check::kMemory)];
       if (rest.empty() || name == kNames[static_cast<size_t>(Check::kFault)] || (is_memory && rest == "pages"))
         continue;
-      fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s:%s', and %s takes %s behind a colon", name.c_str(),
+      fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s:%s', and %s takes %s after a colon", name.c_str(),
            rest.c_str(), name.c_str(), is_memory ? "only 'pages'" : "nothing");
     }
     std::string known;
     for (const std::string_view each : kNames) known += (known.empty() ? "" : ", ") + std::string(each);
-    fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s', which is no check; there are: %s", name.c_str(),
+    fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s', which is not a check; the checks are: %s", name.c_str(),
          known.c_str());
   }
 }
@@ -83,20 +82,20 @@ bool accesses_are_checked() {
 void report(Check check, const std::string& key, const std::string& text,
             const std::map<std::string, std::string>& fields) {
   static auto* const mutex = new std::mutex;
-  static auto* const told = new std::set<std::string>;
+  static auto* const reported = new std::set<std::string>;
   const std::lock_guard lock(*mutex);
-  if (!told->insert(key).second) return;
+  if (!reported->insert(key).second) return;
   const std::string name(kNames[static_cast<size_t>(check)]);
   std::fprintf(stderr, "cann_cpu %s: %s\n", name.c_str(), text.c_str());
-  std::string line = "{\"check\": " + quote(name);
-  for (const auto& [field, value] : fields) line += ", " + quote(field) + ": " + quote(value);
-  report_line(line + "}");
+  Json::Object line{{"check", name}};
+  for (const auto& [field, value] : fields) line.emplace_back(field, value);
+  report_line(line);
 }
 
-void report_line(const std::string& json) {
+void report_line(const Json& json) {
   const char* file = std::getenv("CANN_CPU_CHECK_REPORT");
   if (file == nullptr) return;
-  const std::string line = json + "\n";
+  const std::string line = to_text(json) + "\n";
   const int descriptor = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   const bool written =
       descriptor >= 0 && write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size());

@@ -27,7 +27,7 @@
 namespace cann_cpu::schedule {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(1);   // at what is not told: memory, other threads
+constexpr auto kLook = std::chrono::milliseconds(1);   // polls what sends no signal: memory, other threads
 constexpr auto kDoze = std::chrono::milliseconds(20);  // between two looks whether the host sleeps
 constexpr int kLooksOfSleep = 5, kLooksOfDeepSleep = 150;
 constexpr std::clock_t kSilence = 10 * CLOCKS_PER_SEC;  // of the process's own time: others may slow the machine
@@ -40,7 +40,7 @@ uint64_t given_seed() {
   const char* end = text + std::strlen(text);
   const auto [rest, status] = std::from_chars(text, end, seed);
   if (status != std::errc() || rest != end) {
-    fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_SEED is \"%s\"; a number, 0 for the order of the launches", text);
+    fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_SEED is \"%s\"; expected a number, 0 for the order of the launches", text);
   }
   return seed;
 }
@@ -104,7 +104,7 @@ class Scheduler {
     ++calls_;
     ++waiting_;
     const bool held = run(lock, condition, deadline);
-    if (held && seed_ != 0 && random_() % 2 == 0) {  // the host hears of it late
+    if (held && seed_ != 0 && random_() % 2 == 0) {  // the host gets to know late
       for (size_t tasks = random_() % 8; tasks > 0; --tasks) run_one(lock);
     }
     --waiting_;
@@ -178,7 +178,7 @@ class Scheduler {
   }
 
  private:
-  // A stream that has ended takes no turns: what its abandoned worker does is nobody's order.
+  // A stream that has ended takes no turns: its abandoned worker is not ordered with others.
   bool is_turn_of(const Stream& stream) const { return turn_ == stream.id || ended_.contains(stream.id); }
 
   void leave(const Stream& stream) {
@@ -190,8 +190,8 @@ class Scheduler {
     return std::ranges::any_of(members_, [](const auto& member) { return member.second.can_go_on(); });
   }
 
-  // Gives the turn to the stream of the highest priority that can go on. Priorities change now and then: a stream may
-  // be kept waiting for long, or take turns with others.
+  // Gives the turn to the stream of the highest priority that can continue. Priorities change now and then: a stream
+  // may wait for long, or take turns with others.
   bool draw() {
     auto best = members_.end();
     for (auto member = members_.begin(); member != members_.end(); ++member) {
@@ -205,7 +205,7 @@ class Scheduler {
     return true;
   }
 
-  // Has the host function that runs go on beside the others.
+  // Lets the running host function continue beside the others.
   void let_host_function_go() {
     const auto found = turn_ ? members_.find(*turn_) : members_.end();
     if (found == members_.end() || !found->second.is_in_host_function) return;
@@ -226,7 +226,7 @@ class Scheduler {
     }
   }
 
-  // A task that does not end may need the host: it goes on then.
+  // A task that does not end may need the host. Then the host continues.
   void run_one(std::unique_lock<std::mutex>& lock) {
     bool is_over = false;
     run(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The check `schedule`: the tasks of all streams in an order drawn from a seed.
 //
-// Streams do not run by themselves then. One task runs at a time, and which stream goes on is drawn: when the host
-// waits, and now and then when it launches or asks. So the order follows from the seed and from what the host asks of
-// the runtime, and a seed gives the same order again. CANN_CPU_SEED is the seed; 0 is the order of the launches.
+// With this check, streams do not run by themselves. One task runs at a time, and the next stream is drawn at random:
+// when the host waits, and sometimes when it launches or queries. So the seed and the host's calls of the runtime
+// determine the order, and a seed reproduces it. CANN_CPU_SEED is the seed; 0 is the order of the launches.
 #pragma once
 
 #include <chrono>
@@ -35,13 +35,13 @@ void require_seed();
 void launched(const Stream& stream);
 // The host asks how far the streams have come.
 void asked();
-// Has streams go on until the condition holds, which must not call what is declared here; and then maybe on for a
-// while. False when the deadline came first. A task that waits leaves its turn to others meanwhile.
+// Runs streams until the condition holds, and then maybe for a while longer. The condition must not call the functions
+// declared here. Returns false when the deadline came first. A task that waits leaves its turn to others meanwhile.
 bool wait(const Condition& condition, const Deadline& deadline);
 // The stream has no worker any more.
 void ended(const Stream& stream);
 
-// ---- a stream's worker, which calls these for every task that launched() told of
+// ---- a stream's worker, which calls these for every task that launched() announced
 
 void begin_turn(const Stream& stream);
 void end_turn(const Stream& stream, size_t tasks);
@@ -56,7 +56,7 @@ void end_host_function(const Stream& stream);
 
 // ---- what tasks write
 
-// A launch whose tasks are told apart by their names and numbers.
+// A launch. The names and numbers of its tasks distinguish them.
 struct Launch {
   uint64_t number;
   std::string where;

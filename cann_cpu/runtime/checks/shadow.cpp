@@ -38,7 +38,7 @@ std::vector<Conflict> Shadow::use(uintptr_t begin, uintptr_t end, const Use& use
   }
   for (uintptr_t at = begin; at < end;) {
     segment = segments_.lower_bound(at);
-    if (segment == segments_.end() || segment->first > at) {  // nobody used what lies in front of it
+    if (segment == segments_.end() || segment->first > at) {  // the bytes before it are unused
       const uintptr_t gap = segment == segments_.end() ? end : std::min(segment->first, end);
       segment = segments_.emplace_hint(segment, at, Segment{gap, {}, {}});
     }

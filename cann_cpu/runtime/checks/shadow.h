@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who used each byte of memory last: one write, and the reads since.
+// Shadow memory: the last uses of each byte, which are one write and the reads since.
 #pragma once
 
 #include <map>
@@ -44,7 +44,7 @@ class Shadow {
  private:
   struct Segment {
     uintptr_t end;
-    Use write;               // no user: nobody wrote
+    Use write;               // no user: not written
     std::vector<Use> reads;  // since, at most one of each agent
   };
   using Segments = std::map<uintptr_t, Segment>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector clocks: how much of each other's work those who work side by side are known to be behind.
+// Vector clocks: for agents that work side by side, how much of each other's work happened before their own next.
 #pragma once
 
 #include <algorithm>

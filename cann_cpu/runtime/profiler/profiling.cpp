@@ -47,6 +47,11 @@ constexpr DataType kDataTypes[] = {
     {ACL_PROF_TASK_TIME_L0, "ACL_PROF_TASK_TIME_L0", nullptr},
     {ACL_PROF_TASK_MEMORY, "ACL_PROF_TASK_MEMORY", nullptr},  // torch_npu records its own; graphs have none beside it
     {ACL_PROF_OP_ATTR, "ACL_PROF_OP_ATTR (op_attr)", "attributes of operators are not recorded"},
+    {0x200, "ACL_PROF_GE_API_L0", "calls of the Graph Engine are not recorded"},
+    {0x1000000, "ACL_PROF_GE_API_L1", "calls of the Graph Engine are not recorded"},
+    {0x2000, "ACL_PROF_TASK_TIME_L2", "tasks have their times and no more; ask for ACL_PROF_TASK_TIME"},
+    {0x8000, "ACL_PROF_TASK_TIME_L3", "tasks have their times and no more; ask for ACL_PROF_TASK_TIME"},
+    {0x400000000, "ACL_PROF_API_STATS", "statistics of calls are not recorded"},
     {kAicoreShape, "ACL_PROF_AICORE_SHAPE", nullptr},
 };
 
@@ -62,9 +67,10 @@ State& state() {
   return *only;
 }
 
-// torch_npu keeps what fails to its log, and would go on without the devices' part: so it is said here, too.
+// torch_npu only logs such failures, and would continue without the devices' part of the profile. So they are printed
+// as well.
 template <class Body>
-aclError told_call(const char* function, Body&& body) {
+aclError printed_call(const char* function, Body&& body) {
   const aclError code = host_call(function, body);
   if (code != ACL_SUCCESS) {
     const std::string message = take_message();
@@ -134,7 +140,7 @@ using namespace cann_cpu;
 using namespace cann_cpu::profiler;
 
 aclError aclprofInit(const char* profilerResultPath, size_t length) {
-  return told_call(__func__, [&] {
+  return printed_call(__func__, [&] {
     require_pointer(profilerResultPath, "profilerResultPath");
     State& all = state();
     const std::lock_guard lock(all.mutex);
@@ -151,7 +157,7 @@ aclError aclprofInit(const char* profilerResultPath, size_t length) {
 }
 
 aclError aclprofFinalize() {
-  return told_call(__func__, [&] {
+  return printed_call(__func__, [&] {
     State& all = state();
     const std::lock_guard lock(all.mutex);
     if (!all.is_initialized) fail(ACL_ERROR_UNINITIALIZE, "the profiler is not initialized");
@@ -163,11 +169,11 @@ aclError aclprofFinalize() {
 aclprofConfig* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums, aclprofAicoreMetrics aicoreMetrics,
                                    const aclprofAicoreEvents* aicoreEvents, uint64_t dataTypeConfig) {
   auto config = std::make_unique<aclprofConfig>();
-  const aclError code = told_call(__func__, [&] {
+  const aclError code = printed_call(__func__, [&] {
     require_pointer(deviceIdList, "deviceIdList");
     check_data_types(dataTypeConfig);
     if (aicoreEvents != nullptr) fail(ACL_ERROR_INVALID_PROFILING_CONFIG, "aicoreEvents are not implemented; null");
-    // PIPE_UTILIZATION is what torch_npu asks for at Level1 where nobody has asked.
+    // torch_npu requests PIPE_UTILIZATION by default at Level1.
     if (aicoreMetrics != ACL_AICORE_NONE && aicoreMetrics != ACL_AICORE_PIPE_UTILIZATION) {
       fail(ACL_ERROR_INVALID_PROFILING_CONFIG,
            "aicoreMetrics %d (aic_metrics) are not implemented: a CPU has no counters of an AI core; AiCoreNone",
@@ -193,7 +199,7 @@ aclError aclprofDestroyConfig(const aclprofConfig* profilerConfig) {
 aclError aclprofSetConfig(aclprofConfigType configType, const char*, size_t) {
   // torch_npu asks for it with profile_memory, and takes this answer: its own records of memory are all there are.
   if (configType == ACL_PROF_SYS_HARDWARE_MEM_FREQ) return ACL_ERROR_PROF_MODULES_UNSUPPORTED;
-  return told_call(__func__, [&] {
+  return printed_call(__func__, [&] {
     fail(ACL_ERROR_PROF_MODULES_UNSUPPORTED,
          "option %d is not implemented: nothing is sampled of the host (host_sys), of its network (sys_io) nor of the "
          "links between devices (sys_interconnection)",
@@ -202,7 +208,7 @@ aclError aclprofSetConfig(aclprofConfigType configType, const char*, size_t) {
 }
 
 aclError aclprofStart(const aclprofConfig* profilerConfig) {
-  return told_call(__func__, [&] {
+  return printed_call(__func__, [&] {
     require_pointer(profilerConfig, "profilerConfig");
     State& all = state();
     const std::lock_guard lock(all.mutex);
@@ -213,7 +219,7 @@ aclError aclprofStart(const aclprofConfig* profilerConfig) {
 }
 
 aclError aclprofStop(const aclprofConfig* profilerConfig) {
-  return told_call(__func__, [&] {
+  return printed_call(__func__, [&] {
     require_pointer(profilerConfig, "profilerConfig");
     State& all = state();
     const std::lock_guard lock(all.mutex);
@@ -225,13 +231,13 @@ aclError aclprofStop(const aclprofConfig* profilerConfig) {
 extern "C" {
 
 CANN_EXPORT aclError aclprofWarmup(const aclprofConfig* profilerConfig) {
-  return told_call(__func__, [&] { require_pointer(profilerConfig, "profilerConfig"); });  // a start takes no time
+  return printed_call(__func__, [&] { require_pointer(profilerConfig, "profilerConfig"); });  // a start takes no time
 }
 
 CANN_EXPORT aclError aclprofGetSupportedFeatures(size_t* size, void** data) { return features(size, data); }
 CANN_EXPORT aclError aclprofGetSupportedFeaturesV2(size_t* size, void** data) { return features(size, data); }
 
-// Asks for devices that are used only after the start, too: it is the config's that are recorded.
+// torch_npu calls it for devices that are first used after the start. Only the devices of the config are recorded.
 CANN_EXPORT aclError aclprofRegisterDeviceCallback() { return ACL_ERROR_PROF_MODULES_UNSUPPORTED; }
 
 // The driver's version: too old for torch_npu to take the processor's counter of cycles for its clock.
@@ -243,7 +249,7 @@ CANN_EXPORT int32_t halGetAPIVersion(int32_t* version) {
 
 // What torch_npu asks for with record_op_args.
 CANN_EXPORT aclError aclopStartDumpArgs(uint32_t, const char*) {
-  return told_call(__func__, [] {
+  return printed_call(__func__, [] {
     fail(ACL_ERROR_FEATURE_UNSUPPORTED, "record_op_args is not implemented: arguments of operators are not dumped");
   });
 }

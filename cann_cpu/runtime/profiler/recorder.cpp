@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "../call.h"
-#include "cann_cpu/json_text.h"
+#include "../json.h"
 
 namespace cann_cpu {
 
@@ -18,21 +18,6 @@ std::atomic<bool> profiling{false};
 
 namespace profiler {
 namespace {
-
-struct CallRecord {
-  uint64_t id;
-  std::string function;
-  pid_t thread;
-  uint64_t begin;
-  uint64_t end;
-};
-
-struct RowRecord {
-  Row::Of of;
-  uint64_t begin;
-  uint64_t end;
-  bool is_kernel;
-};
 
 struct State {
   std::mutex mutex;
@@ -54,6 +39,8 @@ std::atomic<bool> calls_are_wanted{false};
 std::atomic<uint64_t> next_call{1};
 thread_local uint64_t this_call = 0;
 thread_local Row* this_row = nullptr;
+thread_local int external_kind = 0;
+thread_local uint64_t external = 0;
 
 uint64_t nanoseconds(clockid_t clock) {
   timespec time{};
@@ -64,16 +51,15 @@ uint64_t nanoseconds(clockid_t clock) {
 // The clock of torch_npu's own records.
 uint64_t now() { return nanoseconds(CLOCK_MONOTONIC_RAW); }
 
-std::string operands_text(const TaskTensors& operands) {
-  std::string text;
+Json json(const TaskTensors& operands) {
+  Json::Array all;
   for (const TaskTensor& each : operands) {
-    std::string shape;
-    for (const int64_t dim : each.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(dim);
-    text += (text.empty() ? "" : ", ") + std::string("{\"dtype\": ") + std::to_string(each.dtype) +
-            ", \"format\": " + std::to_string(each.format) + ", \"is_output\": " + (each.is_output ? "true" : "false") +
-            ", \"shape\": [" + shape + "]}";
+    all.push_back(Json::Object{{"dtype", static_cast<int>(each.dtype)},
+                               {"format", static_cast<int>(each.format)},
+                               {"is_output", static_cast<bool>(each.is_output)},
+                               {"shape", Json::Array(each.shape.begin(), each.shape.end())}});
   }
-  return "[" + text + "]";
+  return all;
 }
 
 // Writes lines to a file of a folder that it makes; throws Failure when that fails.
@@ -81,6 +67,14 @@ void write(const std::filesystem::path& file, const std::string& text, bool appe
   std::filesystem::create_directories(file.parent_path());
   std::ofstream stream(file, append ? std::ios::app : std::ios::trunc);
   if (!(stream << text).flush()) fail(ACL_ERROR_WRITE_FILE, "cannot write %s", file.c_str());
+}
+
+// False when nothing records; under the mutex.
+bool end(State& all) {
+  if (!profiling) return false;
+  profiling = false;
+  if (all.selection.operands) --who_wants;
+  return true;
 }
 
 }  // namespace
@@ -104,37 +98,56 @@ bool start(Selection selection) {
 bool stop(const std::filesystem::path& folder, uint64_t data_types) {
   State& all = state();
   const std::lock_guard lock(all.mutex);
-  if (!profiling) return false;
-  profiling = false;
-  if (all.selection.operands) --who_wants;
+  if (!end(all)) return false;
   // As torch_npu reads it: microseconds of the day, nanoseconds of the clock, at one moment.
-  write(folder / "host" / "start_info",
-        "{\"collectionTimeBegin\": \"" + std::to_string(all.wall_begin / 1000) + "\", \"clockMonotonicRaw\": \"" +
-            std::to_string(all.begin - all.wall_begin % 1000) + "\", \"collectionTimeEnd\": \"" +
-            std::to_string(nanoseconds(CLOCK_REALTIME) / 1000) + "\", \"pid\": \"" + std::to_string(getpid()) +
-            "\", \"dataTypeConfig\": \"" + std::to_string(data_types) + "\"}\n",
-        false);
+  const Json info = Json::Object{{"collectionTimeBegin", std::to_string(all.wall_begin / 1000)},
+                                 {"clockMonotonicRaw", std::to_string(all.begin - all.wall_begin % 1000)},
+                                 {"collectionTimeEnd", std::to_string(nanoseconds(CLOCK_REALTIME) / 1000)},
+                                 {"pid", std::to_string(getpid())},
+                                 {"dataTypeConfig", std::to_string(data_types)}};
+  write(folder / "host" / "start_info", to_text(info) + "\n", false);
   std::string text;
   for (const CallRecord& call : all.calls) {
-    text += "{\"id\": " + std::to_string(call.id) + ", \"name\": " + quote(call.function) +
-            ", \"thread\": " + std::to_string(call.thread) + ", \"begin\": " + std::to_string(call.begin) +
-            ", \"end\": " + std::to_string(call.end) + "}\n";
+    const Json line = Json::Object{
+        {"id", call.id}, {"name", call.function}, {"thread", call.thread}, {"begin", call.begin}, {"end", call.end}};
+    text += to_text(line) + "\n";
   }
   write(folder / "host" / "data" / "calls.jsonl", text, true);
   std::map<int32_t, std::string> texts;
   for (const int32_t device : all.selection.devices) texts[device];
   for (const RowRecord& row : all.rows) {
-    texts[row.of.device] += "{\"name\": " + quote(row.of.name) + ", \"type\": " + quote(row.of.type) +
-                            ", \"stream\": " + std::to_string(row.of.stream) +
-                            ", \"call\": " + std::to_string(row.of.call) + ", \"begin\": " + std::to_string(row.begin) +
-                            ", \"end\": " + std::to_string(row.end) +
-                            ", \"is_kernel\": " + (row.is_kernel ? "true" : "false") +
-                            ", \"operands\": " + (row.of.operands ? operands_text(*row.of.operands) : "[]") + "}\n";
+    const Json line = Json::Object{
+        {"name", row.of.name},        {"type", row.of.type},
+        {"stream", row.of.stream},    {"call", row.of.call},
+        {"begin", row.begin},         {"end", row.end},
+        {"is_kernel", row.is_kernel}, {"operands", row.of.operands ? json(*row.of.operands) : Json::Array()}};
+    texts[row.of.device] += to_text(line) + "\n";
   }
   for (const auto& [device, lines] : texts) {
     write(folder / ("device_" + std::to_string(device)) / "data" / "tasks.jsonl", lines, true);
   }
   return true;
+}
+
+void end() {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  end(all);
+}
+
+Records take() {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  Records taken{std::exchange(all.calls, {}), std::exchange(all.rows, {})};
+  const uint64_t since = all.wall_begin - all.begin;
+  for (CallRecord& call : taken.calls) call.begin += since, call.end += since;
+  for (RowRecord& row : taken.rows) row.begin += since, row.end += since;
+  return taken;
+}
+
+void set_external(int kind, uint64_t id) {
+  external_kind = kind;
+  external = id;
 }
 
 void begin_capture() { ++who_wants; }
@@ -152,7 +165,7 @@ void Call::end() {
   static thread_local const auto thread = static_cast<pid_t>(syscall(SYS_gettid));
   State& all = state();
   const std::lock_guard lock(all.mutex);
-  if (is_profiling()) all.calls.push_back({id, function_, thread, begin_, now()});
+  if (is_profiling()) all.calls.push_back({id, function_, thread, begin_, now(), external_kind, external});
 }
 
 uint64_t current_call() { return this_call; }

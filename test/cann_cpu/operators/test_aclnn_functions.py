@@ -155,6 +155,12 @@ def test_rrelu_draws_the_slopes_of_negative_numbers():
     arguments = [InOut(x), Out((1000,)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET]
     in_place, same_noise = written_by("aclnnInplaceRReluWithNoise", *arguments)
     assert torch.equal(in_place, y) and torch.equal(same_noise, noise)
+    strided = [torch.zeros(1000, 2, device="npu") for _ in range(3)]
+    strided[0][:, 0].copy_(x)
+    views = [tensor[:, 0] for tensor in strided]
+    aclnn.call("libopapi.so", "aclnnRReluWithNoise", *views[:2], Scalar(0.1), Scalar(0.3), True, SEED, OFFSET, views[2])
+    assert torch.equal(strided[2].cpu(), torch.stack([y, torch.zeros(1000)], 1))
+    assert not strided[1][:, 1].any() and torch.equal(views[1].cpu(), noise)
 
 
 MEMORY = torch.zeros(24, device="npu")
@@ -246,6 +252,21 @@ FAILING = {
         [X, 1 << 40, 35 << 40, Out((35,))],
         "outputSize is 38482906972160, the given output has 35",
     ),
+    "more bins than outputs": (
+        "aclnnHistc",
+        [X, 1 << 31, Scalar(0), Scalar(1), Out((4,))],
+        "bins is 2147483648, the given output has 4",
+    ),
+    "noise of another shape": (
+        "aclnnRReluWithNoise",
+        [X, Out((5, 3)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET, Out((5, 7))],
+        r"self has shape \[5, 7\], noise has \[5, 3\]",
+    ),
+    "an output of rrelu of another shape": (
+        "aclnnRReluWithNoise",
+        [X, Out((5, 7)), Scalar(0.1), Scalar(0.3), True, SEED, OFFSET, Out((7,))],
+        r"the result has shape \[5, 7\], the given output has shape \[7\]",
+    ),
     "integers": (
         "aclnnSmoothL1LossBackward",
         [M, M, M, 2, Float(0.0), Out((5, 7))],
@@ -257,7 +278,7 @@ FAILING = {
 @pytest.mark.parametrize("what", FAILING)
 def test_what_aten_does_not_look_at_is_rejected(what):
     name, arguments, message = FAILING[what]
-    with pytest.raises(RuntimeError, match=f"{name}: {message}"):
+    with pytest.raises(Rejected, match=f"{name}: {message}"):
         written_by(name, *arguments)
 
 
@@ -268,7 +289,7 @@ def test_an_output_whose_elements_share_memory_is_rejected():
 
 def test_an_output_whose_shape_the_function_decides_is_contiguous():
     columns = torch.zeros(7, 5, device="npu").t()
-    with pytest.raises(RuntimeError, match="an output whose shape the function decides must be contiguous"):
+    with pytest.raises(Rejected, match="an output whose shape the function decides must be contiguous"):
         aclnn.call("libopapi.so", "aclnnUnique", X.npu(), True, False, columns, columns)
 
 

@@ -105,6 +105,8 @@ def test_a_repeatable_executor_runs_again_until_it_is_destroyed(acl, base, opapi
         assert acl.aclrtSynchronizeStream(stream) == 0
         np.testing.assert_array_equal(out, [value + 1] * 3)
     assert base.aclDestroyAclOpExecutor(call.executor) == 0
+    for function in (base.aclSetAclOpExecutorRepeatable, base.aclDestroyAclOpExecutor):
+        assert function(None) == 561103
     call.destroy()
 
 
@@ -122,16 +124,134 @@ def test_a_null_argument_is_rejected_by_its_position(acl, base, opapi, position)
     call.destroy()
 
 
-def test_a_tensor_without_data_is_rejected_unless_it_is_empty(acl, base, opapi, stream):
+def test_a_tensor_without_data_is_rejected_by_phase_two_unless_it_is_empty(acl, base, opapi, stream):
     x, empty = np.zeros(3, np.float32), np.zeros((0, 3), np.float32)
     workspace, executor = ctypes.c_uint64(), ctypes.c_void_p()
-    without_data = acl_tensor(base, x, data=0)
-    arguments = [without_data, acl_tensor(base, x), acl_scalar(base, 1.0), acl_tensor(base, x)]
-    assert opapi.aclnnAddGetWorkspaceSize(*arguments, ctypes.byref(workspace), ctypes.byref(executor)) == NULL_POINTER
-    assert acl.aclGetRecentErrMsg().decode() == "aclnnAdd: argument 1 has no data"
+    arguments = [acl_tensor(base, x), acl_tensor(base, x, data=0), acl_scalar(base, 1.0), acl_tensor(base, x)]
+    assert opapi.aclnnAddGetWorkspaceSize(*arguments, ctypes.byref(workspace), ctypes.byref(executor)) == 0
+    assert opapi.aclnnAdd(None, ctypes.c_uint64(0), executor, stream) == NULL_POINTER
+    message = "aclnnAdd: argument 2 has no device memory; aclSetTensorAddr gives it some"
+    assert acl.aclGetRecentErrMsg().decode() == message
     call = AddCall(base, opapi, empty, empty, empty)
     assert call.status == 0
     assert opapi.aclnnAdd(None, ctypes.c_uint64(0), call.executor, stream) == 0
+
+
+class Repeated:
+    """A call that was given no memory, and gets some before each run."""
+
+    def __init__(self, acl, base, opapi, stream, name, *arguments):
+        self.acl, self.base, self.stream, self.executor = acl, base, stream, ctypes.c_void_p()
+        self.function = getattr(opapi, name)
+        phase_one = getattr(opapi, f"{name}GetWorkspaceSize")
+        assert phase_one(*arguments, ctypes.byref(ctypes.c_uint64()), ctypes.byref(self.executor)) == 0
+        assert base.aclSetAclOpExecutorRepeatable(self.executor) == 0
+
+    def set(self, name, index, tensor, array, relative=None):
+        """The status of aclSet{name}TensorAddr; `relative` is the index in a list."""
+        address = ctypes.c_void_p(None if array is None else array.ctypes.data)
+        indices = [ctypes.c_size_t(i) for i in (index, relative) if i is not None]
+        old = getattr(self.base, f"AclSet{name}TensorAddr")(self.executor, *indices, tensor, None)
+        status = getattr(self.base, f"aclSet{name}TensorAddr")(self.executor, *indices, tensor, address)
+        assert old == status
+        return status
+
+    def run(self):
+        assert self.function(None, ctypes.c_uint64(0), self.executor, self.stream) == 0
+        assert self.acl.aclrtSynchronizeStream(self.stream) == 0
+
+
+def floats(*values):
+    return np.array(values, np.float32)
+
+
+def test_a_repeatable_executor_is_given_other_addresses(acl, base, opapi, stream):
+    shape, another = floats(0, 0), acl_tensor(base, floats(0, 0))
+    x, y, out = (acl_tensor(base, shape, data=0) for _ in range(3))
+    call = Repeated(acl, base, opapi, stream, "aclnnAdd", x, y, acl_scalar(base, 1.0), out)
+    # Tensors of the call identify themselves; for any other tensor the index names the argument.
+    for name, indices in (("", (0, 1, 2)), ("Input", (0, 1)), ("Output", (0,))):
+        for tensors in ((x, y, out), (another,) * 3):
+            arrays = [floats(1, 2), floats(10, 20), floats(0, 0)]
+            for which, (tensor, array) in enumerate(zip(tensors, arrays, strict=True)):
+                kind, index = (name, which) if len(indices) == 3 else (("Input", which) if which < 2 else ("Output", 0))
+                assert call.set(kind, index, tensor, array) == 0
+            call.run()
+            np.testing.assert_array_equal(arrays[2], [11, 22])
+        assert call.set(name, indices[-1] + 1, another, shape) == INVALID
+        assert f"index is {len(indices)}; expected less than {len(indices)}" in acl.aclGetRecentErrMsg().decode()
+    address = ctypes.c_void_p()
+    assert base.aclGetRawTensorAddr(another, ctypes.byref(address)) == 0
+    assert address.value == shape.ctypes.data
+    # One tensor in two places.
+    call = Repeated(acl, base, opapi, stream, "aclnnAdd", x, x, acl_scalar(base, 1.0), out)
+    result = floats(0, 0)
+    assert call.set("", 0, x, floats(3, 4)) == call.set("", 2, out, result) == 0
+    held = floats(5, 6)
+    assert call.set("", 0, x, held) == 0
+    call.run()
+    np.testing.assert_array_equal(result, [10, 12])
+
+
+def test_the_tensors_of_a_list_are_given_other_addresses(acl, base, opapi, stream):
+    shape = floats(0, 0)
+
+    def listed(count):
+        tensors = [acl_tensor(base, shape, data=0) for _ in range(count)]
+        base.aclCreateTensorList.restype = ctypes.c_void_p
+        made = base.aclCreateTensorList((ctypes.c_void_p * count)(*tensors), ctypes.c_uint64(count))
+        return ctypes.c_void_p(made), tensors
+
+    (terms, tensors), (other, _), arrays = listed(2), listed(3), [floats(1, 2), floats(3, 4), np.zeros(4, np.float32)]
+    out = acl_tensor(base, arrays[2], data=0)
+    call = Repeated(acl, base, opapi, stream, "aclnnCat", terms, ctypes.c_int64(0), out)
+    result = arrays[2]
+    # By the list, by another one in its place, by its tensors, and by their number among all tensors.
+    ways = [
+        [("Dynamic", 0, terms, i) for i in range(2)],
+        [("DynamicInput", 0, other, i) for i in range(2)],
+        [("", 0, tensors[0], None), ("Input", 1, tensors[1], None)],
+        [("", i, acl_tensor(base, shape), None) for i in range(2)],
+    ]
+    # MindSpore counts parameters here and not tensors; the tensor itself identifies the argument.
+    assert call.set("", 1, out, result) == 0
+    for way, given in enumerate(ways):
+        pair = [arrays[0] + way, arrays[1] + way]
+        for (name, index, tensor, relative), array in zip(given, pair, strict=True):
+            assert call.set(name, index, tensor, array, relative) == 0
+        call.run()
+        np.testing.assert_array_equal(result, np.concatenate(pair))
+    for name, index, relative, words in (
+        ("Dynamic", 0, 3, "relativeIndex is 3; expected less than 3"),
+        ("Dynamic", 0, 2, "relativeIndex is 2; argument 1 of aclnnCat had 2 tensors in phase one"),
+        ("Dynamic", 2, 0, "irIndex is 2; expected less than 2"),
+        ("DynamicInput", 1, 0, "irIndex is 1; expected less than 1"),
+        ("DynamicOutput", 1, 0, "irIndex is 1; expected less than 1"),
+    ):
+        assert call.set(name, index, other, shape, relative) == INVALID
+        assert words in acl.aclGetRecentErrMsg().decode()
+    for name in ("", "Input", "Output", "Dynamic", "DynamicInput", "DynamicOutput"):
+        function = getattr(base, f"aclSet{name}TensorAddr")
+        indices = [ctypes.c_size_t(0)] * (2 if "Dynamic" in name else 1)
+        assert function(None, *indices, terms if "Dynamic" in name else out, None) == 561103
+        assert function(call.executor, *indices, None, None) == 561103
+
+
+def test_a_tensor_that_is_null_is_counted_and_keeps_no_address(acl, base, opapi, stream):
+    """aclnnLayerNorm(input, normalizedShape, weight, bias, eps, out, mean, rstd); weight is null."""
+    x, base.aclCreateIntArray.restype = floats(1, 3), ctypes.c_void_p
+    sizes = ctypes.c_void_p(base.aclCreateIntArray((ctypes.c_int64 * 1)(2), ctypes.c_uint64(1)))
+    another = acl_tensor(base, x)
+    arguments = [acl_tensor(base, x, data=0), sizes, None, acl_tensor(base, x, data=0), ctypes.c_double(0)]
+    arguments += [acl_tensor(base, x, data=0), None, None]
+    call = Repeated(acl, base, opapi, stream, "aclnnLayerNorm", *arguments)
+    bias, out = floats(10, 20), floats(0, 0)
+    assert [call.set("", i, another, array) for i, array in ((0, x), (2, bias), (3, out))] == [0, 0, 0]
+    for name, index in (("", 1), ("Input", 1), ("", 4), ("Output", 1)):
+        assert call.set(name, index, another, x) == INVALID
+        assert "has no device memory: phase one was given null" in acl.aclGetRecentErrMsg().decode()
+    call.run()
+    np.testing.assert_allclose(out, [9, 21])
 
 
 def test_phase_two_rejects_a_null_executor(acl, opapi, stream):

@@ -11,8 +11,8 @@ PROCESSES = 800
 
 
 def print_unlike_first_calls():
-    """Of the processes, those whose first call differs from their second: without first_call.cpp 1 in 60 to 1 in 1000,
-    the more the busier the machine is."""
+    """Counts the processes whose first call differs from their second: without first_call.cpp 1 in 60 to 1 in 1000, and
+    more on a busy machine."""
     angles = torch.linspace(0.01, 6.3, 4240)  # enough for two threads
     unlike = 0
     for _ in range(PROCESSES):

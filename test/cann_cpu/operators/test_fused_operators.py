@@ -473,7 +473,7 @@ def test_result_is_that_of_the_definition(label):
     ],
 )
 def test_what_does_not_fit_is_an_error(name, arguments, message):
-    with pytest.raises(RuntimeError, match=message):
+    with pytest.raises((Rejected, RuntimeError), match=message):
         written_by(name, *arguments)
 
 
@@ -495,7 +495,7 @@ PRODUCT = (X1.double() @ X2.double() + BIAS).half()
 INT8, SCALES = (torch.arange(24).view(4, 6) - 12).to(torch.int8), (floats(4, seed=3), floats(3, seed=4))
 SCALED = INT8.double() @ X2.sign().double() * SCALES[0][:, None] * SCALES[1]
 QUANTISED = [INT8, X2.sign().to(torch.int8), None, *SCALES, None]
-# Of each function the arguments before the group and behind it, and what is written.
+# For each function: the arguments before the group, those after it, and what is written.
 PRODUCTS = {
     "aclnnAllGatherMatmul": ([X1, X2, BIAS], [0, 0, 1, *like(PRODUCT, X1)], [PRODUCT, X1]),
     "aclnnAllGatherMatmulV2": ([*QUANTISED, 0], [0, 0, 1, 0, "aiv", *like(SCALED.half(), INT8), None], [SCALED, INT8]),
@@ -508,8 +508,8 @@ PRODUCTS = {
 
 def test_products_with_a_collective_of_one_rank():
     with group_of_one() as group:
-        for name, (before, behind, expected) in PRODUCTS.items():
-            written = written_by(name, *before, group, *behind)
+        for name, (before, after, expected) in PRODUCTS.items():
+            written = written_by(name, *before, group, *after)
             torch.testing.assert_close(written, expected, rtol=2e-3, atol=2e-3, check_dtype=False, msg=name)
 
 
@@ -533,7 +533,7 @@ def test_products_with_a_collective_of_one_rank():
 )
 def test_a_product_with_a_collective_that_is_not_there_is_an_error(name, changes, message):
     with group_of_one() as group:
-        before, behind, _ = PRODUCTS[name]
-        arguments = [changes.get(i, given) for i, given in enumerate([*before, group, *behind])]
+        before, after, _ = PRODUCTS[name]
+        arguments = [changes.get(i, given) for i, given in enumerate([*before, group, *after])]
         with pytest.raises(Rejected, match=message):
             written_by(name, *arguments)

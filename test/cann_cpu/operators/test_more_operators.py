@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that need inputs of their own, in float32: what ATen gives on the CPU. Those with a gradient, its, too."""
+"""Operators that need special inputs, in float32, are compared with ATen on the CPU, and so are their gradients."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every built-in operator gives what ATen's CPU kernel gives, to the bit: one table, over dtypes, shapes, strides."""
+"""Every built-in operator is bitwise equal to ATen's CPU kernel: one table, over dtypes, shapes, strides."""
 
 import functools
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def flatten(result):
 
 
 def assert_same(actual, expected, what, units=0):
-    """Equal to the bit, or to some units in the last place of numbers around 1 and of larger ones."""
+    """Bitwise equal, or within some units in the last place of numbers around 1 and of larger ones."""
     for got, wanted in zip(flatten(actual), flatten(expected), strict=True):
         if not isinstance(wanted, torch.Tensor):
             assert got == wanted, what
@@ -120,7 +120,7 @@ class Operator:
     inplace: str | None = None  # the method that writes into its first argument
     out: bool = False
     gradient: bool = False
-    gradient_units: int = 0  # by which the gradient may differ: torch_npu has a formula of its own for it
+    gradient_units: int = 0  # by which the gradient may differ: torch_npu has its own formula for it
     sums_products: bool = False  # in an order that depends on the strides of the factors, which are not the CPU's
 
     def __str__(self):

@@ -16,7 +16,7 @@ FILES = sorted(SOURCES.glob("*.cpp"))
 
 def kernels(text):
     """Name and parameters of every kernel; a check, before it, may leave out what it does not look at."""
-    for found in re.finditer(r"\bACLNN(_CHECKED)?\(\s*([\w#]+),", text):
+    for found in re.finditer(r"\bACLNN(?:(_CHECKED)|_OF_VALUES)?\(\s*([\w#]+),", text):
         lambdas = [at.start() for at in re.finditer(r"\[\]\(", text[found.end() :])]
         start = found.end() + lambdas[1 if found[1] else 0]
         yield found[2], parameters(text[start:])

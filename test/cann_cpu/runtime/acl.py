@@ -11,6 +11,7 @@ INVALID_PARAM = 100000
 REPEAT_INITIALIZE = 100002
 OP_NOT_FOUND = 100024
 FEATURE_UNSUPPORTED = 200006
+RT_PARAM_INVALID = 107000
 RT_INVALID_DEVICEID = 107001
 RT_CONTEXT_NULL = 107002
 RT_STREAM_CONTEXT = 107003
@@ -23,10 +24,13 @@ RT_STREAM_CAPTURED = 107027
 RT_EVENT_CAPTURED = 107028
 RT_STREAM_NOT_CAPTURED = 107029
 RT_CAPTURE_MODE_NOT_SUPPORT = 107030
+RT_STREAM_CAPTURE_IMPLICIT = 107031
 RT_STREAM_CAPTURE_UNMATCHED = 107036
 RT_STREAM_CAPTURE_WRONG_THREAD = 107038
+RT_CAPTURE_MODE_BLOCK_ASYNC = 107041
 RT_FEATURE_NOT_SUPPORT = 207000
 RT_MEMORY_ALLOCATION = 207001
+RT_NO_STREAM_RESOURCE = 207008
 RT_EVENT_NOT_COMPLETE = 507006
 RT_REPORT_TIMEOUT = 507012
 RT_STREAM_SYNC_TIMEOUT = 507046
@@ -35,7 +39,9 @@ RT_STREAM_CAPTURE_INVALIDATED = 507903
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
 HBM = 1
-EVENT_SYNC, EVENT_TIME_LINE, EVENT_EXTERNAL, EVENT_IPC = 0x1, 0x8, 0x20, 0x40
+OPT_DETERMINISTIC = 0
+EVENT_SYNC, EVENT_CAPTURE_STREAM_PROGRESS, EVENT_TIME_LINE = 0x1, 0x2, 0x8  # they may be combined
+EVENT_DEVICE_USE_ONLY, EVENT_EXTERNAL, EVENT_IPC = 0x10, 0x20, 0x40
 CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED = range(3)
 CAPTURE_NONE, CAPTURE_ACTIVE, CAPTURE_INVALIDATED = range(3)
 
@@ -98,8 +104,28 @@ def stream(flags=0):
     return _released_by("aclrtDestroyStreamForce", make("aclrtCreateStreamWithConfig", 0, flags))
 
 
+_devices = {}
+
+
+def make_stream_on(device):
+    call("aclrtSetDevice", device)
+    made = make("aclrtCreateStream")
+    _devices[made] = device
+    return made
+
+
+def use(stream):
+    """Sets the device that make_stream_on() made the stream on: only threads of its context may use it."""
+    call("aclrtSetDevice", _devices[stream])
+
+
 def event(flags=EVENT_SYNC | EVENT_TIME_LINE):
     return _released_by("aclrtDestroyEvent", make("aclrtCreateEventExWithFlag", flags))
+
+
+def flag_event():
+    """An event of the older kind: set by a record, cleared by a reset."""
+    return _released_by("aclrtDestroyEvent", make("aclrtCreateEventWithFlag", EVENT_SYNC))
 
 
 def device_memory(size):
@@ -118,7 +144,7 @@ def memory_info():
 
 
 def write(address, data):
-    """To memory of the host or of a device."""
+    """Writes to memory of the host or of a device."""
     call("aclrtMemcpy", address, len(data), data, len(data), DEFAULT)
 
 

@@ -36,6 +36,16 @@ def acl():
     return acl_module
 
 
+@pytest.fixture
+def context(acl):
+    """A context of the test's own: ACL_STOP_ON_FAILURE, which torch_npu sets, holds for a context for good."""
+    before = acl.get("aclrtGetCurrentContext", ctypes.c_void_p)
+    context = acl.make("aclrtCreateContext", 0)
+    yield context
+    acl.call("aclrtDestroyContext", context)
+    acl.call("aclrtSetCurrentContext", before)
+
+
 @pytest.fixture(scope="session")
 def tasks(cann_cpu_lib, tmp_path_factory):
     """tasks.cpp, compiled; calls go through acl.status()."""

@@ -100,7 +100,7 @@ struct Round {
     check(aclmdlRIDestroy(graph));
   }
 
-  // One stream fails and recovers, the other waits for a value for ever and is destroyed by force.
+  // One stream fails and recovers, the other waits for a value that never comes and is destroyed by force.
   void end() {
     check(launch(first, "fail", [] { return cann_cpu::error(7, "on purpose"); }));
     expect(aclrtSynchronizeStream(first), 7, "code of a failure");

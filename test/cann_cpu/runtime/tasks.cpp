@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "acl/acl_rt.h"
+#include "cann_cpu/deterministic.h"
 #include "cann_cpu/runtime.h"
 
 using cann_cpu::launch;
@@ -28,9 +29,19 @@ struct Static {
 
 extern "C" {
 
+CANN_EXPORT int is_deterministic() { return cann_cpu::is_deterministic(); }
+
 CANN_EXPORT int launch_failing(void* stream, const char* name, int code, const char* message) {
   return launch(stream, name, [code, text = std::string(message)] {
     return text.empty() ? code : cann_cpu::error(code, "%s", text.c_str());
+  });
+}
+
+// Appends a digit to the value.
+CANN_EXPORT int launch_digit(void* stream, const char* name, int64_t* value, int digit) {
+  return launch(stream, name, [=] {
+    *value = 10 * *value + digit;
+    return ACL_SUCCESS;
   });
 }
 
@@ -47,7 +58,7 @@ CANN_EXPORT int launch_increment(void* stream, int64_t* counter) {
   });
 }
 
-// Multiplies, then adds: tells the order of tasks apart.
+// Multiplies, then adds: the result depends on the order of tasks.
 CANN_EXPORT int launch_affine(void* stream, int64_t* value, int64_t factor, int64_t summand) {
   return launch(stream, "Affine", [=] {
     *value = *value * factor + summand;

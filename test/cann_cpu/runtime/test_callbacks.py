@@ -3,6 +3,7 @@
 
 import ctypes
 import threading
+import time
 
 import pytest
 
@@ -116,3 +117,40 @@ def test_a_thread_whose_streams_ended_between_two_calls_does_not_wait(acl):
 def test_null_functions_are_rejected(acl):
     with acl.stream() as stream, pytest.raises(acl.AclError, match="fn is null"):
         acl.call("aclrtLaunchHostFunc", stream, None, None)
+
+
+def test_host_functions_and_callbacks_do_not_mix_on_a_stream(acl):
+    function, nobody = acl.Callback(lambda _: None), 123456
+    with acl.stream() as stream, acl.stream() as other:
+        acl.call("aclrtSubscribeReport", nobody, stream)
+        with pytest.raises(acl.AclError, match="has a subscriber") as failure:
+            acl.call("aclrtLaunchHostFunc", stream, function, None)
+        assert failure.value.code == 107011
+        acl.call("aclrtUnSubscribeReport", nobody, stream)
+        acl.call("aclrtLaunchHostFunc", other, function, None)
+        with pytest.raises(acl.AclError, match="has had host functions") as failure:
+            acl.call("aclrtSubscribeReport", nobody, other)
+        assert failure.value.code == 107011
+
+
+def test_a_thread_subscribes_to_streams_of_one_device(acl):
+    nobody = 123456
+    with acl.stream() as stream:
+        acl.call("aclrtSetDevice", 1)
+        with acl.stream() as other:
+            acl.call("aclrtSubscribeReport", nobody, stream)
+            with pytest.raises(acl.AclError, match="is subscribed to streams of device 0") as failure:
+                acl.call("aclrtSubscribeReport", nobody, other)
+            assert failure.value.code == 107012
+            acl.call("aclrtUnSubscribeReport", nobody, stream)
+        acl.call("aclrtSetDevice", 0)
+
+
+def test_a_thread_without_a_subscription_hears_so_at_once(acl):
+    begin = time.monotonic()
+    with pytest.raises(acl.AclError, match="is subscribed to no stream") as failure:
+        acl.call("aclrtProcessReport", 20_000)
+    assert failure.value.code == 107012 and time.monotonic() - begin < 10
+    with pytest.raises(acl.AclError, match="timeout is 0") as failure:
+        acl.call("aclrtProcessReport", 0)
+    assert failure.value.code == acl.INVALID_PARAM

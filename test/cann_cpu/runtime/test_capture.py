@@ -93,7 +93,7 @@ def test_a_graph_destroyed_after_its_replay_was_asked_for_still_runs(acl, tasks,
     arrived.value = 2
     acl.call("aclrtSynchronizeStream", stream)
     assert counter.value == 1
-    with pytest.raises(acl.AclError, match="is no living captured graph"):
+    with pytest.raises(acl.AclError, match="is not a valid captured graph"):
         acl.call("aclmdlRIExecuteAsync", graphs[0], stream)
 
 
@@ -118,6 +118,98 @@ def test_a_fork_and_a_join_bring_a_side_streams_work_into_the_graph(acl, tasks, 
         acl.call("aclrtSynchronizeStream", side)
         assert value.value == 5
     acl.call("aclmdlRIDestroy", graphs[0])
+
+
+def forked(acl, stream, side, work, side_work):
+    """A graph with a side stream's work beside the stream's."""
+    with acl.event() as fork, acl.event() as join, capturing(acl, stream) as graphs:
+        acl.call("aclrtRecordEvent", fork, stream)
+        acl.call("aclrtStreamWaitEvent", side, fork)
+        work()
+        side_work()
+        acl.call("aclrtRecordEvent", join, side)
+        acl.call("aclrtStreamWaitEvent", stream, join)
+    return graphs[0]
+
+
+@pytest.mark.parametrize("waits_first", [False, True])
+def test_streams_of_a_graph_run_side_by_side_and_wait_for_what_the_others_write(acl, tasks, stream, side, waits_first):
+    counter = ctypes.c_int64(0)
+    with acl.device_memory(8) as flag:
+
+        def wait():
+            acl.call("aclrtValueWait", flag, 1, 1, stream)
+            acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
+
+        def write():
+            acl.call("aclrtValueWrite", flag, 1, 0, side)
+
+        graph = forked(acl, stream, side, wait, write) if waits_first else forked(acl, side, stream, write, wait)
+        for replays in (1, 2, 3):
+            acl.write(flag, bytes(8))
+            acl.call("aclmdlRIExecuteAsync", graph, side)
+            acl.call("aclrtSynchronizeStreamWithTimeout", side, 20_000)
+            assert counter.value == replays
+    acl.call("aclmdlRIDestroy", graph)
+
+
+@pytest.mark.parametrize(("name", "expected"), [(b"HcclAllReduce", 12), (b"Kernel", 21)])
+def test_collectives_of_a_graph_keep_their_order_whatever_their_streams(acl, tasks, stream, side, name, expected):
+    """Other ranks come to them in the order of their captures."""
+    value = ctypes.c_int64(0)
+    with acl.device_memory(8) as flag, acl.stream() as third:
+        acl.write(flag, bytes(8))
+
+        def first():
+            acl.call("aclrtValueWait", flag, 1, 1, stream)
+            acl.check(acl.status(tasks.launch_digit, stream, name, ctypes.byref(value), 1))
+
+        graph = forked(
+            acl, stream, side, first,
+            lambda: acl.check(acl.status(tasks.launch_digit, side, name, ctypes.byref(value), 2)),
+        )  # fmt: skip
+        acl.call("aclmdlRIExecuteAsync", graph, stream)
+        with pytest.raises(acl.AclError):
+            acl.call("aclrtSynchronizeStreamWithTimeout", stream, 50)
+        acl.call("aclrtValueWrite", flag, 1, 0, third)
+        acl.call("aclrtSynchronizeStream", stream)
+        assert value.value == expected
+    acl.call("aclmdlRIDestroy", graph)
+
+
+def test_of_failures_in_several_streams_of_a_graph_the_first_one_counts(acl, tasks, counter, stream, side):
+    graph = forked(
+        acl, stream, side,
+        lambda: acl.check(acl.status(tasks.launch_failing, stream, b"First", 561001, b"first")),
+        lambda: acl.check(acl.status(tasks.launch_failing, side, b"Second", 561002, b"second")),
+    )  # fmt: skip
+    acl.call("aclmdlRIExecuteAsync", graph, stream)
+    with pytest.raises(acl.AclError, match="First: first") as failure:
+        acl.call("aclrtSynchronizeStream", stream)
+    assert failure.value.code == 561001
+    acl.call("aclmdlRIDestroy", graph)
+
+
+def test_a_stream_that_replays_a_graph_which_waits_for_ever_can_be_destroyed_by_force(
+    acl, tasks, counter, stream, side
+):
+    with acl.device_memory(8) as flag:
+        acl.write(flag, bytes(8))
+        graph = forked(
+            acl, stream, side,
+            lambda: acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter))),
+            lambda: acl.call("aclrtValueWait", flag, 1, 1, side),
+        )  # fmt: skip
+        replaying = acl.make("aclrtCreateStream")
+        acl.call("aclmdlRIExecuteAsync", graph, replaying)
+        with pytest.raises(acl.AclError):
+            acl.call("aclrtSynchronizeStreamWithTimeout", replaying, 20)
+        acl.call("aclrtDestroyStreamForce", replaying)
+        acl.write(flag, (1).to_bytes(8, "little"))
+        acl.call("aclmdlRIExecuteAsync", graph, stream)
+        acl.call("aclrtSynchronizeStream", stream)
+        assert counter.value == 2
+    acl.call("aclmdlRIDestroy", graph)
 
 
 def test_work_that_was_never_joined_is_an_error_that_names_its_stream(acl, tasks, counter, stream, side):
@@ -287,6 +379,66 @@ def test_a_copy_with_pageable_memory_invalidates_the_capture(acl, stream):
         assert "host memory that is not pinned" in ended_with(acl, stream)
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_the_device_is_not_synchronised_while_a_stream_of_the_context_is_captured(acl, stream, mode):
+    acl.call("aclmdlRICaptureBegin", stream, mode)
+    error = in_another_thread(acl, lambda: acl.call("aclrtSynchronizeDevice"))
+    assert error.code == acl.RT_STREAM_CAPTURED
+    assert "asked for the state of stream" in ended_with(acl, stream)
+
+
+def test_a_copy_with_pageable_memory_beside_a_capture_is_unsafe(acl, stream, side):
+    pageable = ctypes.create_string_buffer(8)
+    with acl.device_memory(8) as device:
+        acl.call("aclmdlRICaptureBegin", stream, acl.CAPTURE_GLOBAL)
+        with pytest.raises(acl.AclError) as failure:
+            acl.call("aclrtMemcpyAsync", device, 8, pageable, 8, acl.HOST_TO_DEVICE, side)
+        assert failure.value.code == acl.RT_CAPTURE_MODE_BLOCK_ASYNC
+        assert "beside the streams" in ended_with(acl, stream)
+
+
+def test_the_default_stream_takes_no_part_in_a_capture(acl, stream):
+    with acl.event() as event, capturing(acl, stream) as graphs:
+        acl.call("aclrtRecordEvent", event, stream)
+        with pytest.raises(acl.AclError, match="the default stream") as failure:
+            acl.call("aclrtStreamWaitEvent", None, event)
+        assert failure.value.code == acl.RT_STREAM_CAPTURE_IMPLICIT
+    acl.call("aclmdlRIDestroy", graphs[0])
+
+
+def test_a_capture_takes_the_newer_kind_of_events_only(acl, stream):
+    with acl.flag_event() as event, capturing(acl, stream) as graphs:
+        for name, arguments in (("aclrtRecordEvent", (event, stream)), ("aclrtStreamWaitEvent", (stream, event))):
+            with pytest.raises(acl.AclError, match="aclrtCreateEventExWithFlag only") as failure:
+                acl.call(name, *arguments)
+            assert failure.value.code == acl.RT_FEATURE_NOT_SUPPORT
+    acl.call("aclmdlRIDestroy", graphs[0])
+
+
+def test_a_graph_is_not_executed_in_a_capture(acl, stream, side):
+    with capturing(acl, side) as inner:
+        pass
+    with capturing(acl, stream) as graphs, pytest.raises(acl.AclError, match="graphs within graphs") as failure:
+        acl.call("aclmdlRIExecuteAsync", inner[0], stream)
+    assert failure.value.code == acl.RT_STREAM_CAPTURED
+    for graph in inner + graphs:
+        acl.call("aclmdlRIDestroy", graph)
+
+
+def test_the_state_of_a_capture_is_of_a_stream_and_gives_what_is_asked_for(acl, stream):
+    graph = ctypes.c_void_p()
+    with capturing(acl, stream) as graphs:
+        acl.call("aclmdlRICaptureGetInfo", stream, None, ctypes.byref(graph))
+    assert graphs == [graph.value]
+    acl.call("aclmdlRIDestroy", graphs[0])
+    for arguments, reason in (
+        ((None, ctypes.byref(ctypes.c_int()), None), "stream is null"),
+        ((stream, None, None), "status, and so is modelRI, is null"),
+    ):
+        with pytest.raises(acl.AclError, match=reason):
+            acl.call("aclmdlRICaptureGetInfo", *arguments)
+
+
 def test_a_captured_stream_or_graph_is_not_captured_again_executed_or_destroyed(acl, stream):
     with capturing(acl, stream) as graphs:
         graph = acl.capture_status(stream)[1]
@@ -295,6 +447,7 @@ def test_a_captured_stream_or_graph_is_not_captured_again_executed_or_destroyed(
             (acl.RT_STREAM_CAPTURED, lambda: acl.call("aclrtDestroyStream", stream)),
             (acl.RT_MODEL_CAPTURED, lambda: acl.call("aclmdlRIExecuteAsync", graph, stream)),
             (acl.RT_MODEL_CAPTURED, lambda: acl.call("aclmdlRIDestroy", graph)),
+            (acl.RT_MODEL_CAPTURED, lambda: acl.call("aclmdlRIDebugPrint", graph)),
         ]:
             with pytest.raises(acl.AclError) as failure:
                 function()
@@ -303,7 +456,7 @@ def test_a_captured_stream_or_graph_is_not_captured_again_executed_or_destroyed(
     acl.call("aclmdlRIDestroy", graph)
 
 
-def test_a_failure_in_a_replay_names_the_task_and_the_rest_runs(acl, tasks, counter, stream):
+def test_a_failure_in_a_replay_names_the_task_and_the_rest_runs(acl, tasks, counter, context, stream):
     with capturing(acl, stream) as graphs:
         acl.check(acl.status(tasks.launch_failing, stream, b"BadKernel", 561000, b"wrong in the replay"))
         acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
@@ -316,15 +469,30 @@ def test_a_failure_in_a_replay_names_the_task_and_the_rest_runs(acl, tasks, coun
     acl.call("aclmdlRIDestroy", graphs[0])
 
 
+def test_nodes_behind_a_failed_one_do_not_run_where_a_failure_stops_the_stream(acl, tasks, counter, context, stream):
+    acl.call("aclrtSetStreamFailureMode", stream, 1)
+    with capturing(acl, stream) as graphs:
+        acl.check(acl.status(tasks.launch_failing, stream, b"BadKernel", 561000, b"wrong in the replay"))
+        acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
+    acl.call("aclmdlRIExecuteAsync", graphs[0], stream)
+    with pytest.raises(acl.AclError, match="BadKernel: wrong in the replay"):
+        acl.call("aclrtSynchronizeStream", stream)
+    assert counter.value == 0
+    acl.call("aclmdlRIDestroy", graphs[0])
+
+
 def test_a_graph_tells_its_nodes(acl, tasks, counter, stream, tmp_path):
     with capturing(acl, stream) as graphs:
         acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
         acl.check(acl.status(tasks.launch_failing, stream, b'quoted "name"\\\n', 0, b""))
     path = tmp_path / "graph.json"
     acl.call("aclmdlRIDebugJsonPrint", graphs[0], str(path).encode(), 0)
-    graph = json.loads(path.read_text())
-    assert graph["id"] == acl.get("aclmdlRIGetId", ctypes.c_uint32, graphs[0])
-    assert [node["name"] for node in graph["nodes"]] == ["Increment", 'quoted "name"\\\n']
+    nodes = json.loads(path.read_text())["traceEvents"]
+    assert [node["name"] for node in nodes] == ["Increment", 'quoted "name"\\\n']
+    number = acl.get("aclmdlRIGetId", ctypes.c_uint32, graphs[0])
+    assert all(node["ph"] == "X" and node["pid"] == f"graph {number} of device 0" for node in nodes)
+    with pytest.raises(acl.AclError, match="flags is 2"):
+        acl.call("aclmdlRIDebugJsonPrint", graphs[0], str(path).encode(), 2)
     with pytest.raises(acl.AclError, match="cannot write"):
         acl.call("aclmdlRIDebugJsonPrint", graphs[0], str(tmp_path / "none" / "graph.json").encode(), 0)
     acl.call("aclmdlRIDestroy", graphs[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a failed call leaves behind, what is not supported, and settings that are kept."""
+"""The state after a failed call, what is not supported, and settings that are kept."""
 
 import ctypes
 import re
@@ -26,6 +26,7 @@ def test_the_last_code_stays_until_it_is_taken(acl):
     assert acl.library.aclrtPeekAtLastError(0) == acl.RT_INVALID_DEVICEID
     assert acl.library.aclrtGetLastError(0) == acl.RT_INVALID_DEVICEID
     assert acl.library.aclrtPeekAtLastError(0) == 0
+    assert acl.library.aclrtPeekAtLastError(1) == acl.library.aclrtGetLastError(1) == acl.INVALID_PARAM
 
 
 def test_errors_are_of_the_thread_that_made_the_call(acl):
@@ -70,11 +71,20 @@ def test_channels_are_not_supported_but_data_sets_are_real(acl, cann_cpu_lib):
 NO_OPERANDS = (0, None, None, 0, None, None, None)
 
 
-@pytest.mark.parametrize("name", ["aclopCompileAndExecute", "aclopCompileAndExecuteV2"])
-def test_the_asynchronous_aclop_path_answers_as_an_error_of_the_stream(acl, name):
+def test_the_aclop_path_that_waits_returns_the_error(acl):
+    """torch_npu calls this function in the caller's thread."""
+    with acl.stream() as stream:
+        function = acl.op_compiler.aclopCompileAndExecuteV2
+        with pytest.raises(acl.AclError, match=r"operator Im2colBackward .* does not serve") as failure:
+            acl.check(acl.status(function, b"Im2colBackward", *NO_OPERANDS, 0, 0, None, ctypes.c_void_p(stream)))
+        assert failure.value.code == acl.OP_NOT_FOUND
+        acl.call("aclrtSynchronizeStream", stream)
+
+
+def test_the_asynchronous_aclop_path_answers_as_an_error_of_the_stream(acl):
     """Returned from the call, the error would end torch_npu's task queue for good."""
     with acl.stream() as stream:
-        function = getattr(acl.op_compiler, name)
+        function = acl.op_compiler.aclopCompileAndExecute
         acl.check(acl.status(function, b"Im2colBackward", *NO_OPERANDS, 0, 0, None, ctypes.c_void_p(stream)))
         with pytest.raises(acl.AclError, match=r"operator Im2colBackward .* does not serve") as failure:
             acl.call("aclrtSynchronizeStream", stream)
@@ -114,10 +124,29 @@ def test_settings_are_kept(acl):
     assert acl.get("aclrtGetSysParamOpt", ctypes.c_int64, 0) == 1
     acl.call("aclrtSetSysParamOpt", 0, 0)
     assert acl.get("aclrtGetSysParamOpt", ctypes.c_int64, 0) == 0
+    with pytest.raises(acl.AclError, match="value is 9; expected 0 to 2"):
+        acl.call("aclrtCtxSetSysParamOpt", 0, 9)
+    with pytest.raises(acl.AclError, match="ACL_OPT_ENABLE_DEBUG_KERNEL is not supported"):
+        acl.call("aclrtSetSysParamOpt", 1, 1)
     with pytest.raises(acl.AclError, match="option 9 is unknown"):
         acl.call("aclrtCtxSetSysParamOpt", 9, 1)
+    acl.make("aclrtCreateContext", 0)
+    with pytest.raises(acl.AclError, match="option 2 was not set by aclrtCtxSetSysParamOpt") as failure:
+        acl.get("aclrtCtxGetSysParamOpt", ctypes.c_int64, 2)
+    assert failure.value.code == 107021
+    acl.call("aclrtCtxSetSysParamOpt", 2, 1)
+    assert acl.get("aclrtCtxGetSysParamOpt", ctypes.c_int64, 2) == 1
+    acl.call("aclrtDestroyContext", acl.get("aclrtGetCurrentContext", ctypes.c_void_p))
+    acl.call("aclrtSetDevice", 0)
     with pytest.raises(acl.AclError, match="infinities and NaNs"):
         acl.call("aclrtSetDeviceSatMode", 0)
+
+
+def test_cann_has_all_attributes(acl):
+    attributes, count = ctypes.POINTER(ctypes.c_int)(), ctypes.c_size_t()
+    acl.call("aclGetCannAttributeList", ctypes.byref(attributes), ctypes.byref(count))
+    assert attributes[: count.value] == [0, 1, 2]
+    assert [acl.get("aclGetCannAttribute", ctypes.c_int32, attribute) for attribute in range(3)] == [1, 1, 1]
 
 
 def test_core_limits_pass_from_device_to_stream_to_thread(acl):
@@ -134,7 +163,7 @@ def test_core_limits_pass_from_device_to_stream_to_thread(acl):
         acl.call("aclrtResetDeviceResLimit", 0)
         acl.call("aclrtResetStreamResLimit", stream)
         assert acl.get("aclrtGetStreamResLimit", ctypes.c_uint32, stream, vector) == 40
-        with pytest.raises(acl.AclError, match="value is 21; 1 to 20 cores"):
+        with pytest.raises(acl.AclError, match="value is 21; expected 1 to 20 cores"):
             acl.call("aclrtSetStreamResLimit", stream, cube, 21)
 
 
@@ -146,7 +175,7 @@ def test_core_limits_pass_from_device_to_stream_to_thread(acl):
         ("snprintf_s", 8, 3, b"cut here", -1, b"cut"),
         ("snprintf_s", 4, 9, b"too long", -1, b""),
         ("strcpy_s", 6, None, b"short", 0, b"short"),
-        ("strcpy_s", 5, None, b"short", 34, b""),
+        ("strcpy_s", 5, None, b"short", 162, b""),
     ],
 )
 def test_the_checked_c_functions_stay_in_bounds(acl, function, size, count, text, code, left):
@@ -157,14 +186,41 @@ def test_the_checked_c_functions_stay_in_bounds(acl, function, size, count, text
     assert buffer.raw[size:16] == b"#" * (16 - size)
 
 
-def test_half_precision_conversions_agree_with_numpy(acl):
+def test_the_checked_c_functions_tell_errors_that_cleared_the_target_from_others(acl):
+    library, data = acl.library, ctypes.create_string_buffer(b"0123456789", 16)
+    address = ctypes.addressof(data)
+    for code, name, arguments in (
+        (162, "memcpy_s", (address, 4, b"12345", 5)),
+        (150, "memcpy_s", (address, 4, None, 4)),
+        (182, "memcpy_s", (address, 8, address + 1, 4)),
+        (162, "memset_s", (address, 4, 7, 5)),
+        (150, "strcpy_s", (address, 4, None)),
+        (34, "memcpy_s", (address, 1 << 32, b"1", 1)),
+        (34, "memset_s", (address, 0, 7, 1)),
+        (34, "strcpy_s", (address, 1 << 31, b"1")),
+        (22, "memcpy_s", (None, 4, b"1", 1)),
+        (0, "memcpy_s", (address, 4, b"1234", 4)),
+        (0, "memcpy_s", (address, 8, address, 8)),
+    ):
+        data.raw = b"0123456789      "
+        assert acl.status(getattr(library, name), *arguments) == code, (name, arguments)
+        assert data.raw[10:] == b"      "
+        if code < 128 and code != 0:
+            assert data.raw[:10] == b"0123456789"
+
+
+def test_half_precision_conversions_are_numpys_but_for_infinities_and_nans(acl):
+    """By their pages, what half precision does not hold saturates, and the largest exponent is one of numbers."""
     np = pytest.importorskip("numpy")
     to_float, to_half = acl.library.aclFloat16ToFloat, acl.library.aclFloatToFloat16
     to_float.restype, to_half.restype = ctypes.c_float, ctypes.c_uint16
     halves = np.arange(0, 65536, 7, dtype=np.uint16)
+    halves = halves[halves & 0x7C00 != 0x7C00]
     expected = halves.view(np.float16).astype(np.float32)
     found = np.array([to_float(ctypes.c_uint16(int(h))) for h in halves], dtype=np.float32)
     np.testing.assert_array_equal(found, expected)
+    for half, number in ((0x7C00, 65536.0), (0xFC00, -65536.0), (0x7E00, 98304.0)):
+        assert to_float(ctypes.c_uint16(half)) == number
 
     rng = np.random.default_rng(3)
     floats = np.concatenate([
@@ -172,11 +228,27 @@ def test_half_precision_conversions_agree_with_numpy(acl):
         [0.0, -0.0, np.inf, -np.inf, 65504, 65519.9, 65520, -65536, 2047.5],
         [2**-24, 2**-25, 2**-25 * 1.0001, 2**-14, 1.0009765625 / 2],
     ]).astype(np.float32)  # fmt: skip
-    with np.errstate(over="ignore"):
-        expected = floats.astype(np.float16).view(np.uint16)
+    expected = np.clip(floats, -65504, 65504).astype(np.float16).view(np.uint16)
     found = np.array([to_half(ctypes.c_float(float(f))) for f in floats], dtype=np.uint16)
     np.testing.assert_array_equal(found, expected)
-    assert np.isnan(np.array([to_half(ctypes.c_float(float("nan")))], dtype=np.uint16).view(np.float16)[0])
+    assert to_half(ctypes.c_float(float("nan"))) == 0x7BFF
+
+
+def test_elements_that_share_a_byte_count_as_one(acl):
+    acl.library.aclDataTypeSize.restype = ctypes.c_size_t
+    sizes = {dtype: acl.library.aclDataTypeSize(dtype) for dtype in (-1, 0, 1, 13, 29, 30)}
+    assert sizes == {-1: 0, 0: 4, 1: 2, 13: 0, 29: 1, 30: 1}
+
+
+def test_a_tensor_of_unknown_rank_says_so(acl):
+    acl.library.aclCreateTensorDesc.restype = ctypes.c_void_p
+    acl.library.aclGetTensorDescNumDims.restype = ctypes.c_size_t
+    for dims, expected in (([-2], 2**64 - 2), ([-2, 3], 2), ([4], 1)):
+        description = ctypes.c_void_p(
+            acl.library.aclCreateTensorDesc(0, len(dims), (ctypes.c_int64 * len(dims))(*dims), 2)
+        )
+        assert acl.library.aclGetTensorDescNumDims(description) == expected
+        acl.library.aclDestroyTensorDesc(description)
 
 
 def test_the_collective_library_keeps_its_only_option(acl, cann_cpu_lib):
@@ -184,3 +256,16 @@ def test_the_collective_library_keeps_its_only_option(acl, cann_cpu_lib):
     assert [hccl.HcclSetConfig(0, level) for level in (0, 1, 2)] == [0, 0, 0]
     assert hccl.HcclSetConfig(0, 3) != 0 and hccl.HcclSetConfig(5, 0) != 0
     assert acl.library.aclGetRecentErrMsg() == b"HcclSetConfig: config 5 with value 0 is unknown"
+
+
+@pytest.mark.parametrize(
+    ("bit", "name"),
+    [(0x200, "GE_API_L0"), (0x1000000, "GE_API_L1"), (0x2000, "TASK_TIME_L2"), (0x8000, "TASK_TIME_L3"),
+     (0x400000000, "API_STATS")],
+)  # fmt: skip
+def test_profiling_that_is_not_there_is_rejected_by_its_name(acl, bit, name):
+    acl.library.aclprofCreateConfig.restype = ctypes.c_void_p
+    devices = (ctypes.c_uint32 * 1)(0)
+    arguments = (devices, 1, ctypes.c_int(-1), None, ctypes.c_uint64(bit))
+    assert acl.library.aclprofCreateConfig(*arguments) is None
+    assert f"ACL_PROF_{name} is not implemented" in acl.library.aclGetRecentErrMsg().decode()

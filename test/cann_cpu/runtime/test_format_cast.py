@@ -95,8 +95,8 @@ def test_what_is_no_cast_of_a_format_is_not_served(acl, source, target):
     [
         (replace(IN_ROWS, memory=bytes(14)), IN_BLOCKS, "the input has 14 bytes of memory, its shape takes 15"),
         (IN_ROWS, replace(IN_BLOCKS, memory=bytes(511)), "the output has 511 bytes of memory, its shape takes 512"),
-        (IN_ROWS, replace(IN_BLOCKS, storage=[1, 1, 32, 16]), "its storage is not made of blocks of 16 rows"),
-        (IN_ROWS, replace(IN_BLOCKS, storage=[16, 32]), "its storage is not made of blocks of 16 rows"),
+        (IN_ROWS, replace(IN_BLOCKS, storage=[1, 1, 32, 16]), "its storage does not consist of blocks of 16 rows"),
+        (IN_ROWS, replace(IN_BLOCKS, storage=[16, 32]), "its storage does not consist of blocks of 16 rows"),
     ],
 )
 def test_a_cast_that_does_not_fit_its_memory_is_an_error_of_the_stream(acl, source, target, message):

@@ -5,6 +5,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -31,6 +32,7 @@ class PhysicalMemory(ctypes.Structure):
 
 
 HOST, DEVICE, UNREGISTERED = 0, 1, 2
+HBM_HUGE = 4
 
 
 def attributes(acl, address):
@@ -113,7 +115,7 @@ def test_the_limit_is_what_the_variable_says(setting, expected):
     assert result.stdout.strip() == f"({expected}, {expected})", result.stderr
 
 
-@pytest.mark.parametrize("setting", ["0", "-1", "1X", "G", "1 G", "1GG"])
+@pytest.mark.parametrize("setting", ["0", "-1", "1X", "G", "1 G", "1GG", "16777216T", "18446744073709551615K"])
 def test_a_limit_that_is_none_is_rejected_with_its_name(setting):
     program = (
         "import importlib.util, sys; "
@@ -154,17 +156,6 @@ def test_what_was_not_allocated_or_freed_already_is_not_freed(acl):
             acl.call("aclrtFree", address)
 
 
-@pytest.mark.unchecked("schedule", reason="a task waits for the host")
-def test_freeing_waits_for_the_tasks_that_may_use_the_memory(acl, tasks):
-    memory = acl.make("aclrtMallocAlign32", 8, 0)
-    with acl.stream() as stream, acl.device_memory(8) as value:
-        acl.call("aclrtMemset", value, 8, 0, 8)
-        acl.check(acl.status(tasks.launch_rendezvous, stream, value, 1))
-        acl.check(acl.status(tasks.launch_increment, stream, value))
-        acl.call("aclrtFree", memory)
-        assert acl.read(value, 8) == (2).to_bytes(8, "little")
-
-
 def test_pinned_memory_is_known_as_host_memory(acl):
     with acl.pinned_memory(100) as pinned, acl.device_memory(100) as device:
         assert attributes(acl, pinned) == (HOST, 0) == attributes(acl, pinned + 99)
@@ -173,17 +164,79 @@ def test_pinned_memory_is_known_as_host_memory(acl):
     assert attributes(acl, ctypes.addressof(pageable))[0] == UNREGISTERED
 
 
+class HostAttribute(ctypes.Structure):
+    _fields_ = (("attribute", ctypes.c_int), ("value", ctypes.c_uint32 * 2))
+
+
+@pytest.mark.parametrize(
+    "attribute, value, message",
+    [
+        (1, 7, None),
+        (2, 1, None),
+        (3, 1, None),
+        (2, 99, "there is no device 99"),
+        (3, 2, "vaFlag is 2; expected 0 or 1"),
+        (0, 0, "attribute 0 of cfg is unknown"),
+        (9, 0, "attribute 9 of cfg is unknown"),
+    ],
+)
+def test_attributes_of_pinned_memory_are_true_or_rejected(acl, attribute, value, message):
+    config = (ctypes.c_size_t * 2)(ctypes.addressof(given := HostAttribute(attribute, (value,))), 1)
+    if message is None:
+        address = acl.make("aclrtMallocHostWithCfg", 64, config)
+        device = ctypes.c_void_p()
+        acl.call("aclrtHostRegister", address, 64, 0, ctypes.byref(device))
+        assert device.value == address
+        acl.call("aclrtHostUnregister", address)
+        acl.call("aclrtFreeHost", address)
+    else:
+        with pytest.raises(acl.AclError, match=message):
+            acl.make("aclrtMallocHostWithCfg", 64, config)
+    assert given.attribute == attribute
+
+
 def test_host_memory_can_be_registered_once_and_unregistered(acl):
-    buffer = ctypes.create_string_buffer(4096)
-    address = ctypes.addressof(buffer)
-    acl.call("aclrtHostRegisterV2", address, 4096, 2)
-    assert attributes(acl, address + 4095)[0] == HOST
+    buffer = ctypes.create_string_buffer(3 * 4096)
+    address = (ctypes.addressof(buffer) + 4095) // 4096 * 4096
+    for arguments, message in (
+        ((address + 1, 4096, 2), "is not aligned to 4096 bytes"),
+        ((address, 4096, 0), "flag is 0; ACL_HOST_REG_MAPPED"),
+    ):
+        with pytest.raises(acl.AclError, match=message) as failure:
+            acl.call("aclrtHostRegisterV2", *arguments)
+        assert failure.value.code == acl.RT_PARAM_INVALID
+    acl.call("aclrtHostRegisterV2", address, 8192, 0x10000000)
+    with pytest.raises(acl.AclError, match="aclrtHostRegister has mapped") as failure:
+        acl.call("aclrtHostGetDevicePointer", address, ctypes.byref(ctypes.c_void_p()), 0)
+    assert failure.value.code == acl.RT_PARAM_INVALID
+    acl.call("aclrtHostUnregister", address)
+    acl.call("aclrtHostRegisterV2", address, 8192, 2)
+    result = ctypes.c_void_p()
+    acl.call("aclrtHostGetDevicePointer", address + 4096, ctypes.byref(result), 0)
+    assert result.value == address + 4096
+    assert attributes(acl, address + 8191)[0] == HOST
     with pytest.raises(acl.AclError, match="overlap"):
-        acl.call("aclrtHostRegisterV2", address + 4000, 4096, 2)
+        acl.call("aclrtHostRegisterV2", address + 4096, 4096, 2)
     acl.call("aclrtHostUnregister", address)
     assert attributes(acl, address)[0] == UNREGISTERED
     with pytest.raises(acl.AclError):
         acl.call("aclrtHostUnregister", address)
+
+
+def test_pinned_memory_can_be_mapped_and_is_pinned_still_when_it_is_not_mapped_any_more(acl):
+    result = ctypes.c_void_p()
+    with acl.pinned_memory(100) as pinned:
+        with pytest.raises(acl.AclError, match="aclrtHostRegister has mapped"):
+            acl.call("aclrtHostGetDevicePointer", pinned, ctypes.byref(result), 0)
+        for _ in range(2):
+            acl.call("aclrtHostRegister", pinned, 100, 0, ctypes.byref(result))
+            assert result.value == pinned
+            acl.call("aclrtHostGetDevicePointer", pinned + 9, ctypes.byref(result), 0)
+            assert result.value == pinned + 9
+            with pytest.raises(acl.AclError, match="overlap"):
+                acl.call("aclrtHostRegisterV2", pinned, 100, 2)
+            acl.call("aclrtHostUnregister", pinned)
+            assert attributes(acl, pinned)[0] == HOST
 
 
 def test_peak_and_current_use_are_told(acl):
@@ -207,7 +260,7 @@ class Reservation:
         self.handles, self.mapped = [], []
 
     def allocate(self, granules=1, device=0):
-        properties = PhysicalMemory(location=Location(device, DEVICE))
+        properties = PhysicalMemory(memory_attribute=HBM_HUGE, location=Location(device, DEVICE))
         self.handles.append(self.acl.make("aclrtMallocPhysical", granules * GRANULE, ctypes.byref(properties), 0))
         return self.handles[-1]
 
@@ -255,6 +308,44 @@ def test_physical_memory_keeps_its_bytes_when_it_is_mapped_elsewhere(acl, reserv
     assert acl.read(reservation.map(2, handle), 3) == b"***"
 
 
+@pytest.mark.parametrize("device", [0, 1])
+def test_unmapping_waits_for_no_stream_and_leaves_the_memory_to_tasks(acl, reservation, tasks, device):
+    """A mapping at the same addresses waits for them."""
+    address = reservation.map(0, reservation.allocate())
+    acl.call("aclrtMemset", address, 16, 0, 16)
+    arrived = ctypes.c_int64(0)
+    acl.call("aclrtSetDevice", device)
+    with acl.stream() as stream:
+        acl.check(acl.status(tasks.launch_rendezvous, stream, ctypes.byref(arrived), 2))
+        acl.check(acl.status(tasks.launch_increment, stream, address))
+        acl.call("aclrtSetDevice", 0)
+        reservation.unmap(address)
+        again = threading.Thread(target=reservation.map, args=(0, reservation.allocate()))
+        again.start()
+        again.join(0.2)
+        assert again.is_alive()
+        arrived.value = 2
+        again.join(10)
+        assert acl.read(address, 8) == bytes(8)
+        acl.call("aclrtSetDevice", device)
+        acl.call("aclrtSynchronizeStream", stream)
+    acl.call("aclrtSetDevice", 0)
+
+
+def test_addresses_are_given_back_behind_the_tasks_that_use_what_was_mapped_there(acl, tasks):
+    reservation = Reservation(acl, granules=1)
+    address = reservation.map(0, reservation.allocate())
+    arrived = ctypes.c_int64(0)
+    free, _ = acl.memory_info()
+    with acl.stream() as stream:
+        acl.check(acl.status(tasks.launch_rendezvous, stream, ctypes.byref(arrived), 2))
+        acl.check(acl.status(tasks.launch_increment, stream, address))
+        reservation.close()
+        assert acl.memory_info()[0] == free + GRANULE
+        arrived.value = 2
+        acl.call("aclrtSynchronizeStream", stream)
+
+
 def test_physical_memory_is_counted_until_it_is_freed(acl, reservation):
     free, _ = acl.memory_info()
     handle = reservation.allocate(2)
@@ -274,7 +365,13 @@ def test_wrong_mappings_are_rejected(acl, reservation):
     wrong = {
         "hold mapped memory already": lambda: reservation.map(0, handle),
         "are not reserved": lambda: reservation.map(4, handle),
-        "the physical memory has": lambda: reservation.map(1, handle, granules=2),
+        "size is 4194304; the physical memory has 2097152": lambda: reservation.map(1, handle, granules=2),
+        "size is 2097152; the physical memory has 4194304": lambda: reservation.map(1, reservation.allocate(2)),
+        "flags is 3; it must be 0$": lambda: acl.call("aclrtMapMem", reservation.address, GRANULE, 0, handle, 3),
+        "flags is 9; it must be 0 or 1": lambda: acl.make("aclrtReserveMemAddress", GRANULE, 0, None, 9),
+        "of device 1, and these addresses were given memory of device 0": lambda: reservation.map(
+            1, reservation.allocate(device=1)
+        ),
         "no multiple": lambda: acl.call("aclrtMapMem", reservation.address + 512, GRANULE, 0, handle, 0),
         "nothing is mapped": lambda: acl.call("aclrtUnmapMem", reservation.address + GRANULE),
         "still holds mapped memory": lambda: acl.call("aclrtReleaseMemAddress", reservation.address),
@@ -283,3 +380,34 @@ def test_wrong_mappings_are_rejected(acl, reservation):
     for message, make_wrong in wrong.items():
         with pytest.raises(acl.AclError, match=message):
             make_wrong()
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"handle_type": 7}, "handleType is 7"),
+        ({"allocation_type": 9}, "allocationType is 9"),
+        ({"memory_attribute": 99}, "memAttr is 99"),
+        ({"memory_attribute": 2}, "memAttr is 2"),
+    ],
+)
+def test_properties_of_physical_memory_are_checked(acl, properties, message):
+    wrong = PhysicalMemory(**({"memory_attribute": HBM_HUGE, "location": Location(0, DEVICE)} | properties))
+    with pytest.raises(acl.AclError, match=message):
+        acl.make("aclrtMallocPhysical", GRANULE, ctypes.byref(wrong), 0)
+    with pytest.raises(acl.AclError, match=message):
+        acl.call("aclrtMemGetAllocationGranularity", ctypes.byref(wrong), 0, ctypes.byref(ctypes.c_size_t()))
+
+
+def test_physical_memory_is_whole_pages_of_its_kind(acl):
+    huge, gigantic = (PhysicalMemory(memory_attribute=kind, location=Location(0, DEVICE)) for kind in (HBM_HUGE, 10))
+    granularity = ctypes.c_size_t()
+    for properties, expected in ((huge, GRANULE), (gigantic, 1 << 30)):
+        acl.call("aclrtMemGetAllocationGranularity", ctypes.byref(properties), 0, ctypes.byref(granularity))
+        assert granularity.value == expected
+    free, _ = acl.memory_info()
+    handle = acl.make("aclrtMallocPhysical", 1000, ctypes.byref(huge), 0)
+    assert acl.memory_info()[0] == free - GRANULE
+    acl.call("aclrtFreePhysical", handle)
+    with pytest.raises(acl.AclError, match="flags is 5"):
+        acl.make("aclrtMallocPhysical", GRANULE, ctypes.byref(huge), 5)

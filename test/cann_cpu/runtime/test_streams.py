@@ -3,7 +3,10 @@
 
 import ctypes
 import resource
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -25,13 +28,12 @@ def test_tasks_run_in_order_on_a_thread_that_is_not_the_callers(acl, tasks):
 @pytest.mark.parametrize("devices", [(0, 0), (0, 1)], ids=["one device", "two devices"])
 def test_streams_overlap(acl, tasks, counter, devices):
     """Each task returns only when the other has begun."""
-    streams = []
-    for device in devices:
-        acl.call("aclrtSetDevice", device)
-        streams.append(acl.make("aclrtCreateStream"))
+    streams = [acl.make_stream_on(device) for device in devices]
     for stream in streams:
+        acl.use(stream)
         acl.check(acl.status(tasks.launch_rendezvous, stream, ctypes.byref(counter), 2))
     for stream in streams:
+        acl.use(stream)
         acl.call("aclrtSynchronizeStream", stream)
         acl.call("aclrtDestroyStream", stream)
 
@@ -57,13 +59,14 @@ def test_the_null_stream_is_the_contexts_default_stream(acl, tasks, counter):
 def test_a_task_works_in_its_streams_context(acl, tasks, counter, device):
     acl.call("aclrtSetDevice", device)
     with acl.stream() as stream:
-        acl.call("aclrtSetDevice", 1 - device)
         acl.check(acl.status(tasks.launch_current_device, stream, ctypes.byref(counter)))
+        acl.call("aclrtSetDevice", 1 - device)
         acl.call("aclrtSynchronizeStream", stream)
+        acl.call("aclrtSetDevice", device)
     assert counter.value == device
 
 
-def test_a_failure_is_reported_once_with_task_and_message_and_the_rest_still_runs(acl, tasks, counter):
+def test_a_failure_is_reported_once_with_task_and_message_and_the_rest_still_runs(acl, tasks, counter, context):
     with acl.stream() as stream:
         acl.check(acl.status(tasks.launch_failing, stream, b"BadKernel", 561000, b"block number 9 is out of range"))
         acl.check(acl.status(tasks.launch_failing, stream, b"WorseKernel", 561001, b"a second failure"))
@@ -78,6 +81,73 @@ def test_a_failure_is_reported_once_with_task_and_message_and_the_rest_still_run
         acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
         acl.call("aclrtSynchronizeStream", stream)
         assert counter.value == 2
+
+
+STOP_ON_FAILURE = 1
+
+
+def increment(acl, tasks, stream, counter):
+    acl.check(acl.status(tasks.launch_increment, stream, ctypes.byref(counter)))
+
+
+def fail(acl, tasks, stream):
+    acl.check(acl.status(tasks.launch_failing, stream, b"BadKernel", 561000, b"block 3 is out of range"))
+
+
+@pytest.mark.parametrize("by_attribute", [False, True])
+def test_behind_a_failed_task_nothing_runs_until_the_failure_is_known(acl, tasks, counter, context, by_attribute):
+    with acl.stream() as stream:
+        mode = ctypes.c_uint64(STOP_ON_FAILURE)
+        if by_attribute:
+            acl.call("aclrtSetStreamAttribute", stream, 1, ctypes.byref(mode))
+        else:
+            acl.call("aclrtSetStreamFailureMode", stream, STOP_ON_FAILURE)
+        for total in (1, 2):  # a stream is usable again after the synchronisation that reported the failure
+            fail(acl, tasks, stream)
+            increment(acl, tasks, stream, counter)
+            with pytest.raises(acl.AclError, match=r"^561000: .*BadKernel on stream .*block 3 is out of range"):
+                acl.call("aclrtSynchronizeStream", stream)
+            assert counter.value == total - 1
+            increment(acl, tasks, stream, counter)
+            acl.call("aclrtSynchronizeStream", stream)
+            assert counter.value == total
+
+
+def test_a_failure_stops_the_other_streams_of_the_context(acl, tasks, counter, context):
+    with acl.stream() as failing, acl.stream() as other, acl.device_memory(8) as value:
+        acl.call("aclrtSetStreamFailureMode", failing, STOP_ON_FAILURE)
+        acl.write(value, bytes(8))
+        acl.call("aclrtValueWait", value, ctypes.c_uint64(1), 1, other)  # for what the failure keeps from being written
+        increment(acl, tasks, other, counter)
+        fail(acl, tasks, failing)
+        acl.call("aclrtValueWrite", value, ctypes.c_uint64(1), 0, failing)
+        for stream, task in ((other, "aclrtValueWait"), (failing, "BadKernel")):
+            with pytest.raises(acl.AclError, match=rf"{task} on stream .*block 3 is out of range"):
+                acl.call("aclrtSynchronizeStream", stream)
+        assert counter.value == 0
+        increment(acl, tasks, other, counter)
+        acl.call("aclrtSynchronizeStream", other)
+        assert counter.value == 1
+
+
+def test_an_event_behind_a_failure_is_reached_and_hands_it_on(acl, tasks, counter, context):
+    with acl.stream() as stream, acl.event() as event:
+        acl.call("aclrtSetStreamFailureMode", stream, STOP_ON_FAILURE)
+        fail(acl, tasks, stream)
+        acl.call("aclrtRecordEvent", event, stream)
+        with pytest.raises(acl.AclError, match="block 3 is out of range"):
+            acl.call("aclrtSynchronizeEvent", event)
+
+
+def test_a_wrong_failure_mode_is_rejected(acl, context):
+    with acl.stream() as stream:
+        mode = ctypes.c_uint64(77)
+        with pytest.raises(acl.AclError, match="mode is 77; expected 0 or 1"):
+            acl.call("aclrtSetStreamAttribute", stream, 1, ctypes.byref(mode))
+        acl.call("aclrtSetStreamFailureMode", stream, STOP_ON_FAILURE)
+        with pytest.raises(acl.AclError, match="stops on a failure, which cannot be taken back") as failure:
+            acl.call("aclrtSetStreamFailureMode", stream, 0)
+        assert failure.value.code == acl.RT_FEATURE_NOT_SUPPORT
 
 
 def test_a_copy_right_after_a_failed_synchronisation_repeats_an_unread_message(acl, tasks):
@@ -108,15 +178,15 @@ def test_a_failure_is_reported_to_whichever_thread_synchronises(acl, tasks):
             seen.append(failure.message)
 
     with acl.stream() as stream:
-        acl.check(acl.status(tasks.launch_failing, stream, b"Bad", 7, b"told elsewhere"))
+        acl.check(acl.status(tasks.launch_failing, stream, b"Bad", 7, b"reported elsewhere"))
         thread = threading.Thread(target=synchronise, args=[stream])
         thread.start()
         thread.join()
         acl.call("aclrtSynchronizeStream", stream)
-    assert len(seen) == 1 and "told elsewhere" in seen[0]
+    assert len(seen) == 1 and "reported elsewhere" in seen[0]
 
 
-def test_synchronising_the_device_reports_the_failures_of_all_streams(acl, tasks):
+def test_synchronising_the_device_reports_the_failures_of_all_streams(acl, tasks, context):
     with acl.stream() as first, acl.stream() as second:
         acl.check(acl.status(tasks.launch_failing, first, b"One", 7, b"failure one"))
         acl.check(acl.status(tasks.launch_failing, second, b"Two", 7, b"failure two"))
@@ -127,13 +197,13 @@ def test_synchronising_the_device_reports_the_failures_of_all_streams(acl, tasks
 
 
 def test_synchronising_an_event_reports_a_failure_before_it_and_none_behind(acl, tasks):
-    with acl.stream() as stream, acl.event() as before, acl.event() as behind:
+    with acl.stream() as stream, acl.event() as before, acl.event() as after:
         acl.call("aclrtRecordEvent", before, stream)
         acl.check(acl.status(tasks.launch_failing, stream, b"Bad", 7, b"between the events"))
-        acl.call("aclrtRecordEvent", behind, stream)
+        acl.call("aclrtRecordEvent", after, stream)
         acl.call("aclrtSynchronizeEvent", before)
         with pytest.raises(acl.AclError, match="between the events"):
-            acl.call("aclrtSynchronizeEvent", behind)
+            acl.call("aclrtSynchronizeEvent", after)
         acl.call("aclrtSynchronizeStream", stream)
 
 
@@ -189,6 +259,21 @@ def test_query_and_timeouts_tell_work_from_rest(acl, tasks, counter):
         assert acl.get("aclrtStreamQuery", ctypes.c_int, stream) == 0
 
 
+def test_what_is_no_time_and_no_switch_is_rejected(acl):
+    with acl.stream() as stream, acl.event() as event:
+        for name, arguments in (
+            ("aclrtSynchronizeStreamWithTimeout", (stream,)),
+            ("aclrtSynchronizeEventWithTimeout", (event,)),
+            ("aclrtSynchronizeDeviceWithTimeout", ()),
+        ):
+            for timeout in (0, -2):
+                with pytest.raises(acl.AclError, match=f"timeout is {timeout}; expected milliseconds") as failure:
+                    acl.call(name, *arguments, timeout)
+                assert failure.value.code == acl.RT_PARAM_INVALID
+        with pytest.raises(acl.AclError, match="flag is 7; expected 0 or 1"):
+            acl.call("aclrtSetStreamOverflowSwitch", stream, 7)
+
+
 def test_destroying_a_stream_waits_for_its_tasks(acl, tasks, counter):
     stream = acl.make("aclrtCreateStream")
     for _ in range(100):
@@ -217,10 +302,10 @@ def test_a_dead_or_foreign_handle_is_rejected_by_name(acl, tasks, counter):
     stream = acl.make("aclrtCreateStream")
     acl.call("aclrtDestroyStream", stream)
     for handle in (stream, 0xDEAD0):
-        with pytest.raises(acl.AclError, match="is no living stream") as failure:
+        with pytest.raises(acl.AclError, match="is not a valid stream") as failure:
             acl.call("aclrtSynchronizeStream", handle)
         assert failure.value.code == acl.RT_INVALID_HANDLE
-        with pytest.raises(acl.AclError, match=r"Increment: .* is no living stream"):
+        with pytest.raises(acl.AclError, match=r"Increment: .* is not a valid stream"):
             acl.check(acl.status(tasks.launch_increment, handle, ctypes.byref(counter)))
 
 
@@ -236,6 +321,47 @@ def test_ids_differ_and_settings_are_kept(acl):
         assert acl.get("aclrtGetStreamAttribute", ctypes.c_uint32, first, 4) == 1
         with pytest.raises(acl.AclError, match="mode is 7"):
             acl.call("aclrtSetStreamFailureMode", first, 7)
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("aclrtCreateStreamWithConfig", (0, 0x4), "flag is 0x4; ACL_STREAM_FAST_LAUNCH"),
+        ("aclrtCreateStreamWithConfig", (0, 0x10), "flag is 0x10;"),
+        ("aclrtCreateStreamWithConfig", (8, 0), "priority is 8; expected 0 to 7"),
+        ("aclrtSetStreamOverflowSwitch", (2,), "flag is 2; expected 0 or 1"),
+        ("aclrtSetStreamAttribute", (2, 5), "overflowSwitch is 5; expected 0 or 1"),
+        ("aclrtSetStreamAttribute", (4, 5), "cacheOpInfoSwitch is 5; expected 0 or 1"),
+        ("aclrtSetStreamAttribute", (5, 8), "priority is 8; expected 0 to 7"),
+        ("aclrtSetStreamAttribute", (6, 0), "attribute 6 is unknown"),
+    ],
+)
+def test_settings_of_streams_are_checked(acl, name, arguments, message):
+    with acl.stream() as stream:
+        if name == "aclrtSetStreamAttribute":
+            arguments = (arguments[0], ctypes.byref(ctypes.c_uint64(arguments[1])))
+        first = ctypes.byref(ctypes.c_void_p()) if name == "aclrtCreateStreamWithConfig" else stream
+        with pytest.raises(acl.AclError, match=message):
+            acl.call(name, first, *arguments)
+
+
+def test_a_wait_for_an_event_ends_with_its_time(acl, context):
+    with acl.device_memory(8) as value, acl.stream() as late, acl.stream() as waiting, acl.event() as event:
+        acl.write(value, bytes(8))
+        acl.call("aclrtSetOpWaitTimeout", 1)
+        try:
+            acl.call("aclrtValueWait", value, ctypes.c_uint64(1), 1, late)
+            acl.call("aclrtRecordEvent", event, late)
+            acl.call("aclrtStreamWaitEvent", waiting, event)
+            with pytest.raises(
+                acl.AclError, match=r"the event was not reached within 1 s \(aclrtSetOpWaitTimeout\)"
+            ) as error:
+                acl.call("aclrtSynchronizeStreamWithTimeout", waiting, 30_000)
+            assert error.value.code == 107020
+        finally:
+            acl.call("aclrtSetOpWaitTimeout", 0)
+            acl.write(value, (1).to_bytes(8, "little"))
+            acl.call("aclrtSynchronizeStream", late)
 
 
 @pytest.mark.parametrize(
@@ -298,3 +424,96 @@ def test_threads_share_streams_without_losing_a_task(acl, tasks):
         acl.call("aclrtSynchronizeStream", shared)
     assert not failures
     assert shared_count.value == 2 * rounds
+
+
+def _work(acl, tasks, stream, event, memory):
+    """What gives a stream work or ends it, by name; with memory of the current device."""
+    host_function = acl.Callback(lambda _: None)
+    return {
+        "launch": lambda: acl.check(acl.status(tasks.launch_increment, stream, memory)),
+        "aclrtMemcpyAsync": lambda: acl.call(
+            "aclrtMemcpyAsync", memory, 8, memory + 8, 8, acl.DEVICE_TO_DEVICE, stream
+        ),
+        "aclrtMemsetAsync": lambda: acl.call("aclrtMemsetAsync", memory, 8, 0, 8, stream),
+        "aclrtLaunchHostFunc": lambda: acl.call("aclrtLaunchHostFunc", stream, host_function, None),
+        "aclrtRecordEvent": lambda: acl.call("aclrtRecordEvent", event, stream),
+        "aclrtStreamWaitEvent": lambda: acl.call("aclrtStreamWaitEvent", stream, event),
+        "aclrtValueWrite": lambda: acl.call("aclrtValueWrite", memory, 1, 0, stream),
+        "aclmdlRICaptureBegin": lambda: acl.call("aclmdlRICaptureBegin", stream, acl.CAPTURE_GLOBAL),
+        "aclrtDestroyStream": lambda: acl.call("aclrtDestroyStream", stream),
+    }
+
+
+@pytest.mark.parametrize("other", ["device", "context"])
+def test_a_stream_takes_work_of_its_own_context_alone(acl, tasks, context, other):
+    """So does aclrtRecordEvent with an event; waits for an event and for a stream go across devices."""
+    with acl.stream() as stream, acl.event() as event:
+        if other == "device":
+            acl.call("aclrtSetDevice", 1)
+        else:
+            elsewhere = acl.make("aclrtCreateContext", 0)
+        with acl.device_memory(16) as memory, acl.stream() as own:
+            for name, work in _work(acl, tasks, stream, event, memory).items():
+                with pytest.raises(acl.AclError, match="of another context, of device 0") as failure:
+                    work()
+                assert failure.value.code == acl.RT_STREAM_CONTEXT, name
+            acl.call("aclrtSynchronizeStream", stream)
+            if other == "device":
+                with pytest.raises(acl.AclError, match="the event was created on device 0, and stream") as failure:
+                    acl.call("aclrtRecordEvent", event, own)
+                assert failure.value.code == acl.RT_STREAM_CONTEXT
+            acl.call("aclrtStreamWaitEvent", own, event)
+        if other == "context":
+            acl.call("aclrtDestroyContext", elsewhere)
+        acl.call("aclrtSetCurrentContext", context)
+
+
+def test_an_option_of_the_context_counts_before_that_of_the_process(acl, tasks, context):
+    assert not tasks.is_deterministic()
+    acl.call("aclrtSetSysParamOpt", acl.OPT_DETERMINISTIC, 1)
+    try:
+        assert tasks.is_deterministic()
+        acl.call("aclrtCtxSetSysParamOpt", acl.OPT_DETERMINISTIC, 0)
+        assert not tasks.is_deterministic()
+    finally:
+        acl.call("aclrtSetSysParamOpt", acl.OPT_DETERMINISTIC, 0)
+    acl.call("aclrtCtxSetSysParamOpt", acl.OPT_DETERMINISTIC, 2)
+    assert tasks.is_deterministic()
+
+
+def test_a_thread_without_a_context_gives_no_work(tasks):
+    """Another process runs it, since torch_npu's acl.json gives every thread a context."""
+    program = f"""if True:
+        import ctypes, sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import acl, test_streams
+        acl.call("aclrtSetDevice", 0)
+        test_streams.check_a_thread_without_a_context(acl, ctypes.CDLL({tasks._name!r}))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def check_a_thread_without_a_context(acl, tasks):
+    with acl.stream() as stream, acl.event() as event, acl.device_memory(16) as memory, acl.pinned_memory(8) as pinned:
+        calls = _work(acl, tasks, stream, event, memory) | {
+            "aclrtMemcpy": lambda: acl.call("aclrtMemcpy", memory, 8, memory + 8, 8, acl.DEVICE_TO_DEVICE),
+            "aclrtMemset": lambda: acl.call("aclrtMemset", memory, 8, 0, 8),
+            "aclrtMallocHost": lambda: acl.make("aclrtMallocHost", 8),
+            "aclrtSynchronizeStream": lambda: acl.call("aclrtSynchronizeStream", stream),
+            "aclrtStreamQuery": lambda: acl.get("aclrtStreamQuery", ctypes.c_int, stream),
+        }
+        codes = {}
+
+        def call_all():
+            for name, function in calls.items():
+                try:
+                    function()
+                except acl.AclError as error:
+                    codes[name] = error.code
+
+        thread = threading.Thread(target=call_all)
+        thread.start()
+        thread.join()
+        assert codes == dict.fromkeys(calls, acl.RT_CONTEXT_NULL)
+        assert pinned

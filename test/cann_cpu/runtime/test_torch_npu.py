@@ -24,16 +24,24 @@ def run_program(program, code=0, **variables):
     assert result.returncode == code, result.stderr
 
 
-def test_sleeps_of_torch_npus_threads_may_stretch():
-    """Its release thread sleeps for a microsecond at a time, for ever; threads inherit how far Linux stretches that."""
+def test_sleeps_of_torch_npus_threads_may_stretch_and_not_those_of_the_program():
+    """Its release thread sleeps in an endless loop of microseconds; threads inherit how far Linux stretches that."""
     run_program(
         """
-        import ctypes, torch
+        import ctypes, os, time, torch
         PR_SET_TIMERSLACK, PR_GET_TIMERSLACK = 29, 30
         libc = ctypes.CDLL(None)
-        libc.prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(50_000))
+        libc.prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(70_000))
         torch.ones(1).npu()
-        assert libc.prctl(PR_GET_TIMERSLACK) == 1_000_000
+        torch.npu.synchronize()
+        assert libc.prctl(PR_GET_TIMERSLACK) == 70_000
+        def read(path):
+            return open(path).read().strip()
+        threads = {}
+        while "release_thread" not in threads:  # a thread names itself once it runs
+            time.sleep(0.01)
+            threads = {read(f"/proc/self/task/{thread}/comm"): thread for thread in os.listdir("/proc/self/task")}
+        assert read(f"/proc/{threads['release_thread']}/timerslack_ns") == "1000000"
         """
     )
 
@@ -322,6 +330,42 @@ class TestGraphs:
         assert x.cpu().eq(1).all()
 
 
+WRITES = {
+    "index_put, adding": lambda x, index, source: x.index_put_((index,), source, accumulate=True),
+    "index_put": lambda x, index, source: x.index_put_((index,), source),
+    "put, adding": lambda x, index, source: x.put_(index, source, accumulate=True),
+    "put": lambda x, index, source: x.put_(index, source),
+    "index_copy": lambda x, index, source: x.index_copy_(0, index, source),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+def test_elements_that_are_written_twice_are_written_in_order_where_acls_option_asks_for_it(acl, write):
+    """As by ATen in one thread; the option is that of the launch, not of the time when the task runs."""
+    rows, count = 1000, 1 << 20
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(rows, (count,), generator=generator)
+    source = torch.randn(count, generator=generator)
+    with torch.npu.device(0):
+        x, index_there, source_there = torch.zeros(rows).npu(), index.npu(), source.npu()
+        results = []
+        for _ in range(3):
+            y = x.clone()
+            torch.npu.synchronize()
+            acl.call("aclrtCtxSetSysParamOpt", acl.OPT_DETERMINISTIC, 1)
+            write(y, index_there, source_there)
+            assert torch.npu.current_stream().npu_stream  # torch_npu's queue has launched it
+            acl.call("aclrtCtxSetSysParamOpt", acl.OPT_DETERMINISTIC, 0)
+            results.append(y.cpu())
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        expected = write(torch.zeros(rows), index, source)
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(result, expected) for result in results)
+
+
 PROGRAMS = {
     "an exception ends the program as it ends any": ("torch.ones(3).npu(); raise SystemExit(7)", 7),
     "work is underway at the end": ("x = torch.ones(1000, 1000).npu()\nfor _ in range(50): y = x @ x", 0),
@@ -376,3 +420,41 @@ PROGRAMS = {
 def test_a_program_ends_as_it_should(program, code):
     variables = {"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"} if "used = " in program else {}
     run_program("import torch\n" + textwrap.dedent(program), code, **variables)
+
+
+@pytest.mark.parametrize("limit", [100, 101])
+def test_a_capture_without_streams_left_says_so_and_leaves_none_underway(limit):
+    """As a server that captures a graph for each of many batch sizes, some of their work on a side stream."""
+    run_program(
+        """
+        import torch
+        x, side, graphs = torch.ones(4).npu(), torch.npu.Stream(), []
+
+        def capture():
+            graph = torch.npu.NPUGraph()
+            with torch.npu.graph(graph):
+                side.wait_stream(torch.npu.current_stream())
+                with torch.npu.stream(side):
+                    y = x + 1
+                torch.npu.current_stream().wait_stream(side)
+            return graph, y
+
+        message = None
+        while message is None and len(graphs) < 100:
+            try:
+                graphs.append(capture())
+            except RuntimeError as error:
+                message = str(error)
+        assert "EL0009" in message and "The stream resources are insufficient" in message, message
+        assert 2 < len(graphs) < 50 and not torch.npu.is_current_stream_capturing()
+        torch.npu.synchronize()
+        for graph, y in graphs:
+            y.zero_()
+            graph.replay()
+            assert (y == 2).all()
+        del graph, y
+        graphs.clear()
+        graphs.append(capture())
+        """,
+        CANN_CPU_STREAMS=str(limit),
+    )

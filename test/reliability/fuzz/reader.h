@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is fuzzed: one reader of files that others write, in a source of its own.
+// What is fuzzed: one reader of files that others write; each reader has its own source file.
 #pragma once
 
 #include <string>

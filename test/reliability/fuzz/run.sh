@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes what reads files that others have written, under AddressSanitizer and UndefinedBehaviorSanitizer, beginning with
+# Fuzzes what reads files that others have written, and what ranks of collectives get from each other, under AddressSanitizer and UndefinedBehaviorSanitizer, beginning with
 # valid files (seeds.py):
 #
 #   bash test/reliability/fuzz/run.sh [READER] [SECONDS]            guided by coverage (clang's libFuzzer); all readers, and
@@ -8,19 +8,21 @@
 #   bash test/reliability/fuzz/run.sh --mutations READER [COUNT]    blind mutations, with any compiler
 #
 # What fails is left in build/fuzz/READER, and run again by `build/fuzz/READER/coverage FILE`. Needs what
-# build_and_install.sh has built, and clang 14 or later (CLANG=clang++-16).
+# build_and_install.sh has built, and clang 15 or later (CLANG=clang++-16).
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 here=test/reliability/fuzz
 site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 engine=cann_cpu/build/cann_cpu/graph_engine/CMakeFiles/ge_runner.dir
 
-# Of each reader its sources below cann_cpu/, which are compiled with the sanitizers.
+# Each reader's sources below cann_cpu/, which are compiled with the sanitizers; the rest is the installed libraries.
 declare -A sources=(
-  [configuration]="runtime/configuration runtime/json runtime/error collectives/rank_table"
+  [configuration]="runtime/configuration runtime/json collectives/rank_table"
   [model]="graph_engine/model/model graph_engine/model/dtypes graph_engine/model/attributes graph_engine/execution/graph
-    graph_engine/execution/fusion runtime/operator_models runtime/error runtime/soc"
-  [package]="operator_host/operator_packages operator_host/kernel_file"
+    graph_engine/execution/fusion runtime/operator_models runtime/json"
+  [package]="runtime/operator_packages operator_host/kernel_file"
+  [wire]="collectives/algorithms collectives/call collectives/handshake collectives/mesh collectives/reduction
+    collectives/rendezvous collectives/tracing"
   [rule]="graph_engine/inference/inference_rule runtime/json"
 )
 
@@ -29,21 +31,23 @@ declare -A sources=(
 build() {
   local reader=$1 main=$2 compiler=("${@:3}") objects=() flags=(-std=c++20 -g -O1 -fno-omit-frame-pointer
     -fsanitize=address,undefined -fno-sanitize-recover=all -I"$here" -Icann_cpu -Icann_cpu/headers -Icann_cpu/graph_engine
-    -Icann_cpu/operator_host -isystem "$site/torch/include") libraries=()
+    -Icann_cpu/operator_host -isystem "$site/torch/include"
+    -isystem "$site/nlohmann_json/include")
+  local libraries=(-L"$site/cann_cpu/lib64" -lascendcl -lascendc_cpu -Wl,-rpath,"$site/cann_cpu/lib64:$site/torch/lib" -lpthread)
   mkdir -p "$out"
   for source in "$here/$reader" "$here/$main" ${sources[$reader]}; do
     [ -e "$source.cpp" ] || source=cann_cpu/$source
     objects+=("$out/${source//\//_}.$main.o")
     "${compiler[@]}" "${flags[@]}" -c "$source.cpp" -o "${objects[-1]}"
   done
+  [ "$reader" != wire ] || libraries+=(-L"$site/torch/lib" -ltorch_cpu -lc10)
   if [ "$reader" = model ]; then
     local seen=" ${sources[model]//graph_engine\//} "
     while read -r object; do
       local name=${object#"$engine/"}
       [[ $seen == *[[:space:]]"${name%.cpp.o}"[[:space:]]* ]] || objects+=("$object")
     done < <(find "$engine" -name '*.cpp.o')
-    libraries=(-L"$site/cann_cpu/lib64" -L"$site/torch/lib" -lnnopbase -lregister -lhccl -lascendcl -ltorch_cpu -lc10
-      -Wl,-rpath,"$site/cann_cpu/lib64:$site/torch/lib" -ldl -lpthread)
+    libraries+=(-L"$site/torch/lib" -lnnopbase -lregister -lhccl -ltorch_cpu -lc10 -ldl)
   fi
   "${compiler[@]}" "${flags[@]}" "${objects[@]}" "${libraries[@]}" -o "$out/$main"
 }

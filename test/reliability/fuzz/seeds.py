@@ -3,6 +3,7 @@
 
 import ctypes
 import json
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ def configuration() -> Iterator[str]:
     import torch_npu
 
     yield Path(torch_npu.__file__).with_name("acl.json").read_text()
-    yield '{"defaultDevice": {"default_device": "1"}, "dump": {"dump_path": "a\\/b\\u00e9", "n": [1, -2.5e3, null]}}'
+    sizes = '["a\\/b\\u00e9", 1, -2.5e3, null]'
+    yield f'{{"defaultDevice": {{"default_device": "1"}}, "StackSize": {{"aicore_stack_size": {sizes}}}}}'
     device = {"device_id": "0", "device_ip": "192.168.1.2", "rank_id": "0"}
     server = {"server_id": "10.0.0.1", "host_ip": "10.0.0.1", "device": [device]}
     other = {"server_id": "node", "device": [{"device_id": 3, "rank_id": 1}]}
@@ -47,6 +49,34 @@ def package() -> Iterator[str | bytes]:
     yield elf()
 
 
+NOTHING = 2**64 - 1
+
+
+def call(kind: int, *counts: int, count: int = NOTHING, reduction: int = NOTHING) -> bytes:
+    """The message by which one of two ranks announces a call with float32."""
+    return struct.pack(f"={6 + len(counts)}Q", kind, 4, reduction, NOTHING, count, 1, *counts)
+
+
+def message(kind: int, payload: bytes = b"") -> bytes:
+    return struct.pack("=IIQQ", 0x4C43434D, kind, len(payload), 0) + payload
+
+
+def wire() -> Iterator[bytes]:
+    """What wire.cpp takes: a letter, and what it stands for."""
+    card = b"a" * 40 + b"cann_cpu.1".ljust(40, b"\0") + b"10.0.0.1".ljust(16, b"\0")
+    card += struct.pack("=Ii", 4711, 12) + b"host".ljust(64, b"\0")
+    yield b"h" + struct.pack("=4I", 0x4C434348, 1, 2, 1) + b"b" * 40 + bytes(16) + card + b"c" * 40
+    yield b"r" + struct.pack("=i", 4) + b"d" * 32 + bytes(4) + b"why not".ljust(256, b"\0") + b"e" * 40
+    yield b"i" + b"CANNCPU2" + b"f" * 32 + bytes(4) + card
+    yield b"c" + call(9, 3, 4, 3, 5)
+    begin, data, done = 1, 2, 3
+    one = message(begin, call(0, count=4, reduction=0)) + message(data, struct.pack("=4f", 1, 2, 3, 4))
+    other = message(begin, call(12, count=2)) + message(data, bytes(8))
+    for letter in b"s", b"d":
+        yield letter + one + other + message(done)
+        yield letter + one + message(done) + other
+
+
 def elf() -> bytes:
     """A header, and one part that is to be loaded."""
     part = b"".join(
@@ -76,9 +106,10 @@ def model() -> Iterator[str | bytes]:
     built in: those of packages need the library."""
     sys.path.insert(0, str(TEST / "cann_cpu" / "graph_engine"))
     from cann_cpu import atc
-    from test_model import sample
+    from test_model import nested, sample
 
     yield sample()
+    yield nested(24)  # as deep as may be
     yield exported()
     sizes = {"format": "ND", "type": "float16", "shape": [-1, 64], "shape_range": [[1, 4]]}
     attributes = [{"name": "alpha", "type": "list_float", "value": [0.1, 2]}]

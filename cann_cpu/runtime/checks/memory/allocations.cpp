@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers are made and given back, and what is wrong with that is told.
+// Allocates and frees buffers, and reports wrong frees.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -30,10 +30,10 @@ void tell_leaks(const std::vector<Buffer>& left) {
     bytes += buffer.size;
   }
   for (const auto& [place, sum] : places) {
-    tell("never freed", std::to_string(sum.first) + (sum.first == 1 ? " buffer" : " buffers") + " at the end",
-         std::to_string(sum.second) + " bytes of npu:" + std::to_string(place.second) + ", allocated at " +
-             (place.first.empty() ? "a place that is not known" : place.first),
-         "", "Give them back with aclrtFree before the device is reset.");
+    report_finding("never freed", std::to_string(sum.first) + (sum.first == 1 ? " buffer" : " buffers") + " at the end",
+                   std::to_string(sum.second) + " bytes of npu:" + std::to_string(place.second) + ", allocated at " +
+                       (place.first.empty() ? "a place that is not known" : place.first),
+                   "", "Give them back with aclrtFree before the device is reset.");
   }
 }
 
@@ -54,10 +54,6 @@ __attribute__((destructor)) void tell_what_lives() {
 void* allocate(size_t size, int32_t device, const void* caller) {
   handle_page_faults();
   std::string where = caller == nullptr ? place() : place_under_lock();
-  {
-    const std::lock_guard lock(buffers().mutex);
-    buffers().give_back_pending();
-  }
   const guarded::Block block = guarded::allocate(size);
   if (block.begin == 0) return nullptr;
   Buffer buffer;
@@ -76,7 +72,7 @@ void* allocate(size_t size, int32_t device, const void* caller) {
 void release(void* address) {
   const std::string where = place_under_lock();
   Buffer around;
-  ++buffers().touching;  // nobody closes it meanwhile
+  ++buffers().touching;  // no thread closes it meanwhile
   {
     const std::lock_guard lock(buffers().mutex);
     Buffer* const found = buffers().find(reinterpret_cast<uintptr_t>(address));
@@ -90,8 +86,8 @@ void release(void* address) {
     around = *found;
   }
   if (const auto found = written_around(around)) {
-    tell(kOutOfBounds, "written: " + beside(around, found->first, found->second), describe(around),
-         "found when it was freed", kBoundsAdvice);
+    report_finding(kOutOfBounds, "written: " + beside(around, found->first, found->second), describe(around),
+                   "found when it was freed", kBoundsAdvice);
   }
   --buffers().touching;
   const std::lock_guard lock(buffers().mutex);
@@ -100,6 +96,7 @@ void release(void* address) {
 
 void release_left(const std::vector<void*>& addresses) {
   std::vector<Buffer> left;
+  std::vector<uintptr_t> pages;
   {
     const std::lock_guard lock(buffers().mutex);
     for (void* const address : addresses) {
@@ -108,9 +105,10 @@ void release_left(const std::vector<void*>& addresses) {
       if (found->is_programs) left.push_back(*found);
       found->freed_where = "the end of its device";
       found->freed_at = buffers().launches;
-      buffers().give_back(*found);
+      pages.push_back(found->block.pages);
     }
   }
+  give_back_when_done(pages);
   tell_leaks(left);
 }
 
@@ -130,8 +128,8 @@ void reject_free(const void* address) {
   }
   char text[64];
   std::snprintf(text, sizeof(text), "0x%zx", static_cast<size_t>(begin));
-  tell(fault, text, known.size == 0 ? "no buffer of the device" : describe(known), by,
-       "Free each address that aclrtMalloc gave, once.");
+  report_finding(fault, text, known.size == 0 ? "no buffer of the device" : describe(known), by,
+                 "Free each address that aclrtMalloc gave, once.");
 }
 
 void reject_device(const void* address, int32_t device) {
@@ -141,8 +139,8 @@ void reject_device(const void* address, int32_t device) {
     const std::lock_guard lock(buffers().mutex);
     if (const Buffer* const found = buffers().find(reinterpret_cast<uintptr_t>(address))) known = *found;
   }
-  tell("free of another device's memory", "the calling thread's device is npu:" + std::to_string(device),
-       describe(known), by, "Set the buffer's device first (aclrtSetDevice).");
+  report_finding("free of another device's memory", "the calling thread's device is npu:" + std::to_string(device),
+                 describe(known), by, "Set the buffer's device first (aclrtSetDevice).");
 }
 
 void reject_range(const char* name, uintptr_t address, size_t size) {
@@ -157,11 +155,12 @@ void reject_range(const char* name, uintptr_t address, size_t size) {
     known = *found;
   }
   const std::string by = std::string("a copy or fill of ") + std::to_string(size) + " bytes, called at " + where;
-  if (known.freed_at > 0) return tell_use_after_free(known, by);
+  if (known.freed_at > 0) return report_use_after_free(known, by);
   const bool in_front = is_in_front || address < known.begin();
   const uintptr_t first = in_front ? address : std::max(address, known.end());
   const uintptr_t last = in_front ? known.begin() - 1 : address + size - 1;
-  tell(kOutOfBounds, std::string(name) + ": " + beside(known, first, last), describe(known), by, kBoundsAdvice);
+  report_finding(kOutOfBounds, std::string(name) + ": " + beside(known, first, last), describe(known), by,
+                 kBoundsAdvice);
 }
 
 }  // namespace cann_cpu::memory

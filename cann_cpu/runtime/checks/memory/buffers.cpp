@@ -10,7 +10,7 @@
 namespace cann_cpu::memory {
 namespace {
 
-constexpr size_t kInFront = 64;        // bytes in front of a buffer that are looked at behind each task that writes it
+constexpr size_t kInFront = 64;        // bytes in front of a buffer that are checked after each task that writes it
 constexpr size_t kMaxFreed = 1 << 16;  // buffers that are remembered after they were freed
 
 }  // namespace
@@ -36,11 +36,11 @@ Buffer* Buffers::find(uintptr_t address) {
 std::pair<Buffer*, bool> Buffers::find_nearest(uintptr_t address) {
   const auto next = by_pages.upper_bound(address);
   Buffer* const before = next == by_pages.begin() ? nullptr : &std::prev(next)->second;
-  Buffer* const behind = next == by_pages.end() ? nullptr : &next->second;
-  if (before == nullptr) return {behind, true};
-  if (behind == nullptr || address < before->end()) return {before, false};
-  const bool is_in_front = behind->begin() - address < address - before->end();
-  return {is_in_front ? behind : before, is_in_front};
+  Buffer* const after = next == by_pages.end() ? nullptr : &next->second;
+  if (before == nullptr) return {after, true};
+  if (after == nullptr || address < before->end()) return {before, false};
+  const bool is_in_front = after->begin() - address < address - before->end();
+  return {is_in_front ? after : before, is_in_front};
 }
 
 void Buffers::open(Buffer& buffer) {
@@ -61,6 +61,7 @@ void Buffers::close_all() {
 }
 
 void Buffers::give_back(Buffer& buffer) {
+  if (buffer.is_released) return;
   guarded::release(buffer.block);
   buffer.is_released = true;
   buffer.is_open = false;
@@ -69,17 +70,6 @@ void Buffers::give_back(Buffer& buffer) {
   if (freed_.size() <= kMaxFreed) return;
   by_pages.erase(freed_.front());
   freed_.pop_front();
-}
-
-void Buffers::give_back_pending() {
-  std::erase_if(pending_, [&](const Pending& each) {
-    const auto is_over = [](const auto& wait) {
-      return wait.first->is_abandoned() || wait.first->is_done(wait.second);
-    };
-    if (!std::ranges::all_of(each.until, is_over)) return false;
-    if (const auto found = by_pages.find(each.pages); found != by_pages.end()) give_back(found->second);
-    return true;
-  });
 }
 
 std::optional<std::pair<uintptr_t, uintptr_t>> written_around(const Buffer& buffer) {

@@ -42,12 +42,6 @@ struct Buffer {
   uintptr_t end() const { return block.begin + size; }
 };
 
-// Memory that is given back when these streams have come so far.
-struct Pending {
-  uintptr_t pages;
-  std::vector<std::pair<std::shared_ptr<Stream>, uint64_t>> until;
-};
-
 struct Buffers {
   std::mutex mutex;  // never held while device memory is touched, nor while the GIL is taken
   std::map<uintptr_t, Buffer> by_pages;
@@ -66,19 +60,18 @@ struct Buffers {
   void open(Buffer& buffer);
   void close_all();
   void give_back(Buffer& buffer);
-  void give_back_later(Pending pending) { pending_.push_back(std::move(pending)); }
-  // What was to be given back later, as far as the streams have come.
-  void give_back_pending();
 
  private:
   std::deque<uintptr_t> freed_;  // the oldest first
-  std::deque<Pending> pending_;
   std::vector<uintptr_t> open_;
 };
 
 Buffers& buffers();
 
-// What somebody wrote around a buffer: the first and the last byte, or none.
+// When the tasks that may use them have ended. Not to be called with the buffers' lock.
+void give_back_when_done(const std::vector<uintptr_t>& all_pages);
+
+// The first and the last byte around a buffer that was written, or nothing.
 std::optional<std::pair<uintptr_t, uintptr_t>> written_around(const Buffer& buffer);
 
 }  // namespace cann_cpu::memory

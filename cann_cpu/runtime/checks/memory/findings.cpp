@@ -31,23 +31,24 @@ std::string beside(const Buffer& buffer, uintptr_t first, uintptr_t last) {
   if (first < buffer.begin()) {
     return bytes + ", " + std::to_string(buffer.begin() - first) + " in front of the buffer's first";
   }
-  return bytes + ", " + std::to_string(first - buffer.end() + 1) + " behind the buffer's last";
+  return bytes + ", " + std::to_string(first - buffer.end() + 1) + " past the buffer's last";
 }
 
-void tell(const char* fault, const std::string& what, const std::string& buffer, const std::string& task,
-          const std::string& advice) {
+void report_finding(const char* fault, const std::string& what, const std::string& buffer, const std::string& task,
+                    const std::string& advice) {
   std::string text = fault + (": " + what) + "\n  " + buffer;
   if (!task.empty()) text += "\n  " + task;
-  // Of a buffer that is gone one report is enough: a task that uses it may do so in many ways.
+  // One report is enough for a freed buffer: a task may use it in many ways.
   const std::string key = std::string(fault) + "\n" + buffer + (fault == kUseAfterFree ? "" : "\n" + task);
   report(Check::kMemory, key, text + "\n  " + advice,
          {{"fault", fault}, {"what", what}, {"buffer", buffer}, {"task", task}, {"advice", advice}});
 }
 
-void tell_use_after_free(const Buffer& buffer, const std::string& task) {
-  tell(kUseAfterFree, "a task was launched that uses memory which had been freed", describe(buffer), task,
-       "Keep the tensor (or the allocation) until the last task that uses its address has been launched, and as long "
-       "as a captured graph is replayed.");
+void report_use_after_free(const Buffer& buffer, const std::string& task) {
+  report_finding(
+      kUseAfterFree, "a task uses memory that was freed", describe(buffer), task,
+      "Keep a tensor until the last task that uses its address has been launched, an allocation until that task has "
+      "ended (aclrtFree waits for nothing), and both as long as a captured graph is replayed.");
 }
 
 }  // namespace cann_cpu::memory

@@ -41,23 +41,24 @@ bool is_hosts_thread() { return is_worker() ? is_in_host_function : gettid() == 
   const std::string by = python.empty() ? native : python + (native.empty() ? "" : " (" + native + ")");
   const std::string fault = std::string("device memory ") + (writes ? "written" : "read") + " on the host";
   const auto offset = static_cast<int64_t>(address - buffer.begin());
-  tell(fault.c_str(), "at its byte " + std::to_string(offset), describe(buffer), "by " + by,
-       "An NPU's memory has no address on the host: copy it (tensor.cpu(), aclrtMemcpy). The program stops here.");
+  report_finding(
+      fault.c_str(), "at its byte " + std::to_string(offset), describe(buffer), "by " + by,
+      "An NPU's memory has no address on the host: copy it (tensor.cpu(), aclrtMemcpy). The program stops here.");
   _exit(66);
 }
 
 // What a task does beside the accesses that it declares.
 void tell_stray(const Buffer& buffer, bool is_in_front, uintptr_t address, bool writes) {
   const std::string task = running_task();
-  if (buffer.freed_at > 0) return tell_use_after_free(buffer, task);
+  if (buffer.freed_at > 0) return report_use_after_free(buffer, task);
   const uintptr_t edge = is_in_front ? buffer.begin() - address : address - buffer.end() + 1;
-  tell(kOutOfBounds,
-       std::string(writes ? "written: " : "read: ") + std::to_string(edge) +
-           (is_in_front ? " in front of the buffer's first byte" : " behind the buffer's last byte"),
-       describe(buffer), task, kBoundsAdvice);
+  report_finding(kOutOfBounds,
+                 std::string(writes ? "written: " : "read: ") + std::to_string(edge) +
+                     (is_in_front ? " in front of the buffer's first byte" : " past the buffer's last byte"),
+                 describe(buffer), task, kBoundsAdvice);
 }
 
-// Whether the thread can go on.
+// Whether the thread can continue.
 bool serve_fault(uintptr_t address, bool writes) {
   const bool is_allowed = host_accesses > 0 || (!is_hosts_thread() && (is_worker() || buffers().touching > 0));
   Buffer known;
@@ -75,7 +76,7 @@ bool serve_fault(uintptr_t address, bool writes) {
   }
   if (!is_allowed) stop(known, address, writes);
   tell_stray(known, is_in_front, address, writes);
-  // The fault is told: the program goes on, with poison.
+  // The fault is reported. The program continues with poison.
   if (address >= known.block.pages && address < known.block.limit) {
     guarded::revive(known.block.pages, known.block.limit);
   } else {

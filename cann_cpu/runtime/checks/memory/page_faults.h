@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who touches an inaccessible page: tasks and the runtime's own copies get it, others are named.
+// Handles accesses to inaccessible pages: tasks and the runtime's own copies get access, others are reported.
 #pragma once
 
 namespace cann_cpu::memory {

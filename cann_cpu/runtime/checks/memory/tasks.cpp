@@ -29,7 +29,7 @@ struct Running {
 };
 thread_local const Running* current = nullptr;
 
-// Those that run now, of all threads.
+// The tasks that run now, in all threads.
 struct Tasks {
   std::mutex mutex;
   std::vector<const Running*> running;
@@ -54,13 +54,14 @@ std::string argument_of(const Access& access) {
   return access.argument == 0 ? "" : " its argument " + std::to_string(access.argument);
 }
 
-// Freed, and not only behind the launch of the task: that one finds its memory as it was.
+// Whether the buffer was freed before the task was launched. A tensor that is freed later still has its memory while
+// the task runs.
 bool is_gone(const Buffer& buffer, const Running& running) {
-  return buffer.freed_at > 0 && running.root().number > buffer.freed_at;
+  return buffer.is_released || (buffer.freed_at > 0 && running.root().number > buffer.freed_at);
 }
 
-// These read the first of their arguments before they write it; what others that write in place find there is of no
-// account, or only a part of it.
+// Whether the task reads its first argument before it writes it. Other tasks that write in place ignore its old
+// contents, or use only a part of them.
 bool reads_what_it_writes(std::string_view task) {
   constexpr std::array kNames = {"aclnnInplaceAdd",
                                  "aclnnInplaceAdds",
@@ -85,7 +86,7 @@ bool reads_what_it_writes(std::string_view task) {
   return std::ranges::find(kNames, task) != kNames.end();
 }
 
-// These carry what they read to other device memory, where it may as well be nobody's.
+// Whether the task only copies its input to other device memory. Copying uninitialized memory is not an error.
 bool is_copy(std::string_view task) {
   constexpr std::array kNames = {"aclnnInplaceCopy", "aclnnCast",        "aclnnCat",         "aclnnConstantPadNd",
                                  "aclrtMemcpy",      "aclrtMemcpyAsync", "aclrtMemcpyBatch", "aclrtMemcpyBatchAsync"};
@@ -103,13 +104,13 @@ bool is_for_its_shape(const Buffer& buffer) {
 
 bool is_device(const Access& access) { return guarded::contains(access.begin); }
 
-// The accesses before the task runs. False when it only carries what nobody has written.
+// Checks the accesses before the task runs. Returns false if it only copies uninitialized memory.
 bool check_before(const Running& running) {
   const Launch& launch = *running.launch;
   const auto has = [&](bool writes) {
     return std::ranges::any_of(launch.accesses, [=](const Access& a) { return a.is_write == writes && is_device(a); });
   };
-  const bool carries = is_copy(launch.task) && has(true) && has(false);  // what comes from the host is somebody's
+  const bool carries = is_copy(launch.task) && has(true) && has(false);  // data from the host is initialized
   bool has_written = !carries;
   for (const Access& access : launch.accesses) {
     if (!is_device(access)) continue;
@@ -134,23 +135,24 @@ bool check_before(const Running& running) {
     }
     const std::string task = describe(running);
     if (is_gone(known, running)) {
-      tell_use_after_free(known, task);
+      report_use_after_free(known, task);
     } else if (is_unwritten) {
       const bool is_poison =
           access.begin < access.end && guarded::first_written(access.begin, access.end) == access.end;
       if (is_poison && !carries && !is_for_its_shape(known) && !is_fallback()) {
-        tell("use of memory that nobody has written",
-             "all of" + argument_of(access) + ", " + std::to_string(access.end - access.begin) + " bytes",
-             describe(known), task, "Fill it first (torch.zeros instead of torch.empty), or wait for what fills it.");
+        report_finding("use of uninitialized memory",
+                       "all of" + argument_of(access) + ", " + std::to_string(access.end - access.begin) + " bytes",
+                       describe(known), task,
+                       "Fill it first (torch.zeros instead of torch.empty), or wait for what fills it.");
       }
       has_written |= !is_poison;
     } else {
       const bool in_front = is_in_front || access.begin < known.begin();
       const uintptr_t first = in_front ? access.begin : std::max(access.begin, known.end());
       const uintptr_t last = (in_front ? std::min(access.end, known.begin()) : access.end) - 1;
-      tell(kOutOfBounds,
-           (task.substr(0, task.find(' ')) + verb) + argument_of(access) + ": " + beside(known, first, last),
-           describe(known), task, kBoundsAdvice);
+      report_finding(kOutOfBounds,
+                     (task.substr(0, task.find(' ')) + verb) + argument_of(access) + ": " + beside(known, first, last),
+                     describe(known), task, kBoundsAdvice);
     }
   }
   return has_written;
@@ -159,13 +161,13 @@ bool check_before(const Running& running) {
 void check_behind(const Running& running, bool has_written) {
   const Launch& launch = *running.launch;
   for (const Access& access : launch.accesses) {
-    const bool is_of_unknown_extent = access.begin == access.end;  // that of a kernel that is launched may write, too
+    const bool is_of_unknown_extent = access.begin == access.end;  // a launched kernel's access may also be a write
     if ((!access.is_write && !is_of_unknown_extent) || !is_device(access)) continue;
     Buffer around;
     {
       const std::lock_guard lock(buffers().mutex);
       Buffer* const found = buffers().find(access.begin);
-      if (found == nullptr || found->is_released || is_gone(*found, running)) continue;
+      if (found == nullptr || is_gone(*found, running)) continue;
       if (access.is_write && is_of_unknown_extent) {
         found->written.add(found->begin(), found->end());
       } else if (access.is_write && has_written) {
@@ -182,7 +184,7 @@ void check_behind(const Running& running, bool has_written) {
         const std::lock_guard lock(buffers().mutex);
         if (const Buffer* const again = buffers().find(access.begin)) buffer = describe(*again);
       }
-      tell(kOutOfBounds, what, buffer, describe(running), kBoundsAdvice);
+      report_finding(kOutOfBounds, what, buffer, describe(running), kBoundsAdvice);
     }
   }
 }

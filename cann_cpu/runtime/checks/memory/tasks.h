@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tasks do to memory, and the runtime's own copies: their accesses are looked at before and behind each.
+// Checks the memory accesses of tasks and of the runtime's own copies, before and after each.
 #pragma once
 
 #include <string>

@@ -9,18 +9,16 @@
 #include "findings.h"
 
 namespace cann_cpu::memory {
-namespace {
 
-// The streams that have work to do.
-Pending pending_on_all() {
-  Pending pending{};
-  for (const auto& stream : streams().find_if([](const Stream& each) { return !each.is_idle(); })) {
-    pending.until.emplace_back(stream, stream->last());
-  }
-  return pending;
+void give_back_when_done(const std::vector<uintptr_t>& all_pages) {
+  retain_until_done(std::shared_ptr<void>(nullptr, [all_pages](void*) {
+    const std::lock_guard lock(buffers().mutex);
+    for (const uintptr_t pages : all_pages) {
+      const auto found = buffers().by_pages.find(pages);
+      if (found != buffers().by_pages.end()) buffers().give_back(found->second);
+    }
+  }));
 }
-
-}  // namespace
 
 void belongs_to_tensor(void* address, const Stream& stream) {
   const std::lock_guard lock(buffers().mutex);
@@ -50,13 +48,12 @@ void used(const Stream& stream, const Accesses& accesses) {
 
 void release_tensor(void* address) {
   std::string where = place();
-  Pending pending = pending_on_all();
+  uintptr_t pages = 0;
   std::optional<size_t> unknown;
   Buffer known;
   {
     Buffers& all = buffers();
     const std::lock_guard lock(all.mutex);
-    all.give_back_pending();
     Buffer* const found = all.find(reinterpret_cast<uintptr_t>(address));
     if (found == nullptr) return;
     found->is_left_to_graph = found->graph != nullptr;
@@ -68,35 +65,32 @@ void release_tensor(void* address) {
       if (!race::knows(found->agent, agent, time)) unknown = agent;
     }
     if (unknown) known = *found;
-    pending.pages = found->block.pages;
-    if (pending.until.empty()) {
-      all.give_back(*found);
-    } else {
-      all.give_back_later(std::move(pending));
-    }
+    pages = found->block.pages;
   }
+  give_back_when_done({pages});
   if (!unknown) return;
-  tell("freed while another stream uses it",
-       "stream " + std::to_string(*unknown - 1) + " was given tasks that use it, and stream " +
-           std::to_string(known.agent - 1) + ", whose tensor it is, does not wait for them",
-       describe(known), "",
-       "tensor.record_stream(stream) before it goes, or let its own stream wait: stream.wait_stream(other).");
+  report_finding("freed while another stream uses it",
+                 "stream " + std::to_string(*unknown - 1) + " was given tasks that use it, and stream " +
+                     std::to_string(known.agent - 1) + ", whose tensor it is, does not wait for them",
+                 describe(known), "",
+                 "tensor.record_stream(stream) before it goes, or let its own stream wait: stream.wait_stream(other).");
 }
 
 void graph_ended(const void* graph) {
-  Pending pending = pending_on_all();
-  Buffers& all = buffers();
-  const std::lock_guard lock(all.mutex);
-  for (auto& [pages, buffer] : all.by_pages) {
-    if (buffer.graph != graph) continue;
-    buffer.graph = nullptr;
-    if (!buffer.is_left_to_graph) continue;
-    buffer.freed_where = "the end of its graph";
-    buffer.freed_at = all.launches;
-    pending.pages = pages;
-    all.give_back_later(pending);
+  std::vector<uintptr_t> left;
+  {
+    Buffers& all = buffers();
+    const std::lock_guard lock(all.mutex);
+    for (auto& [pages, buffer] : all.by_pages) {
+      if (buffer.graph != graph) continue;
+      buffer.graph = nullptr;
+      if (!buffer.is_left_to_graph) continue;
+      buffer.freed_where = "the end of its graph";
+      buffer.freed_at = all.launches;
+      left.push_back(pages);
+    }
   }
-  all.give_back_pending();
+  give_back_when_done(left);
 }
 
 }  // namespace cann_cpu::memory

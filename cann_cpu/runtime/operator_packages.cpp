@@ -41,10 +41,14 @@ std::vector<std::string> load_priority(const std::filesystem::path& config) {
 }  // namespace
 
 std::vector<std::filesystem::path> operator_packages() {
-  std::vector<std::filesystem::path> packages;
+  namespace fs = std::filesystem;
+  std::vector<fs::path> libraries, packages;
   for (const auto& entry : split(environment("ASCEND_CUSTOM_OPP_PATH"), ':')) {
-    packages.emplace_back(entry);
+    const fs::path folder = (fs::path(entry) / "").lexically_normal().parent_path();  // without a slash at its end
+    const bool is_library = folder.filename() == "lib" && folder.parent_path().filename() == "op_api";
+    (is_library ? libraries : packages).push_back(is_library ? folder.parent_path().parent_path() : folder);
   }
+  packages.insert(packages.begin(), libraries.begin(), libraries.end());
   const std::string opp = environment("ASCEND_OPP_PATH");
   if (!opp.empty()) {
     const auto vendors = std::filesystem::path(opp) / "vendors";

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory, the errors and the record of trials.
+#include "trial.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+#include <string_view>
+#include <unordered_set>
+
+namespace cann_cpu {
+namespace {
+
+constexpr int64_t kLargest = 1 << 16;  // bytes of all tensors that a trial computes with as they are
+constexpr int64_t kAlignment = 64;
+
+// The calls that have passed.
+class Passed {
+ public:
+  bool has(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    return keys_.contains(key);
+  }
+
+  void add(std::string key) {
+    constexpr size_t kCapacity = 10000;
+    const std::lock_guard lock(mutex_);
+    if (keys_.size() == kCapacity) keys_.clear();
+    keys_.insert(std::move(key));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<std::string> keys_;
+};
+
+Passed& passed() {
+  static auto* const instance = new Passed;  // never destroyed: threads may call at exit
+  return *instance;
+}
+
+int64_t product(const std::vector<int64_t>& sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  return count;
+}
+
+// Where a view begins and ends in its storage, in bytes.
+std::pair<int64_t, int64_t> extent(const aclTensor& tensor) {
+  const auto size = static_cast<int64_t>(dtype_size(tensor.dtype));
+  if (tensor.format == ACL_FORMAT_FRACTAL_NZ) return {0, product(tensor.storage_shape) * size};
+  int64_t last = tensor.offset;
+  for (size_t i = 0; i < tensor.shape.size(); ++i) last += (tensor.shape[i] - 1) * tensor.strides[i];
+  const bool empty = std::ranges::find(tensor.shape, 0) != tensor.shape.end();
+  return {tensor.offset * size, (empty ? tensor.offset : last + 1) * size};
+}
+
+bool is_about_dtypes(std::string_view text) {
+  const auto contains = [&](const char* words) { return text.find(words) != std::string_view::npos; };
+  return contains("not implemented for '") || contains("can't be cast to the desired output type");
+}
+
+// A kernel that runs in the caller's thread: what that thread has set for PyTorch, its profiler and its warnings are
+// the caller's.
+class AsInAStream {
+  struct NoWarnings : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  };
+
+  NoWarnings none_;
+  c10::WarningUtils::WarningHandlerGuard warnings_{&none_};
+  at::DisableRecordFunctionGuard profiler_;
+  c10::impl::ForceDispatchKeyGuard keys_{c10::default_included_set, c10::default_excluded_set};
+};
+
+// What an attempt throws; empty where it throws nothing, or what only the values make.
+std::string error_of(const std::function<void()>& attempt) {
+  try {
+    attempt();
+    return "";
+  } catch (const c10::LinAlgError&) {  // of a matrix that is singular
+    return "";
+  } catch (const c10::Error& e) {
+    return e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+// The names of the parameters, of a lambda's text; empty for one that has none.
+std::vector<std::string> parameter_names(std::string_view source) {
+  std::vector<std::string> names(1);
+  int depth = 0;
+  for (const char character : source.substr(source.find('(') + 1)) {
+    depth += (character == '<' || character == '(') - (character == '>' || character == ')');
+    if (depth < 0) break;
+    if (character == ',' && depth == 0) {
+      names.emplace_back();
+    } else if (character == ' ' || character == '>' || character == '*' || character == '&') {
+      names.back().clear();
+    } else {
+      names.back() += character;
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+TrialCall::TrialCall(const char* name, const std::vector<void*>& addresses) : addresses_(addresses) {
+  key_.reserve(512);
+  operands_.reserve(addresses.size());
+  add_bytes(name);
+}
+
+void TrialCall::add_scalar(const at::Scalar& scalar) {
+  add_bytes(scalar.type());
+  if (scalar.isIntegral(/*includeBool=*/true)) {
+    add_bytes(scalar.type() == at::kUInt64 ? static_cast<int64_t>(scalar.toUInt64()) : scalar.toLong());
+  } else {
+    add_bytes(scalar.toComplexDouble());
+  }
+}
+
+void TrialCall::measure() {
+  std::vector<std::pair<void*, size_t>> order;
+  order.reserve(operands_.size());
+  for (size_t i = 0; i < operands_.size(); ++i) order.emplace_back(addresses_[i], i);
+  std::ranges::sort(order);
+  storages_.assign(operands_.size(), {});
+  for (size_t k = 0; k < order.size(); ++k) {
+    const auto [address, i] = order[k];
+    const auto [begin, end] = extent(*operands_[i].tensor);
+    const bool is_first = k == 0 || address == nullptr || order[k - 1].first != address;  // null: not known yet
+    operands_[i].storage = is_first ? i : operands_[order[k - 1].second].storage;
+    Extent& storage = storages_[operands_[i].storage];
+    storage = is_first ? Extent{begin, end} : Extent{std::min(storage.begin, begin), std::max(storage.end, end)};
+  }
+}
+
+void TrialCall::describe() {
+  measure();
+  int64_t bytes = 0;
+  for (const Extent& storage : storages_) bytes += storage.end - storage.begin;
+  is_large_ = bytes > kLargest;
+  add_bytes(is_large_);
+  for (const Operand& operand : operands_) {
+    const aclTensor& tensor = *operand.tensor;
+    add_bytes(tensor.dtype);
+    add_bytes(operand.storage);
+    add_bytes(tensor.shape.size());
+    if (is_large_) {
+      for (const int64_t size : tensor.shape) add_bytes(size == 0);
+      continue;
+    }
+    add_bytes(tensor.format);
+    add_bytes(tensor.storage_shape.size());
+    for (const auto* sizes : {&tensor.shape, &tensor.strides, &tensor.storage_shape}) {
+      key_.append(reinterpret_cast<const char*>(sizes->data()), sizes->size() * sizeof(int64_t));
+    }
+  }
+}
+
+bool TrialCall::is_known() {
+  describe();
+  return passed().has(key_);
+}
+
+void TrialCall::make_small() {
+  for (const Operand& operand : operands_) {
+    auto& tensor = const_cast<aclTensor&>(*operand.tensor);
+    for (int64_t& size : tensor.shape) size = std::min<int64_t>(size, 1);
+    tensor.strides.assign(tensor.shape.size(), 1);
+    tensor.offset = 0;
+    tensor.format = ACL_FORMAT_ND;
+    tensor.storage_shape = tensor.shape;
+  }
+  measure();
+}
+
+void TrialCall::run(Rejects rejects, const char* source,
+                    const std::function<void(const std::vector<void*>& addresses)>& compute) {
+  describe();
+  if (is_large_) make_small();
+  const auto room = [](const Extent& storage) {
+    return (storage.end - storage.begin) / kAlignment * kAlignment + 2 * kAlignment;
+  };
+  size_t size = kAlignment;
+  for (const Extent& storage : storages_) size += room(storage);
+  std::vector<std::byte> memory(size);
+  auto next = (reinterpret_cast<uintptr_t>(memory.data()) + kAlignment - 1) / kAlignment * kAlignment;
+  std::vector<uintptr_t> bases;  // where each storage would start
+  for (const Extent& storage : storages_) {
+    bases.push_back(next + storage.begin % kAlignment - storage.begin);
+    next += room(storage);
+  }
+  std::vector<void*> addresses;
+  for (const Operand& operand : operands_) addresses.push_back(reinterpret_cast<void*>(bases[operand.storage]));
+
+  const AsInAStream guards;
+  const auto attempt = [&] { compute(addresses); };
+  const std::string with_zeros = error_of(attempt);
+  if (!with_zeros.empty()) {
+    // A divisor must not be 0, nor may all probabilities be.
+    for (const Operand& operand : operands_) {
+      const auto [begin, end] = extent(*operand.tensor);
+      const at::ScalarType dtype = scalar_type(operand.tensor->dtype);
+      if (c10::isFloat8Type(dtype)) continue;
+      at::from_blob(reinterpret_cast<void*>(bases[operand.storage] + begin),
+                    {(end - begin) / static_cast<int64_t>(c10::elementSize(dtype))}, dtype)
+          .fill_(1);
+    }
+    const std::string with_ones = error_of(attempt);
+    for (const std::string& error : {with_zeros, with_ones}) {
+      const bool is_wrong = (rejects == Rejects::Any && !is_large_) || is_about_dtypes(error);
+      if (is_wrong && !with_ones.empty()) throw std::invalid_argument(error + arguments(source));
+    }
+  }
+  passed().add(std::move(key_));
+}
+
+// " (self float32 [2, 3], out int64 [2])"
+std::string TrialCall::arguments(const char* source) const {
+  const auto names = parameter_names(source);
+  std::string text;
+  for (const Operand& operand : operands_) {
+    text += (text.empty() ? " (" : ", ") + names[operand.position - 1] + " " + dtype_name(operand.tensor->dtype);
+    if (!is_large_) text += c10::str(" ", at::IntArrayRef(operand.tensor->shape));
+  }
+  return text.empty() ? text : text + ")";
+}
+
+}  // namespace cann_cpu

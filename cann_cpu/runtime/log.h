@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log of errors, for programs that never ask for a message.
+#pragma once
+
+#include <string>
+
+namespace cann_cpu {
+
+// Writes a line to the log, and one on stderr where that is the only place in which anybody sees it.
+void log_error(const std::string& text);
+
+// Whether stderr gets errors: not in a process with torch_npu, which raises them.
+bool errors_are_printed();
+
+}  // namespace cann_cpu
