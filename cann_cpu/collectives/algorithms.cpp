@@ -60,6 +60,25 @@ void all_reduce(Mesh& mesh, char* send, char* receive, size_t count, Reduced red
       deadline);
 }
 
+Parts parts_of(const std::vector<uint64_t>& counts, const std::vector<uint64_t>& offsets, size_t element) {
+  Parts parts;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    parts.bytes.push_back(counts[rank] * element);
+    parts.offsets.push_back(offsets[rank] * element);
+  }
+  return parts;
+}
+
+Parts packed(const std::vector<uint64_t>& counts, size_t element) {
+  std::vector<uint64_t> offsets;
+  uint64_t next = 0;
+  for (const uint64_t count : counts) {
+    offsets.push_back(next);
+    next += count;
+  }
+  return parts_of(counts, offsets, element);
+}
+
 void reduce(Mesh& mesh, char* send, char* receive, size_t count, Reduced reduced, uint32_t root,
             const Deadline& deadline) {
   const size_t element = size_of(reduced.type);

@@ -17,6 +17,10 @@ struct Parts {
   std::vector<size_t> offsets;  // per rank
 };
 
+Parts parts_of(const std::vector<uint64_t>& counts, const std::vector<uint64_t>& offsets, size_t element);
+// Contiguous parts.
+Parts packed(const std::vector<uint64_t>& counts, size_t element);
+
 void all_reduce(Mesh& mesh, char* send, char* receive, size_t count, Reduced reduced, const Deadline& deadline);
 void reduce(Mesh& mesh, char* send, char* receive, size_t count, Reduced reduced, uint32_t root,
             const Deadline& deadline);

@@ -16,112 +16,8 @@ namespace {
 // How long destroy() waits for calls that streams have not run yet.
 constexpr auto kDestroyPatience = std::chrono::seconds(10);
 
-const char* const kKindNames[] = {"AllReduce",     "Reduce",         "Broadcast", "AllGather", "AllGatherV",
-                                  "ReduceScatter", "ReduceScatterV", "Scatter",   "AlltoAll",  "AlltoAllV",
-                                  "AlltoAllVC",    "Barrier",        "Send"};
-
-// A call as the ranks send it to each other: numbers, kNone for what a kind of call does not have.
-constexpr uint64_t kNone = ~uint64_t{0};
-enum Field { kKind, kType, kOp, kRoot, kCount, kSequence, kSends, kFields };
-struct Said {
-  uint64_t fields[kFields];
-  std::vector<uint64_t> sends;
-  std::vector<uint64_t> receives;
-};
-
-template <class T>
-uint64_t number_of(const std::optional<T>& value) {
-  return value ? static_cast<uint64_t>(*value) : kNone;
-}
-
-std::string write(const Call& call, uint64_t sequence) {
-  std::vector<uint64_t> numbers{static_cast<uint64_t>(call.kind),
-                                number_of(call.type),
-                                number_of(call.op),
-                                number_of(call.root),
-                                number_of(call.count),
-                                sequence,
-                                call.sends.size()};
-  numbers.insert(numbers.end(), call.sends.begin(), call.sends.end());
-  numbers.insert(numbers.end(), call.receives.begin(), call.receives.end());
-  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(uint64_t)};
-}
-
-Said read(const std::string& text) {
-  std::vector<uint64_t> numbers(text.size() / sizeof(uint64_t));
-  std::memcpy(numbers.data(), text.data(), numbers.size() * sizeof(uint64_t));
-  Said said{};
-  if (numbers.size() < kFields || numbers.size() != kFields + 2 * numbers[kSends] ||
-      numbers[kKind] >= std::size(kKindNames)) {
-    throw CollectiveFailure(HCCL_E_TCP_TRANSFER, "a rank described a call that is none");
-  }
-  std::copy_n(numbers.begin(), kFields, said.fields);
-  const auto sends = numbers.begin() + kFields;
-  const auto receives = sends + static_cast<std::ptrdiff_t>(numbers[kSends]);
-  said.sends.assign(sends, receives);
-  said.receives.assign(receives, numbers.end());
-  return said;
-}
-
-// Appends to a list in words.
-void add(std::string& list, const char* separator, const std::string& item) {
-  if (!list.empty()) list += separator;
-  list += item;
-}
-
-std::string type_text(uint64_t value) { return name_of(static_cast<HcclDataType>(value)); }
-
-std::string text_of(Field field, uint64_t value) {
-  if (value == kNone) return "none";
-  if (field == kKind) return kKindNames[value];
-  if (field == kType) return type_text(value);
-  if (field == kOp) return name_of(static_cast<HcclReduceOp>(value));
-  return std::to_string(value);
-}
-
-// "4 on ranks 0, 2; 8 on rank 1"
-std::string values_of(Field field, const std::vector<Said>& calls) {
-  std::vector<std::pair<uint64_t, std::vector<size_t>>> groups;
-  for (size_t rank = 0; rank < calls.size(); ++rank) {
-    const uint64_t value = calls[rank].fields[field];
-    auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == value; });
-    if (found == groups.end()) found = groups.insert(groups.end(), {value, {}});
-    found->second.push_back(rank);
-  }
-  std::string text;
-  for (const auto& [value, ranks] : groups) {
-    std::string list;
-    for (const size_t rank : ranks) add(list, ", ", std::to_string(rank));
-    add(text, "; ", text_of(field, value).append(ranks.size() == 1 ? " on rank " : " on ranks ").append(list));
-  }
-  return text;
-}
-
-void require_agreement(const std::vector<Said>& calls) {
-  static const std::pair<Field, const char*> kCompared[] = {{kKind, "the collective"}, {kSequence, "its number"},
-                                                            {kType, "the data type"},  {kOp, "the reduction"},
-                                                            {kRoot, "the root"},       {kCount, "the count"}};
-  std::string text;
-  for (const auto& [field, name] : kCompared) {
-    const auto differs = [&, at = field](const Said& said) { return said.fields[at] != calls[0].fields[at]; };
-    if (std::none_of(calls.begin(), calls.end(), differs)) continue;
-    add(text, "; in ", std::string(name) + ": " + values_of(field, calls));
-    if (field == kKind) break;  // nothing else of them can be compared
-  }
-  if (!text.empty()) throw CollectiveFailure(HCCL_E_PARA, "the ranks disagree in " + text);
-  for (size_t from = 0; from < calls.size() && !calls[0].sends.empty(); ++from) {
-    for (size_t to = 0; to < calls.size(); ++to) {
-      if (calls[from].sends[to] == calls[to].receives[from]) continue;
-      add(text, "; ",
-          std::string("rank ") + std::to_string(from) + " sends " + std::to_string(calls[from].sends[to]) +
-              " elements to rank " + std::to_string(to) + ", which expects " +
-              std::to_string(calls[to].receives[from]));
-    }
-  }
-  if (!text.empty()) throw CollectiveFailure(HCCL_E_PARA, text);
-}
-
 bool is_captured(aclrtStream stream) {
+  if (stream == nullptr) return false;  // the default stream takes no part in a capture
   aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
   aclmdlRI graph = nullptr;
   if (aclmdlRICaptureGetInfo(stream, &status, &graph) != ACL_SUCCESS) {
@@ -131,9 +27,8 @@ bool is_captured(aclrtStream stream) {
   return status != ACL_MODEL_RI_CAPTURE_STATUS_NONE;
 }
 
-std::string made_name(const Meeting& meeting, const std::string& group) {
-  return "hccl_" + meeting.token.substr(0, 8) + (group == "all" ? "" : "_" + group);
-}
+// Belongs to no call, so that every call believes it.
+constexpr uint64_t kAnyCall = ~uint64_t{0};
 
 }  // namespace
 
@@ -166,17 +61,16 @@ class Communicator::Turn {
   bool is_open_ = true;
 };
 
-Communicator::Communicator(Meeting meeting, const std::string& group, uint32_t rank, uint32_t size,
-                           const CommunicatorOptions& options)
+Communicator::Communicator(Meeting meeting, const std::string& group, uint32_t rank, const CommunicatorOptions& options)
     : meeting_(std::move(meeting)),
       group_(group),
       rank_(rank),
-      size_(size),
+      size_(static_cast<uint32_t>(meeting_.cards.size())),
       timeout_(options.timeout),
-      name_(options.name.empty() ? made_name(meeting_, group) : options.name),
-      sent_(size, 0),
-      received_(size, 0) {
-  mesh_ = meet(meeting_, group_, rank, size, connect_timeout());
+      name_(options.name.empty() ? meeting_.name + (group.empty() ? "" : "_" + group) : options.name),
+      sent_(size_, 0),
+      received_(size_, 0) {
+  mesh_ = connect_all(meeting_, group_, rank, connect_timeout());
 }
 
 Communicator::~Communicator() = default;
@@ -193,9 +87,9 @@ std::shared_ptr<Communicator> Communicator::make_part(const std::vector<uint32_t
     std::lock_guard lock(state_mutex_);
     number = parts_[{id, ranks}]++;
   }
-  std::string group = std::string("part_") + std::to_string(id) + "_" + std::to_string(number);
+  std::string group = group_ + "part_" + std::to_string(id) + "_" + std::to_string(number);
   for (const uint32_t member : ranks) add(group, "_", std::to_string(member));
-  return std::make_shared<Communicator>(meeting_, group, rank, static_cast<uint32_t>(ranks.size()), options);
+  return std::make_shared<Communicator>(meeting_.part_of(ranks), group, rank, options);
 }
 
 void Communicator::destroy() {
@@ -207,7 +101,7 @@ void Communicator::destroy() {
   }
   std::lock_guard lock(run_mutex_);
   if (!mesh_) return;
-  mesh_->tell_broken(kNone, std::string("rank ") + std::to_string(rank_) + " has destroyed communicator " + name_);
+  mesh_->tell_broken(kAnyCall, std::string("rank ") + std::to_string(rank_) + " has destroyed communicator " + name_);
   std::lock_guard state_lock(state_mutex_);
   mesh_.reset();
 }
@@ -225,10 +119,10 @@ void Communicator::resume() {
   }
   std::lock_guard lock(run_mutex_);
   if (!mesh_) throw CollectiveFailure(HCCL_E_UNAVAIL, "the communicator is destroyed");
-  mesh_->tell_broken(kNone, std::string("rank ") + std::to_string(rank_) + " resumes communicator " + name_);
+  mesh_->tell_broken(kAnyCall, std::string("rank ") + std::to_string(rank_) + " resumes communicator " + name_);
   const std::string group = group_ + "_resumed_" + std::to_string(++resumed_);
   try {
-    std::unique_ptr<Mesh> mesh = meet(meeting_, group, rank_, size_, connect_timeout());
+    std::unique_ptr<Mesh> mesh = connect_all(meeting_, group, rank_, connect_timeout());
     std::lock_guard state_lock(state_mutex_);
     mesh_ = std::move(mesh);
     broken_.reset();
@@ -240,6 +134,18 @@ void Communicator::resume() {
   calls_ = current_ = 0;
   std::fill(sent_.begin(), sent_.end(), 0);
   std::fill(received_.begin(), received_.end(), 0);
+}
+
+void Communicator::give_up(const std::string& reason) {
+  {
+    std::lock_guard lock(state_mutex_);
+    if (broken_) return;
+    broken_ = {HCCL_E_INTERNAL, reason};
+    if (mesh_) mesh_->interrupt(reason);
+    turn_ended_.notify_all();
+  }
+  std::lock_guard lock(run_mutex_);
+  if (mesh_) mesh_->tell_broken(kAnyCall, std::string("rank ") + std::to_string(rank_) + ": " + reason);
 }
 
 // Null where the stream's own order is that of the calls.
@@ -264,8 +170,7 @@ aclError Communicator::enqueue_in_turn(aclrtStream stream, const std::function<a
   return launch(stream, "EndTurn", end);
 }
 
-aclError Communicator::launch_run(aclrtStream stream, const char* name, const Accesses& accesses,
-                                  std::function<void(const Deadline&, std::string& what)> run) {
+aclError Communicator::launch_run(aclrtStream stream, const char* name, const Accesses& accesses, Run run) {
   const auto task = [self = shared_from_this(), name, run = std::move(run), turn = take_turn(stream)] {
     const Elsewhere others_may_run;
     const bool has_turn = turn && turn->is_open();
@@ -277,11 +182,11 @@ aclError Communicator::launch_run(aclrtStream stream, const char* name, const Ac
   return launch(stream, name, task, accesses);
 }
 
-aclError Communicator::perform(const char* name, const std::function<void(const Deadline&, std::string&)>& run) {
+aclError Communicator::perform(const char* name, const Run& run) {
   std::lock_guard lock(run_mutex_);
   const std::string where = " of communicator " + name_ + " on rank " + std::to_string(rank_);
   if (const auto before = broken()) {
-    return error(ACL_ERROR_INTERNAL_ERROR, "%s%s did not run, as the communicator is of no more use: %s", name,
+    return error(ACL_ERROR_INTERNAL_ERROR, "%s%s did not run, because the communicator failed before: %s", name,
                  where.c_str(), before->reason.c_str());
   }
   Deadline deadline;
@@ -306,10 +211,10 @@ aclError Communicator::perform(const char* name, const std::function<void(const 
   } catch (const std::exception& exception) {
     found = {HCCL_E_INTERNAL, exception.what()};
   }
-  // A disagreement reads the same on all ranks; of anything else the others hear who found it, and in what call.
-  std::string told = found.reason;
-  if (!was_told) told = std::string("rank ") + std::to_string(rank_) + " in " + what + ": " + found.reason;
-  mesh_->tell_broken(current_, told);
+  // A disagreement has the same text on all ranks. For other errors the text also names the rank and the call.
+  std::string message = found.reason;
+  if (!was_told) message = std::string("rank ") + std::to_string(rank_) + " in " + what + ": " + found.reason;
+  mesh_->tell_broken(current_, message);
   const std::string reason = what + where + ": " + found.reason;
   {
     std::lock_guard state_lock(state_mutex_);
@@ -319,46 +224,35 @@ aclError Communicator::perform(const char* name, const std::function<void(const 
   return error(ACL_ERROR_INTERNAL_ERROR, "%s", reason.c_str());
 }
 
+// A collective: the ranks agree in the call before its data moves.
+Communicator::Run Communicator::agreed(Call call, Body body) {
+  return [this, call = std::move(call), body = std::move(body)](const Deadline& deadline, std::string& what) {
+    const uint64_t sequence = current_ = ++calls_;
+    what += " (call " + std::to_string(sequence) + ")";
+    const std::string own = write(call, sequence);
+    std::vector<Said> calls(size_);
+    calls[rank_] = read(own, size_);
+    mesh_->open({own, [&calls, this](uint32_t peer, const std::string& said) { calls[peer] = read(said, size_); },
+                 [&calls] { require_agreement(calls); }});
+    body(*mesh_, deadline);
+    mesh_->finish(deadline);
+    mesh_->throw_if_told(sequence);  // what nothing of this rank depended on
+  };
+}
+
 aclError Communicator::enqueue(aclrtStream stream, Call call, const Accesses& accesses, Body body) {
-  const char* name = kKindNames[static_cast<uint32_t>(call.kind)];
-  return launch_run(
-      stream, name, accesses,
-      [this, call = std::move(call), body = std::move(body)](const Deadline& deadline, std::string& what) {
-        const uint64_t sequence = current_ = ++calls_;
-        what += " (call " + std::to_string(sequence) + ")";
-        const std::string own = write(call, sequence);
-        std::vector<Said> calls(size_);
-        calls[rank_] = read(own);
-        mesh_->open({own, [&calls](uint32_t peer, const std::string& said) { calls[peer] = read(said); },
-                     [&calls] { require_agreement(calls); }});
-        body(*mesh_, deadline);
-        mesh_->finish(deadline);
-        mesh_->throw_if_told(sequence);  // what nothing of this rank depended on
-      });
+  const char* name = name_of(call.kind);
+  return launch_run(stream, name, accesses, agreed(std::move(call), std::move(body)));
+}
+
+aclError Communicator::run(Call call, Body body) {
+  const char* name = name_of(call.kind);
+  return perform(name, agreed(std::move(call), std::move(body)));
 }
 
 namespace {
 
 Call call_of(const PointToPoint& item) { return {CallKind::kSend, item.type, {}, {}, item.count, {}, {}}; }
-
-std::string elements_text(uint64_t count, uint64_t type) { return std::to_string(count) + " " + type_text(type); }
-
-void require_expected(const Said& said, const PointToPoint& expected, uint64_t sequence, uint32_t self) {
-  const std::string sender = std::string("rank ") + std::to_string(expected.peer);
-  const std::string receiver = std::string("rank ") + std::to_string(self);
-  if (said.fields[kKind] != static_cast<uint64_t>(CallKind::kSend)) {
-    throw CollectiveFailure(HCCL_E_PARA, sender + " has called " + text_of(kKind, said.fields[kKind]) + " (call " +
-                                             std::to_string(said.fields[kSequence]) + "), and " + receiver +
-                                             " expects that it sends");
-  }
-  const uint64_t type = static_cast<uint64_t>(expected.type);
-  if (said.fields[kType] != type || said.fields[kCount] != expected.count) {
-    throw CollectiveFailure(HCCL_E_PARA, sender + " sends " + elements_text(said.fields[kCount], said.fields[kType]) +
-                                             " to " + receiver + ", which expects " +
-                                             elements_text(expected.count, type) + " as message " +
-                                             std::to_string(sequence) + " between them");
-  }
-}
 
 // What a rank sends to itself, in order.
 void copy_own(const std::vector<PointToPoint>& sends, const std::vector<PointToPoint>& receives) {
@@ -401,8 +295,8 @@ void Communicator::run_items(const std::vector<PointToPoint>& items, std::string
       dones.push_back({item.peer, MessageType::kDone});
     } else {
       in.push_back({item.peer, MessageType::kBegin});
-      in.back().begun = [&item, sequence, self = rank_](const std::string& text) {
-        require_expected(read(text), item, sequence, self);
+      in.back().begun = [&item, sequence, this](const std::string& text) {
+        require_expected(read(text, size_), call_of(item), item.peer, sequence, rank_);
       };
       if (bytes > 0) in.push_back({item.peer, MessageType::kData, item.data, bytes});
       done.push_back({item.peer, MessageType::kDone});

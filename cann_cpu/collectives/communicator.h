@@ -13,40 +13,13 @@
 #include <vector>
 
 #include "acl/acl_base.h"
+#include "call.h"
 #include "cann_cpu/accesses.h"
 #include "failure.h"
 #include "mesh.h"
 #include "rendezvous.h"
 
 namespace cann_cpu {
-
-enum class CallKind : uint32_t {
-  kAllReduce,
-  kReduce,
-  kBroadcast,
-  kAllGather,
-  kAllGatherV,
-  kReduceScatter,
-  kReduceScatterV,
-  kScatter,
-  kAlltoAll,
-  kAlltoAllV,
-  kAlltoAllVC,
-  kBarrier,
-  kSend,
-};
-
-// What the ranks of a call must agree in.
-struct Call {
-  CallKind kind;
-  std::optional<HcclDataType> type;
-  std::optional<HcclReduceOp> op;
-  std::optional<uint32_t> root;
-  std::optional<uint64_t> count;
-  // Elements to and from each rank, where ranks may differ in them: what one sends is what the other expects.
-  std::vector<uint64_t> sends;
-  std::vector<uint64_t> receives;
-};
 
 struct PointToPoint {
   HcclSendRecvType direction;
@@ -63,8 +36,7 @@ struct CommunicatorOptions {
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  Communicator(Meeting meeting, const std::string& group, uint32_t rank, uint32_t size,
-               const CommunicatorOptions& options);
+  Communicator(Meeting meeting, const std::string& group, uint32_t rank, const CommunicatorOptions& options);
   ~Communicator();
 
   const std::string& name() const { return name_; }
@@ -77,10 +49,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   using Body = std::function<void(Mesh&, const Deadline&)>;
   aclError enqueue(aclrtStream stream, Call call, const Accesses& accesses, Body body);
   aclError enqueue(aclrtStream stream, std::vector<PointToPoint> items);
+  // Runs a call in this thread, out of turn.
+  aclError run(Call call, Body body);
   // What enqueue() appends to the stream runs in the place of one call.
   aclError enqueue_in_turn(aclrtStream stream, const std::function<aclError()>& enqueue);
 
-  // The communicator of some of the ranks, of which the calling one is `rank` there; all of them call this.
+  // Creates the communicator of some of the ranks. The calling rank becomes `rank` there. All of these ranks call this.
   std::shared_ptr<Communicator> make_part(const std::vector<uint32_t>& ranks, uint64_t id, uint32_t rank,
                                           const CommunicatorOptions& options);
 
@@ -89,18 +63,21 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::string reason;
   };
   std::optional<Broken> broken() const;
-  // Ends the call that runs, and those behind it, until resume(), which connects anew all ranks: all of them call it.
+  // Ends the call that runs, and all later calls until resume(). All ranks call resume(), which connects them anew.
   void suspend();
   void resume();
+  // Ends the running call and those after it. The other ranks receive the reason.
+  void give_up(const std::string& reason);
   // Lets the calls that wait in streams end, but not for long, and disconnects.
   void destroy();
 
  private:
   class Turn;
+  using Run = std::function<void(const Deadline&, std::string& what)>;
   std::shared_ptr<Turn> take_turn(aclrtStream stream);
-  aclError launch_run(aclrtStream stream, const char* name, const Accesses& accesses,
-                      std::function<void(const Deadline&, std::string& what)> run);
-  aclError perform(const char* name, const std::function<void(const Deadline&, std::string& what)>& run);
+  aclError launch_run(aclrtStream stream, const char* name, const Accesses& accesses, Run run);
+  Run agreed(Call call, Body body);
+  aclError perform(const char* name, const Run& run);
   void run_items(const std::vector<PointToPoint>& items, std::string& what, const Deadline& deadline);
   void end_turn(uint64_t number);
 
@@ -114,7 +91,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::mutex run_mutex_;  // one call at a time; guards what follows
   std::unique_ptr<Mesh> mesh_;
   uint64_t calls_ = 0;              // collectives begun
-  uint64_t current_ = 0;            // the number of the call that runs; of messages, that of the collective behind them
+  uint64_t current_ = 0;            // the number of the call that runs; for messages, that of the next collective
   std::vector<uint64_t> sent_;      // messages to each rank
   std::vector<uint64_t> received_;  // messages from each rank
   uint64_t resumed_ = 0;
@@ -124,7 +101,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t turns_ = 0;
   std::set<uint64_t> open_turns_;
   std::optional<Broken> broken_;
-  std::map<std::pair<uint64_t, std::vector<uint32_t>>, uint64_t> parts_;  // made of each id and ranks so far
+  std::map<std::pair<uint64_t, std::vector<uint32_t>>, uint64_t> parts_;  // created from each id and ranks so far
 };
 
 }  // namespace cann_cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ends a call or a collective: HCCL's code and the reason in words.
+// The exception that ends a call or a collective: HCCL's code and the reason in words.
 #pragma once
 
 #include <stdexcept>

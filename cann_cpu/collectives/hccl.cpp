@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <regex>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -16,24 +17,27 @@
 #include "algorithms.h"
 #include "cann_cpu/collectives.h"
 #include "cann_cpu/fault.h"
+#include "cann_cpu/kernel_communicator.h"
 #include "cann_cpu/runtime.h"
+#include "cann_cpu/soc.h"
 #include "communicator.h"
 #include "environment.h"
 #include "hccl/hcom.h"
+#include "kernel_collectives.h"
 
 namespace cann_cpu {
 namespace {
 
 std::atomic<int32_t> deterministic{0};
 
-struct Living {
+struct Entry {
   std::shared_ptr<Communicator> communicator;
   int32_t device;  // that it was made on; kNoDevice
 };
 
 struct Communicators {
   std::mutex mutex;
-  std::map<const void*, Living> living;
+  std::map<const void*, Entry> entries;
 };
 
 Communicators& communicators() {
@@ -41,7 +45,7 @@ Communicators& communicators() {
     auto* const made = new Communicators;
     count_living("communicators", [made] {
       const std::lock_guard lock(made->mutex);
-      return made->living.size();
+      return made->entries.size();
     });
     return made;
   }();
@@ -50,10 +54,10 @@ Communicators& communicators() {
 
 std::shared_ptr<Communicator> find(HcclComm comm) {
   std::lock_guard lock(communicators().mutex);
-  auto found = communicators().living.find(comm);
-  if (found == communicators().living.end()) {
+  auto found = communicators().entries.find(comm);
+  if (found == communicators().entries.end()) {
     throw CollectiveFailure(comm == nullptr ? HCCL_E_PTR : HCCL_E_PARA,
-                            comm == nullptr ? "comm is null" : "comm is no living communicator");
+                            comm == nullptr ? "comm is null" : "comm is not a valid communicator");
   }
   return found->second.communicator;
 }
@@ -68,7 +72,7 @@ int32_t current_device() {
 HcclComm keep(std::shared_ptr<Communicator> communicator, int32_t device = current_device()) {
   std::lock_guard lock(communicators().mutex);
   const HcclComm handle = communicator.get();
-  communicators().living[handle] = {std::move(communicator), device};
+  communicators().entries[handle] = {std::move(communicator), device};
   return handle;
 }
 
@@ -76,13 +80,13 @@ HcclComm find(const std::string& name) {
   const int32_t device = current_device();
   std::lock_guard lock(communicators().mutex);
   HcclComm found = nullptr;
-  for (const auto& [handle, one] : communicators().living) {
+  for (const auto& [handle, one] : communicators().entries) {
     if (one.communicator->name() != name) continue;
     if (found == nullptr || one.device == device) found = const_cast<void*>(handle);
   }
   if (found != nullptr) return found;
-  throw CollectiveFailure(HCCL_E_NOT_FOUND, "the process has no communicator named '" + name +
-                                                "'; make the process group that the graph was compiled with first");
+  throw CollectiveFailure(HCCL_E_NOT_FOUND,
+                          "the process has no communicator named '" + name + "'; make its process group first");
 }
 
 // A failure of the runtime, which has left its message.
@@ -104,7 +108,7 @@ HcclResult guarded(const char* function, Body&& body) noexcept {
   } catch (const RuntimeFailure&) {
     return HCCL_E_RUNTIME;
   } catch (const std::bad_alloc&) {
-    error(ACL_ERROR_BAD_ALLOC, "%s: no host memory left", function);
+    error(ACL_ERROR_BAD_ALLOC, "%s: out of host memory", function);
     return HCCL_E_MEMORY;
   } catch (const std::exception& exception) {
     error(ACL_ERROR_INTERNAL_ERROR, "%s: %s", function, exception.what());
@@ -122,6 +126,18 @@ T* required(T* pointer, const char* name) {
 char* buffer(const void* pointer, const char* name, uint64_t count) {
   if (count > 0) required(pointer, name);
   return static_cast<char*>(const_cast<void*>(pointer));
+}
+
+void require_apart(const void* send, const void* receive) {
+  if (send == receive && send != nullptr) {
+    throw CollectiveFailure(HCCL_E_PARA, "sendBuf and recvBuf are one buffer; this function takes two");
+  }
+}
+
+void require_count(uint64_t receive, uint64_t send, const char* name) {
+  if (receive == send) return;
+  throw CollectiveFailure(HCCL_E_PARA, "recvCount is " + std::to_string(receive) + ", " + name + " is " +
+                                           std::to_string(send) + "; they must be the same");
 }
 
 void require_rank(uint32_t rank, const char* name, uint32_t size) {
@@ -143,6 +159,13 @@ Reduced reduced(HcclDataType type, HcclReduceOp op) {
   return {type, op};
 }
 
+// HcclReduceScatterV reduces less: no products, and no int64 on Atlas A2.
+Reduced reduced_unevenly(HcclDataType type, HcclReduceOp op) {
+  const bool is_a2 = std::string_view(soc().family) == "ascend910b";
+  if (op == HCCL_REDUCE_PROD || (is_a2 && type == HCCL_DATA_TYPE_INT64)) throw not_reduced(type, op);
+  return reduced(type, op);
+}
+
 std::vector<uint64_t> numbers(const void* array, const char* name, size_t count) {
   const auto* first = static_cast<const uint64_t*>(required(array, name));
   return {first, first + count};
@@ -152,26 +175,6 @@ uint64_t total(const std::vector<uint64_t>& counts) {
   uint64_t sum = 0;
   for (const uint64_t count : counts) sum += count;
   return sum;
-}
-
-Parts parts_of(const std::vector<uint64_t>& counts, const std::vector<uint64_t>& offsets, size_t element) {
-  Parts parts;
-  for (size_t rank = 0; rank < counts.size(); ++rank) {
-    parts.bytes.push_back(counts[rank] * element);
-    parts.offsets.push_back(offsets[rank] * element);
-  }
-  return parts;
-}
-
-// One behind the other.
-Parts packed(const std::vector<uint64_t>& counts, size_t element) {
-  std::vector<uint64_t> offsets;
-  uint64_t next = 0;
-  for (const uint64_t count : counts) {
-    offsets.push_back(next);
-    next += count;
-  }
-  return parts_of(counts, offsets, element);
 }
 
 // What a call does to its buffers, for the checks of whole programs; they are numbered as its function has them.
@@ -246,7 +249,7 @@ void run(HcclComm comm, aclrtStream stream, std::vector<PointToPoint> items) {
   group.calls.push_back({communicator, stream, std::move(items), nullptr});
 }
 
-// 0: for ever.
+// 0: no limit.
 std::chrono::seconds default_timeout() {
   return std::chrono::seconds(number_in("HCCL_EXEC_TIMEOUT", 1836, 0, INT_MAX));
 }
@@ -267,8 +270,8 @@ void require_algorithms(const std::string& text) {
   }
 }
 
-// Of a configuration's fields the name and the timeout mean something on a CPU; the others choose buffers, networks and
-// algorithms of the NPU, none of which changes a result.
+// On a CPU, only the name and the timeout of a configuration matter. The other fields choose buffers, networks and
+// algorithms of the NPU, which do not change a result.
 CommunicatorOptions options_of(const HcclCommConfig* config) {
   CommunicatorOptions options{"", default_timeout()};
   if (config == nullptr) return options;
@@ -284,8 +287,8 @@ CommunicatorOptions options_of(const HcclCommConfig* config) {
   }
   if (size >= offsetof(HcclCommConfig, hcclAlgo) && config->hcclExecTimeOut != HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET) {
     if (config->hcclExecTimeOut < 0) {
-      throw CollectiveFailure(
-          HCCL_E_PARA, "hcclExecTimeOut is " + std::to_string(config->hcclExecTimeOut) + "; seconds, or 0 for none");
+      throw CollectiveFailure(HCCL_E_PARA, "hcclExecTimeOut is " + std::to_string(config->hcclExecTimeOut) +
+                                               "; expected seconds, or 0 for none");
     }
     options.timeout = std::chrono::seconds(config->hcclExecTimeOut);
   }
@@ -300,10 +303,9 @@ void init_root_info(uint32_t ranks, const HcclRootInfo* root_info, uint32_t rank
   required(comm, "comm");
   if (ranks == 0) throw CollectiveFailure(HCCL_E_PARA, "nRanks is 0");
   require_rank(rank, "rank", ranks);
-  Meeting meeting = find_meeting(*required(root_info, "rootInfo"));
-  const auto communicator = std::make_shared<Communicator>(meeting, "all", rank, ranks, options_of(config));
-  forget_meeting(meeting);
-  *comm = keep(communicator, device);
+  const CommunicatorOptions options = options_of(config);
+  Meeting meeting = gather(find_root(*required(root_info, "rootInfo")), rank, ranks, connect_timeout());
+  *comm = keep(std::make_shared<Communicator>(std::move(meeting), "", rank, options), device);
 }
 
 void init_cluster_info(const char* path, uint32_t rank, const HcclCommConfig* config, HcclComm* comm) {
@@ -318,10 +320,13 @@ void init_cluster_info(const char* path, uint32_t rank, const HcclCommConfig* co
                                              " on device " + std::to_string(table.devices[rank]) +
                                              "; the current device is " + std::to_string(device));
   }
-  std::string group;
-  const Meeting meeting = join_meeting(table, rank, connect_timeout(), group);
-  *comm = keep(std::make_shared<Communicator>(meeting, group, rank, ranks, options_of(config)), device);
+  const CommunicatorOptions options = options_of(config);
+  Meeting meeting = gather(root_of_table(table, rank), rank, ranks, connect_timeout());
+  *comm = keep(std::make_shared<Communicator>(std::move(meeting), "", rank, options), device);
 }
+
+const bool kernels_find_communicators =
+    (provide_kernel_communicators([](const std::string& group) { return for_kernels(find(find(group))); }), true);
 
 }  // namespace
 
@@ -336,7 +341,7 @@ aclError enqueue_in_turn(HcclComm comm, aclrtStream stream, const std::function<
 using namespace cann_cpu;
 
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo) {
-  return guarded(__func__, [&] { open_meeting(*required(rootInfo, "rootInfo")); });
+  return guarded(__func__, [&] { open_root(*required(rootInfo, "rootInfo")); });
 }
 
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo* rootInfo, uint32_t rank, HcclComm* comm) {
@@ -350,7 +355,7 @@ HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo* rootI
 }
 
 HcclResult HcclGetRootInfoScalable(HcclRootInfo* rootInfo) {
-  return guarded(__func__, [&] { open_meeting(*required(rootInfo, "rootInfo")); });
+  return guarded(__func__, [&] { open_root(*required(rootInfo, "rootInfo")); });
 }
 
 HcclResult HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const HcclRootInfo* rootInfoList,
@@ -359,11 +364,11 @@ HcclResult HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const H
   return guarded(__func__, [&] {
     required(rootInfoList, "rootInfoList");
     if (nRoot == 0 || nRoot > nRanks) {
-      throw CollectiveFailure(HCCL_E_PARA,
-                              "nRoot is " + std::to_string(nRoot) + "; 1 to " + std::to_string(nRanks) + " (nRanks)");
+      throw CollectiveFailure(
+          HCCL_E_PARA, "nRoot is " + std::to_string(nRoot) + "; expected 1 to " + std::to_string(nRanks) + " (nRanks)");
     }
     init_root_info(nRanks, rootInfoList, rank, required(config, "config"), comm, current_device());
-    for (uint32_t root = 1; root < nRoot; ++root) forget_meeting(find_meeting(rootInfoList[root]));
+    for (uint32_t root = 1; root < nRoot; ++root) find_root(rootInfoList[root]);
   });
 }
 
@@ -382,7 +387,7 @@ HcclResult HcclCommInitAll(uint32_t ndev, int32_t* devices, HcclComm* comms) {
     required(comms, "comms");
     if (ndev == 0) throw CollectiveFailure(HCCL_E_PARA, "ndev is 0");
     HcclRootInfo root_info;
-    open_meeting(root_info);
+    open_root(root_info);
     std::vector<std::exception_ptr> failures(ndev);
     std::vector<std::thread> ranks;
     for (uint32_t rank = 0; rank < ndev; ++rank) {
@@ -435,7 +440,7 @@ HcclResult HcclCommDestroy(HcclComm comm) {
     const std::shared_ptr<Communicator> communicator = find(comm);
     {
       std::lock_guard lock(communicators().mutex);
-      communicators().living.erase(comm);
+      communicators().entries.erase(comm);
     }
     communicator->destroy();
   });
@@ -591,12 +596,15 @@ HcclResult HcclReduceScatterV(void* sendBuf, const void* sendCounts, const void*
                               uint64_t recvCount, HcclDataType dataType, HcclReduceOp op, HcclComm comm,
                               aclrtStream stream) {
   return guarded(__func__, [&] {
-    const Reduced how = reduced(dataType, op);
-    const uint32_t size = find(comm)->size();
+    const Reduced how = reduced_unevenly(dataType, op);
+    const auto communicator = find(comm);
+    const uint32_t size = communicator->size();
     const std::vector<uint64_t> counts = numbers(sendCounts, "sendCounts", size);
+    require_count(recvCount, counts[communicator->rank()], "sendCounts of this rank");
     const Parts parts = parts_of(counts, numbers(sendDispls, "sendDispls", size), size_of(dataType));
     char* send = buffer(sendBuf, "sendBuf", total(counts));
     char* receive = buffer(recvBuf, "recvBuf", recvCount);
+    require_apart(send, receive);
     run(comm, stream, {CallKind::kReduceScatterV, dataType, op, {}, {}, counts, std::vector<uint64_t>(size, recvCount)},
         Uses().reads(1, send, parts).writes(4, receive, recvCount * size_of(dataType)),
         [=](Mesh& mesh, const Deadline& deadline) { reduce_scatter(mesh, send, parts, receive, how, deadline); });
@@ -622,6 +630,7 @@ HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
                         uint64_t recvCount, HcclDataType recvType, HcclComm comm, aclrtStream stream) {
   return guarded(__func__, [&] {
     require_same(sendType, recvType);
+    require_count(recvCount, sendCount, "sendCount");
     const uint32_t size = find(comm)->size();
     const std::vector<uint64_t> sent(size, sendCount);
     const std::vector<uint64_t> received(size, recvCount);
@@ -629,6 +638,7 @@ HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType se
     const Parts receives = packed(received, size_of(recvType));
     char* send = buffer(sendBuf, "sendBuf", sendCount);
     char* receive = buffer(recvBuf, "recvBuf", recvCount);
+    require_apart(send, receive);
     run(comm, stream, {CallKind::kAlltoAll, sendType, {}, {}, {}, sent, received},
         Uses().reads(1, send, sends).writes(4, receive, receives),
         [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
@@ -647,6 +657,7 @@ HcclResult HcclAlltoAllV(const void* sendBuf, const void* sendCounts, const void
     const Parts receives = parts_of(received, numbers(rdispls, "rdispls", size), size_of(recvType));
     char* send = buffer(sendBuf, "sendBuf", total(sent));
     char* receive = buffer(recvBuf, "recvBuf", total(received));
+    require_apart(send, receive);
     run(comm, stream, {CallKind::kAlltoAllV, sendType, {}, {}, {}, sent, received},
         Uses().reads(1, send, sends).writes(5, receive, receives),
         [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
@@ -671,6 +682,7 @@ HcclResult HcclAlltoAllVC(const void* sendBuf, const void* sendCountMatrix, Hccl
     const Parts receives = packed(received, size_of(recvType));
     char* send = buffer(sendBuf, "sendBuf", total(sent));
     char* receive = buffer(recvBuf, "recvBuf", total(received));
+    require_apart(send, receive);
     run(comm, stream, {CallKind::kAlltoAllVC, sendType, {}, {}, {}, sent, received},
         Uses().reads(1, send, sends).writes(4, receive, receives),
         [=](Mesh& mesh, const Deadline& deadline) { all_to_all(mesh, send, sends, receive, receives, deadline); });
@@ -704,7 +716,8 @@ HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, H
     for (uint32_t i = 0; i < itemNum; ++i) {
       const HcclSendRecvItem& item = sendRecvInfo[i];
       if (item.sendRecvType != HCCL_SEND && item.sendRecvType != HCCL_RECV) {
-        throw CollectiveFailure(HCCL_E_PARA, "sendRecvType is " + std::to_string(item.sendRecvType) + "; 0 or 1");
+        throw CollectiveFailure(HCCL_E_PARA,
+                                "sendRecvType is " + std::to_string(item.sendRecvType) + "; expected 0 or 1");
       }
       items.push_back({item.sendRecvType, static_cast<char*>(item.buf), item.count, item.dataType, item.remoteRank});
     }
@@ -719,7 +732,7 @@ HcclResult HcclGroupStart() {
 
 HcclResult HcclGroupEnd() {
   return guarded(__func__, [&] {
-    if (group.depth == 0) throw CollectiveFailure(HCCL_E_PARA, "there was no HcclGroupStart in this thread");
+    if (group.depth == 0) throw CollectiveFailure(HCCL_E_PARA, "HcclGroupStart was not called in this thread");
     if (--group.depth > 0) return;
     for (Grouped& grouped : std::exchange(group.calls, {})) {
       Communicator& communicator = *grouped.communicator;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x4c43434d;
 constexpr size_t kTextBytes = 1 << 24;  // that a kBegin or kBroken may have
+constexpr size_t kAhead = 1 << 20;      // bytes of memory for what is said to come, beyond what has
 
 }  // namespace
 
@@ -42,15 +43,8 @@ struct Mesh::Receiving {
 
 Mesh::Mesh(uint32_t rank, std::vector<Peer> peers) : rank_(rank), links_(peers.size()) {
   for (size_t i = 0; i < peers.size(); ++i) links_[i].peer = std::move(peers[i]);
-  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_ < 0) throw CollectiveFailure(HCCL_E_SYSCALL, std::string("eventfd: ") + std::strerror(errno));
-}
-
-Mesh::~Mesh() {
-  for (const Link& link : links_) {
-    if (link.peer.socket >= 0) close(link.peer.socket);
-  }
-  close(wake_);
+  wake_ = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) throw CollectiveFailure(HCCL_E_SYSCALL, std::string("eventfd: ") + std::strerror(errno));
 }
 
 void Mesh::throw_gone(uint32_t rank) const {
@@ -106,11 +100,11 @@ bool Mesh::advance(Link& link, Sending& sending) {
     msghdr all{};
     all.msg_iov = parts;
     all.msg_iovlen = payload == 0 ? 1 : 2;
-    const ssize_t count = sendmsg(link.peer.socket, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t count = sendmsg(link.peer.socket.get(), &all, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-      // What the peer said before it closed is still to be read; that tells more.
+      // The peer's last messages before it closed are still to be read. They say more.
       link.is_closed = true;
       sending.next = sending.queue.size();
       return true;
@@ -126,13 +120,41 @@ bool Mesh::advance(Link& link, Sending& sending) {
 
 bool Mesh::receive(uint32_t rank, void* into, size_t bytes, size_t& have) {
   while (have < bytes) {
-    const ssize_t count = recv(links_[rank].peer.socket, static_cast<char*>(into) + have, bytes - have, MSG_DONTWAIT);
+    const ssize_t count =
+        recv(links_[rank].peer.socket.get(), static_cast<char*>(into) + have, bytes - have, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (count < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH)) {
+      throw CollectiveFailure(HCCL_E_REMOTE, "rank " + std::to_string(rank) + " (" + place(rank) +
+                                                 ") is no longer reached: its host or the network has gone");
+    }
     if (count <= 0) throw_gone(rank);
     have += static_cast<size_t>(count);
   }
   return true;
+}
+
+void Mesh::require_message(uint32_t rank, const Header& header) const {
+  const bool by_address = header.type == MessageType::kData && goes_by_address(rank, header.bytes);
+  bool is_one = header.magic == kMagic && (header.address != 0) == by_address;
+  switch (header.type) {
+    case MessageType::kData:
+      break;
+    case MessageType::kDone:
+      is_one = is_one && header.bytes == 0;
+      break;
+    case MessageType::kBroken:
+      is_one = is_one && header.bytes >= sizeof(uint64_t);
+      [[fallthrough]];
+    case MessageType::kBegin:
+      is_one = is_one && header.bytes <= kTextBytes;
+      break;
+    default:
+      is_one = false;
+  }
+  if (!is_one) {
+    throw CollectiveFailure(HCCL_E_TCP_TRANSFER, "rank " + std::to_string(rank) + " sent an invalid message");
+  }
 }
 
 void Mesh::require_size(uint32_t rank, const Header& header, const Incoming& expected) {
@@ -187,22 +209,22 @@ bool Mesh::advance(uint32_t rank, Receiving& receiving, const size_t& unopened) 
     if (receiving.header_bytes == 0 && take_stashed(rank, receiving)) continue;
     Header& header = receiving.header;
     if (!receive(rank, &header, sizeof(Header), receiving.header_bytes)) return false;
+    require_message(rank, header);
     Incoming& expected = *receiving.queue[receiving.next];
-    const bool is_text = header.type != MessageType::kData;
-    if (header.magic != kMagic || (is_text && header.bytes > kTextBytes)) {
-      throw CollectiveFailure(HCCL_E_TCP_TRANSFER, "rank " + std::to_string(rank) + " sent what is no message");
-    }
     const bool is_expected = header.type == expected.type;
     if (is_expected) require_size(rank, header, expected);
-    if (header.address == 0 && header.bytes > 0) {
-      void* into = expected.into;
-      if (is_text || !is_expected) {
-        receiving.text.resize(header.bytes);
+    size_t& have = receiving.payload_bytes;
+    while (header.address == 0 && have < header.bytes) {
+      char* into = static_cast<char*>(expected.into);
+      size_t until = header.bytes;
+      if (header.type != MessageType::kData || !is_expected) {
+        until = std::min(until, have + kAhead);
+        receiving.text.resize(until);
         into = receiving.text.data();
       }
-      if (!receive(rank, into, header.bytes, receiving.payload_bytes)) return false;
+      if (!receive(rank, into, until, have)) return false;
     }
-    if (header.type == MessageType::kBroken && header.bytes >= sizeof(uint64_t)) {
+    if (header.type == MessageType::kBroken) {
       throw ToldFailure(HCCL_E_REMOTE, receiving.text.substr(sizeof(uint64_t)));
     }
     if (is_expected) {
@@ -249,7 +271,7 @@ void Mesh::exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const 
   std::vector<pollfd> waits;
   std::vector<uint32_t> missing;
   while (true) {
-    waits.assign(1, {wake_, POLLIN, 0});
+    waits.assign(1, {wake_.get(), POLLIN, 0});
     missing.clear();
     for (uint32_t rank = 0; rank < links_.size(); ++rank) {
       Link& link = links_[rank];
@@ -257,13 +279,13 @@ void Mesh::exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const 
       if (interrupted_) throw CollectiveFailure(HCCL_E_UNAVAIL, interruption_);
       const bool sent = advance(link, sendings[rank]);
       const bool came = advance(rank, receivings[rank], unopened);
-      // Not before all have begun: a rank that has left may have found a disagreement, which this one is to find, too.
+      // Only after all have begun: a rank that has left may have found a disagreement, and this one must also find it.
       if (came && link.is_closed && unopened == 0) throw_closed(rank);
       // A rank that has begun is not waited for while others have not.
       const bool is_ahead = unopened > 0 && receivings[rank].next > 0;
       const int events = (sent ? 0 : POLLOUT) | (came || is_ahead ? 0 : POLLIN);
       if (events == 0) continue;
-      waits.push_back({link.peer.socket, static_cast<short>(events), 0});
+      waits.push_back({link.peer.socket.get(), static_cast<short>(events), 0});
       missing.push_back(rank);
     }
     if (unopened == 1) {
@@ -367,8 +389,8 @@ void Mesh::throw_if_told(uint64_t call) {
   } beginning{};
   for (uint32_t rank = 0; rank < links_.size(); ++rank) {
     const Link& link = links_[rank];
-    if (link.peer.socket < 0) continue;
-    const ssize_t count = recv(link.peer.socket, &beginning, sizeof(beginning), MSG_DONTWAIT | MSG_PEEK);
+    if (!link.peer.socket) continue;
+    const ssize_t count = recv(link.peer.socket.get(), &beginning, sizeof(beginning), MSG_DONTWAIT | MSG_PEEK);
     if (count != sizeof(beginning) || beginning.header.type != MessageType::kBroken || beginning.call > call) continue;
     Incoming none{rank, MessageType::kDone};
     Receiving receiving;
@@ -379,16 +401,16 @@ void Mesh::throw_if_told(uint64_t call) {
 
 void Mesh::tell_broken(uint64_t call, const std::string& reason) {
   for (Link& link : links_) {
-    if (link.peer.socket < 0 || link.is_closed) continue;
+    if (!link.peer.socket || link.is_closed) continue;
     link.is_closed = true;
     if (!link.is_inside) {
       const Header header{kMagic, MessageType::kBroken, sizeof(call) + reason.size(), 0};
       std::string message(reinterpret_cast<const char*>(&header), sizeof(header));
       message.append(reinterpret_cast<const char*>(&call), sizeof(call)).append(reason);
       // Best effort: a full socket has a peer that does not read, and which sees the end of the connection instead.
-      (void)!send(link.peer.socket, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      (void)!send(link.peer.socket.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    shutdown(link.peer.socket, SHUT_WR);
+    shutdown(link.peer.socket.get(), SHUT_WR);
   }
 }
 
@@ -397,7 +419,7 @@ void Mesh::interrupt(const std::string& reason) {
   interruption_ = reason;
   interrupted_ = true;
   const uint64_t one = 1;
-  (void)!write(wake_, &one, sizeof(one));
+  (void)!write(wake_.get(), &one, sizeof(one));
 }
 
 }  // namespace cann_cpu

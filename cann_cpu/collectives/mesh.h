@@ -11,10 +11,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "handshake.h"
 #include "reduction.h"
 
 namespace cann_cpu {
@@ -35,7 +37,7 @@ struct Incoming {
   MessageType type;
   void* into = nullptr;  // of kData
   size_t bytes = 0;      // of kData
-  // Of kBegin: gets the payload as it comes, and throws if it is not what was expected.
+  // For kBegin: gets the payload as it arrives, and throws if it is not the expected one.
   std::function<void(const std::string&)> begun{};
   uint64_t address = 0;  // set: the payload of kData lies there, in the memory of the peer
 };
@@ -47,16 +49,17 @@ struct Piece {
   size_t bytes;
 };
 
-// A connected socket, and what is known of the process behind it.
+// A connected socket, and what is known of the process at its other end.
 struct Peer {
-  int socket = -1;
-  int process = 0;
-  bool is_direct = false;  // both processes can read each other's memory
-  std::string place;       // for messages: "process 12 on host"
+  Socket socket;
+  int process = 0;                   // that the kernel names; 0: none
+  std::shared_ptr<void> permission;  // of that process to read this one's memory
+  bool is_direct = false;            // both processes can read each other's memory
+  std::string place;                 // for messages: "process 12 on host"
 };
 
-// The beginning of a call in which all ranks take part: each tells all others of it, and no data of the call is taken
-// in before all have and agreed() did not throw.
+// The beginning of a call in which all ranks take part. Each rank describes the call to all others, and no data of the
+// call is received before all have done so and agreed() did not throw.
 struct Opening {
   std::string call;
   std::function<void(uint32_t peer, const std::string& call)> came;
@@ -70,9 +73,8 @@ struct Silence {
 
 class Mesh {
  public:
-  // The own rank's entry has no socket. Takes over the sockets.
+  // The own rank's entry has no socket.
   Mesh(uint32_t rank, std::vector<Peer> peers);
-  ~Mesh();
   Mesh(const Mesh&) = delete;
 
   uint32_t rank() const { return rank_; }
@@ -81,14 +83,14 @@ class Mesh {
 
   // Has the next exchange begin with this.
   void open(Opening opening) { opening_ = std::move(opening); }
-  // Exchanges what move() and fold() leave for the next exchange, so that it needs no turn of its own: that pieces have
-  // been read. Until then their senders keep them as they are.
+  // Exchanges what move() and fold() leave for the next exchange to save a separate turn: the confirmation that pieces
+  // have been read. Until then their senders do not change them.
   void finish(const Deadline& deadline);
 
-  // Sends and receives all at once, in order per peer. Throws CollectiveFailure for a peer that ended or told of an
+  // Sends and receives all at once, in order per peer. Throws CollectiveFailure for a peer that ended or reported an
   // error, and Silence.
   void exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const Deadline& deadline);
-  // Sends pieces and receives pieces; those of no bytes are left out on both sides.
+  // Sends pieces and receives pieces. Empty pieces are omitted on both sides.
   void move(const std::vector<Piece>& sends, const std::vector<Piece>& receives, const Deadline& deadline);
   // Sends pieces, and folds the pieces that come with the own one into the result.
   struct FoldResult {
@@ -103,10 +105,9 @@ class Mesh {
   void read(uint32_t peer, uint64_t address, void* into, size_t bytes) const;
   bool goes_by_address(uint32_t peer, size_t bytes) const;
 
-  // Throws what a peer has already told of an error in this call or one before.
+  // Throws the error that a peer has already reported in this call or an earlier one.
   void throw_if_told(uint64_t call);
-  // Tells all peers why this rank takes no part in this call and those behind it, as far as they can be told without
-  // waiting.
+  // Reports to all peers why this rank takes no part in this call and later ones, as far as that needs no waiting.
   void tell_broken(uint64_t call, const std::string& reason);
   // Ends an exchange that another thread is in, and all later ones, with this reason.
   void interrupt(const std::string& reason);
@@ -140,6 +141,8 @@ class Mesh {
   void leave_done(const std::vector<Piece>& sends, const std::vector<Incoming>& came);
   bool take_stashed(uint32_t rank, Receiving& receiving);
   void deliver(uint32_t rank, Receiving& receiving);
+  // Throws unless it is a message of this peer, as far as its header shows.
+  void require_message(uint32_t rank, const Header& header) const;
   static void require_size(uint32_t rank, const Header& header, const Incoming& expected);
   // True: all of it is there; false: nothing more is to be read now.
   bool receive(uint32_t rank, void* into, size_t bytes, size_t& have);
@@ -152,7 +155,7 @@ class Mesh {
   std::optional<Opening> opening_;
   std::vector<Outgoing> left_out_;
   std::vector<Incoming> left_in_;
-  int wake_ = -1;
+  Socket wake_;
   std::atomic<bool> interrupted_{false};
   std::string interruption_;  // set once, before interrupted_
 };

@@ -18,39 +18,35 @@ namespace {
 
 [[noreturn]] void reject(const std::string& what) { throw CollectiveFailure(HCCL_E_PARA, what); }
 
-const Json* find(const Json::Object& object, const std::string& key) {
-  const auto found = object.find(key);
-  return found == object.end() ? nullptr : &found->second;
-}
-
-const Json& member(const Json::Object& object, const std::string& key) {
-  const Json* const found = find(object, key);
+const Json& member(const Json& object, const std::string& key) {
+  const Json* const found = object.find(key);
   if (found == nullptr) reject(key + " is missing");
   return *found;
 }
 
-const std::string& text_of(const Json::Object& object, const std::string& key) {
+const std::string& text_of(const Json& object, const std::string& key) {
   const std::string* const text = member(object, key).scalar();
-  if (text == nullptr) reject(key + " is no string");
+  if (text == nullptr) reject(key + " is not a string");
   return *text;
 }
 
-int32_t number_of(const Json::Object& object, const std::string& key) {
+int32_t number_of(const Json& object, const std::string& key) {
   const std::string& text = text_of(object, key);
   const std::optional<int32_t> number = member(object, key).index();
   if (!number) reject(key + " is '" + text + "'; expected a number");
   return *number;
 }
 
-const Json::Array& list_of(const Json::Object& object, const std::string& key) {
+const Json::Array& list_of(const Json& object, const std::string& key) {
   const auto* const list = std::get_if<Json::Array>(&member(object, key).value);
-  if (list == nullptr) reject(key + " is no list");
+  if (list == nullptr) reject(key + " is not a list");
   return *list;
 }
 
-const Json::Object& object_in(const Json& json, const char* list) {
-  if (!std::holds_alternative<Json::Object>(json.value)) reject(std::string("an element of ") + list + " is no object");
-  return std::get<Json::Object>(json.value);
+const Json& object_in(const Json& json, const char* list) {
+  if (!std::holds_alternative<Json::Object>(json.value))
+    reject(std::string("an element of ") + list + " is not an object");
+  return json;
 }
 
 bool is_address(const std::string& text) {
@@ -59,17 +55,17 @@ bool is_address(const std::string& text) {
 }
 
 // Where other machines reach this one: by its host_ip, or by the address that it has for a name.
-std::string address_of(const Json::Object& server) {
-  const std::string key = find(server, "host_ip") == nullptr ? "server_id" : "host_ip";
+std::string address_of(const Json& server) {
+  const std::string key = server.find("host_ip") == nullptr ? "server_id" : "host_ip";
   const std::string& address = text_of(server, key);
   if (!is_address(address)) {
     reject("rank 0's server has " + key + " '" + address +
-           "', which is no IPv4 address; the other servers reach it by host_ip");
+           "', which is not an IPv4 address; the other servers reach it by host_ip");
   }
   return address;
 }
 
-RankTable table_of(const Json::Object& file) {
+RankTable table_of(const Json& file) {
   if (const std::string& status = text_of(file, "status"); status != "completed") {
     reject("status is '" + status + "'; expected 'completed'");
   }
@@ -85,12 +81,12 @@ RankTable table_of(const Json::Object& file) {
   std::map<int32_t, int32_t> devices;  // of ranks
   std::set<std::string> names;
   for (const Json& each : servers) {
-    const Json::Object& server = object_in(each, "server_list");
+    const Json& server = object_in(each, "server_list");
     const std::string& name = text_of(server, "server_id");
     if (!names.insert(name).second) reject("server_id '" + name + "' is there twice");
     std::set<int32_t> taken;
     for (const Json& one : list_of(server, "device")) {
-      const Json::Object& device = object_in(one, "device");
+      const Json& device = object_in(one, "device");
       const int32_t id = number_of(device, "device_id");
       const int32_t rank = number_of(device, "rank_id");
       if (!taken.insert(id).second) reject("server '" + name + "' has device_id " + std::to_string(id) + " twice");
@@ -112,8 +108,8 @@ RankTable table_of(const Json::Object& file) {
 RankTable parse_rank_table(const std::string& text) {
   try {
     const Json json = parse_json(text);
-    if (!std::holds_alternative<Json::Object>(json.value)) reject("it is no object");
-    return table_of(json.object());
+    if (!std::holds_alternative<Json::Object>(json.value)) reject("it is not an object");
+    return table_of(json);
   } catch (const JsonError& error) {
     reject(error.what());
   }

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "failure.h"
+#include "cann_cpu/soc.h"
 
 namespace cann_cpu {
 namespace {
@@ -78,14 +78,14 @@ std::unique_ptr<Reduction> make_fold(HcclReduceOp op) {
     case HCCL_REDUCE_MIN:
       return std::make_unique<Fold<Type, HCCL_REDUCE_MIN>>();
     default:
-      throw CollectiveFailure(HCCL_E_PARA, std::string("op is ") + std::to_string(op) + "; 0 to 3");
+      throw CollectiveFailure(HCCL_E_PARA, std::string("op is ") + std::to_string(op) + "; expected 0 to 3");
   }
 }
 
 struct TypeFacts {
   HcclDataType type;
   const char* name;
-  size_t size;
+  size_t size;                                       // 0: it is not even moved
   std::unique_ptr<Reduction> (*fold)(HcclReduceOp);  // null: it is moved, not reduced
 };
 
@@ -94,47 +94,54 @@ const TypeFacts kTypes[] = {
     {HCCL_DATA_TYPE_INT16, "int16", 2, make_fold<Plain<int16_t>>},
     {HCCL_DATA_TYPE_INT32, "int32", 4, make_fold<Plain<int32_t>>},
     {HCCL_DATA_TYPE_INT64, "int64", 8, make_fold<Plain<int64_t>>},
-    {HCCL_DATA_TYPE_UINT8, "uint8", 1, make_fold<Plain<uint8_t>>},
-    {HCCL_DATA_TYPE_UINT16, "uint16", 2, make_fold<Plain<uint16_t>>},
-    {HCCL_DATA_TYPE_UINT32, "uint32", 4, make_fold<Plain<uint32_t>>},
-    {HCCL_DATA_TYPE_UINT64, "uint64", 8, make_fold<Plain<uint64_t>>},
+    {HCCL_DATA_TYPE_UINT8, "uint8", 1, nullptr},
+    {HCCL_DATA_TYPE_UINT16, "uint16", 2, nullptr},
+    {HCCL_DATA_TYPE_UINT32, "uint32", 4, nullptr},
+    {HCCL_DATA_TYPE_UINT64, "uint64", 8, nullptr},
     {HCCL_DATA_TYPE_FP16, "float16", 2, make_fold<InFloat32<c10::Half>>},
     {HCCL_DATA_TYPE_BFP16, "bfloat16", 2, make_fold<InFloat32<c10::BFloat16>>},
     {HCCL_DATA_TYPE_FP32, "float32", 4, make_fold<Plain<float>>},
-    {HCCL_DATA_TYPE_FP64, "float64", 8, make_fold<Plain<double>>},
-    {HCCL_DATA_TYPE_INT128, "int128", 16, nullptr},
-    {HCCL_DATA_TYPE_HIF8, "hifloat8", 1, nullptr},
-    {HCCL_DATA_TYPE_FP8E4M3, "float8_e4m3fn", 1, nullptr},
-    {HCCL_DATA_TYPE_FP8E5M2, "float8_e5m2", 1, nullptr},
-    {HCCL_DATA_TYPE_FP8E8M0, "float8_e8m0fnu", 1, nullptr},
+    {HCCL_DATA_TYPE_FP64, "float64", 8, nullptr},
+    {HCCL_DATA_TYPE_INT128, "int128", 0, nullptr},
+    {HCCL_DATA_TYPE_HIF8, "hifloat8", 0, nullptr},
+    {HCCL_DATA_TYPE_FP8E4M3, "float8_e4m3fn", 0, nullptr},
+    {HCCL_DATA_TYPE_FP8E5M2, "float8_e5m2", 0, nullptr},
+    {HCCL_DATA_TYPE_FP8E8M0, "float8_e8m0fnu", 0, nullptr},
 };
 
 const TypeFacts& facts_of(HcclDataType type) {
   for (const TypeFacts& facts : kTypes) {
     if (facts.type == type) return facts;
   }
-  throw CollectiveFailure(HCCL_E_PARA, "dataType is " + std::to_string(type) + ", which is no HcclDataType");
+  throw CollectiveFailure(HCCL_E_PARA, "dataType is " + std::to_string(type) + ", which is not an HcclDataType");
 }
 
 }  // namespace
 
 const char* name_of(HcclDataType type) { return facts_of(type).name; }
 
-size_t size_of(HcclDataType type) { return facts_of(type).size; }
+size_t size_of(HcclDataType type) {
+  if (const size_t size = facts_of(type).size) return size;
+  throw CollectiveFailure(HCCL_E_NOT_SUPPORT,
+                          std::string(name_of(type)) + " is not moved between chips of " + soc().name);
+}
 
 const char* name_of(HcclReduceOp op) {
   static const char* const names[] = {"sum", "product", "maximum", "minimum"};
   if (op < HCCL_REDUCE_SUM || op > HCCL_REDUCE_MIN) {
-    throw CollectiveFailure(HCCL_E_PARA, "op is " + std::to_string(op) + "; 0 to 3");
+    throw CollectiveFailure(HCCL_E_PARA, "op is " + std::to_string(op) + "; expected 0 to 3");
   }
   return names[op];
 }
 
+CollectiveFailure not_reduced(HcclDataType type, HcclReduceOp op) {
+  return {HCCL_E_NOT_SUPPORT, std::string("there is no ") + name_of(op) + " of " + name_of(type) + " on " + soc().name};
+}
+
 std::unique_ptr<Reduction> Reduction::make(HcclDataType type, HcclReduceOp op) {
   const TypeFacts& facts = facts_of(type);
-  if (facts.fold == nullptr) {
-    throw CollectiveFailure(HCCL_E_NOT_SUPPORT, std::string("there is no ") + name_of(op) + " of " + facts.name);
-  }
+  const bool has_no_product = type == HCCL_DATA_TYPE_INT16 || type == HCCL_DATA_TYPE_BFP16;
+  if (facts.fold == nullptr || (op == HCCL_REDUCE_PROD && has_no_product)) throw not_reduced(type, op);
   return facts.fold(op);
 }
 

@@ -4,12 +4,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -19,43 +14,29 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <random>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "environment.h"
 #include "failure.h"
+#include "tracing.h"
 
 namespace cann_cpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr char kLoopback[] = "127.0.0.1";
+constexpr char kMagic[8] = {'C', 'A', 'N', 'N', 'C', 'P', 'U', '2'};
 
-constexpr char kMagic[8] = {'C', 'A', 'N', 'N', 'C', 'P', 'U', '1'};
-
-// What a root info holds; the strings end with a zero.
+// What a root info holds.
 struct RootInfo {
   char magic[sizeof(kMagic)];
-  char token[40];
-  char host[256];
-  char address[64];
-  uint16_t port;
+  std::array<char, 36> token;
+  Card card;
 };
 static_assert(sizeof(RootInfo) <= HCCL_ROOT_INFO_BYTES);
 
-template <size_t size>
-void store_text(char (&to)[size], const std::string& text) {
-  std::strncpy(to, text.c_str(), size - 1);
-}
-
-[[noreturn]] void throw_errno(HcclResult code, const std::string& what) {
-  throw CollectiveFailure(code, what + ": " + std::strerror(errno));
-}
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 std::string link_target(const char* path) {
@@ -63,423 +44,350 @@ std::string link_target(const char* path) {
   return readlink(path, target, sizeof(target) - 1) < 0 ? "" : target;
 }
 
-// The same for processes that can reach each other over the loopback interface and see each other's process ids.
-std::string host_identity() {
+// The same for processes of one user that reach each other's Unix sockets.
+Hash host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return boot + " " + link_target("/proc/self/ns/net") + " " + link_target("/proc/self/ns/pid");
+  return hash_of(boot + link_target("/proc/self/ns/net") + link_target("/proc/self/ns/user") +
+                 std::to_string(geteuid()));
 }
 
-// The address at which other machines reach this one: HCCL_IF_IP, else that of an interface whose name begins as
-// HCCL_SOCKET_IFNAME says, else of the first that is up; loopback where there is no other.
-std::string reachable_address() {
-  if (const char* given = std::getenv("HCCL_IF_IP"); given != nullptr && *given != '\0') return given;
-  const char* wanted = std::getenv("HCCL_SOCKET_IFNAME");
-  const std::string prefix = wanted == nullptr ? "" : wanted;
+bool prefers_tcp() {
+  const std::string value = environment("CANN_CPU_HCCL_TRANSPORT");
+  if (!value.empty() && value != "auto" && value != "tcp") {
+    throw CollectiveFailure(HCCL_E_PARA, "CANN_CPU_HCCL_TRANSPORT is " + value + "; auto or tcp");
+  }
+  return value == "tcp";
+}
+
+// As far as the launcher says.
+bool spans_hosts() {
+  const std::string all = environment("WORLD_SIZE"), here = environment("LOCAL_WORLD_SIZE");
+  if (!all.empty() && !here.empty()) return all != here;
+  if (!environment("HCCL_IF_IP").empty() || !environment("HCCL_SOCKET_IFNAME").empty()) return true;
+  const std::string master = environment("MASTER_ADDR");
+  return !master.empty() && master != "localhost" && master != "::1" && master.rfind("127.", 0) != 0;
+}
+
+std::string text_of(const in_addr& address) {
+  char text[INET_ADDRSTRLEN] = {};
+  return inet_ntop(AF_INET, &address, text, sizeof(text));
+}
+
+// The address of the first interface that is up and whose name begins with the prefix. Without a prefix, loopback is
+// taken only if there is no other interface.
+std::string interface_address(const std::string& prefix) {
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) throw_errno(HCCL_E_SYSCALL, "getifaddrs");
-  std::string found;
-  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+  if (getifaddrs(&all) != 0)
+    throw CollectiveFailure(HCCL_E_SYSCALL, std::string("getifaddrs: ") + std::strerror(errno));
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, freeifaddrs);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET || !(one->ifa_flags & IFF_UP)) continue;
-    if (prefix.empty() ? (one->ifa_flags & IFF_LOOPBACK) != 0 : std::string(one->ifa_name).rfind(prefix, 0) != 0) {
-      continue;
-    }
-    char text[INET_ADDRSTRLEN] = {};
-    inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(one->ifa_addr)->sin_addr, text, sizeof(text));
-    found = text;
+    const bool is_wanted =
+        prefix.empty() ? (one->ifa_flags & IFF_LOOPBACK) == 0 : std::string(one->ifa_name).rfind(prefix, 0) == 0;
+    if (is_wanted) return text_of(reinterpret_cast<sockaddr_in*>(one->ifa_addr)->sin_addr);
   }
-  freeifaddrs(all);
-  if (found.empty() && !prefix.empty()) {
-    throw CollectiveFailure(
-        HCCL_E_NOT_FOUND, "HCCL_SOCKET_IFNAME is " + prefix + ", and no interface with an IPv4 address has that name");
-  }
-  return found.empty() ? "127.0.0.1" : found;
+  if (prefix.empty()) return kLoopback;
+  throw CollectiveFailure(HCCL_E_NOT_FOUND,
+                          "HCCL_SOCKET_IFNAME is " + prefix + ", and no interface with an IPv4 address has that name");
 }
 
-std::string random_token() {
-  std::random_device random;
-  char text[33];
-  std::snprintf(text, sizeof(text), "%08x%08x%08x%08x", random(), random(), random(), random());
-  return text;
+// The own address from which packets go to another host; empty: none goes, or the host is no IPv4 address.
+std::string address_towards(const std::string& host) {
+  sockaddr_in address{};
+  socklen_t bytes = sizeof(address);
+  address.sin_family = AF_INET;
+  address.sin_port = htons(9);
+  const Socket route(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));  // sends nothing
+  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1 ||
+      connect(route.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
+      getsockname(route.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
+    return "";
+  }
+  return text_of(address.sin_addr);
 }
 
-struct OpenMeetings {
+// The address at which other hosts, `other` among them, reach this one.
+std::string own_address(const std::string& other) {
+  if (const std::string given = environment("HCCL_IF_IP"); !given.empty()) return given;
+  const std::string prefix = environment("HCCL_SOCKET_IFNAME");
+  const std::string found = prefix.empty() ? address_towards(other) : "";
+  return found.empty() ? interface_address(prefix) : found;
+}
+
+// Where the root listens for other hosts; empty: there are none.
+std::string root_address() {
+  if (spans_hosts()) return own_address(environment("MASTER_ADDR"));
+  return prefers_tcp() ? kLoopback : "";
+}
+
+std::string name_of_socket() { return prefers_tcp() ? "" : "cann_cpu." + random_digits().substr(0, 24); }
+
+// With the launcher's, so that the token alone, which torch's store carries, is not enough.
+std::string secret_of(const std::string& token) { return token + " " + environment("CANN_CPU_HCCL_SECRET"); }
+
+struct OpenRoots {
   std::mutex mutex;
-  std::map<std::string, std::shared_ptr<void>> servers;  // by token
+  std::map<std::string, std::unique_ptr<Listener>> listeners;  // by token
 };
 
-OpenMeetings& open_meetings() {
-  static auto* meetings = new OpenMeetings;
-  return *meetings;
+OpenRoots& open_roots() {
+  static auto* const roots = new OpenRoots;
+  return *roots;
 }
 
-// Closes the socket unless it was released.
-class Socket {
- public:
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  Socket(Socket&& other) noexcept : descriptor_(other.release()) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~Socket() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-  int release() noexcept { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
-
-void wait_for(int descriptor, short events, Clock::time_point deadline, const std::string& what) {
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) throw CollectiveFailure(HCCL_E_TIMEOUT, what + " took too long");
-    pollfd wait{descriptor, events, 0};
-    const int count = poll(&wait, 1, static_cast<int>(std::min<int64_t>(left, INT_MAX)));
-    if (count > 0) return;
-    if (count < 0 && errno != EINTR) throw_errno(HCCL_E_SYSCALL, "poll");
-  }
+Card own_card(const Listener& listener) {
+  Card card{};
+  card.host = host_identity();
+  card.process = getpid();
+  gethostname(card.host_name.data(), card.host_name.size() - 1);
+  listener.describe(card);
+  return card;
 }
 
-void send_all(int descriptor, const void* data, size_t bytes, Clock::time_point deadline, const std::string& what) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    wait_for(descriptor, POLLOUT, deadline, what);
-    const ssize_t count = send(descriptor, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (count <= 0) throw_errno(HCCL_E_TCP_CONNECT, what);
-    from += count;
-    bytes -= static_cast<size_t>(count);
-  }
+std::string seconds_text(std::chrono::seconds time) {
+  return std::to_string(time.count()) + " s (HCCL_CONNECT_TIMEOUT)";
 }
 
-void receive_all(int descriptor, void* data, size_t bytes, Clock::time_point deadline, const std::string& what) {
-  char* to = static_cast<char*>(data);
-  while (bytes > 0) {
-    wait_for(descriptor, POLLIN, deadline, what);
-    const ssize_t count = recv(descriptor, to, bytes, MSG_DONTWAIT);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (count == 0) errno = ECONNRESET;
-    if (count <= 0) throw_errno(HCCL_E_TCP_CONNECT, what);
-    to += count;
-    bytes -= static_cast<size_t>(count);
+// Which did not come in time, of those that are awaited.
+template <class IsMissing>
+CollectiveFailure missing_ranks(uint32_t size, std::chrono::seconds timeout, IsMissing&& is_missing) {
+  std::string ranks;
+  for (uint32_t rank = 0; rank < size; ++rank) {
+    if (is_missing(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
+  return {HCCL_E_TIMEOUT,
+          "of " + std::to_string(size) + " ranks, " + ranks + " did not come within " + seconds_text(timeout)};
 }
 
-// On a port, or any where it is 0.
-Socket listen_on(uint16_t& port) {
-  Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  socklen_t length = sizeof(address);
-  auto* general = reinterpret_cast<sockaddr*>(&address);
-  const int on = 1;  // a process that has ended leaves its port closing for a while
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (listener.get() < 0 || bind(listener.get(), general, length) != 0 || listen(listener.get(), SOMAXCONN) != 0 ||
-      getsockname(listener.get(), general, &length) != 0) {
-    throw_errno(HCCL_E_TCP_CONNECT, "cannot listen for the other ranks");
-  }
-  port = ntohs(address.sin_port);
-  return listener;
+CollectiveFailure size_differs(uint32_t size, uint32_t rank, const Hello& hello) {
+  return {HCCL_E_PARA, "the ranks disagree in the number of ranks: " + std::to_string(size) + " on rank " +
+                           std::to_string(rank) + ", " + std::to_string(hello.size) + " on rank " +
+                           std::to_string(hello.rank)};
 }
 
-Socket connect_to(const std::string& host, uint16_t port, const std::string& what) {
-  Socket connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  if (connection.get() < 0 || inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1 ||
-      connect(connection.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    throw_errno(HCCL_E_TCP_CONNECT, what + " at " + host + ":" + std::to_string(port));
-  }
-  return connection;
+Reply reply_of(const CollectiveFailure& failure) {
+  Reply reply{};
+  reply.code = failure.code;
+  store(reply.text, failure.what());
+  return reply;
 }
 
-// What a rank tells all others of itself.
-struct Card {
-  uint32_t size;  // of the communicator, as the rank was told
-  int32_t process;
-  uint64_t probe_address;  // of probe_value
-  uint64_t probe_value;
-  uint16_t port;
-  char address[64];
-  char host[256];
-  char host_name[HOST_NAME_MAX + 1];
-};
+// Accepts the ranks from `first` on, and rejects a process that claims a rank which is taken.
+std::vector<std::optional<Arrival>> welcome(Listener& listener, const Hash& group, uint32_t rank, uint32_t size,
+                                            uint32_t first, std::chrono::seconds timeout, Clock::time_point deadline) {
+  std::vector<std::optional<Arrival>> arrivals(size);
+  const auto is_missing = [&](uint32_t other) { return other >= first && other != rank && !arrivals[other]; };
+  uint32_t missing = 0;
+  for (uint32_t other = 0; other < size; ++other) missing += is_missing(other);
+  try {
+    while (missing > 0) {
+      std::optional<Arrival> arrival = listener.next(group, deadline);
+      if (!arrival) throw missing_ranks(size, timeout, is_missing);
+      const uint32_t other = arrival->hello.rank;
+      if (arrival->hello.size != size) {
+        const CollectiveFailure differs = size_differs(size, rank, arrival->hello);
+        listener.answer(*arrival, reply_of(differs));
+        throw differs;
+      }
+      if (is_missing(other)) {
+        arrivals[other] = std::move(arrival);
+        --missing;
+      } else {
+        listener.answer(*arrival, reply_of({HCCL_E_PARA, "two processes claim rank " + std::to_string(other)}));
+      }
+    }
+    return arrivals;
+  } catch (const CollectiveFailure& failure) {
+    for (const auto& arrival : arrivals) {
+      if (arrival) listener.answer(*arrival, reply_of(failure));
+    }
+    throw;
+  }
+}
 
 // What other processes read to learn that they can.
 const uint64_t& probe() {
   static const uint64_t value = [] {
-    std::random_device random;
-    return (static_cast<uint64_t>(random()) << 32) | random();
+    const std::string digits = random_digits();
+    return std::stoull(digits.substr(0, 16), nullptr, 16);
   }();
   return value;
 }
 
-bool wants_direct() {
-  const char* transport = std::getenv("CANN_CPU_HCCL_TRANSPORT");
-  const std::string value = transport == nullptr ? "auto" : transport;
-  if (value != "auto" && value != "tcp") {
-    throw CollectiveFailure(HCCL_E_PARA, "CANN_CPU_HCCL_TRANSPORT is " + value + "; auto or tcp");
-  }
-  return value == "auto";
-}
-
-bool can_read(const Card& card) {
-  uint64_t found = 0;
-  iovec local{&found, sizeof(found)};
-  iovec remote{reinterpret_cast<void*>(card.probe_address), sizeof(found)};
-  return process_vm_readv(card.process, &local, 1, &remote, 1, 0) == sizeof(found) && found == card.probe_value;
-}
-
-Card own_card(uint32_t size, uint16_t port) {
-  Card card{};
-  card.size = size;
-  card.process = getpid();
-  card.probe_address = reinterpret_cast<uint64_t>(&probe());
-  card.probe_value = probe();
-  card.port = port;
-  store_text(card.address, reachable_address());
-  store_text(card.host, host_identity());
-  store_text(card.host_name, host_name());
-  return card;
-}
-
-// On a socket of IPv4: c10d asks for the name of each rank that connects, one after the other. Of an address of IPv4 in
-// IPv6 no /etc/hosts knows it, and a DNS that does not answer takes 5 s for each.
-c10::intrusive_ptr<c10d::TCPStore> serve(uint16_t port) {
-  Socket listener = listen_on(port);
-  c10d::TCPStoreOptions options;
-  options.port = port;
-  options.isServer = true;
-  options.waitWorkers = false;
-  options.masterListenFd = listener.release();
-  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-}
-
-c10::intrusive_ptr<c10d::TCPStore> connect_to(const Meeting& meeting, std::chrono::seconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = meeting.port;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  const std::string address = meeting.host == host_identity() ? "127.0.0.1" : meeting.address;
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(address, options);
-  } catch (const std::exception& exception) {
-    throw CollectiveFailure(HCCL_E_TCP_CONNECT, "the process of rank 0 serves no store at " + address + ":" +
-                                                    std::to_string(meeting.port) + ": " + exception.what());
-  }
-}
-
-// One for all tables; it stays, so that ranks that come late find no store that goes.
-std::shared_ptr<void> serve_tables(uint16_t port) {
-  static std::mutex mutex;
-  static auto* servers = new std::map<uint16_t, std::shared_ptr<void>>;
-  std::lock_guard lock(mutex);
-  std::shared_ptr<void>& server = (*servers)[port];
-  if (server) return server;
-  try {
-    server = std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>(serve(port));
-  } catch (const std::exception& exception) {
-    throw CollectiveFailure(HCCL_E_TCP_CONNECT, "rank 0 cannot serve the others on port " + std::to_string(port) +
-                                                    " (HCCL_IF_BASE_PORT): " + exception.what());
-  }
-  return server;
-}
-
-std::string ranks_without(c10d::Store& store, const std::string& group, uint32_t size) {
-  std::string missing;
-  for (uint32_t rank = 0; rank < size; ++rank) {
-    if (store.check({group + "/card/" + std::to_string(rank)})) continue;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-  }
-  return missing;
-}
-
-std::vector<Card> exchange_cards(const Meeting& meeting, const std::string& group, uint32_t rank, const Card& own,
-                                 std::chrono::seconds timeout) {
-  const auto store = connect_to(meeting, timeout);
-  if (store->add(group + "/count/" + std::to_string(rank), 1) != 1) {
-    throw CollectiveFailure(HCCL_E_PARA, "rank " + std::to_string(rank) + " was given to two callers");
-  }
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&own);
-  store->set(group + "/card/" + std::to_string(rank), std::vector<uint8_t>(bytes, bytes + sizeof(own)));
-  std::vector<std::string> keys;
-  for (uint32_t other = 0; other < own.size; ++other) keys.push_back(group + "/card/" + std::to_string(other));
-  try {
-    store->wait(keys, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
-  } catch (const std::exception& exception) {
-    const std::string missing = ranks_without(*store, group, own.size);
-    if (missing.empty()) throw;
-    throw CollectiveFailure(HCCL_E_TIMEOUT, "of " + std::to_string(own.size) + " ranks, " + missing +
-                                                " did not come within " + std::to_string(timeout.count()) +
-                                                " s (HCCL_CONNECT_TIMEOUT)");
-  }
-  std::vector<Card> cards;
-  for (uint32_t other = 0; other < own.size; ++other) {
-    const std::vector<uint8_t> found = store->get(keys[other]);
-    Card card{};
-    std::memcpy(&card, found.data(), std::min(found.size(), sizeof(card)));
-    if (card.size != own.size) {
-      throw CollectiveFailure(HCCL_E_PARA, "the ranks disagree in the number of ranks: " + std::to_string(own.size) +
-                                               " on rank " + std::to_string(rank) + ", " + std::to_string(card.size) +
-                                               " on rank " + std::to_string(other));
-    }
-    cards.push_back(card);
-  }
-  return cards;
-}
-
-struct Hello {
-  char token[40];
-  uint32_t rank;
+struct Probe {
+  uint64_t address, value;
 };
 
-// Both sides of a connection say whether they can read the other's memory.
-bool agree_on_direct(int descriptor, const Card& own, const Card& other, Clock::time_point deadline,
-                     const std::string& what) {
-  char mine = wants_direct() && std::strcmp(own.host, other.host) == 0 && can_read(other) ? 1 : 0;
-  char theirs = 0;
-  send_all(descriptor, &mine, 1, deadline, what);
-  receive_all(descriptor, &theirs, 1, deadline, what);
-  return mine == 1 && theirs == 1;
+bool can_read(int process, const Probe& at) {
+  uint64_t found = 0;
+  iovec local{&found, sizeof(found)};
+  iovec remote{reinterpret_cast<void*>(at.address), sizeof(found)};
+  return process > 0 && process_vm_readv(process, &local, 1, &remote, 1, 0) == sizeof(found) && found == at.value;
 }
 
-// A copy of another process's descriptor, which who may read its memory may take; -1 where the kernel refuses.
-int take_descriptor(int process, int descriptor) {
-  constexpr long kOpenProcess = 434, kGetDescriptor = 438;  // on all architectures; old headers have no names for them
-  const Socket handle(static_cast<int>(syscall(kOpenProcess, process, 0)));
-  return handle.get() < 0 ? -1 : static_cast<int>(syscall(kGetDescriptor, handle.get(), descriptor, 0));
+[[noreturn]] void throw_lost(const Peer& peer, std::chrono::seconds timeout) {
+  throw CollectiveFailure(HCCL_E_TCP_CONNECT,
+                          peer.place + " has ended, or did not answer within " + seconds_text(timeout));
 }
 
-// In place of a TCP connection a pair of Unix sockets, which is quicker: one side makes it, the other takes its end.
-// Stays with TCP where that does not work.
-Socket on_one_machine(Socket connection, bool makes, int process, Clock::time_point deadline, const std::string& what) {
-  int ends[2] = {-1, -1};
-  if (makes && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) ends[0] = ends[1] = -1;
-  Socket mine(ends[0]);
-  const Socket theirs(ends[1]);
-  char works = 0;
-  if (makes) {
-    send_all(connection.get(), &ends[1], sizeof(ends[1]), deadline, what);
-    receive_all(connection.get(), &works, 1, deadline, what);
-  } else {
-    int descriptor = -1;
-    receive_all(connection.get(), &descriptor, sizeof(descriptor), deadline, what);
-    if (descriptor >= 0) mine = Socket(take_descriptor(process, descriptor));
-    works = mine.get() >= 0 ? 1 : 0;
-    send_all(connection.get(), &works, 1, deadline, what);
+// Processes of one host say to each other whether they can read the other's memory.
+void agree_on_direct(std::vector<Peer>& peers, std::chrono::seconds timeout, Clock::time_point deadline) {
+  std::vector<Peer*> near;
+  for (Peer& peer : peers) {
+    const auto process = peer.socket ? process_behind(peer.socket) : std::nullopt;
+    if (!process) continue;
+    near.push_back(&peer);
+    peer.process = *process;
+    if (*process > 0) peer.permission = permit_reading_by(*process);
   }
-  return works == 1 ? std::move(mine) : std::move(connection);
+  const auto exchange = [&](auto&& mine, auto&& came) {
+    for (const Peer* peer : near) {
+      const auto said = mine(*peer);
+      if (!send_all(peer->socket, &said, sizeof(said), deadline)) throw_lost(*peer, timeout);
+    }
+    for (Peer* peer : near) {
+      auto said = mine(*peer);
+      if (!receive_all(peer->socket, &said, sizeof(said), deadline)) throw_lost(*peer, timeout);
+      came(*peer, said);
+    }
+  };
+  exchange([](const Peer&) { return Probe{reinterpret_cast<uint64_t>(&probe()), probe()}; },
+           [](Peer& peer, const Probe& theirs) { peer.is_direct = can_read(peer.process, theirs); });
+  exchange([](const Peer& peer) { return static_cast<char>(peer.is_direct); },
+           [](Peer& peer, char theirs) {
+             peer.is_direct = peer.is_direct && theirs == 1;
+             if (!peer.is_direct) peer.permission.reset();
+           });
 }
 
 }  // namespace
 
-void open_meeting(HcclRootInfo& root_info) {
-  const auto store = serve(0);
+void open_root(HcclRootInfo& root_info) {
+  Root root;
+  root.listener = std::make_unique<Listener>(name_of_socket(), root_address(), uint16_t{0});
   RootInfo info{};
   std::memcpy(info.magic, kMagic, sizeof(kMagic));
-  store_text(info.token, random_token());
-  store_text(info.host, host_identity());
-  store_text(info.address, reachable_address());
-  info.port = store->getPort();
+  store(info.token, random_digits());
+  info.card = own_card(*root.listener);
   std::memset(&root_info, 0, sizeof(root_info));
   std::memcpy(root_info.internal, &info, sizeof(info));
-  std::lock_guard lock(open_meetings().mutex);
-  open_meetings().servers[info.token] = std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>(store);
+  std::lock_guard lock(open_roots().mutex);
+  open_roots().listeners[text_of(info.token)] = std::move(root.listener);
 }
 
-Meeting find_meeting(const HcclRootInfo& root_info) {
+Root find_root(const HcclRootInfo& root_info) {
   RootInfo info{};
   std::memcpy(&info, root_info.internal, sizeof(info));
-  if (std::memcmp(info.magic, kMagic, sizeof(kMagic)) != 0) {
+  if (std::memcmp(info.magic, kMagic, sizeof(kMagic)) != 0 || !info.card.is_valid()) {
     throw CollectiveFailure(HCCL_E_PARA, "rootInfo was not made by HcclGetRootInfo of this library");
   }
-  Meeting meeting{info.token, info.host, info.address, info.port, nullptr};
-  std::lock_guard lock(open_meetings().mutex);
-  auto found = open_meetings().servers.find(meeting.token);
-  if (found != open_meetings().servers.end()) meeting.server = found->second;
-  return meeting;
-}
-
-void forget_meeting(const Meeting& meeting) {
-  std::lock_guard lock(open_meetings().mutex);
-  open_meetings().servers.erase(meeting.token);
+  const std::string token = text_of(info.token);
+  Root root{secret_of(token), info.card, nullptr, false};
+  std::lock_guard lock(open_roots().mutex);
+  if (auto found = open_roots().listeners.extract(token)) root.listener = std::move(found.mapped());
+  return root;
 }
 
 std::chrono::seconds connect_timeout() {
   return std::chrono::seconds(number_in("HCCL_CONNECT_TIMEOUT", 120, 1, INT_MAX));
 }
 
-Meeting join_meeting(const RankTable& table, uint32_t rank, std::chrono::seconds timeout, std::string& group) {
+Root root_of_table(const RankTable& table, uint32_t rank) {
   const auto port = static_cast<uint16_t>(number_in("HCCL_IF_BASE_PORT", 60000, 1024, 65535));
-  Meeting meeting{"", "", table.root_address, port, nullptr};
-  if (table.root_address.empty()) meeting.host = host_identity();
-  if (rank == 0) meeting.server = serve_tables(port);
-  const auto store = connect_to(meeting, timeout);
-  if (rank == 0) static_cast<c10d::Store&>(*store).compareSet("token", "", random_token());
-  meeting.token = store->get_to_str("token");
-  const std::string ranks = std::to_string(table.devices.size());
-  const int64_t number = store->add("joined_" + ranks + "_" + std::to_string(rank), 1);
-  group = "table_" + ranks + "_" + std::to_string(number);
+  Root root{secret_of(""), {}, nullptr, true};
+  std::string local;
+  if (table.root_address.empty()) {
+    local = "cann_cpu." + std::to_string(geteuid()) + "." + std::to_string(port);
+  } else if (environment("CANN_CPU_HCCL_SECRET").empty()) {
+    throw CollectiveFailure(HCCL_E_PARA,
+                            "a rank table of several servers needs a secret, by which their ranks know each other: set "
+                            "CANN_CPU_HCCL_SECRET to the same text for all of them");
+  }
+  root.card.host = host_identity();
+  store(root.card.local, local);
+  store(root.card.ip, table.root_address);
+  root.card.port = port;
+  if (rank == 0) root.listener = std::make_unique<Listener>(local, table.root_address, port);
+  return root;
+}
+
+Meeting Meeting::part_of(const std::vector<uint32_t>& ranks) const {
+  Meeting part{secret, name, {}, listener};
+  for (const uint32_t rank : ranks) part.cards.push_back(cards[rank]);
+  return part;
+}
+
+Meeting gather(Root root, uint32_t rank, uint32_t size, std::chrono::seconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  const std::string root_ip = text_of(root.card.ip);
+  const bool is_alone = root_ip.empty() && prefers_tcp();  // a table's root listens by name even then
+  const std::string ip = is_alone || root_ip.rfind("127.", 0) == 0 ? kLoopback
+                         : root_ip.empty()                         ? ""
+                                                                   : own_address(root_ip);
+  Meeting meeting{"", "", std::vector<Card>(size), std::make_shared<Listener>(name_of_socket(), ip, uint16_t{0})};
+  const Hash group = hash_of("all");
+  Hello hello{};
+  hello.size = size;
+  hello.rank = rank;
+  hello.group = group;
+  hello.card = meeting.cards[rank] = own_card(*meeting.listener);
+  Reply reply{};
+  const size_t bytes = size * sizeof(Card);
+  if (root.listener) {
+    root.listener->set_secret(root.secret);
+    const auto arrivals = welcome(*root.listener, group, rank, size, 0, timeout, deadline);
+    for (uint32_t other = 0; other < size; ++other) {
+      if (arrivals[other]) meeting.cards[other] = arrivals[other]->hello.card;
+    }
+    store(reply.token, random_digits());
+    for (const auto& arrival : arrivals) {
+      if (!arrival) continue;
+      root.listener->answer(*arrival, reply);
+      send_all(arrival->socket, meeting.cards.data(), bytes, deadline);  // who is gone is missed later
+    }
+  } else {
+    const auto late = deadline + std::chrono::seconds(1);  // the root says who is missing
+    const Socket socket = knock(root.card, hello, root.secret, root.awaited, late, reply);
+    if (!socket || !receive_all(socket, meeting.cards.data(), bytes, late)) {
+      throw CollectiveFailure(HCCL_E_TIMEOUT, "rank 0 did not answer within " + seconds_text(timeout));
+    }
+    for (const Card& card : meeting.cards) {
+      if (!card.is_valid()) throw CollectiveFailure(HCCL_E_TCP_CONNECT, "rank 0 described an invalid rank");
+    }
+  }
+  const std::string token = text_of(reply.token);
+  meeting.secret = root.secret + token;
+  meeting.name = "hccl_" + text_of(hash_of(token)).substr(0, 8);
+  meeting.listener->set_secret(meeting.secret);
   return meeting;
 }
 
-std::unique_ptr<Mesh> meet(const Meeting& meeting, const std::string& group, uint32_t rank, uint32_t size,
-                           std::chrono::seconds timeout) {
+std::unique_ptr<Mesh> connect_all(const Meeting& meeting, const std::string& group, uint32_t rank,
+                                  std::chrono::seconds timeout) {
   const auto deadline = Clock::now() + timeout;
-  // Yama lets a process be read by its parents alone unless it says otherwise.
-  if (wants_direct()) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  uint16_t port = 0;
-  Socket listener = listen_on(port);
-  const Card own = own_card(size, port);
-  const std::vector<Card> cards = exchange_cards(meeting, group, rank, own, timeout);
-
-  Hello hello{};
-  store_text(hello.token, meeting.token);
-  hello.rank = rank;
-  std::vector<Socket> sockets;
+  const auto size = static_cast<uint32_t>(meeting.cards.size());
   std::vector<Peer> peers(size);
+  Hello hello{};
+  hello.size = size;
+  hello.rank = rank;
+  hello.group = hash_of(group);
+  hello.card = meeting.cards[rank];
+  Reply reply{};
+  for (uint32_t other = 0; other < rank; ++other) {  // one after the other: who is let in answers at once
+    peers[other].socket = knock(meeting.cards[other], hello, meeting.secret, false, deadline, reply);
+    if (!peers[other].socket) throw missing_ranks(size, timeout, [&](uint32_t one) { return one == other; });
+  }
+  auto arrivals = welcome(*meeting.listener, hello.group, rank, size, rank + 1, timeout, deadline);
   for (uint32_t other = 0; other < size; ++other) {
-    sockets.emplace_back(-1);
-    peers[other].process = cards[other].process;
-    peers[other].place = "process " + std::to_string(cards[other].process) + " on " + cards[other].host_name;
+    const Card& card = meeting.cards[other];
+    Peer& peer = peers[other];
+    peer.place = "process " + std::to_string(card.process) + " on " + text_of(card.host_name);
+    if (!arrivals[other]) continue;
+    meeting.listener->answer(*arrivals[other], {});
+    peer.socket = std::move(arrivals[other]->socket);
   }
-  auto keep = [&](uint32_t other, Socket connection) {
-    const int on = 1;
-    setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    const std::string what = "the connection with rank " + std::to_string(other);
-    peers[other].is_direct = agree_on_direct(connection.get(), own, cards[other], deadline, what);
-    if (peers[other].is_direct) {
-      connection = on_one_machine(std::move(connection), rank < other, cards[other].process, deadline, what);
-    }
-    sockets[other] = std::move(connection);
-  };
-  // All connections are asked for before any is awaited: the kernel accepts them for a rank that has not come so far.
-  std::vector<Socket> asked;
-  for (uint32_t other = 0; other < rank; ++other) {
-    const bool is_local = std::strcmp(cards[other].host, own.host) == 0;
-    const std::string what = "cannot connect to rank " + std::to_string(other);
-    asked.push_back(connect_to(is_local ? "127.0.0.1" : cards[other].address, cards[other].port, what));
-    send_all(asked.back().get(), &hello, sizeof(hello), deadline, what);
-  }
-  for (uint32_t other = 0; other < rank; ++other) keep(other, std::move(asked[other]));
-  for (uint32_t awaited = rank + 1; awaited < size;) {
-    const std::string what = "waiting for connections of the ranks above " + std::to_string(rank);
-    wait_for(listener.get(), POLLIN, deadline, what);
-    Socket connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (connection.get() < 0) throw_errno(HCCL_E_TCP_CONNECT, what);
-    Hello said{};
-    receive_all(connection.get(), &said, sizeof(said), deadline, what);
-    const bool is_ours = std::strcmp(said.token, hello.token) == 0 && said.rank > rank && said.rank < size;
-    if (!is_ours || sockets[said.rank].get() >= 0) continue;  // a stranger
-    keep(said.rank, std::move(connection));
-    ++awaited;
-  }
-  for (uint32_t other = 0; other < size; ++other) peers[other].socket = sockets[other].release();
+  agree_on_direct(peers, timeout, deadline);
   return std::make_unique<Mesh>(rank, std::move(peers));
 }
 

@@ -17,7 +17,17 @@ import torch.distributed as dist
 LIBRARY = Path(importlib.util.find_spec("cann_cpu").submodule_search_locations[0]) / "lib64" / "libhccl.so"
 TYPES = {"int8": 0, "int16": 1, "int32": 2, "float16": 3, "float32": 4, "int64": 5, "uint64": 6, "uint8": 7,
          "uint16": 8, "uint32": 9, "float64": 10, "bfloat16": 11}  # fmt: skip
-MOVED_ONLY = {"int128": (12, 16), "hifloat8": (14, 1), "float8_e4m3fn": (15, 1), "float8_e5m2": (16, 1)}
+REDUCED = [
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "bfloat16",
+]  # as CANN documents it of Atlas A2 and A3
+NO_PRODUCT = ["int16", "bfloat16"]
+NOT_MOVED = {"int128": 12, "hifloat8": 14, "float8_e4m3fn": 15, "float8_e5m2": 16, "float8_e8m0fnu": 17}
 OPERATIONS = {"sum": np.add, "product": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
 # Nothing; one; an odd few; many; more than is sent in one message and folded at a time.
 COUNTS = [0, 1, 7, 4801, 40003]
@@ -62,9 +72,24 @@ class Communicator:
         self.check(self.library.HcclCommDestroy(self.handle))
 
 
-def root_info(rank, size):
+@contextlib.contextmanager
+def variables(**values):
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def root_info(rank, size, here=None):
+    """The root info of `size` ranks, with `here` of them on this host."""
     buffer = ctypes.create_string_buffer(4108)
-    assert ctypes.CDLL(str(LIBRARY)).HcclGetRootInfo(buffer) == 0
+    with variables(**({} if here is None else {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(here)})):
+        assert ctypes.CDLL(str(LIBRARY)).HcclGetRootInfo(buffer) == 0
     return buffer.raw
 
 
@@ -114,12 +139,15 @@ def check(name, found, expected, what):
 
 
 def reductions(rank, size, root_info, transport):
-    """Every type and reduction, by every collective that reduces; gives the bytes of all results."""
+    """Every type and reduction that is there, by every collective that reduces; gives the bytes of all results."""
     os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
     comm = Communicator(rank, size, root_info)
     all_bits = []
-    for name, number in TYPES.items():
+    for name in REDUCED:
+        number = TYPES[name]
         for code, operation in enumerate(OPERATIONS):
+            if operation == "product" and name in NO_PRODUCT:
+                continue
             for count in COUNTS if name in ("float32", "bfloat16") else COUNTS[2:4]:
                 what = f"{operation} of {count} {name}"
                 arrays = [values(name, count, other) for other in range(size)]
@@ -148,6 +176,8 @@ def reductions(rank, size, root_info, transport):
                 comm.call("HcclReduceScatter", over_input, over_input, part, number, code)
                 check(name, from_device(over_input, mine), mine, what + " scattered over the input")
 
+                if operation == "product" or name == "int64":
+                    continue
                 counts = [part + (other == 0) * (count - part * size) for other in range(size)]
                 offsets = [sum(counts[:other]) for other in range(size)]
                 mine = expected[offsets[rank] : offsets[rank] + counts[rank]]
@@ -158,12 +188,45 @@ def reductions(rank, size, root_info, transport):
     return b"".join(all_bits)
 
 
+def not_served(rank, size, root_info, soc, int64):
+    """What the chip neither reduces nor moves is rejected by name; `int64`: what an uneven scatter of that says."""
+    comm = Communicator(rank, size, root_info)
+    data = on_device(np.zeros(4, np.int64))
+
+    def error(function, *arguments):
+        return error_of(lambda: comm.call(function, data, *arguments))
+
+    for name, number in TYPES.items():
+        for code, operation in enumerate(OPERATIONS):
+            text = f"5: {{}}: there is no {operation} of {name} on {soc}"
+            if name not in REDUCED or (operation == "product" and name in NO_PRODUCT):
+                assert error("HcclAllReduce", data, 1, number, code) == text.format("HcclAllReduce")
+                assert error("HcclReduce", data, 1, number, code, 0) == text.format("HcclReduce")
+                assert error("HcclReduceScatter", data, 1, number, code) == text.format("HcclReduceScatter")
+            if name not in REDUCED or operation == "product":
+                uneven = error("HcclReduceScatterV", [1], [0], data[8:], 1, number, code)
+                assert uneven == text.format("HcclReduceScatterV")
+    for name, number in NOT_MOVED.items():
+        assert error("HcclAllReduce", data, 1, number, 0) == f"5: HcclAllReduce: there is no sum of {name} on {soc}"
+        for function, *arguments in (
+            ("HcclBroadcast", 1, number, 0),
+            ("HcclAllGather", data, 1, number),
+            ("HcclAlltoAll", 1, number, data[8:], 1, number),
+            ("HcclSend", 1, number, 0),
+        ):
+            text = f"5: {function}: {name} is not moved between chips of {soc}"
+            assert error(function, *arguments) == text
+    assert error("HcclReduceScatterV", [1], [0], data[8:], 1, TYPES["int64"], 0) == int64
+    assert comm.sum_of_ranks() == 1
+    comm.destroy()
+
+
 def moves(rank, size, root_info, transport):
     """Every type, by every collective that moves."""
     os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
     comm = Communicator(rank, size, root_info)
     types = {name: (number, 2 if name == "bfloat16" else np.dtype(name).itemsize) for name, number in TYPES.items()}
-    for name, (number, width) in {**types, **MOVED_ONLY}.items():
+    for name, (number, width) in types.items():
         for count in COUNTS if name == "float16" else [5, 4801]:
             what = f"{count} {name}"
 
@@ -231,8 +294,8 @@ def moves(rank, size, root_info, transport):
 
 
 # Through torch.distributed.
-@contextlib.contextmanager
-def process_group(rank, size, store, timeout=None):
+def join(rank, size, store, timeout=None):
+    """Makes a group that stays."""
     import torch_npu
 
     options = torch_npu._C._distributed_c10d.ProcessGroupHCCL.Options()
@@ -240,6 +303,11 @@ def process_group(rank, size, store, timeout=None):
         options.hccl_config = {"hccl_exec_timeout": timeout}
     dist.init_process_group("hccl", init_method=f"file://{store}", rank=rank, world_size=size,
                             pg_options=options, timeout=timedelta(seconds=60))  # fmt: skip
+
+
+@contextlib.contextmanager
+def process_group(rank, size, store, timeout=None):
+    join(rank, size, store, timeout)
     try:
         yield
     finally:
@@ -320,7 +388,7 @@ def torch_collectives(rank, size):
 
 
 def asynchronous(rank, size):
-    """Work that is waited for late, kernels before and behind, several groups that cross, several streams."""
+    """Work that is waited for late, kernels before and after, several groups that cross, several streams."""
     rest = dist.new_group(list(range(1, size)))
     first = dist.new_group([0, size - 1])
     everything = dist.new_group()
@@ -377,7 +445,7 @@ def captured(rank, size):
 
 
 def in_graphs(rank, size, mode):
-    """Collectives between kernels in a compiled function: what they give eagerly, to the bit."""
+    """Collectives between kernels in a compiled function are bitwise equal to eager."""
     import torch.distributed._functional_collectives as functional
 
     from custom_pypto.modes import MODES
@@ -387,7 +455,7 @@ def in_graphs(rank, size, mode):
     def all_of_them(x):
         made = [
             functional.all_reduce(x + 1, "sum", group),
-            functional.all_reduce(x + 1, "product", group),
+            functional.all_reduce((x + 1).float(), "product", group),
             functional.all_reduce(x, "max", group),
             functional.all_reduce(x, "min", group),
             functional.all_gather_tensor(x * 3, 0, group),
@@ -464,7 +532,7 @@ def patched_in_graphs(rank, size):
 
 
 def disagreeing_graphs(rank, size):
-    """A collective in a graph of which the ranks disagree."""
+    """A collective in a graph on which the ranks disagree."""
     import torch.distributed._functional_collectives as functional
 
     from custom_pypto.modes import MODES
@@ -557,7 +625,7 @@ def data_of(rank, size, same=False):
 
 
 def training(rank, size):
-    """DDP and FSDP2 train what one rank trains on all of the data: close, as sums have another order; and to the bit
+    """DDP and FSDP2 train what one rank trains on all of the data: close, as sums have another order; and bitwise equal
     where every rank has all of the data, so that each averages equal gradients."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
@@ -663,7 +731,7 @@ def parts(rank, size, root_info, transport):
         assert from_device(data, np.zeros(1, np.int32))[0] == sum(members) + 2
         part.destroy()
 
-    # All send to all in one group: alone, each call would wait for one that comes behind it.
+    # All send to all in one group: alone, each call would wait for a later one.
     mine = on_device(np.array([rank], dtype=np.int64))
     room = [on_device(np.array([-1], dtype=np.int64)) for _ in range(size)]
     assert library.HcclGroupStart() == 0
@@ -675,14 +743,16 @@ def parts(rank, size, root_info, transport):
     assert [from_device(one, np.zeros(1, np.int64))[0] for one in room] == list(range(size))
     assert library.HcclGroupEnd() != 0
 
-    # What is refused at the call.
+    # What is rejected at the call.
     for arguments, words in {
         ("HcclAllReduce", mine, mine, 1, 14, 0): "there is no sum of hifloat8",
-        ("HcclAllReduce", mine, mine, 1, 99, 0): "dataType is 99, which is no HcclDataType",
-        ("HcclAllReduce", mine, mine, 1, 4, 7): "op is 7; 0 to 3",
+        ("HcclAllReduce", mine, mine, 1, 99, 0): "dataType is 99, which is not an HcclDataType",
+        ("HcclAllReduce", mine, mine, 1, 4, 7): "op is 7; expected 0 to 3",
         ("HcclBroadcast", mine, 1, 4, size): f"root is {size}; the communicator has {size} ranks",
         ("HcclSend", 0, 1, 4, 0): "sendBuf is null",
         ("HcclAlltoAll", mine, 1, 4, mine, 1, 2): "sendType is float32, recvType is int32",
+        ("HcclAlltoAll", mine, 1, 5, room[0], 2, 5): "recvCount is 2, sendCount is 1; they must be the same",
+        ("HcclAlltoAll", mine, 1, 5, mine, 1, 5): "sendBuf and recvBuf are one buffer",
     }.items():
         try:
             comm.call(*arguments)
@@ -703,9 +773,13 @@ def of_table(rank, size, path, config=None):
     return comm
 
 
-def rank_table(rank, size, path, port):
+def rank_table(rank, size, path, port, secret):
     """Communicators of a rank table: one, another one beside it, a part of it, and one after them."""
-    os.environ["HCCL_IF_BASE_PORT"] = str(port)
+    with variables(HCCL_IF_BASE_PORT=str(port), CANN_CPU_HCCL_SECRET=secret):
+        communicators_of_table(rank, size, path)
+
+
+def communicators_of_table(rank, size, path):
     text = ctypes.create_string_buffer(128)
     first = of_table(rank, size, path)
     second = of_table(rank, size, path, Config(ctypes.sizeof(Config), 0xF0F0F0F0, 1, 0, 0, 0, b"of a table"))
@@ -730,13 +804,57 @@ def table_error(rank, size, path, asked=0):
     return error_of(lambda: of_table(asked, size, path))
 
 
+def table_with_secret(rank, size, path, port, secret):
+    with variables(HCCL_IF_BASE_PORT=str(port), CANN_CPU_HCCL_SECRET=secret, HCCL_CONNECT_TIMEOUT="3"):
+        return error_of(lambda: of_table(rank, size, path))
+
+
+def set_transport(rank, size, transport):
+    os.environ["CANN_CPU_HCCL_TRANSPORT"] = transport
+
+
+def sum_once(rank, size, root_info, transport):
+    set_transport(rank, size, transport)
+    return sum_as(rank, size, root_info, rank)
+
+
+def sum_as(rank, size, root_info, own):
+    comm = Communicator(own, size, root_info)
+    found = int(comm.sum_of_ranks())
+    comm.destroy()
+    return found
+
+
+staying = []
+
+
+def sum_of_stay(rank, size, root_info):
+    staying.append(Communicator(rank, size, root_info))
+    return int(staying[0].sum_of_ranks())
+
+
+def leave(rank, size):
+    staying.pop().destroy()
+
+
+def init_error(rank, size, root_info):
+    return error_of(lambda: Communicator(rank, size, root_info).destroy())
+
+
+def alone(rank, size, root_info, transport):
+    """Makes a communicator to which nobody else comes."""
+    set_transport(rank, size, transport)
+    with variables(HCCL_CONNECT_TIMEOUT="1"):
+        return init_error(rank, size, root_info)
+
+
 def several_roots(rank, size, root_infos):
     infos = b"".join(root_infos)
     comm = object.__new__(Communicator)
     config = Config(ctypes.sizeof(Config), 0xF0F0F0F0, 1)
     wrong = error_of(lambda: comm.make(rank, size, "HcclCommInitRootInfoScalable", size, size + 1, infos, rank, 0,
                                        ctypes.byref(config)))  # fmt: skip
-    assert f"nRoot is {size + 1}; 1 to {size} (nRanks)" in wrong, wrong
+    assert f"nRoot is {size + 1}; expected 1 to {size} (nRanks)" in wrong, wrong
     comm.make(rank, size, "HcclCommInitRootInfoScalable", size, len(root_infos), infos, rank, size % len(root_infos),
               ctypes.byref(config))  # fmt: skip
     assert comm.sum_of_ranks() == size * (size + 1) // 2
@@ -753,7 +871,7 @@ def resumed(rank, size, root_info, transport):
         assert comm.sum_of_ranks() == expected
         comm.call("HcclAllReduce", room, room, 1 + (rank == 1), TYPES["int32"], 0)
         assert "the ranks disagree in the count" in error_of(torch.npu.synchronize)
-        assert "of no more use" in error_of(comm.sum_of_ranks)
+        assert "the communicator failed before" in error_of(comm.sum_of_ranks)
         comm.check(library.HcclCommResume(comm.handle))
         assert comm.sum_of_ranks() == expected
         if rank < 2:  # messages are counted anew
@@ -850,7 +968,7 @@ def differing(rank, size, what):
         "order": lambda: dist.broadcast(torch.ones(4).npu(), 0) if odd else dist.all_reduce(torch.ones(4).npu()),
     }
     first = error_of(actions[what])
-    # The group is of no more use.
+    # The group cannot be used any more.
     again = error_of(lambda: dist.all_reduce(torch.ones(1).npu()))
     return first, again
 
@@ -868,9 +986,8 @@ def absent(rank, size):
     return "" if rank == 1 else error_of(lambda: dist.all_reduce(torch.ones(4).npu()))
 
 
-def join(rank, size, store):
-    """Makes a group that stays."""
-    dist.init_process_group("hccl", init_method=f"file://{store}", rank=rank, world_size=size)
+def join_and_reduce(rank, size, store, timeout=None):
+    join(rank, size, store, timeout)
     dist.all_reduce(torch.ones(1).npu())
     torch.npu.synchronize()
 

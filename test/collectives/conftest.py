@@ -19,12 +19,33 @@ def _load(name):
 
 
 _ranks = _load("ranks")
+_hosts = _load("hosts")
+_load("strangers")
 
 
 @pytest.fixture(scope="session")
 def ranks():
     """Four ranks; a test uses the first two, three or all of them."""
     started = _ranks.Ranks(4)
+    yield started
+    started.end()
+
+
+@pytest.fixture(scope="session")
+def hosts():
+    try:
+        made = _hosts.Hosts()
+    except _hosts.NoHosts as reason:
+        text = f"no hosts can be made here, so that collectives between hosts are NOT TESTED: {reason}"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(text)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="session")
+def ranks_on_hosts(hosts):
+    """Two ranks on each host, as the launcher sets in the environment."""
+    started = _ranks.Ranks(4, lambda rank: hosts.enter[rank // 2], **hosts.variables(2))
     yield started
     started.end()
 
@@ -36,7 +57,7 @@ def free_port():
 
 @pytest.fixture
 def run_program(tmp_path):
-    """Runs a program as two ranks of its own: the exit code and stderr of each."""
+    """Runs a program as two separate ranks: the exit code and stderr of each."""
 
     def run(text, **environment):
         program = tmp_path / "program.py"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks run of the products that have a collective before or behind them."""
+"""What the ranks run in the tests of matrix products with a collective before or after them."""
 
 import sys
 from pathlib import Path
@@ -156,7 +156,7 @@ def captured(rank, size):
 
 
 def in_graphs(rank, size):
-    """In every mode what they give eagerly, to the bit."""
+    """Every mode is bitwise equal to eager."""
     torch.manual_seed(rank)
     x1, x2 = torch.randn(4 * size, 16).bfloat16().npu(), torch.randn(16, 3).bfloat16().npu()
     bias, group = torch.zeros(3).bfloat16().npu(), name_of_group()

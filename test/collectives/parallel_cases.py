@@ -13,7 +13,7 @@ TEST = Path(__file__).parents[1]
 sys.path[:0] = [str(TEST), str(TEST / "custom_pypto")]
 
 import calls  # noqa: E402
-import goldens  # noqa: E402
+import references  # noqa: E402
 
 import custom_pypto  # noqa: E402
 from custom_pypto import parallel  # noqa: E402
@@ -61,7 +61,7 @@ def divided(arguments, caches, rank, size, on_first=False):
 
 def sequences(key_lengths, count, on_first=False, sparse_mode=3, **shapes):
     """The indexer's and the attention's arguments of the same sequences."""
-    indexer = goldens.lightning_indexer_inputs(key_lengths, **SHAPES | shapes)
+    indexer = references.lightning_indexer_inputs(key_lengths, **SHAPES | shapes)
     rest = {
         k: v for k, v in indexer.items() if k.startswith(("layout_query", "actual_seq_lengths_query", "block_table"))
     }
@@ -99,7 +99,7 @@ def one_context(rank, size, on_first=False, **shapes):
     equal(scores, custom_pypto.npu_lightning_indexer_pto(**on("npu", indexer | exact))[1].cpu())
     if rank == 0:
         judged = {name: value for name, value in indexer.items() if name != "sparse_count"}
-        goldens.check_lightning_indexer(selected.cpu(), **judged, values=scores.cpu())
+        references.check_lightning_indexer(selected.cpu(), **judged, values=scores.cpu())
 
     attention |= {"sparse_indices": selected.cpu()}
     for sinks in None, torch.randn(attention["query"].shape[-2]):
@@ -107,42 +107,42 @@ def one_context(rank, size, on_first=False, **shapes):
 
 
 def check_attention(rank, size, attention, on_first):
-    """Within the rounding of each part and of the result, of the golden."""
+    """Compares with the reference, within the rounding of each part and of the result."""
     mine = divided(attention, {"key", "value"}, rank, size, on_first)
     out, lse = parallel.sparse_flash_attention(**on("npu", mine), return_softmax_lse=True)
     equal(parallel.sparse_flash_attention(**on("npu", mine)), out.cpu())
     everyones = [torch.empty_like(out) for _ in range(size)]
     dist.all_gather(everyones, out)
     assert all(torch.equal(one.view(torch.int16), out.view(torch.int16)) for one in everyones), "other bits elsewhere"
-    golden, golden_lse = goldens.sparse_flash_attention(**attention, return_softmax_lse=True)
-    goldens.check_softmax_lse(lse.cpu(), golden_lse)
-    part, part_lse = goldens.sparse_flash_attention(
+    expected, expected_lse = references.sparse_flash_attention(**attention, return_softmax_lse=True)
+    references.check_softmax_lse(lse.cpu(), expected_lse)
+    part, part_lse = references.sparse_flash_attention(
         **mine | {"attention_sinks": attention["attention_sinks"] if rank == 0 else None}, return_softmax_lse=True
     )
-    share = (part_lse - golden_lse).exp().nan_to_num()[..., None]
+    share = (part_lse - expected_lse).exp().nan_to_num()[..., None]
     parts = (part * share).abs().float().npu()
     dist.all_reduce(parts)
     half = torch.finfo(out.dtype).eps / 2
-    bound = half * (parts.cpu().double() + golden.abs()) * 1.02 + 1e-4
-    assert ((out.cpu().double() - golden).abs() <= bound).all(), (out.cpu().double() - golden).abs().max()
+    bound = half * (parts.cpu().double() + expected.abs()) * 1.02 + 1e-4
+    assert ((out.cpu().double() - expected).abs() <= bound).all(), (out.cpu().double() - expected).abs().max()
 
 
 def attention_as_large_as_the_model_s(rank, size):
     """Results of many tokens are small beside what the operator's tolerance allows, and within it."""
     torch.manual_seed(3)
     shapes = {"count": 2048, "heads": 4, "depth": 64, "rope_depth": 16}
-    arguments = goldens.sparse_flash_attention_inputs([3000, 2100], **shapes)
+    arguments = references.sparse_flash_attention_inputs([3000, 2100], **shapes)
     mine = divided(arguments, {"key", "value", "key_rope"}, rank, size)
     out = parallel.sparse_flash_attention(**on("npu", mine))
     scattered = parallel.sparse_flash_attention(**on("npu", mine), scatter_heads=True)
     equal(scattered, out.chunk(size, -2)[rank].cpu())
-    goldens.check_attention(out.cpu(), goldens.sparse_flash_attention(**arguments))
+    references.check_attention(out.cpu(), references.sparse_flash_attention(**arguments))
 
 
 def quantised(rank, size):
     torch.manual_seed(5)
     for key_lengths in [400, 90], [5, 40]:
-        arguments = goldens.lightning_indexer_quant_inputs(key_lengths, queries=2, **SHAPES) | {"sparse_count": 50}
+        arguments = references.lightning_indexer_quant_inputs(key_lengths, queries=2, **SHAPES) | {"sparse_count": 50}
         whole = custom_pypto.npu_lightning_indexer_quant_pto(**on("npu", arguments))
         mine = divided(arguments, {"key", "key_dequant_scale"}, rank, size)
         equal(parallel.lightning_indexer_quant(**on("npu", mine)), whole.cpu())
@@ -151,12 +151,12 @@ def quantised(rank, size):
 def written(rank, size):
     """Each rank writes the tokens whose slots are its own."""
     torch.manual_seed(6)
-    arguments = goldens.reshape_and_cache_inputs(9, cache=(2 * size, 8), keys_only=True)
+    arguments = references.reshape_and_cache_inputs(9, cache=(2 * size, 8), keys_only=True)
     mine = slice(2 * rank, 2 * rank + 2)
     cache = arguments["key_cache"][mine].npu()
     slots = parallel.own_slots(arguments["slot_mapping"], 2, 8).npu()
     custom_pypto.reshape_and_cache(arguments["key"].npu(), key_cache=cache, slot_mapping=slots)
-    equal(cache, goldens.reshape_and_cache(**arguments)[0][mine])
+    equal(cache, references.reshape_and_cache(**arguments)[0][mine])
 
 
 def merged_rows(rank, size, seed, rows):
@@ -249,20 +249,20 @@ def overload(operator, arguments):
 
 # What the samples of the operators leave out: heads that two ranks divide, slots in rows.
 MORE = {
-    ("npu_sparse_attention_pto", "even heads"): lambda: goldens.sparse_attention_inputs(
+    ("npu_sparse_attention_pto", "even heads"): lambda: references.sparse_attention_inputs(
         [20, 3], **{"hidden": 56, "q_lora": 40, "heads": 6, "depth": 12, "rope_depth": 10, "kv_lora": 24},
         **{"index_heads": 7, "index_depth": 16, "count": 9, "block_size": 8},
     ),
-    ("npu_sparse_flash_attention_pto", "one key head"): lambda: goldens.sparse_flash_attention_inputs(
+    ("npu_sparse_flash_attention_pto", "one key head"): lambda: references.sparse_flash_attention_inputs(
         [20, 9], count=7, heads=6, depth=16, rope_depth=4, block_size=8
     ),
-    ("reshape_and_cache", "even heads"): lambda: goldens.reshape_and_cache_inputs(5, heads=4, cache=(6, 8)),
+    ("reshape_and_cache", "even heads"): lambda: references.reshape_and_cache_inputs(5, heads=4, cache=(6, 8)),
     ("reshape_and_cache", "slots of sequences"): lambda: slots_in_rows(),
 }  # fmt: skip
 
 
 def slots_in_rows():
-    arguments = goldens.reshape_and_cache_inputs((2, 3), cache=(6, 8))
+    arguments = references.reshape_and_cache_inputs((2, 3), cache=(6, 8))
     return arguments | {"slot_mapping": arguments["slot_mapping"].view(2, 3)}
 
 
@@ -346,7 +346,7 @@ def divisions(rank, size):
 
 
 def fits(op, arguments, division, size, mesh):
-    """Whether the samples' sizes, some of which are odd or none, can be divided so."""
+    """Whether the samples' sizes, some odd and some zero, can be divided so."""
     described = tuple(
         (a.name, sharding._described(arguments.get(a.name, a.default_value))) for a in op._schema.arguments
     )

@@ -10,10 +10,9 @@ import tempfile
 import traceback
 from multiprocessing.connection import Connection
 
-# No watchdog that takes the process down; ATen's own threads would only take the cores from the ranks; c10d's TCPStore
-# asks the DNS for the name of its peer, whose answer may be lost.
+# No watchdog that takes the process down; ATen's own threads would only take the cores from the ranks.
 ENVIRONMENT = {"CANN_CPU_DEVICES": "4", "OMP_NUM_THREADS": "1", "TORCH_HCCL_ASYNC_ERROR_HANDLING": "0",
-               "HCCL_CONNECT_TIMEOUT": "60", "HCCL_EXEC_TIMEOUT": "100", "RES_OPTIONS": "timeout:1"}  # fmt: skip
+               "HCCL_CONNECT_TIMEOUT": "60", "HCCL_EXEC_TIMEOUT": "100"}  # fmt: skip
 
 
 def free_port():
@@ -41,22 +40,22 @@ def serve(rank, connection):
 
 
 class Ranks:
-    """`size` processes."""
+    """`size` processes; `enter` gives the command in front of each, as one that enters another host."""
 
-    def __init__(self, size):
+    def __init__(self, size, enter=lambda rank: [], **environment):
         self.connections, self.processes = [], []
         for rank in range(size):
             ours, theirs = multiprocessing.Pipe()
-            command = [sys.executable, __file__, str(rank), str(theirs.fileno())]
-            environment = {**os.environ, **ENVIRONMENT}
-            self.processes.append(subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()]))
+            command = [*enter(rank), sys.executable, __file__, str(rank), str(theirs.fileno())]
+            variables = {**os.environ, **ENVIRONMENT, **environment}
+            self.processes.append(subprocess.Popen(command, env=variables, pass_fds=[theirs.fileno()]))
             theirs.close()
             self.connections.append(ours)
 
     def ask(self, rank, name, **arguments):
         self.connections[rank].send((name, arguments))
 
-    def answer(self, rank, patience=120):
+    def answer(self, rank, patience=240):
         if not self.connections[rank].poll(patience):
             raise TimeoutError(f"rank {rank} has not answered within {patience} s")
         return self.connections[rank].recv()

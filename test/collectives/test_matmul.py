@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products with a collective before or behind them."""
+"""Matrix products with a collective before or after them."""
 
 import pytest
 
