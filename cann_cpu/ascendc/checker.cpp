@@ -120,8 +120,8 @@ void Checker::take_over(pipe_t pipe, const Progress& progress) {
 const Message& Checker::learned(pipe_t pipe, uint32_t epoch) const {
   static const Message kNothing;
   const auto& all = learned_[pipe];
-  const auto behind = std::ranges::upper_bound(all, epoch, {}, &std::pair<uint32_t, Message>::first);
-  return behind == all.begin() ? kNothing : std::prev(behind)->second;
+  const auto after = std::ranges::upper_bound(all, epoch, {}, &std::pair<uint32_t, Message>::first);
+  return after == all.begin() ? kNothing : std::prev(after)->second;
 }
 
 // What the pipe has done before it knew is of an earlier epoch.
@@ -143,6 +143,25 @@ void Checker::learn(const Message& message) {
   if (message == nullptr) return;
   if (recorder_ != nullptr) recorder_->learn(message);
   for (uint32_t pipe = 0; pipe < kPipes; ++pipe) learn(static_cast<pipe_t>(pipe), message);
+}
+
+// The compiler lets the scalar unit wait for what the pipes have done up to these epochs.
+void Checker::wait_by_compiler(const std::array<uint32_t, kPipes>& epochs) {
+  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
+    if (pipe == PIPE_S || clocks_[PIPE_S][pipe] >= epochs[pipe]) continue;
+    if (epochs[pipe] == clocks_[pipe][pipe]) ++clocks_[pipe][pipe];
+    Progress progress{static_cast<pipe_t>(pipe), {}, learned(static_cast<pipe_t>(pipe), epochs[pipe])};
+    progress.clock[pipe] = epochs[pipe];
+    take_over(PIPE_S, progress);
+  }
+}
+
+void Checker::served(const Message& message) {
+  learn(message);
+  const Progress progress = release(PIPE_S);
+  for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
+    if (pipe != PIPE_S) acquire(static_cast<pipe_t>(pipe), progress);
+  }
 }
 
 bool Checker::is_ordered(const Instruction& by, Use use, pipe_t pipe, const Access& earlier) const {
@@ -201,8 +220,8 @@ void Checker::check_ordered(const Instruction& by, Use use, pipe_t pipe, Use ear
        past(earlier_use), earlier.where.line(), kPipeNames[by.pipe], cure.c_str());
 }
 
-// Whether all that matters of an access was checked and noted in the pipe's epoch already. Who waits for what the
-// scalar unit wrote waits for what it read there since, too.
+// Whether everything relevant about an access was already checked and noted in the pipe's epoch. A wait for what the
+// scalar unit wrote is also a wait for what it has since read there.
 bool Checker::is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin,
                        uintptr_t end) const {
   const Shadow::Segment* segment = shadow.find(begin);
@@ -224,14 +243,28 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
   if (is_known(shadow, by.pipe, use, access, begin, end)) return;
   uintptr_t defined_until = begin;
   bool something_defined = false;
+  std::array<uint32_t, kPipes> waits = {};
+  const auto meets = [&](pipe_t pipe, Use earlier_use, const Access& earlier, uintptr_t from, uintptr_t to) {
+    check_ordered(by, use, pipe, earlier_use, earlier, from, to, memory);
+    waits[pipe] = std::max(waits[pipe], earlier.epoch);
+  };
+  const bool may_have_rests = by.rests != nullptr && use == Use::Read && &shadow == &local_shadow_;
   shadow.for_each(begin, end, [&](uintptr_t from, uintptr_t to, const History& history) {
+    // The unwritten rest of a block whose beginning is written.
+    if (may_have_rests && !history.defined && from == defined_until) {
+      const uintptr_t block = begin + (from - begin) / kBlockBytes * kBlockBytes;
+      if (from > block && to <= block + kBlockBytes) {
+        by.rests->emplace_back(from, to);
+        defined_until = to;
+      }
+    }
     if (!(by.atomic && history.write.atomic)) {
-      check_ordered(by, use, history.writer, Use::Write, history.write, from, to, memory);
+      meets(history.writer, Use::Write, history.write, from, to);
     }
     if (use == Use::Write) {
       for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
         if (by.atomic && history.reads[pipe].atomic) continue;
-        check_ordered(by, use, static_cast<pipe_t>(pipe), Use::Read, history.reads[pipe], from, to, memory);
+        meets(static_cast<pipe_t>(pipe), Use::Read, history.reads[pipe], from, to);
       }
       // For other blocks it is a plain write if one of the block's was.
       if (history.write.epoch != 0 && !history.write.atomic) access.atomic = false;
@@ -239,6 +272,7 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
     if (history.defined && from == defined_until) defined_until = to;
     something_defined |= history.defined;
   });
+  if (by.pipe == PIPE_S && auto_sync_ == AutoSync::On) wait_by_compiler(waits);
   if (by.fractals && something_defined) defined_until = end;
   if (&shadow == &local_shadow_ && use == Use::Read && defined_until != end) {
     const uintptr_t item = defined_until - (defined_until - begin) % memory.itemsize;
@@ -318,7 +352,7 @@ void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, i
   if (offset + bytes > memory.bytes) {
     const Naming tensor{"a tensor of " + naming(memory).name, address_of(memory.data), memory.itemsize};
     const uintptr_t begin = tensor.base + static_cast<uintptr_t>(offset);
-    fail(by.where, "%s %s %s, which has %" PRId64 "; take fewer, or a larger buffer: InitBuffer is told bytes", by.name,
+    fail(by.where, "%s %s %s, which has %" PRId64 "; take fewer, or a larger buffer: InitBuffer takes bytes", by.name,
          verb(use), tensor.elements(begin, begin + static_cast<uintptr_t>(bytes)).c_str(),
          std::max<int64_t>(memory.bytes, 0) / memory.itemsize);
   }
@@ -327,16 +361,19 @@ void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, i
 
 void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, int64_t offset, int64_t bytes) {
   if (bytes == 0) return;
+  if (by.pipe != PIPE_S && auto_sync_ == AutoSync::On) note_scalars();  // what they waited for, the pipe has
   const uintptr_t begin = address_of(memory.data + offset), end = begin + static_cast<uintptr_t>(bytes);
   const auto size = static_cast<int64_t>(memory.itemsize);
   if (memory.origin == nullptr) {
     fail(by.where, "%s %s %" PRId64 " bytes of %s", by.name, verb(use), bytes, device_.nothing().c_str());
   }
-  if (offset + bytes > memory.bytes) {
-    const Naming whole = naming(memory);
+  const int64_t slack = by.rests != nullptr ? kBlockBytes - 1 : 0;
+  const auto end_by_author = [&] {
+    return (static_cast<int64_t>(address_of(memory.data) - naming(memory).base) + memory.bytes) / size;
+  };
+  if (offset + bytes - slack > memory.bytes) {
     fail(by.where, "%s %s %s, which ends at %" PRId64 " by SetGlobalBuffer; take what is left of it", by.name,
-         verb(use), whole.elements(begin, end).c_str(),
-         (static_cast<int64_t>(address_of(memory.data) - whole.base) + memory.bytes) / size);
+         verb(use), naming(memory).elements(begin, end).c_str(), end_by_author());
   }
   const DeviceBuffer* buffer = device_.find(memory.origin, memory.data + offset, static_cast<size_t>(bytes));
   if (buffer == nullptr && device_.complete()) {
@@ -345,18 +382,27 @@ void Checker::touch(const Instruction& by, Use use, const GlobalMemory& memory, 
   }
   if (buffer != nullptr) {
     const auto first = reinterpret_cast<uintptr_t>(buffer->begin);
-    if (begin < first || end > first + buffer->bytes) {
+    if (begin < first || end - static_cast<uintptr_t>(slack) > first + buffer->bytes) {
       fail(by.where, "%s %s %s, which has %" PRId64 " (%zu bytes); take what is left of it", by.name, verb(use),
            naming(memory).elements(begin, end).c_str(), static_cast<int64_t>(buffer->bytes) / size, buffer->bytes);
     }
+    if (end > first + buffer->bytes) bytes = std::max<int64_t>(static_cast<int64_t>(first + buffer->bytes - begin), 0);
   }
-  check_cache(by, use, memory, begin, end);
+  if (bytes == 0) return;
+  if (use == Use::Write && offset + bytes > memory.bytes) {
+    warn(by.where,
+         "%s writes %s, which ends at %" PRId64
+         " by SetGlobalBuffer: the rest of a block of 32 bytes, over what lies "
+         "there; use DataCopyPad if that is not written later",
+         by.name, naming(memory).elements(begin, begin + static_cast<uintptr_t>(bytes)).c_str(), end_by_author());
+  }
+  check_cache(by, use, memory, begin, begin + static_cast<uintptr_t>(bytes));
   access(device_shadow_, by, use, memory, offset, bytes);
 }
 
 // The scalar unit writes to a cache of lines, which goes to memory as whole lines when it likes.
 void Checker::check_cache(const Instruction& by, Use use, const GlobalMemory& memory, uintptr_t begin, uintptr_t end) {
-  if (by.pipe == PIPE_S) {
+  if (by.pipe == PIPE_S && !by.by_server) {
     if (use == Use::Read) return;
     const uintptr_t start = device_.lines(begin, end).first;
     CachedLine& line = cached_[start];  // an element lies in one
@@ -372,6 +418,26 @@ void Checker::check_cache(const Instruction& by, Use use, const GlobalMemory& me
     if (!meets) continue;
     fail(by.where, "%s %s %s, where SetValue in line %u wrote to the data cache; call DataCacheCleanAndInvalid between",
          by.name, verb(use), naming(memory).elements(begin, end).c_str(), line.where.line());
+  }
+}
+
+void Checker::warn_of_rests(const Instruction& by, const LocalMemory& src, const Runs& src_runs,
+                            const GlobalMemory& dst, const Runs& dst_runs) const {
+  for (const auto& [from, to] : *by.rests) {
+    const auto offset = static_cast<int64_t>(from - address_of(src.data));
+    const int64_t run = src_runs.count > 1 ? offset / src_runs.step : 0;
+    const uintptr_t begin =
+        address_of(dst.data) + static_cast<uintptr_t>(offset + run * (dst_runs.step - src_runs.step));
+    const DeviceBuffer* buffer = device_.find(address_of(dst.origin));
+    const uintptr_t end =
+        buffer != nullptr ? reinterpret_cast<uintptr_t>(buffer->begin) + buffer->bytes : ~uintptr_t{0};
+    if (begin >= end) continue;  // in the padding after the tensor
+    warn(by.where,
+         "%s copies %s, which nothing has written, to %s: the rest of a block of 32 bytes; use DataCopyPad if nothing "
+         "writes there later",
+         by.name, naming(src).elements(from, to).c_str(),
+         naming(dst).elements(begin, std::min(end, begin + (to - from))).c_str());
+    return;
   }
 }
 
@@ -487,8 +553,8 @@ void Checker::released(const Buffer& buffer, pipe_t consumer) { released_[buffer
 void Checker::set_flag(uint8_t event, uint32_t id, Where where) {
   std::optional<Flag>& flag = flags_[event][id];
   if (flag) {
-    fail(where, "SetFlag: %s %u is set already, in line %u, and nobody has waited for it", event_name(event).c_str(),
-         id, flag->where.line());
+    fail(where, "SetFlag: %s %u is set already, in line %u, without a wait for it since", event_name(event).c_str(), id,
+         flag->where.line());
   }
   check_not_of_queue("SetFlag", event, id, where);
   flag = Flag{release(source(event)), where};
@@ -504,7 +570,7 @@ void Checker::check_not_of_queue(const char* name, uint8_t event, uint32_t id, W
 void Checker::queue_takes(const char* name, uint8_t event, uint32_t id, Where where) {
   if (const std::optional<Flag>& flag = flags_[event][id]) {
     fail(where,
-         "%s: the queue takes %s %u, which SetFlag has set in line %u, and nobody has waited for it; take an id "
+         "%s: the queue takes %s %u, which SetFlag has set in line %u, without a wait for it since; take an id "
          "of AllocEventID for that",
          name, event_name(event).c_str(), id, flag->where.line());
   }
@@ -517,7 +583,7 @@ void Checker::wait_flag(uint8_t event, uint32_t id, Where where) {
   check_not_of_queue("WaitFlag", event, id, where);
   std::optional<Flag>& flag = flags_[event][id];
   if (!flag) {
-    fail(where, "WaitFlag: %s %u is not set; call SetFlag before, or the pipe waits for ever",
+    fail(where, "WaitFlag: %s %u is not set; call SetFlag before, or the pipe waits indefinitely",
          event_name(event).c_str(), id);
   }
   acquire(target(event), flag->progress);
@@ -546,13 +612,13 @@ void Checker::finish() const {
     const DeviceBuffer* buffer = device_.find(begin + static_cast<uintptr_t>(std::countr_zero(line.written)));
     fail(line.where,
          "SetValue: what it wrote to %s is in the data cache when the kernel ends; call "
-         "DataCacheCleanAndInvalid behind it",
+         "DataCacheCleanAndInvalid after it",
          buffer != nullptr ? buffer->name : "device memory");
   }
   for (uint32_t event = 0; event < flags_.size(); ++event) {
     for (uint32_t id = 0; id < kEventIds; ++id) {
       if (!flags_[event][id]) continue;
-      fail(flags_[event][id]->where, "SetFlag: nobody has waited for %s %u when the kernel ends; call WaitFlag",
+      fail(flags_[event][id]->where, "SetFlag: %s %u has no wait when the kernel ends; call WaitFlag",
            event_name(static_cast<uint8_t>(event)).c_str(), id);
     }
   }
@@ -578,7 +644,7 @@ std::vector<DeviceUse> Checker::device_uses() {
 
 namespace {
 
-// Pairs of uses by different cores of the same bytes, one of which writes, and neither of which waits for the other.
+// Finds pairs of uses of the same bytes by different cores, where at least one writes and neither waits for the other.
 class CoresApart {
  public:
   CoresApart(const char* kernel, const Team& team, const DeviceMemory& device)
@@ -588,7 +654,7 @@ class CoresApart {
     sweep(std::move(uses), [this](const DeviceUse& one, const DeviceUse& other) {
       if (one.access.atomic && other.access.atomic) return;
       if (one.use == Use::Write && other.use == Use::Write) {
-        fail(one, other, "both write " + bytes(one, other) + ", the other one", "give each block elements of its own");
+        fail(one, other, "both write " + bytes(one, other) + ", the other one", "give each block its own elements");
       }
       const DeviceUse& read = one.use == Use::Read ? one : other;
       fail(read, one.use == Use::Read ? other : one,
@@ -622,7 +688,7 @@ class CoresApart {
       return std::tie(a.begin, a.core, a.pipe, a.access.epoch, a.use) <
              std::tie(b.begin, b.core, b.pipe, b.access.epoch, b.use);
     });
-    std::vector<const DeviceUse*> writes, reads;  // that reach as far as the use that is looked at
+    std::vector<const DeviceUse*> writes, reads;  // that reach as far as the current use
     for (const DeviceUse& use : uses) {
       const auto compare = [&](std::vector<const DeviceUse*>& earlier) {
         std::erase_if(earlier, [&](const DeviceUse* other) { return other->end <= use.begin; });
@@ -727,6 +793,11 @@ void check_global(const char* name, Where where, pipe_t pipe, Use use, const Glo
 
 namespace {
 
+using Rests = std::vector<std::pair<uintptr_t, uintptr_t>>;
+
+// DataCopyPad moves exactly the given number of bytes.
+bool moves_blocks(const char* name) { return std::string_view(name) == "DataCopy"; }
+
 template <class Memory>
 void touch_runs(const Checker::Instruction& by, Use use, const Memory& memory, const Runs& runs) {
   Checker& checker = *current_block->checker;
@@ -746,20 +817,30 @@ void check_copy_in(const char* name, Where where, const LocalMemory& dst, const 
     recorder->copy({name, where, PIPE_MTE2}, hardware_of(dst) == Hardware::UB ? Path::GmToUb : Path::GmToL1, src.data,
                    src_runs.count, src_runs.bytes, src_runs.step);
   }
-  touch_runs({name, where, PIPE_MTE2}, Use::Read, src, src_runs);
-  LocalMemory whole = dst;  // what DataCopyPad fills a run's last block up with may lie behind the tensor's elements
+  Rests rests;
+  touch_runs({.name = name, .where = where, .pipe = PIPE_MTE2, .rests = moves_blocks(name) ? &rests : nullptr},
+             Use::Read, src, src_runs);
+  LocalMemory whole = dst;  // DataCopyPad's filling of a run's last block may lie past the tensor's elements
   whole.bytes = whole_blocks(dst.bytes);
   touch_runs({name, where, PIPE_MTE2}, Use::Write, whole, dst_runs);
 }
 
 void check_copy_out(const char* name, Where where, const GlobalMemory& dst, const Runs& dst_runs,
                     const LocalMemory& src, const Runs& src_runs) {
-  if (Recorder* recorder = current_block->checker->recorder()) {
+  Checker& checker = *current_block->checker;
+  if (Recorder* recorder = checker.recorder()) {
     recorder->copy({name, where, PIPE_MTE3}, Path::UbToGm, dst.data, dst_runs.count, dst_runs.bytes, dst_runs.step);
   }
-  touch_runs({name, where, PIPE_MTE3}, Use::Read, src, src_runs);
+  Rests rests;
   const bool atomic = current_block->atomic.kind != Atomic::Kind::None;
-  touch_runs({name, where, PIPE_MTE3, atomic}, Use::Write, dst, dst_runs);
+  const Checker::Instruction by{.name = name,
+                                .where = where,
+                                .pipe = PIPE_MTE3,
+                                .atomic = atomic,
+                                .rests = moves_blocks(name) ? &rests : nullptr};
+  touch_runs({.name = name, .where = where, .pipe = PIPE_MTE3, .rests = by.rests}, Use::Read, src, src_runs);
+  touch_runs(by, Use::Write, dst, dst_runs);
+  if (!rests.empty()) checker.warn_of_rests(by, src, src_runs, dst, dst_runs);
 }
 
 void check_copy_within(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,

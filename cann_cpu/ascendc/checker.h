@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows one core through its program and stops it at the first thing that hardware would not forgive.
+// Follows one core through its program and stops it at the first operation that would fail on hardware.
 //
-// Pipes work beside each other, so what the program says first need not happen first. Every pipe has a clock: what it
-// knows of the others' progress, which grows by flags, queues and barriers alone. Two accesses of one byte by different
-// pipes, one of which writes, are a hazard unless the later one's pipe knows that the earlier one has ended. That holds
-// whatever the timing of a run, so that a missing flag is found in every run.
+// Pipes work in parallel, so the first instruction of a program need not happen first. Every pipe has a clock with its
+// knowledge of the others' progress, which only flags, queues and barriers advance. Two accesses of one byte by
+// different pipes, at least one a write, are a hazard unless the later one's pipe knows that the earlier one has ended.
+// This does not depend on the timing of a run, so every run finds a missing flag.
 //
-// What a pipe does to the same bytes twice is in order as CANN's documentation says: the scalar unit by itself, vector
-// instructions by the PipeBarrier<PIPE_V> that the compiler inserts, unless it was told not to, copies that write the
-// same bytes by the author's PipeBarrier alone.
+// CANN's documentation specifies the order of two accesses by one pipe to the same bytes. The scalar unit is always in
+// order. Vector instructions are in order by the PipeBarrier<PIPE_V> that the compiler inserts, unless an option
+// disables it. Copies that write the same bytes are in order only by the author's PipeBarrier.
 #pragma once
 
 #include <array>
@@ -65,9 +65,17 @@ class Checker {
     Where where;
     pipe_t pipe;
     bool atomic = false;
-    bool in_order = false;  // with what the pipe did before
-    bool fractals = false;  // what it reads has rows or columns that do not count, and something that does
+    bool in_order = false;   // with what the pipe did before
+    bool by_server = false;  // a server does it, when the scalar unit asks it to
+    bool fractals = false;   // what it reads has rows or columns that do not count, and something that does
+    // The instruction moves whole blocks of 32 bytes. The rest of a block may lie past the end of padded device memory.
+    // It is recorded here if nothing has written it to the unified buffer.
+    std::vector<std::pair<uintptr_t, uintptr_t>>* rests = nullptr;
   };
+
+  // Warns of the rests that a copy out has put into a tensor, which goes from src to dst.
+  void warn_of_rests(const Instruction& by, const LocalMemory& src, const Runs& src_runs, const GlobalMemory& dst,
+                     const Runs& dst_runs) const;
 
   void touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes);
   void touch(const Instruction& by, Use use, const GlobalMemory& memory, int64_t offset, int64_t bytes);
@@ -96,10 +104,13 @@ class Checker {
   Message said(pipe_t pipe);
   void learn(const Message& message);
 
+  // The core has waited for a server: what that has done lies before all that follows.
+  void served(const Message& message);
+
   // Where the last instruction stands that touched memory.
   const Where& last() const { return last_; }
 
-  // What is wrong when the kernel has returned: flags that nobody waited for, a data cache that nobody wrote back.
+  // Reports errors at the end of the kernel: flags without a wait, a data cache that was not written back.
   void finish() const;
 
   // What the core has done to device memory.
@@ -109,7 +120,7 @@ class Checker {
   Recorder* recorder() const { return recorder_; }
 
  private:
-  // What a pipe knows when it tells others that it has come so far.
+  // A pipe's knowledge when it signals its progress to others.
   struct Progress {
     pipe_t pipe;
     Clock clock;
@@ -125,6 +136,7 @@ class Checker {
   Progress release(pipe_t pipe);
   void acquire(pipe_t pipe, const Progress& progress);
   void take_over(pipe_t pipe, const Progress& progress);
+  void wait_by_compiler(const std::array<uint32_t, kPipes>& epochs);
   void learn(pipe_t pipe, const Message& message);
   const Message& learned(pipe_t pipe, uint32_t epoch) const;
   void note_uses();

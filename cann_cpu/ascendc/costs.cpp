@@ -26,7 +26,7 @@ constexpr double kLatencyOut = 136;   // [add]: 294 = 30 + 128 + 136
 constexpr double kScalarCycles = 10;  // [add]: of the 34 cycles for three elements
 constexpr double kL2ToCube = 110;     // [platform] l2_read_rate; a matmul in asc-devkit's guide reaches 95
 constexpr double kCubeToL2 = 86;      // [platform] l2_write_rate
-constexpr double kUnifiedBuffer = 64;  // [platform] ub_to_ddr_rate, ub_to_l2_rate; assumed to be that of reads, too
+constexpr double kUnifiedBuffer = 64;  // [platform] ub_to_ddr_rate, ub_to_l2_rate; assumed for reads as well
 
 constexpr PathCost kPathCosts[kPaths] = {
     {"GM to UB", false, kUnifiedBuffer, kDeviceStart, kLatencyIn},
@@ -39,7 +39,7 @@ constexpr PathCost kPathCosts[kPaths] = {
     {"L1 to tables", true, 32, kLocalStart, 0},   // [cube]: the bias table, the fixpipe buffer
     {"L0C to L1", true, 128, kLocalStart, 0},     // [cube], of 16 bits; assumed of others
     {"filled in L1", true, 128, kLocalStart, 0},  // assumed
-    // The Matmul library takes matrices out of the unified buffer by way of L2.
+    // The Matmul library takes matrices out of the unified buffer through L2.
     {"UB to L1", false, kUnifiedBuffer, kDeviceStart, kLatencyIn},
 };
 
@@ -60,7 +60,7 @@ constexpr VectorRate kVectorRates[] = {
     {"Ln", 4, 2},
     {"MrgSort", 16, 16},  // 2 pairs a cycle, 32 in a repeat
     {"MulAddDst", 2, 2},
-    {"ReduceMax", 7, 7},  // assumed: made of a reduction of each repeat
+    {"ReduceMax", 7, 7},  // assumed: reduces each repeat
     {"ReduceMin", 7, 7},
     {"ReduceSum", 7, 7},
     {"RepeatReduceSum", 7, 7},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What instructions cost, in cycles of the core: by published throughputs of Atlas A2 and A3, and by assumptions where
-// nothing is published. The table of all numbers and their sources; docs/ascendc_cost.md says how they are used.
+// The costs of instructions in cycles of the core, from published throughputs of Atlas A2 and A3, and from assumptions
+// where nothing is published. The table has all numbers and their sources. docs/ascendc_cost.md explains their use.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace AscendC::cpu {
 struct Cost {
   double start = 0;    // of the pipe, before the first repeat, product or byte
   double cycles = 0;   // of the pipe, at the throughput of its unit
-  double latency = 0;  // behind that until others have the result; the pipe goes on meanwhile
+  double latency = 0;  // then, until others have the result; the pipe continues meanwhile
 };
 
 // The ways of bytes between memories. Those of device memory come first: they share its bandwidth and that of L2.
@@ -41,18 +41,19 @@ struct PathCost {
 const PathCost& cost_of(Path path);
 Cost copy_cost(Path path, uint64_t bytes);
 
-// Of a vector instruction with so many elements in each repeat of 256 bytes.
+// The cost of a vector instruction with `per_repeat` elements in each repeat of 256 bytes.
 Cost vector_cost(std::string_view name, uint64_t repeats, uint32_t per_repeat);
 
-// Of products of fractals, 16 rows and columns by 32 bytes in depth; of float without HF32 each takes two steps.
+// The cost of products of fractals, 16 rows and columns by 32 bytes in depth. For float without HF32 each takes two
+// steps.
 Cost product_cost(uint64_t fractals, bool whole_float);
 
 // The scalar unit: to issue an instruction or a flag of another pipe, and to read or write an element.
 inline constexpr double kIssueCycles = 5;
 Cost scalar_cost(bool is_cached);
 
-// From the beginning of one block to that of the next, while cores are free. Assumed; if all began at once, they would
-// all copy and all compute at the same time for ever, and device memory would be idle in between.
+// The time between the starts of two blocks while cores are free. It is assumed: if all blocks started at once, they
+// would always copy and compute at the same time, and device memory would be idle in between.
 inline constexpr double kBeginCycles = 20;
 
 // From a core's CrossCoreSetFlag, SyncAll and the like to those that wait for it. Assumed.

@@ -20,8 +20,9 @@ bool by_column(QuantMode_t mode) { return mode == VDEQF16 || mode == VQF322B8_PR
 
 // The modes that make a dtype of float and of int32_t.
 void check_mode(const FixpipeCall& call, Out out, bool from_float) {
-  constexpr const char* kModes[] = {"NoQuant",     "F322F16",      "F322BF16", "DEQF16", "VDEQF16",
-                                    "QF322B8_PRE", "VQF322B8_PRE", "REQ8",     "VREQ8"};
+  constexpr const char* kModes[] = {"NoQuant",       "F322F16",       "F322BF16",      "DEQF16", "VDEQF16",
+                                    "QF322B8_PRE",   "VQF322B8_PRE",  "REQ8",          "VREQ8",  "QF322F16_PRE",
+                                    "VQF322F16_PRE", "QF322BF16_PRE", "VQF322BF16_PRE"};
   constexpr const char* kOuts[] = {"float", "int32_t", "half", "bfloat16_t", "int8_t", "uint8_t"};
   const QuantMode_t mode = call.params.quantPre;
   const auto is = [&](std::initializer_list<QuantMode_t> modes) {
@@ -73,19 +74,19 @@ class Way {
  private:
   // One instruction, however many rows or stripes.
   void record() const {
-    const Told told{.by = {call_.name, call_.where, PIPE_FIX}};
+    const Told trace{.by = {call_.name, call_.where, PIPE_FIX}};
     constexpr auto kSize = static_cast<int64_t>(sizeof(To));
     const int64_t all = (call_.rows ? p_.ndNum : 1) * int64_t{p_.mSize} * p_.nSize * kSize;
-    if (told.recorder() == nullptr) return;
-    if (call_.local != nullptr) return told.copy(Path::L0CToL1, all);
+    if (trace.recorder() == nullptr) return;
+    if (call_.local != nullptr) return trace.copy(Path::L0CToL1, all);
     if (!call_.rows) {
       const int64_t stripes = (p_.nSize + kColumns * merged_ - 1) / (kColumns * merged_);
-      return told.copy(Path::L0CToGm, call_.global->data,
-                       {static_cast<uint32_t>(stripes), all / stripes, stripe_step() * kSize});
+      return trace.copy(Path::L0CToGm, call_.global->data,
+                        {static_cast<uint32_t>(stripes), all / stripes, stripe_step() * kSize});
     }
     for (int64_t matrix = 0; matrix < p_.ndNum; ++matrix) {
-      told.copy(Path::L0CToGm, call_.global->data + matrix * p_.dstNdStride * kSize,
-                {p_.mSize, p_.nSize * kSize, p_.dstStride * kSize});
+      trace.copy(Path::L0CToGm, call_.global->data + matrix * p_.dstNdStride * kSize,
+                 {p_.mSize, p_.nSize * kSize, p_.dstStride * kSize});
     }
   }
 
@@ -120,12 +121,12 @@ class Way {
   int64_t stripe_step() const { return int64_t{p_.dstStride} * kBlockBytes / static_cast<int64_t>(sizeof(To)); }
 
   void check_read(int64_t from, int64_t columns) const {
-    const Told told{.by = {call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0}};
-    if (told.checker == nullptr) return;
+    const Told trace{.by = {call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0}};
+    if (trace.checker == nullptr) return;
     constexpr auto kSum = static_cast<int64_t>(sizeof(Sum));
-    if (columns == kColumns) return told.touch(Use::Read, call_.src, from * kSum, p_.mSize * kColumns * kSum);
+    if (columns == kColumns) return trace.touch(Use::Read, call_.src, from * kSum, p_.mSize * kColumns * kSum);
     for (int64_t i = 0; i < p_.mSize; ++i) {
-      told.touch(Use::Read, call_.src, (from + i * kColumns) * kSum, columns * kSum);
+      trace.touch(Use::Read, call_.src, (from + i * kColumns) * kSum, columns * kSum);
     }
   }
 
@@ -191,11 +192,11 @@ void fixpipe(Out out, bool from_float, const FixpipeCall& call) {
     fail(call.where, "%s: nSize %u; fractals have a multiple of %d columns", call.name, p.nSize,
          p.isChannelSplit ? 8 : 16);
   }
-  const Told told{.by = {call.name, call.where, PIPE_FIX}};
-  told.align(call.src, 64);
-  if (call.local != nullptr) told.align(*call.local, kBlockBytes);
+  const Told trace{.by = {call.name, call.where, PIPE_FIX}};
+  trace.align(call.src, 64);
+  if (call.local != nullptr) trace.align(*call.local, kBlockBytes);
   if (by_column(p.quantPre)) {
-    told.touch(Use::Read, *call.scales, 0, p.nSize * static_cast<int64_t>(sizeof(uint64_t)));
+    trace.touch(Use::Read, *call.scales, 0, p.nSize * static_cast<int64_t>(sizeof(uint64_t)));
   }
   from_float ? from_sums<float>(out, call) : from_sums<int32_t>(out, call);
 }

@@ -14,7 +14,7 @@ struct VectorOf {
   using Type [[gnu::vector_size(lanes * sizeof(Sum)), gnu::aligned(sizeof(Sum)), gnu::may_alias]] = Sum;
 };
 
-// A column tile of b, its rows one behind the other.
+// A column tile of b with consecutive rows.
 template <class Sum>
 struct Tile {
   const StripedMatrix<Sum>& c;

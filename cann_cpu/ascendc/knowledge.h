@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pipe knows of the progress of others, in its own core and, by messages, in other cores.
+// A pipe's knowledge of the progress of others, in its own core and, by messages, in other cores.
 #pragma once
 
 #include <array>

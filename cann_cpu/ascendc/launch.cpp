@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: every block of a kernel runs once on each of its cores, each in one of the pool's threads, with memories of
-// its own.
+// Launches kernels: every block runs once on each of its cores, each in one of the pool's threads, with separate
+// memories.
 #include "ascendc/launch.h"
 
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -23,6 +24,8 @@
 
 #include "ascendc/block.h"
 #include "ascendc/cores.h"
+#include "cann_cpu/named_crash.h"
+#include "cann_cpu/soc.h"
 #include "checker.h"
 #include "memory.h"
 #include "pool.h"
@@ -38,8 +41,8 @@ namespace {
 
 constinit thread_local uint64_t tiling_key = 0;
 
-// The memories of a core; what of them nobody touches takes none of the machine's. An instruction may read the whole of
-// a repeat of which the last lanes are masked.
+// The memories of a core. Untouched parts take no memory of the machine. An instruction may read a whole repeat whose
+// last lanes are masked.
 using Memories = std::array<std::byte*, kHardwares>;
 constexpr size_t kAlignment = 1024;
 
@@ -47,7 +50,8 @@ const Memories& memories() {
   struct Owned {
     Owned() {
       for (size_t i = 0; i < kHardwares; ++i) {
-        const size_t bytes = (kHardwareBytes[i] + kRepeatBytes + kAlignment - 1) / kAlignment * kAlignment;
+        const size_t bytes =
+            (largest_bytes_of(static_cast<Hardware>(i)) + kRepeatBytes + kAlignment - 1) / kAlignment * kAlignment;
         owned[i].reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
         all[i] = owned[i].get();
         if (all[i] == nullptr) throw std::bad_alloc();
@@ -159,7 +163,7 @@ DeviceUses run_block(const Block& start, Team& team, Body body, const void* cont
 
 }  // namespace
 
-// A profile is made of what the checks see.
+// A profile is generated from the checks' records.
 bool checks_by_default() { return is_set("ASCENDC_CPU_CHECKS", "1") || profile_folder() != nullptr; }
 
 namespace {
@@ -171,14 +175,16 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
   }
   const bool is_profiled = checking && (launch.profile != nullptr || profile_folder() != nullptr);
   const uint64_t key = tiling_key;
+  const KnownMemory* const known = known_memory();
   Team team(type, launch.blocks);
   for (uint32_t core = 0; is_profiled && core < team.cores(); ++core) {
     checking->recorders.emplace_back(team.core(core).cube, checking->memory);
   }
   std::vector<DeviceUses> of_cores(checking ? team.cores() : 0);
-  run_in_parallel(team.cores(), [&](uint32_t number) {
+  const auto run_core = [&](uint32_t number) {
     const Core& core = team.core(number);
-    const Block block{launch.kernel, core, type, launch.blocks, key, memories(), nullptr};
+    const Block block{launch.kernel,   core,   type, launch.blocks, key, memories(), cann_cpu::soc(), known,
+                      launch.contexts, nullptr};
     try {
       DeviceUses uses = run_block(block, team, body, context, checking ? &*checking : nullptr);
       if (checking) of_cores[number] = std::move(uses);
@@ -189,7 +195,16 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
       team.give_up();
       throw;
     }
-  });
+  };
+  try {
+    run_in_parallel(team.cores(), run_core);
+    team.end_servers(launch.kernel);
+  } catch (const OtherType&) {
+    throw;
+  } catch (const std::exception& e) {
+    team.give_up_servers(launch.contexts, e.what());
+    throw;
+  }
   if (!checking) return;
   team.check_all_waited(launch.kernel);
   DeviceUses all;
@@ -209,9 +224,10 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
 KernelMetaType tried_type(const Launch& launch, Body body, const void* context) {
   const KernelType type{KERNEL_TYPE_AIC_ONLY, false, false, true};
   Team team(type, 1);
+  const Block block{launch.kernel, team.core(0),    type,    launch.blocks,   tiling_key,
+                    memories(),    cann_cpu::soc(), nullptr, launch.contexts, nullptr};
   try {
-    run_block({launch.kernel, team.core(0), type, launch.blocks, tiling_key, memories(), nullptr}, team, body, context,
-              nullptr);
+    run_block(block, team, body, context, nullptr);
   } catch (const OtherType& other) {
     return *other.type;
   } catch (const KernelError&) {
@@ -219,11 +235,34 @@ KernelMetaType tried_type(const Launch& launch, Body body, const void* context) 
   return KERNEL_TYPE_AIV_ONLY;
 }
 
+// In one line what crashed, of the first block that does.
+void say_crash(int signal) {
+  static std::atomic_flag reported;
+  thread_local bool is_mine = false;
+  const Block* block = current_block;
+  if (block == nullptr || is_mine) return;
+  if (reported.test_and_set()) pause();  // other blocks crash as well
+  is_mine = true;
+  const Where last = block->checker != nullptr ? block->checker->last() : Where{};
+  dprintf(STDERR_FILENO, "%s, block %u: crashed (%s)", block->kernel, block->core.block, strsignal(signal));
+  if (last.line() != 0) dprintf(STDERR_FILENO, " after line %u of %s", last.line(), last.file_name());
+  dprintf(STDERR_FILENO, "\n");
+}
+
 }  // namespace
 
 void run(const Launch& launch, Body body, const void* context) {
   if (current_block != nullptr) throw KernelError(std::string(launch.kernel) + " was launched inside a kernel");
-  KernelType type = type_of(launch.kernel, body, tiling_key);
+  [[maybe_unused]] static const bool named = (cann_cpu::name_crashes(say_crash), true);
+  const cann_cpu::Architecture& architecture = cann_cpu::soc().architecture();
+  if (launch.npu_arch != architecture.number) {
+    throw KernelError(std::string(launch.kernel) + " was compiled for dav-" + std::to_string(launch.npu_arch) +
+                      ", and this is " + cann_cpu::soc().name + ", of dav-" + std::to_string(architecture.number) +
+                      " (" + cann_cpu::soc_reason() + "): set CANN_CPU_SOC=" + cann_cpu::soc_of(launch.npu_arch).name +
+                      ", or compile it for this chip");
+  }
+  KernelType type =
+      architecture.fused ? KernelType{KERNEL_TYPE_AICORE, true} : type_of(launch.kernel, body, tiling_key);
   while (true) {
     try {
       return run_as(type, launch, body, context);
@@ -236,8 +275,19 @@ void run(const Launch& launch, Body body, const void* context) {
 
 void declare_type(Where where, KernelMetaType type) {
   Block& block = cpu::block(where);
-  if (block.type.name != type) {
-    if (block.type.declared) fail(where, "KERNEL_TASK_TYPE: the kernel has said another type before; say one of them");
+  const CoresOf cores = cores_of(type);
+  if (block.type.fused() && cores.cube + cores.vectors > 1) {
+    fail(where, "KERNEL_TASK_TYPE: a block of several cores; a core of %s has the matrix and the vector unit",
+         block.chip.name);
+  }
+  if (!block.type.fused() && type >= KERNEL_TYPE_AICORE) {
+    fail(where, "KERNEL_TASK_TYPE: a type of chips whose cores have both units, which %s does not have",
+         block.chip.name);
+  }
+  if (block.type.fused()) return;
+  if (block.type.name != type || block.type.tried) {
+    if (block.type.declared)
+      fail(where, "KERNEL_TASK_TYPE: the kernel declared another type before; declare one of them");
     throw OtherType{type};
   }
   block.type.known = block.type.declared = true;
@@ -249,16 +299,9 @@ void is_mixed() { throw OtherType{KERNEL_TYPE_MIX_AIC_1_2}; }
 
 namespace {
 
-// In one line what crashed; the process is of no more use.
+// The process cannot continue.
 void report_crash(int signal) {
-  static std::atomic_flag reported;
-  if (reported.test_and_set()) pause();  // the other blocks crash, too
-  const Block* block = current_block;
-  if (block == nullptr) _exit(128 + signal);
-  const Where last = block->checker != nullptr ? block->checker->last() : Where{};
-  dprintf(STDERR_FILENO, "%s, block %u: crashed (%s)", block->kernel, block->core.block, strsignal(signal));
-  if (last.line() != 0) dprintf(STDERR_FILENO, " behind line %u of %s", last.line(), last.file_name());
-  dprintf(STDERR_FILENO, "\n");
+  say_crash(signal);
   _exit(128 + signal);
 }
 
@@ -270,17 +313,37 @@ extern "C" ASCENDC_CPU_EXPORT void ascendc_cpu_report_crashes() {
 
 void set_tiling_key(uint64_t key) { tiling_key = key; }
 
-void fail(Where where, const char* format, ...) {
+namespace {
+
+std::string message_of(Where where, const char* format, va_list arguments) {
   char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
   vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
   std::string message = std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": ";
   if (current_block != nullptr) {
     message += std::string(current_block->kernel) + ", " + name_of(current_block->core, current_block->type) + ": ";
   }
-  throw KernelError(message + text);
+  return message + text;
+}
+
+}  // namespace
+
+void fail(Where where, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const std::string message = message_of(where, format, arguments);
+  va_end(arguments);
+  throw KernelError(message);
+}
+
+void warn(Where where, const char* format, ...) {
+  static std::mutex mutex;
+  static auto& said = *new std::set<std::pair<std::string, uint32_t>>;
+  const std::lock_guard lock(mutex);
+  if (!said.emplace(where.file_name(), where.line()).second) return;
+  va_list arguments;
+  va_start(arguments, format);
+  std::fprintf(stderr, "warning: %s\n", message_of(where, format, arguments).c_str());
+  va_end(arguments);
 }
 
 }  // namespace AscendC::cpu

@@ -62,23 +62,23 @@ void copy_nd_to_nz(Where where, const LocalMemory& dst, const GlobalMemory& src,
   check_range(kName, where, "dstNzC0Stride", p.dstNzC0Stride, 1, 16384);
   check_range(kName, where, "dstNzNStride", p.dstNzNStride, 1, 16384);
   check_range(kName, where, "dstNzMatrixStride", p.dstNzMatrixStride, 0, 65535);
-  const Told told{.by = {kName, where, PIPE_MTE2}};
+  const Told trace{.by = {kName, where, PIPE_MTE2}};
   const int64_t row = int64_t{p.dValue} * itemsize, pieces = (row + kBlockBytes - 1) / kBlockBytes;
-  told.align(dst, kBlockBytes);
+  trace.align(dst, kBlockBytes);
   for (int64_t matrix = 0; matrix < p.ndNum; ++matrix) {
     const int64_t from = matrix * p.srcNdMatrixStride * itemsize;
     const int64_t to = matrix * p.dstNzMatrixStride * itemsize;
     const int64_t from_row = int64_t{p.srcDValue} * itemsize;
-    told.copy(Path::GmToL1, src.data + from, {p.nValue, row, from_row});
+    trace.copy(Path::GmToL1, src.data + from, {p.nValue, row, from_row});
     const int64_t to_column = int64_t{p.dstNzC0Stride} * kBlockBytes, to_row = int64_t{p.dstNzNStride} * kBlockBytes;
-    for (int64_t i = 0; told.checker != nullptr && i < p.nValue; ++i)
-      told.touch(Use::Read, src, from + i * from_row, row);
-    for (int64_t j = 0; told.checker != nullptr && j < pieces; ++j) {
+    for (int64_t i = 0; trace.checker != nullptr && i < p.nValue; ++i)
+      trace.touch(Use::Read, src, from + i * from_row, row);
+    for (int64_t j = 0; trace.checker != nullptr && j < pieces; ++j) {
       if (to_row == kBlockBytes) {
-        told.touch(Use::Write, dst, to + j * to_column, p.nValue * to_row);
+        trace.touch(Use::Write, dst, to + j * to_column, p.nValue * to_row);
       } else {
         for (int64_t i = 0; i < p.nValue; ++i)
-          told.touch(Use::Write, dst, to + j * to_column + i * to_row, kBlockBytes);
+          trace.touch(Use::Write, dst, to + j * to_column + i * to_row, kBlockBytes);
       }
     }
     for (int64_t i = 0; i < p.nValue; ++i) {
@@ -109,27 +109,27 @@ void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local
          "LoadDataWithTranspose",
          itemsize, local == nullptr ? "from device memory" : "from L1");
   }
-  const Told told{
+  const Told trace{
       .by = {.name = kName, .where = where, .pipe = local != nullptr ? PIPE_MTE1 : PIPE_MTE2, .fractals = true}};
   const Path path = path_to(dst, local == nullptr);
   const int64_t first = p.startIndex * kFractalBytes, stride = p.srcStride * kFractalBytes;
   if (local != nullptr) {
-    told.copy(path, p.repeatTimes * kFractalBytes);
+    trace.copy(path, p.repeatTimes * kFractalBytes);
   } else {
-    told.copy(path, global->data + first, {p.repeatTimes, kFractalBytes, p.addrMode != 0 ? -stride : stride});
+    trace.copy(path, global->data + first, {p.repeatTimes, kFractalBytes, p.addrMode != 0 ? -stride : stride});
   }
-  told.align(dst, alignment_of(dst));
-  if (local != nullptr) told.align(*local, kBlockBytes);
+  trace.align(dst, alignment_of(dst));
+  if (local != nullptr) trace.align(*local, kBlockBytes);
   const std::byte* source = local != nullptr ? local->data : global->data;
   for (int64_t i = 0; i < p.repeatTimes; ++i) {
     const int64_t fractal = p.startIndex + (p.addrMode != 0 ? -i : i) * p.srcStride;
     const int64_t from = fractal * kFractalBytes, to = i * (1 + int64_t{p.dstGap}) * kFractalBytes;
     if (local != nullptr) {
-      told.touch(Use::Read, *local, from, kFractalBytes);
+      trace.touch(Use::Read, *local, from, kFractalBytes);
     } else {
-      told.touch(Use::Read, *global, from, kFractalBytes);
+      trace.touch(Use::Read, *global, from, kFractalBytes);
     }
-    told.touch(Use::Write, dst, to, kFractalBytes);
+    trace.touch(Use::Write, dst, to, kFractalBytes);
     if (p.ifTranspose) {
       transpose(dst.data + to, kBlockBytes, source + from, kBlockBytes, kRows, kRows, itemsize);
     } else {
@@ -146,10 +146,10 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
   need_memory(kName, where, dst, {Hardware::L0A, Hardware::L0B}, "dst");
   const int64_t side = itemsize == 1 ? 32 : 16, fractals = itemsize == 2 ? 1 : 2;
   const int64_t square = fractals * kFractalBytes;
-  const Told told{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
-  told.copy(path_to(dst), p.repeatTimes * square);
-  told.align(dst, kFractalBytes);
-  told.align(src, kBlockBytes);
+  const Told trace{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
+  trace.copy(path_to(dst), p.repeatTimes * square);
+  trace.align(dst, kFractalBytes);
+  trace.align(src, kBlockBytes);
   // Two fractals of 8 bits lie one below the other, two of 32 bits beside each other.
   std::byte whole[32 * 32], turned[32 * 32];
   const int64_t row = side * itemsize;
@@ -159,7 +159,7 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
   for (int64_t i = 0; i < p.repeatTimes; ++i) {
     const int64_t from = (p.startIndex + (p.addrMode != 0 ? -i : i) * p.srcStride) * square;
     const int64_t to = i * (1 + int64_t{p.dstGap}) * kFractalBytes;
-    told.touch(Use::Read, src, from, square);
+    trace.touch(Use::Read, src, from, square);
     for (int64_t fractal = 0; fractal < fractals; ++fractal) {
       for (int64_t r = 0; r < kRows; ++r) {
         std::memcpy(piece(whole, fractal, r), src.data + from + fractal * kFractalBytes + r * kBlockBytes, kBlockBytes);
@@ -168,7 +168,7 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
     transpose(turned, row, whole, row, side, side, itemsize);
     for (int64_t fractal = 0; fractal < fractals; ++fractal) {
       const int64_t at = to + fractal * (1 + int64_t{p.dstFracGap}) * kFractalBytes;
-      told.touch(Use::Write, dst, at, kFractalBytes);
+      trace.touch(Use::Write, dst, at, kFractalBytes);
       for (int64_t r = 0; r < kRows; ++r) {
         std::memcpy(dst.data + at + r * kBlockBytes, piece(turned, fractal, r), kBlockBytes);
       }
@@ -230,9 +230,9 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
   const int64_t out_w = (width + left + after - span_w) / image.stride_w + 1;
   const int64_t out_h = (height + top + below - span_h) / image.stride_h + 1;
   const int64_t pieces = (image.channels + piece - 1) / piece;
-  const Told told{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
-  told.align(dst, kFractalBytes);
-  told.align(src, kBlockBytes);
+  const Told trace{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
+  trace.align(dst, kFractalBytes);
+  trace.align(src, kBlockBytes);
 
   // Where the element (row, column) of the matrix goes, in bytes.
   const bool turned = image.transpose && !right;
@@ -250,7 +250,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
   const int64_t fractals = right    ? (image.rows + piece - 1) / piece * columns16
                            : turned ? (image.columns + kRows - 1) / kRows * depth_fractals
                                     : rows / kRows * depth_fractals;
-  told.copy(path_to(dst), fractals * kFractalBytes);
+  trace.copy(path_to(dst), fractals * kFractalBytes);
   for (int64_t j = 0; j < columns; j += piece) {
     const int64_t of_window = (image.first_column + along(j, part.columns, piece, repeats.along_columns)) / piece;
     const int64_t channel = of_window / (image.filter_w * image.filter_h);
@@ -258,7 +258,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
     const int64_t in_h = inside / image.filter_w * image.dilation_h, in_w = inside % image.filter_w * image.dilation_w;
     int64_t run = 0, run_bytes = 0;  // pieces of L1 that lie side by side are read together
     const auto end_run = [&] {
-      if (run_bytes != 0) told.touch(Use::Read, src, run, run_bytes);
+      if (run_bytes != 0) trace.touch(Use::Read, src, run, run_bytes);
       run_bytes = 0;
     };
     for (int64_t i = 0; i < image.rows; ++i) {
@@ -268,7 +268,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
       const int64_t from = ((channel * height + h) * width + w) * kBlockBytes;
       std::byte values[kBlockBytes];
       if (there) {
-        if (told.checker != nullptr && (run_bytes == 0 || from != run + run_bytes)) {
+        if (trace.checker != nullptr && (run_bytes == 0 || from != run + run_bytes)) {
           end_run();
           run = from;
         }
@@ -285,7 +285,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
     }
     end_run();
   }
-  told.touch(Use::Write, dst, 0, fractals * kFractalBytes);
+  trace.touch(Use::Write, dst, 0, fractals * kFractalBytes);
 }
 
 void fill_pieces(Where where, const LocalMemory& dst, uint32_t itemsize, uint64_t value,
@@ -295,11 +295,11 @@ void fill_pieces(Where where, const LocalMemory& dst, uint32_t itemsize, uint64_
   need_memory(kName, where, dst, {Hardware::L1, Hardware::L0A, Hardware::L0B}, "dst");
   const int64_t piece = hardware_of(dst) == Hardware::L1 ? kBlockBytes : kFractalBytes;
   const int64_t bytes = p.blockNum * piece, step = bytes + p.dstGap * piece;
-  const Told told{.by = {kName, where, pipe_to(dst)}};
-  told.copy(path_to(dst), p.repeatTimes * bytes);
-  told.align(dst, alignment_of(dst));
+  const Told trace{.by = {kName, where, pipe_to(dst)}};
+  trace.copy(path_to(dst), p.repeatTimes * bytes);
+  trace.align(dst, alignment_of(dst));
   for (int64_t i = 0; i < p.repeatTimes; ++i) {
-    told.touch(Use::Write, dst, i * step, bytes);
+    trace.touch(Use::Write, dst, i * step, bytes);
     for (int64_t at = 0; at < bytes; at += itemsize) std::memcpy(dst.data + i * step + at, &value, itemsize);
   }
 }
@@ -310,13 +310,13 @@ void copy_to_table(Where where, const LocalMemory& dst, const Runs& dst_runs, co
   if (!has_matrix_unit(kName, where)) return;
   need_memory(kName, where, src, {Hardware::L1}, "src");
   need_memory(kName, where, dst, {Hardware::BIAS, Hardware::FIXBUF}, "dst");
-  const Told told{.by = {kName, where, hardware_of(dst) == Hardware::BIAS ? PIPE_MTE1 : PIPE_FIX}};
-  told.copy(Path::L1ToTable, dst_runs.count * dst_runs.bytes);
-  told.align(dst, alignment_of(dst));
-  told.align(src, kBlockBytes);
+  const Told trace{.by = {kName, where, hardware_of(dst) == Hardware::BIAS ? PIPE_MTE1 : PIPE_FIX}};
+  trace.copy(Path::L1ToTable, dst_runs.count * dst_runs.bytes);
+  trace.align(dst, alignment_of(dst));
+  trace.align(src, kBlockBytes);
   for (int64_t i = 0; i < dst_runs.count; ++i) {
-    told.touch(Use::Read, src, i * src_runs.step, src_runs.bytes);
-    told.touch(Use::Write, dst, i * dst_runs.step, dst_runs.bytes);
+    trace.touch(Use::Read, src, i * src_runs.step, src_runs.bytes);
+    trace.touch(Use::Write, dst, i * dst_runs.step, dst_runs.bytes);
     std::byte* to = dst.data + i * dst_runs.step;
     const std::byte* from = src.data + i * src_runs.step;
     if (widen_halves) {

@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "ascendc/data_copy.h"
+
 namespace AscendC {
 namespace {
 
@@ -21,7 +23,8 @@ std::map<const void*, size_t>& allocations() {
 }  // namespace
 
 void* GmAlloc(size_t bytes) {
-  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  const size_t with_a_block = bytes + cpu::kBlockBytes;  // as aclrtMalloc has one more
+  void* memory = std::aligned_alloc(kAlignment, (with_a_block + kAlignment - 1) / kAlignment * kAlignment);
   const std::lock_guard lock(allocations_mutex);
   if (memory != nullptr) allocations()[memory] = bytes;
   return memory;
@@ -37,7 +40,7 @@ namespace cpu {
 
 namespace {
 
-constinit thread_local const KnownMemory* known_memory = nullptr;
+constinit thread_local const KnownMemory* known_by_thread = nullptr;
 
 bool holds(const DeviceBuffer& buffer, const void* begin, size_t bytes) {
   const auto offset = static_cast<const std::byte*>(begin) - static_cast<const std::byte*>(buffer.begin);
@@ -47,14 +50,16 @@ bool holds(const DeviceBuffer& buffer, const void* begin, size_t bytes) {
 }  // namespace
 
 KnownMemory::KnownMemory(const DeviceBuffer* buffers, size_t count, size_t* written)
-    : buffers(buffers), count(count), written(written), outer_(known_memory) {
-  known_memory = this;
+    : buffers(buffers), count(count), written(written), outer_(known_by_thread) {
+  known_by_thread = this;
 }
 
-KnownMemory::~KnownMemory() { known_memory = outer_; }
+KnownMemory::~KnownMemory() { known_by_thread = outer_; }
 
-DeviceMemory::DeviceMemory() : complete_(known_memory != nullptr) {
-  if (complete_) buffers_.assign(known_memory->buffers, known_memory->buffers + known_memory->count);
+const KnownMemory* known_memory() { return known_by_thread; }
+
+DeviceMemory::DeviceMemory() : complete_(known_memory() != nullptr) {
+  if (complete_) buffers_.assign(known_memory()->buffers, known_memory()->buffers + known_memory()->count);
   const std::lock_guard lock(allocations_mutex);
   for (const auto& [begin, bytes] : allocations()) buffers_.push_back({begin, bytes, "a buffer of GmAlloc"});
 }
@@ -68,11 +73,12 @@ std::pair<uintptr_t, uintptr_t> DeviceMemory::lines(uintptr_t begin, uintptr_t e
 }
 
 void DeviceMemory::count_written(std::vector<std::pair<uintptr_t, uintptr_t>> writes) const {
-  if (known_memory == nullptr || known_memory->written == nullptr) return;
+  const KnownMemory* known = known_memory();
+  if (known == nullptr || known->written == nullptr) return;
   std::ranges::sort(writes);
-  for (size_t i = 0; i < known_memory->count; ++i) {
-    const auto begin = reinterpret_cast<uintptr_t>(known_memory->buffers[i].begin);
-    const uintptr_t end = begin + known_memory->buffers[i].bytes;
+  for (size_t i = 0; i < known->count; ++i) {
+    const auto begin = reinterpret_cast<uintptr_t>(known->buffers[i].begin);
+    const uintptr_t end = begin + known->buffers[i].bytes;
     uintptr_t until = begin;
     size_t bytes = 0;
     for (const auto& [from, to] : writes) {
@@ -81,7 +87,7 @@ void DeviceMemory::count_written(std::vector<std::pair<uintptr_t, uintptr_t>> wr
       bytes += last - first;
       until = last;
     }
-    known_memory->written[i] = bytes;
+    known->written[i] = bytes;
   }
 }
 
@@ -106,6 +112,26 @@ std::string DeviceMemory::nothing() const {
     if (buffer.begin == nullptr) names += (names.empty() ? "'" : " or '") + std::string(buffer.name) + "'";
   }
   return names.empty() ? "a null address" : "argument " + names + ", which is None";
+}
+
+void copy_to_the_end(std::byte* to, const Runs& to_runs, const std::byte* from, const Runs& from_runs,
+                     const GlobalMemory& memory) {
+  const std::byte* end = nullptr;
+  for (size_t i = 0; i < current_block->known->count; ++i) {
+    const DeviceBuffer& buffer = current_block->known->buffers[i];
+    if (holds(buffer, memory.origin, 1)) {
+      end = std::max(end, static_cast<const std::byte*>(buffer.begin) + buffer.bytes);
+    }
+  }
+  for (uint32_t run = 0; run < from_runs.count; ++run) {
+    const std::byte* source = from + run * from_runs.step;
+    std::byte* target = to + run * to_runs.step;
+    const std::byte* there = memory.data == to ? target : source;
+    int64_t bytes = from_runs.bytes;
+    if (end != nullptr && there < end) bytes = std::min<int64_t>(bytes, end - there);
+    if (end != nullptr && there >= end && there < end + kBlockBytes) bytes = 0;
+    copy_run(target, source, static_cast<size_t>(bytes));
+  }
 }
 
 }  // namespace cpu

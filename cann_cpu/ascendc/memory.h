@@ -10,12 +10,16 @@
 
 namespace AscendC::cpu {
 
+// What the thread knows of it, by the KnownMemory that lives.
+const KnownMemory* known_memory();
+
 // What GmAlloc has given and what the launching thread knows, as it stands when the launch begins.
 class DeviceMemory {
  public:
   DeviceMemory();
 
-  // The buffer that holds an address; if there are several, one that holds these bytes, too. nullptr if there is none.
+  // The buffer that holds an address. Among several, it prefers one that also holds these bytes. nullptr if there is
+  // none.
   const DeviceBuffer* find(const void* address, const void* begin, size_t bytes) const;
 
   // What messages call an address: the buffer that it lies in.
@@ -33,7 +37,7 @@ class DeviceMemory {
   // What there is instead of memory at the address null: the arguments that are None.
   std::string nothing() const;
 
-  // Whether memory in none of the buffers is rejected: not if nobody has said what the kernel may touch.
+  // Whether memory outside all buffers is rejected. It is not if the kernel's buffers were not specified.
   bool complete() const { return complete_; }
 
  private:

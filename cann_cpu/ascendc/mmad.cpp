@@ -82,7 +82,7 @@ void check_memories(const MmadCall& call) {
     fail(call.where, "Mmad: m %u, n %u, k %u; the device takes 0 to 4095", p.m, p.n, p.k);
   }
   if (p.enSsparse || p.enWinogradA || p.enWinogradB || p.fmOffset != 0) {
-    fail(call.where, "Mmad: enSsparse, enWinogradA, enWinogradB and fmOffset are not of Atlas A2");
+    fail(call.where, "Mmad: enSsparse, enWinogradA, enWinogradB and fmOffset do not exist on Atlas A2");
   }
   if (p.cmatrixSource && !p.cmatrixInitVal && call.bias == nullptr) {
     fail(call.where, "Mmad: cmatrixSource says that a bias is there; give it as an argument");

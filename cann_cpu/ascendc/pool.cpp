@@ -3,16 +3,25 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <limits>
 #include <list>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "ascendc/launch.h"
+#include "cann_cpu/read_number.h"
 
 namespace AscendC::cpu {
 namespace {
@@ -44,7 +53,7 @@ class Job {
     added_.emplace_back([this] { work(); });
   }
 
-  // Threads may be added until all have ended: one that is added works on a task of its own.
+  // Threads may be added until all have ended. An added thread works on a separate task.
   void join() {
     while (true) {
       std::thread next;
@@ -85,12 +94,57 @@ class Job {
 
 thread_local Job* Job::current_ = nullptr;
 
+// How many processors' time the process is granted by its control groups and those above them.
+uint32_t granted_processors() {
+  uint32_t granted = std::numeric_limits<uint32_t>::max();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
+    const bool is_unified = controllers == ",,";
+    if (!is_unified && controllers.find(",cpu,") == std::string::npos) continue;
+    const std::filesystem::path root = is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+    for (std::filesystem::path group = line.substr(second + 1);; group = group.parent_path()) {
+      const std::filesystem::path folder = root / group.relative_path();
+      std::string quota, period;
+      if (is_unified) {
+        std::ifstream(folder / "cpu.max") >> quota >> period;
+      } else {
+        std::ifstream(folder / "cpu.cfs_quota_us") >> quota;
+        std::ifstream(folder / "cpu.cfs_period_us") >> period;
+      }
+      const auto microseconds = cann_cpu::read_number<int64_t>(quota), of = cann_cpu::read_number<int64_t>(period);
+      if (microseconds && of && *microseconds > 0 && *of > 0) {
+        granted = std::min<uint64_t>(granted, (*microseconds + *of - 1) / *of);
+      }
+      if (!group.has_relative_path()) break;
+    }
+  }
+  return granted;
+}
+
+// One for each processor that the calling thread may use, unless ASCENDC_CPU_THREADS says how many.
+uint32_t number_of_threads() {
+  constexpr uint32_t kMaxThreads = 1024;
+  const char* wanted = std::getenv("ASCENDC_CPU_THREADS");
+  if (wanted != nullptr && *wanted != '\0') {
+    const auto number = cann_cpu::read_number<uint32_t>(wanted);
+    if (number && *number >= 1 && *number <= kMaxThreads) return *number;
+    throw KernelError("ASCENDC_CPU_THREADS is \"" + std::string(wanted) +
+                      "\"; expected a number of threads from 1 to " + std::to_string(kMaxThreads));
+  }
+  cpu_set_t allowed;
+  const uint32_t processors = sched_getaffinity(0, sizeof(allowed), &allowed) == 0
+                                  ? static_cast<uint32_t>(CPU_COUNT(&allowed))
+                                  : std::thread::hardware_concurrency();
+  return std::min(processors, granted_processors());
+}
+
 class Pool {
  public:
   Pool() {
-    const char* wanted = std::getenv("ASCENDC_CPU_THREADS");
-    const uint32_t all =
-        wanted != nullptr ? static_cast<uint32_t>(std::atoi(wanted)) : std::thread::hardware_concurrency();
+    const uint32_t all = number_of_threads();
     for (uint32_t i = 1; i < all; ++i) std::thread([this] { help(); }).detach();
     threads_ = all > 1 ? all - 1 : 0;
   }
@@ -157,7 +211,7 @@ Pool& pool() {
   if (Pool* made = the_pool.load(std::memory_order_acquire)) return *made;
   const std::lock_guard lock(making_the_pool);
   if (the_pool.load() == nullptr) {
-    // A forked child has none of the threads, so it makes a pool of its own.
+    // A forked child has none of the threads, so it creates its own pool.
     [[maybe_unused]] static const int registered =
         pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr, std::memory_order_release); });
     the_pool.store(new Pool, std::memory_order_release);

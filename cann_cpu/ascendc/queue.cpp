@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TPipe, queues and flags do: divide the memories, hand buffers from pipe to pipe.
+// Implements TPipe, queues and flags: divides the memories, and passes buffers from pipe to pipe.
 #include "ascendc/queue.h"
 
 #include <bit>
@@ -48,20 +48,18 @@ void give_flag_back(Buffer& buffer, Where where) {
 }
 
 // Where `count` pieces of a memory, or of a chosen region of it, begin.
-uint32_t take(RunningBlock& block, const char* name, uint32_t count, uint32_t bytes, TPosition position, Where where,
+uint32_t take(RunningBlock& block, const char* name, uint32_t count, uint32_t bytes, Hardware hardware, Where where,
               Region* chosen) {
-  const Hardware hardware = GetPhyType(position);
   Region& region = chosen != nullptr ? *chosen : block.regions[static_cast<size_t>(hardware)];
   if (region.hardware != hardware) {
     fail(where, "%s: a buffer in %s of a pool in %s", name, name_of(hardware), name_of(region.hardware));
   }
   const uint64_t rounded = static_cast<uint64_t>(whole_blocks(bytes));
   if (region.used + count * rounded > region.end) {
-    const std::string whole = chosen != nullptr          ? "the pool"
-                              : hardware == Hardware::UB ? "the unified buffer; a kernel has a part"
-                                                         : name_of(hardware);
-    fail(where, "%s: %u buffers of %u bytes, with %u bytes in use already, exceed %s of %u bytes", name, count, bytes,
-         region.used - region.begin, whole.c_str(), region.end - region.begin);
+    const std::string of_chip = chosen != nullptr ? "" : std::string(", which ") + block.chip.name + " has";
+    fail(where, "%s: %u buffers of %u bytes, with %u bytes in use already, exceed %s of %u bytes%s", name, count, bytes,
+         region.used - region.begin, chosen != nullptr ? "the pool" : name_of(hardware), region.end - region.begin,
+         of_chip.c_str());
   }
   const uint32_t begin = std::exchange(region.used, region.used + static_cast<uint32_t>(count * rounded));
   if (hardware == Hardware::UB) block.bytes_used = std::max<uint64_t>(block.bytes_used, region.used);
@@ -70,11 +68,10 @@ uint32_t take(RunningBlock& block, const char* name, uint32_t count, uint32_t by
 
 }  // namespace
 
-Buffer* reserve(uint32_t count, uint32_t bytes, TPosition position, Where where, Region* region) {
+Buffer* reserve(uint32_t count, uint32_t bytes, Hardware hardware, Where where, Region* region) {
   RunningBlock& block = running_block(where);
-  const Hardware hardware = GetPhyType(position);
   if (hardware != Hardware::UB) has_matrix_unit("InitBuffer", where);
-  const uint32_t begin = take(block, "InitBuffer", count, bytes, position, where, region);
+  const uint32_t begin = take(block, "InitBuffer", count, bytes, hardware, where, region);
   std::vector<Buffer>& buffers = block.buffers.emplace_back(count);
   for (uint32_t i = 0; i < count; ++i) {
     buffers[i].bytes = static_cast<uint32_t>(whole_blocks(bytes));
@@ -87,17 +84,18 @@ Buffer* reserve(uint32_t count, uint32_t bytes, TPosition position, Where where,
   return buffers.data();
 }
 
-Region reserve_region(uint32_t bytes, TPosition position, Where where, Region* outer) {
-  const uint32_t begin = take(running_block(where), "InitBufPool", 1, bytes, position, where, outer);
-  return {begin, begin + bytes, begin, GetPhyType(position)};
+Region reserve_region(uint32_t bytes, Hardware hardware, Where where, Region* outer) {
+  const uint32_t begin = take(running_block(where), "InitBufPool", 1, bytes, hardware, where, outer);
+  return {begin, begin + bytes, begin, hardware};
 }
 
 LocalMemory static_memory(Where where, Hardware hardware, uint32_t address, int64_t bytes) {
   RunningBlock& block = running_block(where);
   if (hardware != Hardware::UB) has_matrix_unit("LocalTensor", where);
-  if (address + bytes > bytes_of(hardware)) {
+  const uint32_t all = bytes_of(block.chip.architecture(), hardware);
+  if (address + bytes > all) {
     fail(where, "LocalTensor: bytes %u to %lld of %s, which has %u", address, static_cast<long long>(address + bytes),
-         name_of(hardware), bytes_of(hardware));
+         name_of(hardware), all);
   }
   if (hardware == Hardware::UB) {
     block.bytes_used = std::max(block.bytes_used, address + static_cast<uint64_t>(bytes));
@@ -105,7 +103,7 @@ LocalMemory static_memory(Where where, Hardware hardware, uint32_t address, int6
   Buffer& whole = block.static_memory[static_cast<size_t>(hardware)];
   whole.hardware = hardware;
   whole.data = block.memories[static_cast<size_t>(hardware)];
-  whole.bytes = bytes_of(hardware);
+  whole.bytes = all;
   return {whole.data + address, bytes, 0, &whole};
 }
 
@@ -127,11 +125,11 @@ void reset_buffers(Where where, Region* region) {
 }
 
 void Queue::init(uint32_t buffers, uint32_t bytes, Where where, Region* region) {
-  // On a device a queue of no bytes may be there if nothing is copied through it.
+  // A device accepts an empty queue if nothing is copied through it.
   if (buffers == 0 || (bytes == 0 && checker() != nullptr)) {
     fail(where, "InitBuffer: a queue needs at least one buffer of at least one byte");
   }
-  buffers_ = reserve(buffers, bytes, position_, where, region);
+  buffers_ = reserve(buffers, bytes, hardware_, where, region);
   buffer_count_ = buffers;
 }
 
@@ -169,9 +167,12 @@ Buffer& Queue::own(const char* name, const LocalMemory& memory, Where where) con
 
 void Queue::put(const LocalMemory& memory, Where where) {
   Buffer& buffer = own("EnQue", memory, where);
-  if (buffer.state != Buffer::State::Allocated) {
-    fail(where, "EnQue: the tensor of %s is not fresh from AllocTensor, which gave it in line %u",
-         name_of(buffer).c_str(), buffer.taken.line());
+  // From AllocTensor, or once more from DeQue, as a result that was computed in place.
+  if (buffer.state == Buffer::State::Queued) {
+    fail(where, "EnQue: the tensor of %s waits in the queue already; call DeQue first", name_of(buffer).c_str());
+  }
+  if (buffer.state == Buffer::State::Free) {
+    fail(where, "EnQue: the tensor of %s is free; AllocTensor gives one", name_of(buffer).c_str());
   }
   if (queued_ == depth_) {
     fail(where, "EnQue: the queue %s has depth %u and holds as many tensors; call DeQue first", name_of(buffer).c_str(),

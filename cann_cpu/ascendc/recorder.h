@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of one core as it ran: its instructions with their costs, and what their pipes wait for. Of this the
-// timeline is made when all cores have ended, so that it depends on no timing of the run.
+// Records the program of one core as it ran: its instructions with their costs, and what their pipes wait for. The
+// timeline is computed from this when all cores have ended, so that it does not depend on the timing of the run.
 #pragma once
 
 #include <array>
@@ -62,7 +62,7 @@ class Recorder {
   // An element in the unified buffer (null) or in device memory.
   void scalar(const Name& by, const std::byte* data);
   void clean_cache() { cached_.clear(); }
-  // Memory that an instruction is told of piece by piece: pieces of the same instruction are one operation.
+  // Memory that an instruction reports piece by piece. The pieces of one instruction are one operation.
   void part(const Name& by, Use use, int64_t bytes, const std::byte* device_data);
 
   void release(pipe_t pipe, uint32_t epoch) { steps_.push_back({Step::Kind::Release, pipe, pipe, epoch}); }
@@ -89,7 +89,7 @@ class Recorder {
   std::vector<Message> messages_;
   std::unordered_set<uint64_t> cached_;  // lines of device memory that the scalar unit has read or written
 
-  // Of the operation that was added last.
+  // The last added operation:
   Use last_use_ = Use::Read;
   bool is_announced_ = false;  // with its repeats, before its pieces
   uint32_t per_repeat_ = 0;

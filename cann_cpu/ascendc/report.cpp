@@ -4,19 +4,20 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <set>
 
-#include "cann_cpu/json_text.h"
+#include "../runtime/json.h"
 #include "checker.h"
 #include "timeline.h"
 
 namespace AscendC::cpu {
 namespace {
+
+using cann_cpu::Json;
 
 constexpr const char* kUnits[kPipes] = {
     "elements", "repeats", "bytes in", "bytes out", "products of fractals", "bytes from L1", "bytes out of L0C"};
@@ -33,10 +34,8 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  template <class... Arguments>
-  void print(const char* format, Arguments... arguments) {
-    std::fprintf(file_, format, arguments...);
-  }
+  void print(const Json& json, const char* end = "\n") { std::fputs((to_text(json) + end).c_str(), file_); }
+  void print(const char* text) { std::fputs(text, file_); }
   void close() {
     const bool failed = std::ferror(file_) != 0;
     if (std::fclose(std::exchange(file_, nullptr)) != 0 || failed) fail();
@@ -68,35 +67,36 @@ class Summary {
   void write(File file) const {
     const Bounds bounds = this->bounds();
     const auto greatest = std::ranges::max_element(bounds, {}, &Bounds::value_type::second);
-    file.print(
-        "{\"kernel\": %s, \"soc\": \"%s\", \"clock_mhz\": %u, \"blocks\": %u, \"cube_cores\": %u, "
-        "\"vector_cores\": %u,\n",
-        cann_cpu::quote(launched_.kernel).c_str(), soc_.name, soc_.clock_mhz, launched_.blocks, cubes_,
-        launched_.team.cores() - cubes_);
-    file.print(" \"cycles\": %.1f, \"microseconds\": %.3f, \"one_by_one_cycles\": %.1f,\n", timeline_.cycles,
-               timeline_.cycles / soc_.clock_mhz, timeline_.one_by_one);
-    file.print(" \"roofline\": {\"cycles\": %.1f, \"microseconds\": %.3f, \"bound\": \"%s\", \"share\": %.4f},\n",
-               greatest->second, greatest->second / soc_.clock_mhz, greatest->first.c_str(),
-               timeline_.cycles > 0 ? greatest->second / timeline_.cycles : 0);
-    file.print(" \"device_memory_bytes\": %.0f, \"l2_bytes\": %.0f, \"unified_buffer_bytes\": %" PRIu64
-               ", \"unified_buffer_limit\": %u,\n",
-               timeline_.device_memory_bytes, timeline_.l2_bytes, launched_.buffer_bytes, kKernelBufferBytes);
-    write_pipes(file);
-    file.print(" \"paths\": {");
-    const char* separator = "";
+    Json::Object paths, bounded;
     for (size_t i = 0; i < kPaths; ++i) {
       if (paths_[i].instructions == 0) continue;
-      file.print("%s\"%s\": {\"instructions\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", separator,
-                 cost_of(static_cast<Path>(i)).name, paths_[i].instructions, paths_[i].work);
-      separator = ", ";
+      paths.emplace_back(cost_of(static_cast<Path>(i)).name,
+                         Json::Object{{"instructions", paths_[i].instructions}, {"bytes", paths_[i].work}});
     }
-    file.print("},\n \"bounds\": {");
-    separator = "";
-    for (const auto& [name, cycles] : bounds) {
-      file.print("%s\"%s\": %.1f", separator, name.c_str(), cycles);
-      separator = ", ";
-    }
-    file.print("}}\n");
+    for (const auto& [name, cycles] : bounds) bounded.emplace_back(name, Json::rounded(cycles, 1));
+    const double share = timeline_.cycles > 0 ? greatest->second / timeline_.cycles : 0;
+    file.print(Json::Object{
+        {"kernel", launched_.kernel},
+        {"soc", soc_.name},
+        {"clock_mhz", soc_.clock_mhz},
+        {"blocks", launched_.blocks},
+        {"cube_cores", cubes_},
+        {"vector_cores", launched_.team.cores() - cubes_},
+        {"cycles", Json::rounded(timeline_.cycles, 1)},
+        {"microseconds", Json::rounded(timeline_.cycles / soc_.clock_mhz, 3)},
+        {"one_by_one_cycles", Json::rounded(timeline_.one_by_one, 1)},
+        {"roofline", Json::Object{{"cycles", Json::rounded(greatest->second, 1)},
+                                  {"microseconds", Json::rounded(greatest->second / soc_.clock_mhz, 3)},
+                                  {"bound", greatest->first},
+                                  {"share", Json::rounded(share, 4)}}},
+        {"device_memory_bytes", Json::rounded(timeline_.device_memory_bytes, 0)},
+        {"l2_bytes", Json::rounded(timeline_.l2_bytes, 0)},
+        {"unified_buffer_bytes", launched_.buffer_bytes},
+        {"unified_buffer_limit", soc_.architecture().unified_buffer},
+        {"pipes", pipes()},
+        {"paths", std::move(paths)},
+        {"bounds", std::move(bounded)},
+    });
     file.close();
   }
 
@@ -139,19 +139,19 @@ class Summary {
     return all;
   }
 
-  void write_pipes(File& file) const {
-    file.print(" \"pipes\": {");
-    const char* separator = "";
+  Json pipes() const {
+    Json::Object pipes;
     for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
       const Sums& sums = pipes_[pipe];
       if (sums.instructions == 0) continue;
-      file.print("%s\"%s\": {\"instructions\": %" PRIu64 ", \"work\": %" PRIu64
-                 ", \"unit\": \"%s\", \"busy_cycles\": %.1f, \"busiest_core_cycles\": %.1f}",
-                 separator, name_of(static_cast<pipe_t>(pipe)), sums.instructions, sums.work, kUnits[pipe], sums.busy,
-                 sums.busiest);
-      separator = ",\n  ";
+      pipes.emplace_back(name_of(static_cast<pipe_t>(pipe)),
+                         Json::Object{{"instructions", sums.instructions},
+                                      {"work", sums.work},
+                                      {"unit", kUnits[pipe]},
+                                      {"busy_cycles", Json::rounded(sums.busy, 1)},
+                                      {"busiest_core_cycles", Json::rounded(sums.busiest, 1)}});
     }
-    file.print("},\n");
+    return pipes;
   }
 
   const Launched& launched_;
@@ -164,29 +164,42 @@ class Summary {
 
 // A process for each core, a thread for each of its pipes, an event for each instruction.
 void write_timeline(File file, const Launched& launched, const Timeline& timeline, const cann_cpu::Soc& soc) {
-  file.print("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [");
-  const char* separator = "\n";
+  file.print("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n");
   for (uint32_t core = 0; core < launched.team.cores(); ++core) {
     const auto& operations = launched.programs[core].operations();
-    file.print("%s{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %u, \"args\": {\"name\": %s}}", separator, core,
-               cann_cpu::quote(launched.team.name(core)).c_str());
-    separator = ",\n";
+    if (core > 0) file.print(",\n");
+    file.print(Json::Object{{"ph", "M"},
+                            {"name", "process_name"},
+                            {"pid", core},
+                            {"args", Json::Object{{"name", launched.team.name(core)}}}},
+               "");
     std::set<pipe_t> pipes;
     for (const Recorder::Operation& operation : operations) pipes.insert(operation.by.pipe);
     for (const pipe_t pipe : pipes) {
-      file.print(
-          ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %u, \"tid\": %u, \"args\": {\"name\": \"%s\"}}", core,
-          pipe, name_of(pipe));
+      file.print(",\n");
+      file.print(Json::Object{{"ph", "M"},
+                              {"name", "thread_name"},
+                              {"pid", core},
+                              {"tid", static_cast<int>(pipe)},
+                              {"args", Json::Object{{"name", name_of(pipe)}}}},
+                 "");
     }
     for (size_t i = 0; i < operations.size(); ++i) {
       const Recorder::Operation& operation = operations[i];
       const Span& span = timeline.operations[core][i];
-      file.print(
-          ",\n{\"ph\": \"X\", \"name\": %s, \"pid\": %u, \"tid\": %u, \"ts\": %.6f, \"dur\": %.6f, \"args\": "
-          "{\"line\": %u, \"work\": %" PRIu64 ", \"begin\": %.3f, \"end\": %.3f, \"latency\": %.1f}}",
-          cann_cpu::quote(operation.by.name).c_str(), core, operation.by.pipe, span.begin / soc.clock_mhz,
-          (span.end - span.begin) / soc.clock_mhz, operation.by.where.line(), operation.work, span.begin, span.end,
-          operation.cost.latency);
+      file.print(",\n");
+      file.print(Json::Object{{"ph", "X"},
+                              {"name", operation.by.name},
+                              {"pid", core},
+                              {"tid", static_cast<int>(operation.by.pipe)},
+                              {"ts", Json::rounded(span.begin / soc.clock_mhz, 6)},
+                              {"dur", Json::rounded((span.end - span.begin) / soc.clock_mhz, 6)},
+                              {"args", Json::Object{{"line", operation.by.where.line()},
+                                                    {"work", operation.work},
+                                                    {"begin", Json::rounded(span.begin, 3)},
+                                                    {"end", Json::rounded(span.end, 3)},
+                                                    {"latency", Json::rounded(operation.cost.latency, 1)}}}},
+                 "");
     }
   }
   file.print("\n]}\n");
@@ -223,6 +236,10 @@ void write_profile(const Launched& launched, const Profile* profile) {
   std::vector<Core> cores;
   for (uint32_t core = 0; core < launched.team.cores(); ++core) cores.push_back(launched.team.core(core));
   const cann_cpu::Soc& soc = cann_cpu::soc();
+  if (soc.device_memory_gb_per_second == 0) {
+    throw KernelError(std::string(launched.kernel) + ": the model of costs knows Ascend910B and Ascend910_93, not " +
+                      soc.name);
+  }
   const Timeline timeline = timeline_of(launched.programs, cores, soc);
   const auto write = [&](const std::string& summary, const std::string& trace) {
     Summary(launched, timeline, soc).write(File(summary, "w"));

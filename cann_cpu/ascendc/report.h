@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written of a launch that was profiled: a summary, and a trace for Chrome's viewer and Perfetto.
+// Writes the files of a profiled launch: a summary, and a trace for Chrome's viewer and Perfetto.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scalar unit has touched of the unified buffer since any other unit did or could. Kernels touch element after
-// element in loops: to note each with its history would make them a hundred times slower. All is checked at once, and
-// noted by runs before another unit looks.
+// Logs the scalar unit's accesses to the unified buffer since the last access of another unit. Kernels access element
+// after element in loops, and recording the history of each would make them a hundred times slower. Accesses are
+// checked at once, and recorded as runs before another unit's access.
 #pragma once
 
 #include <array>
@@ -86,7 +86,7 @@ class ScalarLog {
 
  private:
   static constexpr uint64_t kBits = 64;
-  static constexpr uint32_t kWords = kUnifiedBufferBytes / kBits;
+  static constexpr uint32_t kWords = largest_bytes_of(Hardware::UB) / kBits;
   static constexpr size_t kMaxSites = 16;
 
   using Bits = std::vector<uint64_t>;  // one for each byte

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of memory, byte by byte: who wrote it last, and who has read it since.
+// Shadow memory: for each byte, its last writer and the readers since.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Access {
 };
 
 struct History {
-  bool defined = false;  // whether reading gives what somebody wrote
+  bool defined = false;  // whether it was written
   pipe_t writer = PIPE_S;
   Access write;
   std::array<Access, kPipes> reads;  // since the write, the last of each pipe
@@ -49,20 +49,20 @@ class Shadow {
   // Calls see(begin, end, history) for the known parts of a range, in order.
   template <class See>
   void for_each(uintptr_t begin, uintptr_t end, const See& see) const {
-    for (auto at = first_behind(begin); at != segments_.end() && at->first < end; ++at) {
+    for (auto at = first_after(begin); at != segments_.end() && at->first < end; ++at) {
       see(std::max(at->first, begin), std::min(at->second.end, end), at->second.history);
     }
   }
 
   // The segment that holds an address, or nullptr.
   const Segment* find(uintptr_t address) const {
-    const auto at = first_behind(address);
+    const auto at = first_after(address);
     return at != segments_.end() && at->first <= address ? &at->second : nullptr;
   }
 
-  // The history of an address, and of which bytes around it, the unknown ones, too.
+  // The history of an address, and the range of bytes around it with the same history. Unknown bytes have one as well.
   std::tuple<uintptr_t, uintptr_t, History> around(uintptr_t address) const {
-    const auto at = first_behind(address);
+    const auto at = first_after(address);
     if (at != segments_.end() && at->first <= address) return {at->first, at->second.end, at->second.history};
     return {
         at == segments_.begin() ? 0 : std::prev(at)->second.end, at == segments_.end() ? UINTPTR_MAX : at->first, {}};
@@ -80,7 +80,7 @@ class Shadow {
     merge(at);
   }
 
-  // Calls change(history) for every part of a range, the unknown ones, too.
+  // Calls change(history) for every part of a range, also for unknown parts.
   template <class Change>
   void change(uintptr_t begin, uintptr_t end, const Change& change) {
     auto at = cut(begin);
@@ -92,7 +92,7 @@ class Shadow {
         split(at, end);
       }
       change(at->second.history);
-      at = merge(at);  // what is joined behind has been changed so before
+      at = merge(at);  // the part that was joined has been changed before
       begin = at->second.end;
       ++at;
     }
@@ -102,14 +102,14 @@ class Shadow {
   void clear() { segments_.clear(); }
 
  private:
-  // The first segment that ends behind an address.
-  Segments::const_iterator first_behind(uintptr_t address) const {
+  // The first segment that ends after an address.
+  Segments::const_iterator first_after(uintptr_t address) const {
     auto at = segments_.upper_bound(address);
     if (at != segments_.begin() && std::prev(at)->second.end > address) --at;
     return at;
   }
 
-  // Makes a segment begin at the address, if one spans it; the first that begins there or behind it.
+  // Splits the segment that spans the address, if there is one. Returns the first that begins at or after the address.
   Segments::iterator cut(uintptr_t address) {
     auto at = segments_.lower_bound(address);
     if (at == segments_.begin()) return at;
@@ -118,9 +118,9 @@ class Shadow {
   }
 
   Segments::iterator split(Segments::iterator at, uintptr_t address) {
-    const auto behind = segments_.emplace_hint(std::next(at), address, at->second);
+    const auto after = segments_.emplace_hint(std::next(at), address, at->second);
     at->second.end = address;
-    return behind;
+    return after;
   }
 
   // Joins a segment with those beside it that have the same history.
@@ -133,10 +133,10 @@ class Shadow {
         at = before;
       }
     }
-    const auto behind = std::next(at);
-    if (behind != segments_.end() && joins(*at, *behind)) {
-      at->second.end = behind->second.end;
-      segments_.erase(behind);
+    const auto after = std::next(at);
+    if (after != segments_.end() && joins(*at, *after)) {
+      at->second.end = after->second.end;
+      segments_.erase(after);
     }
     return at;
   }

@@ -6,7 +6,9 @@
 
 #include "ascendc/block_sync.h"
 #include "ascendc/cores.h"
+#include "ascendc/cube_group.h"
 #include "checker.h"
+#include "hccl_server.h"
 #include "pool.h"
 #include "running_block.h"
 
@@ -18,6 +20,8 @@ std::string name_of(const Core& core, const KernelType& type) {
   if (cores.cube == 0 || cores.vectors == 0) return name;
   return name + (core.cube ? ", AIC" : ", AIV " + std::to_string(core.sub));
 }
+
+Team::~Team() = default;
 
 Team::Team(const KernelType& type, uint32_t blocks) : type_(type) {
   const CoresOf of_block = cores_of(type.name);
@@ -66,7 +70,7 @@ void Team::wait(std::unique_lock<std::mutex>& lock, const Core& core, Where wher
   if (given_up_) throw Abandoned();
   if (may_go_on()) return;
   lock.unlock();
-  add_worker();  // every core has to begin, or those that wait do so for ever
+  add_worker();  // every core has to begin, otherwise waiting cores never resume
   lock.lock();
   waiters_.emplace_back(core, name, where, std::move(may_go_on));
   const auto waiter = std::prev(waiters_.end());
@@ -84,10 +88,10 @@ void Team::wait(std::unique_lock<std::mutex>& lock, const Core& core, Where wher
   const std::string all = deadlock_;
   lock.unlock();
   const bool met = std::string_view(name) == "SyncAll" || std::string_view(name) == "IBWait";
-  const std::string reason = gone >= ended_.size() ? "all others wait, too"
+  const std::string reason = gone >= ended_.size() ? "all others also wait"
                              : met                 ? name_of(cores_[gone], type_) + " has ended without coming here"
-                                                   : "all others wait, too, or have ended";
-  fail(where, "%s: the block waits for ever: %s%s", name, reason.c_str(), all.c_str());
+                                                   : "all others also wait or have ended";
+  fail(where, "%s: the block waits indefinitely: %s%s", name, reason.c_str(), all.c_str());
 }
 
 Message Team::sync_all(const Core& core, Who who, uint32_t used, Message said, Where where) {
@@ -111,20 +115,50 @@ Message Team::sync_all(const Core& core, Who who, uint32_t used, Message said, W
   return barrier.gathered;
 }
 
-Message Team::set_flag(const Core& core, const void* flag, Message said, Where where) {
+Message Team::set_flag(const char* name, const Core& core, const void* flag, Message said, Where where) {
   std::unique_lock lock(mutex_);
-  wait(lock, core, where, "IBSet", [this, flag] { return !flags_.contains(flag); });
+  wait(lock, core, where, name, [this, flag] { return !flags_.contains(flag); });
   flags_[flag] = std::move(said);
   wake();
   return nullptr;
 }
 
-Message Team::wait_flag(const Core& core, const void* flag, Where where) {
+Message Team::wait_flag(const char* name, const Core& core, const void* flag, Where where) {
   std::unique_lock lock(mutex_);
-  wait(lock, core, where, "IBWait", [this, flag] { return flags_.contains(flag); });
+  wait(lock, core, where, name, [this, flag] { return flags_.contains(flag); });
   const auto set = flags_.extract(flag);
   wake();
   return set.mapped();
+}
+
+void Team::change(const std::function<void()>& change) {
+  const std::lock_guard lock(mutex_);
+  change();
+  find_deadlock();
+  wake();
+}
+
+void Team::wait_until(const char* name, const Core& core, Where where, std::function<bool()> may_go_on) {
+  std::unique_lock lock(mutex_);
+  wait(lock, core, where, name, std::move(may_go_on));
+}
+
+CollectiveServer& Team::server(cann_cpu::KernelCommunicator& communicator, uint32_t turn) {
+  const std::lock_guard lock(mutex_);
+  auto& server = servers_[{&communicator, turn}];
+  if (server == nullptr) server = std::make_unique<CollectiveServer>(communicator, *this);
+  return *server;
+}
+
+void Team::end_servers(const char* kernel) {
+  for (const auto& [key, server] : servers_) server->end(kernel);
+}
+
+void Team::give_up_servers(const Contexts& contexts, const char* reason) {
+  for (const void* context : contexts) {
+    if (context != nullptr) static_cast<const cann_cpu::KernelContext*>(context)->communicator->give_up(reason);
+  }
+  for (const auto& [key, server] : servers_) key.first->give_up(reason);
 }
 
 // Mode 0: all cores of a kind; 1: the vector cores of a block; 2: from the cube core to the vector cores of its block,
@@ -148,10 +182,10 @@ void Team::cross_set(const Core& core, uint8_t mode, uint32_t id, Message said, 
          "CrossCoreSetFlag: the kernel has no %s cores that could wait for it; KERNEL_TASK_TYPE says which it has",
          core.cube ? "vector" : "cube");
   }
-  channel.said[core.number].push_back({core.number, std::move(said), where});
+  channel.said[core.number].push_back({core.number, std::move(said), where, mode});
   if (channel.said.size() != channel.from.size()) return;
   if (std::ranges::any_of(channel.said, [](const auto& of_core) { return of_core.second.empty(); })) return;
-  Said all{core.number, nullptr, where};
+  Said all{core.number, nullptr, where, mode};
   for (auto& [number, said_by] : channel.said) {
     all.message = merged(all.message, said_by.front().message);
     said_by.pop_front();
@@ -159,6 +193,12 @@ void Team::cross_set(const Core& core, uint8_t mode, uint32_t id, Message said, 
   constexpr size_t kCounted = 15;
   for (const uint32_t number : channel.to) {
     auto& arrived = arrived_[{number, id}];
+    if (!arrived.empty() && arrived.front().mode != mode) {
+      fail(where,
+           "CrossCoreSetFlag: flag %u is set by mode %u for %s, which has not waited for mode %u, set in line %u; both "
+           "count in one counter, so take another flag",
+           id, mode, name(number).c_str(), arrived.front().mode, arrived.front().where.line());
+    }
     arrived.push_back(all);
     if (arrived.size() > kCounted) {
       fail(where,
@@ -218,11 +258,11 @@ void Team::give_up() {
 
 namespace {
 
-// A core comes to a place where cores wait: what it did before comes before what it does behind.
+// A core reaches a point where cores wait: its work before that point is ordered before its work after it.
 template <class Wait>
 void meet(Where where, const Wait& wait) {
   RunningBlock& block = running_block(where);
-  if (block.type.tried) is_mixed();
+  if (block.type.tried) return block.type.asked ? is_mixed() : void();
   pipe_barrier(PIPE_ALL, where);
   finish_stores();
   Checker* checker = block.checker;
@@ -248,12 +288,13 @@ void sync_all(Where where, int32_t used, bool vector_only) {
 
 void set_block_flag(Where where, const std::byte* flag) {
   meet(where, [&](RunningBlock& block, Message said) {
-    return block.team->set_flag(block.core, flag, std::move(said), where);
+    return block.team->set_flag("IBSet", block.core, flag, std::move(said), where);
   });
 }
 
 void wait_block_flag(Where where, const std::byte* flag) {
-  meet(where, [&](RunningBlock& block, const Message&) { return block.team->wait_flag(block.core, flag, where); });
+  meet(where,
+       [&](RunningBlock& block, const Message&) { return block.team->wait_flag("IBWait", block.core, flag, where); });
 }
 
 void cross_core_set(Where where, uint8_t mode, pipe_t pipe, uint32_t id) {
@@ -272,6 +313,19 @@ void cross_core_wait(Where where, uint32_t id) {
   RunningBlock& block = running_block(where);
   if (!block.type.known) is_mixed();
   const Message learned = block.team->cross_wait(block.core, id, where);
+  if (block.checker != nullptr) block.checker->learn(learned);
+}
+
+void post(const char* name, Where where, pipe_t pipe, const void* flag) {
+  RunningBlock& block = running_block(where);
+  finish_stores();
+  Message said = block.checker != nullptr ? block.checker->said(pipe) : nullptr;
+  block.team->set_flag(name, block.core, flag, std::move(said), where);
+}
+
+void take(const char* name, Where where, const void* flag) {
+  RunningBlock& block = running_block(where);
+  const Message learned = block.team->wait_flag(name, block.core, flag, where);
   if (block.checker != nullptr) block.checker->learn(learned);
 }
 

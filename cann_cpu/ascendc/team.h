@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cores of a launch, which wait for each other by SyncAll, by flags in memory, and by CrossCoreSetFlag.
 //
-// A core that waits for ever is found by what the others do, not by time: none of them runs any more, and none that
-// waits may go on.
+// A deadlock is found by the state of the cores, not by time: no core runs any more, and no waiting core may continue.
 #pragma once
 
 #include <condition_variable>
@@ -11,6 +10,7 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <tuple>
@@ -19,7 +19,13 @@
 #include "ascendc/block.h"
 #include "knowledge.h"
 
+namespace cann_cpu {
+class KernelCommunicator;
+}
+
 namespace AscendC::cpu {
+
+class CollectiveServer;
 
 // Ends a core because another one has failed, which is what is reported.
 struct Abandoned {};
@@ -31,6 +37,7 @@ std::string name_of(const Core& core, const KernelType& type);
 class Team {
  public:
   Team(const KernelType& type, uint32_t blocks);
+  ~Team();
 
   const Core& core(uint32_t number) const { return cores_[number]; }
   uint32_t cores() const { return static_cast<uint32_t>(cores_.size()); }
@@ -39,17 +46,31 @@ class Team {
   enum class Who : uint8_t { VectorCores, CubeCores, All };
   // Until all of them have come here; of the vector cores perhaps the first `used` only.
   Message sync_all(const Core& core, Who who, uint32_t used, Message said, Where where);
-  // A flag by its place in memory; setting it waits until nobody has still to wait for it.
-  Message set_flag(const Core& core, const void* flag, Message said, Where where);
-  Message wait_flag(const Core& core, const void* flag, Where where);
+  // A flag by its place in memory. Setting it waits until no core still has to wait for it. `name` is the caller's.
+  Message set_flag(const char* name, const Core& core, const void* flag, Message said, Where where);
+  Message wait_flag(const char* name, const Core& core, const void* flag, Where where);
   // CrossCoreSetFlag and CrossCoreWaitFlag, by their modes.
   void cross_set(const Core& core, uint8_t mode, uint32_t id, Message said, Where where);
   Message cross_wait(const Core& core, uint32_t id, Where where);
 
+  // Only this reads and changes the state that others wait for. Whether a server works for the cores, who may wait for
+  // it then, is a part of it.
+  void change(const std::function<void()>& change);
+  void works(bool begins) { running_ += begins ? 1 : -1; }
+  // Waits until the condition holds, which is evaluated as change() does.
+  void wait_until(const char* name, const Core& core, Where where, std::function<bool()> may_go_on);
+
+  // The server of the core's turn, from 0, to use a communicator.
+  CollectiveServer& server(cann_cpu::KernelCommunicator& communicator, uint32_t turn);
+  // Waits for what the servers still do; KernelError if it failed, or was not ended by the kernel.
+  void end_servers(const char* kernel);
+  // The kernel has failed: lets the other ranks of all communicators know, and nobody waits for them.
+  void give_up_servers(const Contexts& contexts, const char* reason);
+
   void end(const Core& core);
   void give_up();  // wakes all who wait: they throw Abandoned
 
-  // Fails if somebody has set a flag by CrossCoreSetFlag for which nobody has waited.
+  // Fails if a flag that was set by CrossCoreSetFlag has no wait.
   void check_all_waited(const char* kernel) const;
 
  private:
@@ -70,6 +91,7 @@ class Team {
     uint32_t core;
     Message message;
     Where where;
+    uint8_t mode;
   };
   struct Channel {
     std::vector<uint32_t> from, to;  // numbers of cores
@@ -97,6 +119,7 @@ class Team {
   std::map<const void*, Message> flags_;  // those that are set
   std::map<Key, Channel> channels_;
   std::map<std::pair<uint32_t, uint32_t>, std::deque<Said>> arrived_;  // by the core that may wait, and the id
+  std::map<std::pair<cann_cpu::KernelCommunicator*, uint32_t>, std::unique_ptr<CollectiveServer>> servers_;
 };
 
 }  // namespace AscendC::cpu

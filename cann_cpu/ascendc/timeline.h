@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When each instruction of a launch would run on the chip, by the costs of costs.h: every pipe of every core does its
-// instructions in order, each when its unit has issued it and what the pipe waits for has ended; copies share the
-// bandwidth of device memory and of L2 with those of all cores that run at the time.
+// Computes when each instruction of a launch would run on the chip, by the costs of costs.h. Every pipe of every core
+// runs its instructions in order. An instruction starts when its unit has issued it and all that the pipe waits for has
+// ended. Copies share the bandwidth of device memory and of L2 with the simultaneous copies of all cores.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What instructions of the matrix unit say of their operands: to the author, and to the checker.
+// Instructions of the matrix unit report their operands: errors to the author, accesses to the checker.
 #pragma once
 
 #include <initializer_list>
@@ -19,16 +19,16 @@ inline void need_memory(const char* name, Where where, const LocalMemory& memory
   fail(where, "%s: %s lies in %s; it must be in %s", name, what, name_of(hardware_of(memory)), names.c_str());
 }
 
-// What an instruction tells the checker, if there is one.
+// An instruction's reports to the checker, if there is one.
 struct Told {
   Checker* const checker = cpu::checker();
   Checker::Instruction by;
 
-  // Bytes between memories of the core.
+  // A copy of bytes between memories of the core.
   void copy(Path path, int64_t bytes) const {
     if (Recorder* recorder = this->recorder()) recorder->copy(name(), path, static_cast<uint64_t>(bytes));
   }
-  // Runs of bytes between one of them and device memory.
+  // A copy of runs of bytes between a memory of the core and device memory.
   void copy(Path path, const std::byte* data, const Runs& runs) const {
     if (Recorder* recorder = this->recorder()) recorder->copy(name(), path, data, runs.count, runs.bytes, runs.step);
   }

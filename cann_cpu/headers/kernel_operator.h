@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel includes.
+// The header that kernels include.
 #pragma once
 
 #include "ascendc/api.h"

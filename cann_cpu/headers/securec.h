@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of the bounds-checked C library (libc_sec): what programs call beside ACL.
+// The functions of the bounds-checked C library (libc_sec) that programs call besides ACL.
 #pragma once
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program of run mode cpu includes, which calls kernels by ICPU_RUN_KF.
+// The header for programs of run mode cpu, which call kernels by ICPU_RUN_KF.
 #pragma once
 
 #include <securec.h>

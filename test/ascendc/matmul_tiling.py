@@ -41,7 +41,7 @@ DEFAULTS = {
     "schedule": 0,
     "batch": (0, 0),
 }
-"""Of Request in matmul_tiling.cpp, in its order."""
+"""The members of Request in matmul_tiling.cpp, in its order."""
 
 
 @functools.cache

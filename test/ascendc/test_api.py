@@ -119,3 +119,20 @@ def test_what_a_kernel_says_is_on_the_standard_output(kernels, capfd):
 def test_the_page_has_the_names_that_are_there():
     page = (Path(__file__).parents[2] / ascendc_names.PAGE).read_text()
     assert page.endswith("\n\n" + ascendc_names.table())
+
+
+def test_a_queue_of_device_memory_may_be_there_but_not_be_used(kernels):
+    y = np.zeros(8, np.float32)
+    kernel = kernels("api")["queue_of_co2"]
+    kernel(y, False, checks=False)
+    assert (y == 1).all()
+    with pytest.raises(KernelError, match="InitBuffer: this chip has no memory of cores for the queue's position"):
+        kernel(y, False, checks=True)
+    with pytest.raises(KernelError, match="AllocTensor"):
+        kernel(y, True, checks=False)
+
+
+def test_a_tensor_s_place_may_be_told_by_hand(kernels):
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    kernels("api")["placed_by_hand"](x, y)
+    assert (y == x + 1).all()

@@ -79,20 +79,21 @@ PADDINGS = [(False, 0, 0), (True, 0, 0), (True, 3, 0), (True, 0, 5), (True, 16, 
 @pytest.mark.parametrize("form", ["P", "E"])
 @pytest.mark.parametrize(("pad", "left", "right"), PADDINGS)
 @pytest.mark.parametrize(
-    ("count", "length", "src_gap", "dst_gap"), [(1, 1, 0, 0), (1, 100, 0, 0), (3, 13, 4, 0), (4, 17, 1, 2)]
+    ("count", "length", "src_gap", "dst_gap"),
+    [(1, 1, 0, 0), (1, 100, 0, 0), (3, 13, 4, 0), (4, 17, 1, 2), (3, 246, 0, 0)],
 )
 def test_runs_of_any_length_come_in_with_padding(kernels, form, pad, left, right, count, length, src_gap, dst_gap):
     fields = {"form": form, "pad": pad, "left": left, "right": right, "value": -7}
     fields |= {"blocks": count, "length": 2 * length, "src_stride": 2 * src_gap, "dst_stride": dst_gap}
     device, local = run(kernels, "copy_in", fields)
     assert np.array_equal(device, memory(1))
-    start, behind = (left, right) if pad else (0, 0)
-    whole = -(-(start + length + behind) // PER_BLOCK) * PER_BLOCK
+    start, end = (left, right) if pad else (0, 0)
+    whole = -(-(start + length + end) // PER_BLOCK) * PER_BLOCK
     untouched = np.ones(len(local), bool)
     for i in range(count):
         row = i * (whole + dst_gap * PER_BLOCK)
         copied = memory(1)[i * (length + src_gap) :][:length]
-        expected = np.concatenate([np.full(start, -7), copied, np.full(behind, -7)])
+        expected = np.concatenate([np.full(start, -7), copied, np.full(end, -7)])
         assert np.array_equal(local[row : row + len(expected)], expected)
         untouched[row : row + whole] = False
     assert np.array_equal(local[untouched], memory(2)[untouched])
@@ -100,7 +101,8 @@ def test_runs_of_any_length_come_in_with_padding(kernels, form, pad, left, right
 
 @pytest.mark.parametrize("form", ["P", "E"])
 @pytest.mark.parametrize(
-    ("count", "length", "src_gap", "dst_gap"), [(1, 1, 0, 0), (1, 100, 0, 0), (3, 13, 0, 4), (4, 17, 2, 1)]
+    ("count", "length", "src_gap", "dst_gap"),
+    [(1, 1, 0, 0), (1, 100, 0, 0), (3, 13, 0, 4), (4, 17, 2, 1), (3, 246, 0, 0)],
 )
 def test_runs_of_any_length_go_out(kernels, form, count, length, src_gap, dst_gap):
     fields = {"form": form, "blocks": count, "length": 2 * length, "src_stride": src_gap, "dst_stride": 2 * dst_gap}

@@ -12,7 +12,8 @@ SHAPES = [(16, 16, 16), (1, 16, 16), (2, 1, 3), (17, 33, 50), (30, 40, 70), (64,
 """m, n, k."""
 LOADS = {"fractals": 0, "squares": 1, "image": 2}
 MODES = ["NoQuant", "F322F16", "F322BF16", "DEQF16", "VDEQF16", "QF322B8_PRE", "VQF322B8_PRE", "REQ8", "VREQ8"]
-# What is said of the kernels in broken_cube.cpp, behind file, line, kernel and core.
+MODES_OF_950 = ["QF322F16_PRE", "VQF322F16_PRE", "QF322BF16_PRE", "VQF322BF16_PRE"]
+# The reports on the kernels in broken_cube.cpp, after file, line, kernel and core.
 MESSAGES = {
     "loads_before_the_copy_has_ended": r"hazard: LoadData on pipe MTE1 reads elements 0 to 255 of l1 .*, which "
     r"DataCopy\(Nd2NzParams\) on pipe MTE2 wrote in line .* HardEvent::MTE2_MTE1",
@@ -36,13 +37,18 @@ MESSAGES = {
     "block 0, AIV 0 has not waited for it; call CrossCoreWaitFlag there",
     "flag_that_one_vector_core_does_not_set": "CrossCoreSetFlag: flag 5 is complete when all have set it, and block 0, "
     "AIV 1 has not",
-    "waits_in_the_wrong_core": r"CrossCoreWaitFlag: the block waits for ever: .*\n  CrossCoreWaitFlag in line \d+: "
+    "waits_in_the_wrong_core": r"CrossCoreWaitFlag: the block waits indefinitely: .*\n  CrossCoreWaitFlag in line \d+: "
     "block 0, AIC",
-    "cores_that_all_wait": r"CrossCoreWaitFlag: the block waits for ever: all others wait, too\n  CrossCoreWaitFlag in "
+    "cores_that_all_wait": r"CrossCoreWaitFlag: the block waits indefinitely: all others also wait\n  "
+    r"CrossCoreWaitFlag in "
     r"line \d+: block 0, AIC\n  CrossCoreWaitFlag in line \d+: block 0, AIV [01]; block 0, AIV [01]",
     "flag_set_too_often": "CrossCoreSetFlag: flag 5 was set 16 times for block 0, AIV 0, which has not waited for it",
+    "waits_in_the_first_round": r"CrossCoreWaitFlag: the block waits indefinitely: all others also wait\n  "
+    r"CrossCoreWaitFlag in line \d+: block 0, AIC\n  CrossCoreWaitFlag in line \d+: block 0, AIV [01]",
+    "flag_for_two_purposes": r"CrossCoreSetFlag: flag 3 is set by mode 1 for block 0, AIV [01], which has not "
+    r"waited for mode 2, set in line \d+; both count in one counter, so take another flag",
     "flag_between_cores_that_have_none": "CrossCoreSetFlag: cores of a kernel of this type do not wait for each other",
-    "two_types": "KERNEL_TASK_TYPE: the kernel has said another type before",
+    "two_types": "KERNEL_TASK_TYPE: the kernel declared another type before",
 }
 
 
@@ -78,8 +84,8 @@ def product(kernels, name, shape, load="fractals", left=0, right=0, twice=0, mod
         size = (-(-n // columns), -(-m // 16) * 16, columns)
     c = torch.zeros(size, dtype=DTYPES[result])
     given = [array((x.T if turned else x).contiguous()) for x, turned in ((a, left), (b, right))]
-    bits = int(np.float32(scale).view(np.uint32)) | 1 << 46
-    kernels("cube")[name](*given, array(c), m, n, k, LOADS[load], left, right, twice, MODES.index(mode), bits, relu, nz)
+    bits, number = int(np.float32(scale).view(np.uint32)) | 1 << 46, [*MODES, *MODES_OF_950].index(mode)
+    kernels("cube")[name](*given, array(c), m, n, k, LOADS[load], left, right, twice, number, bits, relu, nz)
     return a, b, c
 
 
@@ -207,6 +213,16 @@ def test_where_a_kernel_runs(kernels, name, cubes, vectors):
     assert (y[blocks * cubes :, 1] == -1).all() and (y[blocks * vectors :, 2] == -1).all()
 
 
+def test_sums_go_out_by_the_older_parameters(kernels):
+    generator = np.random.default_rng(0)
+    a, b = generator.normal(size=(20, 16)).astype(np.float16), generator.normal(size=(16, 24)).astype(np.float16)
+    rows, stripes = np.zeros((20, 24), np.float16), np.full((2, 32, 16), 7, np.float16)
+    kernels("cube")["in_bursts"](a, b, rows, stripes)
+    assert np.allclose(rows, a.astype(float) @ b.astype(float), rtol=2**-10, atol=1e-4)
+    assert (stripes[:, :20].transpose(1, 0, 2).reshape(20, 32)[:, :24] == rows).all()
+    assert (stripes[:, 20:] == 7).all()
+
+
 def test_each_core_leaves_out_the_other_s_instructions(kernels):
     generator = np.random.default_rng(0)
     a, b = (generator.normal(size=(16, 16)).astype(np.float16) for _ in range(2))
@@ -247,6 +263,29 @@ def test_kernels_of_one_name_have_their_own_cores(tmp_path):
         y = np.zeros((2, 16), np.int32)
         KernelFile(path)["same"](y)
         assert y[:, 0].tolist() == expected
+
+
+def test_each_kind_of_cores_has_code_of_its_own(kernels):
+    generator = np.random.default_rng(0)
+    a, b = (generator.normal(size=(16, 16)).astype(np.float16) for _ in range(2))
+    c, y, seen = np.zeros((16, 16), np.float32), np.zeros((16, 16), np.float32), np.zeros((3, 16), np.int32)
+    file = kernels("by_core")
+    file["both"](a, b, c, y, seen)
+    assert_summed(*map(torch.from_numpy, (c, a, b)))
+    assert (y == c + 1).all()
+    assert seen[:, 0].tolist() == [202, 202, 101]
+    once = np.zeros_like(c)
+    file["cube_alone"](a, b, once)
+    assert (once == c).all()
+    file["vectors_alone"](c.reshape(2, 128)[:1], alone := np.zeros((1, 128), np.float32))
+    assert (alone == c.reshape(2, 128)[:1] + 1).all()
+
+
+@pytest.mark.parametrize("mode", MODES_OF_950)
+def test_modes_of_other_chips_are_rejected_by_name(kernels, mode):
+    name = "half_to_half" if "F16" in mode and "BF16" not in mode else "bfloat16_to_bfloat16"
+    with pytest.raises(KernelError, match=rf"Fixpipe: quantPre {mode} does not make"):
+        product(kernels, name, (16, 16, 16), mode=mode, scale=1.0)
 
 
 @pytest.mark.parametrize("name", MESSAGES)

@@ -6,7 +6,7 @@ import pytest
 from cann_cpu.kernel import KernelError
 
 PADDING = 2.5
-FORMS = {"told": 0, "set": 1, "registers": 2}
+FORMS = {"given": 0, "set": 1, "registers": 2}
 PLAIN = {
     "form": 0,
     "right": 0,
@@ -25,7 +25,7 @@ PLAIN = {
     "step": 0,
     "along_columns": 0,
 }
-"""Of Image in cube_settings.cpp, in its order. Pairs are along the width and the height."""
+"""The members of Image in cube_settings.cpp, in its order. Pairs are along the width and the height."""
 IMAGE = np.dtype([(name, np.uint32, np.shape(value)) for name, value in PLAIN.items()])
 WINDOWS = {"padding": (1, 2, 3, 0), "stride": (2, 1), "filter": (2, 3), "dilation": (1, 2)}
 
@@ -80,7 +80,7 @@ def test_a_matrix_is_made_of_an_image(kernels, form, right, part):
     assert (c == expected).all()
 
 
-@pytest.mark.parametrize("form", ["told", "registers"])
+@pytest.mark.parametrize("form", ["given", "registers"])
 @pytest.mark.parametrize(
     "repeats",
     [
@@ -104,7 +104,7 @@ def test_parts_whose_place_is_not_known_are_rejected(kernels):
 
 
 def hf32(x, toward_zero):
-    """Numbers with 11 bits behind the point."""
+    """Rounds to 11 bits after the binary point."""
     mantissa, exponent = np.frexp(np.float64(x))
     scaled = mantissa * 2.0**12
     return np.ldexp(np.trunc(scaled) if toward_zero else np.rint(scaled), exponent - 12)

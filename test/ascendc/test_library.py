@@ -24,7 +24,7 @@ def padded(columns, dtype):
 
 
 def matrix(rows, columns, dtype, seed=0, scale=3.0):
-    """Rows in whole blocks of 32 bytes, what is behind `columns` being no number that may count."""
+    """Rows padded to whole blocks of 32 bytes; the padding holds large numbers that must not count."""
     generator = np.random.default_rng((seed, rows, columns))
     x = np.full((rows, padded(columns, dtype)), 7e4 if dtype == np.float32 else 6e4, dtype)
     x[:, :columns] = generator.normal(size=(rows, columns)) * scale
@@ -184,7 +184,7 @@ def test_integers_of_8_bits_are_scaled_and_shifted(kernels, rows, columns, group
 
 
 ELEMENTWISE = {
-    "Gelu": lambda x, z, s: torch.nn.functional.gelu(x),
+    "Gelu": lambda x, z, s: torch.nn.functional.gelu(x, approximate="tanh"),
     "Swish": lambda x, z, s: x * torch.sigmoid(s * x),
     "SwiGLU": lambda x, z, s: x * z * torch.sigmoid(s * z),
     "Clamp": lambda x, z, s: x.clamp(-s, s),
@@ -251,17 +251,18 @@ def test_halves_of_blocks_are_transposed(kernels, src_high, dst_high):
     assert (y == expected).all()
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])  # of no effect: CAST_NONE, CAST_RINT, CAST_FLOOR
 @pytest.mark.parametrize("scale", [1.0, 0.25, 3.0])
-def test_integers_are_cast_to_half_times_the_scale_that_is_set(kernels, scale):
+def test_integers_are_cast_to_half_times_the_scale_that_is_set(kernels, scale, mode):
     x = np.random.default_rng(0).integers(-20000, 20000, 77).astype(np.int32)
     y = np.zeros(77, np.float16)
-    kernels("library")["scaled_cast"](x, y, 77, scale)
+    kernels("library")["scaled_cast"](x, y, 77, scale, mode)
     assert (y == (x * np.float64(scale)).astype(np.float16)).all()
 
 
 def test_a_cast_to_half_without_a_scale_is_reported(kernels):
     with pytest.raises(KernelError, match=r"Cast: int32_t to half multiplies by what SetDeqScale\(half\) has set"):
-        kernels("library")["scaled_cast"](np.zeros(8, np.int32), np.zeros(8, np.float16), 8, 0)
+        kernels("library")["scaled_cast"](np.zeros(8, np.int32), np.zeros(8, np.float16), 8, 0, 0)
 
 
 def test_memory_of_the_device_is_initialised(kernels):

@@ -268,7 +268,7 @@ def test_the_author_copies(kernels, shape, base, both):
 
 
 def hf32(x, mode):
-    """Numbers with 11 bits behind the point; of two that are equally near the even one, or the larger."""
+    """Rounds to 11 bits after the binary point, ties to even or to the larger number."""
     mantissa, exponent = np.frexp(x.double().numpy())
     scaled = mantissa * 2.0**12
     rounded = np.rint(scaled) if mode == 0 else np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
@@ -328,7 +328,7 @@ WRONG = {
     7: "IterateAll reads .* of a, which has 2048",
     8: "IterateAll: enAtomic is 7; 0: none, 1: add, 2: largest, 3: smallest",
     9: "hazard: IterateAll on pipe FIX writes elements .* of c, which IterateAll on pipe FIX wrote",
-    10: "GetTensorC: rows of 3 elements are no multiple of 32 bytes in the unified buffer; .* CubeFormat::ND_ALIGN",
+    10: "GetTensorC: rows of 3 elements are not a multiple of 32 bytes in the unified buffer; .* CubeFormat::ND_ALIGN",
     11: "GetTensorC: enAtomic is 1, and C is in the unified buffer; it is 0",
     12: "hazard: Adds on pipe V reads .*, which GetTensorC on pipe MTE2 wrote",
     13: "hazard: IterateAll on pipe MTE2 reads .* of a, which DataCopy on pipe MTE3 wrote",

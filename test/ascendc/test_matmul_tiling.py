@@ -109,7 +109,7 @@ REFUSALS = {
     "too few cores": ({"kind": 1, "dim": 2, "single": (256, -1, -1)}, "cannot be divided among 2 cores"),
     "C of no possible dtype": ({"c_type": "int32"}, "C of dtype 3, which A and B do not give"),
     "bias of no possible dtype": ({"bias": 1, "bias_type": "int32"}, "bias of dtype 3: int32 for int8 matrices"),
-    "sparse": ({"sparse": 1}, "SetSparse: sparse matrices are not served by the CPU"),
+    "sparse": ({"sparse": 1}, "SetSparse: sparse matrices are not supported on the CPU"),
     "microscaling": ({"mad": 2}, "MatrixMadType::MXMODE"),
     "outer product": ({"schedule": 1}, "only INNER_PRODUCT"),
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cann_cpu.kernel import KernelError, KernelFile
+from cann_cpu.msprof_op import basic_info, pipe_utilization
 from cann_cpu.profile import draw
 from test_tutorial import DESCRIPTION, SCALE, TUTORIAL, scale  # noqa: F401
 
@@ -114,6 +115,19 @@ def test_a_core_waits_for_what_another_one_says(kernels, tmp_path):
     np.testing.assert_allclose(cores[0]["MTE2"], [(ISSUE, copied)], atol=2e-3)
     heard = copied + IN + MESSAGE + ISSUE
     np.testing.assert_allclose(cores[1]["MTE2"], [(heard, heard + COPY_START + 512 / UB)], atol=2e-3)
+
+
+def test_msprof_op_has_a_row_for_each_core_of_a_mixed_kernel(kernels, tmp_path):
+    kernel = kernels("profile")["message"]
+    kernel(np.zeros(256, np.float32), profile=True, timeline=tmp_path / "trace.json")
+    info = basic_info(kernel.profile, 1)
+    assert (info["Op Type"], info["Block Dim"], info["Mix Block Dim"]) == ("mix", 1, 1)
+    cube, vector = pipe_utilization(json.loads((tmp_path / "trace.json").read_text())["traceEvents"], kernel.profile)
+    assert [core["sub_block_id"] for core in (cube, vector)] == ["cube0", "vector0"]
+    copied = COPY_START + 512 / TO_L1
+    assert cube["aic_mte2_time(us)"] == pytest.approx(copied / kernel.profile["clock_mhz"], abs=1e-3)
+    assert cube["aic_mte2_ratio"] > 0 and cube["aiv_time(us)"] == cube["aiv_vec_ratio"] == "N/A"
+    assert vector["aiv_mte2_time(us)"] > 0 and vector["aic_time(us)"] == "N/A"
 
 
 def test_copies_of_all_cores_share_device_memory(kernels, monkeypatch):
@@ -240,7 +254,7 @@ def test_a_call_without_checks_has_no_profile(kernels):
     kernel(np.zeros(16, np.float32), profile=True)
     kernel(np.zeros(16, np.float32))
     assert kernel.profile == {}
-    with pytest.raises(KernelError, match="made of what the checks see"):
+    with pytest.raises(KernelError, match="generated from the checks' records"):
         kernel(np.zeros(16, np.float32), checks=False, profile=True)
 
 
@@ -250,7 +264,7 @@ def test_the_command_prints_what_the_tutorial_shows(scale, tmp_path):  # noqa: F
     assert done.stdout.endswith(shown), done.stdout + done.stderr
     rejected = scale(DESCRIPTION, SCALE, "--profile", "--no-checks")
     assert rejected.returncode == 2
-    assert "a profile is made of what the checks see" in rejected.stderr
+    assert "a profile is generated from the checks' records" in rejected.stderr
     done = scale(DESCRIPTION, SCALE, "--timeline", str(tmp_path / "trace.json"))
     assert done.stdout.endswith(shown), done.stdout + done.stderr
     names = [e["name"] for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e["ph"] == "X"]

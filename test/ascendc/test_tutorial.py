@@ -60,7 +60,7 @@ def test_the_command_runs_a_kernel_as_its_description_says():
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_mistake_in_the_tutorial_is_reported_as_it_says(scale):
+def test_the_error_in_the_tutorial_is_reported_as_the_page_shows(scale):
     done = scale(DESCRIPTION, SCALE.replace("    source = in.DeQue<float>();\n", ""))
     shown = re.search(r"^\.\.\.(/examples.*?)^```", TUTORIAL, flags=re.MULTILINE | re.DOTALL)[1]
     said = " ".join(shown.split()).removeprefix("/examples/kernels")
@@ -74,7 +74,7 @@ def test_the_mistake_in_the_tutorial_is_reported_as_it_says(scale):
         (("0.5)}", "0.25)}"), r"y: 10007 of 10007 elements differ; \[0\] is -1.5, expected -0.75"),
         (("blocks = 3", "blocks = 0"), "scale: blocks must be at least 1, but is 0"),
         (('"count": x.size, ', ""), "scale has the parameters x, y, count, factor; missing or too many .*: count"),
-        (('expected = {"y"', 'expected = {"z"'), "expected has z, which is no array among the arguments"),
+        (('expected = {"y"', 'expected = {"z"'), "expected has z, which is not an array among the arguments"),
         (("arguments = {", "values = {"), r"no arguments; set `arguments = \{name: array or number, ...\}`"),
         (("x.size,", "'many',"), "^scale: count is a number, not str$"),
         (("x.size,", "-1,"), "^scale: count is -1, which its type, of 4 bytes, does not have$"),
@@ -151,7 +151,7 @@ def test_a_kernel_that_never_ends_is_interrupted(tmp_path):
     (tmp_path / "scale.cpp").write_text(source)
     (tmp_path / "scale.py").write_text(DESCRIPTION)
     command = [sys.executable, "-m", "cann_cpu", "kernel", str(tmp_path / "scale.cpp")]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # one that is ignored is so in the command, too
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the command would inherit an ignored signal
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     finally:
@@ -171,7 +171,7 @@ def test_a_crash_is_said_in_a_line(scale):
     crash = "out.EnQue(result);\n    *reinterpret_cast<volatile int*>(GetBlockIdx() + 8) = 1;"
     done = scale(DESCRIPTION, SCALE.replace("out.EnQue(result);", crash))
     assert done.returncode == 139
-    assert re.fullmatch(r"scale, block \d: crashed \(Segmentation fault\) behind line 31 of .*scale.cpp\n", done.stderr)
+    assert re.fullmatch(r"scale, block \d: crashed \(Segmentation fault\) after line 31 of .*scale.cpp\n", done.stderr)
 
 
 DEBUGGER = """

@@ -126,7 +126,7 @@ class Call:
 
 
 def room(form, operand, dtype):
-    """The number of elements that an operand has, in whole blocks, with some behind the last that takes part."""
+    """The number of elements of an operand, in whole blocks, with some after the last one that takes part."""
     itemsize = np.dtype(dtype).itemsize
     last = max(form.indices(operand, itemsize), default=0)
     return (last * itemsize // BLOCK + 3) * BLOCK // itemsize

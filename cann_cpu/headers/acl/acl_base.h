@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all of ACL shares: handles, error codes, data types, formats, data buffers and tensor descriptions.
+// The common declarations of ACL: handles, error codes, data types, formats, data buffers and tensor descriptions.
 #ifndef INC_EXTERNAL_ACL_ACL_BASE_H_  // as in torch_npu's copy: a file may include both
 #define INC_EXTERNAL_ACL_ACL_BASE_H_
 

@@ -29,7 +29,7 @@ aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numL
 aclError aclopSetModelDir(const char* modelDir);
 aclError aclopLoad(const void* model, size_t modelSize);
 
-// For operators and descriptions of which there is a model.
+// Requires a loaded model for the operator and these descriptions.
 aclError aclopExecute(const char* opType, int numInputs, const aclTensorDesc* const inputDesc[],
                       const aclDataBuffer* const inputs[], int numOutputs, const aclTensorDesc* const outputDesc[],
                       aclDataBuffer* const outputs[], const aclopAttr* attr, aclrtStream stream);

@@ -53,10 +53,24 @@ typedef enum aclrtDevAttr {
   ACL_DEV_ATTR_AICORE_CORE_NUM = 101,
   ACL_DEV_ATTR_CUBE_CORE_NUM = 102,
   ACL_DEV_ATTR_VECTOR_CORE_NUM = 201,
+  ACL_DEV_ATTR_WARP_SIZE = 202,
+  ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE = 203,
+  ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE = 204,
+  ACL_DEV_ATTR_MAX_GRID_DIM_X = 205,
+  ACL_DEV_ATTR_MAX_GRID_DIM_Y = 206,
+  ACL_DEV_ATTR_MAX_GRID_DIM_Z = 207,
+  ACL_DEV_ATTR_MAX_BLOCK_PER_GRID = 208,
+  ACL_DEV_ATTR_MAX_THREADS_PER_BLOCK = 209,
+  ACL_DEV_ATTR_MAX_BLOCK_DIM_X = 210,
+  ACL_DEV_ATTR_MAX_BLOCK_DIM_Y = 211,
+  ACL_DEV_ATTR_MAX_BLOCK_DIM_Z = 212,
   ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE = 301,
   ACL_DEV_ATTR_L2_CACHE_SIZE = 302,
+  ACL_DEV_ATTR_SMP_ID = 401,
   ACL_DEV_ATTR_PHY_CHIP_ID = 402,
+  ACL_DEV_ATTR_CUST_OP_PRIVILEGE = 406,
   ACL_DEV_ATTR_IS_VIRTUAL = 501,
+  ACL_DEV_ATTR_NPU_ARCH = 601,
 } aclrtDevAttr;
 
 typedef enum aclrtDevResLimitType {
@@ -84,7 +98,7 @@ aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int3
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
 aclError aclrtSynchronizeDevice(void);
-// timeout in milliseconds; -1 waits for ever.
+// timeout in milliseconds; -1 waits indefinitely.
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 
 aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t* value);
@@ -99,21 +113,43 @@ aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t* flags, int32_t* act
 
 // --- Memory --------------------------------------------------------------------------------------------------------
 
-// Taken and not looked at.
+// Accepted and ignored.
 typedef enum aclrtMemMallocPolicy {
   ACL_MEM_MALLOC_HUGE_FIRST = 0,
   ACL_MEM_MALLOC_HUGE_ONLY = 1,
   ACL_MEM_MALLOC_NORMAL_ONLY = 2,
 } aclrtMemMallocPolicy;
 
-struct aclrtMallocAttribute;  // taken and not looked at
+typedef enum {
+  ACL_RT_MEM_ATTR_RSV = 0,
+  ACL_RT_MEM_ATTR_MODULE_ID,
+  ACL_RT_MEM_ATTR_DEVICE_ID,
+  ACL_RT_MEM_ATTR_VA_FLAG,
+} aclrtMallocAttrType;
+
+typedef union {
+  uint16_t moduleId;
+  uint32_t deviceId;
+  uint32_t vaFlag;
+  uint8_t rsv[8];
+} aclrtMallocAttrValue;
+
+typedef struct aclrtMallocAttribute {
+  aclrtMallocAttrType attr;
+  aclrtMallocAttrValue value;
+} aclrtMallocAttribute;
 
 typedef struct aclrtMallocConfig {
-  struct aclrtMallocAttribute* attrs;
+  aclrtMallocAttribute* attrs;
   size_t numAttrs;
 } aclrtMallocConfig;
 
 typedef enum aclrtHostRegisterType { ACL_HOST_REGISTER_MAPPED = 0 } aclrtHostRegisterType;
+
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DEFAULT 0x0UL
+#define ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION 0x1UL
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_DEFAULT 0x0UL
+#define ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS 0x1UL
 
 #define ACL_HOST_REG_MAPPED 0x2UL
 #define ACL_HOST_REG_PINNED 0x10000000UL
@@ -124,8 +160,14 @@ typedef enum aclrtMemAttr {
   ACL_HBM_MEM = 1,
   ACL_DDR_MEM_HUGE = 2,
   ACL_DDR_MEM_NORMAL = 3,
+  ACL_HBM_MEM_HUGE = 4,
+  ACL_HBM_MEM_NORMAL = 5,
   ACL_DDR_MEM_P2P_HUGE = 6,
   ACL_DDR_MEM_P2P_NORMAL = 7,
+  ACL_HBM_MEM_P2P_HUGE = 8,
+  ACL_HBM_MEM_P2P_NORMAL = 9,
+  ACL_HBM_MEM_HUGE1G = 10,
+  ACL_HBM_MEM_P2P_HUGE1G = 11,
 } aclrtMemAttr;
 
 typedef enum aclrtMemLocationType {
@@ -164,7 +206,7 @@ typedef struct aclrtPhysicalMemProp {
   uint64_t reserve;
 } aclrtPhysicalMemProp;
 
-// Taken and not looked at.
+// Accepted and ignored.
 typedef enum aclrtMemGranularityOptions {
   ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
 } aclrtMemGranularityOptions;
@@ -174,9 +216,16 @@ typedef void* aclrtDrvMemHandle;
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy policy);
 aclError aclrtFree(void* devPtr);
+aclError aclrtFreeWithDevSync(void* devPtr);
 aclError aclrtMallocHost(void** hostPtr, size_t size);
+// Between processes of one user on one machine: allocations of 2 MiB and more. A key has 65 bytes.
+aclError aclrtIpcMemGetExportKey(void* devPtr, size_t size, char* key, size_t len, uint64_t flags);
+aclError aclrtIpcMemSetImportPid(const char* key, int32_t* pid, size_t num);
+aclError aclrtIpcMemImportByKey(void** devPtr, const char* key, uint64_t flags);
+aclError aclrtIpcMemClose(const char* key);
 aclError aclrtMallocHostWithCfg(void** ptr, uint64_t size, aclrtMallocConfig* cfg);
 aclError aclrtFreeHost(void* hostPtr);
+aclError aclrtFreeHostWithDevSync(void* hostPtr);
 aclError aclrtHostRegister(void* ptr, uint64_t size, aclrtHostRegisterType type, void** devPtr);
 aclError aclrtHostRegisterV2(void* ptr, uint64_t size, uint32_t flag);
 aclError aclrtHostUnregister(void* ptr);
@@ -231,6 +280,10 @@ aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t c
 #define ACL_CONTINUE_ON_FAILURE 0x00000000U
 #define ACL_STOP_ON_FAILURE 0x00000001U
 
+#define ACL_STREAM_FAST_LAUNCH 0x00000001U
+#define ACL_STREAM_FAST_SYNC 0x00000002U
+#define ACL_STREAM_HUGE 0x00000008U
+
 #define ACL_STREAM_WAIT_VALUE_GEQ 0x00000000U
 #define ACL_STREAM_WAIT_VALUE_EQ 0x00000001U
 #define ACL_STREAM_WAIT_VALUE_AND 0x00000002U
@@ -263,7 +316,7 @@ aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uin
 aclError aclrtDestroyStream(aclrtStream stream);
 aclError aclrtDestroyStreamForce(aclrtStream stream);
 aclError aclrtSynchronizeStream(aclrtStream stream);
-// timeout in milliseconds; -1 waits for ever.
+// timeout in milliseconds; -1 waits indefinitely.
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status);
 aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId);
@@ -285,7 +338,9 @@ aclError aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t* value);
 // --- Events --------------------------------------------------------------------------------------------------------
 
 #define ACL_EVENT_SYNC 0x00000001U
+#define ACL_EVENT_CAPTURE_STREAM_PROGRESS 0x00000002U
 #define ACL_EVENT_TIME_LINE 0x00000008U
+#define ACL_EVENT_DEVICE_USE_ONLY 0x00000010U
 #define ACL_EVENT_EXTERNAL 0x00000020U
 #define ACL_EVENT_IPC 0x00000040U
 
@@ -307,7 +362,7 @@ aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 aclError aclrtSynchronizeEvent(aclrtEvent event);
-// timeout in milliseconds; -1 waits for ever.
+// timeout in milliseconds; -1 waits indefinitely.
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* status);
 aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus* status);
@@ -324,7 +379,7 @@ typedef void (*aclrtHostFunc)(void* args);
 aclError aclrtLaunchCallback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType, aclrtStream stream);
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
-// timeout in milliseconds; -1 waits for ever.
+// timeout in milliseconds; -1 waits indefinitely.
 aclError aclrtProcessReport(int32_t timeout);
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args);
 
@@ -336,15 +391,16 @@ typedef void* aclrtFuncHandle;
 typedef void* aclrtArgsHandle;
 typedef void* aclrtParamHandle;
 
-// Taken and not looked at.
 typedef enum aclrtBinaryLoadOptionType {
   ACL_RT_BINARY_LOAD_OPT_LAZY_LOAD = 1,
   ACL_RT_BINARY_LOAD_OPT_MAGIC = 2,
+  ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE = 3,
 } aclrtBinaryLoadOptionType;
 
 typedef union aclrtBinaryLoadOptionValue {
   uint32_t isLazyLoad;
   uint32_t magic;
+  int32_t cpuKernelMode;
   uint32_t rsv[4];
 } aclrtBinaryLoadOptionValue;
 
@@ -358,10 +414,43 @@ typedef struct aclrtBinaryLoadOptions {
   size_t numOpt;
 } aclrtBinaryLoadOptions;
 
-struct aclrtLaunchKernelAttr;  // taken and not looked at
+typedef enum aclrtEngineType { ACL_RT_ENGINE_TYPE_AIC = 0, ACL_RT_ENGINE_TYPE_AIV } aclrtEngineType;
+
+typedef enum aclrtLaunchKernelAttrId {
+  ACL_RT_LAUNCH_KERNEL_ATTR_SCHEM_MODE = 1,
+  ACL_RT_LAUNCH_KERNEL_ATTR_DYN_UBUF_SIZE = 2,
+  ACL_RT_LAUNCH_KERNEL_ATTR_ENGINE_TYPE = 3,
+  ACL_RT_LAUNCH_KERNEL_ATTR_BLOCKDIM_OFFSET = 4,
+  ACL_RT_LAUNCH_KERNEL_ATTR_BLOCK_TASK_PREFETCH = 5,
+  ACL_RT_LAUNCH_KERNEL_ATTR_DATA_DUMP = 6,
+  ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT = 7,
+  ACL_RT_LAUNCH_KERNEL_ATTR_TIMEOUT_US = 8,
+} aclrtLaunchKernelAttrId;
+
+typedef struct {
+  uint32_t timeoutLow;
+  uint32_t timeoutHigh;
+} aclrtTimeoutUs;
+
+typedef union aclrtLaunchKernelAttrValue {
+  uint8_t schemMode;
+  uint32_t dynUBufSize;
+  aclrtEngineType engineType;
+  uint32_t blockDimOffset;
+  uint8_t isBlockTaskPrefetch;
+  uint8_t isDataDump;
+  uint16_t timeout;          // in seconds
+  aclrtTimeoutUs timeoutUs;  // in microseconds
+  uint32_t rsv[4];
+} aclrtLaunchKernelAttrValue;
+
+typedef struct aclrtLaunchKernelAttr {
+  aclrtLaunchKernelAttrId id;
+  aclrtLaunchKernelAttrValue value;
+} aclrtLaunchKernelAttr;
 
 typedef struct aclrtLaunchKernelCfg {
-  struct aclrtLaunchKernelAttr* attrs;
+  aclrtLaunchKernelAttr* attrs;
   size_t numAttrs;
 } aclrtLaunchKernelCfg;
 
@@ -398,7 +487,7 @@ aclError aclrtLaunchKernelV2(aclrtFuncHandle funcHandle, uint32_t numBlocks, con
                              aclrtLaunchKernelCfg* cfg, aclrtStream stream);
 aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHandle, uint32_t numBlocks, aclrtStream stream,
                                      aclrtLaunchKernelCfg* cfg, aclrtArgsHandle argsHandle, void* reserve);
-// Where a placeholder says so, the argument is the address of what stands behind the arguments, which is copied, too.
+// A placeholder marks an argument that is the address of data after the arguments. The data is copied as well.
 aclError aclrtLaunchKernelWithHostArgs(aclrtFuncHandle funcHandle, uint32_t numBlocks, aclrtStream stream,
                                        aclrtLaunchKernelCfg* cfg, void* hostArgs, size_t argsSize,
                                        aclrtPlaceHolderInfo* placeHolderArray, size_t placeHolderNum);

@@ -8,10 +8,12 @@
 #include "ascendc/builtins.h"
 #include "ascendc/cast.h"
 #include "ascendc/cores.h"
+#include "ascendc/cube_group.h"
 #include "ascendc/data_copy.h"
 #include "ascendc/debug.h"
 #include "ascendc/fixpipe.h"
 #include "ascendc/half.h"
+#include "ascendc/hccl.h"
 #include "ascendc/launch.h"
 #include "ascendc/list_tensor.h"
 #include "ascendc/load_data.h"
@@ -23,6 +25,7 @@
 #include "ascendc/quantization.h"
 #include "ascendc/queue.h"
 #include "ascendc/reduce.h"
+#include "ascendc/scalar.h"
 #include "ascendc/select.h"
 #include "ascendc/softmax.h"
 #include "ascendc/sort.h"
@@ -31,7 +34,7 @@
 #include "ascendc/types.h"
 #include "ascendc/vector.h"
 
-// Kernels call these without the namespace, too.
+// Kernels may also call these without the namespace.
 using AscendC::GetBlockIdx;
 using AscendC::GetBlockNum;
 using AscendC::GetSysWorkSpacePtr;

@@ -27,6 +27,7 @@ void set_atomic(Where where, Atomic::Kind kind, Function) {
   template <class T>                                                          \
     requires cpu::OneOf<T, half, bfloat16_t, float, int8_t, int16_t, int32_t> \
   void Name(cpu::Where where = cpu::Where::current()) {                       \
+    cpu::needs<T>(#Name, where);                                              \
     cpu::set_atomic<T>(where, cpu::Atomic::Kind::which, function);            \
   }
 ASCENDC_CPU_ATOMIC(SetAtomicAdd, Add, cpu::sum)

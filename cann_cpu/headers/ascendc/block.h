@@ -3,13 +3,19 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 
+#include "ascendc/half.h"
 #include "ascendc/launch.h"
 #include "ascendc/types.h"
+
+namespace cann_cpu {
+struct Soc;
+}
 
 namespace AscendC {
 
@@ -21,6 +27,9 @@ class Checker;
 
 // Ends the launch with an error that names the place in the kernel, the kernel and the block.
 [[noreturn]] ASCENDC_CPU_EXPORT void fail(Where where, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// Warns on stderr, once per call site, of what may be wrong and cannot be distinguished from correct code.
+ASCENDC_CPU_EXPORT void warn(Where where, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // A piece of a core's memory that InitBuffer gave to a queue or a TBuf.
 struct Buffer {
@@ -102,10 +111,13 @@ struct Core {
 };
 
 struct KernelType {
+  bool fused() const { return name >= KERNEL_TYPE_AICORE; }  // a core has the matrix and the vector unit
+
   KernelMetaType name;
   bool known;  // the kernel has shown it; else it is taken to be for vector cores alone
   bool declared = false;
   bool tried = false;  // a cube core runs alone, to see whether the kernel uses it
+  bool asked = false;  // it is tried, and has asked what core it runs on
 };
 
 struct Block {
@@ -115,7 +127,10 @@ struct Block {
   uint32_t count;  // of the launch
   uint64_t tiling_key;
   const std::array<std::byte*, kHardwares>& memories;
-  Checker* checker;  // null: the launch is not checked
+  const cann_cpu::Soc& chip;
+  const KnownMemory* known;  // null: nothing is known of the device's memory
+  Contexts contexts;         // of the launch's communicators
+  Checker* checker;          // null: the launch is not checked
   TPipe* pipe = nullptr;
   MaskRegister mask = {};
   Atomic atomic = {};
@@ -136,17 +151,16 @@ inline Checker* checker() { return current_block != nullptr ? current_block->che
 // Bytes of the device that a tensor stands for.
 struct GlobalMemory {
   std::byte* data = nullptr;
-  const std::byte* origin =
-      nullptr;  // what SetGlobalBuffer was told; everything lies in the device buffer that holds it
+  const std::byte* origin = nullptr;  // passed to SetGlobalBuffer; the tensor is in the device buffer that contains it
 
   int64_t bytes = INT64_MAX;  // as far as its author knows
-  uint64_t elements = 0;      // as SetGlobalBuffer was told
+  uint64_t elements = 0;      // passed to SetGlobalBuffer
   uint32_t itemsize = 1;
 };
 
 enum class Use : uint8_t { Read, Write };
 
-// What a tensor stands for that is made of an address in a memory.
+// The memory of a tensor that was created from an address.
 ASCENDC_CPU_EXPORT LocalMemory static_memory(Where where, Hardware hardware, uint32_t address, int64_t bytes);
 
 inline Hardware hardware_of(const LocalMemory& memory) {
@@ -166,7 +180,27 @@ struct Operand {
 
 struct Lanes;
 
-// What the checker is told before anything is done. is_more: of the instruction that it was told of before.
+// ---- what the chip does not have
+
+// The bit of a dtype in the set of those that an instruction takes.
+template <class T>
+constexpr uint16_t dtype_bit() {
+  if constexpr (std::is_same_v<T, half>) return 1;
+  if constexpr (std::is_same_v<T, bfloat16_t>) return 2;
+  if constexpr (std::is_same_v<T, float>) return 4;
+  if constexpr (std::is_integral_v<T>) return (std::is_signed_v<T> ? 8 : 128) << (std::bit_width(sizeof(T)) - 1);
+  return 0;
+}
+// Fails, and names the chip, if it does not have an instruction, or not of these dtypes.
+ASCENDC_CPU_EXPORT void check_chip_has(const char* name, Where where, uint16_t to, uint16_t from);
+template <class To = void, class... From>
+void needs(const char* name, Where where) {
+  if constexpr (__NPU_ARCH__ != 2201) check_chip_has(name, where, dtype_bit<To>(), (dtype_bit<From>() | ... | 0));
+}
+// Instructions that write to the last bytes of the unified buffer call this: a tensor must not lie there.
+ASCENDC_CPU_EXPORT void check_scratch(const char* name, Where where);
+
+// Reports an instruction to the checker before it runs. is_more: it belongs to the instruction reported before.
 ASCENDC_CPU_EXPORT void check_vector(const char* name, Where where, const Lanes& lanes,
                                      std::initializer_list<Operand> operands, bool is_more = false);
 ASCENDC_CPU_EXPORT void check_scalar(Checker& checker, const char* name, Where where, Use use,
@@ -175,6 +209,15 @@ ASCENDC_CPU_EXPORT void check_local(const char* name, Where where, pipe_t pipe, 
                                     int64_t offset, int64_t bytes);
 ASCENDC_CPU_EXPORT void check_global(const char* name, Where where, pipe_t pipe, Use use, const GlobalMemory& memory,
                                      int64_t offset, int64_t bytes, bool atomic = false);
+
+// ASSERT expands to nothing for a device, so it may follow a number there: n = tiles ASSERT(tiles != 0);
+struct Asserted {
+  constexpr void operator+() const {}
+  template <class T>
+  friend constexpr T operator+(T value, Asserted /*holds*/) {
+    return value;
+  }
+};
 
 }  // namespace cpu
 
@@ -187,8 +230,10 @@ inline int64_t GetBlockIdx(cpu::Where where = cpu::Where::current()) {
 
 }  // namespace AscendC
 
-#define ASSERT(condition) \
-  ((condition) ? void() : AscendC::cpu::fail(AscendC::cpu::Where::current(), "ASSERT(%s) does not hold", #condition))
+#define ASSERT(condition)                                                                                      \
+  +((condition) ? AscendC::cpu::Asserted()                                                                     \
+                : (AscendC::cpu::fail(AscendC::cpu::Where::current(), "ASSERT(%s) does not hold", #condition), \
+                   AscendC::cpu::Asserted()))
 
 // The same, with a message if there is one: a format literal and its arguments.
 #define ascendc_assert(condition, ...)                                                                          \

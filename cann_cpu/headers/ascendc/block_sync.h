@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What orders cores: SyncAll, IBSet and IBWait, CrossCoreSetFlag, and the data cache through which the scalar unit sees
-// device memory.
+// Synchronization of cores: SyncAll, IBSet and IBWait, CrossCoreSetFlag, and the data cache through which the scalar
+// unit sees device memory.
 #pragma once
 
 #include "ascendc/tensor.h"
@@ -15,7 +15,7 @@ namespace cpu {
 
 // Waits until all cores have come here, or all of this one's kind; the first `used` alone where it is not 0.
 ASCENDC_CPU_EXPORT void sync_all(Where where, int32_t used, bool vector_only);
-// A flag between blocks, by its place in memory; setting it waits until nobody has still to wait for it.
+// A flag between blocks, by its place in memory. Setting it waits until no block still has to wait for it.
 ASCENDC_CPU_EXPORT void set_block_flag(Where where, const std::byte* flag);
 ASCENDC_CPU_EXPORT void wait_block_flag(Where where, const std::byte* flag);
 // A flag between cores, and waiting for it, by the modes of CrossCoreSetFlag.
@@ -41,8 +41,8 @@ inline const std::byte* block_flag(const char* name, Where where, const GlobalTe
 
 }  // namespace cpu
 
-// No core goes on before all of its kind have come here, or all of both kinds; what they have written to device memory
-// is there then. All run at the same time, so there may be no more of them than the device has.
+// No core continues before all cores of its kind, or of both kinds, have reached this point. Then their writes to
+// device memory are visible. All run at the same time, so there may be no more cores than the device has.
 template <bool isAIVOnly = true>
 void SyncAll(cpu::Where where = cpu::Where::current()) {
   cpu::sync_all(where, 0, isAIVOnly);
@@ -63,19 +63,25 @@ void SyncAll(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t
   cpu::sync_all(where, usedCores, isAIVOnly);
 }
 
-// CrossCoreSetFlag tells other cores that the pipe has come so far, and CrossCoreWaitFlag waits for it: mode 0 for all
-// cores of a kind, 1 for the vector cores of a block, 2 from the cube core to its block's vector cores and from all of
-// them to it. A flag counts how often it was set, up to 15.
+// CrossCoreSetFlag signals to other cores that the pipe has reached this point, and CrossCoreWaitFlag waits for it:
+// mode 0 for all cores of a kind, 1 for the vector cores of a block, 2 from the cube core to its block's vector cores
+// and from all of them to it. A flag counts how often it was set, up to 15.
 template <uint8_t modeId, pipe_t pipe>
 void CrossCoreSetFlag(uint16_t flagId, cpu::Where where = cpu::Where::current()) {
   static_assert(modeId <= 2, "CrossCoreSetFlag: Atlas A2 has the modes 0, 1 and 2");
   static_assert(pipe != PIPE_S && pipe != PIPE_ALL, "CrossCoreSetFlag: one pipe, and not PIPE_S");
+  cpu::needs("CrossCoreSetFlag", where);
   cpu::cross_core_set(where, modeId, pipe, flagId % 16);
 }
 template <uint8_t modeId = 0, pipe_t pipe = PIPE_S>
 void CrossCoreWaitFlag(uint16_t flagId, cpu::Where where = cpu::Where::current()) {
+  cpu::needs("CrossCoreWaitFlag", where);
   cpu::cross_core_wait(where, flagId % 16);
 }
+
+// The older names: a wait without a mode, and the address of the flags, which are the runtime's.
+inline void WaitEvent(uint16_t flagId, cpu::Where where = cpu::Where::current()) { CrossCoreWaitFlag(flagId, where); }
+inline void SetSyncBaseAddr(uint64_t /*address*/) {}
 
 // IBWait waits until a block has called IBSet with its own number and the same event; then the flag may be set again.
 template <bool isAIVOnly = true>
@@ -139,5 +145,9 @@ template <class T, CacheLine line, DcciDst destination = DcciDst::CACHELINE_ALL>
 void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, cpu::Where where = cpu::Where::current()) {
   cpu::clean_cache(where, tensor.memory().data, line == CacheLine::ENTIRE_DATA_CACHE);
 }
+
+// A hint alone: what the data cache has is read no faster here.
+template <class T>
+void DataCachePreload(const GlobalTensor<uint64_t>& /*tensor*/, T /*offset in bytes*/) {}
 
 }  // namespace AscendC

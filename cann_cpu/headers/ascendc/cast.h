@@ -41,7 +41,7 @@ ASCENDC_CPU_CAST(int16_t, float, kNone)
 ASCENDC_CPU_CAST(int32_t, float, kDirections | kNone)
 ASCENDC_CPU_CAST(int32_t, int64_t, kNone)
 ASCENDC_CPU_CAST(int32_t, int16_t, kNone)
-ASCENDC_CPU_CAST(int32_t, half, kNone)
+ASCENDC_CPU_CAST(int32_t, half, kDirections | kNone)  // no effect: the product with SetDeqScale's value is rounded
 ASCENDC_CPU_CAST(int64_t, int32_t, kNone)
 ASCENDC_CPU_CAST(int64_t, float, kDirections)
 #undef ASCENDC_CPU_CAST
@@ -155,12 +155,49 @@ void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundM
 
 template <class To, class From, bool isSetMask = true>
   requires(cpu::kCastModes<To, From> != 0)
-void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundMode& mode, const MaskArgument& mask,
-          RepeatArgument repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) {
+void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundMode& mode,
+          const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const UnaryRepeatParams& params,
+          cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t n = cpu::kLanes<To, From>;
   cpu::cast<To, From>(where, mode, cpu::Lanes::of_mask("Cast", where, n, cpu::chosen<isSetMask>(mask), repeats),
                       cpu::strided(cpu::Use::Write, dst, params.dstBlkStride, params.dstRepStride),
                       cpu::strided(cpu::Use::Read, src, params.srcBlkStride, params.srcRepStride));
+}
+
+// Integers of 4 bits are cast from and to half only, in the form with a count, which is even.
+inline void Cast(const LocalTensor<int4b_t>& dst, const LocalTensor<half>& src, const RoundMode& mode, uint32_t count,
+                 cpu::Where where = cpu::Where::current()) {
+  if (((cpu::kDirections | cpu::kNone) & cpu::set_of(mode)) == 0 || count % 2 != 0) {
+    cpu::fail(where,
+              "Cast: half to int4b_t of %u elements with rounding mode %d; the count must be even, and CAST_ODD is not "
+              "supported",
+              count, static_cast<int>(mode));
+  }
+  cpu::check_bytes("Cast", where, cpu::Use::Read, src.memory(), 0, cpu::bytes_of<half>(count));
+  cpu::check_bytes("Cast", where, cpu::Use::Write, dst.memory(), 0, count / 2);
+  const auto nibble = [&](uint32_t i) {
+    const float value = cpu::load<half>(src.memory().data + i * sizeof(half));
+    const float integer = value != value ? 0 : cpu::rounded(value, mode);
+    return static_cast<uint8_t>(static_cast<int>(integer < -8 ? -8 : integer > 7 ? 7 : integer) & 15);
+  };
+  for (uint32_t i = 0; i < count; i += 2) {
+    cpu::store(dst.memory().data + i / 2, static_cast<uint8_t>(nibble(i) | nibble(i + 1) << 4));
+  }
+}
+inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int4b_t>& src, const RoundMode& mode, uint32_t count,
+                 cpu::Where where = cpu::Where::current()) {
+  if (mode != RoundMode::CAST_NONE || count % 2 != 0) {
+    cpu::fail(where,
+              "Cast: int4b_t to half of %u elements with rounding mode %d; the count is even, the mode CAST_NONE",
+              count, static_cast<int>(mode));
+  }
+  cpu::check_bytes("Cast", where, cpu::Use::Read, src.memory(), 0, count / 2);
+  cpu::check_bytes("Cast", where, cpu::Use::Write, dst.memory(), 0, cpu::bytes_of<half>(count));
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint8_t both = cpu::load<uint8_t>(src.memory().data + i / 2);
+    const int nibble = (i % 2 == 0 ? both : both >> 4) & 15;
+    cpu::store(dst.memory().data + i * sizeof(half), half(nibble < 8 ? nibble : nibble - 16));
+  }
 }
 
 // Name(dst, src0, src1, count) and its mask form, for functions whose result is cast to another dtype.
@@ -176,7 +213,7 @@ void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundM
   template <class To, class From, bool isSetMask = true>                                                              \
     requires cpu::OneOf<void(From, To), __VA_ARGS__>                                                                  \
   void Name(const LocalTensor<To>& dst, const LocalTensor<From>& src0, const LocalTensor<From>& src1,                 \
-            const MaskArgument& mask, RepeatArgument repeats, const BinaryRepeatParams& params,                       \
+            const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& params,             \
             cpu::Where where = cpu::Where::current()) {                                                               \
     cpu::binary(                                                                                                      \
         #Name, where, [](auto a, auto b) { return cpu::cast<To>(function(a, b), RoundMode::CAST_RINT); }, dst, src0,  \

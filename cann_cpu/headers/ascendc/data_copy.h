@@ -2,6 +2,8 @@
 // DataCopy and DataCopyPad: between device memory and the unified buffer, and within it.
 #pragma once
 
+#include <vector>
+
 #include "ascendc/tensor.h"
 
 namespace AscendC {
@@ -43,11 +45,19 @@ inline bool has_memory(const char* name, Where where, const LocalMemory& memory)
   return hardware_of(memory) == Hardware::UB ? !block(where).core.cube : has_matrix_unit(name, where);
 }
 
+// Memory of the device is rounded up to whole blocks and has 32 bytes more (aclrtMalloc), so that DataCopy, which moves
+// whole blocks, may continue past the end of a tensor. Arrays of a program on the CPU have no such padding: nothing is
+// copied past their end.
+ASCENDC_CPU_EXPORT void copy_to_the_end(std::byte* to, const Runs& to_runs, const std::byte* from,
+                                        const Runs& from_runs, const GlobalMemory& memory);
+
 inline void copy_in(const char* name, Where where, const LocalMemory& dst, const Runs& dst_runs,
                     const GlobalMemory& src, const Runs& src_runs) {
   if (!has_memory(name, where, dst)) return;
   if (checker() != nullptr) [[unlikely]]
     check_copy_in(name, where, dst, dst_runs, src, src_runs);
+  if (block(where).known != nullptr) [[unlikely]]
+    return copy_to_the_end(dst.data, dst_runs, src.data, src_runs, src);
   copy<load_run>(dst.data, dst_runs, src.data, src_runs);
 }
 
@@ -63,6 +73,8 @@ inline void copy_out(const char* name, Where where, const GlobalMemory& dst, con
   const Atomic& atomic = block(where).atomic;
   if (atomic.kind != Atomic::Kind::None) [[unlikely]] {
     combine_runs(atomic, dst.data, dst_runs, src.data, src_runs);
+  } else if (block(where).known != nullptr) [[unlikely]] {
+    copy_to_the_end(dst.data, dst_runs, src.data, src_runs, dst);
   } else {
     copy<store_run>(dst.data, dst_runs, src.data, src_runs);
   }
@@ -85,7 +97,7 @@ inline void copy_within(const char* name, Where where, const LocalMemory& dst, c
 // Elements in a row, which have to be whole blocks of 32 bytes.
 template <class T>
 Runs one_run(uint32_t elements, Where where) {
-  const int64_t bytes = int64_t{elements} * sizeof(T);
+  const int64_t bytes = bytes_of<T>(elements);
   if (checker() != nullptr && bytes % kBlockBytes != 0) [[unlikely]] {
     fail(where, "DataCopy: %u elements are %lld bytes, no multiple of 32; use DataCopyPad, or round the count up",
          elements, static_cast<long long>(bytes));
@@ -169,12 +181,128 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCo
                      true);
 }
 
+enum class BlockMode : uint8_t {
+  BLOCK_MODE_NORMAL,
+  BLOCK_MODE_MATRIX,
+  BLOCK_MODE_VECTOR,
+  BLOCK_MODE_SMALL_CHANNEL,
+  BLOCK_MODE_DEPTHWISE
+};
+enum class DeqScale : uint8_t { DEQ_NONE, DEQ, VDEQ, DEQ8, VDEQ8, DEQ16, VDEQ16 };
+enum class pad_t : uint8_t {
+  PAD_NONE,
+  PAD_MODE1,
+  PAD_MODE2,
+  PAD_MODE3,
+  PAD_MODE4,
+  PAD_MODE5,
+  PAD_MODE6,
+  PAD_MODE7,
+  PAD_MODE8
+};
+}  // namespace AscendC
+using AscendC::pad_t;
+namespace AscendC {
+
+// What a copy from L0C to the unified buffer computes on chips whose cores have both units.
+struct DataCopyEnhancedParams {
+  BlockMode blockMode = BlockMode::BLOCK_MODE_NORMAL;
+  DeqScale deqScale = DeqScale::DEQ_NONE;
+  uint64_t deqValue = 0;
+  uint8_t sidStoreMode = 0;
+  bool isRelu = false;
+  pad_t padMode = pad_t::PAD_NONE;
+  uint64_t padValue = 0;
+  uint64_t deqTensorAddr = 0;
+};
+
+// From and to device memory, and within the unified buffer, it is a DataCopy: the parameters are for L0C.
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p,
+              const DataCopyEnhancedParams& /*enhanced*/, cpu::Where where = cpu::Where::current()) {
+  DataCopy(dst, src, p, where);
+}
+template <class T>
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
+              const DataCopyEnhancedParams& /*enhanced*/, cpu::Where where = cpu::Where::current()) {
+  DataCopy(dst, src, p, where);
+}
+template <class T, class U>
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyParams& p,
+              const DataCopyEnhancedParams& /*enhanced*/, cpu::Where where = cpu::Where::current()) {
+  const Hardware from = cpu::hardware_of(src.memory()), to = cpu::hardware_of(dst.memory());
+  if constexpr (std::is_same_v<T, U>) {
+    if (from != Hardware::L0C && to != Hardware::L0C) return DataCopy(dst, src, p, where);
+  }
+  cpu::fail(
+      where,
+      "DataCopy: from %s to %s there is no way on this chip, whose two units are in separate cores; Fixpipe copies "
+      "from L0C to device memory",
+      cpu::name_of(from), cpu::name_of(to));
+}
+
+// A part of a dimension, in elements: pieces of burstLen blocks of 32 bytes from startIndex to endIndex, stride
+// elements apart. In all dimensions but the first a piece is a single row, and burstLen is 1.
+struct SliceInfo {
+  constexpr SliceInfo() = default;
+  constexpr SliceInfo(uint32_t start, uint32_t end, uint32_t stride, uint32_t burst, uint32_t shape = 0)
+      : startIndex(start), endIndex(end), stride(stride), burstLen(burst), shapeValue(shape) {}
+
+  uint32_t startIndex = 0;
+  uint32_t endIndex = ONE_BLK_SIZE - 1;
+  uint32_t stride = 0;
+  uint32_t burstLen = ONE_BLK_SIZE;
+  uint32_t shapeValue = 0;
+};
+
+namespace cpu {
+
+// Where the rows of a slice begin, in elements, and how the pieces of a row lie, in bytes.
+struct Slice {
+  std::vector<int64_t> rows;
+  Runs pieces;
+};
+ASCENDC_CPU_EXPORT Slice slice(Where where, const char* of, const SliceInfo* info, uint32_t dimensions,
+                               uint32_t itemsize);
+ASCENDC_CPU_EXPORT void check_slices(Where where, const Slice& dst, const Slice& src);
+
+// move(row of dst, its pieces, row of src, its pieces) for each row; both slices have as many pieces of one length.
+template <class T, class Move>
+void move_slices(Where where, const SliceInfo* dst, const SliceInfo* src, uint32_t dimensions, const Move& move) {
+  const Slice to = slice(where, "destination", dst, dimensions, sizeof(T));
+  const Slice from = slice(where, "source", src, dimensions, sizeof(T));
+  check_slices(where, to, from);
+  for (size_t row = 0; row < to.rows.size(); ++row) move(to.rows[row], to.pieces, from.rows[row], from.pieces);
+}
+
+}  // namespace cpu
+
+template <class T>
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const SliceInfo dstSliceInfo[],
+              const SliceInfo srcSliceInfo[], const uint32_t dimValue = 1, cpu::Where where = cpu::Where::current()) {
+  const auto move = [&](int64_t to, const cpu::Runs& to_runs, int64_t from, const cpu::Runs& from_runs) {
+    cpu::copy_in("DataCopy", where, dst[static_cast<uint32_t>(to)].memory(), to_runs,
+                 src[static_cast<uint64_t>(from)].memory(), from_runs);
+  };
+  cpu::move_slices<T>(where, dstSliceInfo, srcSliceInfo, dimValue, move);
+}
+template <class T>
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const SliceInfo dstSliceInfo[],
+              const SliceInfo srcSliceInfo[], const uint32_t dimValue = 1, cpu::Where where = cpu::Where::current()) {
+  const auto move = [&](int64_t to, const cpu::Runs& to_runs, int64_t from, const cpu::Runs& from_runs) {
+    cpu::copy_out("DataCopy", where, dst[static_cast<uint64_t>(to)].memory(), to_runs,
+                  src[static_cast<uint32_t>(from)].memory(), from_runs);
+  };
+  cpu::move_slices<T>(where, dstSliceInfo, srcSliceInfo, dimValue, move);
+}
+
 // Runs of any number of bytes. In the unified buffer every run starts on a block of 32 bytes and fills whole ones:
-// isPad puts paddingValue before it (leftPadding elements) and behind it (rightPadding); what is left of its last block
-// has no defined value on the device.
+// isPad puts paddingValue before it (leftPadding elements) and after it (rightPadding). The rest of its last block has
+// no defined value on the device.
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& p,
                  const DataCopyPadExtParams<T>& pad, cpu::Where where = cpu::Where::current()) {
+  cpu::needs<T>("DataCopyPad", where);
   if (!cpu::has_memory("DataCopyPad", where, dst.memory())) return;
   const int64_t left = pad.isPad ? int64_t{pad.leftPadding} * sizeof(T) : 0;
   const int64_t right = pad.isPad ? int64_t{pad.rightPadding} * sizeof(T) : 0;
@@ -202,6 +330,7 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
 template <class T>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& p,
                  cpu::Where where = cpu::Where::current()) {
+  cpu::needs<T>("DataCopyPad", where);
   cpu::copy_out("DataCopyPad", where, dst.memory(), {p.blockCount, p.blockLen, p.blockLen + p.dstStride}, src.memory(),
                 {p.blockCount, p.blockLen, cpu::whole_blocks(p.blockLen) + p.srcStride * cpu::kBlockBytes});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel says while it runs: printf, DumpTensor, DumpAccChkPoint, assertions with a log, the clock.
+// Debug output of kernels: printf, DumpTensor, DumpAccChkPoint, assertions with a log, the clock.
 #pragma once
 
 #include <algorithm>
@@ -10,33 +10,18 @@
 #include "ascendc/tensor.h"
 
 namespace AscendC {
-
-// The shape by which elements are printed.
-struct ShapeInfo {
-  ShapeInfo() = default;
-  ShapeInfo(uint8_t dimensions, const uint32_t shape[]) : shapeDim(std::min<uint8_t>(dimensions, 8)) {
-    std::copy_n(shape, shapeDim, this->shape);
-  }
-
-  // How many rows, of one dimension or more, end before an element.
-  size_t ends_at(uint64_t element) const {
-    size_t ends = 0;
-    uint64_t row = 1;
-    for (int i = shapeDim - 1; i > 0; --i) {
-      row *= shape[i];
-      ends += row != 0 && element % row == 0;
-    }
-    return ends;
-  }
-
-  uint8_t shapeDim = 0;
-  uint32_t shape[8] = {};
-};
-
-}  // namespace AscendC
-
-namespace AscendC {
 namespace cpu {
+
+// How many rows, of one dimension or more, end before an element.
+inline size_t rows_that_end_at(const ShapeInfo& shape, uint64_t element) {
+  size_t ends = 0;
+  uint64_t row = 1;
+  for (int i = shape.shapeDim - 1; i > 0; --i) {
+    row *= shape.shape[i];
+    ends += row != 0 && element % row == 0;
+  }
+  return ends;
+}
 
 // Whether what is said counts: not while it is tried out which cores the kernel is for.
 inline bool is_heard() { return current_block == nullptr || !current_block->type.tried; }
@@ -84,7 +69,7 @@ void dump(const char* place, const std::byte* data, uint32_t number, uint32_t el
                      ", position=" + place + ", dump_size=" + std::to_string(elements) + "\n[";
   for (uint32_t i = 0; i < elements; ++i) {
     const T value = load<T>(data + i * sizeof(T));
-    line += (i == 0 ? "" : ", ") + std::string(shape.ends_at(i), '[');
+    line += (i == 0 ? "" : ", ") + std::string(rows_that_end_at(shape, i), '[');
     if constexpr (std::is_integral_v<T>) {
       line += std::to_string(value);
     } else {
@@ -92,7 +77,7 @@ void dump(const char* place, const std::byte* data, uint32_t number, uint32_t el
       std::snprintf(text, sizeof(text), "%.9g", static_cast<double>(value));
       line += text;
     }
-    if (i + 1 < elements) line += std::string(shape.ends_at(i + 1), ']');
+    if (i + 1 < elements) line += std::string(rows_that_end_at(shape, i + 1), ']');
   }
   line += std::string(shape.shapeDim > 1 ? shape.shapeDim - 1 : 0, ']') + "]\n";
   std::fwrite(line.data(), 1, line.size(), stdout);
@@ -101,7 +86,7 @@ void dump(const char* place, const std::byte* data, uint32_t number, uint32_t el
 
 }  // namespace cpu
 
-// As C's, for half and bfloat16_t, too.
+// As C's function, also for half and bfloat16_t.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-security"
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -117,7 +102,7 @@ void PRINTF(const char* format, const Values&... values) {
   AscendC::printf(format, values...);
 }
 
-// The first elements of a tensor as they are now; `number` tells one dump from another.
+// Prints the first elements of a tensor as they are now. `number` distinguishes the dumps.
 template <class T>
 void DumpTensor(const LocalTensor<T>& tensor, uint32_t number, uint32_t elements,
                 cpu::Where where = cpu::Where::current()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a kernel callable from other languages and launches it on streams, by functions that stand behind it in the
-// same file (Entry, Launcher); and kernel<<<blocks, l2ctrl, stream>>>(arguments...) of host functions, which becomes
-// launch_from_host(...).
+// Makes a kernel callable from other languages and launches it on streams, by functions that follow it in the same file
+// (Entry, Launcher). Host functions' kernel<<<blocks, l2ctrl, stream>>>(arguments...) becomes launch_from_host(...).
 #pragma once
 
 #include <cstdio>
@@ -24,7 +23,7 @@ bool call(const char* name, void (*kernel)(Parameters...), const Call& call, cha
     set_tiling_key(call.tiling_key);
     std::optional<KnownMemory> known;
     if (call.buffers != nullptr) known.emplace(call.buffers, call.buffer_count, call.written);
-    run({name, call.blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC, call.checks, call.profile},
+    run({name, call.blocks, AutoSync::ASCENDC_CPU_AUTO_SYNC, call.checks, call.profile, __NPU_ARCH__, call.contexts},
         [&] { kernel(*static_cast<const std::remove_reference_t<Parameters>*>(call.arguments[I])...); });
     return true;
   } catch (const std::exception& e) {
@@ -91,9 +90,17 @@ struct Entry {
   }
 };
 
+// A kernel whose file was compiled for each kind of cores: on each it is the function for its kind.
+template <auto vector, const auto& cube, class = decltype(vector)>
+struct OfCores;
+template <auto vector, const auto& cube, class... Parameters>
+struct OfCores<vector, cube, void (*)(Parameters...)> {
+  static void run(Parameters... arguments) { (is_cube_core(Where::current()) ? cube : vector)(arguments...); }
+};
+
 // ---- launches on streams
 
-// Those of a kernel's arguments that are addresses, for the checks.
+// The kernel's arguments that are addresses, for the checks.
 template <class... Arguments>
 std::vector<cann_cpu::AddressArgument> addresses_of(const Arguments&... arguments) {
   std::vector<cann_cpu::AddressArgument> addresses;
@@ -117,10 +124,23 @@ uint32_t launch(cann_cpu::KernelLaunch launch, void (*kernel)(Parameters...),
   });
 }
 
+// An address in kernel<<<>>>(...), which may be void*.
+template <class T>
+struct AnyAddress {
+  AnyAddress(T given) : value(given) {}
+  template <class Pointer>
+    requires std::is_same_v<Pointer, void*>
+  AnyAddress(Pointer address) : value(static_cast<T>(address)) {}
+  operator T() const { return value; }
+  T value;
+};
+template <class T>
+using Given = std::conditional_t<std::is_pointer_v<T>, AnyAddress<T>, T>;
+
 template <class... Parameters>
 auto launch_from_host(const char* name, void (*kernel)(Parameters...), uint32_t blocks, const void* /*l2ctrl*/ = {},
                       void* stream = {}) {
-  return [=](Parameters... arguments) { return launch({name, blocks, stream}, kernel, arguments...); };
+  return [=](Given<Parameters>... arguments) { return launch({name, blocks, stream}, kernel, arguments...); };
 }
 
 // A parameter of aclrtlaunch_X: addresses are void*, and a struct is given by its address.

@@ -12,12 +12,28 @@
 #include "ascendc/load_data.h"
 
 // float to half or bfloat16_t; int32_t to half (DEQF16), float to 8 bits (QF322B8_PRE), int32_t to 8 bits (REQ8), each
-// by one scale or, with V, by one for each column.
-enum QuantMode_t : uint8_t { NoQuant, F322F16, F322BF16, DEQF16, VDEQF16, QF322B8_PRE, VQF322B8_PRE, REQ8, VREQ8 };
+// by one scale or, with V, by one for each column. The last four are of Ascend950 alone, and Fixpipe rejects them.
+enum QuantMode_t : uint8_t {
+  NoQuant,
+  F322F16,
+  F322BF16,
+  DEQF16,
+  VDEQF16,
+  QF322B8_PRE,
+  VQF322B8_PRE,
+  REQ8,
+  VREQ8,
+  QF322F16_PRE,
+  VQF322F16_PRE,
+  QF322BF16_PRE,
+  VQF322BF16_PRE
+};
 
 namespace AscendC {
 
 using ::QuantMode_t;
+
+inline constexpr int32_t BLOCK_CUBE = 16;  // rows and columns of a fractal
 
 enum class CO2Layout : uint8_t { NZ, ROW_MAJOR };
 struct FixpipeConfig {
@@ -58,6 +74,32 @@ struct FixpipeParamsV220 {
   bool isChannelSplit = false;
 };
 
+// The older form of the same: cburstNum stripes of burstLen * 32 bytes in L0C, with gaps of 16 rows between them; the
+// gaps between the stripes of the result are in 32 bytes. Rows have originalNSize columns, and dstStride is that of
+// V220.
+struct QuantParams {
+  QuantMode_t quantPre = NoQuant;
+  uint64_t deqScalar = 0;
+};
+struct Nz2NdParams {
+  bool nz2ndEn = false;
+  uint16_t ndNum = 1, srcNdStride = 0, dstNdStride = 0, originalNSize = 0;
+};
+template <class T = int32_t>
+struct FixpipeParams {
+  constexpr FixpipeParams() = default;
+  constexpr FixpipeParams(uint16_t count, uint16_t len, uint16_t src_stride, uint32_t dst_stride)
+      : cburstNum(count), burstLen(len), dstStride(dst_stride), srcStride(src_stride) {}
+
+  uint16_t cburstNum = 1, burstLen = 1;
+  uint32_t dstStride = 0;
+  uint16_t srcStride = 0;
+  QuantParams quantParams;
+  bool reluEn = false;
+  Nz2NdParams nz2ndParams;
+  uint8_t unitFlag = 0;
+};
+
 // The same for DataCopy, which takes the matrices, the scale and the scales as the Set functions have set them.
 struct DataCopyCO12DstParams {
   constexpr DataCopyCO12DstParams() = default;
@@ -84,8 +126,8 @@ struct DataCopyCO12DstParams {
 
 namespace cpu {
 
-// A scale as an author packs it in 64 bits: a float of which 10 bits behind the point count, from bit 32 on by how many
-// bits less one an int32_t is shifted before, if bit 36 is set, and from bit 37 on an offset of 9 bits.
+// A scale as an author packs it in 64 bits: a float with 10 significant bits after the point; from bit 32 on, the shift
+// less one that is first applied to an int32_t, if bit 36 is set; and from bit 37 on an offset of 9 bits.
 struct Scale {
   explicit Scale(uint64_t bits)
       : factor(std::bit_cast<float>(static_cast<uint32_t>(bits) & ~uint32_t{0x1fff})),
@@ -129,7 +171,8 @@ enum class Out : uint8_t { Float, Int32, Half, Bfloat16, Int8, Uint8 };
 ASCENDC_CPU_EXPORT void fixpipe(Out out, bool from_float, const FixpipeCall& call);
 
 template <class T, class U>
-constexpr Out out_of() {
+Out out_of(Where where) {
+  needs<T>("Fixpipe", where);
   static_assert(OneOf<U, float, int32_t>, "Fixpipe: the sums in L0C are float or int32_t");
   static_assert(
       OneOf<T, half, int8_t, uint8_t, U> || (OneOf<T, bfloat16_t> && OneOf<U, float>),
@@ -142,19 +185,57 @@ constexpr Out out_of() {
   return std::is_same_v<T, int8_t> ? Out::Int8 : Out::Uint8;
 }
 
+template <class T, class U>
+void fixpipe_of_bursts(Where where, const LocalTensor<U>& src, const GlobalMemory* global, const LocalMemory* local,
+                       const LocalMemory* scales, const FixpipeParams<U>& p) {
+  constexpr uint16_t kRows = 16;
+  const Nz2NdParams& nd = p.nz2ndParams;
+  if (nd.nz2ndEn && local != nullptr) fail(where, "Fixpipe: nz2ndEn to L1; there are only fractals");
+  const auto rows = static_cast<uint16_t>(p.burstLen * kBlockBytes / (kRows * sizeof(U)));
+  const auto stride = static_cast<uint16_t>((rows + kRows - 1) / kRows * kRows + p.srcStride * kRows);
+  const auto columns = static_cast<uint16_t>(p.cburstNum * kRows);
+  const auto to_next = static_cast<uint32_t>(p.dstStride + p.burstLen * sizeof(T) / sizeof(U));
+  const FixpipeParamsV220 all(nd.nz2ndEn ? nd.originalNSize : columns, rows, stride, nd.nz2ndEn ? p.dstStride : to_next,
+                              p.reluEn, p.quantParams.quantPre, static_cast<int64_t>(p.quantParams.deqScalar), nd.ndNum,
+                              nd.srcNdStride, nd.dstNdStride, p.unitFlag);
+  fixpipe(out_of<T, U>(where), std::is_same_v<U, float>,
+          {"Fixpipe", where, src.memory(), global, local, scales, all, nd.nz2ndEn});
+}
+
 }  // namespace cpu
+
+template <class T, class U>
+void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParams<U>& intriParams,
+             cpu::Where where = cpu::Where::current()) {
+  cpu::fixpipe_of_bursts<T, U>(where, src, &dst.memory(), nullptr, nullptr, intriParams);
+}
+template <class T, class U>
+void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& cbufWorkspace,
+             const FixpipeParams<U>& intriParams, cpu::Where where = cpu::Where::current()) {
+  cpu::fixpipe_of_bursts<T, U>(where, src, &dst.memory(), nullptr, &cbufWorkspace.memory(), intriParams);
+}
+template <class T, class U>
+void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParams<U>& intriParams,
+             cpu::Where where = cpu::Where::current()) {
+  cpu::fixpipe_of_bursts<T, U>(where, src, nullptr, &dst.memory(), nullptr, intriParams);
+}
+template <class T, class U>
+void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& cbufWorkspace,
+             const FixpipeParams<U>& intriParams, cpu::Where where = cpu::Where::current()) {
+  cpu::fixpipe_of_bursts<T, U>(where, src, nullptr, &dst.memory(), &cbufWorkspace.memory(), intriParams);
+}
 
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& intriParams,
              cpu::Where where = cpu::Where::current()) {
-  cpu::fixpipe(cpu::out_of<T, U>(), std::is_same_v<U, float>,
+  cpu::fixpipe(cpu::out_of<T, U>(where), std::is_same_v<U, float>,
                {"Fixpipe", where, src.memory(), &dst.memory(), nullptr, nullptr, intriParams,
                 config.format == CO2Layout::ROW_MAJOR});
 }
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& cbufWorkspace,
              const FixpipeParamsV220& intriParams, cpu::Where where = cpu::Where::current()) {
-  cpu::fixpipe(cpu::out_of<T, U>(), std::is_same_v<U, float>,
+  cpu::fixpipe(cpu::out_of<T, U>(where), std::is_same_v<U, float>,
                {"Fixpipe", where, src.memory(), &dst.memory(), nullptr, &cbufWorkspace.memory(), intriParams,
                 config.format == CO2Layout::ROW_MAJOR});
 }
@@ -163,14 +244,14 @@ template <class T, class U, const FixpipeConfig& config = CFG_NZ>
 void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& intriParams,
              cpu::Where where = cpu::Where::current()) {
   static_assert(config.format == CO2Layout::NZ, "Fixpipe: to L1 it writes fractals, CFG_NZ");
-  cpu::fixpipe(cpu::out_of<T, U>(), std::is_same_v<U, float>,
+  cpu::fixpipe(cpu::out_of<T, U>(where), std::is_same_v<U, float>,
                {"Fixpipe", where, src.memory(), nullptr, &dst.memory(), nullptr, intriParams, false});
 }
 template <class T, class U, const FixpipeConfig& config = CFG_NZ>
 void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& cbufWorkspace,
              const FixpipeParamsV220& intriParams, cpu::Where where = cpu::Where::current()) {
   static_assert(config.format == CO2Layout::NZ, "Fixpipe: to L1 it writes fractals, CFG_NZ");
-  cpu::fixpipe(cpu::out_of<T, U>(), std::is_same_v<U, float>,
+  cpu::fixpipe(cpu::out_of<T, U>(where), std::is_same_v<U, float>,
                {"Fixpipe", where, src.memory(), nullptr, &dst.memory(), &cbufWorkspace.memory(), intriParams, false});
 }
 
@@ -196,7 +277,8 @@ void SetFixPipeConfig(const LocalTensor<T>& /*reluPre*/, const LocalTensor<T>& q
 namespace cpu {
 
 inline FixpipeParamsV220 as_set(const char* name, Where where, const DataCopyCO12DstParams& p) {
-  if (p.clipReluPre != 0 || p.eltWiseOp != 0) fail(where, "%s: clipReluPre and eltWiseOp are not of Atlas A2", name);
+  if (p.clipReluPre != 0 || p.eltWiseOp != 0)
+    fail(where, "%s: clipReluPre and eltWiseOp do not exist on Atlas A2", name);
   const MatrixUnit& unit = block(where).matrix_unit;
   FixpipeParamsV220 all(p.nSize, p.mSize, p.srcStride, p.dstStride, p.reluPre != 0);
   all.quantPre = p.quantPre;
@@ -217,7 +299,7 @@ template <class T, class U>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyCO12DstParams& intriParams,
               cpu::Where where = cpu::Where::current()) {
   const FixpipeParamsV220 params = cpu::as_set("DataCopy", where, intriParams);
-  cpu::fixpipe(cpu::out_of<T, U>(), std::is_same_v<U, float>,
+  cpu::fixpipe(cpu::out_of<T, U>(where), std::is_same_v<U, float>,
                {"DataCopy", where, src.memory(), &dst.memory(), nullptr, &cpu::block(where).matrix_unit.scales, params,
                 intriParams.nz2ndEn});
 }
@@ -227,7 +309,7 @@ void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCo
   if (intriParams.nz2ndEn) cpu::fail(where, "DataCopy: nz2ndEn to L1; there are only fractals");
   const FixpipeParamsV220 params = cpu::as_set("DataCopy", where, intriParams);
   cpu::fixpipe(
-      cpu::out_of<T, U>(), std::is_same_v<U, float>,
+      cpu::out_of<T, U>(where), std::is_same_v<U, float>,
       {"DataCopy", where, src.memory(), nullptr, &dst.memory(), &cpu::block(where).matrix_unit.scales, params, false});
 }
 

@@ -18,7 +18,7 @@ using SumOf = std::conditional_t<std::is_integral_v<T>, int32_t, float>;
 inline constexpr int64_t kStripe = 16;  // columns
 
 // Where a matrix lies: element (i, j) at data[i * row + j / 16 * stripe + j % 16]. FRACTAL_NZ has rows of 16 and a
-// stripe for each 16 columns; rows that lie one behind the other have stripes of 16.
+// stripe for each 16 columns. Consecutive rows have stripes of 16.
 template <class Sum>
 struct StripedMatrix {
   Sum* data;
@@ -35,8 +35,8 @@ ASCENDC_CPU_EXPORT void multiply(const StripedMatrix<float>& c, const float* a, 
 ASCENDC_CPU_EXPORT void multiply(const StripedMatrix<int32_t>& c, const int32_t* a, const int32_t* b, int64_t m,
                                  int64_t n, int64_t k, bool accumulate, bool exact = true);
 
-// How float factors are rounded to 1 sign bit, 8 of the exponent and 11 behind the point: to the nearest such number,
-// of two that are equally near to the even one or to the larger; or toward 0.
+// How float factors are rounded to 1 sign bit, 8 bits of the exponent and 11 after the point: to the nearest such
+// number, with ties to the even one or to the larger, or toward 0.
 enum class Hf32 : uint8_t { Off, ToEven, AwayFromZero, TowardZero };
 
 inline float to_hf32(float value, Hf32 rounding) {

@@ -69,7 +69,7 @@ constexpr float widen_half(uint16_t bits) {
 
 constexpr float widen_bfloat16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-// A number of 16 bits that computes as float does, and rounds to nearest even when it is made of one.
+// A number of 16 bits. It computes as float does, and a float is rounded to it to nearest even.
 template <int exponent_bits, int mantissa_bits, float (*widen)(uint16_t)>
 struct Float16 {
   Float16() = default;
@@ -98,4 +98,33 @@ namespace AscendC {
 inline float ToFloat(const bfloat16_t& value) { return value; }
 inline bfloat16_t ToBfloat16(const float& value) { return value; }
 
+}  // namespace AscendC
+
+// Numbers that this chip does not compute with: kernels for several chips name them, and copy them.
+struct fp8_e5m2_t {
+  uint8_t bits;
+};
+struct fp8_e4m3fn_t {
+  uint8_t bits;
+};
+struct fp8_e8m0_t {
+  uint8_t bits;
+};
+struct hifloat8_t {
+  uint8_t bits;
+};
+struct complex32 {
+  half real, imag;
+};
+struct complex64 {
+  float real, imag;
+};
+
+namespace AscendC {
+using ::complex32;
+using ::complex64;
+using ::fp8_e4m3fn_t;
+using ::fp8_e5m2_t;
+using ::fp8_e8m0_t;
+using ::hifloat8_t;
 }  // namespace AscendC

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all vector instructions are made of: the lanes that take part, and a function applied to the lanes of operands.
+// The parts of all vector instructions: the lanes that take part, and a function applied to the lanes of operands.
 #pragma once
 
 #include <bit>
@@ -12,6 +12,8 @@ namespace AscendC {
 // As a mask of an instruction that takes what SetVectorMask has set.
 inline constexpr uint64_t MASK_PLACEHOLDER = 0;
 inline constexpr uint64_t MASK_PLACEHOLDER_LIST[2] = {0, 0};
+
+namespace cpu {
 
 // As a mask: an integer is the number of elements of each repeat that take part, an array of two says which. In counter
 // mode the integer is the number of all elements.
@@ -26,24 +28,22 @@ struct MaskArgument {
   bool as_set = false;  // the mask is the one that SetVectorMask has set
 };
 
-// As a number of repeats, of which the device takes 8 bits.
+// An argument that is a number of repeats. The device takes 8 bits of it.
 struct RepeatArgument {
   template <class Number>
     requires std::is_integral_v<Number>
   RepeatArgument(Number number) : number(static_cast<int64_t>(number)) {}
 
-  uint32_t checked(const char* name, cpu::Where where) const {
-    if (number != static_cast<uint8_t>(number) && cpu::checker() != nullptr) [[unlikely]] {
-      cpu::fail(where, "%s: %lld repeats; there are at most 255, the device makes %u of it; divide the call", name,
-                static_cast<long long>(number), static_cast<uint8_t>(number));
+  uint32_t checked(const char* name, Where where) const {
+    if (number != static_cast<uint8_t>(number) && checker() != nullptr) [[unlikely]] {
+      fail(where, "%s: %lld repeats; there are at most 255, the device makes %u of it; divide the call", name,
+           static_cast<long long>(number), static_cast<uint8_t>(number));
     }
     return static_cast<uint8_t>(number);
   }
 
   int64_t number;
 };
-
-namespace cpu {
 
 // The mask of an instruction whose template argument isSetMask says whether it is given or was set before.
 template <bool isSetMask>
@@ -191,6 +191,7 @@ struct Elementwise {
   template <class Function, class... Sources>
   static void run(const char* name, Where where, const Lanes& lanes, Function function, const Operand& dst,
                   const Sources&... sources) {
+    needs<Dst, Src...>(name, where);
     if (checker() != nullptr) [[unlikely]]
       check_vector(name, where, lanes, {dst, sources...});
     for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
@@ -223,9 +224,10 @@ inline void check_bytes(const char* name, Where where, Use use, const LocalMemor
     check_local(name, where, PIPE_V, use, memory, offset, bytes);
 }
 
-// Tells it of an instruction whose operands it is told of piece by piece behind this.
+// Reports an instruction to the checker. Its operands are reported piece by piece afterwards.
 template <class T>
 void check_repeats(const char* name, Where where, int64_t repeats) {
+  needs<T>(name, where);
   if (checker() != nullptr) [[unlikely]]
     check_vector(name, where,
                  {kLanes<T>, static_cast<uint32_t>(repeats), Mask::first(kLanes<T>), Mask::first(kLanes<T>)}, {});
@@ -236,7 +238,7 @@ inline void check_temporary(const char* name, Where where, const LocalMemory& me
   check_bytes(name, where, Use::Write, memory, 0, memory.bytes);
 }
 
-// An operand of consecutive elements, of which an instruction takes `lanes` at a time.
+// An operand of consecutive elements. An instruction takes `lanes` of them at a time.
 template <class T>
 Operand consecutive(Use use, const LocalTensor<T>& tensor, uint32_t lanes) {
   return {tensor.memory(), use, sizeof(T), kBlockBytes, static_cast<uint32_t>(lanes * sizeof(T))};
@@ -252,8 +254,8 @@ Operand strided(Use use, const LocalTensor<T>& tensor, uint32_t block_stride, ui
 
 enum class MaskMode : uint8_t { NORMAL, COUNTER };
 
-// Instructions whose isSetMask is false work on the elements that SetVectorMask says: of each repeat, or, behind
-// SetMaskCount, that many in all, however many repeats there are.
+// Instructions whose isSetMask is false work on the elements that SetVectorMask selects: in each repeat, or, after
+// SetMaskCount, that many in total for any number of repeats.
 inline void SetMaskCount(cpu::Where where = cpu::Where::current()) { cpu::block(where).mask.counter = true; }
 inline void SetMaskNorm(cpu::Where where = cpu::Where::current()) { cpu::block(where).mask.counter = false; }
 

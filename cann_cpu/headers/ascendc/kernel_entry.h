@@ -16,6 +16,7 @@ struct Call {
   uint32_t blocks;
   Checks checks;
   const Profile* profile = nullptr;  // where a checked launch says what it costs
+  Contexts contexts = {};
 };
 
 // What ascendc_cpu_kernel_X() gives of the kernel X.

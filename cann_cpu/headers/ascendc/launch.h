@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches kernels on the CPU: ICPU_RUN_KF(kernel, blocks, arguments...) runs the blocks in parallel threads.
 //
-// What a kernel does wrong ends the launch with a KernelError. A launch checks the kernel as it runs if
-// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself says so; and if ASCENDC_CPU_PROFILE names a folder,
-// in which each launch then writes what it costs.
+// An error in a kernel ends the launch with a KernelError. A launch checks the kernel as it runs if
+// ASCENDC_CPU_CHECKS=1 is in the environment, or the launch itself requests it, or if ASCENDC_CPU_PROFILE names a
+// folder. Each launch then writes its costs to that folder.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -13,6 +14,13 @@
 #include "ascendc/types.h"
 
 #define ASCENDC_CPU_EXPORT __attribute__((visibility("default")))
+
+#if __NPU_ARCH__ != 2201
+#include "cann_cpu/soc.h"
+namespace AscendC::cpu {
+inline const bool kChipIsChosen = cann_cpu::has_kernels_for(__NPU_ARCH__);
+}
+#endif
 
 namespace AscendC {
 
@@ -50,6 +58,10 @@ class ASCENDC_CPU_EXPORT KnownMemory {
 
 struct Profile;
 
+// Communicators that a launch may have: GetHcclContext<0>() and <1>().
+inline constexpr size_t kGroups = 2;
+using Contexts = std::array<const void*, kGroups>;
+
 enum class Checks : uint8_t { AsTheEnvironmentSays, Off, On };
 
 // Which instructions of a block the device's compiler orders, by its option --cce-auto-sync: the vector unit's among
@@ -66,9 +78,11 @@ struct Launch {
   AutoSync auto_sync;
   Checks checks = Checks::AsTheEnvironmentSays;
   const Profile* profile = nullptr;  // where a checked launch says what it costs
+  uint32_t npu_arch = __NPU_ARCH__;  // what the kernel was compiled for
+  Contexts contexts = {};
 };
 
-// Whether launches are checked that do not say so themselves.
+// Whether launches that do not specify it are checked.
 ASCENDC_CPU_EXPORT bool checks_by_default();
 
 // Calls body(context) once for each core of each block, and returns or throws when all have ended.

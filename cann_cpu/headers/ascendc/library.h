@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the libraries of whole algorithms are made of: rows of a matrix in the unified buffer, read as numbers in float
-// and rounded once where they are written.
+// Shared by the libraries of whole algorithms: rows of a matrix in the unified buffer, read as float numbers and
+// rounded once when they are written.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How matrices come to the matrix unit: from device memory to L1 (DataCopy with ND to NZ, LoadData), from there to L0A
+// Copies of matrices to the matrix unit: from device memory to L1 (DataCopy with ND to NZ, LoadData), from there to L0A
 // and L0B as fractals of 16 rows of 32 bytes (LoadData, LoadDataWithTranspose), to the bias table and the fixpipe
 // buffer (DataCopy); and constants in their place (Fill).
 #pragma once
@@ -190,6 +190,7 @@ void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadD
 template <class T>
 void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                            const LoadData2dTransposeParams& loadDataParams, cpu::Where where = cpu::Where::current()) {
+  cpu::needs<T>("LoadDataWithTranspose", where);
   cpu::load_transposed(where, dst.memory(), src.memory(), sizeof(T), loadDataParams);
 }
 
@@ -211,7 +212,8 @@ inline void SetLoadDataRepeat(const LoadDataRepeatParam& repeatParams, cpu::Wher
 }
 inline void SetLoadDataBoundary(uint32_t boundaryValue, cpu::Where where = cpu::Where::current()) {
   if (boundaryValue != 0) {
-    cpu::fail(where, "SetLoadDataBoundary: %u; an image that goes on at the beginning of L1 is not served, only 0 is",
+    cpu::fail(where,
+              "SetLoadDataBoundary: %u; an image that continues at the beginning of L1 is not supported, only 0 is",
               boundaryValue);
   }
 }
@@ -220,7 +222,7 @@ template <class T, const IsResetLoad3dConfig& defaultConfig = IS_RESER_LOAD3D_DE
 void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p,
               cpu::Where where = cpu::Where::current()) {
   static_assert(sizeof(T) == sizeof(U), "LoadData: padValue has the dtype of the tensors");
-  if (p.enSmallK) cpu::fail(where, "LoadData: enSmallK; Atlas A2 has not this any more");
+  if (p.enSmallK) cpu::fail(where, "LoadData: enSmallK; Atlas A2 does not have it any more");
   cpu::MatrixUnit& unit = cpu::block(where).matrix_unit;
   cpu::Fmatrix& size = unit.fmatrix[p.fMatrixCtrl ? 1 : 0];
   if (defaultConfig.isSetFMatrix) {

@@ -2,10 +2,10 @@
 // The Matmul library: an object that multiplies the part of a matrix that a core has, block by block.
 //
 // On a device the vector cores of a mixed kernel send what they ask of an object to their cube core, which does nothing
-// else. Here the object of the core that calls computes, and the cube core leaves the kernel where objects are
-// registered. For the checks matrices in device memory are read by pipe MTE2, those in the unified buffer by MTE3, and
-// those in L1 by MTE1; C is written to device memory by FIX, and to the unified buffer by MTE2. A call that waits for
-// its result orders it before all that comes after; one that does not is in order behind its Wait function.
+// else. Here the object of the calling core computes, and the cube core leaves the kernel where objects are registered.
+// For the checks, matrices in device memory are read by pipe MTE2, matrices in the unified buffer by MTE3, and matrices
+// in L1 by MTE1. C is written to device memory by FIX, and to the unified buffer by MTE2. A call that waits for its
+// result is ordered before everything after it. A call that does not wait is in order after its Wait function.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct Storage {
   int64_t at(int64_t i, int64_t j) const {
     return is_nz ? j / channel * row * channel + i * channel + j % channel : i * row + j;
   }
-  // Calls see(first element, number) for the runs that a part of it, from (i, j) on, is made of.
+  // Calls see(first element, number) for the runs of a part of the matrix, from (i, j) on.
   template <class See>
   void for_each_run(int64_t i, int64_t j, int64_t rows, int64_t columns, const See& see) const {
     if (is_nz) {
@@ -137,11 +137,11 @@ class Matmul {
   static constexpr bool kHasCopyA = MM_CB::kCopyA != nullptr, kHasCopyB = MM_CB::kCopyB != nullptr;
 
   static_assert(std::is_same_v<A, B> && cpu::OneOf<A, half, bfloat16_t, float, int8_t>,
-                "Matmul: A and B of one dtype, half, bfloat16_t, float or int8_t, are served by the CPU");
+                "Matmul: A and B of one dtype, half, bfloat16_t, float or int8_t, are supported on the CPU");
   static_assert(kIsInt8 ? cpu::OneOf<C, int32_t, half, int8_t>
                         : (cpu::OneOf<C, float, half, bfloat16_t> ||
                            (std::is_same_v<C, int8_t> && !std::is_same_v<A, float>)),
-                "Matmul: C of this dtype is none that A and B give; see the table of dtypes in CANN's documentation");
+                "Matmul: C of this dtype does not fit A and B; see the table of dtypes in CANN's documentation");
   static_assert(cpu::OneOf<Bias, half, float, int32_t> || std::is_same_v<Bias, C>,
                 "Matmul: bias is half or float, or int32_t for matrices of int8_t");
   static_assert(A_TYPE::format == CubeFormat::ND || A_TYPE::format == CubeFormat::NZ ||
@@ -159,8 +159,8 @@ class Matmul {
                     !kConfig.enableRelu && !kConfig.intraBlockPartSum && !kConfig.isEnableChannelSplit &&
                     !kConfig.enableMixDualMaster,
                 "Matmul: OUTER_PRODUCT, isPartialOutput, enableRelu, intraBlockPartSum, isEnableChannelSplit and "
-                "enableMixDualMaster are not served by the CPU");
-  static_assert(MM_CB::kCopyOut == nullptr, "Matmul: DataCopyOut of MatmulCallBackFunc is not served by the CPU");
+                "enableMixDualMaster are not supported on the CPU");
+  static_assert(MM_CB::kCopyOut == nullptr, "Matmul: DataCopyOut of MatmulCallBackFunc is not supported on the CPU");
   static_assert((!kHasCopyA && !kHasCopyB) || kConfig.doNorm,
                 "Matmul: CopyA1 and CopyB1 of MatmulCallBackFunc are served with CFG_NORM and GetNormalConfig");
   static_assert((!kHasCopyA || A_TYPE::pos == TPosition::GM) && (!kHasCopyB || B_TYPE::pos == TPosition::GM),
@@ -283,9 +283,9 @@ class Matmul {
   void SetSubBlockIdx(uint8_t subBlockIdx) { sub_block_ = subBlockIdx; }
   uint8_t GetSubBlockIdx() const { return sub_block_; }
 
-  // Computes the next block of baseM x baseN, by columns of blocks or by rows, as the tiling says; false behind the
-  // last. Without `sync` all are computed, and GetTensorC<false> fetches them one by one. enPartialSum: onto the sums
-  // that there are.
+  // Computes the next block of baseM x baseN, by columns of blocks or by rows, as the tiling specifies. Returns false
+  // after the last. Without `sync` all are computed, and GetTensorC<false> fetches them one by one. enPartialSum: adds
+  // to the existing sums.
   template <bool sync = true>
   bool Iterate(bool enPartialSum = false, Where where = Where::current()) {
     if (next_ == 0) begin("Iterate", where);
@@ -316,7 +316,7 @@ class Matmul {
     need_cube_core("Iterate", where);
     const cpu::LocalMemory& memory = localCmatrix.memory();
     if (cpu::hardware_of(memory) != Hardware::L0C) {
-      cpu::fail(where, "Iterate: localCmatrix is no tensor of TPosition::CO1");
+      cpu::fail(where, "Iterate: localCmatrix is not a tensor of TPosition::CO1");
     }
     const int32_t number = next_;
     if (enPartialSum && number < blocks()) from_co1(where, memory, number);
@@ -350,7 +350,7 @@ class Matmul {
   // The block in the workspace, of baseM x baseN elements.
   template <bool sync = true>
   GlobalTensor<C> GetTensorC(uint8_t enAtomic = 0, bool /*enSequentialWrite*/ = false, Where where = Where::current()) {
-    static_assert(!sync, "GetTensorC: the block in the workspace comes behind Iterate<false>");
+    static_assert(!sync, "GetTensorC: the block in the workspace comes after Iterate<false>");
     const int64_t first = int64_t{fetched_} * tiling_.baseM * tiling_.baseN;
     fetch<sync>("GetTensorC", where);
     if (!workspace_.is_set()) cpu::fail(where, "GetTensorC: the object has no workspace; call SetWorkspace");
@@ -424,8 +424,7 @@ class Matmul {
                   matrixStrideA, matrixStrideB, matrixStrideC, enPartialSum, enAtomic);
   }
 #endif
-  // batchLoop times IterateBatch, each on the batches behind those of the one before; C goes to the workspace, one
-  // matrix behind the other.
+  // Runs IterateBatch batchLoop times, each on the next batches. C goes to the workspace as consecutive matrices.
   template <bool sync = true, bool waitIterateBatch = false>
   void IterateNBatch(uint32_t batchLoop, uint32_t batchA, uint32_t batchB, bool enSequentialWrite,
                      uint32_t matrixStrideA = 0, uint32_t matrixStrideB = 0, uint32_t matrixStrideC = 0,
@@ -543,7 +542,7 @@ class Matmul {
     return kConfig.iterateOrder != IterateOrder::UNDEF ? kConfig.iterateOrder == IterateOrder::ORDER_N
                                                        : tiling_.iterateOrder == 1;
   }
-  // Of the block that was computed last.
+  // The sizes of the last computed block.
   int32_t size_m() const { return std::min(tiling_.baseM, m_ - first_m_); }
   int32_t size_n() const { return std::min(tiling_.baseN, n_ - first_n_); }
 
@@ -670,7 +669,7 @@ class Matmul {
     const int64_t stripe = cpu::fractals(rows) * kRowBytes, bytes = (columns + kChannel - 1) / kChannel * stripe;
     gathered.resize(static_cast<size_t>(whole.rows * whole.columns));
     const cpu::OnCubeCore core(where);
-    const auto address = static_cast<uint32_t>(std::max<int64_t>(cpu::bytes_of(Hardware::L1) - bytes, 0));
+    const auto address = static_cast<uint32_t>(std::max<int64_t>(cpu::kArchitecture.l1 - bytes, 0));
     const cpu::LocalMemory block = cpu::static_memory(where, Hardware::L1, address, bytes);
     cpu::order(where, PIPE_MTE1, {PIPE_MTE2});
     copy(LocalTensor<int8_t>(block), matrix.global.data, row, column, static_cast<int>(rows), static_cast<int>(columns),
@@ -689,7 +688,7 @@ class Matmul {
   }
 
   static void need_cube_core(const char* name, Where where) {
-    if (!cpu::block(where).core.cube) {
+    if (!cpu::multiplies(cpu::block(where))) {
       cpu::fail(where, "%s: an object of a vector core; define ASCENDC_CUBE_ONLY before lib/matmul_intf.h", name);
     }
   }
@@ -773,7 +772,7 @@ class Matmul {
   static cpu::Atomic atomic_of(const char* name, Where where, uint8_t number) {
     cpu::Block& block = cpu::block(where);
     const cpu::Atomic before = block.atomic;
-    if (number == 0) return block.core.cube ? before : cpu::Atomic{};
+    if (number == 0) return cpu::multiplies(block) ? before : cpu::Atomic{};
     if constexpr (cpu::OneOf<C, half, bfloat16_t, float, int8_t, int32_t>) {
       switch (number) {
         case 1:
@@ -816,7 +815,7 @@ class Matmul {
     const cpu::Storage storage = storage_c(true, is_sequential);
     if (!storage.is_nz && size_m() > 1 && storage.row * sizeof(C) % cpu::kBlockBytes != 0) {
       cpu::fail(where,
-                "%s: rows of %lld elements are no multiple of 32 bytes in the unified buffer; C is of "
+                "%s: rows of %lld elements are not a multiple of 32 bytes in the unified buffer; C is of "
                 "CubeFormat::ND_ALIGN then",
                 name, static_cast<long long>(storage.row));
     }
@@ -831,7 +830,7 @@ class Matmul {
   void write(const char* name, Where where, const cpu::MatrixArgument<C>& c, const cpu::Storage& storage,
              bool is_sequential, pipe_t pipe, bool atomic, const Copy& copy) {
     const int64_t m = size_m(), n = size_n(), i = is_sequential ? 0 : first_m_, j = is_sequential ? 0 : first_n_;
-    // Rows that begin on blocks of 32 bytes are filled up with 0 behind the last column.
+    // Rows that begin on blocks of 32 bytes are filled up with 0 after the last column.
     const int64_t padded =
         C_TYPE::format == CubeFormat::ND_ALIGN && j + n == (is_sequential ? n : n_) ? storage.row - j : n;
     const bool fills = C_TYPE::format == CubeFormat::ND_ALIGN && padded <= whole_rows(j + n) - j;
@@ -879,13 +878,13 @@ class Matmul {
     }
   }
 
-  // The batches behind `loop` times as many.
+  // Computes the batches that follow the first `loop` groups.
   void iterate_batch(const char* name, Where where, uint32_t loop, const cpu::MatrixArgument<C>& c, uint32_t batch_a,
                      uint32_t batch_b, bool is_sequential, uint32_t stride_a, uint32_t stride_b, uint32_t stride_c,
                      bool onto_sums, uint8_t enAtomic) {
     static_assert(
         C_TYPE::format != CubeFormat::NZ && A_TYPE::format != CubeFormat::NZ && B_TYPE::format != CubeFormat::NZ,
-        "IterateBatch: matrices of CubeFormat::NZ are not served by the CPU");
+        "IterateBatch: matrices of CubeFormat::NZ are not supported on the CPU");
     static_assert(!kIsScaled, "IterateBatch: it does not scale its results");
     static_assert(A_TYPE::layout != LayoutMode::NONE && A_TYPE::layout == B_TYPE::layout,
                   "IterateBatch: A and B have one LayoutMode, which is not NONE");
@@ -894,11 +893,11 @@ class Matmul {
       cpu::fail(where, "%s: %u batches of A and %u of B; the one is a multiple of the other", name, batch_a, batch_b);
     }
     if (stride_c != 0 || onto_sums) {
-      cpu::fail(where, "%s: matrixStrideC and enPartialSum are not served by the CPU", name);
+      cpu::fail(where, "%s: matrixStrideC and enPartialSum are not supported on the CPU", name);
     }
     const TCubeTiling& t = tiling_;
     if (t.CLayoutInfoG == 1 && std::max(t.ALayoutInfoG, t.BLayoutInfoG) > 1) {
-      cpu::fail(where, "%s: sums over G of C are not served by the CPU", name);
+      cpu::fail(where, "%s: sums over G of C are not supported on the CPU", name);
     }
     const int32_t axes_a[] = {t.ALayoutInfoB, t.ALayoutInfoS, t.ALayoutInfoN, t.ALayoutInfoG, t.ALayoutInfoD};
     const int32_t axes_b[] = {t.BLayoutInfoB, t.BLayoutInfoS, t.BLayoutInfoN, t.BLayoutInfoG, t.BLayoutInfoD};
@@ -948,7 +947,7 @@ class Matmul {
 
   template <bool sync>
   GlobalTensor<C> next_batches(const char* name, Where where, uint32_t batch_a, uint32_t batch_b, bool is_sequential) {
-    static_assert(!sync, "GetBatchTensorC: the batches in the workspace come behind IterateNBatch; sync is false");
+    static_assert(!sync, "GetBatchTensorC: the batches in the workspace come after IterateNBatch; sync is false");
     if (is_sequential) cpu::fail(where, "%s: enSequentialWrite is reserved; it is false", name);
     if (fetched_batches_ == batch_loops_) {
       cpu::fail(where, "%s: the results of all %u loops of IterateNBatch were fetched", name, batch_loops_);
@@ -964,7 +963,7 @@ class Matmul {
     const cpu::MatrixArgument<C> source = cpu::MatrixArgument<C>::of(from), dst = cpu::MatrixArgument<C>::of(to);
     const auto elements = static_cast<int64_t>(from.GetSize());
     if (whole_rows(n_) != n_) {
-      cpu::fail(where, "%s: rows of %d elements are no multiple of 32 bytes in the unified buffer", name, n_);
+      cpu::fail(where, "%s: rows of %d elements are not a multiple of 32 bytes in the unified buffer", name, n_);
     }
     if (cpu::checker() != nullptr) {
       source.check(name, where, cpu::Use::Read, 0, elements, PIPE_MTE2, PIPE_MTE2);
@@ -1013,12 +1012,12 @@ inline bool only_serves(Where where) {
   return block.core.cube && cores_of(block.type.name).vectors != 0;
 }
 
-// With ASCENDC_CUBE_ONLY objects are of cube cores. A kernel that has asked for its core has others, too.
+// With ASCENDC_CUBE_ONLY, objects belong to cube cores. A kernel that has queried its core also has other cores.
 inline void check_cube_core(Where where) {
   const Block& block = cpu::block(where);
   if (!block.type.known && block.type.tried) is_mixed();
   if (!block.type.known) declare_type(where, KERNEL_TYPE_AIC_ONLY);
-  if (!block.core.cube) {
+  if (!multiplies(block)) {
     fail(where, "REGIST_MATMUL_OBJ: a vector core, and ASCENDC_CUBE_ONLY is defined; call it under ASCEND_IS_AIC");
   }
 }
@@ -1045,7 +1044,7 @@ void register_objects(Where where, TPipe* pipe, Object& object, Rest&&... rest) 
 }  // namespace cpu
 }  // namespace AscendC
 
-// Objects, each with its tiling behind it if it has one already.
+// Registers objects. Each is followed by its tiling if it already has one.
 #ifdef ASCENDC_CUBE_ONLY
 #define REGIST_MATMUL_OBJ(pipe, workspace, ...)                                                 \
   (static_cast<void>(workspace), AscendC::cpu::check_cube_core(AscendC::cpu::Where::current()), \

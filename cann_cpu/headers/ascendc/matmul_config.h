@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Matmul object is made of: the types of its matrices, its configuration, constant tilings, callbacks.
+// The template arguments of a Matmul object: the types of its matrices, its configuration, constant tilings, callbacks.
 #pragma once
 
 #include <type_traits>
@@ -8,11 +8,10 @@
 #include "ascendc/tensor.h"
 #include "kernel_tiling/cube_tiling.h"
 
-#define __kfc_workspace__  // of a kernel's parameter: its workspace, of which the library takes a part on a device
+#define __kfc_workspace__  // marks a kernel's parameter as its workspace; on a device the library uses a part of it
 
 namespace AscendC {
 
-inline constexpr int32_t TOTAL_VEC_LOCAL_SIZE = cpu::kKernelBufferBytes;
 inline constexpr int32_t DEFAULT_C0_SIZE = cpu::kBlockBytes;  // of a fractal's row
 
 enum class CubeFormat : uint8_t { ND = 0, NZ, ZN, ZZ, NN, VECTOR, SCALAR, ND_ALIGN, COLUMN_MAJOR };
@@ -29,7 +28,7 @@ enum class IterateMode : uint8_t {
   ITERATE_MODE_DEFAULT = 15
 };
 
-// Where a matrix lies, in which format, of which type; whether SetTensorA and SetTensorB may say that it is transposed.
+// A matrix's position, format and type, and whether SetTensorA and SetTensorB may declare it transposed.
 template <TPosition POSITION, CubeFormat FORMAT, class TYPE, bool ISTRANS = false, LayoutMode LAYOUT = LayoutMode::NONE,
           bool IBSHARE = false, TPosition SRCPOS = TPosition::GM>
 struct MatmulType {
@@ -271,7 +270,7 @@ struct MatmulCallBackFunc {
   static constexpr auto kCopyB = CopyB1;
 };
 
-// What DataCopyOut is told of a block in CO1, as Fixpipe takes it: fractals of 16 x 16.
+// The parameters of DataCopyOut for a block in CO1, as Fixpipe takes it: fractals of 16 x 16.
 struct DataCopyOutParams {
   uint16_t cBurstNum = 0;  // columns of fractals
   uint16_t burstLen = 0;   // of each, in blocks of 32 bytes
@@ -293,7 +292,7 @@ class NBuffer33MatmulPolicy {};
 
 }  // namespace AscendC
 
-// Kernels name them without the namespace, too.
+// Kernels may also name them without the namespace.
 using AscendC::BatchMode;
 using AscendC::BatchOutMode;
 using AscendC::CubeFormat;

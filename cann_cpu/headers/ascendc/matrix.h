@@ -59,7 +59,7 @@ template <class T, class Axis, class Combine>
 void reduce_matrix(const char* name, Where where, const Combine& combine, const LocalTensor<T>& dst,
                    const LocalTensor<T>& src, const uint32_t shape[], bool padded_rows) {
   constexpr bool kRows = std::is_same_v<Axis, Pattern::Reduce::AR>;
-  static_assert(kRows || std::is_same_v<Axis, Pattern::Reduce::RA>, "only AR and RA are served by the CPU");
+  static_assert(kRows || std::is_same_v<Axis, Pattern::Reduce::RA>, "only AR and RA are supported on the CPU");
   if (!padded_rows) fail(where, "%s: srcInnerPad is false; Atlas A2 takes rows that begin on 32 bytes", name);
   const int64_t step = padded<T>(shape[1]);
   std::vector<double> results;
@@ -77,7 +77,7 @@ void reduce_matrix(const char* name, Where where, const Combine& combine, const 
   write_row(name, where, dst, 0, std::vector<float>(results.begin(), results.end()));
 }
 
-// dst = the rows of src, each behind `left` and before `right` elements of a value; what was there comes from `kept`
+// dst = the rows of src, each after `left` and before `right` elements of a value; what was there comes from `kept`
 // columns, and both begin `step` elements apart.
 template <class T>
 void move_rows(const char* name, Where where, const LocalTensor<T>& dst, int64_t dst_step, int64_t dst_first,
@@ -102,7 +102,7 @@ template <class T, int32_t reduceDim = -1, bool isReuseSource = false, bool isBa
   requires cpu::OneOf<T, half, float>
 void Sum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const SumParams& params,
          cpu::Where where = cpu::Where::current()) {
-  static_assert(reduceDim == -1, "Sum: only the last axis, -1, is served by the CPU");
+  static_assert(reduceDim == -1, "Sum: only the last axis, -1, is supported on the CPU");
   cpu::sum_of_rows("Sum", where, dst, src, params, 1);
 }
 
@@ -118,7 +118,7 @@ template <class T, class Accumulator = T, bool isReuseSource = false, bool isBas
   requires(cpu::OneOf<T, half, float> && cpu::OneOf<Accumulator, T, float>)
 void Mean(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MeanParams& params,
           cpu::Where where = cpu::Where::current()) {
-  static_assert(reduceDim == -1, "Mean: only the last axis, -1, is served by the CPU");
+  static_assert(reduceDim == -1, "Mean: only the last axis, -1, is supported on the CPU");
   cpu::sum_of_rows("Mean", where, dst, src, params, params.n);
 }
 
@@ -193,8 +193,8 @@ void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint3
   Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape, work, where);
 }
 
-// Rows of srcOriWidth elements, filled up to whole blocks of 32 bytes before or behind them. Where srcWidth is such a
-// number already, its last elements are what is filled.
+// Fills rows of srcOriWidth elements up to whole blocks of 32 bytes, before or after the elements. If srcWidth is
+// already a whole number of blocks, the last elements of srcWidth are filled.
 template <class T>
   requires cpu::OneOf<T, half, float, int16_t, uint16_t, int32_t, uint32_t>
 void Pad(const LocalTensor<T>& dst, const LocalTensor<T>& src, const PadParams& params, const PadTiling& tiling,
@@ -222,7 +222,7 @@ void Pad(const LocalTensor<T>& dst, const LocalTensor<T>& src, const PadParams& 
   Pad(dst, src, params, tiling, where);
 }
 
-// The rows without their last rightPad elements, one behind the other.
+// The rows without their last rightPad elements, consecutively.
 template <class T>
   requires cpu::OneOf<T, half, float, int16_t, uint16_t, int32_t, uint32_t>
 void UnPad(const LocalTensor<T>& dst, const LocalTensor<T>& src, const UnPadParams& params, const UnPadTiling& tiling,

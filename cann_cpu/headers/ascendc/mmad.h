@@ -26,7 +26,7 @@ struct MmadParams {
   bool isBias = false;  // adds to what is in L0C; the older name of cmatrixInitVal false
   int32_t fmOffset = 0;
   bool enSsparse = false, enWinogradA = false, enWinogradB = false;
-  uint8_t unitFlag = 0;          // 2, 3: Fixpipe with a flag of its own waits for each piece of 512 bytes
+  uint8_t unitFlag = 0;          // 2, 3: Fixpipe with its own flag waits for each piece of 512 bytes
   bool kDirectionAlign = false;  // float: k goes up to a multiple of 16 in L0A and L0B, not of 8
   bool cmatrixSource = false;    // L0C begins with the bias
   bool cmatrixInitVal = true;    // L0C begins with 0
@@ -78,7 +78,7 @@ void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor
             {where, dst.memory(), fm.memory(), filter.memory(), &bias.memory(), mmadParams});
 }
 
-// float factors are rounded to 11 bits behind the point before they are multiplied.
+// Rounds float factors to 11 bits after the point before they are multiplied.
 inline void SetHF32Mode(bool enable, cpu::Where where = cpu::Where::current()) {
   cpu::block(where).matrix_unit.hf32 = enable;
 }

@@ -36,6 +36,7 @@ template <class T>
 void gather(Where where, const Operand& dst, const LocalMemory& src, const LocalTensor<uint32_t>& offsets,
             uint32_t base, const Lanes& lanes) {
   constexpr uint32_t n = kLanes<T>;
+  needs<T>("Gather", where);
   if (checker() != nullptr) [[unlikely]]
     check_vector("Gather", where, lanes, {dst});
   for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
@@ -58,8 +59,8 @@ void gather(Where where, const Operand& dst, const LocalMemory& src, const Local
 // dst = src, lane by lane
 template <class T, bool isSetMask = true>
   requires cpu::Movable<T>
-void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats,
-          const CopyRepeatParams& p, cpu::Where where = cpu::Where::current()) {
+void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const cpu::MaskArgument& mask,
+          cpu::RepeatArgument repeats, const CopyRepeatParams& p, cpu::Where where = cpu::Where::current()) {
   using Bits = cpu::BitsOf<T>;
   cpu::Elementwise<Bits, Bits>::run(
       "Copy", where, cpu::Lanes::of_mask("Copy", where, cpu::kLanes<Bits>, cpu::chosen<isSetMask>(mask), repeats),
@@ -70,7 +71,7 @@ void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgume
 // Each of eight elements of src in a repeat fills a block of 32 bytes of dst.
 template <class T>
   requires cpu::Movable<T>
-void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, RepeatArgument repeats, const BrcbRepeatParams& p,
+void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, cpu::RepeatArgument repeats, const BrcbRepeatParams& p,
           cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t kPerRepeat = 8;
   const uint32_t blocks = repeats.checked("Brcb", where) * kPerRepeat;
@@ -85,7 +86,7 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, RepeatArgument r
   }
 }
 
-// dst[i] = the element that lies base + offsets[i] bytes behind the start of src
+// dst[i] = the element base + offsets[i] bytes from the start of src
 template <class T>
   requires cpu::Movable<T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets, uint32_t base,
@@ -98,17 +99,17 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
 template <class T, bool isSetMask = true>
   requires cpu::Movable<T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets, uint32_t base,
-            const MaskArgument& mask, RepeatArgument repeats, uint16_t dst_repeat_stride,
+            const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, uint16_t dst_repeat_stride,
             cpu::Where where = cpu::Where::current()) {
   cpu::gather<T>(where, cpu::strided(cpu::Use::Write, dst, 1, dst_repeat_stride), src.memory(), offsets, base,
                  cpu::Lanes::of_mask("Gather", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats));
 }
 
-// Block i of dst = the 32 bytes that lie offsets[i] bytes behind the start of src; eight blocks a repeat.
+// Block i of dst = the 32 bytes that lie offsets[i] bytes from the start of src; eight blocks a repeat.
 template <class T>
   requires cpu::Movable<T>
 void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets,
-             RepeatArgument repeats, const GatherRepeatParams& p, cpu::Where where = cpu::Where::current()) {
+             cpu::RepeatArgument repeats, const GatherRepeatParams& p, cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t kPerRepeat = 8;
   const uint32_t blocks = repeats.checked("Gatherb", where) * kPerRepeat;
   cpu::check_repeats<T>("Gatherb", where, blocks / kPerRepeat);
@@ -116,7 +117,7 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t from = cpu::load<uint32_t>(offsets.memory().data + i * sizeof(uint32_t));
     const int64_t block = int64_t{i / kPerRepeat} * p.dstRepStride + i % kPerRepeat * p.dstBlkStride;
-    if (from % cpu::kBlockBytes != 0) cpu::fail(where, "Gatherb: offset %u is no multiple of 32", from);
+    if (from % cpu::kBlockBytes != 0) cpu::fail(where, "Gatherb: offset %u is not a multiple of 32", from);
     cpu::check_bytes("Gatherb", where, cpu::Use::Read, src.memory(), from, cpu::kBlockBytes);
     cpu::check_bytes("Gatherb", where, cpu::Use::Write, dst.memory(), block * cpu::kBlockBytes, cpu::kBlockBytes);
     std::memmove(dst.memory().data + block * cpu::kBlockBytes, src.memory().data + from, cpu::kBlockBytes);
@@ -157,7 +158,7 @@ uint64_t gather_mask(Where where, const LocalTensor<T>& dst, const LocalTensor<T
 
 }  // namespace cpu
 
-// The elements of src that a pattern selects, one behind the other, and their number. Patterns: 1 and 2, the first and
+// The elements of src that a pattern selects, consecutively, and their number. Patterns: 1 and 2, the first and
 // the second of every two; 3 to 6, the first to the fourth of every four; 7, all. With `counted` a repeat has
 // `elements` elements, otherwise 256 bytes.
 template <class T>
@@ -213,7 +214,7 @@ void TransDataTo5HD(const LocalTensor<T> (&dst)[16], const LocalTensor<T> (&src)
   constexpr const char* kName = "TransDataTo5HD";
   constexpr int64_t kRows = 16, kSize = sizeof(T), kColumns = kSize == 4 ? 8 : 16;
   const int64_t from = kSize == 1 && params.srcHighHalf ? 16 : 0, to = kSize == 1 && params.dstHighHalf ? 16 : 0;
-  // Of a single repeat the lists say where it begins, whatever the strides.
+  // The lists specify where a single repeat begins. The strides do not matter for it.
   const int64_t dst_step = params.repeatTimes == 1 ? 0 : int64_t{params.dstRepStride} * cpu::kBlockBytes;
   const int64_t src_step = params.repeatTimes == 1 ? 0 : int64_t{params.srcRepStride} * cpu::kBlockBytes;
   constexpr int64_t kBytes = kRows * kColumns * kSize;
@@ -243,7 +244,7 @@ void TransDataTo5HD(uint64_t dst[16], uint64_t src[16], const TransDataTo5HDPara
   const auto begin = reinterpret_cast<uintptr_t>(cpu::block(where).memories[static_cast<size_t>(Hardware::UB)]);
   const auto tensor = [&](uint64_t address) {
     const auto offset = static_cast<uint32_t>(address - begin);
-    return LocalTensor<T>(TPosition::VECCALC, offset, (cpu::kUnifiedBufferBytes - offset) / sizeof(T), where);
+    return LocalTensor<T>(TPosition::VECCALC, offset, (cpu::kArchitecture.unified_buffer - offset) / sizeof(T), where);
   };
   for (int i = 0; i < 16; ++i) to[i] = tensor(dst[i]), from[i] = tensor(src[i]);
   TransDataTo5HD(to, from, params, where);
@@ -256,6 +257,7 @@ template <class T>
 void Sort32(const LocalTensor<T>& dst, const LocalTensor<T>& scores, const LocalTensor<uint32_t>& indices,
             int32_t repeats, cpu::Where where = cpu::Where::current()) {
   constexpr uint32_t kSize = 32, kPairBytes = 8;
+  cpu::needs<T>("Sort32", where);
   const int64_t count = int64_t{repeats} * kSize;
   cpu::check_bytes("Sort32", where, cpu::Use::Read, scores.memory(), 0, count * sizeof(T));
   cpu::check_bytes("Sort32", where, cpu::Use::Read, indices.memory(), 0, count * sizeof(uint32_t));

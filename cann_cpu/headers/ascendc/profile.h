@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a checked launch writes what it asked of the device, and how long that takes by the model of its cost.
+// The profile of a checked launch: its operations on the device, and their time by the cost model.
 #pragma once
 
 namespace AscendC::cpu {

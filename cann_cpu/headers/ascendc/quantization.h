@@ -119,7 +119,7 @@ template <class Src, class Dst, bool isTranspose>
 void AscendAntiQuant(const LocalTensor<Dst>& dst, const LocalTensor<Src>& src, const LocalTensor<Dst>& offset,
                      const LocalTensor<Dst>& scale, const LocalTensor<uint8_t>& work, const uint32_t K,
                      const AntiQuantShapeInfo& shape, cpu::Where where = cpu::Where::current()) {
-  static_assert(!isTranspose, "AscendAntiQuant: a transposed source is not served by the CPU");
+  static_assert(!isTranspose, "AscendAntiQuant: a transposed source is not supported on the CPU");
   constexpr const char* kName = "AscendAntiQuant";
   cpu::check_work(kName, where, work);
   const int64_t groups = shape.scaleHeight, columns = shape.scaleWidth;

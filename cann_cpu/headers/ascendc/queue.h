@@ -54,7 +54,7 @@ constexpr pipe_t consumer(TPosition position) {
 class ASCENDC_CPU_EXPORT Queue {
  public:
   constexpr Queue(TPosition from, TPosition to, uint32_t depth)
-      : position_(from), producer_(producer(from)), consumer_(consumer(to)), depth_(depth) {}
+      : hardware_(GetPhyType(from)), producer_(producer(from)), consumer_(consumer(to)), depth_(depth) {}
 
   void init(uint32_t buffers, uint32_t bytes, Where where, Region* region);
   LocalMemory allocate(Where where);  // the buffers in turn
@@ -69,7 +69,7 @@ class ASCENDC_CPU_EXPORT Queue {
  private:
   Buffer& own(const char* name, const LocalMemory& memory, Where where) const;
 
-  TPosition position_;
+  Hardware hardware_;
   pipe_t producer_;
   pipe_t consumer_;
   uint32_t depth_;
@@ -82,10 +82,10 @@ class ASCENDC_CPU_EXPORT Queue {
 };
 
 // Buffers next to each other, each of `bytes` rounded up to whole blocks of 32 bytes; of the region, or of the whole
-// memory of the position.
-ASCENDC_CPU_EXPORT Buffer* reserve(uint32_t buffers, uint32_t bytes, TPosition position, Where where,
+// memory.
+ASCENDC_CPU_EXPORT Buffer* reserve(uint32_t buffers, uint32_t bytes, Hardware hardware, Where where,
                                    Region* region = nullptr);
-ASCENDC_CPU_EXPORT Region reserve_region(uint32_t bytes, TPosition position, Where where, Region* outer);
+ASCENDC_CPU_EXPORT Region reserve_region(uint32_t bytes, Hardware hardware, Where where, Region* outer);
 // Everything is free again: nothing that comes after begins before all that came before has ended.
 ASCENDC_CPU_EXPORT void reset_buffers(Where where, Region* region = nullptr);
 
@@ -96,6 +96,8 @@ ASCENDC_CPU_EXPORT TEventID fetch_event_id(uint8_t event, Where where);
 ASCENDC_CPU_EXPORT TEventID allocate_event_id(uint8_t event, Where where);
 ASCENDC_CPU_EXPORT void release_event_id(uint8_t event, TEventID id, Where where);
 
+class BufferPool;
+
 }  // namespace cpu
 
 // A queue of buffers that come from one position and go to another; TQueBind<VECIN, VECOUT> is filled from device
@@ -105,7 +107,7 @@ ASCENDC_CPU_EXPORT void release_event_id(uint8_t event, TEventID id, Where where
 // argument.
 template <TPosition from, TPosition to, int32_t depth, int32_t mask = 0>
 class TQueBind {
-  static_assert(mask == 0, "queues of FRACTAL_NZ are not served by the CPU");
+  static_assert(mask == 0, "queues of FRACTAL_NZ are not supported on the CPU");
 
  public:
   template <class T>
@@ -140,10 +142,10 @@ class TQueBind {
   bool HasIdleBuffer() const { return queue_.has_free(); }
 
  private:
-  friend class BufferPool;
+  friend class cpu::BufferPool;
 
   static_assert(GetPhyType(from) == GetPhyType(to), "a queue's positions are of one memory");
-  static_assert(GetPhyType(from) != Hardware::GM, "a queue has a memory of a core; CO2 is none of Atlas A2's");
+  static constexpr Hardware kHardware = GetPhyType(from);
   cpu::Queue queue_{from, to, depth > 0 ? depth : 1};
 };
 
@@ -167,7 +169,7 @@ class TBuf {
   template <class T>
   LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t byte_offset, cpu::Where where = cpu::Where::current()) {
     cpu::LocalMemory part = memory(where);
-    const int64_t bytes = int64_t{elements} * sizeof(T);
+    const int64_t bytes = cpu::bytes_of<T>(elements);
     if (byte_offset + bytes > part.bytes) {
       cpu::fail(where, "TBuf: bytes %u to %lld are wanted of a buffer of %lld bytes", byte_offset,
                 static_cast<long long>(byte_offset + bytes), static_cast<long long>(part.bytes));
@@ -186,7 +188,7 @@ class TBuf {
   void FreeTensor(const LocalTensor<T>& /*tensor*/) {}
 
  private:
-  friend class BufferPool;
+  friend class cpu::BufferPool;
 
   cpu::LocalMemory memory(cpu::Where where) const {
     if (buffer_ == nullptr) cpu::fail(where, "TBuf: it has no memory; call TPipe::InitBuffer first");
@@ -197,23 +199,30 @@ class TBuf {
 };
 
 // What gives queues and TBufs their memory.
-class BufferPool {
+class cpu::BufferPool {
  public:
   template <class Queue>
   bool InitBuffer(Queue& queue, uint8_t buffers, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
+    if constexpr (Queue::kHardware == Hardware::GM) {
+      // Device memory, where a core has no CO2: the queue stays without buffers, as on the chip.
+      if (cpu::checker() != nullptr) {
+        cpu::fail(where, "InitBuffer: this chip has no memory of cores for the queue's position; leave the queue out");
+      }
+      return false;
+    }
     queue.queue_.init(buffers, bytes, where, region_);
     return true;
   }
   template <TPosition position>
   bool InitBuffer(TBuf<position>& buffer, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
-    buffer.buffer_ = cpu::reserve(1, bytes, position, where, region_);
+    buffer.buffer_ = cpu::reserve(1, bytes, GetPhyType(position), where, region_);
     return true;
   }
 
-  // A part of this pool's memory as a pool of its own; `shared` gives both the same part, to be used by turns.
+  // Turns a part of this pool's memory into a separate pool. `shared` gives both pools the same part, to use in turns.
   template <class Pool>
   bool InitBufPool(Pool& pool, uint32_t bytes, cpu::Where where = cpu::Where::current()) {
-    pool.own_ = cpu::reserve_region(bytes, Pool::kPosition, where, region_);
+    pool.own_ = cpu::reserve_region(bytes, GetPhyType(Pool::kPosition), where, region_);
     pool.region_ = &pool.own_;
     return true;
   }
@@ -236,12 +245,12 @@ class BufferPool {
 
 // Memory of a pipe, or of another pool, that is divided apart from the rest; Reset makes all of it free.
 template <TPosition position, uint32_t buffers = 4>
-class TBufPool : public BufferPool {
-  friend class BufferPool;
+class TBufPool : public cpu::BufferPool {
+  friend class cpu::BufferPool;
   static constexpr TPosition kPosition = position;
 };
 
-class TPipe : public BufferPool {
+class TPipe : public cpu::BufferPool {
  public:
   explicit TPipe(cpu::Where where = cpu::Where::current()) : block_(cpu::block(where)) { block_.pipe = this; }
   ~TPipe() { block_.pipe = nullptr; }
@@ -251,7 +260,7 @@ class TPipe : public BufferPool {
   void Init() {}
   void Destroy(cpu::Where where = cpu::Where::current()) { Reset(where); }
 
-  // An id that nobody has; it stays free for others.
+  // A free id. It stays free for others.
   TEventID FetchEventID(HardEvent event, cpu::Where where = cpu::Where::current()) {
     return cpu::fetch_event_id(static_cast<uint8_t>(event), where);
   }
@@ -260,7 +269,7 @@ class TPipe : public BufferPool {
     return FetchEventID(event, where);
   }
 
-  // An id that FetchEventID and AllocEventID give to nobody else until ReleaseEventID.
+  // An id that FetchEventID and AllocEventID do not return again until ReleaseEventID.
   template <HardEvent event>
   TEventID AllocEventID(cpu::Where where = cpu::Where::current()) {
     return cpu::allocate_event_id(static_cast<uint8_t>(event), where);
@@ -276,7 +285,7 @@ class TPipe : public BufferPool {
 
 }  // namespace AscendC
 
-// The kernel's TPipe; of the global namespace, and by its name in AscendC, too.
+// The kernel's TPipe. The function is in the global namespace, and also in AscendC.
 inline AscendC::TPipe* GetTPipePtr(AscendC::cpu::Where where = AscendC::cpu::Where::current()) {
   AscendC::TPipe* pipe = AscendC::cpu::block(where).pipe;
   if (pipe == nullptr) AscendC::cpu::fail(where, "GetTPipePtr: the kernel has made no TPipe");

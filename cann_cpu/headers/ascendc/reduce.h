@@ -14,11 +14,12 @@ enum class ReduceOrder : uint8_t { ORDER_VALUE_INDEX, ORDER_INDEX_VALUE, ORDER_O
 
 namespace cpu {
 
-// Calls one(repeat, values, mask) for the lanes of every repeat; what it writes to dst is told here: `written` bytes
-// of dst for each repeat, `step` bytes apart.
+// Calls one(repeat, values, mask) for the lanes of every repeat. Reports here what it writes to dst: `written` bytes
+// for each repeat, `step` bytes apart.
 template <class T, class One>
 void for_each_repeat(const char* name, Where where, const Lanes& lanes, const LocalTensor<T>& dst, int64_t written,
                      int64_t step, const Operand& src, const One& one) {
+  needs<T>(name, where);
   if (checker() != nullptr) [[unlikely]] {
     check_vector(name, where, lanes, {src});
     for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
@@ -87,8 +88,8 @@ constexpr int64_t bytes_of(ReduceOrder order) {
 
 template <class T, class Better>
 void whole_reduce(const char* name, Where where, const Better& better, const LocalTensor<T>& dst,
-                  const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats, uint32_t dst_stride,
-                  uint32_t block_stride, uint32_t repeat_stride, ReduceOrder order) {
+                  const LocalTensor<T>& src, const cpu::MaskArgument& mask, cpu::RepeatArgument repeats,
+                  uint32_t dst_stride, uint32_t block_stride, uint32_t repeat_stride, ReduceOrder order) {
   const int64_t bytes = bytes_of<T>(order);
   for_each_repeat(name, where, Lanes::of_mask(name, where, kLanes<T>, mask, repeats), dst, bytes, dst_stride * bytes,
                   strided(Use::Read, src, block_stride, repeat_stride),
@@ -98,11 +99,11 @@ void whole_reduce(const char* name, Where where, const Better& better, const Loc
                   });
 }
 
-// One result for each group of `group` lanes, stored one behind the other; `dst_stride` counts repeats' results.
+// One result for each group of `group` lanes, stored consecutively; `dst_stride` counts repeats' results.
 template <class T, class Reduce>
 void group_reduce(const char* name, Where where, const Reduce& reduce, uint32_t group, const LocalTensor<T>& dst,
-                  const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats, uint32_t dst_stride,
-                  uint32_t block_stride, uint32_t repeat_stride) {
+                  const LocalTensor<T>& src, const cpu::MaskArgument& mask, cpu::RepeatArgument repeats,
+                  uint32_t dst_stride, uint32_t block_stride, uint32_t repeat_stride) {
   const uint32_t groups = kLanes<T> / group;
   const auto bytes = static_cast<int64_t>(groups * sizeof(T));
   for_each_repeat(name, where, Lanes::of_mask(name, where, kLanes<T>, mask, repeats), dst, bytes, dst_stride * bytes,
@@ -114,7 +115,7 @@ void group_reduce(const char* name, Where where, const Reduce& reduce, uint32_t 
                   });
 }
 
-// For lanes of a block of which none takes part the vector unit gives zero.
+// The vector unit gives zero for a block without participating lanes.
 template <class Better>
 auto best_value(const Better& better) {
   return [better](const float* values, const Mask& mask, uint32_t from, uint32_t to) {
@@ -123,8 +124,8 @@ auto best_value(const Better& better) {
   };
 }
 
-// The bytes of the work buffer: every round keeps what each repeat gives, value and index, in whole blocks. With the
-// index the rounds lie one behind the other, since the place in a round is needed to find that in the tensor.
+// The bytes of the work buffer. Every round keeps the result of each repeat, value and index, in whole blocks. With the
+// index, all rounds are kept one after the other: the position in a round is needed to find the one in the tensor.
 template <class T>
 constexpr int64_t work_bytes(uint32_t repeats, bool with_index) {
   constexpr uint32_t kPerBlock = kBlockBytes / sizeof(T);
@@ -137,7 +138,7 @@ constexpr int64_t work_bytes(uint32_t repeats, bool with_index) {
   return elements * static_cast<int64_t>(sizeof(T));
 }
 
-// The repeats of which a work buffer keeps results: what a count leaves of the last one is not among them.
+// The number of repeats whose results a work buffer keeps. An incomplete last repeat is not among them.
 constexpr uint32_t kept_repeats(const Lanes& lanes) {
   return lanes.repeats > 1 && lanes.last.elements < lanes.mask.elements ? lanes.repeats - 1 : lanes.repeats;
 }
@@ -194,14 +195,14 @@ void tensor_sum(Where where, const LocalTensor<T>& dst, const Operand& src, cons
 }  // namespace cpu
 
 // The largest (smallest) of each repeat; dst_stride counts results.
-#define ASCENDC_CPU_WHOLE_REDUCE(Name, better)                                                                      \
-  template <class T, bool isSetMask = true>                                                                         \
-    requires cpu::OneOf<T, half, float>                                                                             \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats, \
-            uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,                             \
-            ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, cpu::Where where = cpu::Where::current()) {         \
-    cpu::whole_reduce(#Name, where, better, dst, src, cpu::chosen<isSetMask>(mask), repeats, dst_stride,            \
-                      src_block_stride, src_repeat_stride, order);                                                  \
+#define ASCENDC_CPU_WHOLE_REDUCE(Name, better)                                                                       \
+  template <class T, bool isSetMask = true>                                                                          \
+    requires cpu::OneOf<T, half, float>                                                                              \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const cpu::MaskArgument& mask,                     \
+            cpu::RepeatArgument repeats, uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride, \
+            ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, cpu::Where where = cpu::Where::current()) {          \
+    cpu::whole_reduce(#Name, where, better, dst, src, cpu::chosen<isSetMask>(mask), repeats, dst_stride,             \
+                      src_block_stride, src_repeat_stride, order);                                                   \
   }
 ASCENDC_CPU_WHOLE_REDUCE(WholeReduceMax, cpu::greater)
 ASCENDC_CPU_WHOLE_REDUCE(WholeReduceMin, cpu::less)
@@ -210,9 +211,9 @@ ASCENDC_CPU_WHOLE_REDUCE(WholeReduceMin, cpu::less)
 // The sum of each repeat; dst_stride counts elements.
 template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
-void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask,
-                    RepeatArgument repeats, uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,
-                    cpu::Where where = cpu::Where::current()) {
+void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const cpu::MaskArgument& mask,
+                    cpu::RepeatArgument repeats, uint32_t dst_stride, uint32_t src_block_stride,
+                    uint32_t src_repeat_stride, cpu::Where where = cpu::Where::current()) {
   cpu::group_reduce("WholeReduceSum", where, cpu::sum_of_lanes, cpu::kLanes<T>, dst, src, cpu::chosen<isSetMask>(mask),
                     repeats, dst_stride, src_block_stride, src_repeat_stride);
 }
@@ -220,22 +221,22 @@ void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
 // The sum of each repeat; dst_stride counts elements.
 template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
-void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, RepeatArgument repeats,
-                     const MaskArgument& mask, uint32_t /*dst_block_stride*/, uint32_t src_block_stride,
+void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, cpu::RepeatArgument repeats,
+                     const cpu::MaskArgument& mask, uint32_t /*dst_block_stride*/, uint32_t src_block_stride,
                      uint32_t dst_stride, uint32_t src_repeat_stride, cpu::Where where = cpu::Where::current()) {
   cpu::group_reduce("RepeatReduceSum", where, cpu::sum_of_lanes, cpu::kLanes<T>, dst, src, cpu::chosen<isSetMask>(mask),
                     repeats, dst_stride, src_block_stride, src_repeat_stride);
 }
 
 // A result for each block of 32 bytes, or for each pair of elements; dst_stride counts the results of a repeat.
-#define ASCENDC_CPU_GROUP_REDUCE(Name, reduce, group)                                                               \
-  template <class T, bool isSetMask = true>                                                                         \
-    requires cpu::OneOf<T, half, float>                                                                             \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, RepeatArgument repeats, const MaskArgument& mask, \
-            uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,                             \
-            cpu::Where where = cpu::Where::current()) {                                                             \
-    cpu::group_reduce(#Name, where, reduce, group, dst, src, cpu::chosen<isSetMask>(mask), repeats, dst_stride,     \
-                      src_block_stride, src_repeat_stride);                                                         \
+#define ASCENDC_CPU_GROUP_REDUCE(Name, reduce, group)                                                                  \
+  template <class T, bool isSetMask = true>                                                                            \
+    requires cpu::OneOf<T, half, float>                                                                                \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, cpu::RepeatArgument repeats,                         \
+            const cpu::MaskArgument& mask, uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride, \
+            cpu::Where where = cpu::Where::current()) {                                                                \
+    cpu::group_reduce(#Name, where, reduce, group, dst, src, cpu::chosen<isSetMask>(mask), repeats, dst_stride,        \
+                      src_block_stride, src_repeat_stride);                                                            \
   }
 ASCENDC_CPU_GROUP_REDUCE(BlockReduceSum, cpu::sum_of_lanes, cpu::kBlockBytes / sizeof(T))
 ASCENDC_CPU_GROUP_REDUCE(BlockReduceMax, cpu::best_value(cpu::greater), cpu::kBlockBytes / sizeof(T))
@@ -243,7 +244,7 @@ ASCENDC_CPU_GROUP_REDUCE(BlockReduceMin, cpu::best_value(cpu::less), cpu::kBlock
 ASCENDC_CPU_GROUP_REDUCE(PairReduceSum, cpu::sum_of_lanes, 2)
 #undef ASCENDC_CPU_GROUP_REDUCE
 
-// The largest (smallest) of all elements and, with_index, its index behind it in the bits of an integer.
+// The largest (smallest) of all elements and, with_index, then its index in the bits of an integer.
 #define ASCENDC_CPU_TENSOR_REDUCE(Name, better)                                                                   \
   template <class T>                                                                                              \
     requires cpu::OneOf<T, half, float>                                                                           \
@@ -256,7 +257,7 @@ ASCENDC_CPU_GROUP_REDUCE(PairReduceSum, cpu::sum_of_lanes, 2)
   template <class T, bool isSetMask = true>                                                                       \
     requires cpu::OneOf<T, half, float>                                                                           \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace,                \
-            const MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride, bool with_index = false,        \
+            const cpu::MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride, bool with_index = false,   \
             cpu::Where where = cpu::Where::current()) {                                                           \
     cpu::tensor_reduce(#Name, where, better, dst, cpu::strided(cpu::Use::Read, src, 1, src_repeat_stride),        \
                        workspace.memory(),                                                                        \
@@ -281,7 +282,7 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
 template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace,
-               const MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride,
+               const cpu::MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride,
                cpu::Where where = cpu::Where::current()) {
   cpu::tensor_sum(where, dst, cpu::strided(cpu::Use::Read, src, 1, src_repeat_stride), workspace.memory(),
                   cpu::Lanes::of_mask("ReduceSum", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask),

@@ -31,11 +31,20 @@ void check_mode(const char* name, Where where, CMPMODE mode) {
   if (std::is_integral_v<T> && mode != CMPMODE::EQ) fail(where, "%s: int32_t has CMPMODE::EQ only", name);
 }
 
+// The lanes of a comparison with a count. The chips before the 310B and the 950 omit the elements after the last whole
+// repeat of 256 bytes.
 template <class T>
-void check_whole_repeats(const char* name, Where where, uint32_t count) {
-  if (count % kLanes<T> == 0) return;
-  fail(where, "%s: %u elements are no multiple of %u, the 256 bytes of a repeat; round the count up", name, count,
-       kLanes<T>);
+Lanes compared_lanes(const char* name, Where where, uint32_t count) {
+  const uint32_t rest = count % kLanes<T>;
+  if (__NPU_ARCH__ == 3002 || __NPU_ARCH__ == 3510 || rest == 0) return Lanes::of_count(kLanes<T>, count);
+  if (checker() != nullptr) [[unlikely]] {
+    fail(where,
+         "%s: %u elements are not a multiple of %u, the 256 bytes of a repeat, and the last %u are not compared; round "
+         "the "
+         "count up",
+         name, count, kLanes<T>, rest);
+  }
+  return Lanes::of_count(kLanes<T>, count - rest);
 }
 
 // A byte of dst for eight elements; the bits of elements that do not take part are 0.
@@ -43,6 +52,7 @@ template <class T, class Holds>
 void compare(const char* name, Where where, const LocalMemory& dst, const Lanes& lanes, const Operand& a,
              const Operand& b, const Holds& holds) {
   constexpr uint32_t n = kLanes<T>;
+  needs<T>(name, where);
   if (checker() != nullptr) [[unlikely]] {
     check_vector(name, where, lanes, {a, b});
     check_local(name, where, PIPE_V, Use::Write, dst, 0, lanes.repeats * (n / 8));
@@ -86,8 +96,10 @@ template <class T>
 void select(Where where, SELMODE mode, const Operand& dst, const LocalMemory& bits, const Lanes& lanes,
             const Operand& src0, const Operand& src1) {
   if (mode == SELMODE::VSEL_TENSOR_SCALAR_MODE) fail(where, "Select: of two tensors, this mode selects a scalar");
-  if (checker() != nullptr) [[unlikely]]
+  if (checker() != nullptr) [[unlikely]] {
+    if (mode == SELMODE::VSEL_TENSOR_TENSOR_MODE) check_scratch("Select", where);
     check_vector("Select", where, lanes, {src1});
+  }
   select<T>("Select", where, dst, bits, mode == SELMODE::VSEL_CMPMASK_SPR, lanes, src0,
             [&](uint32_t repeat, const Mask& mask, T(&others)[kLanes<T>]) {
               Values<T, kLanes<T>>::gather(src1, repeat, mask, others);
@@ -99,6 +111,8 @@ void select(Where where, SELMODE mode, const Operand& dst, const LocalMemory& bi
             const Operand& src0, T scalar) {
   if (mode != SELMODE::VSEL_TENSOR_SCALAR_MODE)
     fail(where, "Select: of a tensor and a scalar, this mode selects tensors");
+  if (checker() != nullptr) [[unlikely]]
+    check_scratch("Select", where);
   select<T>("Select", where, dst, bits, false, lanes, src0, [&](uint32_t, const Mask&, T(&others)[kLanes<T>]) {
     for (T& other : others) other = scalar;
   });
@@ -106,15 +120,14 @@ void select(Where where, SELMODE mode, const Operand& dst, const LocalMemory& bi
 
 }  // namespace cpu
 
-// Bit i of dst: src0[i] and src1[i] compare so. The count is a multiple of 256 bytes.
+// Bit i of dst: src0[i] and src1[i] compare so.
 template <class T, class Bits>
   requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE mode,
              uint32_t count, cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("Compare", where, mode);
-  cpu::check_whole_repeats<T>("Compare", where, count);
   constexpr uint32_t n = cpu::kLanes<T>;
-  cpu::compare<T>("Compare", where, dst.memory(), cpu::Lanes::of_count(n, count),
+  cpu::compare<T>("Compare", where, dst.memory(), cpu::compared_lanes<T>("Compare", where, count),
                   cpu::consecutive(cpu::Use::Read, src0, n), cpu::consecutive(cpu::Use::Read, src1, n),
                   [mode](auto a, auto b) { return cpu::holds(mode, a, b); });
 }
@@ -122,7 +135,7 @@ void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const Loc
 template <class T, class Bits, bool isSetMask = true>
   requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE mode,
-             const MaskArgument& mask, RepeatArgument repeats, const BinaryRepeatParams& p,
+             const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& p,
              cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("Compare", where, mode);
   cpu::compare<T>("Compare", where, dst.memory(),
@@ -138,17 +151,17 @@ template <class T, class Bits>
 void CompareScalar(const LocalTensor<Bits>& dst, const LocalTensor<T>& src, const T scalar, CMPMODE mode,
                    uint32_t count, cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("CompareScalar", where, mode);
-  cpu::check_whole_repeats<T>("CompareScalar", where, count);
   constexpr uint32_t n = cpu::kLanes<T>;
   const cpu::Operand operand = cpu::consecutive(cpu::Use::Read, src, n);
-  cpu::compare<T>("CompareScalar", where, dst.memory(), cpu::Lanes::of_count(n, count), operand, operand,
+  cpu::compare<T>("CompareScalar", where, dst.memory(), cpu::compared_lanes<T>("CompareScalar", where, count), operand,
+                  operand,
                   [mode, value = cpu::Computed<T>(scalar)](auto a, auto) { return cpu::holds(mode, a, value); });
 }
 
 template <class T, class Bits, bool isSetMask = true>
   requires(cpu::OneOf<T, half, float, int32_t> && std::is_integral_v<Bits>)
 void CompareScalar(const LocalTensor<Bits>& dst, const LocalTensor<T>& src, const T scalar, CMPMODE mode,
-                   const MaskArgument& mask, RepeatArgument repeats, const UnaryRepeatParams& p,
+                   const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const UnaryRepeatParams& p,
                    cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("CompareScalar", where, mode);
   const cpu::Operand operand = cpu::strided(cpu::Use::Read, src, p.srcBlkStride, p.srcRepStride);
@@ -172,7 +185,7 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<Bits>& selection, const
 template <class T, class Bits, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
 void Select(const LocalTensor<T>& dst, const LocalTensor<Bits>& selection, const LocalTensor<T>& src0,
-            const LocalTensor<T>& src1, SELMODE mode, const MaskArgument& mask, RepeatArgument repeats,
+            const LocalTensor<T>& src1, SELMODE mode, const cpu::MaskArgument& mask, cpu::RepeatArgument repeats,
             const BinaryRepeatParams& p, cpu::Where where = cpu::Where::current()) {
   cpu::select<T>(where, mode, cpu::strided(cpu::Use::Write, dst, p.dstBlkStride, p.dstRepStride), selection.memory(),
                  cpu::Lanes::of_mask("Select", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),
@@ -193,7 +206,7 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<Bits>& selection, const
 template <class T, class Bits, bool isSetMask = true>
   requires cpu::OneOf<T, half, float>
 void Select(const LocalTensor<T>& dst, const LocalTensor<Bits>& selection, const LocalTensor<T>& src0, T scalar,
-            SELMODE mode, const MaskArgument& mask, RepeatArgument repeats, const BinaryRepeatParams& p,
+            SELMODE mode, const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& p,
             cpu::Where where = cpu::Where::current()) {
   cpu::select<T>(where, mode, cpu::strided(cpu::Use::Write, dst, p.dstBlkStride, p.dstRepStride), selection.memory(),
                  cpu::Lanes::of_mask("Select", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),

@@ -129,6 +129,7 @@ template <class T>
   requires cpu::OneOf<T, half, float>
 void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const MrgSort4Info& params,
              cpu::Where where = cpu::Where::current()) {
+  cpu::needs<T>("MrgSort", where);
   cpu::merge_sorted("MrgSort", where, dst, src, params);
 }
 
@@ -137,6 +138,7 @@ template <class T, bool stops = false>
   requires cpu::OneOf<T, half, float>
 void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const uint16_t lengths[4], uint32_t taken[4],
              uint16_t valid, int32_t repeats, cpu::Where where = cpu::Where::current()) {
+  cpu::needs<T>("MrgSort", where);
   cpu::merge_sorted("MrgSort", where, dst, src, {lengths, stops, valid, static_cast<uint16_t>(repeats)});
   std::copy_n(cpu::block(where).merged, 4, taken);
 }

@@ -25,9 +25,9 @@ struct KernelLaunch {
   uint64_t tiling_key = 0;
 };
 
-// Appends a launch to the stream: `body` runs the kernel. If it is checked, it may touch the memory of the device that
-// then is there; messages call an allocation by the arguments that lie in it. Returns the code of what is wrong with
-// the launch itself, and writes that to stderr, too: few callers look at it.
+// Appends a launch to the stream: `body` runs the kernel. A checked kernel may access the device memory that is
+// allocated when it runs. Messages name an allocation by the arguments that lie in it. Returns the code of an error in
+// the launch itself, and also prints the error to stderr, because few callers look at the code.
 ASCENDC_CPU_EXPORT uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body);
 
 // Says so of a launch that was not made, and returns the code.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls the instance of a kernel that a tiling key says. What is made behind the kernel's file gives the instances: a
-// struct with `templates`, `instances` and, of each instance, `kernel<i>`.
+// Calls the instance of a kernel that a tiling key selects. The code that is generated after the kernel's file provides
+// the instances: a struct with `templates`, `instances` and, for each instance, `kernel<i>`.
 #pragma once
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instances of a kernel that is a template, as ASCENDC_TPL_SEL selects them, by tiling key: for the host, which
-// checks the selection, and for the functions behind a kernel's file, which call them.
+// The instances of a kernel template, as ASCENDC_TPL_SEL selects them, by tiling key. The host checks the selection,
+// and the functions that follow a kernel's file call the instances.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace AscendC::tpl {
 
 // What is wrong with a header, and where.
 struct Problem {
-  const char* what = nullptr;  // behind the parameter's name
+  const char* what = nullptr;  // follows the parameter's name in the message
   const char* parameter = "";
 };
 
@@ -126,7 +126,7 @@ constexpr Problem problem_of(const Templates& templates, const Selection& select
   for (const Argument& each : selection.arguments) {
     if (each.name == nullptr) break;
     if (each.kind == Kind::Deterministic && each.count != 0 && each.values[0] != 0) {
-      return {"(true) is not served by the CPU", each.name};
+      return {"(true) is not supported on the CPU", each.name};
     }
     if (!is_parameter(each)) continue;
     bool known = false;

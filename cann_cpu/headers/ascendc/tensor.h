@@ -2,6 +2,7 @@
 // Tensors: views of device memory and of a core's memories.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -35,6 +36,36 @@ struct TBuffAddr {
   uint8_t logicPos = 0;
 };
 
+enum class DataFormat : uint8_t { ND = 0, NZ, NCHW, NC1HWC0, NHWC, NCDHW, NDC1HWC0, FRACTAL_Z_3D };
+
+// What an author notes of a tensor's shape, in elements; nothing is computed from it.
+struct ShapeInfo {
+  ShapeInfo() = default;
+  ShapeInfo(uint8_t dimensions, const uint32_t* sizes, uint8_t original_dimensions, const uint32_t* original_sizes,
+            DataFormat format)
+      : shapeDim(std::min<uint8_t>(dimensions, 8)),
+        originalShapeDim(std::min<uint8_t>(original_dimensions, 8)),
+        dataFormat(format) {
+    std::copy_n(sizes, shapeDim, shape);
+    std::copy_n(original_sizes, originalShapeDim, originalShape);
+  }
+  ShapeInfo(uint8_t dimensions, const uint32_t* sizes, DataFormat format)
+      : ShapeInfo(dimensions, sizes, dimensions, sizes, format) {}
+  ShapeInfo(uint8_t dimensions, const uint32_t* sizes) : ShapeInfo(dimensions, sizes, DataFormat::ND) {}
+
+  uint8_t shapeDim = 0;
+  uint8_t originalShapeDim = 0;
+  uint32_t shape[8] = {};
+  uint32_t originalShape[8] = {};
+  DataFormat dataFormat = DataFormat::ND;
+};
+
+inline int GetShapeSize(const ShapeInfo& info) {
+  int elements = 1;
+  for (uint8_t i = 0; i < info.shapeDim; ++i) elements *= static_cast<int>(info.shape[i]);
+  return elements;
+}
+
 enum class CacheMode : uint8_t { CACHE_MODE_DISABLE, CACHE_MODE_NORMAL, CACHE_MODE_LAST, CACHE_MODE_PERSISTENT };
 
 namespace cpu {
@@ -48,6 +79,28 @@ struct Deferred {
   Where where;
 };
 
+// The memory of a tensor. Assigning a position moves the tensor to the same address of that position's memory.
+struct Placed {
+  struct Position {
+    Position(uint8_t number, Where where = Where::current()) : number(number), where(where) {}
+    uint8_t number;
+    Where where;
+  };
+  Placed& operator=(const Position& position) {
+    move(GetPhyType(static_cast<TPosition>(position.number)), position.where);
+    return *this;
+  }
+  void move(Hardware hardware, Where where) {
+    const std::byte* const begin = block(where).memories[static_cast<size_t>(hardware_of(memory))];
+    const auto address = static_cast<uint32_t>(memory.data == nullptr ? 0 : memory.data - begin);
+    const uint32_t itemsize = memory.itemsize;
+    memory = static_memory(where, hardware, address, memory.bytes);
+    memory.itemsize = itemsize;
+  }
+
+  LocalMemory memory;
+};
+
 }  // namespace cpu
 
 // Elements of a core's memory. Nothing is checked when a tensor is made or indexed, but when its elements are used.
@@ -57,13 +110,16 @@ class LocalTensor {
   using PrimType = T;
 
   LocalTensor() = default;
-  explicit LocalTensor(const cpu::LocalMemory& memory) : memory_(memory) { memory_.itemsize = sizeof(T); }
+  explicit LocalTensor(const cpu::LocalMemory& memory) : address_{{memory}} {
+    address_.logicPos.memory.itemsize = sizeof(T);
+  }
   // `elements` of the position's memory from a byte on, without a TPipe; nothing else guards them than flags and
   // barriers.
   LocalTensor(TPosition position, uint32_t address, uint32_t elements, cpu::Where where = cpu::Where::current())
-      : LocalTensor(cpu::static_memory(where, GetPhyType(position), address, int64_t{elements} * sizeof(T))) {}
+      : LocalTensor(cpu::static_memory(where, GetPhyType(position), address, cpu::bytes_of<T>(elements))) {}
 
   T GetValue(uint32_t index, cpu::Where where = cpu::Where::current()) const {
+    static_assert(!std::is_same_v<T, int4b_t>, "GetValue: the scalar unit has no integers of 4 bits");
     check("GetValue", where, cpu::Use::Read, index);
     return cpu::load<T>(at(index));
   }
@@ -74,11 +130,17 @@ class LocalTensor {
     cpu::store(at(index), static_cast<T>(value));
   }
 
+  // The element itself, which may be assigned to. Checks take it as read.
+  T& operator()(uint32_t index, cpu::Where where = cpu::Where::current()) const {
+    check("tensor(index)", where, cpu::Use::Read, index);
+    return *reinterpret_cast<T*>(at(index));
+  }
+
   LocalTensor operator[](uint32_t offset) const {
-    const int64_t bytes = int64_t{offset} * sizeof(T);
+    const int64_t bytes = cpu::bytes_of<T>(offset);
     LocalTensor moved = *this;
-    moved.memory_.data += bytes;
-    moved.memory_.bytes -= bytes;
+    moved.address_.logicPos.memory.data += bytes;
+    moved.address_.logicPos.memory.bytes -= bytes;
     return moved;
   }
 
@@ -108,7 +170,7 @@ class LocalTensor {
 
   template <class Other>
   LocalTensor<Other> ReinterpretCast() const {
-    return LocalTensor<Other>(memory_);
+    return LocalTensor<Other>(memory());
   }
 
   void SetAddr(const TBuffAddr& address, cpu::Where where = cpu::Where::current()) {
@@ -116,37 +178,52 @@ class LocalTensor {
     const Hardware hardware = position == TPosition::GM ? Hardware::UB : GetPhyType(position);
     *this = LocalTensor(cpu::static_memory(where, hardware, address.bufferAddr, address.dataLen));
   }
-  void SetSize(uint32_t elements) { memory_.bytes = int64_t{elements} * sizeof(T); }
+  // The older form of SetAddr. The position is assigned to address_.logicPos, before or after this call.
+  void InitBuffer(uint32_t offset, uint32_t elements, cpu::Where where = cpu::Where::current()) {
+    cpu::LocalMemory& memory = address_.logicPos.memory;
+    const Hardware hardware = cpu::hardware_of(memory);
+    memory.data = cpu::block(where).memories[static_cast<size_t>(hardware)] + offset;
+    memory.bytes = cpu::bytes_of<T>(elements);
+    memory.itemsize = sizeof(T);
+    if (memory.buffer != nullptr) address_.logicPos.move(hardware, where);
+  }
+  struct {
+    cpu::Placed logicPos;
+  } address_;
+
+  void SetSize(uint32_t elements) { address_.logicPos.memory.bytes = cpu::bytes_of<T>(elements); }
   void SetBufferLen(uint32_t elements) { SetSize(elements); }
   void SetUserTag(int32_t tag) { tag_ = tag; }
   int32_t GetUserTag() const { return tag_; }
+  void SetShapeInfo(const ShapeInfo& info) { shape_ = info; }
+  ShapeInfo GetShapeInfo() const { return shape_; }
 
-  uint32_t GetSize() const { return memory_.bytes / sizeof(T); }
+  uint32_t GetSize() const { return memory().bytes * (std::is_same_v<T, int4b_t> ? 2 : 1) / sizeof(T); }
   __ubuf__ T* GetPhyAddr(uint32_t offset = 0) const { return reinterpret_cast<T*>(at(offset)); }
-  const cpu::LocalMemory& memory() const { return memory_; }
+  const cpu::LocalMemory& memory() const { return address_.logicPos.memory; }
 
  private:
-  std::byte* at(uint32_t index) const { return memory_.data + size_t{index} * sizeof(T); }
+  std::byte* at(uint32_t index) const { return memory().data + cpu::bytes_of<T>(index); }
 
   void check(const char* name, cpu::Where where, cpu::Use use, uint32_t index) const {
     cpu::Checker* checker = cpu::checker();
     if (checker == nullptr) [[likely]]
       return;
-    cpu::check_scalar(*checker, name, where, use, memory_, int64_t{index} * sizeof(T), sizeof(T));
+    cpu::check_scalar(*checker, name, where, use, memory(), int64_t{index} * sizeof(T), sizeof(T));
   }
 
-  cpu::LocalMemory memory_;
   int32_t tag_ = 0;
+  ShapeInfo shape_;
 };
 
-// Elements in device memory, from an address on; their number, where SetGlobalBuffer is told it, bounds every use.
+// Elements in device memory, from an address on. If SetGlobalBuffer gets their number, it bounds every use.
 template <class T>
 class GlobalTensor {
  public:
   using PrimType = T;
 
   void SetGlobalBuffer(__gm__ T* address, uint64_t elements) {
-    set(address, static_cast<int64_t>(elements * sizeof(T)), elements);
+    set(address, cpu::bytes_of<T>(static_cast<int64_t>(elements)), elements);
   }
   void SetGlobalBuffer(__gm__ T* address) { set(address, INT64_MAX, 0); }
 
@@ -160,14 +237,23 @@ class GlobalTensor {
     cpu::store(at(index), value);
   }
 
+  // The element itself, which may be assigned to. Checks take it as read.
+  __gm__ T& operator()(uint64_t index, cpu::Where where = cpu::Where::current()) const {
+    check("tensor(index)", where, cpu::Use::Read, index);
+    return *reinterpret_cast<T*>(at(index));
+  }
+
   GlobalTensor operator[](uint64_t offset) const {
     GlobalTensor moved = *this;
-    moved.memory_.data += offset * sizeof(T);
-    if (memory_.bytes != INT64_MAX) moved.memory_.bytes -= offset * sizeof(T);
+    const int64_t bytes = cpu::bytes_of<T>(static_cast<int64_t>(offset));
+    moved.memory_.data += bytes;
+    if (memory_.bytes != INT64_MAX) moved.memory_.bytes -= bytes;
     return moved;
   }
 
   void SetL2CacheHint(CacheMode /*mode*/) {}
+  void SetShapeInfo(const ShapeInfo& info) { shape_ = info; }
+  ShapeInfo GetShapeInfo() const { return shape_; }
 
   uint64_t GetSize() const { return memory_.elements; }
   const __gm__ T* GetPhyAddr(uint64_t offset = 0) const { return reinterpret_cast<T*>(at(offset)); }
@@ -179,7 +265,7 @@ class GlobalTensor {
     memory_ = {data, data, bytes, elements, sizeof(T)};
   }
 
-  std::byte* at(uint64_t index) const { return memory_.data + index * sizeof(T); }
+  std::byte* at(uint64_t index) const { return memory_.data + cpu::bytes_of<T>(static_cast<int64_t>(index)); }
 
   void check(const char* name, cpu::Where where, cpu::Use use, uint64_t index) const {
     if (cpu::checker() == nullptr) [[likely]]
@@ -188,6 +274,7 @@ class GlobalTensor {
   }
 
   cpu::GlobalMemory memory_;
+  ShapeInfo shape_;
 };
 
 // Gives out a memory from its start on, for kernels without a TPipe.
@@ -206,8 +293,8 @@ class LocalMemAllocator {
   }
   template <class T>
   LocalTensor<T> Alloc(uint32_t elements, cpu::Where where = cpu::Where::current()) {
-    const LocalTensor<T> tensor(cpu::static_memory(where, hardware, used_, int64_t{elements} * sizeof(T)));
-    used_ += static_cast<uint32_t>(cpu::whole_blocks(int64_t{elements} * sizeof(T)));
+    const LocalTensor<T> tensor(cpu::static_memory(where, hardware, used_, cpu::bytes_of<T>(elements)));
+    used_ += static_cast<uint32_t>(cpu::whole_blocks(cpu::bytes_of<T>(elements)));
     return tensor;
   }
   template <TPosition position, class T>

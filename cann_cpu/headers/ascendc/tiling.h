@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel's entry begins with: its tiling, a struct in device memory and the key by which it chooses among its
-// variants; its workspace.
+// The beginning of a kernel's entry: its tiling, which is a struct in device memory and the key that selects a variant,
+// and its workspace.
 #pragma once
 
 #include <cstring>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The structs of the libraries' tilings, for the host, too: C++11, and nothing of kernels.
+// The structs of the libraries' tilings. The host also includes them, so they are C++11 and need nothing of kernels.
 #pragma once
 
 #include <stdint.h>
 
+#include "ascendc/hccl_names.h"
 #include "kernel_tiling/cube_tiling.h"
 
 struct SoftMaxTiling {
@@ -13,6 +14,8 @@ struct SoftMaxTiling {
   uint32_t reduceM = 0, reduceK = 0, reduceSize = 0;
   uint32_t rangeM = 0, tailM = 0, tailSplitSize = 0, tailReduceSize = 0;
 };
+
+struct LogSoftMaxTiling : SoftMaxTiling {};
 
 struct LayerNormTiling {
   uint32_t bLength = 0, sLength = 0, hLength = 0, originalHLength = 0;

@@ -7,20 +7,41 @@
 #include <source_location>
 #include <type_traits>
 
-// By these names kernel files tell that the device compiler is not at work: no <<<>>> then.
+#include "cann_cpu/architecture.h"
+
+// Kernel files test these names for a compiler other than the device compiler, which has no <<<>>>.
 #define ASCENDC_CPU_DEBUG 1
 #ifndef __CCE_KT_TEST__
 #define __CCE_KT_TEST__ 1
 #endif
 
-// The device that is computed for: Atlas A2, whose vector and matrix units are cores of their own.
-#ifndef __CCE_AICORE__
-#define __CCE_AICORE__ 220
+// The architecture that the kernel is compiled for: Atlas A2 unless an option names another. The other definitions of
+// CANN's compiler for it are in the documentation of asc-tools (products of its tests).
+#ifndef __NPU_ARCH__
 #define __NPU_ARCH__ 2201
+#endif
+#ifndef __CCE_AICORE__
+#if __NPU_ARCH__ == 2201
+#define __CCE_AICORE__ 220
 #define __DAV_C220_VEC__ 1
+#elif __NPU_ARCH__ == 1001
+#define __CCE_AICORE__ 100
+#define __DAV_C100__ 1
+#elif __NPU_ARCH__ == 2002
+#define __CCE_AICORE__ 200
+#define __DAV_M200__ 1
+#elif __NPU_ARCH__ == 3002
+#define __CCE_AICORE__ 300
+#define __DAV_M300__ 1
+#elif __NPU_ARCH__ == 3510
+#define __CCE_AICORE__ 310
+#define __DAV_C310__ 1
+#else
+#error "__NPU_ARCH__: kernels on the CPU are of 1001, 2002, 2201, 3002 or 3510"
+#endif
 #endif
 
-// Address spaces and kinds of functions, which only the device compiler tells apart, and who reads preprocessed text.
+// Address spaces and kinds of functions. Only the device compiler and readers of preprocessed text distinguish them.
 #ifndef __global__
 #define __global__
 #define __aicore__
@@ -49,7 +70,12 @@ enum KernelMetaType : uint8_t {
   KERNEL_TYPE_AIC_ONLY,
   KERNEL_TYPE_MIX_AIC_1_0,
   KERNEL_TYPE_MIX_AIC_1_1,
-  KERNEL_TYPE_MIX_AIC_1_2  // a cube core and two vector cores
+  KERNEL_TYPE_MIX_AIC_1_2,  // a cube core and two vector cores
+  // For chips whose cores have both units: blocks on AI cores, on the vector cores beside them, or on either.
+  KERNEL_TYPE_AICORE,
+  KERNEL_TYPE_VECTORCORE,
+  KERNEL_TYPE_MIX_AICORE,
+  KERNEL_TYPE_MIX_VECTOR_CORE
 };
 
 namespace AscendC {
@@ -65,8 +91,7 @@ inline constexpr uint32_t kEventIds = 8;
 inline constexpr uint32_t kBlockBytes = 32;     // what DataCopy moves at least, and what addresses are aligned to
 inline constexpr uint32_t kRepeatBytes = 256;   // what the vector unit works on at a time
 inline constexpr uint32_t kFractalBytes = 512;  // 16 rows of 32 bytes, what LoadData moves at least
-inline constexpr uint32_t kUnifiedBufferBytes = 192 * 1024;
-inline constexpr uint32_t kKernelBufferBytes = kUnifiedBufferBytes - 8 * 1024;  // without what the compiler reserves
+inline constexpr const cann_cpu::Architecture& kArchitecture = cann_cpu::architecture_of(__NPU_ARCH__);
 
 constexpr int64_t whole_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
 
@@ -79,7 +104,10 @@ constexpr pipe_t target(uint8_t event) { return static_cast<pipe_t>(event % kPip
 // The sizes of blocks and repeats in bytes, and the strides of operands whose elements follow each other.
 inline constexpr int32_t ONE_BLK_SIZE = cpu::kBlockBytes;
 inline constexpr int32_t ONE_REPEAT_BYTE_SIZE = cpu::kRepeatBytes;
-inline constexpr uint32_t TOTAL_UB_SIZE = cpu::kUnifiedBufferBytes;
+inline constexpr uint32_t TOTAL_UB_SIZE = cpu::kArchitecture.unified_buffer;
+// Leaves out the bytes that some instructions write to. For 3002 asc-devkit has 184 KiB (kernel_utils_constants.h).
+inline constexpr int32_t TOTAL_VEC_LOCAL_SIZE =
+    __NPU_ARCH__ == 3002 ? 184 * 1024 : cpu::kArchitecture.unified_buffer - cpu::kArchitecture.scratch;
 inline constexpr int32_t DEFAULT_BLK_NUM = 8;
 inline constexpr uint8_t DEFAULT_BLK_STRIDE = 1;
 inline constexpr uint8_t DEFAULT_REPEAT_STRIDE = 8;
@@ -89,9 +117,22 @@ struct IsSameType : std::is_same<T, U> {};
 template <bool condition, class T, class U>
 using Conditional = std::conditional<condition, T, U>;
 
-struct int4b_t;  // a name to compare with: what has numbers of 4 bits is not served
+// Two integers of 4 bits, the first one in the lower half. Tensors of it count the integers.
+struct int4b_t {
+  uint8_t bits;
+};
 
-// SetFlag<HardEvent::MTE2_V> tells the vector pipe that the MTE2 pipe has come so far.
+namespace cpu {
+
+// Bytes of elements that follow each other.
+template <class T>
+constexpr int64_t bytes_of(int64_t elements) {
+  return std::is_same_v<T, int4b_t> ? (elements + 1) / 2 : elements * static_cast<int64_t>(sizeof(T));
+}
+
+}  // namespace cpu
+
+// SetFlag<HardEvent::MTE2_V> signals to the vector pipe that the MTE2 pipe has reached this point.
 enum class HardEvent : uint8_t {
 #define ASCENDC_CPU_EVENT(from, to) from##_##to = cpu::event(PIPE_##from, PIPE_##to)
 #define ASCENDC_CPU_EVENTS(one, two) ASCENDC_CPU_EVENT(one, two), ASCENDC_CPU_EVENT(two, one)
@@ -147,22 +188,38 @@ enum class TPosition : uint8_t {
 };
 using QuePosition = TPosition;
 
+// By the table of TPosition in CANN's documentation: without a bias table, C1 and C2 lie where the sums are, and sums
+// go out through the unified buffer.
 constexpr Hardware GetPhyType(TPosition position) {
-  constexpr Hardware kHardware[] = {Hardware::GM, Hardware::L1,   Hardware::L0A, Hardware::L1, Hardware::L0B,
-                                    Hardware::L1, Hardware::BIAS, Hardware::L0C, Hardware::GM, Hardware::UB,
-                                    Hardware::UB, Hardware::UB,   Hardware::L1,  Hardware::L1, Hardware::FIXBUF};
+  constexpr bool kHasBiasTable = cpu::kArchitecture.bias_table != 0;
+  constexpr Hardware kC1 = kHasBiasTable ? Hardware::L1 : Hardware::UB;
+  constexpr Hardware kC2 = kHasBiasTable ? Hardware::BIAS : Hardware::L0C;
+  constexpr Hardware kCO2 = kHasBiasTable ? Hardware::GM : Hardware::UB;
+  constexpr Hardware kHardware[] = {Hardware::GM, Hardware::L1, Hardware::L0A, Hardware::L1, Hardware::L0B,
+                                    kC1,          kC2,          Hardware::L0C, kCO2,         Hardware::UB,
+                                    Hardware::UB, Hardware::UB, Hardware::L1,  Hardware::L1, Hardware::FIXBUF};
   return kHardware[static_cast<uint8_t>(position)];
 }
 
 namespace cpu {
 
 inline constexpr size_t kHardwares = static_cast<size_t>(Hardware::MAX);
-inline constexpr uint32_t kHardwareBytes[kHardwares] = {0,         kUnifiedBufferBytes, 512 * 1024, 64 * 1024,
-                                                        64 * 1024, 128 * 1024,          1024,       2048};
+constexpr uint32_t bytes_of(const cann_cpu::Architecture& core, Hardware hardware) {
+  const uint32_t bytes[kHardwares] = {
+      0, core.unified_buffer, core.l1, core.l0a, core.l0b, core.l0c, core.bias_table, core.fixpipe_buffer};
+  return bytes[static_cast<size_t>(hardware)];
+}
+// The largest of all chips.
+constexpr uint32_t largest_bytes_of(Hardware hardware) {
+  uint32_t largest = 0;
+  for (const cann_cpu::Architecture& core : cann_cpu::kArchitectures) {
+    largest = largest < bytes_of(core, hardware) ? bytes_of(core, hardware) : largest;
+  }
+  return largest;
+}
 inline constexpr const char* kHardwareNames[kHardwares] = {
     "device memory", "the unified buffer", "L1", "L0A", "L0B", "L0C", "the bias table", "the fixpipe buffer"};
 
-constexpr uint32_t bytes_of(Hardware hardware) { return kHardwareBytes[static_cast<size_t>(hardware)]; }
 constexpr const char* name_of(Hardware hardware) { return kHardwareNames[static_cast<size_t>(hardware)]; }
 
 }  // namespace cpu

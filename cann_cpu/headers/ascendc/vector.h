@@ -45,7 +45,7 @@ inline constexpr auto logarithm = [](auto a) { return std::log(a); };
 inline constexpr auto square_root = [](auto a) { return std::sqrt(a); };
 inline constexpr auto inverse_square_root = [](auto a) { return 1 / std::sqrt(a); };
 inline constexpr auto inverse = [](auto a) { return 1 / a; };
-// Of the old value of dst and the two sources.
+// Functions of the old value of dst and the two sources.
 inline constexpr auto plus_product = [](auto dst, auto a, auto b) { return dst + a * b; };
 inline constexpr auto product_plus = [](auto dst, auto a, auto b) { return dst * a + b; };
 inline constexpr auto positive_product_plus = [](auto dst, auto a, auto b) { return positive_part(dst * a + b); };
@@ -60,8 +60,8 @@ void binary(const char* name, Where where, const Function& function, const Local
 
 template <class Dst, class Src, class Function>
 void binary(const char* name, Where where, const Function& function, const LocalTensor<Dst>& dst,
-            const LocalTensor<Src>& src0, const LocalTensor<Src>& src1, const MaskArgument& mask,
-            RepeatArgument repeats, const BinaryRepeatParams& p) {
+            const LocalTensor<Src>& src0, const LocalTensor<Src>& src1, const cpu::MaskArgument& mask,
+            cpu::RepeatArgument repeats, const BinaryRepeatParams& p) {
   constexpr uint32_t n = kLanes<Dst, Src>;
   Elementwise<Dst, Src, Src>::run(name, where, Lanes::of_mask(name, where, n, mask, repeats), function,
                                   strided(Use::Write, dst, p.dstBlkStride, p.dstRepStride),
@@ -80,8 +80,8 @@ void accumulate(const char* name, Where where, const Function& function, const L
 
 template <class Dst, class Src, class Function>
 void accumulate(const char* name, Where where, const Function& function, const LocalTensor<Dst>& dst,
-                const LocalTensor<Src>& src0, const LocalTensor<Src>& src1, const MaskArgument& mask,
-                RepeatArgument repeats, const BinaryRepeatParams& p) {
+                const LocalTensor<Src>& src0, const LocalTensor<Src>& src1, const cpu::MaskArgument& mask,
+                cpu::RepeatArgument repeats, const BinaryRepeatParams& p) {
   constexpr uint32_t n = kLanes<Dst, Src>;
   Elementwise<Dst, Dst, Src, Src>::run(name, where, Lanes::of_mask(name, where, n, mask, repeats), function,
                                        strided(Use::Write, dst, p.dstBlkStride, p.dstRepStride),
@@ -100,7 +100,8 @@ void unary(const char* name, Where where, const Function& function, const LocalT
 
 template <class Dst, class Src, class Function>
 void unary(const char* name, Where where, const Function& function, const LocalTensor<Dst>& dst,
-           const LocalTensor<Src>& src, const MaskArgument& mask, RepeatArgument repeats, const UnaryRepeatParams& p) {
+           const LocalTensor<Src>& src, const cpu::MaskArgument& mask, cpu::RepeatArgument repeats,
+           const UnaryRepeatParams& p) {
   constexpr uint32_t n = kLanes<Dst, Src>;
   Elementwise<Dst, Src>::run(name, where, Lanes::of_mask(name, where, n, mask, repeats), function,
                              strided(Use::Write, dst, p.dstBlkStride, p.dstRepStride),
@@ -112,7 +113,7 @@ void unary(const char* name, Where where, const Function& function, const LocalT
 // Each table has a row for every function: its name, what it does to the elements, and the dtypes that it has.
 
 // Name(dst, src0, src1, count) and Name(dst, src0, src1, mask, repeats, BinaryRepeatParams); `how` is cpu::binary, or
-// cpu::accumulate for functions that read dst, too.
+// cpu::accumulate for functions that also read dst.
 #define ASCENDC_CPU_BINARY_BY(how, Name, function, ...)                                                              \
   template <class T>                                                                                                 \
     requires cpu::OneOf<T, __VA_ARGS__>                                                                              \
@@ -123,7 +124,7 @@ void unary(const char* name, Where where, const Function& function, const LocalT
   template <class T, bool isSetMask = true>                                                                          \
     requires cpu::OneOf<T, __VA_ARGS__>                                                                              \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
-            const MaskArgument& mask, RepeatArgument repeats, const BinaryRepeatParams& params,                      \
+            const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& params,            \
             cpu::Where where = cpu::Where::current()) {                                                              \
     how(#Name, where, function, dst, src0, src1, cpu::chosen<isSetMask>(mask), repeats, params);                     \
   }
@@ -146,21 +147,36 @@ ASCENDC_CPU_ACCUMULATE(MulAddDst, cpu::plus_product, half, float)
 ASCENDC_CPU_ACCUMULATE(FusedMulAdd, cpu::product_plus, half, float)
 ASCENDC_CPU_ACCUMULATE(FusedMulAddRelu, cpu::positive_product_plus, half, float)
 #undef ASCENDC_CPU_ACCUMULATE
+
+// The same with the types of dst and src named apart.
+template <class T, class U, bool isSetMask = true>
+  requires(cpu::OneOf<T, half, float> && std::is_same_v<T, U>)
+void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,
+               const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& params,
+               cpu::Where where = cpu::Where::current()) {
+  MulAddDst<T, isSetMask>(dst, src0, src1, mask, repeats, params, where);
+}
+template <class T, class U>
+  requires(cpu::OneOf<T, half, float> && std::is_same_v<T, U>)
+void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const int32_t& count,
+               cpu::Where where = cpu::Where::current()) {
+  MulAddDst<T>(dst, src0, src1, count, where);
+}
 #undef ASCENDC_CPU_BINARY_BY
 
 // Name(dst, src, count) and Name(dst, src, mask, repeats, UnaryRepeatParams)
-#define ASCENDC_CPU_UNARY(Name, function, ...)                                                                      \
-  template <class T>                                                                                                \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                             \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,                             \
-            cpu::Where where = cpu::Where::current()) {                                                             \
-    cpu::unary(#Name, where, function, dst, src, count);                                                            \
-  }                                                                                                                 \
-  template <class T, bool isSetMask = true>                                                                         \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                             \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const MaskArgument& mask, RepeatArgument repeats, \
-            const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) {                            \
-    cpu::unary(#Name, where, function, dst, src, cpu::chosen<isSetMask>(mask), repeats, params);                    \
+#define ASCENDC_CPU_UNARY(Name, function, ...)                                                                        \
+  template <class T>                                                                                                  \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,                               \
+            cpu::Where where = cpu::Where::current()) {                                                               \
+    cpu::unary(#Name, where, function, dst, src, count);                                                              \
+  }                                                                                                                   \
+  template <class T, bool isSetMask = true>                                                                           \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const cpu::MaskArgument& mask,                      \
+            cpu::RepeatArgument repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) { \
+    cpu::unary(#Name, where, function, dst, src, cpu::chosen<isSetMask>(mask), repeats, params);                      \
   }
 
 ASCENDC_CPU_UNARY(Abs, cpu::absolute, half, float)
@@ -174,22 +190,22 @@ ASCENDC_CPU_UNARY(Not, cpu::other_bits, int16_t, uint16_t)
 #undef ASCENDC_CPU_UNARY
 
 // Name(dst, src, scalar, count) and Name(dst, src, scalar, mask, repeats, UnaryRepeatParams)
-#define ASCENDC_CPU_SCALAR(Name, function, ...)                                                                  \
-  template <class T>                                                                                             \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                          \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const int32_t& count,         \
-            cpu::Where where = cpu::Where::current()) {                                                          \
-    const cpu::Computed<T> value = scalar;                                                                       \
-    cpu::unary(#Name, where, [value](cpu::Computed<T> x) { return function(x, value); }, dst, src, count);       \
-  }                                                                                                              \
-  template <class T, bool isSetMask = true>                                                                      \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                          \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const MaskArgument& mask,     \
-            RepeatArgument repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) { \
-    const cpu::Computed<T> value = scalar;                                                                       \
-    cpu::unary(                                                                                                  \
-        #Name, where, [value](cpu::Computed<T> x) { return function(x, value); }, dst, src,                      \
-        cpu::chosen<isSetMask>(mask), repeats, params);                                                          \
+#define ASCENDC_CPU_SCALAR(Name, function, ...)                                                                       \
+  template <class T>                                                                                                  \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const int32_t& count,              \
+            cpu::Where where = cpu::Where::current()) {                                                               \
+    const cpu::Computed<T> value = scalar;                                                                            \
+    cpu::unary(#Name, where, [value](cpu::Computed<T> x) { return function(x, value); }, dst, src, count);            \
+  }                                                                                                                   \
+  template <class T, bool isSetMask = true>                                                                           \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const cpu::MaskArgument& mask,     \
+            cpu::RepeatArgument repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) { \
+    const cpu::Computed<T> value = scalar;                                                                            \
+    cpu::unary(                                                                                                       \
+        #Name, where, [value](cpu::Computed<T> x) { return function(x, value); }, dst, src,                           \
+        cpu::chosen<isSetMask>(mask), repeats, params);                                                               \
   }
 
 ASCENDC_CPU_SCALAR(Adds, cpu::sum, half, float, int16_t, int32_t)
@@ -216,8 +232,8 @@ void Axpy(const LocalTensor<Dst>& dst, const LocalTensor<Src>& src, const Src& s
 
 template <class Dst, class Src, bool isSetMask = true>
   requires(cpu::OneOf<Src, half, float> && cpu::OneOf<Dst, Src, float>)
-void Axpy(const LocalTensor<Dst>& dst, const LocalTensor<Src>& src, const Src& scalar, const MaskArgument& mask,
-          RepeatArgument repeats, const UnaryRepeatParams& p, cpu::Where where = cpu::Where::current()) {
+void Axpy(const LocalTensor<Dst>& dst, const LocalTensor<Src>& src, const Src& scalar, const cpu::MaskArgument& mask,
+          cpu::RepeatArgument repeats, const UnaryRepeatParams& p, cpu::Where where = cpu::Where::current()) {
   const auto lanes = cpu::Lanes::of_mask("Axpy", where, cpu::kLanes<Dst, Src>, cpu::chosen<isSetMask>(mask), repeats);
   cpu::Elementwise<Dst, Dst, Src>::run(
       "Axpy", where, lanes, [scalar = static_cast<float>(scalar)](float y, float x) { return y + scalar * x; },
@@ -239,7 +255,7 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalar, const int32_t& count,
 
 template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, bfloat16_t, float, int16_t, uint16_t, int32_t, uint32_t>
-void Duplicate(const LocalTensor<T>& dst, const T& scalar, const MaskArgument& mask, RepeatArgument repeats,
+void Duplicate(const LocalTensor<T>& dst, const T& scalar, const cpu::MaskArgument& mask, cpu::RepeatArgument repeats,
                uint16_t block_stride, uint8_t repeat_stride, cpu::Where where = cpu::Where::current()) {
   cpu::Elementwise<T>::run(
       "Duplicate", where,
@@ -260,8 +276,9 @@ void CreateVecIndex(const LocalTensor<T>& dst, const T& first, uint32_t count,
 
 template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, float, int16_t, int32_t>
-void CreateVecIndex(const LocalTensor<T>& dst, const T& first, const MaskArgument& mask, RepeatArgument repeats,
-                    uint16_t block_stride, uint8_t repeat_stride, cpu::Where where = cpu::Where::current()) {
+void CreateVecIndex(const LocalTensor<T>& dst, const T& first, const cpu::MaskArgument& mask,
+                    cpu::RepeatArgument repeats, uint16_t block_stride, uint8_t repeat_stride,
+                    cpu::Where where = cpu::Where::current()) {
   cpu::Elementwise<T>::run(
       "CreateVecIndex", where,
       cpu::Lanes::of_mask("CreateVecIndex", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a task does to memory, for the checks of whole programs (docs/checks.md).
+// The memory accesses of a task, for the checks of whole programs (docs/checks.md).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Access {
 
 using Accesses = std::vector<Access>;
 
-// Whether a check, or the profiler, wants to know; else nobody needs to find out.
+// Whether a check or the profiler needs the accesses. Otherwise they need not be collected.
 CANN_EXPORT bool accesses_are_checked();
 
 }  // namespace cann_cpu

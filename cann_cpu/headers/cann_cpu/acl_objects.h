@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the opaque arguments of aclnn functions hold.
+// The structs of the opaque arguments of aclnn functions.
 #pragma once
 
 #include <array>
@@ -44,10 +44,11 @@ struct aclBoolArray {
   std::vector<char> values;  // of 0 and 1: a vector<bool> has no array of bool to point to
 };
 
+// A list owns its elements.
 struct aclTensorList {
-  std::vector<aclTensor> tensors;
+  std::vector<aclTensor*> tensors;
 };
 
 struct aclScalarList {
-  std::vector<aclScalar> scalars;
+  std::vector<aclScalar*> scalars;
 };

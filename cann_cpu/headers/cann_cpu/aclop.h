@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the opaque arguments of the aclop path hold, and an operator that is called on it by the name of its type.
+// The structs of the opaque arguments of the aclop path, and a call of an operator by the name of its type.
 #pragma once
 
 #include <map>
@@ -46,10 +46,12 @@ struct SingleOperator {
   std::vector<Operand> outputs;
   aclopAttr attributes;
   std::vector<std::string> host_inputs;  // the memory of the inputs that lie on the host
+  // Whether the outputs may be smaller than their memory; running the operator then sets their dims.
+  bool decides_shapes = false;
 };
 
 // libge_runner's cann_cpu_run_operator: computes the outputs, from a task of the stream. ACL_ERROR_OP_NOT_FOUND: it has
 // no node of this type.
-using RunOperator = aclError(const SingleOperator& op, aclrtStream stream);
+using RunOperator = aclError(SingleOperator& op, aclrtStream stream);
 
 }  // namespace cann_cpu

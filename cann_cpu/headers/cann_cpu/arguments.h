@@ -55,18 +55,6 @@ struct Name {
   char text[size];
 };
 
-// The tensors of a call, in the order of its arguments.
-struct Operands {
-  void add(const aclTensor& tensor, bool is_write) {
-    if (accesses_are_checked()) add_extents(tensor, {addresses.size(), 0, 0, is_write, argument}, extents);
-    addresses.push_back(tensor.data);
-  }
-
-  std::vector<void*> addresses;
-  std::vector<Extent> extents;
-  uint32_t argument = 0;  // that is read now, from 1
-};
-
 // The addresses of a call's tensors, taken one after the other in the order of the arguments.
 class AddressCursor {
  public:
@@ -103,6 +91,7 @@ class DataDependentOut {
     TORCH_CHECK(result.numel() <= largest_.numel(), "the result has ", result.numel(),
                 " elements, the output was allocated for ", largest_.numel());
     largest_.as_strided(result.sizes(), at::detail::defaultStrides(result.sizes())).copy_(result);
+    if (caller_ == nullptr) return;  // a trial
     caller_->shape = result.sizes().vec();
     caller_->strides = at::detail::defaultStrides(result.sizes());
   }
@@ -159,12 +148,13 @@ inline void check_format(const aclTensor& tensor, Direction direction) {
 
 template <Direction direction>
 aclTensor store_tensor(const aclTensor& tensor, Operands& operands) {
-  bool empty = false;
-  for (int64_t size : tensor.shape) empty |= size == 0;
-  if (tensor.data == nullptr && !empty) throw NullArgument("has no data");
+  if (scalar_type_or_undefined(tensor.dtype) == at::ScalarType::Undefined) {
+    throw std::invalid_argument("has dtype " + dtype_name(tensor.dtype) + ", which is not supported on the CPU");
+  }
   check_format(tensor, direction);
   check_view(tensor, direction == Direction::Output);
-  operands.add(tensor, direction == Direction::Output);
+  operands.add(tensor, direction == Direction::Output, operands.parameters.back().argument);
+  operands.given.push_back(&tensor);
   return tensor;
 }
 
@@ -202,16 +192,19 @@ struct OptionalTensorArgument {
 template <Direction direction>
 struct TensorListArgument {
   using CType = const aclTensorList*;
-  using Stored = aclTensorList;
+  using Stored = std::vector<aclTensor>;
   using Bound = std::vector<at::Tensor>;
   static Stored store(CType argument, Operands& operands) {
-    for (const aclTensor& tensor : not_null(argument).tensors) store_tensor<direction>(tensor, operands);
-    return *argument;
+    Stored stored;
+    for (const aclTensor* tensor : not_null(argument).tensors) {
+      stored.push_back(store_tensor<direction>(*tensor, operands));
+    }
+    return stored;
   }
   static Bound bind(const Stored& stored, AddressCursor& addresses) {
     Bound bound;
-    bound.reserve(stored.tensors.size());
-    for (const aclTensor& tensor : stored.tensors) bound.push_back(bind_tensor<direction>(tensor, addresses));
+    bound.reserve(stored.size());
+    for (const aclTensor& tensor : stored) bound.push_back(bind_tensor<direction>(tensor, addresses));
     return bound;
   }
 };
@@ -262,7 +255,7 @@ template <>
 struct Argument<const std::optional<std::vector<at::Tensor>>&> {
   using Tensors = Argument<const std::vector<at::Tensor>&>;
   using CType = Tensors::CType;
-  using Stored = std::optional<aclTensorList>;
+  using Stored = std::optional<Tensors::Stored>;
   using Bound = std::optional<std::vector<at::Tensor>>;
   static Stored store(CType argument, Operands& operands) {
     return argument ? Stored(Tensors::store(argument, operands)) : std::nullopt;
@@ -329,7 +322,7 @@ struct Argument<const std::vector<at::Scalar>&> {
   using Bound = std::vector<at::Scalar>;
   static Stored store(CType argument, Operands&) {
     Stored stored;
-    for (const aclScalar& scalar : detail::not_null(argument).scalars) stored.push_back(scalar_of(scalar));
+    for (const aclScalar* scalar : detail::not_null(argument).scalars) stored.push_back(scalar_of(*scalar));
     return stored;
   }
   static Bound bind(const Stored& stored, AddressCursor&) { return stored; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which vector instructions CANN on the CPU and the kernels that run on it use: the machine's best, or, for tests, the
-// level that CANN_CPU_CAPABILITY names, as ATEN_CPU_CAPABILITY does for ATen.
+// The level of vector instructions for CANN on the CPU and its kernels: the machine's best, or, for tests, the level
+// that CANN_CPU_CAPABILITY names, as ATEN_CPU_CAPABILITY does for ATen.
 #pragma once
 
 #include <array>

@@ -35,7 +35,7 @@
 
 namespace cann_cpu {
 
-// Bytes of one element; 0 for a type of which there is no such number.
+// Bytes of one element; 0 for a type without a fixed number of bytes.
 constexpr size_t dtype_size(aclDataType dtype) {
   switch (dtype) {
 #define X(name, pytorch, bytes, model, aten) \

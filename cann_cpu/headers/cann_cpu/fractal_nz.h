@@ -12,10 +12,10 @@
 
 namespace cann_cpu {
 
-// Matrices of one size, one behind the other; converts them from and to rows.
+// Consecutive matrices of one size, with conversions from and to rows.
 class FractalNz {
  public:
-  // Of a shape [..., K, N] in a storage [..., N / c0, K / 16, 16, c0]; throws where one does not fit the other.
+  // A shape [..., K, N] in a storage [..., N / c0, K / 16, 16, c0]. Throws if one does not fit the other.
   FractalNz(const std::vector<int64_t>& shape, const std::vector<int64_t>& storage, size_t itemsize)
       : itemsize_(itemsize) {
     const size_t rank = shape.size();
@@ -25,7 +25,8 @@ class FractalNz {
     if (rank < 2 || storage.size() != rank + 2 || !std::equal(shape.begin(), shape.end() - 2, storage.begin()) ||
         storage[rank] != kBlockRows || storage[rank + 1] < 1 || !fits(shape[rank - 2], storage[rank - 1], kBlockRows) ||
         !fits(shape[rank - 1], storage[rank - 2], storage[rank + 1])) {
-      throw std::invalid_argument("is in FRACTAL_NZ, but its storage is not made of blocks of 16 rows for its shape");
+      throw std::invalid_argument(
+          "is in FRACTAL_NZ, but its storage does not consist of blocks of 16 rows for its shape");
     }
     for (size_t i = 0; i + 2 < rank; ++i) matrices_ *= shape[i];
     rows_ = shape[rank - 2];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the application log was last told.
+// The last message of the application log.
 #pragma once
 
 #include <string>

@@ -55,9 +55,20 @@ class ArgumentReader {
   template <class T>
   typename Argument<T>::Stored read(typename Argument<T>::CType argument) {
     ++position_;
-    operands.argument = position_;
     try {
-      return Argument<T>::store(argument, operands);
+      using Object = std::remove_cv_t<std::remove_pointer_t<typename Argument<T>::CType>>;
+      constexpr bool is_list = std::is_same_v<Object, aclTensorList>;
+      if constexpr (is_list || std::is_same_v<Object, aclTensor>) {
+        constexpr bool is_in_out = std::is_same_v<T, InOut> || std::is_same_v<T, const std::optional<InOut>&>;
+        constexpr bool is_result = std::is_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>;
+        const size_t first = operands.addresses.size();
+        operands.parameters.push_back({position_, is_list, !is_result, is_in_out || is_result, first});
+        auto stored = Argument<T>::store(argument, operands);
+        operands.parameters.back().count = operands.addresses.size() - first;
+        return stored;
+      } else {
+        return Argument<T>::store(argument, operands);
+      }
     } catch (const NullArgument& e) {
       throw NullArgument(position() + e.what());
     } catch (const std::invalid_argument& e) {
@@ -90,15 +101,21 @@ class TypedCall final : public Call {
   using Stored = std::tuple<typename Argument<Params>::Stored...>;
 
   TypedCall(const char* name, Kernel kernel, Operands operands, Stored stored)
-      : Call(name, std::move(operands.addresses), std::move(operands.extents)),
-        kernel_(kernel),
-        stored_(std::move(stored)) {}
+      : Call(name, std::move(operands)), kernel_(kernel), stored_(std::move(stored)) {}
 
   aclError run(const std::vector<void*>& addresses) const override {
-    return guarded(name, ACL_ERROR_RT_AICPU_EXCEPTION, [&] { apply(kernel_, AddressCursor(addresses, true)); });
+    return guarded(name, ACL_ERROR_RT_AICPU_EXCEPTION, [&] { compute(addresses); });
   }
 
-  void check(Kernel check) const { apply(check, AddressCursor(addresses, false)); }
+  // run(), but throws.
+  void compute(const std::vector<void*>& addresses) const { apply(kernel_, AddressCursor(addresses, true)); }
+
+  void check(Kernel check) const { apply(check, AddressCursor(this->operands.addresses, false)); }
+
+  // The same call with other arguments, which takes no part in the checks of memory.
+  TypedCall with(Stored stored) const { return TypedCall(name, kernel_, {}, std::move(stored)); }
+
+  const Stored& stored() const { return stored_; }
 
  private:
   void apply(Kernel function, AddressCursor cursor) const {
@@ -118,9 +135,14 @@ class TypedCall final : public Call {
   Stored stored_;
 };
 
+// What phase one does with a call that is right so far; throws to reject it.
 template <class... Params>
-aclnnStatus phase_one(const char* name, void (*check)(Params...), void (*kernel)(Params...), uint64_t* workspace_size,
-                      aclOpExecutor** executor, typename Argument<Params>::CType... arguments) {
+using Trial = void (*)(const TypedCall<Params...>& call, const char* source);
+
+template <class... Params>
+aclnnStatus phase_one(const char* name, const char* source, void (*check)(Params...), void (*kernel)(Params...),
+                      Trial<Params...> trial, uint64_t* workspace_size, aclOpExecutor** executor,
+                      typename Argument<Params>::CType... arguments) {
   aclnnStatus finished = ACLNN_SUCCESS;
   const aclnnStatus status = guarded(name, ACLNN_ERR_PARAM_INVALID, [&] {
     if (workspace_size == nullptr || executor == nullptr) throw NullArgument("workspaceSize or executor is null");
@@ -128,6 +150,7 @@ aclnnStatus phase_one(const char* name, void (*check)(Params...), void (*kernel)
     typename TypedCall<Params...>::Stored stored{reader.template read<Params>(arguments)...};
     auto call = std::make_shared<TypedCall<Params...>>(name, kernel, std::move(reader.operands), std::move(stored));
     if (check != nullptr) call->check(check);
+    if (trial != nullptr) trial(*call, source);
     finished = finish_phase_one(std::move(call), workspace_size, executor);
   });
   return status == ACLNN_SUCCESS ? finished : status;
@@ -138,6 +161,13 @@ template <class Name, class Check, class Kernel>
 struct PhaseOne;
 
 struct NoCheck {};
+
+struct NoTrial {
+  template <class... Params>
+  static constexpr Trial<Params...> of() {
+    return nullptr;
+  }
+};
 
 // What converts to every parameter, and what converts to those of one type.
 struct Anything {
@@ -159,7 +189,9 @@ struct PhaseOne<Name, Check, void (*)(Params...)> {
                           aclOpExecutor** executor) {
     void (*check)(Params...) = nullptr;
     if constexpr (!std::is_same_v<Check, NoCheck>) check = Name::check;
-    return phase_one<Params...>(Name::name, check, Name::kernel, workspace_size, executor, arguments...);
+    constexpr detail::Trial<Params...> trial = Name::Tried::template of<Params...>();
+    return phase_one<Params...>(Name::name, Name::source, check, Name::kernel, trial, workspace_size, executor,
+                                arguments...);
   }
 
   static constexpr size_t count = sizeof...(Params);
@@ -187,10 +219,12 @@ aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) {
 }  // namespace cann_cpu
 
 // The parameters are written once, in the kernel; a header that is included and declares the function has to agree.
-#define CANN_CPU_PHASE_ONE(op, check_expression, ...)                                                       \
+#define CANN_CPU_PHASE_ONE(op, trial, check_expression, ...)                                                \
   namespace {                                                                                               \
   struct op##Definition {                                                                                   \
+    using Tried = trial;                                                                                    \
     static constexpr const char* name = "aclnn" #op;                                                        \
+    static constexpr const char* source = #__VA_ARGS__;                                                     \
     static constexpr auto check = check_expression;                                                         \
     static constexpr auto kernel = +__VA_ARGS__;                                                            \
     static constexpr bool takes(auto... arguments) {                                                        \
@@ -207,8 +241,8 @@ aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) {
   }
 
 // ifunc gives the C name to the function that the template makes.
-#define CANN_CPU_DEFINE_ACLNN(op, phase_two, check_expression, ...)                                           \
-  CANN_CPU_PHASE_ONE(op, check_expression, __VA_ARGS__)                                                       \
+#define CANN_CPU_DEFINE_ACLNN(op, phase_two, trial, check_expression, ...)                                    \
+  CANN_CPU_PHASE_ONE(op, trial, check_expression, __VA_ARGS__)                                                \
   extern "C" {                                                                                                \
   [[gnu::used]] static auto aclnn##op##Resolve() { return &op##PhaseOne::call; }                              \
   CANN_EXPORT decltype(op##PhaseOne::call) aclnn##op##GetWorkspaceSize [[gnu::ifunc("aclnn" #op "Resolve")]]; \
@@ -219,13 +253,15 @@ aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) {
   static_assert(true)
 
 #define CANN_CPU_DEFINE_KERNEL(op, checks, check_expression, ...)                                                  \
-  CANN_CPU_PHASE_ONE(op, check_expression, __VA_ARGS__)                                                            \
+  CANN_CPU_PHASE_ONE(op, cann_cpu::detail::NoTrial, check_expression, __VA_ARGS__)                                 \
   extern "C" CANN_EXPORT constinit const cann_cpu::CpuKernel ascendc_cpu_kernel_##op{op##PhaseOne::call_with,      \
                                                                                      op##PhaseOne::count, checks}; \
   static_assert(true)
 
-#define ACLNN(op, ...) CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
+#define ACLNN(op, ...)                                                                                           \
+  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::detail::NoTrial, cann_cpu::detail::NoCheck{}, \
+                        __VA_ARGS__)
 #define ACLNN_CHECKED(op, check_expression, ...) \
-  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, +check_expression, __VA_ARGS__)
+  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::detail::NoTrial, +check_expression, __VA_ARGS__)
 #define CPU_KERNEL(op, ...) CANN_CPU_DEFINE_KERNEL(op, false, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
 #define CPU_KERNEL_CHECKED(op, check_expression, ...) CANN_CPU_DEFINE_KERNEL(op, true, +check_expression, __VA_ARGS__)

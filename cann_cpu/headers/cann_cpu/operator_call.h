@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the generated aclnn function of a defined operator calls: op_build writes these calls.
+// The functions that the generated aclnn functions of defined operators call. op_build writes these calls.
 #pragma once
 
 #include <cstddef>

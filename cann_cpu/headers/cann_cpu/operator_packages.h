@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where operator packages are installed: the search order that CANN and torch_npu use.
+// The places of operator packages, in the search order of CANN and torch_npu.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,8 @@
 
 namespace cann_cpu {
 
-// The entries of ASCEND_CUSTOM_OPP_PATH, then ASCEND_OPP_PATH/vendors/<v> in the order of load_priority in config.ini.
+// In order of priority: the entries of ASCEND_CUSTOM_OPP_PATH that name a package's library, PACKAGE/op_api/lib, then
+// its other entries, then ASCEND_OPP_PATH/vendors/<v> in the order of load_priority in config.ini.
 CANN_EXPORT std::vector<std::filesystem::path> operator_packages();
 
 }  // namespace cann_cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the profiler is told of tasks (docs/profiler.md). Nothing is built, nor written, while no profiler runs.
+// The reports of tasks to the profiler (docs/profiler.md). Nothing is built or written while no profiler runs.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ inline bool is_profiling() { return profiling.load(std::memory_order_relaxed); }
 // may be profiled later.
 CANN_EXPORT bool operands_are_wanted();
 
-// launch(), with the task's tensors; null where nobody wanted to know them.
+// launch(), with the task's tensors; null if they are not needed.
 CANN_EXPORT aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses,
                             std::shared_ptr<const TaskTensors> operands);
 

@@ -18,8 +18,8 @@ using Task = std::function<aclError()>;
 // at once, in place. While the stream captures, the task is recorded instead of run.
 //
 // A task that returns non-zero or throws makes its code, and the message it left in the worker thread, the stream's
-// error; what was queued behind it still runs. The next synchronisation of the stream, of its device or of an event
-// recorded behind the task returns that code once, with the task's name in the message.
+// error. Tasks that were queued after it still run. The next synchronisation of the stream, of its device or of an
+// event recorded after the task returns that code once, with the task's name in the message.
 //
 // What the task does to memory matters only while accesses_are_checked().
 CANN_EXPORT aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses = {});
@@ -30,6 +30,9 @@ CANN_EXPORT bool is_running(const void* stream);
 // Sets the text that aclGetRecentErrMsg gives next in this thread, and returns the code:
 //   return error(ACL_ERROR_INVALID_PARAM, "aclrtMalloc: size is 0");
 CANN_EXPORT aclError error(aclError code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// Reads a file as aclInit does, and rejects what it asks for in vain; a path that is null or empty names none.
+CANN_EXPORT aclError check_configuration(const char* function, const char* path);
 
 // error() with CANN's feature-unsupported code and a text that names the function.
 CANN_EXPORT aclError unsupported(const char* function);

@@ -20,7 +20,7 @@ struct StoredTensor {
 
 inline StoredTensor in_rows(const at::Tensor& tensor) { return {tensor, ACL_FORMAT_ND, tensor.sizes().vec()}; }
 
-// The elements of all matrices, row by row, one matrix behind the other.
+// The elements of all matrices, row by row, matrix after matrix.
 inline at::Tensor copy_rows(const FractalNz& matrices, const void* blocks, at::ScalarType dtype) {
   const at::Tensor rows(at::detail::empty_cpu({matrices.numel()}, dtype));
   matrices.to_rows(blocks, rows.mutable_data_ptr());

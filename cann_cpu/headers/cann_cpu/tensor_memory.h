@@ -7,9 +7,9 @@
 
 namespace cann_cpu {
 
-// Of the calling thread's device; the tensor belongs to the stream. These return error().
+// Allocates on the calling thread's device. The tensor belongs to the stream. These functions return error().
 CANN_EXPORT aclError allocate_tensor(void** address, size_t size, aclrtStream stream);
-// While tasks may still use it.
+// Tasks may still use the memory.
 CANN_EXPORT aclError free_tensor(void* address);
 // tensor.record_stream(): the memory may be freed before what the stream has been given is done.
 CANN_EXPORT aclError record_tensor(void* address, aclrtStream stream);

@@ -17,10 +17,10 @@ class Allocator {
   virtual ~Allocator() = default;                                                // slots 0 and 1
   virtual MemBlock* Malloc(size_t bytes) = 0;                                    // slot 2; null: no memory left
   virtual void Free(MemBlock* block) = 0;                                        // slot 3
-  virtual MemBlock* MallocAdvise(size_t bytes, void*) { return Malloc(bytes); }  // slot 4; nobody here calls it
+  virtual MemBlock* MallocAdvise(size_t bytes, void*) { return Malloc(bytes); }  // slot 4; not called here
 };
 
-// Memory of an allocator, for as long as somebody refers to it.
+// Memory of an allocator, for as long as it is referenced.
 class MemBlock {
  public:
   MemBlock(Allocator& owner, void* address, size_t bytes) : owner_(&owner), address_(address), bytes_(bytes) {}

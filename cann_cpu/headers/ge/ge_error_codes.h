@@ -9,5 +9,6 @@ namespace ge {
 using Status = uint32_t;
 constexpr Status SUCCESS = 0;
 constexpr Status FAILED = 0xFFFFFFFF;
+constexpr Status GE_CLI_GE_NOT_INITIALIZED = 1343229963;
 
 }  // namespace ge

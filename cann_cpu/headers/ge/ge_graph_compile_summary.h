@@ -25,7 +25,7 @@ class CANN_EXPORT CompiledGraphSummary {
   Status GetFeatureMemorySize(size_t& size) const;
   Status GetFixedFeatureMemorySize(size_t& size) const;
   Status GetFeatureMemoryBaseRefreshable(bool& v) const;
-  // Of a static graph; a dimension that is not known is -1.
+  // For a static graph. An unknown dimension is -1.
   Status GetOutputShapes(std::vector<ge::Shape>& shapes) const;
   Status GetOutputDtypes(std::vector<ge::DataType>& dtypes) const;
 

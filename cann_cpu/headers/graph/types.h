@@ -83,9 +83,23 @@ enum Format {
   FORMAT_MAX = 0xff,
 };
 
-// Bytes of an element; -1 for a type of which there is no such number.
+constexpr int kDataTypeSizeBitOffset = 1000;
+
+// Bytes of an element; of a type of less than a byte its bits and kDataTypeSizeBitOffset; -1 for a type without a size.
 inline int GetSizeByDataType(DataType type) {
   switch (type) {
+    case DT_UINT1:
+      return kDataTypeSizeBitOffset + 1;
+    case DT_INT2:
+    case DT_UINT2:
+      return kDataTypeSizeBitOffset + 2;
+    case DT_INT4:
+    case DT_FLOAT4_E2M1:
+    case DT_FLOAT4_E1M2:
+      return kDataTypeSizeBitOffset + 4;
+    case DT_FLOAT6_E3M2:
+    case DT_FLOAT6_E2M3:
+      return kDataTypeSizeBitOffset + 6;
     case DT_INT8:
     case DT_UINT8:
     case DT_BOOL:

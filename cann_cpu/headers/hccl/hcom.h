@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What graphs ask of the collective library: the communicator that a node names.
+// The collective library's function for graphs: it finds the communicator that a node names.
 #ifndef HCOM_H_
 #define HCOM_H_
 
@@ -8,7 +8,7 @@
 #pragma GCC visibility push(default)
 extern "C" {
 
-// The living communicator of that name; where the process has several, that of the current device.
+// The communicator with that name. If the process has several, returns the current device's.
 HcclResult HcomGetCommHandleByGroup(const char* group, HcclComm* commHandle);
 
 }  // extern "C"

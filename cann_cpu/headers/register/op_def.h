@@ -27,6 +27,7 @@ enum class DependScope { ALL = 0, TILING = 1, INVALID_SCOPE };
 struct ParamDefinition;
 struct AttrDefinition;
 struct CoreDefinition;
+struct GroupDefinition;
 struct ConfigDefinition;
 struct Definition;
 
@@ -126,6 +127,22 @@ class CANN_EXPORT OpAICoreDef {
   CoreDefinition* definition_;
 };
 
+enum HcclServerType : uint32_t { AICPU = 0, AICORE, CCU, MAX };
+
+// The groups of communicators of an operator, by the names of the attributes that name them.
+class CANN_EXPORT OpMC2Def {
+ public:
+  explicit OpMC2Def(GroupDefinition* definition) : definition_(definition) {}
+
+  OpMC2Def& HcclGroup(const char* value);
+  OpMC2Def& HcclGroup(std::vector<const char*> value);
+  // Who runs the collectives is one on the CPU.
+  void HcclServerType(enum HcclServerType, const char* /*soc*/ = nullptr) {}
+
+ private:
+  GroupDefinition* definition_;
+};
+
 class CANN_EXPORT OpDef {
  public:
   explicit OpDef(const char* type);
@@ -138,6 +155,7 @@ class CANN_EXPORT OpDef {
   OpDef& SetInferShapeRange(ge::graphStatus (*)(void*)) { return *this; }
   OpDef& Comment(const char*) { return *this; }
   OpAICoreDef& AICore();
+  OpMC2Def& MC2();
 
   const std::shared_ptr<Definition>& definition() const { return definition_; }
 

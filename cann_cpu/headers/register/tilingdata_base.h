@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiling data by its fields: a struct of natural layout, with CANN's set_x, get_x and SaveToBuffer. On the host its
-// fields are registered, for the struct that the kernel is compiled with; behind kernel_operator.h it is that struct
-// (a kernel file that includes it nowhere: -include op_host/NAME_tiling.h).
+// Tiling data by its fields: a struct of natural layout, with CANN's set_x, get_x and SaveToBuffer. A field needs no
+// semicolon, as with CANN's macros. On the host its fields are registered, for the struct that the kernel is compiled
+// with. After kernel_operator.h it is that struct (for a kernel file that does not include it: -include
+// op_host/NAME_tiling.h).
 #pragma once
 
 #include <cstddef>
@@ -13,9 +14,9 @@
 #ifdef TILING_KEY_IS  // a kernel
 
 #define BEGIN_TILING_DATA_DEF(Struct) struct Struct {
-#define TILING_DATA_FIELD_DEF(type, name) type name = 0
-#define TILING_DATA_FIELD_DEF_ARR(type, count, name) type name[count] = {}
-#define TILING_DATA_FIELD_DEF_STRUCT(Struct, name) Struct name
+#define TILING_DATA_FIELD_DEF(type, name) type name = 0;
+#define TILING_DATA_FIELD_DEF_ARR(type, count, name) type name[count] = {};
+#define TILING_DATA_FIELD_DEF_STRUCT(Struct, name) Struct name;
 #define END_TILING_DATA_DEF }
 
 // Stands in namespace optiling, which kernels do not name.
@@ -27,26 +28,35 @@
 
 #else
 
+// CANN's headers bring these, and tiling functions use them without including them.
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
 namespace optiling {
 
-// Of every field that is initialised in this thread it is told type, name and count (0: no array), while one is set.
+// While one is set, it gets the type, name and count (0: no array) of every field that is initialised in this thread.
 struct TilingFields {
   void* to;
   void (*add)(void* to, const char* type, const char* name, size_t count, bool is_struct);
 };
 CANN_EXPORT const TilingFields*& tiling_fields();
 
-inline void told(const char* type, const char* name, size_t count, bool is_struct) {
+inline void add_field(const char* type, const char* name, size_t count, bool is_struct) {
   if (const TilingFields* fields = tiling_fields()) fields->add(fields->to, type, name, count, is_struct);
 }
 template <class T>
 T tiling_field(const char* type, const char* name, size_t count) {
-  told(type, name, count, false);
+  add_field(type, name, count, false);
   return T();
 }
 template <class Struct>
 Struct tiling_struct(const char* type, const char* name) {
-  told(type, name, 0, true);
+  add_field(type, name, 0, true);
   const TilingFields* outer = tiling_fields();
   tiling_fields() = nullptr;
   Struct made;
@@ -80,15 +90,15 @@ void describe_tiling() {
   type name = ::optiling::tiling_field<type>(#type, #name, 0); \
   void set_##name(type value) { name = value; }                \
   type get_##name() const { return name; }                     \
-  static_assert(alignof(type) <= 8, #name ": fields are aligned to 8 bytes at most")
+  static_assert(alignof(type) <= 8, #name ": fields are aligned to 8 bytes at most");
 #define TILING_DATA_FIELD_DEF_ARR(type, count, name)                               \
   type name[count] = {::optiling::tiling_field<type>(#type, #name, count)};        \
   void set_##name(const type* values) { std::memcpy(name, values, sizeof(name)); } \
   type* get_##name() { return name; }                                              \
-  static_assert(alignof(type) <= 8, #name ": fields are aligned to 8 bytes at most")
+  static_assert(alignof(type) <= 8, #name ": fields are aligned to 8 bytes at most");
 #define TILING_DATA_FIELD_DEF_STRUCT(Struct, name)                 \
   Struct name = ::optiling::tiling_struct<Struct>(#Struct, #name); \
-  static_assert(alignof(Struct) <= 8, #name ": fields are aligned to 8 bytes at most")
+  static_assert(alignof(Struct) <= 8, #name ": fields are aligned to 8 bytes at most");
 #define END_TILING_DATA_DEF }
 
 #define CANN_CPU_JOIN_(a, b) a##b

@@ -168,7 +168,7 @@ class CANN_EXPORT MatmulApiTilingBase {
   int32_t GetBaseM() const { return made_.baseM; }
   int32_t GetBaseN() const { return made_.baseN; }
   int32_t GetBaseK() const { return made_.baseK; }
-  // Whether blocks of A and B may lie in halves of L1 of their own; it matters to the device's speed alone.
+  // Whether blocks of A and B may lie in separate halves of L1. It only affects the device's speed.
   bool EnableL1BankConflictOptimise() const;
 
   // 0; -1 if nothing fits, and the log says what.
@@ -228,7 +228,7 @@ class CANN_EXPORT MultiCoreMatmulTiling : public MatmulApiTilingBase {
   void EnableMultiCoreSplitK(bool flag) { splits_k_ = flag; }
   void SetSplitK(bool flag) { EnableMultiCoreSplitK(flag); }
 
-  // Of the last GetTiling; -1 if it has failed.
+  // The results of the last GetTiling; -1 if it has failed.
   int32_t GetSingleShape(int32_t& shapeM, int32_t& shapeN, int32_t& shapeK) const;
   int32_t GetCoreNum(int32_t& dim, int32_t& mDim, int32_t& nDim) const;
 

@@ -3,28 +3,7 @@
 // bytes as a work buffer.
 #pragma once
 
-#include <stddef.h>
-#include <string.h>
-
-#include "ascendc/tiling_structs.h"
-
-namespace optiling {
-
-// A struct of a tiling, which a host copies to where the kernel reads it.
-template <class Struct>
-class LibraryTiling : public Struct {
- public:
-  size_t GetDataSize() const { return sizeof(Struct); }
-  // Nothing is written if the buffer is too small.
-  void SaveToBuffer(void* buffer, size_t size) const {
-    if (size >= sizeof(Struct)) memcpy(buffer, static_cast<const Struct*>(this), sizeof(Struct));
-  }
-};
-
-typedef LibraryTiling<::PadTiling> PadTiling;
-typedef LibraryTiling<::UnPadTiling> UnPadTiling;
-
-}  // namespace optiling
+#include "tiling/library_tiling.h"
 
 namespace AscendC {
 

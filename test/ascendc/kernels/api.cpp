@@ -1,43 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorted runs, masks that are set apart from the instruction, lists of tensors, and what a kernel says.
-#include "kernel_operator.h"
+#include "copied.h"
 
 using namespace AscendC;
 
-namespace {
-
-// Memory of the kernels below: `count` elements of x copied in, and as many copied out to y at the end.
-struct Copied {
-  Copied(GM_ADDR x_address, GM_ADDR y_address, uint32_t count, uint32_t out_count) {
-    x.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x_address), count);
-    y.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y_address), out_count);
-    pipe.InitBuffer(in_buffer, count * sizeof(float));
-    pipe.InitBuffer(out_buffer, out_count * sizeof(float));
-    in = in_buffer.Get<float>(count);
-    out = out_buffer.Get<float>(out_count);
-    DataCopy(in, x, count);
-    DataCopy(out, y, out_count);
-    PipeBarrier<PIPE_ALL>();
-  }
-
-  void store() {
-    PipeBarrier<PIPE_ALL>();
-    DataCopy(y, out, out.GetSize());
-  }
-
-  TPipe pipe;
-  GlobalTensor<float> x, y;
-  TBuf<> in_buffer, out_buffer;
-  LocalTensor<float> in, out;
-};
-
-}  // namespace
-
-// Merges the runs of pairs that lie one behind the other in x; `lengths` are in pairs. Behind the merged pairs y has
-// how many were taken of each run.
+// Merges the consecutive runs of pairs in x; `lengths` are in pairs. After the merged pairs y holds how many pairs
+// were taken from each run.
 extern "C" __global__ __aicore__ void merge(GM_ADDR x, GM_ADDR y, uint32_t count, uint32_t a, uint32_t b, uint32_t c,
                                             uint32_t d, uint32_t valid, bool stops, uint32_t repeats) {
-  Copied data(x, y, count, count + 8);
+  Copied<float> data(x, y, count, count + 8);
   const uint32_t lengths[] = {a, b, c, d};
   MrgSort4Info info;
   for (int i = 0; i < 4; ++i) info.elementLengths[i] = static_cast<uint16_t>(lengths[i]);
@@ -59,7 +30,7 @@ extern "C" __global__ __aicore__ void merge(GM_ADDR x, GM_ADDR y, uint32_t count
 
 // y = the scores and the indices of x, sorted in runs of 32 or whole.
 extern "C" __global__ __aicore__ void sort(GM_ADDR x, GM_ADDR y, uint32_t count, bool whole) {
-  Copied data(x, y, count, 2 * count);
+  Copied<float> data(x, y, count, 2 * count);
   TBuf<> index_buffer, sorted_buffer, work_buffer;
   data.pipe.InitBuffer(index_buffer, count * sizeof(uint32_t));
   data.pipe.InitBuffer(sorted_buffer, GetSortLen<float>(count));
@@ -81,7 +52,7 @@ extern "C" __global__ __aicore__ void sort(GM_ADDR x, GM_ADDR y, uint32_t count,
 // y[i] += 1 for the elements that a mask selects which is set before: the first `elements` in counter mode, or the bits
 // of `low` in each of three repeats.
 extern "C" __global__ __aicore__ void masked(GM_ADDR y, uint32_t elements, uint64_t low) {
-  Copied data(y, y, 192, 192);
+  Copied<float> data(y, y, 192, 192);
   if (elements != 0) {
     SetMaskCount();
     SetVectorMask<float, MaskMode::COUNTER>(static_cast<int32_t>(elements));
@@ -110,7 +81,8 @@ extern "C" __global__ __aicore__ void listed(GM_ADDR list) {
   }
 }
 
-// Doubles 64 numbers in tensors of an allocator, which the second of behind 33 bytes is given out in whole blocks.
+// Doubles 64 numbers in tensors of an allocator, which rounds sizes up to whole blocks: the second follows one of 33
+// bytes.
 extern "C" __global__ __aicore__ void allocated(GM_ADDR x, GM_ADDR y) {
   InitSocState();
   GlobalTensor<float> from, to;
@@ -129,7 +101,7 @@ extern "C" __global__ __aicore__ void allocated(GM_ADDR x, GM_ADDR y) {
 }
 
 extern "C" __global__ __vector__ void says(GM_ADDR x) {
-  Copied data(x, x, 8, 8);
+  Copied<float> data(x, x, 8, 8);
   if ASCEND_IS_AIV {
     printf("half %g, int %ld\n", half(0.5f), max(3, int64_t{4}));
   }
@@ -144,4 +116,31 @@ extern "C" __global__ __vector__ void says(GM_ADDR x) {
   const int64_t start = GetSystemCycle();
   assert(GetSystemCycle() >= start, "the clock went back by %d", 1);
   ASCENDC_ASSERT(data.in.GetSize() == 9, { KERNEL_LOG(KERNEL_ERROR, "there are %u", data.in.GetSize()); });
+}
+
+// A queue of CO2, which is device memory, next to one that is used, if `takes` is not set.
+extern "C" __global__ __aicore__ void queue_of_co2(GM_ADDR y, bool takes) {
+  Copied<float> data(y, y, 8, 8);
+  TQue<TPosition::CO2, 1> queue;
+  data.pipe.InitBuffer(queue, 1, 1024);
+  if (takes) queue.AllocTensor<float>();
+  Adds(data.out, data.out, 1.0f, 8);
+  data.store();
+}
+
+// Tensors with an address set by hand, and the positions of the tensors before and after them.
+extern "C" __global__ __aicore__ void placed_by_hand(GM_ADDR x, GM_ADDR y) {
+  GlobalTensor<float> from, to;
+  from.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(x), 64);
+  to.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y), 64);
+  LocalTensor<float> read, written;
+  read.InitBuffer(64, 64);
+  read.address_.logicPos = static_cast<uint8_t>(TPosition::VECIN);
+  written.address_.logicPos = static_cast<uint8_t>(TPosition::VECOUT);
+  written.InitBuffer(1024, 64);
+  DataCopy(read, from, 64);
+  PipeBarrier<PIPE_ALL>();
+  Adds(written, LocalTensor<float>(TPosition::VECIN, 64, 64), 1.0f, 64);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(to, written, 64);
 }

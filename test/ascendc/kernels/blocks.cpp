@@ -88,7 +88,7 @@ extern "C" __global__ __aicore__ void not_among_those_that_wait(GM_ADDR x, GM_AD
   s.share();
 }
 
-// Each block hands the word on to the next, and the last one tells all.
+// Each block passes the message on to the next one, and the last one broadcasts it.
 extern "C" __global__ __aicore__ void sum_by_flags(GM_ADDR x, GM_ADDR shared, GM_ADDR workspace, GM_ADDR y) {
   Shared s(x, shared, workspace, y);
   const auto wait = [&](int32_t block) { IBWait(s.workspace, s.flags.Get<int32_t>(), block, 0); };
@@ -117,7 +117,7 @@ extern "C" __global__ __aicore__ void atomically(GM_ADDR x, GM_ADDR y, uint32_t 
   }
 }
 
-// Where the buffers of a queue lie that are handed out one behind the other, in bytes from the first.
+// The addresses of the buffers that a queue hands out in turn, in bytes from the first.
 extern "C" __global__ __aicore__ void addresses(GM_ADDR y, uint32_t buffers) {
   TPipe pipe;
   TQue<QuePosition::VECIN, 1> queue;
@@ -179,16 +179,16 @@ extern "C" __global__ __aicore__ void allowed_in_queues(GM_ADDR y) {
   to.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y), 8);
   TPipe pipe;
   TBufPool<TPosition::VECCALC> pool;
-  TQue<QuePosition::VECIN, 1> before, inside, behind;
+  TQue<QuePosition::VECIN, 1> before, inside, after;
   TQue<QuePosition::VECCALC, 9> within;
   TBuf<> buffer, again;
   pipe.InitBuffer(before, 1, 32);
   pipe.InitBufPool(pool, 64);
-  pipe.InitBuffer(behind, 1, 32);
+  pipe.InitBuffer(after, 1, 32);
   pipe.InitBuffer(within, 9, 32);
   pool.InitBuffer(inside, 1, 32);
   pool.InitBuffer(buffer, 32);
-  for (auto* queue : {&before, &inside, &behind}) queue->FreeTensor(queue->AllocTensor<float>());
+  for (auto* queue : {&before, &inside, &after}) queue->FreeTensor(queue->AllocTensor<float>());
   Duplicate(buffer.Get<float>(), 1.0f, 8);
   SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
   WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
@@ -208,8 +208,8 @@ extern "C" __global__ __aicore__ void allowed_in_queues(GM_ADDR y) {
   ASSERT(within.HasIdleBuffer());
 }
 
-// Repeats that go on with what the one before has written: a destination that is read, too, and a second source that
-// is the first repeat's result, or of which the last repeat's is the result.
+// Repeats that use the result of the repeat before: a destination that is also read, and a second source that is the
+// first repeat's result or holds the last repeat's result.
 extern "C" __global__ __aicore__ void allowed_to_accumulate(GM_ADDR) {
   TPipe pipe;
   TBuf<> buffer;
@@ -226,7 +226,7 @@ extern "C" __global__ __aicore__ void allowed_to_accumulate(GM_ADDR) {
   ASSERT(tensor.GetValue(64) == 5);
 }
 
-// Wide elements of which each half is an element of its own, at no multiple of their size.
+// Wide elements whose halves are separate elements, at addresses that are no multiple of the wide element's size.
 extern "C" __global__ __aicore__ void allowed_halves(GM_ADDR) {
   TPipe pipe;
   TBuf<> buffer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels each of which breaks one rule, in the line marked as reported. All take 64 floats in x and in y.
+// Each kernel breaks one rule, in the line marked as reported. All take 64 floats in x and in y.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -91,6 +91,7 @@ extern "C" __global__ __aicore__ void dequeued_before_queued(GM_ADDR x, GM_ADDR 
 extern "C" __global__ __aicore__ void queued_twice(GM_ADDR x, GM_ADDR y) {
   Parts p(x, y);
   LocalTensor<float> tensor = p.filled();
+  p.in.EnQue(tensor);
   p.in.EnQue(tensor);  // reported
 }
 
@@ -744,6 +745,26 @@ extern "C" __global__ __aicore__ void scalar_writes_what_is_being_copied_in(GM_A
   tensor.SetValue(0, 2.0f);  // reported
 }
 
+extern "C" __global__ __aicore__ void copies_out_what_the_scalar_unit_changed_in_a_copy(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.buffer.Get<float>();
+  DataCopy(tensor, p.x, kCount);
+  tensor.SetValue(3, 2.0f);  // reported
+  DataCopy(p.y, tensor, kCount);
+  DataCopy(p.x, tensor, kCount);
+}
+
+extern "C" __global__ __aicore__ void scalar_waited_for_another_copy(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> one = p.buffer.Get<float>(), other = p.in.AllocTensor<float>();
+  DataCopy(one, p.x, kCount);
+  SetFlag<HardEvent::MTE2_S>(EVENT_ID0);
+  DataCopy(other, p.x, kCount);
+  WaitFlag<HardEvent::MTE2_S>(EVENT_ID0);
+  one.SetValue(0, one.GetValue(1));
+  Adds(other, other, 1.0f, kCount);  // reported
+}
+
 extern "C" __global__ __aicore__ void scalar_reads_once_more_what_is_being_copied_in(GM_ADDR x, GM_ADDR y) {
   Parts p(x, y);
   LocalTensor<float> tensor = p.buffer.Get<float>();
@@ -803,12 +824,12 @@ extern "C" __global__ __aicore__ void buffer_of_what_the_scalar_unit_wrote_befor
 
 extern "C" __global__ __aicore__ void scalar_writes_behind_its_buffer(GM_ADDR x, GM_ADDR y) {
   Parts p(x, y);
-  TBuf<> behind;
-  p.pipe.InitBuffer(behind, kBytes);
+  TBuf<> next;
+  p.pipe.InitBuffer(next, kBytes);
   LocalTensor<float> tensor = p.buffer.Get<float>();
   tensor.SetSize(2 * kCount);
   for (uint32_t i = 2 * kCount - 8; i < 2 * kCount; ++i) tensor.SetValue(i, 1.0f);
-  DataCopy(p.y, behind.Get<float>()[kCount - 8], 8);  // reported
+  DataCopy(p.y, next.Get<float>()[kCount - 8], 8);  // reported
 }
 
 extern "C" __global__ __aicore__ void repeat_whose_rest_overlaps(GM_ADDR x, GM_ADDR y) {

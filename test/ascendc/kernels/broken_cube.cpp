@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the matrix unit, each of which does one thing wrong.
+// Kernels of the matrix unit that each do one thing wrong.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -210,9 +210,37 @@ BROKEN(cores_that_all_wait, KERNEL_TYPE_MIX_AIC_1_2) {
     CrossCoreWaitFlag(2);
 }
 
+// A flag of the end of a round, for which the first round waits as well.
+BROKEN(waits_in_the_first_round, KERNEL_TYPE_MIX_AIC_1_2) {
+  for (int round = 0; round < 2; ++round) {
+    if ASCEND_IS_AIC {
+      CrossCoreWaitFlag(6);
+      CrossCoreSetFlag<2, PIPE_FIX>(5);
+    }
+    if ASCEND_IS_AIV {
+      CrossCoreWaitFlag(5);
+      CrossCoreSetFlag<2, PIPE_MTE3>(6);
+    }
+  }
+}
+
 BROKEN(flag_set_too_often, KERNEL_TYPE_MIX_AIC_1_2) {
   if ASCEND_IS_AIC {
     for (int i = 0; i < 16; ++i) CrossCoreSetFlag<2, PIPE_FIX>(5);
+  }
+}
+
+// What the cube core has done, and what the other vector core has done, by one flag.
+BROKEN(flag_for_two_purposes, KERNEL_TYPE_MIX_AIC_1_2) {
+  if ASCEND_IS_AIC {
+    CrossCoreSetFlag<2, PIPE_FIX>(3);
+    CrossCoreSetFlag<2, PIPE_FIX>(4);
+  }
+  if ASCEND_IS_AIV {
+    CrossCoreWaitFlag(4);
+    CrossCoreSetFlag<1, PIPE_MTE3>(3);
+    CrossCoreWaitFlag(3);
+    CrossCoreWaitFlag(3);
   }
 }
 

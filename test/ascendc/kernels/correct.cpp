@@ -77,7 +77,7 @@ extern "C" __global__ __aicore__ void four_buffers(GM_ADDR x, GM_ADDR y, uint32_
   queued<4>(Share(x, y, per_block));
 }
 
-// `skipped` is the number of a SetFlag that is left out, `with_its_wait` says whether its WaitFlag is, too.
+// `skipped` is the number of the SetFlag that is left out, `with_its_wait` whether its WaitFlag is left out as well.
 extern "C" __global__ __aicore__ void flags(GM_ADDR x, GM_ADDR y, uint32_t per_block, int32_t skipped,
                                             bool with_its_wait) {
   const Share share(x, y, per_block);
@@ -171,7 +171,7 @@ extern "C" __global__ __aicore__ void bound_queue(GM_ADDR x, GM_ADDR y, uint32_t
   }
 }
 
-// Tensors that are made of addresses, without a TPipe.
+// Tensors created from addresses, without a TPipe.
 extern "C" __global__ __aicore__ void static_tensors(GM_ADDR x, GM_ADDR y, uint32_t per_block) {
   const Share share(x, y, per_block);
   const LocalTensor<float> tensor(TPosition::VECCALC, 1024, kTile);

@@ -34,6 +34,37 @@ PRODUCT(int8_to_int32, int8_t, int32_t)
 PRODUCT(int8_to_half, int8_t, half)
 PRODUCT(int8_to_int8, int8_t, int8_t)
 
+// The sums of [20, 24] by the older parameters: as rows, and as stripes of 32 rows in which the last 12 stay.
+struct InBursts : Product<half> {
+  using Product::Product;
+  void Store(GM_ADDR rows, GM_ADDR stripes) {
+    const LocalTensor<float> sums = sums_.DeQue<float>();
+    LocalTensor<float> c;
+    c.InitBuffer(0, 32 * 32);
+    c.address_.logicPos = static_cast<uint8_t>(TPosition::CO1);
+    GlobalTensor<half> as_rows, as_stripes;
+    as_rows.SetGlobalBuffer(reinterpret_cast<__gm__ half*>(rows));
+    as_stripes.SetGlobalBuffer(reinterpret_cast<__gm__ half*>(stripes));
+    FixpipeParams<float> params(2, 20 * 16 * sizeof(float) / 32, 0, 24);
+    params.quantParams = {QuantMode_t::F322F16};
+    params.nz2ndParams = {true, 1, 0, 0, 24};
+    Fixpipe(as_rows, c, params);
+    params.nz2ndParams = {};
+    params.dstStride = 12;
+    Fixpipe(as_stripes, c, params);
+    sums_.FreeTensor(sums);
+  }
+};
+extern "C" __global__ __aicore__ void in_bursts(GM_ADDR a, GM_ADDR b, GM_ADDR rows, GM_ADDR stripes) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
+  TPipe pipe;
+  InBursts product(pipe, 20, 24, 16);
+  product.LoadLeft(a, false, BY_FRACTALS);
+  product.LoadRight(b, false, BY_FRACTALS);
+  product.Multiply();
+  product.Store(rows, stripes);
+}
+
 // c = a b of [16, 16] on the cube core, in device memory; the vector cores of its block add 1 to half of it each.
 template <bool aiv_waits, bool aic_waits, pipe_t done = PIPE_FIX>
 __aicore__ inline void product_and_sum(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR y, uint32_t rounds) {
@@ -99,7 +130,7 @@ extern "C" __global__ __aicore__ void sets_the_flag_of_another_pipe(GM_ADDR a, G
   product_and_sum<true, true, PIPE_M>(a, b, c, y, rounds);
 }
 
-// Where a kernel runs: each core writes what it is asked for, in 8 numbers of its own.
+// Where a kernel runs: each core writes its answer to its own 8 numbers.
 template <bool cube>
 __aicore__ inline void write_place(GM_ADDR y, uint32_t kind) {
   GlobalTensor<int32_t> place;

@@ -64,7 +64,7 @@ void load(const LocalTensor<half>& to, const LocalTensor<half>& from, const Imag
   SetLoadDataRepeat(LoadDataRepeatParam());
 }
 
-// A product of which one factor is made of an image.
+// A product with one factor loaded from an image (im2col).
 class OfImage : public Product<half> {
  public:
   OfImage(TPipe& pipe, uint32_t m, uint32_t n, uint32_t k, uint32_t elements) : Product<half>(pipe, m, n, k) {
@@ -96,7 +96,7 @@ class OfImage : public Product<half> {
   LocalTensor<half> in_l1_;
 };
 
-// The way out of sums, by the instruction and its scales: one that it is told, or one for each column.
+// The way out of sums, by the instruction and its scales: one scalar, or one for each column.
 enum Way : uint32_t { FIXPIPE, DATA_COPY };
 
 template <class T, class Out>

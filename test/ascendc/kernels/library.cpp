@@ -239,7 +239,7 @@ extern "C" __global__ __aicore__ void broadcast(GM_ADDR x, GM_ADDR y, uint32_t r
   kOfTypes[type](x, y, rows, columns, axis);
 }
 
-// Rows of `width` elements as they lie, of which `columns` count, filled up to whole blocks; and back to `columns`.
+// Pads the first `columns` of rows of `width` elements to whole blocks, and removes the padding again.
 extern "C" __global__ __aicore__ void pad(GM_ADDR x, GM_ADDR y, GM_ADDR back, uint32_t rows, uint32_t width,
                                           uint32_t columns, uint32_t left, int32_t value) {
   TPipe pipe;
@@ -338,16 +338,16 @@ extern "C" __global__ __aicore__ void transpose_bytes(GM_ADDR x, GM_ADDR y, bool
 }
 
 // y = x as half, times what SetDeqScale sets, if it does.
-extern "C" __global__ __aicore__ void scaled_cast(GM_ADDR x, GM_ADDR y, uint32_t count, float scale) {
+extern "C" __global__ __aicore__ void scaled_cast(GM_ADDR x, GM_ADDR y, uint32_t count, float scale, uint32_t mode) {
   TPipe pipe;
   const LocalTensor<int32_t> src = loaded<int32_t>(pipe, x, count);
   const LocalTensor<half> dst = room<half>(pipe, count);
   if (scale != 0) SetDeqScale(static_cast<half>(scale));
-  Cast(dst, src, RoundMode::CAST_NONE, count);
+  Cast(dst, src, static_cast<RoundMode>(mode), count);
   stored(y, dst, count);
 }
 
-// Each block writes its number where another one may read it only behind SyncAll.
+// Each block writes its number where another block may read it only after SyncAll.
 extern "C" __global__ __aicore__ void initialised(GM_ADDR y, uint32_t count, int32_t value) {
   GlobalTensor<int32_t> all;
   all.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(y), count);

@@ -176,7 +176,7 @@ void multiply_local(GM_ADDR a, GM_ADDR b, GM_ADDR c, TCubeTiling& t, bool across
 constexpr MatmulConfig kRowsFirst =
     GetNormalConfig(false, false, false, BatchMode::BATCH_LESS_THAN_L1, true, IterateOrder::ORDER_N);
 
-// A and B lie in rows of the numbers that the kernel is told.
+// The shape of the base tiles, and the row lengths of A and B, which are arguments of the kernel.
 struct Rows {
   int32_t base_m, base_n, base_k, columns_of_a, columns_of_b;
 };
@@ -187,7 +187,7 @@ void copy_block(const LocalTensor<half>& to, const __gm__ void* gm, int64_t firs
            Nd2NzParams(1, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns), 0, static_cast<uint32_t>(row),
                        AlignUp(static_cast<uint32_t>(rows), 16u), 1, 0));
 }
-// Backwards: the last row of blocks of A is taken for the first one, if the data says so.
+// Backwards: takes the last row of blocks of A as the first one if the data asks for it.
 void copy_a(const LocalTensor<int8_t>& to, const __gm__ void* gm, int row, int col, int useM, int useK,
             const uint64_t tiling, const uint64_t data) {
   const Rows& rows = *reinterpret_cast<const Rows*>(tiling);

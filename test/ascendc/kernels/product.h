@@ -129,7 +129,7 @@ class Product {
     DataCopy(to, from, Nd2NzParams(1, rows, columns, 0, columns, Height(rows), 1, 0));
   }
 
-  // Of a matrix in L1: whole squares.
+  // The padded height of a matrix in L1: whole squares.
   static uint32_t Height(uint32_t rows) { return AlignUp(rows, sizeof(T) == 1 ? 32u : kRows); }
 
   void LoadRow(const LocalTensor<T>& to, const LocalTensor<T>& from) {

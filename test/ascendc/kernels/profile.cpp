@@ -39,7 +39,7 @@ extern "C" __global__ __aicore__ void tiles(GM_ADDR x, GM_ADDR y, uint32_t depth
   for (uint32_t i = 0; i <= block; ++i) buffers.Tile(first + i);
 }
 
-// Three instructions of one line, a reduction that is told of its memory in parts, and a copy within the buffer.
+// Three instructions in one line, a reduction that reports its memory in parts, and a copy within the buffer.
 extern "C" __global__ __aicore__ void vectors(GM_ADDR y) {
   TPipe pipe;
   TBuf<> buffer;
@@ -144,7 +144,7 @@ extern "C" __global__ __aicore__ void reads(GM_ADDR x, uint32_t times) {
   }
 }
 
-// Instructions that the checks are told of piece by piece, each twice from one line.
+// Instructions that report to the checks piece by piece, each twice from one line.
 extern "C" __global__ __aicore__ void pieces() {
   TPipe pipe;
   TBuf<> memory;

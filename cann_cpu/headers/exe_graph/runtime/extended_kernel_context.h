@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the contexts of inference and tiling have in common: a call's tensors and attributes. Inputs and outputs are
-// counted as they are given (an optional input that is left out is not counted, one of a dynamic input is), those named
-// Required, Optional and Dynamic as the definition counts them.
+// The common base of the contexts of inference and tiling: a call's tensors and attributes. Inputs and outputs are
+// numbered as they are given: an omitted optional input has no number, and each tensor of a dynamic input has one. The
+// functions named Required, Optional and Dynamic number them as the definition does.
 #pragma once
 
 #include "exe_graph/runtime/runtime_attrs.h"

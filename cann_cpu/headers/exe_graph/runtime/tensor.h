@@ -19,7 +19,7 @@ class StorageFormat {
   ge::Format storage_;
 };
 
-// What is known of a tensor before it is there.
+// The description of a tensor before it exists.
 class CompileTimeTensorDesc {
  public:
   CompileTimeTensorDesc() : CompileTimeTensorDesc(ge::DT_UNDEFINED, StorageFormat()) {}

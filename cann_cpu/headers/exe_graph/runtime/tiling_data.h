@@ -16,7 +16,7 @@ class TilingData {
   size_t GetCapacity() const { return capacity_; }
   size_t GetDataSize() const { return size_; }
   void SetDataSize(size_t size) { size_ = size; }
-  // Room for a T behind what there is; null if there is none.
+  // Room for a T after the present data; null if there is none.
   template <class T>
   T* Expand() {
     if (sizeof(T) > capacity_ - size_) return nullptr;

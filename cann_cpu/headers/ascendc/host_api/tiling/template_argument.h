@@ -166,7 +166,7 @@ struct CANN_EXPORT Registration {
       __FILE__,                                                                      \
       __LINE__} ASCENDC_CPU_TPL_REGISTERED
 
-#ifdef TILING_KEY_IS  // a kernel; what is compiled behind it reads ascendc_templates
+#ifdef TILING_KEY_IS  // a kernel; the code that is compiled after it reads ascendc_templates
 #include "ascendc/template_kernel.h"
 #define ASCENDC_CPU_TPL_REGISTERED
 #else

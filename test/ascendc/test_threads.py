@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many threads run the blocks of kernels: what the process may use, and what ASCENDC_CPU_THREADS says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cann_cpu.kernel import KernelFile
+
+KERNEL = """
+#include "kernel_operator.h"
+extern "C" __global__ __aicore__ void nothing(GM_ADDR x) {}
+"""
+PROGRAM = """
+import os, sys
+import numpy as np
+from cann_cpu.kernel import KernelFile
+
+os.sched_setaffinity(0, {int(processor) for processor in sys.argv[2].split(",")})
+before = len(os.listdir("/proc/self/task"))
+KernelFile.kept("nothing.cpp", sys.argv[1])["nothing"](np.ones(1), blocks=8)
+print(1 + len(os.listdir("/proc/self/task")) - before)
+"""
+PROCESSORS = sorted(os.sched_getaffinity(0))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("threads")
+    (folder / "nothing.cpp").write_text(KERNEL)
+    KernelFile(folder / "nothing.cpp", keep=folder / "nothing.so")
+    return folder / "nothing.so"
+
+
+@pytest.fixture
+def run(library):
+    def run(*before, processors=PROCESSORS, **variables):
+        kept = {name: value for name, value in os.environ.items() if name != "ASCENDC_CPU_THREADS"}
+        words = [*before, sys.executable, "-c", PROGRAM, library, ",".join(map(str, processors))]
+        return subprocess.run(words, env=kept | variables, capture_output=True, text=True)
+
+    return run
+
+
+def threads(done):
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_threads_are_as_many_as_the_processors_that_the_process_may_use(run):
+    assert threads(run()) == len(PROCESSORS)
+    assert threads(run(processors=PROCESSORS[:1])) == 1
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_the_variable_says_how_many(run, number):
+    assert threads(run(ASCENDC_CPU_THREADS=str(number))) == number
+    assert threads(run(ASCENDC_CPU_THREADS="")) == len(PROCESSORS)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "4x", "1025", "99999999999"])
+def test_what_is_no_number_of_threads_is_rejected(run, number):
+    done = run(ASCENDC_CPU_THREADS=number)
+    assert done.returncode != 0
+    assert f'ASCENDC_CPU_THREADS is "{number}"; expected a number of threads from 1 to 1024' in done.stderr
+
+
+UNSHARE = ("unshare", "--mount", *(() if os.getuid() == 0 else ("--map-root-user", "--user")))
+CAN_MOUNT = subprocess.run([*UNSHARE, "mount", "-t", "tmpfs", "none", "/sys/fs/cgroup"], capture_output=True)
+
+GROUPS = Path("/proc/self/cgroup").read_text().splitlines()
+HAS_VERSION_1 = any("cpu" in line.split(":")[1].split(",") for line in GROUPS)
+
+
+@pytest.mark.skipif(CAN_MOUNT.returncode != 0, reason=f"the control groups cannot be covered: {CAN_MOUNT.stderr}")
+@pytest.mark.skipif(len(PROCESSORS) < 2, reason="one processor")
+@pytest.mark.parametrize("quota, expected", [("max", None), (50_000, 1), (100_000, 1), (150_000, 2)])
+@pytest.mark.parametrize("version", [1, 2])
+def test_threads_are_no_more_than_the_quota_of_the_control_group(run, version, quota, expected):
+    group = "/sys/fs/cgroup"
+    if version == 2:
+        files = f"echo {quota} 100000 > {group}/cpu.max"
+    elif HAS_VERSION_1:
+        files = f"mkdir {group}/cpu; echo {-1 if quota == 'max' else quota} > {group}/cpu/cpu.cfs_quota_us"
+        files += f"; echo 100000 > {group}/cpu/cpu.cfs_period_us"
+    else:
+        pytest.skip("the kernel has no control groups of version 1")
+    script = f'mount -t tmpfs none {group}; {files}; exec "$@"'
+    assert threads(run(*UNSHARE, "sh", "-ec", script, "sh")) == (expected or len(PROCESSORS))
