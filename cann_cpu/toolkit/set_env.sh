@@ -20,7 +20,6 @@ _cann_cpu_prepend LD_LIBRARY_PATH "$_cann_cpu_home/lib64"
 # Where find_package looks for tikicpulib and ASC.
 _cann_cpu_prepend CMAKE_PREFIX_PATH "$_cann_cpu_home/tools/tikicpulib/lib/cmake"
 _cann_cpu_prepend CMAKE_PREFIX_PATH "$_cann_cpu_home/compiler/tikcpp/ascendc_kernel_cmake"
-# CANN's name for the folders of a processor; a wheel holds no links.
-[ -e "$_cann_cpu_home/$(uname -m)-linux" ] || ln -s . "$_cann_cpu_home/$(uname -m)-linux" 2>/dev/null || true
+"$_cann_cpu_home/bin/link_folders" || true
 unset _cann_cpu_home _cann_cpu_list
 unset -f _cann_cpu_prepend

@@ -18,7 +18,7 @@ VARIABLES = ("ASCEND_OPP_PATH", "ASCEND_CUSTOM_OPP_PATH", "LD_LIBRARY_PATH", "CM
 
 
 def environment(**variables):
-    """That of a user who has set ASCEND_HOME_PATH, and these."""
+    """The environment of a user who has set ASCEND_HOME_PATH and these variables."""
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     return kept | {"ASCEND_HOME_PATH": activation.HOME} | variables
 

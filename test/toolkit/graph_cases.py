@@ -15,6 +15,8 @@ library.define("repeat_rows(Tensor x, Tensor counts, Tensor like) -> (Tensor, Te
 library.define("repeat_rows_const(Tensor x, int[] counts, bool all=False, int fault=0) -> (Tensor, Tensor)")
 library.define("scaled_sum(Tensor x, Tensor y, Tensor? bias=None, *, float alpha=1.0, int fault=0) -> Tensor")
 
+library.define("add_total(Tensor x, Tensor numbers) -> Tensor")
+
 ATTRIBUTES = {
     "more": attr.Int(2),
     "number": attr.Float(1.0),
@@ -54,6 +56,16 @@ def convert_repeat_rows(x, counts, like, meta_outputs=None):
 @torchair.register_fx_node_ge_converter(torch.ops.tested.repeat_rows_const.default)
 def convert_repeat_rows_const(x, counts, all=False, fault=0, meta_outputs=None):
     return node(x, Const(counts), {"fault": attr.Int(fault)} | (ATTRIBUTES if all else {}))
+
+
+@torch.library.impl(library, "add_total", "Meta")
+def add_total_meta(x, numbers):
+    return torch.empty_like(x)
+
+
+@torchair.register_fx_node_ge_converter(torch.ops.tested.add_total.default)
+def convert_add_total(x, numbers, meta_outputs=None):
+    return ge_custom_op("AddTotal", inputs={"x": x, "numbers": numbers}, outputs=["y"])
 
 
 @torchair.register_fx_node_ge_converter(torch.ops.tested.scaled_sum.default)
@@ -111,6 +123,14 @@ def test_values_that_the_graph_computes_are_read_when_the_node_runs():
 
 
 # What fails, and what the error says of it.
+def test_tiling_for_the_device_reads_what_the_graph_computes():
+    graph = compiled(lambda x, numbers: torch.ops.tested.add_total(x, numbers * 2) + 1)
+    x = torch.randn(5, 9)
+    for numbers in ([3, 4, 5], [0, 0, 7]):
+        out = graph(x.npu(), torch.tensor(numbers).npu())
+        torch.testing.assert_close(out.cpu(), x + 2 * sum(numbers) + 1)
+
+
 FAILURES = {
     "shape inference rejects": (
         lambda x: torch.ops.tested.repeat_rows_const(x, [1, 2], fault=1),

@@ -1,29 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chip that CANN_CPU_SOC names: what tiling functions and torch_npu are told of it."""
+"""The chip that CANN_CPU_SOC names: what tiling functions and torch_npu get for it."""
 
+import functools
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import aclnn
 import pytest
 from cann_cpu.activation import HOME, LIBRARIES
+from operator_project import run
 
 MIB = 1024
-A2, A3 = 1, 4  # platform_ascendc::SocVersion
-# Series, cores with a matrix and with a vector unit, L2 in KiB: CANN's platform_config, AscendNPU-IR.
-CHIPS = {
-    "Ascend910B1": (A2, 24, 48, 192 * MIB),
-    "Ascend910B2": (A2, 24, 48, 192 * MIB),
-    "Ascend910B3": (A2, 20, 40, 192 * MIB),
-    "Ascend910B4": (A2, 20, 40, 96 * MIB),
-    "Ascend910_9362": (A3, 20, 40, 168 * MIB),
-    "Ascend910_9372": (A3, 20, 40, 192 * MIB),
-    "Ascend910_9381": (A3, 24, 48, 192 * MIB),
-    "Ascend910_9382": (A3, 24, 48, 192 * MIB),
-    "Ascend910_9391": (A3, 24, 48, 192 * MIB),
-    "Ascend910_9392": (A3, 24, 48, 192 * MIB),
+# platform_ascendc::SocVersion and NpuArch; KiB of the unified buffer, L1, L0A, L0B, L0C, the bias table, the fixpipe
+# buffer; bytes in a cycle of L2 and device memory; MiB of the libraries' workspace: CANN's platform_config (ub_size and
+# others of AICoreSpec, l2_rate and ddr_rate of AICoreMemoryRates).
+A2 = (192, 512, 64, 64, 128, 1, 2), (110, 32), 16
+SERIES = {
+    "Ascend910B": (1, 2201, *A2),
+    "Ascend910_93": (4, 2201, *A2),
+    "Ascend310B4": (3, 3002, (248, 1024, 64, 64, 128, 1, 2), (256, 8), 2),
+    "Ascend310B": (3, 3002, (248, 1024, 64, 64, 128, 1, 2), (256, 17), 2),
+    "Ascend310P": (2, 2002, (256, 1024, 64, 64, 256, 0, 0), (114, 17), 2),
+    "Ascend910": (0, 1001, (256, 1024, 64, 64, 256, 0, 0), (110, 32), 2),
+    "Ascend950PR_957b": (5, 3510, (248, 512, 64, 64, 256, 4, 4), (100, 27), 16),
+    "Ascend950PR": (5, 3510, (248, 512, 64, 64, 256, 4, 4), (100, 31), 16),
+    "Ascend950DT": (5, 3510, (248, 512, 64, 64, 256, 4, 4), (100, 80), 16),
 }
-OF_ALL = (192, 512, 64, 64, 128)  # KiB of the unified buffer, L1, L0A, L0B, L0C
+# AI cores, vector cores in them and beside them, L2 in MiB.
+CHIPS = {
+    "Ascend910B1": (24, 48, 0, 192),
+    "Ascend910B2": (24, 48, 0, 192),
+    "Ascend910B2C": (24, 48, 0, 192),
+    "Ascend910B3": (20, 40, 0, 192),
+    "Ascend910B4": (20, 40, 0, 96),
+    "Ascend910B4-1": (20, 40, 0, 168),
+    "Ascend910_9362": (20, 40, 0, 168),
+    "Ascend910_9372": (20, 40, 0, 192),
+    "Ascend910_9381": (24, 48, 0, 192),
+    "Ascend910_9382": (24, 48, 0, 192),
+    "Ascend910_9391": (24, 48, 0, 192),
+    "Ascend910_9392": (24, 48, 0, 192),
+    "Ascend310B1": (1, 1, 0, 4),
+    "Ascend310B4": (1, 1, 0, 4),
+    "Ascend310P1": (10, 10, 8, 16),
+    "Ascend310P3": (8, 8, 7, 16),
+    "Ascend910A": (32, 32, 0, 32),
+    "Ascend910ProB": (30, 30, 0, 32),
+    "Ascend950PR_9589": (32, 64, 0, 128),
+    "Ascend950PR_9599": (36, 72, 0, 128),
+    "Ascend950PR_957b": (28, 56, 0, 112),
+    "Ascend950DT_9591": (36, 72, 0, 128),
+}
+
+
+def numbers_of(chip):
+    version, architecture, memories, rates, workspace = next(v for k, v in SERIES.items() if chip.startswith(k))
+    *cores, l2 = CHIPS[chip]
+    groups = 1 if architecture == 2201 else 4095  # MiB: of cube cores in groups, and of barriers of groups
+    return (version, architecture, *cores, l2 * MIB, *memories, *rates, workspace, groups, groups, memories[0] - 16)
 
 
 @pytest.fixture(scope="module")
@@ -42,23 +79,63 @@ def said(tmp_path_factory):
 
 @pytest.mark.parametrize("chip", CHIPS)
 def test_tiling_functions_get_its_numbers(said, chip):
-    assert said(CANN_CPU_SOC=chip) == (CHIPS[chip] + OF_ALL, "")
+    assert said(CANN_CPU_SOC=chip) == (numbers_of(chip), "")
 
 
 def test_a_program_may_name_another_one(said):
-    assert said("Ascend910_9362", CANN_CPU_SOC="Ascend910B1") == (CHIPS["Ascend910_9362"] + OF_ALL, "")
+    assert said("Ascend910_9362", CANN_CPU_SOC="Ascend310B1") == (numbers_of("Ascend910_9362"), "")
+
+
+def test_a_program_may_name_one_after_the_other(said):
+    both = ("Ascend910B1", "Ascend310P3")
+    assert said(*both) == (sum(map(numbers_of, both), ()), "")
 
 
 @pytest.mark.parametrize(
     ("named", "variables", "who"),
-    [((), {"CANN_CPU_SOC": "Ascend310P3"}, "CANN_CPU_SOC"), (("Ascend310P3",), {}, "PlatformAscendCManager::GetInst")],
+    [((), {"CANN_CPU_SOC": "Ascend610"}, "CANN_CPU_SOC"), (("Ascend610",), {}, "PlatformAscendCManager::GetInst")],
 )
 def test_an_unknown_one_is_said(said, named, variables, who):
     numbers, message = said(*named, **variables)
-    assert numbers == CHIPS["Ascend910B3"] + OF_ALL
+    assert numbers == numbers_of("Ascend910B3")
     assert message.startswith(f"cann_cpu: {who}")
-    assert "names Ascend310P3, which is unknown; it is Ascend910B3" in message
+    assert "names Ascend610, which is unknown; it is Ascend910B3" in message
     assert all(chip in message for chip in CHIPS)
+
+
+PACKAGES = [
+    # the families that each package has kernels for, and the chip
+    ([["ascend310b"]], "Ascend310B4"),
+    ([["ascend310p"]], "Ascend310P3"),
+    ([["ascend910"]], "Ascend910A"),
+    ([["ascend950"]], "Ascend950PR_9589"),
+    ([["ascend910_93"]], "Ascend910_9391"),
+    ([["ascend910b", "ascend310b"]], "Ascend910B3"),
+    ([["ascend310p", "ascend310b"], ["ascend310p"]], "Ascend310P3"),
+    ([["ascend310b"], ["ascend910b"]], "Ascend910B3"),
+    ([["ascend610"]], "Ascend910B3"),
+    ([["ascend310b"], []], "Ascend310B4"),
+]
+
+
+@pytest.mark.parametrize(("packages", "chip"), PACKAGES)
+@pytest.mark.parametrize("variable", ["ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"])
+def test_the_installed_packages_choose_it(said, tmp_path, packages, chip, variable):
+    names = [f"v{i}" for i, _ in enumerate(packages)]
+    for name, families in zip(names, packages, strict=True):
+        for family in ["config", *families]:
+            (tmp_path / f"vendors/{name}/op_impl/ai_core/tbe/kernel/{family}/add").mkdir(parents=True)
+    (tmp_path / "vendors/config.ini").write_text(f"load_priority={','.join(names)}\n")
+    custom = ":".join(str(tmp_path / "vendors" / name) for name in names)
+    variables = {variable: custom if variable == "ASCEND_CUSTOM_OPP_PATH" else str(tmp_path)}
+    assert said(**variables) == (numbers_of(chip), "")
+    assert said(CANN_CPU_SOC="Ascend910B4", **variables) == (numbers_of("Ascend910B4"), "")
+
+
+def test_a_package_with_kernels_for_the_cpu_chooses_none(said, tmp_path):
+    for folder in ("op_impl/ai_core/tbe/kernel/ascend310b/add", "op_impl/cann_cpu"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert said(ASCEND_CUSTOM_OPP_PATH=str(tmp_path)) == (numbers_of("Ascend910B3"), "")
 
 
 PROGRAM = """
@@ -72,5 +149,89 @@ print(chip.name, chip.cube_core_num, chip.vector_core_num, chip.L2_cache_size)
 
 def test_torch_npu_reports_it():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    _, cube, vector, l2 = CHIPS["Ascend910_9362"]
-    assert done.stdout.split() == ["Ascend910_9362", str(cube), str(vector), str(l2 * 1024)], done.stderr
+    cube, vector, _, l2 = CHIPS["Ascend910_9362"]
+    assert done.stdout.split() == ["Ascend910_9362", str(cube), str(vector), str(l2 << 20)], done.stderr
+
+
+# ---- an operator project for chips
+
+
+IN_A_PROCESS = """
+import sys, torch, torch_npu, aclnn
+for elements in (8, 16):
+    x, y = torch.ones(elements, device="npu"), torch.zeros(8, device="npu")
+    try:
+        aclnn.call(sys.argv[1], "aclnnChipOf", x, y)
+        torch.npu.synchronize()
+        print(*y.cpu().int().tolist()[:4])
+    except Exception as error:
+        print(" ".join(str(error.args[-1]).split()))
+"""
+
+
+SAID = {
+    "ascend310b": "1 253952 3002 3003",
+    "ascend310p": "8 262144 2002 2003",
+    "ascend910": "32 262144 1001 1002",
+    "ascend910b": "40 196608 2201 2202",
+    "ascend950": "64 253952 3510 3511",
+}
+
+
+@pytest.fixture(scope="module")
+def package_for(tmp_path_factory):
+    """The package of the project, as it is for some of the units for which it was built."""
+    folder = tmp_path_factory.mktemp("chips")
+    source = Path(__file__).with_name("chips")
+    run("cmake", "-S", source, "-B", folder / "build", "-G", "Ninja", f"-DASCEND_COMPUTE_UNIT={';'.join(SAID)}")
+    assert "warning:" not in run("cmake", "--build", folder / "build", "--target", "binary", "package")
+    (installer,) = folder.glob("build/custom_opp_*.run")
+    run(installer, f"--install-path={folder}", "--quiet")
+
+    @functools.cache
+    def package_for(*units):
+        package = tmp_path_factory.mktemp("package") / "chips"
+        shutil.copytree(folder / "vendors/chips", package)
+        for kernels in package.glob("op_impl/ai_core/tbe/kernel/ascend*"):
+            if kernels.name not in units:
+                shutil.rmtree(kernels)
+        return package
+
+    return package_for
+
+
+def called(package, **variables):
+    paths = {"PYTHONPATH": str(Path(aclnn.__file__).parent), "ASCEND_CUSTOM_OPP_PATH": str(package)}
+    environment = {**os.environ, **paths, **variables}
+    command = [sys.executable, "-c", IN_A_PROCESS, package / "op_api/lib/libcust_opapi.so"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("checks", ["", "1"])
+@pytest.mark.parametrize("unit", SAID)
+def test_a_project_for_one_chip_runs_as_it_is(package_for, unit, checks):
+    without_pad, with_pad = called(package_for(unit), ASCENDC_CPU_CHECKS=checks)
+    assert without_pad == SAID[unit]
+    if unit in ("ascend910", "ascend310p"):
+        assert "DataCopyPad: Ascend" in with_pad and "does not have it; choose the code by __NPU_ARCH__" in with_pad
+    else:
+        assert with_pad == SAID[unit]
+
+
+def test_a_project_for_several_chips_is_compiled_for_each(package_for):
+    package = package_for("ascend910b", "ascend310b")
+    assert called(package)[0] == SAID["ascend910b"]
+    assert called(package, CANN_CPU_SOC="Ascend310B1")[0] == SAID["ascend310b"]
+    rejected = called(package, CANN_CPU_SOC="Ascend310P3")[0]
+    assert "the family of Ascend310P3; it is for ascend310b, ascend910b: build it with this one in" in rejected
+    assert rejected.endswith("or set CANN_CPU_SOC=Ascend310B4")
+
+
+def test_info_says_the_chip_and_why(package_for):
+    command = [sys.executable, "-m", "cann_cpu", "info"]
+    environment = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(package_for("ascend310b"))}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120).stdout
+    assert "chip               Ascend310B4: 1 AI core, dav-3002, 248 KiB of unified buffer, 1024 KiB of L1" in said
+    assert "  because          the installed operator packages are for ascend310b" in said

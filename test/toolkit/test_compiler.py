@@ -25,14 +25,9 @@ def compiled(tmp_path, text, *options, name="kernel.cpp"):
     ("text", "options", "said"),
     [
         (
-            f"{HEADER}{KERNEL} k() {{\n  AscendC::LogSoftMax();\n}}\n",
+            f"{HEADER}{KERNEL} k() {{\n  AscendC::DeepNorm();\n}}\n",
             [],
-            "{0}:3: LogSoftMax is not in Ascend C on the CPU; docs/ascendc_names.md has what is",
-        ),
-        (
-            f"{HEADER}AscendC::GlobalTensor<AscendC::int4b_t> x;\n{KERNEL} k() {{\n  x[1];\n}}\n",
-            [],
-            "{0}:4: int4b_t is not in Ascend C on the CPU; docs/ascendc_names.md has what is",
+            "{0}:3: DeepNorm is not in Ascend C on the CPU; docs/ascendc_names.md has what is",
         ),
         (
             f"{HEADER}{KERNEL} k(float* x) {{\n}}\n",
@@ -40,11 +35,39 @@ def compiled(tmp_path, text, *options, name="kernel.cpp"):
             "{0}: the device's compiler would not take it\n"
             "{0}:2: float* x: a kernel's addresses are of device memory; write __gm__ float* x",
         ),
+        (
+            f"{HEADER}{KERNEL} k(decltype(sizeof(1)) n, float* x) {{\n}}\n",
+            [],
+            "{0}: the device's compiler would not take it\n"
+            "{0}:2: float* x: a kernel's addresses are of device memory; write __gm__ float* x",
+        ),
+        (
+            f'{HEADER}// __global__\nconst char* text = "__global__";\n__global__ __aicore__ int k() {{ return 0; }}\n',
+            [],
+            "{0}:4: __global__ begins no kernel: it is not a function that returns void",
+        ),
+        (
+            f"{HEADER}struct S {{\n  static __global__ void k() {{}}\n}};\n",
+            [],
+            "{0}:3: __global__ begins no kernel: k is a member of a class",
+        ),
+        (
+            f"{HEADER}{KERNEL} k(uint32_t n o) {{\n}}\n",
+            [],
+            "{0}:2: __global__ begins no kernel: `o` is not understood",
+        ),
         (f"{KERNEL} k() {{}}\n", [], '{0}: does not include "kernel_operator.h"'),
         (
+            f"{HEADER}template <class T>\n__global__ __aicore__ void k(__gm__ T* x) {{\n"
+            "#ifdef __DAV_C220_CUBE__\n  *x = 1;\n#else\n  *x = 2;\n#endif\n}\n",
+            [],
+            "{0}:5: here begins code that cube cores and vector cores do not have in common, and k is a template,"
+            " which is compiled once for both",
+        ),
+        (
             HEADER,
-            ["--npu-arch=dav-3510"],
-            "--npu-arch=dav-3510: there is dav-2201, dav-c220, dav-c220-vec, dav-c220-cube",
+            ["--npu-arch=dav-3003"],
+            "--npu-arch=dav-3003: there is dav-2201, dav-c220, dav-c220-vec, dav-c220-cube, dav-1001",
         ),
         (f"{HEADER}int x\n", [], "{0} does not compile:\n{0}:2:6: error: expected initializer"),
         (f'{HEADER}#include "none.h"\n', [], "{0} does not compile:\n{0}:2:10: fatal error: none.h: No such file"),
@@ -163,12 +186,15 @@ def test_launch_headers_have_each_kind_of_parameter_and_old_ones_go(tmp_path):
                     GM_ADDR) {{}}
         KERNEL(two)(uint32_t blockDim, GM_ADDR stream) {{}}
         {KERNEL} declared(GM_ADDR x);
+        {KERNEL} three(decltype(sizeof(1)) n, void (*call)(int, int), float values[2], int i = (3, 4)) {{}}
+        template <typename T, int n = (3 > 2)> __global__ __aicore__ void four(GM_ADDR x) {{}}
+        template <> __global__ __aicore__ void four<int>(GM_ADDR x) {{}}
     """)
     headers = tmp_path / "headers"
     headers.mkdir()
     (headers / "aclrtlaunch_gone.h").write_text("")
     assert compiled(tmp_path, text, f"--launch-headers={headers}").returncode == 0
-    assert {path.name for path in headers.iterdir()} == {"aclrtlaunch_one.h", "aclrtlaunch_two.h"}
+    assert {path.name for path in headers.iterdir()} == {f"aclrtlaunch_{name}.h" for name in ("one", "two", "three")}
     declared = 'extern "C" uint32_t aclrtlaunch_'
     arguments = "void* x, void* y, uint32_t n, float f, Count c, void* s, void* old, void* argument8"
     assert (
@@ -180,6 +206,30 @@ def test_launch_headers_have_each_kind_of_parameter_and_old_ones_go(tmp_path):
         f"{declared}two(uint32_t blockDim, aclrtStream stream, {arguments});"
         in (headers / "aclrtlaunch_two.h").read_text()
     )
+
+    arguments = "decltype(sizeof(1)) n, void* call, void* values, int i"
+    assert (
+        f"{declared}three(uint32_t blockDim, aclrtStream stream, {arguments});"
+        in (headers / "aclrtlaunch_three.h").read_text()
+    )
+
+
+def test_a_kernel_whose_parameters_have_parentheses_runs(tmp_path):
+    source = tmp_path / "kernel.cpp"
+    source.write_text(f"""{HEADER}
+namespace author {{
+struct Add {{ uint32_t operator()(uint32_t x) const {{ return x + 1; }} }};
+__global__ __aicore__ void k(GM_ADDR y, decltype(Add()(1)) n /* (how many) */) noexcept {{
+  AscendC::GlobalTensor<uint32_t> out;
+  out.SetGlobalBuffer((__gm__ uint32_t*)y);
+  out.SetValue(0, Add()(n));
+  AscendC::DataCacheCleanAndInvalid<uint32_t, AscendC::CacheLine::SINGLE_CACHE_LINE>(out);
+}}
+}}
+""")
+    y = np.zeros(8, np.uint32)
+    KernelFile(source)["k"](y, 41)
+    assert y[0] == 42
 
 
 def test_a_struct_by_value_is_given_as_an_array(tmp_path):
@@ -248,3 +298,102 @@ int main() {
     command = ["g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", include, program, "-o", tmp_path / "tiling"]
     subprocess.run(command, check=True)
     assert subprocess.run([tmp_path / "tiling"]).returncode == 0
+
+
+def test_a_kernel_may_bear_the_name_of_a_function_of_c(tmp_path):
+    text = f"""{HEADER}
+#include <cmath>
+#include <iostream>
+namespace own {{
+template <class T>
+__global__ __aicore__ void fmin(__gm__ T* x) {{ *x = 2; }}
+}}
+extern "C" __global__ __aicore__ void asinh(__gm__ float* x);
+{KERNEL} asinh(__gm__ float* x) {{ *x += 1; }}
+extern "C" __global__ __aicore__ void
+div(GM_ADDR x) {{ *reinterpret_cast<__gm__ float*>(x) *= 3; }}
+#include "acl/acl.h"
+int main() {{
+  aclrtSetDevice(0);
+  float* x;
+  aclrtMalloc(reinterpret_cast<void**>(&x), 32, ACL_MEM_MALLOC_HUGE_FIRST);
+  own::fmin<float><<<1, nullptr, nullptr>>>(x);
+  asinh<<<1, nullptr, nullptr>>>(x);
+  div<<<1, nullptr, nullptr>>>(reinterpret_cast<uint8_t*>(x));
+  aclrtSynchronizeDevice();
+  std::cout << *x << std::endl;
+  return std::asinh(0.0) != 0 || div(7, 2).quot != 3 || *x != 9;
+}}
+"""
+    (tmp_path / "named.asc").write_text(text)
+    subprocess.run([COMPILER, "named.asc", "-o", "named"], check=True, cwd=tmp_path)
+    ran = subprocess.run(
+        [tmp_path / "named"], env={"LD_LIBRARY_PATH": activation.LIBRARIES}, check=True, stdout=subprocess.PIPE
+    )
+    assert ran.stdout == b"9\n"
+
+
+@pytest.mark.parametrize("name", ["hypot", "abs", "index", "exp"])
+def test_such_a_kernel_is_called_by_its_name(tmp_path, name):
+    (tmp_path / "kernel.cpp").write_text(f"{HEADER}{KERNEL} {name}(__gm__ float* x) {{ *x = 7; }}\n")
+    x = np.zeros(8, np.float32)
+    KernelFile(tmp_path / "kernel.cpp")[name](x, checks=False)
+    assert x[0] == 7
+
+
+KERNEL_HEADERS = """kernel_basic_intf.h kernel_cube_intf.h kernel_data_copy_transpose.h kernel_event.h kernel_macros.h
+    kernel_operator_intf.h kernel_operator_list_tensor_intf.h kernel_tensor.h kernel_type.h kernel_utils.h
+    kernel_vec_intf.h adv_api/reduce/reduce.h adv_api/reduce/sum.h basic_api/kernel_basic_intf.h
+    basic_api/kernel_operator_block_sync_intf.h impl/dav_c220/kernel_operator_reg_others_impl.h lib/matmul_intf.h
+    lib/matrix/matmul/tiling.h kernel_tiling/kernel_tiling.h utils/debug/asc_assert.h utils/debug/asc_dump.h
+    utils/debug/asc_printf.h"""
+HOST_HEADERS = """acl/acl.h aclnn/acl_meta.h aclnn/aclnn_base.h experiment/platform/platform/platform_infos_def.h
+    graph/types.h graph/utils/type_utils.h platform/platform_ascendc.h platform/platform_info.h
+    platform/platform_infos_def.h register/op_def_registry.h register/op_impl_registry.h register/tilingdata_base.h
+    tiling/platform/platform_ascendc.h tiling/tiling_api.h"""
+
+
+def test_headers_have_the_names_by_which_public_projects_include_them(tmp_path):
+    text = "".join(f'#include "{name}"\n' for name in KERNEL_HEADERS.split())
+    done = compiled(tmp_path, f'{text}{KERNEL} k() {{ AscendC::printf("%d\\n", 1); }}\n')
+    assert done.returncode == 0, done.stderr
+    for name in HOST_HEADERS.split():
+        source = tmp_path / "host.cpp"
+        source.write_text(f'#include "{name}"\n')
+        command = ["g++", "-std=c++11", "-fsyntax-only", "-Wall", "-Werror", f"-I{activation.HOME}/include", source]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, (name, done.stderr)
+
+
+def test_a_file_of_the_host_launches_by_the_functions_that_have_the_kernels_names(tmp_path):
+    """The device's compiler makes them: blocks, l2ctrl and stream before the kernel's own parameters."""
+    begins = "(__gm__ uint8_t* y, float value) {\n  AscendC::GlobalTensor<float> to;\n"
+    kernels = (
+        f'{HEADER}extern "C" __global__ __aicore__ void filled{begins}'
+        "  to.SetGlobalBuffer((__gm__ float*)y, 8);\n  for (int i = 0; i < 8; ++i) to.SetValue(i, value);\n}\n"
+        f"__global__ __aicore__ void multiplied{begins}"
+        "  to.SetGlobalBuffer((__gm__ float*)y, 8);\n"
+        "  for (int i = 0; i < 8; ++i) to.SetValue(i, value * to.GetValue(i));\n}\n"
+        "void both(void* stream, uint8_t* y) {\n"
+        "  filled<<<1, nullptr, stream>>>(y, 3);\n  multiplied<<<1, nullptr, stream>>>(y, 7);\n}\n"
+    )
+    assert compiled(tmp_path, kernels).returncode == 0
+    (tmp_path / "main.cpp").write_text(
+        "#include <cstdint>\n#include <cstdio>\n#include <acl/acl.h>\n"
+        'extern "C" void filled(uint32_t blocks, void* l2ctrl, void* stream, uint8_t* y, float value);\n'
+        "void multiplied(uint32_t blocks, void* l2ctrl, void* stream, uint8_t* y, float value);\n"
+        "void both(void* stream, uint8_t* y);\n"
+        "int main() {\n  float y[2][8] = {};\n  void* memory[2];\n  aclrtStream stream;\n"
+        "  aclInit(nullptr);\n  aclrtSetDevice(0);\n  aclrtCreateStream(&stream);\n"
+        "  for (void*& each : memory) aclrtMalloc(&each, 32, ACL_MEM_MALLOC_HUGE_FIRST);\n"
+        "  filled(1, nullptr, stream, static_cast<uint8_t*>(memory[0]), 2);\n"
+        "  multiplied(1, nullptr, stream, static_cast<uint8_t*>(memory[0]), 5);\n"
+        "  both(stream, static_cast<uint8_t*>(memory[1]));\n  aclrtSynchronizeStream(stream);\n"
+        "  for (int i = 0; i < 2; ++i) aclrtMemcpy(y[i], 32, memory[i], 32, ACL_MEMCPY_DEVICE_TO_HOST);\n"
+        '  std::printf("%g %g\\n", y[0][7], y[1][7]);\n}\n'
+    )
+    libraries = f"{activation.HOME}/lib64"
+    command = ["g++", "main.cpp", "kernel.o", f"-I{activation.HOME}/include", f"-L{libraries}"]
+    command += ["-lascendcl", "-lascendc_cpu", f"-Wl,-rpath,{libraries}", "-o", "program"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    assert subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True).stdout == "10 21\n"

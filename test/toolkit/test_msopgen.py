@@ -51,16 +51,36 @@ def test_a_project_builds(tmp_path, framework, made):
     ("operators", "options", "message"),
     [
         ([described("A", input_desc=[{"name": "x", "type": ["float12"]}])], {}, "A: x is of type float12; there is"),
-        ([{"op": "A"}], {}, "an operator has no 'input_desc'"),
+        ([{"op": "A"}], {}, "an operator or one of its parts has no 'input_desc'"),
         ([described("A")], {"core": "ai_core-H100"}, "-c ai_core-H100: expected ai_core-SOC"),
         ([described("A", attr=[{"name": "a", "type": "tensor"}])], {}, "A: attribute a is a tensor; there is"),
         ([described("A"), described("B")], {"more": ("-op", "C")}, "operators.json has A, B"),
+        ([described("A", input_desc=[{"name": "x"}])], {}, "an operator or one of its parts has no 'type'"),
     ],
-    ids=["dtype", "input", "chip", "attribute", "operator"],
+    ids=["dtype", "input", "chip", "attribute", "operator", "key"],
 )
 def test_what_no_definition_can_say_is_named(tmp_path, operators, options, message):
     assert message in msopgen(tmp_path, operators, *options.pop("more", ()), fails=True, **options)
     assert not (tmp_path / "CustomOp").exists()
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        (described("../../../Evil"), "an operator's name is '../../../Evil': expected letters, digits and _"),
+        (described("A\n"), "an operator's name is 'A\\n'"),
+        (described("A", input_desc=[{"name": 'x").Evil("', "type": ["float"]}]), "A: the name of a parameter is"),
+        (described("A", attr=[{"name": "a b", "type": "int"}]), "A: the name of an attribute is 'a b'"),
+        (described("A", input_desc=[{"name": "x", "type": ["float"], "format": ["ND}"]}]), "A: a format is 'ND}'"),
+        (described("A", input_desc=[{"name": "x", "type": ["float"], "param_type": "f()"}]), "A: x is 'f()'; there is"),
+        (described("A", attr=[{"name": "a", "type": "int", "default_value": "system(0)"}]), "A: attribute a is an int"),
+        (described("A", attr=[{"name": "a", "type": "list_int", "default_value": "[1, f()]"}]), "A: attribute a is"),
+    ],
+    ids=["path", "line", "parameter", "attribute", "format", "presence", "default", "list"],
+)
+def test_what_would_be_more_than_a_name_is_rejected(tmp_path, operator, message):
+    assert message in msopgen(tmp_path, [operator], fails=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["operators.json"]
 
 
 def test_one_operator_of_several_is_written(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name of files on an operator type, of which each language has its own function: all say the same."""
+"""Each language has its own function for the file name of an operator type: all give the same name."""
 
 import subprocess
 from pathlib import Path

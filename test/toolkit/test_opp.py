@@ -5,8 +5,8 @@ import re
 import subprocess
 
 import aclnn
-import goldens
 import pytest
+import references
 import torch
 from kernels import in_a_process, in_blocks, to_npu
 from operator_project import OPP
@@ -42,11 +42,11 @@ def test_every_operator_has_a_kernel_in_ascend_c():
 
 def small_prolog():
     sizes = dict(hidden=20, q_lora=35, heads=3, depth=18, rope_depth=8, cache=(2, 8))
-    return to_npu(goldens.lightning_indexer_prolog_inputs(2, **sizes))
+    return to_npu(references.lightning_indexer_prolog_inputs(2, **sizes))
 
 
 def call_twice():
-    """With equal arguments but for the number of a slot, which the kernel rejects."""
+    """Calls with equal arguments except for a slot number, which the kernel rejects."""
     npu = small_prolog()
     torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**npu)
     npu["idx_k_cache_index"][1] = -2
@@ -83,7 +83,7 @@ def package(device_package):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(
             "ASCEND_CUSTOM_OPP_PATH", str(device_package)
-        )  # without the installed one, which has the operators, too
+        )  # without the installed one, which has the operators as well
         yield device_package
 
 
@@ -121,12 +121,12 @@ def test_add_custom(library, dtype):
 @pytest.mark.nightly
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_advance_step(library, dtype):
-    inputs = goldens.advance_step_flashattn_inputs([5, 15, 31], padding=2, dtype=dtype)
+    inputs = references.advance_step_flashattn_inputs([5, 15, 31], padding=2, dtype=dtype)
     names = ["input_tokens", "sampled_token_ids", "input_positions", "seq_lens", "slot_mapping", "block_tables"]
     npu = {name: inputs[name].npu() for name in names}
     numbers = [inputs[name] for name in ("num_seqs", "num_queries", "block_size")]
     aclnn.call(library, "aclnnAdvanceStepFlashattn", *npu.values(), *numbers)
-    for name, expected in zip(WRITTEN, goldens.advance_step_flashattn(**inputs), strict=True):
+    for name, expected in zip(WRITTEN, references.advance_step_flashattn(**inputs), strict=True):
         assert torch.equal(npu[name].cpu(), expected), name
 
 

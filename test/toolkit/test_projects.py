@@ -34,10 +34,22 @@ def test_kernels_run_in_a_program_of_the_host(project, toolkit):
     toolkit.command(project("launch", RUN_MODE="cpu") / "program")
 
 
+@pytest.mark.parametrize("mode", ["npu", "cpu"])
+def test_kernels_are_compiled_for_the_soc_and_choose_it(project, toolkit, mode):
+    toolkit.command(project("launch", RUN_MODE=mode, SOC_VERSION="Ascend310B1") / "program")
+
+
 def test_a_program_in_the_language_asc(project, toolkit):
     folder = project("asc", prefixes=CMAKE)
     libraries = {"LD_LIBRARY_PATH": activation.LIBRARIES}
     assert toolkit.command(folder / "program", **libraries) == "16640\n"  # four times 1 to 64, doubled
+
+
+def test_a_project_with_a_language_of_its_own_for_kernels(toolkit, tmp_path):
+    path = {"PATH": f"{toolkit.home}/bin:{os.environ['PATH']}"}
+    toolkit.command("cmake", "-S", Path(__file__).parent / "cce", "-B", tmp_path, "-G", "Unix Makefiles", **path)
+    toolkit.command("cmake", "--build", tmp_path, **path)
+    toolkit.command(tmp_path / "program", LD_LIBRARY_PATH=activation.LIBRARIES, ASCENDC_CPU_CHECKS="1")
 
 
 @pytest.mark.nightly
@@ -65,7 +77,7 @@ def test_a_build_does_again_what_a_change_reaches_and_no_more(project, toolkit):
 def test_what_is_installed(project, toolkit, tmp_path):
     toolkit.command("cmake", "--install", project("launch"), "--prefix", tmp_path)
     installed = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    headers = {f"include/scale_kernels/aclrtlaunch_{name}.h" for name in ("scale", "scale_by")}
+    headers = {f"include/scale_kernels/aclrtlaunch_{name}.h" for name in ("scale", "scale_by", "until_set")}
     assert installed == headers | {"bin/program", "lib/libscale_kernels.so", "fatbin/scale_binary/scale_binary.o"}
     libraries = {"LD_LIBRARY_PATH": f"{tmp_path}/lib:{activation.LIBRARIES}"}
     toolkit.command(tmp_path / "bin/program", **libraries)
@@ -74,10 +86,50 @@ def test_what_is_installed(project, toolkit, tmp_path):
 @pytest.mark.parametrize("mode", ["npu", "cpu"])
 def test_a_soc_that_is_not_served_ends_the_configuration(toolkit, tmp_path, mode):
     project = ["cmake", "-S", os.path.join(os.path.dirname(__file__), "launch"), "-B", tmp_path, "-G", "Ninja"]
-    options = [f"-DRUN_MODE={mode}", "-DSOC_VERSION=Ascend310P3"]
+    options = [f"-DRUN_MODE={mode}", "-DSOC_VERSION=Ascend610"]
     done = subprocess.run([*project, *options], env=toolkit.environment(), capture_output=True, text=True)
     assert done.returncode == 1
-    assert re.search(r"SOC_VERSION is Ascend310P3; cann_cpu serves Ascend910B1", done.stderr)
+    said = " ".join(done.stderr.split())
+    assert re.search(r"SOC_VERSION is Ascend610; cann_cpu serves Ascend310B1 .*Ascend910B1", said)
+
+
+def test_a_project_of_an_early_cann_that_replays_no_operator(toolkit, tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(early)\n"
+        "set(tikreplaylib_DIR $ENV{ASCEND_HOME_PATH}/compiler/tikcpp/tikreplaylib/lib/cmake)\n"
+        "find_package(tikreplaylib REQUIRED)\nif(REPLAYS)\n"
+        "  add_library(replay SHARED early.cpp)\n  target_link_libraries(replay tikreplaylib::ascend910b)\nendif()\n"
+    )
+    (tmp_path / "early.cpp").write_text("int early;\n")
+    build = ["cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja"]
+    toolkit.command(*build)
+    done = subprocess.run([*build, "-DREPLAYS=1"], env=toolkit.environment(), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "tikreplaylib::ascend910b" in done.stderr
+
+
+def test_a_program_links_the_libraries_that_ascend_s_examples_name(toolkit, tmp_path):
+    (tmp_path / "main.cpp").write_text("int main() {}\n")
+    names = "tiling_api register platform unified_dlog dl m graph_base ascendcl ascendc_runtime"
+    linked = [f"-l{name}" for name in names.split()]
+    toolkit.command("g++", tmp_path / "main.cpp", "-o", tmp_path / "program", f"-L{toolkit.home}/lib64", *linked)
+    toolkit.command(tmp_path / "program")
+
+
+@pytest.mark.parametrize("chip", ["ascend910B1", "ascend310p", "ascend910"])
+def test_a_project_of_an_early_cann_names_the_chip_as_then(toolkit, tmp_path, chip):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(early CXX)\n"
+        "set(tikicpulib_DIR $ENV{ASCEND_HOME_PATH}/tools/tikicpulib/lib/cmake)\nfind_package(tikicpulib REQUIRED)\n"
+        f"add_executable(program main.cpp)\ntarget_link_libraries(program tikicpulib::{chip})\n"
+    )
+    (tmp_path / "main.cpp").write_text(
+        '#include <cstdio>\n#include "tikicpulib.h"\nint main() { std::printf("%d\\n", __NPU_ARCH__); }\n'
+    )
+    toolkit.command("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja")
+    toolkit.command("cmake", "--build", tmp_path / "build")
+    architectures = {"ascend910B1": "2201", "ascend310p": "2002", "ascend910": "1001"}
+    assert toolkit.command(tmp_path / "build/program").strip() == architectures[chip]
 
 
 def test_the_environment_is_set_once_however_often_it_is_sourced(toolkit):
@@ -110,7 +162,7 @@ def test_the_environment_is_set_once_however_often_it_is_sourced(toolkit):
 def test_the_page_lists_what_the_toolkit_has(toolkit):
     text = (Path(__file__).parents[2] / "docs/toolkit.md").read_text().partition("the folders that CANN's has")[2]
     listed = dict(re.findall(r"^\| (`\S.*?`) \| (.*) \|$", text, re.MULTILINE))
-    commands = {file.name for file in (toolkit.home / "bin").iterdir()} - {"run_module"}
+    commands = {file.name for file in (toolkit.home / "bin").iterdir()} - {"run_module", "link_folders"}
     assert set(re.findall(r"`([\w.]+)`", listed["`bin/`"])) == commands
     libraries = {file.name.removeprefix("lib").removesuffix(".so") for file in (toolkit.home / "lib64").glob("*.so")}
     assert set(re.findall(r"`(\w+)`", listed["`lib64/`"])) == libraries

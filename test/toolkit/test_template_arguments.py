@@ -115,7 +115,7 @@ CASES = {
     "deterministic": (
         U,
         selected("ASCENDC_TPL_DETERMINISTIC_SEL(true)", sel_u(f"{LIST}, 4")),
-        "ASCENDC_TPL_DETERMINISTIC_SEL(true) is not served",
+        "ASCENDC_TPL_DETERMINISTIC_SEL(true) is not supported on the CPU",
     ),
 }
 

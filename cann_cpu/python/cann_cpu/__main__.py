@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m cann_cpu`: says which CANN is in use, prints the path of set_env.sh, runs commands and kernels."""
+"""`python -m cann_cpu`: says which CANN is in use, prints the path of set_env.sh, runs commands, kernels, projects."""
 
 import argparse
+import ctypes
 import importlib
 import importlib.metadata
 import os
-import platform
+import re
 import subprocess
 import sys
 
 from . import activation
+
+PACKAGES = ("torch", "torch_npu", "custom_pypto", "cann_cpu")
 
 
 def info() -> int:
@@ -19,17 +22,15 @@ def info() -> int:
     print(f"CANN               {names[choice.cann]}")
     print(f"  because          {choice.reason}")
     missing = []
-    for package in ("torch", "torch_npu", "custom_pypto", "cann_cpu"):
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            version = "not installed"
-            if package in ("torch", "torch_npu"):
-                missing.append(f"{package}: pip install '{package}=={activation.BUILT_FOR}.*'")
-        print(f"{package:<18} {version}")
+    for package in PACKAGES:
+        print(f"{package:<18} {_version(package) or 'not installed'}")
+        if package in ("torch", "torch_npu") and not _version(package):
+            missing.append(f"{package}: pip install '{package}=={activation.BUILT_FOR}.*'")
+    missing += _missing_requirements()
     if not missing and choice.cann != "none":
         missing += _print_devices()
     if choice.cann == "cpu":
+        _print_chip()
         packages = activation.operator_packages()
         print(f"operator packages  {', '.join(f'{k} ({v})' for k, v in packages.items()) or 'none'}")
     if not missing and choice.cann != "none":
@@ -39,12 +40,40 @@ def info() -> int:
     return 1 if missing or choice.cann == "none" else 0
 
 
+def _print_chip() -> None:
+    describe = ctypes.CDLL(os.path.join(activation.LIBRARIES, "libascendcl.so")).cann_cpu_describe_chip
+    describe.restype = ctypes.c_char_p
+    chip, reason = describe().decode().split("\n")
+    print(f"chip               {chip}")
+    print(f"  because          {reason}")
+
+
+def _missing_requirements() -> list[str]:
+    """What the wheels require and is not there, as torchair's imports, which torch_npu does not require."""
+    requirements = (*_requirements("cann_cpu"), *_requirements("custom_pypto"))
+    asked = dict.fromkeys(re.match(r"[\w.-]+", each)[0] for each in requirements if "extra ==" not in each)
+    return [f"{name}: pip install {name}" for name in asked if name not in PACKAGES and not _version(name)]
+
+
+def _requirements(package: str) -> list[str]:
+    return (importlib.metadata.requires(package) or []) if _version(package) else []
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def _print_devices() -> list[str]:
     """In this process, the way a user's program would: import torch and look."""
     try:
         import torch
         import torch_npu  # noqa: F401
         import torchair
+
+        torchair.CompilerConfig  # noqa: B018  (torch_npu imports it no earlier)
     except Exception as error:
         reason = error.__cause__ or error  # torch says only that torch_npu does not load
         return [f"{type(reason).__name__}: {reason}"]
@@ -72,17 +101,8 @@ def _print_routes() -> list[str]:
 
 
 def home() -> int:
-    """Prints the folder in CANN's layout that projects are built against.
-
-    Some look for headers, libraries and chips in a folder named by the machine's architecture, which a wheel, without
-    links, cannot bring.
-    """
-    folder = os.path.join(activation.HOME, f"{platform.machine()}-linux")
-    try:
-        if not os.path.lexists(folder):
-            os.symlink(".", folder)
-    except OSError as error:
-        print(f"cann_cpu: no {folder}: {error}", file=sys.stderr)
+    """Prints the folder in CANN's layout that projects are built against."""
+    subprocess.run([os.path.join(activation.HOME, "bin", "link_folders")])  # says what it cannot make
     print(activation.HOME)
     return 0
 
@@ -127,6 +147,11 @@ def main() -> int:
     commands.add_parser("set_env", help="print the path of set_env.sh: source $(python -m cann_cpu set_env)")
     profile_parser = commands.add_parser("profile", help="print what launches cost under ASCENDC_CPU_PROFILE=FOLDER")
     profile_parser.add_argument("folder", metavar="FOLDER")
+    project_parser = commands.add_parser(
+        "project", help="build a project as it is, call its operators, run its test: a table"
+    )
+    project_parser.add_argument("folder", metavar="FOLDER")
+    project_parser.add_argument("--keep", metavar="FOLDER", help="work in this folder, and leave it")
     run_parser = commands.add_parser("run", help="run a command on this CANN: run -- COMMAND")
     run_parser.add_argument(
         "--check", metavar="NAME[,NAME]", help="check the program: cost, fault:..., memory, race, schedule"
@@ -163,6 +188,10 @@ def main() -> int:
     if arguments.command == "set_env":
         print(os.path.join(activation.HOME, "set_env.sh"))
         return 0
+    if arguments.command == "project":
+        from .project import main as check_project
+
+        return check_project(arguments.folder, arguments.keep)
     if arguments.command == "profile":
         from .profile import print_folder
 
@@ -173,7 +202,7 @@ def main() -> int:
         given["checks"] = not given.pop("no_checks")
         given["profile"] |= given["timeline"] is not None
         if given["profile"] and (given["debug"] or not given["checks"]):
-            parser.error("a profile is made of what the checks see: leave out --no-checks and --debug")
+            parser.error("a profile is generated from the checks' records: leave out --no-checks and --debug")
         return kernel(**given)
     command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
     if not command:

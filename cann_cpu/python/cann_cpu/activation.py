@@ -116,16 +116,17 @@ def activate() -> Choice:
         if os.environ.get("CANN_CPU_CHECK"):
             os.environ["TASK_QUEUE_ENABLE"] = "0"  # torch_npu calls from where the program does, which reports name
         # The dynamic linker takes a loaded library for one of the same SONAME, so torch_npu gets these.
-        for library in sorted(set(os.listdir(LIBRARIES)) - {TENSOR_MEMORY}):
+        libraries = {name for name in os.listdir(LIBRARIES) if name.endswith(".so")}
+        for library in sorted(libraries - {TENSOR_MEMORY}):
             ctypes.CDLL(os.path.join(LIBRARIES, library))
     return choice
 
 
 def _with_own_tensors(name: str):
-    """torch_npu, which has an allocator that gives each tensor memory of its own as soon as it is imported."""
+    """Returns torch_npu's spec. On import, it installs an allocator that gives each tensor separate memory."""
     from importlib.util import find_spec
 
-    spec = find_spec(name)  # of the finders behind this one, which answers once
+    spec = find_spec(name)  # from the finders after this one, which answers only once
     execute = spec.loader.exec_module
 
     def exec_module(module):

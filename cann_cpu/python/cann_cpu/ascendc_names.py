@@ -23,15 +23,18 @@ NAMES = {
     "Reductions": """BlockReduceMax BlockReduceMin BlockReduceSum PairReduceSum RepeatReduceSum ReduceMax ReduceMin
         ReduceSum WholeReduceMax WholeReduceMin WholeReduceSum GetReduceRepeatMaxMinSpr GetReduceRepeatSumSpr
         ReduceDataBlock ReducePairElem ReduceRepeat""",
-    "Elements moved": """BilinearInterpolation Brcb Copy CreateVecIndex DataCopy DataCopyPad DeInterleave Duplicate
-        Gather GatherMask Gatherb Interleave ProposalConcat ProposalExtract RpSort16 Scatter SetPadValue Sort32
-        TransDataTo5HD Transpose VectorPadding""",
+    "Elements moved": """BilinearInterpolation Brcb Copy CreateVecIndex DataCopy DataCopyPad DeInterleave
+        Duplicate Gather GatherMask Gatherb Interleave ProposalConcat ProposalExtract RpSort16 Scatter SetPadValue
+        SliceInfo Sort32 TransDataTo5HD Transpose VectorPadding""",
     "Sorted runs": "Concat Extract GetMrgSortResult GetSortLen GetSortOffset MrgSort MrgSort4 Sort TopK",
     "Masks": "ResetMask SetMaskCount SetMaskNorm SetVectorMask",
     "Order": """CrossCoreSetFlag CrossCoreWaitFlag DataSyncBarrier GroupBarrier IBSet IBWait
         InitDetermineComputeWorkspace Lock Mutex NotifyNextBlock PipeBarrier SetFlag SetNextTaskStart SetSyncBaseAddr
         SyncAll TQueSync Unlock WaitEvent WaitFlag WaitPreBlock WaitPreTaskEnd""",
     "Cores in groups": "CreateCubeResGroup CubeGroupMsgHead CubeMsgState CubeResGroupHandle KfcWorkspace",
+    "Collectives": """AllGather AllReduce AlltoAll AlltoAllV AlltoAllvWrite BatchWrite Commit Finalize GetHcclContext
+        GetQueueNum GetRankDim GetRankId GetWindowsInAddr GetWindowsOutAddr Hccl InitV2 InterHcclGroupSync Query
+        QueueBarrier ReduceScatter SetCcTiling SetCcTilingV2 SetHcclContext Wait""",
     "Atomic operations": """AtomicAdd AtomicCas AtomicExch AtomicMax AtomicMin DisableDmaAtomic GetStoreAtomicConfig
         SetAtomicAdd SetAtomicMax SetAtomicMin SetAtomicNone SetAtomicType SetStoreAtomicConfig""",
     "Caches": """DataCacheCleanAndInvalid DataCachePreload GetICachePreloadStatus ICachePreLoad ReadGmByPassDCache
@@ -46,8 +49,8 @@ NAMES = {
     "The core": """ClearSpr GetArchVersion GetBlockIdx GetBlockNum GetCtrlSpr GetDataBlockSizeInBytes
         GetProgramCounter GetRuntimeUBSize GetSpr GetSubBlockIdx GetSubBlockNum GetSystemCycle GetTaskRatio
         GetUBSizeInBytes GetVecLen ResetCtrlSpr SetCtrlSpr SetKernelMode""",
-    "Scalars": """CountBitsCntSameAsSignBit GetBitCount GetSFFValue Nop ScalarCast ScalarCountLeadingZero
-        ScalarGetCountOfValue""",
+    "Scalars": """CountBitsCntSameAsSignBit CountLeadingZero GetBitCount GetSFFValue Nop ScalarCast
+        ScalarCountLeadingZero ScalarGetCountOfValue ScalarGetSFFValue""",
     "Tiling": """COPY_TILING_WITH_ARRAY COPY_TILING_WITH_STRUCT GET_TILING_DATA GET_TILING_DATA_MEMBER
         GET_TILING_DATA_PTR_WITH_STRUCT GET_TILING_DATA_WITH_STRUCT REGISTER_NONE_TILING REGISTER_TILING_DEFAULT
         REGISTER_TILING_FOR_TILINGKEY TILING_KEY_IS TILING_KEY_LIST""",
@@ -96,6 +99,9 @@ def missing_in(compiler_output: str) -> list[str]:
     )
     unknown += re.findall(
         r"^(\S+?:\d+)(?::\d+)?: +required from here\n.*error: .*incomplete type .AscendC::(\w+)", compiler_output, re.M
+    )
+    unknown += re.findall(
+        r"^(\S+?:\d+)(?::\d+)?: error: .*AscendC::Hccl<.*has no member named \W(\w+)", compiler_output, re.M
     )
     names = {name for words in NAMES.values() for name in words.split()}
     said = {name: place for place, name in reversed(unknown) if name in names and not is_here(name)}

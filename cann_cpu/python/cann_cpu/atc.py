@@ -10,18 +10,17 @@ import argparse
 import ctypes
 import json
 import os
-import re
 import sys
 from pathlib import Path
 
-from .operator_names import BY_INFO, FORMATS
+from .chips import chips
+from .operator_names import BY_INFO, FORMATS, check_identifiers
 
-CHIPS = Path(__file__).with_name("data") / "platform_config"
 FORMAT_NUMBERS = {name: number for number, name in FORMATS.items()}
 
 
 class ModelError(RuntimeError):
-    """The description of an operator says something that no model can; it names the operator."""
+    """The description of an operator has a field that no model can have; the message names the operator."""
 
 
 def _choice(table: dict, key, what: str):
@@ -64,13 +63,18 @@ def _text(kind: str, value) -> str:
         "string": lambda: str(value),
         "data_type": lambda: str(_choice(BY_INFO, value, "a data_type")),
     }
-    return _choice(writers, kind, "the type of an attribute")()
+    text = _choice(writers, kind, "the type of an attribute")()
+    if "\n" in text:
+        raise ModelError(f"an attribute is {text!r}: a model has a line for each")
+    return text
 
 
 def model(operator: dict, soc: str) -> str:
     name = operator["op"]
-    if not re.fullmatch(r"\w+", name):
-        raise ModelError(f"{name!r} is no type of an operator")
+    check_identifiers("the type of an operator", [name], ModelError)
+    check_identifiers(
+        f"{name}: the name of an attribute", [each["name"] for each in operator.get("attr", [])], ModelError
+    )
     lines = ["cann_cpu single operator 1", f"soc {soc}", f"op {name}"]
     for kind in ("input", "output"):
         entries = operator.get(f"{kind}_desc", [])
@@ -80,9 +84,8 @@ def model(operator: dict, soc: str) -> str:
 
 
 def write(description: str, folder: str, soc: str) -> list[Path]:
-    chips = {path.stem for path in CHIPS.glob("*.ini")}
-    if soc not in chips:
-        raise ModelError(f"--soc_version={soc}; there is {', '.join(sorted(chips))}")
+    if soc not in chips():
+        raise ModelError(f"--soc_version={soc}; there is {', '.join(chips())}")
     try:
         operators = json.loads(Path(description).read_text())
         operators = operators if isinstance(operators, list) else [operators]

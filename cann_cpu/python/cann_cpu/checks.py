@@ -23,9 +23,9 @@ class Options:
     report: str | None = None
     """A file for what is reported, as JSON."""
     seeds: str | None = None
-    """Of the check `schedule`: 1..200."""
+    """The seeds of the check `schedule`, such as 1..200."""
     ignored: str | None = None
-    """A regular expression: what matches in standard output is no part of the program's result."""
+    """A regular expression. Its matches in standard output are ignored in the program's result."""
 
 
 def run_checked(command: list[str], environment: dict[str, str], options: Options) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What g++ compiles in a kernel and the device's compiler does not.
+"""Finds code in kernels that g++ compiles and the device's compiler rejects.
 
 g++ knows no address spaces, and gives kernels the host's library. So the text of kernels is read: functions that are
 marked `__global__` or `__aicore__`, and classes that have such. It is the preprocessor's text, in which these words
@@ -99,21 +99,6 @@ def broken(preprocessed: str) -> list[str]:
     return [f"{file}:{line}: {what}" for file, line, what in sorted(found)]
 
 
-def full_names(preprocessed: str) -> dict[str, str]:
-    """The kernels that stand in namespaces, and what ASCENDC_TPL_SEL defines, with these."""
-    text, names = _read(preprocessed), {}
-    for scope in text.scopes:
-        pattern = r"\bvoid\s+(\w+)\s*\(" if scope.is_kernel else r"\b(ascendc_templates)\b"
-        if named := re.search(pattern, text.code[scope.header : scope.begin]):
-            outer, full = scope.outer, named[1]
-            while outer:
-                if space := re.search(r"\bnamespace\s+([\w:]+)[^;{}]*\{$", text.code[outer.header : outer.begin]):
-                    full = f"{space[1]}::{full}"
-                outer = outer.outer
-            names[named[1]] = full
-    return names
-
-
 @dataclass(eq=False)
 class _Scope:
     """What stands between braces, and where what is before them begins."""
@@ -170,10 +155,16 @@ class _Text:
 
     def parameters(self, kernel: _Scope):
         """Where the parameters of a kernel begin, and they."""
-        if found := re.search(r"\bvoid\s+\w+\s*\(([^()]*)\)\s*$", self.code[kernel.header : kernel.begin - 1]):
-            begin = kernel.header + found.start(1)
-            for parameter in re.finditer(r"[^\s,][^,]*", found[1]):
-                yield begin + parameter.start(), parameter[0].strip()
+        found = re.search(r"\bvoid\s+\w+\s*\(", self.code[kernel.header : kernel.begin])
+        begin = i = kernel.header + found.end() if found else kernel.begin
+        depth = 0
+        while i < kernel.begin and depth >= 0:
+            depth += (self.code[i] in "([{<") - (self.code[i] in ")]}>")
+            if depth < 0 or (depth == 0 and self.code[i] == ","):
+                blank = len(self.code[begin:i]) - len(self.code[begin:i].lstrip())
+                yield begin + blank, self.code[begin:i].strip()
+                begin = i + 1
+            i += 1
 
     def _find_scopes(self) -> None:
         scope, header = self._file, 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check `fault`: runs a program with calls that fail, and says what it did not take well."""
+"""The check `fault`: runs a program with calls that fail, and reports which failures it did not handle."""
 
 import os
 import re
@@ -7,14 +7,15 @@ import signal
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from . import activation
 from .trials import Outcome, difference, run, run_all, tail
 
 FACTOR, PATIENCE = 4, 20
-"""A run has this times the unfailed one's seconds, and so many more, before it counts as hanging."""
+"""A run hangs if it takes longer than FACTOR times the seconds of the run without failures, plus PATIENCE."""
 EVENTS = ("stream", "disk")
-"""What fails beside functions: a task of a stream, and a file that is written."""
+"""What can fail besides functions: a task of a stream, and a file that is written."""
 WRONG = ("hanging", "crashed", "leaking", "silently wrong", "never called")
 
 
@@ -33,9 +34,8 @@ def require_functions(faults: list[str]) -> None:
     names = {fault.partition("@")[0].partition(":")[0] for fault in faults} - {"all", *EVENTS}
     packages = [os.path.join(path, "op_api", "lib") for path in activation.operator_packages().values()]
     for folder in filter(os.path.isdir, [activation.LIBRARIES, *packages]):
-        for library in os.listdir(folder):
-            with open(os.path.join(folder, library), "rb") as file:
-                data = file.read()
+        for library in Path(folder).glob("*.so"):
+            data = library.read_bytes()
             # As a symbol of C, or a part of one of C++.
             names = {n for n in names if f"\0{n}\0".encode() not in data and f"{len(n)}{n}".encode() not in data}
     if names:
@@ -69,7 +69,7 @@ def read_log(file: str) -> Log:
 
 
 def judge(plain: Outcome, plain_log: Log, outcome: Outcome, log: Log, ignored: str | None) -> tuple[str, str]:
-    """The word for what came of the failure, and more of it."""
+    """Returns the outcome of the failure in one word, and its details."""
     if outcome.code is None:
         return "hanging", f"it had not ended after {outcome.seconds:.0f} s; unfailed it took {plain.seconds:.0f}"
     if outcome.code < 0:
@@ -79,7 +79,7 @@ def judge(plain: Outcome, plain_log: Log, outcome: Outcome, log: Log, ignored: s
         return "never called", f"the program makes {counts}"
     function, _, code = log.failed[0]
     changed = difference(plain, outcome, ignored)
-    if outcome.code == 0 and changed and not is_told(function, code, outcome.stdout + outcome.stderr):
+    if outcome.code == 0 and changed and not is_reported(function, code, outcome.stdout + outcome.stderr):
         return "silently wrong", changed
     more = {kind: count - plain_log.left.get(kind, 0) for kind, count in log.left.items()}
     more = [f"{count} more {kind}" for kind, count in more.items() if count > 0]
@@ -87,17 +87,17 @@ def judge(plain: Outcome, plain_log: Log, outcome: Outcome, log: Log, ignored: s
         return "leaking", "left in the end: " + ", ".join(more)
     if outcome.code != 0:
         return "error", f"exit code {outcome.code}"
-    return ("told", changed) if changed else ("unharmed", "the same result")
+    return ("reported", changed) if changed else ("unharmed", "the same result")
 
 
-def is_told(function: str, code: str, text: str) -> bool:
-    """Whether a program's output has a word of the failure: its message, the function, or a code of acl."""
+def is_reported(function: str, code: str, text: str) -> bool:
+    """Whether a program's output names the failure: its message, the function, or a code of acl."""
     words = ["asks for it", *([] if function in EVENTS else [function]), *([code] if len(code) > 4 else [])]
     return any(re.search(rf"\b{re.escape(word)}\b", text) for word in words)
 
 
 def try_faults(command: list[str], variables: dict[str, str], faults: list[str], ignored: str | None):
-    """The exit code of the unfailed run, and what is wrong; then a report of every call that was made to fail."""
+    """Returns the exit code of the run without failures, the wrong outcomes, and a report of every failed call."""
     require_functions(faults)
     plain, plain_log = run_logged(command, variables, "fault", None)
     sys.stdout.write(plain.stdout)

@@ -13,8 +13,9 @@ class Tensor:
     """A LocalTensor or a GlobalTensor; gdb shows as many elements as `set print elements` says."""
 
     def __init__(self, value):
-        memory = value["memory_"]
-        self.type = value.type.strip_typedefs().template_argument(0)
+        type_ = value.type.strip_typedefs()
+        memory = value["memory_"] if "GlobalTensor" in type_.name else value["address_"]["logicPos"]["memory"]
+        self.type = type_.template_argument(0)
         self.data = memory["data"].reinterpret_cast(self.type.pointer())
         self.bytes = int(memory["bytes"])
 

@@ -47,6 +47,7 @@ class _Call(ctypes.Structure):
         ("blocks", ctypes.c_uint32),
         ("checks", ctypes.c_uint8),
         ("profile", ctypes.POINTER(_Profile)),
+        ("contexts", ctypes.c_void_p * 2),
     )
 
 
@@ -159,12 +160,12 @@ class Kernel:
         Arguments for addresses are contiguous numpy arrays or torch tensors, or None for the null pointer; for numbers
         Python's numbers; for structs numpy arrays of one element. Tensors may lie on an NPU that cann_cpu serves: the
         call then waits for the device, and the kernel is a task of the default stream. With `profile` the call fills in
-        Kernel.profile, and with `timeline` it writes a Chrome trace to that file, too; both are made of what the checks
-        see.
+        Kernel.profile, and with `timeline` it also writes a Chrome trace to that file. Both are generated from the
+        checks' records.
         """
         __tracebackhide__ = True  # the caller's line is what the checks of whole programs name
         if (profile or timeline) and not checks:
-            raise KernelError(f"{self.name}: a profile is made of what the checks see; call it with checks")
+            raise KernelError(f"{self.name}: a profile is generated from the checks' records; call it with checks")
         if len(arguments) != len(self.parameters):
             expected = f"{len(self.parameters)} arguments ({', '.join(self.parameters)})"
             raise KernelError(f"{self.name} takes {expected}, but {len(arguments)} were given")
@@ -226,9 +227,9 @@ class Kernel:
 class KernelFile:
     """A compiled file of kernels; index it by a kernel's name.
 
-    `options` go to the compiler (`$CXX`, else g++) behind `-std=c++20 -O2` and `$CXXFLAGS`; `--cce-auto-sync` and
-    `--cce-auto-sync=off` say what the device's compiler orders, which the checks do not ask for then. `keep` is where
-    the library is to stay, for debuggers and for KernelFile.kept.
+    `options` are passed to the compiler (`$CXX`, else g++) after `-std=c++20 -O2` and `$CXXFLAGS`. `--cce-auto-sync`
+    and `--cce-auto-sync=off` specify what the device's compiler orders, which the checks then do not require. The
+    library is kept at `keep`, for debuggers and for KernelFile.kept.
     """
 
     def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = (), keep: str | os.PathLike | None = None):

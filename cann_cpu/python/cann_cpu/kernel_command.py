@@ -28,6 +28,7 @@ from pathlib import Path
 from . import profile as profiles
 from .activation import LIBRARIES
 from .kernel import Kernel, KernelError, KernelFile
+from .kernel_compiler import symbol_of
 from .operator_names import BY_INFO, DTYPES
 
 
@@ -42,7 +43,7 @@ def debug_described(
     if gdb is None:
         raise KernelError(f"gdb is not installed; {kept} is what it would debug")
     before = ["set print thread-events off", "set breakpoint pending on", "set startup-with-shell off"]
-    before += [f"break {Path(source).name}:{kernel.name}", "run"]
+    before += [f"break {Path(source).name}:{symbol_of(kernel.name)}", "run"]
     command = [
         gdb,
         "-q",
@@ -104,7 +105,7 @@ def _draw(trace: str, picture: str, kernel: Kernel) -> None:
 
 @contextlib.contextmanager
 def _trace_for(timeline: str | None):
-    """Where the Chrome trace of a timeline is to be written: the file itself, or one that a picture is made of."""
+    """Yields where to write a timeline's Chrome trace: the file itself, or a temporary one for drawing a picture."""
     if timeline is None or not timeline.endswith(".png"):
         yield timeline
         return
@@ -204,7 +205,7 @@ def _written_in_part(kernel: Kernel, name: str) -> bool:
 def _compare(path: Path, kernel: Kernel, name: str, arguments: dict, expected, tolerance: float) -> bool:
     """Prints how an array compares with what is expected of it; True if it differs."""
     if not hasattr(arguments.get(name), "shape"):
-        raise KernelError(f"{path}: expected has {name}, which is no array among the arguments")
+        raise KernelError(f"{path}: expected has {name}, which is not an array among the arguments")
     if not hasattr(expected, "shape"):
         raise KernelError(f"{path}: expected has for {name} an array, not {type(expected).__name__}")
     shape = tuple(arguments[name].shape)

@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from .operator_names import BY_INFO, DTYPES, snake_case
+from .operator_names import BY_INFO, DTYPES, check_identifiers, snake_case
 
 TEMPLATE = Path(__file__).with_name("operator_project")
 UNITS = {
@@ -21,6 +21,7 @@ UNITS = {
     r"ascend910.*": "ascend910",
     r"ascend310p.*": "ascend310p",
     r"ascend310b.*": "ascend310b",
+    r"ascend950.*": "ascend950",
 }
 ATTRIBUTES = {
     "int": "Int",
@@ -32,10 +33,16 @@ ATTRIBUTES = {
     "list_float": "ListFloat",
     "list_bool": "ListBool",
 }
+LITERALS = {
+    "int": re.compile(r"[+-]?\d+"),
+    "float": re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"),
+    "bool": re.compile(r"true|false|[01]"),
+}
+PRESENCES = ("required", "optional", "dynamic")
 
 
 class ProjectError(RuntimeError):
-    """The description of an operator says something that no definition can."""
+    """The description of an operator has a field that no definition can have."""
 
 
 def unit_of(core: str) -> str:
@@ -43,7 +50,7 @@ def unit_of(core: str) -> str:
     for pattern, unit in UNITS.items():
         if kind == "ai_core" and re.fullmatch(pattern, soc.lower()):
             return unit
-    raise ProjectError(f"-c {core}: expected ai_core-SOC, where SOC is Ascend910B1 to B4, Ascend910_9391, ...")
+    raise ProjectError(f"-c {core}: expected ai_core-SOC, where SOC is a chip: Ascend910B3, Ascend310B4, ...")
 
 
 def dtype(operator: str, parameter: str, name: str) -> str:
@@ -52,12 +59,20 @@ def dtype(operator: str, parameter: str, name: str) -> str:
     return f"ge::DT_{DTYPES[BY_INFO[name]].ge}"
 
 
+def presence(operator: str, each: dict) -> str:
+    given = each.get("param_type", "required")
+    if given not in PRESENCES:
+        raise ProjectError(f"{operator}: {each['name']} is {given!r}; there is {', '.join(PRESENCES)}")
+    return given.upper()
+
+
 def parameter(operator: str, macro: str, each: dict) -> str:
     types = [dtype(operator, each["name"], name) for name in each["type"]]
+    check_identifiers(f"{operator}: a format", each.get("format", []), ProjectError)
     formats = [f"ge::FORMAT_{name}" for name in each.get("format", ["ND"])]
     formats = formats if len(formats) == len(types) else formats[:1] * len(types)
     return f"""    this->{macro}("{each["name"]}")
-        .ParamType({each.get("param_type", "required").upper()})
+        .ParamType({presence(operator, each)})
         .DataType({{{", ".join(types)}}})
         .Format({{{", ".join(formats)}}});
 """
@@ -68,13 +83,25 @@ def attribute(operator: str, each: dict) -> str:
         raise ProjectError(
             f"{operator}: attribute {each['name']} is a {each['type']}; there is {', '.join(ATTRIBUTES)}"
         )
-    value = each.get("default_value", "")
-    if each["type"] in ("str", "string") and value:
-        value = json.dumps(value)
-    elif each["type"].startswith("list") and value:
-        value = "{" + str(value).strip("[]{}") + "}"
-    presence = each.get("param_type", "required").upper()
-    return f'    this->Attr("{each["name"]}").AttrType({presence}).{ATTRIBUTES[each["type"]]}({value});\n'
+    value = each.get("default_value")
+    if value in (None, ""):
+        value = ""
+    else:
+        value = json.dumps(value) if each["type"] in ("str", "string") else literals(operator, each, value)
+    kind = ATTRIBUTES[each["type"]]
+    return f'    this->Attr("{each["name"]}").AttrType({presence(operator, each)}).{kind}({value});\n'
+
+
+def literals(operator: str, each: dict, value) -> str:
+    """What C++ writes for a number, a truth value or a list of these: 0.5, "[0, 1]" or [0, 1] in the description."""
+    is_list = each["type"].startswith("list")
+    parts = value if isinstance(value, list) else str(value).strip("[]{} ").split(",") if is_list else [value]
+    words = [str(part).strip().lower() for part in parts if str(part).strip()]
+    literal = LITERALS[each["type"].removeprefix("list_")]
+    if not all(map(literal.fullmatch, words)) or (len(words) != 1 and not is_list):
+        article = "an" if each["type"] == "int" else "a"
+        raise ProjectError(f"{operator}: attribute {each['name']} is {article} {each['type']}, its default {value!r}")
+    return "{" + ", ".join(words) + "}" if is_list else words[0]
 
 
 def tiling_header(operator: dict) -> str:
@@ -85,7 +112,7 @@ def tiling_header(operator: dict) -> str:
 
 namespace optiling {{
 
-// What the kernel is told of a call: fields of its own, with set_x() and get_x().
+// What the kernel needs to know of a call: its own fields, with set_x() and get_x().
 BEGIN_TILING_DATA_DEF({name}TilingData)
   TILING_DATA_FIELD_DEF(uint32_t, size);
 END_TILING_DATA_DEF;
@@ -198,9 +225,10 @@ def generate(description: str, core: str, framework: str, folder: str, chosen: s
     operators = json.loads(Path(description).read_text())
     operators = operators if isinstance(operators, list) else [operators]
     for operator in operators:
-        for key in ("op", "input_desc", "output_desc"):
-            if key not in operator:
-                raise ProjectError(f"{description}: an operator has no {key!r}")
+        check_identifiers("an operator's name", [operator["op"]], ProjectError)
+        for key, what in (("input_desc", "a parameter"), ("output_desc", "a parameter"), ("attr", "an attribute")):
+            names = [each["name"] for each in operator.get(key, [])]
+            check_identifiers(f"{operator['op']}: the name of {what}", names, ProjectError)
     names = [operator["op"] for operator in operators]
     if chosen and chosen not in names:
         raise ProjectError(f"-op {chosen}: {description} has {', '.join(names)}")
@@ -236,6 +264,9 @@ def main() -> int:
         generate(given.input, given.compute_unit, given.framework.lower(), given.output, given.operator)
     except (ProjectError, OSError, json.JSONDecodeError) as error:
         print(f"msopgen: {error}", file=sys.stderr)
+        return 1
+    except KeyError as error:
+        print(f"msopgen: {given.input}: an operator or one of its parts has no {error}", file=sys.stderr)
         return 1
     return 0
 

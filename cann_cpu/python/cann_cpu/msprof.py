@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports what the profiler of the runtime has recorded: `msprof --export=on --output=PROF_FOLDER`.
 
+`msprof op [options] PROGRAM` profiles a program's kernels: `msprof op --help`.
+
 The files in mindstudio_profiler_output have CANN's published formats: a trace of Chrome's format, and tables.
 """
 
@@ -330,7 +332,7 @@ def export(folder: Path) -> None:
     output.mkdir(exist_ok=True)
     stamp = time.strftime("%Y%m%d%H%M%S")
     (output / f"msprof_{stamp}.json").write_text(json.dumps(trace(profile)))
-    for name, make in TABLES.items():  # torch_npu goes on as soon as it sees one: behind the trace
+    for name, make in TABLES.items():  # after the trace: torch_npu continues when it sees a table
         header, rows = make(profile)
         file = output / f"{name}_{stamp}.csv"
         with file.with_suffix(".part").open("w", newline="") as text:
@@ -340,6 +342,10 @@ def export(folder: Path) -> None:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["op"]:
+        from .msprof_op import main as profile_kernels
+
+        return profile_kernels(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="msprof", description=__doc__)
     switch = {"choices": ["on", "off"], "default": "off"}
     parser.add_argument("--output", metavar="FOLDER", required=True, help="a PROF_* folder, or one that has some")

@@ -3,18 +3,19 @@
 
     opc SRC/AddCustom.py --main_func=add_custom --input_param=PARAM.json --soc_version=Ascend910B1 --output=FOLDER
 
-The kernel's file is SRC/MAIN_FUNC.cpp; dtypes and formats are those of PARAM.json. What the definition says of its
-tiling data is in autogen/, where op_build has written it.
+The kernel's file is $BUILD_KERNEL_SRC, which the scripts of CANN 8.2 set, or SRC/MAIN_FUNC.cpp. PARAM.json has the
+dtypes and formats. The description of the tiling data is in autogen/, where op_build has written it.
 """
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
 
 from .operator_kernel import CompileError, compile_operator
-from .operator_names import BY_INFO, FORMATS
+from .operator_names import BY_INFO, FORMATS, check_identifiers
 
 NUMBERS = {name: number for number, name in FORMATS.items()}
 
@@ -42,7 +43,7 @@ def operator_of(param: dict) -> dict:
 
 
 def options_of(folder: Path, operator: str) -> list[str]:
-    """Those of add_ops_compile_options: lines of an operator or ALL, SoCs, options."""
+    """The options of add_ops_compile_options, from lines of an operator or ALL, SoCs, options."""
     file = folder / "custom_compile_options.ini"
     options = []
     for line in file.read_text().splitlines() if file.exists() else ():
@@ -58,17 +59,20 @@ def main() -> int:
     parser.add_argument("--main_func", required=True)
     parser.add_argument("--input_param", required=True)
     parser.add_argument("--output", required=True)
+    parser.add_argument("--soc_version", default="")
     given, _ = parser.parse_known_args()
     param = json.loads(Path(given.input_param).read_text())
-    source = Path(given.source).with_name(f"{given.main_func}.cpp")
+    names = [given.main_func, param["op_type"], param["op_list"][0]["bin_filename"]]
+    source = Path(os.environ.get("BUILD_KERNEL_SRC") or Path(given.source).with_name(f"{given.main_func}.cpp"))
     try:
+        check_identifiers("--main_func, op_type or bin_filename", names, CompileError)
         if not source.exists():
             raise CompileError(f"{param['op_type']}: no kernel file {source}")
         folder = autogen(Path(given.input_param))
         tiling = json.loads((folder / "operators.json").read_text())["tiling"]
-        name = param["op_list"][0]["bin_filename"]
         options = options_of(folder, param["op_type"])
-        compile_operator(operator_of(param), str(source), tiling, options, given.output, name, folder / ".kernels")
+        place, cache = (given.output, given.soc_version, names[-1]), folder / ".kernels"
+        compile_operator(operator_of(param), str(source), tiling, options, *place, cache)
     except CompileError as error:
         print(str(error).rstrip("\n"), file=sys.stderr)
         return 1

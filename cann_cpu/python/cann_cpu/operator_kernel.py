@@ -7,6 +7,7 @@ text.
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .activation import HOME
+from .chips import architecture_of
 from .kernel_compiler import LINKED, CompileError, Source, instances_of
 from .operator_names import DTYPES, FORMATS, snake_case
 
@@ -61,7 +63,12 @@ def _numbers() -> str:
     return "\n".join(lines)
 
 
-_TYPES_WITH_FIELDS = {"TCubeTiling"}  # of kernel_tiling.h
+@functools.cache
+def _structs_of_libraries() -> set[str]:
+    """The tilings of Ascend C's libraries, which every kernel knows."""
+    headers = ("ascendc/tiling_structs.h", "kernel_tiling/cube_tiling.h")
+    texts = (Path(HOME, "include", name).read_text() for name in headers)
+    return {name for text in texts for name in re.findall(r"^struct (\w+)", text, flags=re.MULTILINE)}
 
 
 def tiling_structs(operator: str, tiling: list[dict]) -> str:
@@ -76,7 +83,7 @@ def tiling_structs(operator: str, tiling: list[dict]) -> str:
         inner, lines = "", []
         for kind, name, count, is_struct in each["fields"]:
             kind = kind.rpartition("::")[2] if is_struct else kind
-            if is_struct and kind not in by_name and kind not in _TYPES_WITH_FIELDS:
+            if is_struct and kind not in by_name and kind not in _structs_of_libraries():
                 raise CompileError(
                     f"{operator}: {each['struct']} has a {kind}, which REGISTER_TILING_DATA_CLASS has not named"
                 )
@@ -152,7 +159,7 @@ def variants(operator: dict, source: Path, tiling: list[dict], options: list[str
         known = of_any_format.get(each.types) if asked or not found else next(iter(found.values()))
         if known is None:
             file = Source(wrapper, ["-O2", "-g", "-Wall", *include, *options, *each.options(operator)])
-            known = found.setdefault(file.text, Compiled(file))
+            known = found.setdefault("".join(file.texts), Compiled(file))
             names = _asked_names(file)
             asked |= names
             if not any(name.startswith("FORMAT_") for name in names):
@@ -167,10 +174,18 @@ def compile_operator(
     tiling: list[dict],
     options: list[str],
     folder: str,
+    unit: str,
     name: str | None = None,
     cache: Path | None = None,
 ) -> list[Path]:
-    """Compiles an operator's kernel into FOLDER, as NAME.o or TYPE_hash.o. What it compiles stays in CACHE."""
+    """Compiles an operator's kernel for a chip or a family of them, into FOLDER, as NAME.o or TYPE_hash.o.
+
+    What it compiles stays in CACHE. The device's compiler orders instructions, as in the projects of msopgen, unless
+    the options say that it does not.
+    """
+    if not any(option.startswith("--cce-auto-sync") for option in options):
+        options = ["--cce-auto-sync", *options]
+    options = [*options, f"--npu-arch=dav-{architecture_of(unit)}"]
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     cache = cache or out.parent / ".source"
@@ -178,7 +193,7 @@ def compile_operator(
     for compiled in variants(operator, Path(source), tiling, options, cache):
         compiled.file.check()
         kernel = kernel_name(operator, compiled.file.kernels)
-        count = len(compiled.file.kernels[kernel])
+        count = len(compiled.file.kernels[kernel].parameters)
         expected = len(operator["inputs"]) + len(operator["outputs"]) + 2
         if count != expected:
             raise CompileError(
@@ -186,11 +201,11 @@ def compile_operator(
                 "outputs, workspace, tiling"
             )
         more = _description(operator, kernel, compiled, count)
-        text_hash = hashlib.sha256((compiled.file.text + more + " ".join(options)).encode()).hexdigest()[:32]
+        text_hash = hashlib.sha256(("".join(compiled.file.texts) + more + " ".join(options)).encode()).hexdigest()[:32]
         base = name or f"{operator['type']}_{text_hash}"
         known, library = cache / f"{text_hash}.o", out / f"{base}.o"
         if not known.exists():
-            part = f"{known}.{os.getpid()}"  # other processes may be at it, too
+            part = f"{known}.{os.getpid()}"  # other processes may also compile it
             print(compiled.file.compile(["-shared", "-o", part, *LINKED], more), end="")
             os.replace(part, known)
         if not (library.exists() and library.samefile(known)):
@@ -257,17 +272,17 @@ def _build(arguments: argparse.Namespace) -> None:
             f"{operator['type']} is defined for {', '.join(operator['socs'])}, and the build is for {arguments.units}: "
             'AddConfig("...") in its definition, or ASCEND_COMPUTE_UNIT'
         )
-    # One processor serves all of them: what has the same dtypes is compiled once.
-    made: dict[str, Path] = {}
+    # Variants with the same dtypes and architecture are compiled once.
+    made: dict[tuple, Path] = {}
     for unit in units:
         folder = Path(arguments.output, unit, name)
         here = operator | operator["socs"][unit]
-        key = json.dumps(here["combinations"])
+        key = (json.dumps(here["combinations"]), architecture_of(unit))
         if key in made:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(made[key], folder)
         else:
-            compile_operator(here, str(source), found["tiling"], arguments.options, str(folder))
+            compile_operator(here, str(source), found["tiling"], arguments.options, str(folder), unit)
             made[key] = folder
     for old in Path(arguments.output).glob(f"*/{name}"):
         if old.parent.name not in units:

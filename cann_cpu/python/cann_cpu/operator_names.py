@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How CANN's builds of operators name things: files and parameters, dtypes, formats."""
+"""The names in CANN's builds of operators: of files and parameters, dtypes, formats."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class DType(NamedTuple):
-    """A dtype: DT_x of GE, the kernel's type, the name in lists of operators and in msopgen's JSON."""
+    """A dtype: DT_x of GE, the kernel's type or `unknown`, the name in lists of operators and in msopgen's JSON."""
 
     ge: str
     kernel: str
@@ -26,13 +27,37 @@ DTYPES = {
     10: DType("UINT64", "uint64_t", "uint64"),
     11: DType("DOUBLE", "double", "double"),
     12: DType("BOOL", "bool", "bool"),
+    13: DType("STRING", "unknown", "string"),
+    16: DType("COMPLEX64", "complex64", "complex64"),
+    17: DType("COMPLEX128", "unknown", "complex128"),
+    18: DType("QINT8", "unknown", "qint8"),
+    19: DType("QINT16", "unknown", "qint16"),
+    20: DType("QINT32", "unknown", "qint32"),
+    21: DType("QUINT8", "unknown", "quint8"),
+    22: DType("QUINT16", "unknown", "quint16"),
     27: DType("BF16", "bfloat16_t", "bfloat16"),
     29: DType("INT4", "int4b_t", "int4"),
+    30: DType("UINT1", "uint1b_t", "uint1"),
+    31: DType("INT2", "int2b_t", "int2"),
+    33: DType("COMPLEX32", "complex32", "complex32"),
+    34: DType("HIFLOAT8", "hifloat8_t", "hifloat8"),
+    35: DType("FLOAT8_E5M2", "fp8_e5m2_t", "float8_e5m2"),
+    36: DType("FLOAT8_E4M3FN", "fp8_e4m3fn_t", "float8_e4m3fn"),
+    37: DType("FLOAT8_E8M0", "fp8_e8m0_t", "float8_e8m0"),
+    40: DType("FLOAT4_E2M1", "fp4x2_e2m1_t", "float4_e2m1"),
+    41: DType("FLOAT4_E1M2", "fp4x2_e1m2_t", "float4_e1m2"),
 }
 BY_INFO = {dtype.info: number for number, dtype in DTYPES.items()} | {"float": 0, "fp16": 1, "bf16": 27}
 
 FORMATS = {0: "NCHW", 1: "NHWC", 2: "ND", 3: "NC1HWC0", 4: "FRACTAL_Z", 16: "HWCN", 27: "NDHWC", 29: "FRACTAL_NZ",
            30: "NCDHW", 32: "NDC1HWC0", 33: "FRACTAL_Z_3D"}  # fmt: skip
+
+
+def check_identifiers(what: str, names: Iterable, error: type[Exception]) -> None:
+    """Raises the error for a name that is none: names become those of files, and words of C++, scripts and models."""
+    for name in names:
+        if not (isinstance(name, str) and re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)):
+            raise error(f"{what} is {name!r}: expected letters, digits and _, and no digit first")
 
 
 def snake_case(name: str) -> str:

@@ -3,10 +3,13 @@
 library of its functions, shared and static, which carries the rest and is linked by `find_package(VENDOR)`."""
 
 import argparse
+import gzip
 import io
 import json
+import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,11 +19,11 @@ from pathlib import Path
 from .activation import HOME, LIBRARIES
 from .operator_names import snake_case
 
-# A shell script; the archive stands behind its last line.
+# A shell script. The archive follows its last line.
 INSTALLER = r"""#!/bin/sh
-# Installs the operator package @vendor@: what it asks of the shell is POSIX.
+# Installs the operator package @vendor@. It needs only a POSIX shell.
 set -e
-vendor=@vendor@
+vendor=@quoted@
 usage() {
   cat <<TEXT
 $0 [--install-path=FOLDER] [--quiet]
@@ -59,12 +62,13 @@ for part in framework op_proto op_impl op_api; do rm -rf "${place:?}/$part"; don
 payload | tar xzf - -C "$target/vendors"
 if [ -n "$path" ]; then
   mkdir -p "$place/bin"
-  printf '#!/bin/bash\nexport ASCEND_CUSTOM_OPP_PATH=%s:${ASCEND_CUSTOM_OPP_PATH}\n' "$place" \
+  quoted=$(printf %s "$place" | sed "s/'/'\\\\''/g")
+  printf "#!/bin/bash\\nexport ASCEND_CUSTOM_OPP_PATH='%s':\${ASCEND_CUSTOM_OPP_PATH}\\n" "$quoted" \
     > "$place/bin/set_env.bash"
   [ -n "$quiet" ] || echo "source $place/bin/set_env.bash makes programs find it"
 else
   config=$target/vendors/config.ini
-  others=$(sed -n 's/^load_priority=//p' "$config" 2>/dev/null | tr ',' '\n' | sed "/^$vendor\$/d" | paste -sd, -)
+  others=$(sed -n 's/^load_priority=//p' "$config" 2>/dev/null | tr ',' '\n' | grep -vxF -e "$vendor" | paste -sd, -)
   echo "load_priority=$vendor${others:+,$others}" > "$config"
 fi
 [ -n "$quiet" ] || echo "installed in $place"
@@ -112,10 +116,22 @@ def check(folder: Path, autogen: Path) -> None:
 
 
 def write_installer(folder: Path, vendor: str, output: Path) -> Path:
+    """What is in it depends on the files alone, and on SOURCE_DATE_EPOCH; not on who builds, nor on his umask."""
+    date = os.environ.get("SOURCE_DATE_EPOCH")
+
+    def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid, entry.gid, entry.uname, entry.gname = 0, 0, "", ""
+        entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+        entry.mtime = int(date) if date else entry.mtime
+        return entry
+
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=4) as tar:
-        tar.add(folder, arcname=vendor)
-    script = INSTALLER.replace("@vendor@", vendor)
+    with (
+        gzip.GzipFile(fileobj=archive, mode="wb", compresslevel=4, mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as tar,
+    ):
+        tar.add(folder, arcname=vendor, filter=anonymous)
+    script = INSTALLER.replace("@vendor@", vendor).replace("@quoted@", shlex.quote(vendor))
     script = script.replace("@lines@", str(script.count("\n") + 1))
     output.mkdir(parents=True, exist_ok=True)
     run = output / f"custom_opp_{os_id()}_{platform.machine()}.run"
@@ -186,6 +202,10 @@ def main() -> int:
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--objects", nargs="*", default=[], help="those of the aclnn functions")
     given = parser.parse_args()
+    if not re.fullmatch(r"\w[\w.-]*", given.vendor, re.ASCII):
+        allowed = "letters, digits, _, - and ."
+        print(f"{given.vendor!r} is not a valid name for a vendor: expected {allowed}", file=sys.stderr)
+        return 1
     folder, autogen = Path(given.stage), Path(given.autogen)
     try:
         stage(folder, autogen, given.parts)

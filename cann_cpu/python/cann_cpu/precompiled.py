@@ -30,7 +30,7 @@ def include(command: list[str]) -> list[str]:
             _remove_unused()
             _compile(command, place)
         os.utime(place)
-    except (OSError, RuntimeError):  # the latter of Path.home(), where nothing tells it
+    except (OSError, RuntimeError):  # RuntimeError: Path.home() found no home
         return []
     return [f"-I{place}"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What launches cost by the model: the table of a summary that a launch has written, and a picture of its timeline."""
+"""Shows the costs of launches by the model: the table of a launch's summary, and a picture of its timeline."""
 
 import json
 import os
@@ -30,8 +30,8 @@ def lines(summary: dict) -> list[str]:
         f"  {cycles:.0f} cycles, {summary['microseconds']:.2f} us; one by one {summary['one_by_one_cycles']:.0f} cycles"
     )
     table.append(
-        f"  roofline: {roofline['cycles']:.0f} cycles, {roofline['microseconds']:.2f} us ({roofline['bound']}), "
-        f"of which the schedule reaches {roofline['share']:.1%}"
+        f"  roofline: {roofline['cycles']:.0f} cycles, {roofline['microseconds']:.2f} us ({roofline['bound']}); "
+        f"the schedule reaches {roofline['share']:.1%} of it"
     )
     return table
 

@@ -17,7 +17,7 @@ def seeds_of(text: str) -> range:
     match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
     seeds = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
     if not seeds:
-        raise ValueError(f"--seeds is {text!r}; a number, or the first and the last as in 1..200")
+        raise ValueError(f"--seeds is {text!r}; expected a number, or the first and the last as in 1..200")
     return seeds
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command many times over, in processes side by side, and compares what came of it."""
+"""Runs a command many times, in parallel processes, and compares the outcomes."""
 
 import contextlib
 import math
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count, zip_longest
 
 SLICE = 0.5
-"""Seconds between two looks at the time, more of which is the machine's, that has stopped this process."""
+"""Seconds between two readings of the clock. In the rest of a longer interval, the machine had stopped this process."""
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,25 @@ class Outcome:
 
 def run(command: list[str], variables: dict[str, str], timeout: float | None = None) -> Outcome:
     """Runs the command, and after `timeout` seconds ends it with all that it has started. Seconds in which the machine
-    has stopped this process do not count: it mostly has stopped the command, too."""
+    has stopped this process do not count, as it has mostly stopped the command as well."""
     begin = time.monotonic()
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(
         command, env=variables, **pipes, text=True, encoding="utf-8", errors="replace", start_new_session=True
     )
     slices = count() if timeout is None else range(math.ceil(timeout / SLICE))
-    for _ in slices:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            stdout, stderr = process.communicate(timeout=SLICE)
-            break
-    else:
+    try:
+        for _ in slices:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                stdout, stderr = process.communicate(timeout=SLICE)
+                break
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = process.communicate()
+            return Outcome(None, stdout, stderr, time.monotonic() - begin)
+    except KeyboardInterrupt:
         os.killpg(process.pid, signal.SIGKILL)
-        stdout, stderr = process.communicate()
-        return Outcome(None, stdout, stderr, time.monotonic() - begin)
+        raise
     code = process.returncode
     if code > 128 and code - 128 in set(signal.Signals):  # as a shell passes it on
         code = 128 - code
@@ -52,7 +56,7 @@ def run(command: list[str], variables: dict[str, str], timeout: float | None = N
 
 
 def run_all(jobs: Iterable, work: Callable, label: str) -> Iterator[tuple]:
-    """Every job with what `work` makes of it, in the order of the jobs, of which as many run as there are cores."""
+    """Yields every job with the result of `work`, in the order of the jobs. As many jobs run as there are cores."""
     jobs = list(jobs)
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     try:

@@ -42,6 +42,12 @@ extern "C" __global__ __aicore__ void scale_by(GM_ADDR x, GM_ADDR y, uint32_t co
   run(x, y, count, factor);
 }
 
+// Ends when the flag is set, and not before.
+extern "C" __global__ __aicore__ void until_set(GM_ADDR flag) {
+  while (*reinterpret_cast<volatile __gm__ uint32_t*>(flag) == 0) {
+  }
+}
+
 #ifndef ASCENDC_CPU_DEBUG
 void scale_do(uint32_t blocks, void* stream, uint8_t* x, uint8_t* y, const ScaleTiling& tiling) {
   scale<<<blocks, nullptr, stream>>>(x, y, tiling);

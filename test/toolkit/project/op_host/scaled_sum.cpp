@@ -9,9 +9,19 @@
 namespace optiling {
 namespace {
 
-enum Fault { kNone, kTilingFails, kPastItsData, kNoBlocks, kUnknownKey, kInferenceFails, kKernelFails };
+enum Fault {
+  kNone,
+  kTilingFails,
+  kPastItsData,
+  kNoBlocks,
+  kUnknownKey,
+  kInferenceFails,
+  kKernelFails,
+  kInferenceIsWrong
+};
 
 int tiled = 0;
+int cores_then = 0;
 
 int64_t fault_of(const gert::RuntimeAttrs& attributes) { return *attributes.GetInt(1); }
 
@@ -26,6 +36,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   platform.GetCoreMemSize(platform_ascendc::CoreMemType::UB, ub);
   const uint64_t elements = context->GetInputShape(0)->GetStorageShape().GetShapeSize();
   const uint64_t cores = platform.GetCoreNumAiv();
+  cores_then = static_cast<int>(cores);
   const uint64_t per_block = (elements / cores + 63) / 32 * 32;
 
   ScaledSumTiling tiling;
@@ -48,6 +59,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
   if (fault_of(*context->GetAttrs()) == kInferenceFails) return ge::GRAPH_FAILED;
   *context->GetOutputShape(0) = *context->GetInputShape(0);
+  if (fault_of(*context->GetAttrs()) == kInferenceIsWrong) context->GetOutputShape(0)->AppendDim(2);
   return ge::GRAPH_SUCCESS;
 }
 
@@ -60,6 +72,8 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
 
 // How often it was called, for the test of the tiling cache.
 extern "C" __attribute__((visibility("default"))) int scaled_sum_tiled() { return optiling::tiled; }
+// How many cores there were then.
+extern "C" __attribute__((visibility("default"))) int scaled_sum_cores() { return optiling::cores_then; }
 
 namespace ops {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of which arguments the kernel of Multiple is compiled.
+// The template arguments that the kernel of Multiple is compiled for.
 #pragma once
 
 #include "ascendc/host_api/tiling/template_argument.h"

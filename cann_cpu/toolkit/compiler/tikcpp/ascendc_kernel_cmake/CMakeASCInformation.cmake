@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# How the compiler of the language ASC is called: as g++ is.
+# The command line of the compiler of the language ASC, which is g++'s.
 set(CMAKE_ASC_OUTPUT_EXTENSION .o)
 set(CMAKE_INCLUDE_FLAG_ASC "-I")
 set(CMAKE_INCLUDE_SYSTEM_FLAG_ASC "-isystem ")

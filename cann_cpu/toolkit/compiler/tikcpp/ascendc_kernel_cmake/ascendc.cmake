@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# Libraries of kernels that host programs launch: include it behind project().
+# Libraries of kernels that host programs launch. Include this file after project().
 #
 #   ascendc_library(NAME SHARED|STATIC|OBJECT files...)      aclrtlaunch_X.h of each kernel is on its include path
 #   ascendc_fatbin_library(NAME files...)                     installs fatbin/NAME/NAME.o for aclrtBinaryLoadFromFile
 #   ascendc_include_directories, ascendc_compile_definitions, ascendc_compile_options(NAME [PRIVATE|...] items...)
 #
-# The files are of the language ASC. What links such a library gets ACL, too; so does what links host_intf_pub.
+# The files are of the language ASC. A target that links such a library, or host_intf_pub, also links ACL.
 cmake_policy(PUSH)
 cmake_policy(VERSION 3.16...3.25)
 
 include("${CMAKE_CURRENT_LIST_DIR}/cann_cpu_toolkit.cmake")
-cann_cpu_check_soc()
 if(NOT CMAKE_CURRENT_LIST_DIR IN_LIST CMAKE_MODULE_PATH)
   list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
 endif()
@@ -26,8 +25,11 @@ function(_ascendc_add_library target type)
   add_library(${target} ${type} ${ARGN})
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE ASC)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  # A debug build is the host's; the device's code is optimized in it, too.
+  # A debug build concerns the host. The device's code is optimized in it as well.
   target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Release,RelWithDebInfo,MinSizeRel>>:-O2>)
+  if(CANN_CPU_NPU_ARCH)
+    ascendc_compile_options(${target} PRIVATE --npu-arch=dav-${CANN_CPU_NPU_ARCH})
+  endif()
   target_link_libraries(${target} PUBLIC host_intf_pub)
 endfunction()
 
@@ -69,6 +71,7 @@ endfunction()
 
 function(ascendc_fatbin_library target)
   _ascendc_add_library(${target} MODULE ${ARGN})
+  target_link_options(${target} PRIVATE -Wl,-Bsymbolic)  # its own functions, whatever the program calls alike
   set_target_properties(${target} PROPERTIES PREFIX "" SUFFIX ".o"
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fatbin/${target}")
   install(TARGETS ${target} LIBRARY DESTINATION "fatbin/${target}")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the packages of the toolkit share: where it is, what programs link, the SoCs that are served.
-get_filename_component(CANN_CPU_HOME "${CMAKE_CURRENT_LIST_DIR}/../../.." REALPATH)
+# Shared by the packages of the toolkit: its folder, the libraries that programs link, the supported SoCs.
+get_filename_component(CANN_CPU_HOME "${CMAKE_CURRENT_LIST_DIR}" REALPATH)  # which may be a link to this folder
+get_filename_component(CANN_CPU_HOME "${CANN_CPU_HOME}/../../.." ABSOLUTE)
 
 # Projects install by these names without including GNUInstallDirs.
 if(NOT DEFINED CMAKE_INSTALL_LIBDIR)
@@ -10,14 +11,32 @@ if(NOT DEFINED CMAKE_INSTALL_BINDIR)
   set(CMAKE_INSTALL_BINDIR bin)
 endif()
 
-# cann_cpu_check_soc(): ends the configuration if the project is built for a SoC that is not served.
-function(cann_cpu_check_soc)
-  string(TOLOWER "${SOC_VERSION}" soc)
-  if(soc AND NOT soc MATCHES "^ascend910(b|_93)")
-    message(FATAL_ERROR
-      "SOC_VERSION is ${SOC_VERSION}; cann_cpu serves Ascend910B1 to Ascend910B4 and Ascend910_93xx (Atlas A2 and A3)")
-  endif()
+# cann_cpu_npu_arch(ARCH SOC): the architecture of a SoC, or of a series as Ascend310B; ends the configuration for one
+# that is not served.
+function(cann_cpu_npu_arch result soc)
+  string(TOLOWER "${soc}" wanted)
+  file(GLOB chips "${CANN_CPU_HOME}/data/platform_config/*.ini")
+  set(names)
+  foreach(chip IN LISTS chips)
+    file(STRINGS "${chip}" found REGEX "^(SoC_version|Short_SoC_version|NpuArch)=")
+    list(TRANSFORM found REPLACE "^.*=" "")
+    list(POP_FRONT found name series architecture)
+    list(APPEND names ${name})
+    string(TOLOWER "${name};${series}" known)
+    if(wanted IN_LIST known)
+      set(${result} ${architecture} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  list(JOIN names " " names)
+  message(FATAL_ERROR "SOC_VERSION is ${soc}; cann_cpu serves ${names}")
 endfunction()
+
+# The option of kernels for SOC_VERSION.
+set(CANN_CPU_NPU_ARCH)
+if(SOC_VERSION)
+  cann_cpu_npu_arch(CANN_CPU_NPU_ARCH "${SOC_VERSION}")
+endif()
 
 # cann_cpu_host(target): what a program needs that is compiled with g++ and calls ACL.
 function(cann_cpu_host target)

@@ -4,6 +4,7 @@
 #   npu_op_package(PACKAGE TYPE RUN|SHARED [CONFIG ENABLE_SOURCE_PACKAGE b ENABLE_BINARY_PACKAGE b INSTALL_PATH folder])
 #   npu_op_code_gen(SRC files... PACKAGE p OUT_DIR folder [COMPILE_OPTIONS o...] [COMPILE_DEFINITIONS d...])
 #   npu_op_library(TARGET ACLNN|GRAPH|TILING files...)
+#   npu_op_device_tiling_library(TARGET SHARED|STATIC files...)
 #   npu_op_kernel_options(TARGET ALL|OpType [COMPUTE_UNIT units...] OPTIONS o...)
 #   npu_op_kernel_sources(TARGET OP_TYPE X [KERNEL_DIR folder] [KERNEL_FILE file] [COMPUTE_UNIT units...])
 #   npu_op_kernel_library(TARGET SRC_BASE folder TILING_LIBRARY target)
@@ -12,7 +13,8 @@
 # The targets `binary` (the kernels) and `package` (custom_opp_*.run, or with SHARED the folders themselves,
 # and in op_api/ a library of the functions, shared and static, for find_package(PACKAGE)) make it.
 include_guard(GLOBAL)
-get_filename_component(NPU_OP_HOME "${CMAKE_CURRENT_LIST_DIR}/../../.." REALPATH)
+get_filename_component(NPU_OP_HOME "${CMAKE_CURRENT_LIST_DIR}" REALPATH)  # which may be a link to this folder
+get_filename_component(NPU_OP_HOME "${NPU_OP_HOME}/../../.." ABSOLUTE)
 
 if(NOT vendor_name)
   set(vendor_name customize)
@@ -128,6 +130,21 @@ function(npu_op_library target type)
   elseif(type STREQUAL "TILING")
     target_compile_definitions(${target} PRIVATE OP_TILING_LIB)
   endif()
+endfunction()
+
+# Tiling for a graph that is sunk to the device. Here the host's tiling library also contains it.
+function(npu_op_device_tiling_library target type)
+  if(NOT type MATCHES "^(SHARED|STATIC)$")
+    message(FATAL_ERROR "npu_op_device_tiling_library(${target} ${type} ...): the type must be SHARED or STATIC")
+  endif()
+  add_library(${target} ${type} ${ARGN})
+  target_compile_definitions(${target} PRIVATE DEVICE_OP_TILING_LIB)
+  target_include_directories(${target} SYSTEM PRIVATE "${NPU_OP_HOME}/include")
+  target_link_directories(${target} PRIVATE "${NPU_OP_HOME}/lib64")
+  list(SUBLIST NPU_OP_TILING 2 -1 libraries)
+  target_link_libraries(${target} PRIVATE ${libraries})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME cust_opmaster CXX_VISIBILITY_PRESET hidden CXX_STANDARD 17
+    BUILD_RPATH "${NPU_OP_HOME}/lib64" NPU_OP_FOLDER op_impl/ai_core/tbe/op_master_device/lib)
 endfunction()
 
 function(npu_op_kernel_options target)

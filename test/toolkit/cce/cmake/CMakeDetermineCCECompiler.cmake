@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+find_program(CMAKE_CCE_COMPILER NAMES ccec PATHS $ENV{PATH} REQUIRED)
+set(CMAKE_CCE_SOURCE_FILE_EXTENSIONS cce)
+set(CMAKE_CCE_COMPILER_ENV_VAR CCE)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/CMakeCCECompiler.cmake.in ${CMAKE_PLATFORM_INFO_DIR}/CMakeCCECompiler.cmake @ONLY)
