@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the header of prototypes with an eye of its own, and runs the generator on a header."""
+"""Reads the header of prototypes with an independent parser, and runs the generator on a header."""
 
 import importlib.util
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schema, prototype and functions of an operator agree, and each mistake in a copy of them is a line that says so."""
+"""Schema, prototype and functions of an operator agree, and each disagreement is reported as a line."""
 
 import itertools
 import sys
@@ -17,10 +17,10 @@ from custom_pypto.authoring import definition
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_operators_of_this_project_have_no_mistakes():
+def test_the_operators_of_this_project_agree():
     import torchair  # noqa: F401
 
-    assert [*definition.mistakes(custom_pypto, ROOT)] == []
+    assert [*definition.disagreements(custom_pypto, ROOT)] == []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ REG_OP(Probe)
     .ATTR(scale_value, Float, 0)
     .ATTR(layout, String, "BSND")
     .ATTR(pads, ListInt, {1, 2})
-    .ATTR(dtype, Type, DT_FLOAT)
+    .ATTR(dtype, Type, DT_UNDEFINED)
     .DATATYPE(T, TensorType({DT_FLOAT16, DT_FLOAT}))
     .OP_END_FACTORY_REG(Probe);
 }
@@ -93,7 +93,7 @@ def test_a_schema_and_its_prototype_agree(prototype):
 def test_an_overload_may_leave_out_what_another_gives(prototype):
     without = SCHEMA.replace("Tensor? mask, ", "").replace("probe(", "probe.plain(")
     assert mismatches(prototype, SCHEMA, without) == []
-    assert mismatches(prototype, without) == ["input 'mask' of the prototype is no argument of the schema"]
+    assert mismatches(prototype, without) == ["input 'mask' of the prototype is not an argument of the schema"]
     with_less = SCHEMA.replace("(Tensor out, Tensor)", "Tensor").replace("probe(", "probe.plain(")
     assert mismatches(prototype, SCHEMA, with_less) == []
     with_layout = SCHEMA.replace("str layout='BSND'", "str layout")
@@ -101,15 +101,15 @@ def test_an_overload_may_leave_out_what_another_gives(prototype):
     assert mismatches(prototype, with_layout, without_layout) == []
     with_more = SCHEMA.replace("(Tensor out, Tensor)", "(Tensor out, Tensor, Tensor)").replace("probe(", "probe.more(")
     assert mismatches(prototype, SCHEMA, with_more) == [
-        "the schema has 3 results, but the prototype 2 outputs that are no inputs"
+        "the schema has 3 results, but the prototype 2 outputs that are not inputs"
     ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("Tensor query", "Tensor queries", "argument 'queries' of the schema is no input of the prototype"),
-        ("str layout", "str layouts", "argument 'layouts' of the schema is no attribute of the prototype"),
+        ("Tensor query", "Tensor queries", "argument 'queries' of the schema is not an input of the prototype"),
+        ("str layout", "str layouts", "argument 'layouts' of the schema is not an attribute of the prototype"),
         (
             "Tensor query, Tensor? mask",
             "Tensor? mask, Tensor query",
@@ -134,22 +134,22 @@ def test_an_overload_may_leave_out_what_another_gives(prototype):
         (
             "Tensor query",
             "Tensor(b!) query",
-            "argument 'query' is written, but no output of the prototype bears its name",
+            "argument 'query' is written, but no output of the prototype has its name",
         ),
-        ("(Tensor out, Tensor)", "Tensor", "the schema has 1 results, but the prototype 2 outputs that are no inputs"),
+        ("(Tensor out, Tensor)", "Tensor", "the schema has 1 results, but the prototype 2 outputs that are not inputs"),
         ("Tensor out, ", "Tensor result, ", "result 'result' of the schema is output 'out' of the prototype"),
         ("Tensor out, ", "Tensor[] out, ", "result 'out' is a List[Tensor], but the output is required"),
         ("(Tensor out, Tensor)", "(Tensor(a!), Tensor)", "a result is an argument: return nothing for what is written"),
-        ("Tensor query, ", "", "'query' of the prototype is no argument of the schema, and required"),
-        ("int heads, ", "", "'heads' of the prototype is no argument of the schema, and required"),
-        ("str layout='BSND', ", "", "attribute 'layout' of the prototype is no argument of the schema"),
+        ("Tensor query, ", "", "'query' of the prototype is not an argument of the schema, but required"),
+        ("int heads, ", "", "'heads' of the prototype is not an argument of the schema, but required"),
+        ("str layout='BSND', ", "", "attribute 'layout' of the prototype is not an argument of the schema"),
     ],
 )
-def test_a_mistake_in_a_schema_is_one_line(old, new, line, prototype):
+def test_an_error_in_a_schema_is_one_line(old, new, line, prototype):
     assert old in SCHEMA
     found = mismatches(prototype, SCHEMA.replace(old, new))
-    if "no argument of the schema" not in line:  # an argument of another name leaves the prototype's behind
-        found = [mismatch for mismatch in found if "is no argument of the schema" not in mismatch]
+    if "not an argument of the schema" not in line:  # an argument of another name leaves the prototype's without one
+        found = [mismatch for mismatch in found if "is not an argument of the schema" not in mismatch]
     assert len(found) == 1
     assert line in found[0]
 
@@ -157,21 +157,31 @@ def test_a_mistake_in_a_schema_is_one_line(old, new, line, prototype):
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("INPUT(query,", "INPUT(q,", "argument 'query' of the schema is no input of the prototype"),
+        ("INPUT(query,", "INPUT(q,", "argument 'query' of the schema is not an input of the prototype"),
         ('BSND"', 'TND"', "argument 'layout' is 'BSND' by default, but the attribute 'TND'"),
+        (
+            "(scale_value, Float, 0)",
+            "(scale_value, Float, 1)",
+            "argument 'scale_value' is None by default, which stands for 0.0, but the attribute 1.0",
+        ),
+        (
+            "DT_UNDEFINED",
+            "DT_FLOAT",
+            "argument 'dtype' is None by default, which stands for 28, but the attribute 0",
+        ),
         ("(eps, Float, 1e-5)", "(eps, Int, 1)", "argument 'eps' is a float, but the attribute is a Int"),
-        ('.OUTPUT(cache, "T")\n', "", "argument 'cache' is written, but no output of the prototype bears its name"),
+        ('.OUTPUT(cache, "T")\n', "", "argument 'cache' is written, but no output of the prototype has its name"),
         (
             '.OUTPUT(scale, "T")\n    .OUTPUT(cache, "T")',
             '.OUTPUT(cache, "T")\n    .OUTPUT(scale, "T")',
-            "output 'scale' of the prototype must come before the outputs that bear the names of inputs",
+            "output 'scale' of the prototype must come before the outputs that have the names of inputs",
         ),
     ],
 )
-def test_a_mistake_in_a_prototype_is_one_line(old, new, line, read):
+def test_an_error_in_a_prototype_is_one_line(old, new, line, read):
     assert old in PROTOTYPE
     found = mismatches(read(PROTOTYPE.replace(old, new, 1)), SCHEMA)
-    found = [mismatch for mismatch in found if "is no argument of the schema" not in mismatch]
+    found = [mismatch for mismatch in found if "is not an argument of the schema" not in mismatch]
     assert found == [line]
 
 
@@ -225,15 +235,17 @@ def package(tmp_path, ge_api):
     return Package(tmp_path, ge_api)
 
 
-def mistakes_of(package, monkeypatch):
+def disagreements_of(package, monkeypatch):
     import torchair  # noqa: F401
 
     module, _library = package.build(monkeypatch)
-    return [mistake.replace(package.name, "NAME") for mistake in definition.mistakes(module, package.folder)]
+    return [
+        disagreement.replace(package.name, "NAME") for disagreement in definition.disagreements(module, package.folder)
+    ]
 
 
 SCHEMAS = "NAME/csrc/ops_def_registration.cpp"
-FIX = f"fix {SCHEMAS} or opp/op_host/scale.cpp, or map it in a converter of its own"
+FIX = f"fix {SCHEMAS} or opp/op_host/scale.cpp, or map it in its own converter"
 MISTAKES = {
     "none": ({}, []),
     "Meta": (
@@ -250,6 +262,18 @@ MISTAKES = {
             "NAME::scale: EXEC_NPU_CMD(aclnnScale, ...) gives 'out' where the function takes 'x': "
             "fix NAME/csrc/scaling.cpp"
         ],
+    ),
+    "not C++": (
+        {"source": 'm.impl("scale", &scale);\nvoid f() {\n  EXEC_NPU_CMD(aclnnScale, x + , factor, out);\n}'},
+        ["NAME::scale: EXEC_NPU_CMD(aclnnScale, ...) is not understood: fix NAME/csrc/scaling.cpp:3"],
+    ),
+    "commas": (
+        {"source": "void f() { EXEC_NPU_CMD(aclnnScale, of<1, x>(y), /* (x, */ factor, out); }"},
+        [],
+    ),
+    "no call": (
+        {"kernels": {"Meta"}, "source": '// m.impl("scale", &scale);\nauto text = R"(m.impl("scale", &scale))";'},
+        ["NAME::scale: it has no function for tensors on an NPU: add one, for PrivateUse1, to NAME/csrc/scale.cpp"],
     ),
     "test": ({"test": "def test_scales(): pass"}, ["NAME::scale: no test names it: add one to test/NAME"]),
     "prototype": (
@@ -269,7 +293,7 @@ MISTAKES = {
 @pytest.mark.parametrize(("change", "lines"), MISTAKES.values(), ids=MISTAKES)
 def test_what_is_missing_of_an_operator_is_a_line_with_the_file_to_fix(change, lines, package, monkeypatch):
     vars(package).update(change)
-    assert mistakes_of(package, monkeypatch) == lines
+    assert disagreements_of(package, monkeypatch) == lines
 
 
 OWN_CONVERTER = """import torch
@@ -311,4 +335,4 @@ def test_a_converter_of_its_own_agrees_in_all_that_it_does_not_map(schema, old, 
     text = OWN_CONVERTER.replace("NAME", package.name)
     assert old in text
     package.write(f"{package.name}/converter/scale.py", text.replace(old, new) if old else text)
-    assert mistakes_of(package, monkeypatch) == lines
+    assert disagreements_of(package, monkeypatch) == lines

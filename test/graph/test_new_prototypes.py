@@ -67,7 +67,7 @@ def with_gradient(text: str) -> list[Operator]:
 
 DEFINITIONS = Path(__file__).parents[2] / "opp/op_host"
 HEADERS = '#include "definition.h"\n'
-"""All that the definitions include; each is then in a namespace of its own."""
+"""All that the definitions include; each definition is then in a separate namespace."""
 
 
 # Each example is compiled: a failing one is not made smaller.

@@ -29,7 +29,7 @@ StoredTensor stored_at(void* memory, const gert::Tensor& tensor) {
                        tensor.storage_format.storage_format, dims_of(tensor.storage_shape.storage_shape));
 }
 
-// Of a tensor stored row by row, torchair gives no origin shape where the memory is the host's.
+// For a tensor stored row by row in host memory, torchair sets no origin shape.
 StoredTensor stored_at(void* memory, const ge::Tensor& tensor) {
   const ge::TensorDesc description = tensor.GetTensorDesc();
   const auto storage_shape = description.GetShape().GetDims();
@@ -124,7 +124,7 @@ StoredTensor stored_tensor(void* memory, ge::DataType dtype, const std::vector<i
   }
   if (shape != storage_shape) {
     throw GraphError(std::string("tensors of format ") + ge::GetFormatName(format) +
-                     " are not supported: only those that are stored row by row, and FRACTAL_NZ");
+                     " are not supported: only tensors stored row by row, and FRACTAL_NZ");
   }
   return {view(memory, shape, dtype), ACL_FORMAT_ND, shape};
 }

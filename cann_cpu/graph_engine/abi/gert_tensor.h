@@ -39,10 +39,10 @@ struct StorageFormat {
   uint8_t reserved[40];
 };
 
-enum TensorPlacement : int32_t { kOnDeviceHbm = 0, kOnHost = 1, kFollowing = 2 };  // kFollowing: behind the tensor
+enum TensorPlacement : int32_t { kOnDeviceHbm = 0, kOnHost = 1, kFollowing = 2 };  // kFollowing: after the tensor
 enum TensorOperateType : int32_t { kGetTensorAddress = 0, kFreeTensor = 1, kPlusShareCount = 2 };
 
-// What is done with the memory behind an address that is no plain pointer.
+// Handles the memory of an address that is not a plain pointer.
 using TensorAddrManager = ge::graphStatus (*)(void* address, TensorOperateType operation, void** out);
 
 struct TensorData {

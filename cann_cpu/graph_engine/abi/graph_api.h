@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind ge::Graph.
+// The implementation of ge::Graph.
 #pragma once
 
 #include <memory>

@@ -9,9 +9,11 @@
 #include "abi/bindings.h"
 #include "abi/errors.h"
 #include "abi/graph_api.h"
+#include "abi/options.h"
 #include "abi/registry.h"
 #include "abi/summary.h"
 #include "acl/acl_rt.h"
+#include "cann_cpu/device_memory.h"
 #include "cann_cpu/runtime.h"
 #include "cann_cpu/waiting.h"
 #include "execution/execution.h"
@@ -26,18 +28,39 @@ struct AddedGraph {
   std::shared_ptr<const Model> model;
   Options options;
   std::shared_ptr<const CompiledGraph> compiled;
+  bool is_loaded = false;  // for GeSessionExecuteGraphWithStreamAsync
 };
+
+// The engine's options; a session and a graph may override them.
+struct EngineOptions {
+  std::mutex mutex;
+  std::optional<Options> options;  // none before GEInitialize
+};
+EngineOptions& engine() {
+  static auto* const instance = new EngineOptions;
+  return *instance;
+}
 
 class SessionState {
  public:
+  // Options that are wrong fail with the first graph: a constructor returns no status.
+  explicit SessionState(const StringMap& options) : session_options_(options) {}
+
   static SessionState& of(uint64_t id) { return *reinterpret_cast<SessionState*>(id); }
 
   void add(uint32_t id, const ge::Graph& graph, const StringMap& options) {
     AddedGraph added;
-    added.model = ge::GraphImpl::model(graph);
-    for (const auto& [name, value] : options) {
-      added.options[name.GetString()] = value.GetString();
+    {
+      EngineOptions& all = engine();
+      const std::lock_guard lock(all.mutex);
+      if (!all.options) throw NotInitialized();
+      added.options = *all.options;
     }
+    added.model = ge::GraphImpl::model(graph);
+    Options own = checked_options(options);
+    own.merge(checked_options(session_options_));
+    own.merge(std::move(added.options));
+    added.options = std::move(own);
     const std::lock_guard lock(mutex_);
     if (!graphs_.emplace(id, std::move(added)).second) {
       throw GraphError("graph " + std::to_string(id) + " was added before");
@@ -57,6 +80,27 @@ class SessionState {
       graph.compiled = std::make_shared<const CompiledGraph>(graph.model, graph.options);
     }
     return graph.compiled;
+  }
+
+  // The compiled graph; throws if neither CompileGraph nor a run has compiled it.
+  std::shared_ptr<const CompiledGraph> compiled(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    return require_compiled(id).compiled;
+  }
+
+  void load(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    require_compiled(id).is_loaded = true;
+  }
+
+  void require_loaded(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    if (!find(id).is_loaded) throw GraphError("graph " + std::to_string(id) + " is not loaded; LoadGraph comes first");
+  }
+
+  std::optional<Cores> cores(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    return cores_of(find(id).options);
   }
 
   void set_allocator(const void* stream, std::shared_ptr<ge::Allocator> allocator) {
@@ -82,6 +126,13 @@ class SessionState {
     return found->second;
   }
 
+  AddedGraph& require_compiled(uint32_t id) {
+    AddedGraph& graph = find(id);
+    if (graph.compiled != nullptr) return graph;
+    throw GraphError("graph " + std::to_string(id) + " is not compiled; CompileGraph comes first");
+  }
+
+  const StringMap session_options_;
   std::mutex mutex_;
   std::map<uint32_t, AddedGraph> graphs_;
   std::map<const void*, std::shared_ptr<ge::Allocator>> allocators_;
@@ -94,9 +145,11 @@ struct Execution {
   std::shared_ptr<const CompiledGraph> graph;
   std::vector<StoredTensor> inputs;
   std::vector<at::Tensor> targets;  // undefined: the engine allocates the output
+  std::optional<Cores> cores;       // that nodes may use
   aclrtStream stream = nullptr;
 
   std::vector<at::Tensor> run() const {
+    const CoresOfThread limited(cores);
     try {
       auto results = run_nodes(*graph, inputs, targets, stream);
       write_outputs(results, targets);
@@ -107,7 +160,7 @@ struct Execution {
   }
 };
 
-// Of the graph's inputs and outputs; arguments are counted through both.
+// The accesses of the graph's inputs and outputs. Arguments are numbered through both.
 Accesses accesses_of(const Execution& execution) {
   Accesses accesses;
   if (!accesses_are_checked()) return accesses;
@@ -123,6 +176,7 @@ Accesses accesses_of(const Execution& execution) {
 }
 
 bool is_capturing(aclrtStream stream) {
+  if (stream == nullptr) return false;  // the default stream takes no part in a capture
   aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_NONE;
   aclmdlRI model = nullptr;
   return aclmdlRICaptureGetInfo(stream, &status, &model) == ACL_SUCCESS && status == ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
@@ -145,8 +199,8 @@ void enqueue(std::shared_ptr<const Execution> execution) {
   }
 }
 
-// Runs on the stream's worker and waits: the shapes of the outputs are known only afterwards. What is to be done with
-// the results is done there, too: they may be memory of the device.
+// Runs on the stream's worker and waits, as the shapes of the outputs are known only afterwards. The results are also
+// processed there, as they may be memory of the device.
 std::vector<at::Tensor> run_and_wait(const Execution& execution,
                                      const std::function<void(const std::vector<at::Tensor>&)>& use = {}) {
   if (is_capturing(execution.stream)) {
@@ -184,6 +238,7 @@ std::shared_ptr<Execution> prepare(SessionState& session, uint32_t id, aclrtStre
                                    const std::vector<T>& outputs) {
   auto execution = std::make_shared<Execution>();
   execution->graph = session.compile(id);
+  execution->cores = session.cores(id);
   execution->stream = stream;
   const CompiledGraph& graph = *execution->graph;
   if (inputs.size() != graph.input_count() || outputs.size() != graph.outputs().size()) {
@@ -212,8 +267,8 @@ at::Tensor in_place_target(const StoredTensor& input) {
   return input.tensor;
 }
 
-// An output without memory that reuses an input's gets that; one of no elements needs none. Returns whether any is left
-// that the engine has to allocate.
+// An output without memory that reuses an input gets the input's memory. An empty output needs none. Returns whether
+// the engine has to allocate any.
 template <class T>
 bool complete_targets(Execution& execution, std::vector<T>& outputs) {
   bool incomplete = false;
@@ -262,16 +317,27 @@ using cann_cpu::graph::GraphError;
 using cann_cpu::graph::guarded;
 using cann_cpu::graph::SessionState;
 
-Status GEInitialize(const std::map<AscendString, AscendString>&) {
-  return guarded(__func__, [] { cann_cpu::graph::package_errors(); });  // loads the packages' prototypes
+Status GEInitialize(const std::map<AscendString, AscendString>& options) {
+  return guarded(__func__, [&] {
+    auto checked = cann_cpu::graph::checked_options(options);
+    auto& engine = cann_cpu::graph::engine();
+    const std::lock_guard lock(engine.mutex);
+    engine.options = std::move(checked);
+    cann_cpu::graph::package_errors();  // loads the packages' prototypes
+  });
 }
 
-Status GEFinalize() { return SUCCESS; }
+Status GEFinalize() {
+  auto& engine = cann_cpu::graph::engine();
+  const std::lock_guard lock(engine.mutex);
+  engine.options.reset();
+  return SUCCESS;
+}
 
 AscendString GEGetWarningMsgV2() { return AscendString(cann_cpu::graph::package_errors().c_str()); }
 
-Session::Session(const std::map<AscendString, AscendString>&)
-    : sessionId_(reinterpret_cast<uint64_t>(new SessionState)) {}
+Session::Session(const std::map<AscendString, AscendString>& options)
+    : sessionId_(reinterpret_cast<uint64_t>(new SessionState(options))) {}
 
 Session::~Session() { delete &SessionState::of(sessionId_); }
 
@@ -291,7 +357,7 @@ CompiledGraphSummaryPtr Session::GetCompiledGraphSummary(uint32_t graph_id) {
   CompiledGraphSummaryPtr summary;
   guarded(__func__, [&] {
     auto data = std::make_shared<CompiledGraphSummary::SummaryData>();
-    data->graph = SessionState::of(sessionId_).compile(graph_id);
+    data->graph = SessionState::of(sessionId_).compiled(graph_id);
     summary = std::make_shared<CompiledGraphSummary>(std::move(data));
   });
   return summary;
@@ -320,11 +386,13 @@ Status Session::RegisterExternalAllocator(const void* const stream, std::shared_
 
 namespace {
 
+// A graph needs none of it, whatever its summary says for torchair: constants are its own, intermediates come and go.
 Status accept_memory(const char* function, uint64_t session, uint32_t graph_id, const void* memory, size_t size) {
   return guarded(function, [&] {
-    SessionState::of(session).compile(graph_id);
-    if (memory == nullptr && size > 0) {
-      throw GraphError("the memory for graph " + std::to_string(graph_id) + " is a null pointer");
+    SessionState::of(session).compiled(graph_id);
+    if (size > 0 && cann_cpu::require_device_memory(function, memory, size) != ACL_SUCCESS) {
+      throw GraphError("the memory for graph " + std::to_string(graph_id) +
+                       " is not a device's memory: " + aclGetRecentErrMsg());
     }
   });
 }
@@ -347,8 +415,11 @@ Status Session::UpdateGraphRefreshableFeatureMemoryBase(uint32_t graph_id, const
 }  // namespace ge
 
 ge::Status GeSessionLoadGraph(ge::Session& session, uint32_t graph_id,
-                              const std::map<ge::AscendString, ge::AscendString>&, void*) {
-  return session.CompileGraph(graph_id);
+                              const std::map<ge::AscendString, ge::AscendString>& options, void*) {
+  return cann_cpu::graph::guarded(__func__, [&] {
+    cann_cpu::graph::checked_options(options);
+    cann_cpu::graph::SessionState::of(session.id()).load(graph_id);
+  });
 }
 
 ge::Status GeSessionExecuteGraphWithStreamAsync(ge::Session& session, uint32_t graph_id, void* stream,
@@ -356,6 +427,7 @@ ge::Status GeSessionExecuteGraphWithStreamAsync(ge::Session& session, uint32_t g
                                                 std::vector<gert::Tensor>& outputs) {
   return cann_cpu::graph::guarded(__func__, [&] {
     auto& state = cann_cpu::graph::SessionState::of(session.id());
+    state.require_loaded(graph_id);
     cann_cpu::graph::execute(state, graph_id, stream, inputs, outputs);
   });
 }

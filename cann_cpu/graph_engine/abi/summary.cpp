@@ -8,7 +8,7 @@ bool CompiledGraphSummary::IsStatic() const { return data_->graph->is_static(); 
 
 namespace {
 
-// The engine needs none of the caller's memory, but torchair allocates what it is told and takes no empty block.
+// The engine needs none of the caller's memory, but torchair allocates the given size and does not accept 0.
 constexpr size_t kSmallestBlock = 512;
 
 }  // namespace

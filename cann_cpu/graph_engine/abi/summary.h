@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind ge::CompiledGraphSummary.
+// The implementation of ge::CompiledGraphSummary.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ge::TensorType's sets of element types and the names of formats.
+// ge::TensorType's sets of element types.
 #include "graph/types.h"
 
-#include <map>
 #include <set>
 
 namespace ge {
@@ -53,26 +52,5 @@ TensorType TensorType::UnaryDataType() {
   return TensorType{DT_COMPLEX128, DT_COMPLEX64, DT_DOUBLE, DT_FLOAT, DT_FLOAT16, DT_BF16, DT_COMPLEX32};
 }
 TensorType TensorType::FLOAT() { return TensorType{DT_FLOAT, DT_FLOAT16, DT_BF16}; }
-
-const char_t* GetFormatName(Format format) {
-  static const std::map<Format, const char*> names = {
-      {FORMAT_NCHW, "NCHW"},
-      {FORMAT_NHWC, "NHWC"},
-      {FORMAT_ND, "ND"},
-      {FORMAT_NC1HWC0, "NC1HWC0"},
-      {FORMAT_FRACTAL_Z, "FRACTAL_Z"},
-      {FORMAT_HWCN, "HWCN"},
-      {FORMAT_NDHWC, "NDHWC"},
-      {FORMAT_FRACTAL_NZ, "FRACTAL_NZ"},
-      {FORMAT_NCDHW, "NCDHW"},
-      {FORMAT_NDC1HWC0, "NDC1HWC0"},
-      {FORMAT_FRACTAL_Z_3D, "FRACTAL_Z_3D"},
-      {FORMAT_NCL, "NCL"},
-      {FORMAT_FRACTAL_NZ_C0_16, "FRACTAL_NZ_C0_16"},
-      {FORMAT_FRACTAL_NZ_C0_32, "FRACTAL_NZ_C0_32"},
-  };
-  const auto found = names.find(format);
-  return found == names.end() ? "RESERVED" : found->second;
-}
 
 }  // namespace ge

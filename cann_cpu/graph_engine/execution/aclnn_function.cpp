@@ -19,7 +19,7 @@
 namespace cann_cpu::graph {
 namespace {
 
-// The libraries that hold aclnn functions, in order of priority; what does not load is told in `errors`.
+// The libraries that hold aclnn functions, in order of priority. `errors` lists those that do not load.
 struct AclnnLibraries {
   std::vector<void*> handles;
   std::string errors;
@@ -72,10 +72,10 @@ aclScalar* create_scalar(const at::Scalar& scalar) {
   return aclCreateScalar(const_cast<void*>(scalar.data_ptr()), static_cast<aclDataType>(ge_dtype(scalar.type())));
 }
 
-// Both calling conventions (System V x86-64, AAPCS64) give integers and doubles registers of their own, eight doubles
-// at most, and pass the integers behind the registers on the stack, eight bytes each, in order. So how the two kinds
-// are mixed in a signature does not matter, as long as no double comes to the stack; integers that a function does not
-// have lie behind those that it has, where it does not look.
+// Both calling conventions (System V x86-64, AAPCS64) have separate registers for integers and doubles, eight doubles
+// at most, and pass the integers that do not fit on the stack, eight bytes each, in order. So the order of the two
+// kinds in a signature does not matter as long as no double comes to the stack. Surplus integers come after those that
+// the function has, where it does not look.
 constexpr size_t kMaxReals = 8;
 constexpr size_t kMaxIntegers = 64;
 

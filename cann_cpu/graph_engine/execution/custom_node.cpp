@@ -38,7 +38,7 @@ void pass_attribute(const PrototypeAttribute& declared, const NodeCall& call, Ac
   } else if (const auto* flags = std::get_if<std::vector<bool>>(&value)) {
     arguments.array(*flags);
   } else if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
-    // An empty list in a model does not tell what it is a list of.
+    // An empty list in a model has no type of elements.
     if (integers->empty() && declared.type == "VT_LIST_FLOAT") {
       arguments.array(std::vector<float>());
     } else if (integers->empty() && declared.type == "VT_LIST_BOOL") {
@@ -78,7 +78,7 @@ std::vector<std::vector<size_t>> group_inputs(const NodeCall& call, const Protot
     known += group.size();
   }
   if (known < descriptions.size()) {
-    throw GraphError("it has " + std::to_string(descriptions.size()) + " inputs, of which its prototype knows " +
+    throw GraphError("it has " + std::to_string(descriptions.size()) + " inputs, but its prototype only " +
                      std::to_string(known));
   }
   return groups;
@@ -140,8 +140,8 @@ at::Tensor in_whole_blocks(const InferredOutput& output) {
   return at::empty({elements + kBlockBytes}, options).narrow(0, 0, elements).view(output.shape);
 }
 
-// The node's outputs: new memory, or for one that bears an input's name that input's; empty where the node leaves that
-// input out.
+// The node's outputs: new memory, or the memory of the input with the same name. An output is empty if the node omits
+// that input.
 Outputs make_outputs(NodeCall& call, const Prototype& prototype, const std::vector<std::vector<size_t>>& inputs) {
   const auto& descriptions = call.node().output_descriptions;
   std::optional<std::vector<InferredOutput>> inferred;
@@ -262,7 +262,7 @@ std::shared_ptr<const CustomNode> find_custom_node(const std::string& type, std:
   const Prototype* prototype = find_prototype(type);
   if (prototype == nullptr) {
     const std::string& errors = package_errors();
-    reason = "it is no built-in node type, and no operator package has a REG_OP prototype of it" +
+    reason = "it is not a built-in node type, and no operator package has a REG_OP prototype of it" +
              (errors.empty() ? "" : " (" + errors + ")");
     return nullptr;
   }

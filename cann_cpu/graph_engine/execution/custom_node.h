@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node of an operator package: executed through its aclnn functions, with no code of its own.
+// A node of an operator package. It is executed through its aclnn functions and needs no code here.
 #pragma once
 
 #include <memory>

@@ -3,6 +3,7 @@
 #include "execution/graph.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,6 +12,8 @@
 #include <set>
 
 #include "abi/bindings.h"
+#include "acl/acl_rt.h"
+#include "cann_cpu/device_memory.h"
 #include "execution/fusion.h"
 #include "model/attributes.h"
 #include "model/dtypes.h"
@@ -34,6 +37,10 @@ EdgeName parse_edge(const ModelNode& node, const std::string& text) {
     }
   }
   return edge;
+}
+
+bool is_known(const std::vector<int64_t>& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](int64_t dim) { return dim >= 0; });
 }
 
 std::map<std::string, int> index_by_name(const std::vector<ModelNode>& nodes) {
@@ -99,9 +106,15 @@ std::vector<int> execution_order(const std::vector<ModelNode>& nodes, const std:
   }
   if (order.size() != nodes.size()) {
     const auto stuck = std::find_if(waiting_for.begin(), waiting_for.end(), [](int count) { return count > 0; });
-    throw GraphError(describe(nodes[stuck - waiting_for.begin()]) + " is part of, or behind, a cycle");
+    throw GraphError(describe(nodes[stuck - waiting_for.begin()]) + " is part of a cycle or depends on one");
   }
   return order;
+}
+
+void require_no_negative(const ModelNode& node, const std::vector<int64_t>& shape) {
+  if (!is_known(shape)) {
+    throw GraphError(describe(node) + " has a negative dimension");
+  }
 }
 
 StoredTensor constant_tensor(const ModelNode& node) {
@@ -110,11 +123,7 @@ StoredTensor constant_tensor(const ModelNode& node) {
     throw GraphError(describe(node) + " has no tensor in its attribute 'value'");
   }
   const ConstTensor& constant = **value;
-  for (const int64_t dim : constant.shape) {
-    if (dim < 0) {
-      throw GraphError(describe(node) + " has a negative dimension");
-    }
-  }
+  require_no_negative(node, constant.shape);
   // The numbers of elements are compared first: a wrong shape must not allocate.
   const auto type = scalar_type(constant.dtype);
   double elements = 1;
@@ -141,10 +150,21 @@ StoredTensor placeholder_tensor(const ModelNode& node) {
     throw GraphError(describe(node) + " lacks the attribute 'addr' or 'dtype'");
   }
   const auto shape = integers_or(node.attributes, "origin_shape", {});
+  const auto storage_shape = integers_or(node.attributes, "storage_shape", shape);
+  require_no_negative(node, storage_shape);
   const auto* format = find_attribute<int64_t>(node.attributes, "storage_format");
-  return stored_tensor(reinterpret_cast<void*>(*address), *dtype, shape,
-                       format == nullptr ? ge::FORMAT_ND : static_cast<ge::Format>(*format),
-                       integers_or(node.attributes, "storage_shape", shape));
+  StoredTensor tensor;
+  try {
+    tensor = stored_tensor(reinterpret_cast<void*>(*address), *dtype, shape,
+                           format == nullptr ? ge::FORMAT_ND : static_cast<ge::Format>(*format), storage_shape);
+  } catch (const c10::Error& error) {
+    throw GraphError(describe(node) + ": " + error.what_without_backtrace());
+  }
+  const size_t bytes = tensor.tensor.nbytes();
+  if (bytes != 0 && require_device_memory("attribute 'addr'", tensor.tensor.const_data_ptr(), bytes) != ACL_SUCCESS) {
+    throw GraphError(describe(node) + ": " + aclGetRecentErrMsg());
+  }
+  return tensor;
 }
 
 Role role_of(const ModelNode& node) {
@@ -195,10 +215,6 @@ std::map<int, int> reused_inputs(const Options& options) {
   return reused;
 }
 
-bool is_known(const std::vector<int64_t>& shape) {
-  return std::all_of(shape.begin(), shape.end(), [](int64_t dim) { return dim >= 0; });
-}
-
 void find_last_uses(std::vector<Node>& nodes, const std::vector<GraphOutput>& outputs) {
   const auto count = static_cast<int>(nodes.size());
   for (int i = 0; i < count; ++i) {
@@ -222,8 +238,8 @@ void find_last_uses(std::vector<Node>& nodes, const std::vector<GraphOutput>& ou
   }
 }
 
-// An operator package's node may write to an input of which its prototype has no output: it relies on the copy that
-// torchair moves what is written to.
+// An operator package's node may write to an input without an output in its prototype. It relies on torchair to copy
+// the written input.
 void find_undeclared_writes(std::vector<Node>& nodes) {
   for (const Node& node : nodes) {
     if (node.custom == nullptr) {
@@ -327,6 +343,7 @@ CompiledGraph::CompiledGraph(std::shared_ptr<const Model> model, const Options& 
     }
   }
   fuse_addmm(nodes_, outputs_);
+  write_views_in_place(nodes_, outputs_);
   find_last_uses(nodes_, outputs_);
   find_undeclared_writes(nodes_);
 }

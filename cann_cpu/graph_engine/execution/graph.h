@@ -34,9 +34,10 @@ struct Node {
   std::shared_ptr<const CustomNode> custom;  // of an operator package's node
   StoredTensor constant;
   int64_t input_index = 0;
-  std::map<int, int> last_reads;  // the place of the last reader of each output; behind the last node for a graph's
-  std::vector<int> last_uses;     // nodes whose outputs nobody needs after this one
-  bool may_be_written = false;    // by an operator package's node, without its prototype saying so
+  std::map<int, int> last_reads;  // the place of each output's last reader; after the last node for a graph's output
+  std::vector<int> last_uses;     // nodes whose outputs are not needed after this one
+  bool may_be_written = false;    // by an operator package's node whose prototype does not declare it
+  bool in_place = false;          // of AsStrided: what is written to the view is copied back to where it lies
 };
 
 struct GraphOutput {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs an operator of the aclop path: a graph of one node.
+#include <ATen/TensorUtils.h>
 #include <c10/core/InferenceMode.h>
 
 #include <memory>
+#include <sstream>
 #include <variant>
 
 #include "abi/bindings.h"
+#include "abi/errors.h"
 #include "abi/registry.h"
 #include "cann_cpu/aclop.h"
 #include "cann_cpu/export.h"
@@ -100,7 +103,22 @@ void lay_out(const at::Tensor& rows, const StoredTensor& output) {
   }
 }
 
-void run(const SingleOperator& op, aclrtStream stream) {
+// Writes a result whose shape the operator determines, and describes it. The caller uses the memory with the layout of
+// the largest result, so in FRACTAL_NZ this result is its first elements, row by row.
+void write_decided(size_t i, const at::Tensor& result, const StoredTensor& memory, aclTensorDesc& desc) {
+  const at::Tensor rows = target_of(memory);
+  if (result.scalar_type() != rows.scalar_type() || result.numel() > rows.numel()) {
+    std::ostringstream text;
+    text << "output " << i << " has " << result.numel() << " elements of " << result.scalar_type()
+         << ", the caller's memory is for " << rows.numel() << " of " << rows.scalar_type();
+    throw GraphError(text.str());
+  }
+  rows.as_strided(result.sizes(), at::detail::defaultStrides(result.sizes())).copy_(result);
+  lay_out(rows, memory);
+  desc.dims = result.sizes().vec();
+}
+
+void run(SingleOperator& op, aclrtStream stream) {
   const c10::InferenceMode no_autograd;
   std::vector<StoredTensor> inputs;
   for (const Operand& input : op.inputs) {
@@ -112,19 +130,29 @@ void run(const SingleOperator& op, aclrtStream stream) {
   std::vector<at::Tensor> targets;
   for (const Operand& output : op.outputs) {
     outputs.push_back(stored(output));
-    targets.push_back(target_of(outputs.back()));
+    targets.push_back(op.decides_shapes ? at::Tensor() : target_of(outputs.back()));
   }
   std::vector<at::Tensor> results = run_nodes(CompiledGraph(model_of(op), {}), inputs, targets, stream);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    // torch_npu describes what it slices without the dimensions of size 1.
+    if (targets[i].defined() && results[i].numel() == targets[i].numel()) {
+      results[i] = results[i].reshape(targets[i].sizes());
+    }
+  }
   write_outputs(results, targets);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    lay_out(targets[i], outputs[i]);
+    if (op.decides_shapes) {
+      write_decided(i, results[i], outputs[i], op.outputs[i].desc);
+    } else {
+      lay_out(targets[i], outputs[i]);
+    }
   }
 }
 
 }  // namespace
 }  // namespace cann_cpu::graph
 
-extern "C" CANN_EXPORT aclError cann_cpu_run_operator(const cann_cpu::SingleOperator& op, aclrtStream stream) {
+extern "C" CANN_EXPORT aclError cann_cpu_run_operator(cann_cpu::SingleOperator& op, aclrtStream stream) {
   using namespace cann_cpu;
   std::string reason;
   if (graph::find_node_type(op.type) == nullptr && graph::find_custom_node(op.type, reason) == nullptr) {

@@ -28,8 +28,8 @@ Bytes extent(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
 }
 
-// Whether an output goes to the input's memory, which no other input, constant or output shares: what is written there
-// earlier is lost to nobody.
+// Whether an output goes to the input's memory, which no other input, constant or output shares: overwriting it early
+// affects no other value.
 bool is_overwritten(size_t input, const CompiledGraph& graph, const std::vector<StoredTensor>& inputs,
                     const std::vector<at::Tensor>& targets) {
   const at::Tensor& memory = inputs[input].tensor;
@@ -99,7 +99,7 @@ Values::Value& Values::value(const Edge& edge) {
 }
 
 StoredTensor Values::stored(const Edge& edge) {
-  return is_in_blocks(edge) ? in_blocks_.at(edge.node) : in_rows(at(edge).contiguous());
+  return is_in_blocks(edge) ? in_blocks_.at(edge.node) : in_rows(in_rows_or_place(edge));
 }
 
 std::vector<int64_t> Values::shape(const Edge& edge) {
@@ -123,7 +123,7 @@ at::Tensor Values::moved(const at::Tensor& tensor) const {
                                                                          : tensor.clone(at::MemoryFormat::Contiguous);
 }
 
-// Whether nobody needs what lies in the value's memory now, but as this value.
+// Whether the present contents of the value's memory are needed only as this value.
 bool Values::may_overwrite(const Value& value, const Node& writer) const {
   const Owner owner = owner_of(value.tensor);
   if (owner == Owner::caller || owner == Owner::graph) {
@@ -145,6 +145,12 @@ bool Values::may_overwrite(const Value& value, const Node& writer) const {
   return true;
 }
 
+// Row-major, but for what is written where it lies.
+at::Tensor Values::in_rows_or_place(const Edge& edge) {
+  const at::Tensor& tensor = at(edge);
+  return graph_.nodes()[edge.node].in_place ? tensor : tensor.contiguous();
+}
+
 at::Tensor& Values::writable(const Edge& edge, const Node& writer) {
   if (is_in_blocks(edge)) {
     throw GraphError("a tensor that is written must be in format ND, but " +
@@ -152,7 +158,7 @@ at::Tensor& Values::writable(const Edge& edge, const Node& writer) {
   }
   Value& written = value(edge);
   written.tensor =
-      may_overwrite(written, writer) ? written.tensor.contiguous() : written.tensor.clone(at::MemoryFormat::Contiguous);
+      may_overwrite(written, writer) ? in_rows_or_place(edge) : written.tensor.clone(at::MemoryFormat::Contiguous);
   written_.push_back(edge);
   return written.tensor;
 }
@@ -161,7 +167,8 @@ void Values::set(int node, std::vector<at::Tensor> outputs) {
   for (at::Tensor& output : outputs) {
     int variable = variables_++;
     for (const Edge& edge : written_) {
-      variable = at(edge).is_same(output) ? value(edge).variable : variable;
+      const bool stands_for_it = at(edge).is_same(output) || graph_.nodes()[node].in_place;
+      variable = stands_for_it ? value(edge).variable : variable;
     }
     outputs_[node].push_back({std::move(output), variable});
   }

@@ -34,16 +34,17 @@ class Values {
   Values(const CompiledGraph& graph, const std::vector<StoredTensor>& inputs, const std::vector<at::Tensor>& targets);
 
   at::Tensor& at(const Edge& edge) { return value(edge).tensor; }  // in ND
-  // The value as it lies in memory, contiguous: an input or a constant may be in FRACTAL_NZ.
+  // The value as it lies in memory, contiguous unless it is written in place: an input or a constant may be in
+  // FRACTAL_NZ.
   StoredTensor stored(const Edge& edge);
   std::vector<int64_t> shape(const Edge& edge);
   at::ScalarType dtype(const Edge& edge);
   bool is_constant(const Edge& edge) const { return graph_.nodes()[edge.node].role == Role::constant; }
   Owner owner_of(const at::Tensor& tensor) const;
-  // The same elements, row-major, as another value: in the same memory where writable() tells the two apart.
+  // The same elements, row-major, as another value. It shares the memory if writable() can distinguish the two.
   at::Tensor moved(const at::Tensor& tensor) const;
-  // The value, row-major, for `writer` to write to: who reads it after that sees what was written, but nobody who reads
-  // another value does.
+  // The value, row-major unless it is written in place, for `writer` to write to. Later readers of this value see
+  // the written elements, but readers of other values do not.
   at::Tensor& writable(const Edge& edge, const Node& writer);
   void set(int node, std::vector<at::Tensor> outputs);
   void release(int node) { outputs_[node].clear(); }
@@ -62,6 +63,7 @@ class Values {
   bool is_in_blocks(const Edge& edge) const { return in_blocks_.count(edge.node) != 0; }
   Value& value(const Edge& edge);
   bool may_overwrite(const Value& value, const Node& writer) const;
+  at::Tensor in_rows_or_place(const Edge& edge);
 
   const CompiledGraph& graph_;
   std::vector<std::vector<Value>> outputs_;

@@ -22,7 +22,7 @@ bool take(const Attribute& given, AttributeValue& value) {
 bool set(const std::string& type, const Attribute& given, AttributeValue& value) {
   const auto* integer = std::get_if<int64_t>(&given);
   const auto* integers = std::get_if<std::vector<int64_t>>(&given);
-  const bool empty = integers != nullptr && integers->empty();  // a model does not tell what it is a list of
+  const bool empty = integers != nullptr && integers->empty();  // in a model, an empty list has no type of elements
   if (type == "Float") {
     return integer == nullptr ? take<float>(given, value) : (value.set(static_cast<float>(*integer)), true);
   }

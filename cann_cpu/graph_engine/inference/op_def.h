@@ -10,8 +10,8 @@
 
 namespace cann_cpu::graph {
 
-// Replaces the shapes and dtypes of which the OpDef has a function. `groups`: which of the node's inputs belong to each
-// of the OpDef's. Throws what says which function failed, and for what.
+// Replaces the shapes and dtypes that the OpDef has functions for. `groups`: the node's inputs that belong to each
+// input of the OpDef. The exception names the function that failed and its arguments.
 void apply_op_def(const ops::Definition& definition, const NodeCall& call,
                   const std::vector<std::vector<size_t>>& groups, std::vector<InferredOutput>& outputs);
 

@@ -34,28 +34,55 @@ void reals(const Field& field, std::vector<float>& into) {
       [&](const Field& element) { into.push_back(element.real()); });
 }
 
+// How deep messages are nested; attributes hold tensors, whose descriptions hold attributes.
+class Level {
+ public:
+  Level() {
+    if (depth_ == kMax) {
+      throw GraphError("not a GE model: messages are nested in more than " + std::to_string(kMax) + " others");
+    }
+    ++depth_;
+  }
+  ~Level() { --depth_; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  static constexpr int kMax = 100;  // protobuf's own
+  static thread_local int depth_;
+};
+thread_local int Level::depth_ = 0;
+
 // Calls `read` with each field of the message.
 template <class Read>
 void each_field(std::string_view message, Read&& read) {
+  const Level level;
   Field field;
   for (MessageReader reader(message); reader.next(field);) {
     read(field);
   }
 }
 
-Attribute read_attribute(std::string_view message);
+Attribute read_attribute(const std::string& name, std::string_view message);
 
 void read_attribute_entry(std::string_view message, Attributes& into) {
   std::string key;
-  Attribute value;
+  std::string_view value;
   each_field(message, [&](const Field& field) {
     if (field.number == 1) {
       key = field.text();
     } else if (field.number == 2) {
-      value = read_attribute(field.message());
+      value = field.message();
     }
   });
-  into[key] = std::move(value);
+  const Level level;
+  into[key] = read_attribute(key, value);
+}
+
+[[noreturn]] void reject_kind(const std::string& name, const char* kind, const Field& field) {
+  throw GraphError("attribute '" + name + "' is a " + kind + " of field " + std::to_string(field.number) +
+                   ", which is not read: there are strings, integers, floats, booleans, dtypes, tensors, lists of the "
+                   "first five, and lists of lists of integers or floats");
 }
 
 std::vector<int64_t> read_shape(std::string_view message) {
@@ -114,7 +141,7 @@ std::shared_ptr<const ConstTensor> read_tensor(std::string_view message) {
   return tensor;
 }
 
-Attribute read_list(std::string_view message) {
+Attribute read_list(const std::string& name, std::string_view message) {
   // The numbers of ListValueType; a list without one is what its elements are.
   enum { kNone = 0, kString = 1, kInt = 2, kFloat = 3, kBool = 4, kDataType = 10 };
   int64_t kind = kNone;
@@ -141,6 +168,8 @@ Attribute read_list(std::string_view message) {
       case 20:
         kind = field.integer();
         break;
+      default:
+        reject_kind(name, "list with elements", field);
     }
   });
   if (kind == kString || !strings.empty()) {
@@ -179,12 +208,12 @@ Attribute read_list_of_lists(std::string_view message, Append&& append) {
   return lists;
 }
 
-Attribute read_attribute(std::string_view message) {
+Attribute read_attribute(const std::string& name, std::string_view message) {
   Attribute value;
   each_field(message, [&](const Field& field) {
     switch (field.number) {
       case 1:
-        value = read_list(field.message());
+        value = read_list(name, field.message());
         break;
       case 2:
       case 7:
@@ -211,6 +240,8 @@ Attribute read_attribute(std::string_view message) {
       case 16:
         value = read_list_of_lists<float>(field.message(), reals);
         break;
+      default:
+        reject_kind(name, "value", field);
     }
   });
   return value;

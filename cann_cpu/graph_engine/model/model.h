@@ -24,7 +24,7 @@ struct TensorDescription {
   bool has_shape = false;
   std::vector<int64_t> shape;  // -1: known at run time only
   std::string device;          // "CPU", "NPU" or empty
-  std::string fx_tensor;       // the FX value that it stands for, where torchair has told
+  std::string fx_tensor;       // the FX value that it stands for, if torchair has named it
 };
 
 struct ModelNode {

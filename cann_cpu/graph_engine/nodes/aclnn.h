@@ -24,7 +24,7 @@ struct AclnnCall {
 
 using Parameter = std::function<void(AclnnCall&)>;
 
-// How a tensor is made of a node's inputs and attributes.
+// Computes a tensor from a node's inputs and attributes.
 using Rule = std::function<at::Tensor(NodeCall&)>;
 
 NodeFunction aclnn_call(const char* name, std::vector<Parameter> parameters);

@@ -33,7 +33,7 @@ at::Tensor halved(NodeCall& n) {
   return new_tensor(shape, n.in(0).scalar_type());
 }
 
-// aclnnHardsigmoid's slope is 1 / 6, of which there are two shortenings.
+// aclnnHardsigmoid's slope is 1 / 6, which models shorten in two ways.
 Parameter slope() { return one_of("alpha", {0.16666666f, 0.16666667f}); }
 
 }  // namespace

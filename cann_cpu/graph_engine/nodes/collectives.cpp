@@ -67,7 +67,7 @@ struct Parts {
   int64_t end = 0;  // in entries
 };
 
-// The inputs count entries of so many elements; without displacements the parts lie one behind the other.
+// The inputs count entries of this many elements. Without displacements the parts lie consecutively.
 Parts parts_of(NodeCall& n, const Group& group, size_t counts, size_t displacements, int64_t elements) {
   Parts parts;
   std::vector<int64_t> starts;
@@ -211,7 +211,7 @@ Outputs receive(NodeCall& n) {
   return y;
 }
 
-// Products with a collective before or behind them.
+// Products with a collective before or after them.
 constexpr int64_t kStopOnFailure = 1;  // streamMode
 
 at::ScalarType product_type(NodeCall& n) { return n.dtype("y_dtype", n.dtype(0)); }

@@ -5,7 +5,7 @@
 namespace cann_cpu::graph {
 namespace {
 
-// List i of a node whose inputs are `lists` lists of equal length, and one tensor behind them if their number says so.
+// List i of a node whose inputs are `lists` lists of equal length, and then one tensor if one input remains.
 std::vector<at::Tensor> list_at(NodeCall& n, size_t i, size_t lists) {
   const size_t length = n.input_count() / lists;
   return n.in_range(i * length, length);

@@ -3,7 +3,14 @@
 #include "nodes/aclnn.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/core/List.h>
+#include <ATen/ops/_unique2.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/index_put.h>
+#include <ATen/ops/masked_select.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/unique_consecutive.h>
+#include <ATen/ops/unique_dim.h>
 #include <ATen/ops/where.h>
 
 namespace cann_cpu::graph {
@@ -53,17 +60,32 @@ std::vector<int64_t> indexed_shape(const at::Tensor& x, const std::vector<at::Te
   return kept;
 }
 
-Outputs index_by_tensor(NodeCall& n) {
+// The indices from input `next` on, a tensor for each that the mask has.
+std::vector<at::Tensor> indices(NodeCall& n, const std::vector<int64_t>& mask, size_t next) {
+  std::vector<at::Tensor> given;
+  for (const int64_t present : mask) given.push_back(present != 0 ? n.in(next++) : at::Tensor());
+  return given;
+}
+
+Outputs indexed(NodeCall& n, const std::vector<at::Tensor>& given) {
   const at::Tensor& x = n.in(0);
-  std::vector<at::Tensor> given, passed;
-  size_t next = 1;
-  for (const int64_t present : n.integers("indices_mask", {})) {
-    given.push_back(present != 0 ? n.in(next++) : at::Tensor());
+  std::vector<at::Tensor> passed;
+  for (const at::Tensor& index : given) {
     // aclnnIndex takes an absent index as an empty tensor of x's dtype.
-    passed.push_back(present != 0 ? given.back() : new_tensor({0}, x.scalar_type()));
+    passed.push_back(index.defined() ? index : new_tensor({0}, x.scalar_type()));
   }
   const at::Tensor y = new_tensor(indexed_shape(x, given), x.scalar_type());
   return aclnn("Index", in(0), value(passed), out(known(y)))(n);
+}
+
+Outputs index_put(NodeCall& n) {
+  n.ignore(3);
+  n.ignore("_exclude_engines");
+  c10::List<std::optional<at::Tensor>> list;
+  for (const at::Tensor& index : indices(n, n.integers(2), 4)) {
+    list.push_back(index.defined() ? std::optional(index) : std::nullopt);
+  }
+  return at::index_put(n.in(0), list, n.in(1), n.flag("accumulate", false));
 }
 
 NodeFunction scatter_elements() {
@@ -98,6 +120,11 @@ Parameter narrow_index() {
   return [](AclnnCall& c) { plain(c.node.dtype("dtype", at::kLong) == at::kInt)(c); };
 }
 
+Outputs distinct(std::tuple<at::Tensor, at::Tensor, at::Tensor> values_inverse_counts) {
+  auto [values, inverse, counts] = std::move(values_inverse_counts);
+  return std::vector<at::Tensor>{values, inverse, counts};
+}
+
 }  // namespace
 
 const NodeTable kIndexingNodes = {
@@ -105,7 +132,17 @@ const NodeTable kIndexingNodes = {
     {"GatherV2", [](NodeCall& n) { return gather_along(n, n.integer(2)); }},
     {"GatherElements", aclnn("Gather", in(0), integer("dim", 0), in(1, at::kLong),
                              out([](NodeCall& n) { return like(1, n.in(0).scalar_type())(n); }))},
-    {"IndexByTensor", index_by_tensor},
+    {"IndexByTensor", [](NodeCall& n) { return indexed(n, indices(n, n.integers("indices_mask", {}), 1)); }},
+    // By the aclop path, for instance with the indices of a mask's elements.
+    {"Index",
+     [](NodeCall& n) {
+       n.ignore(2);
+       n.ignore("_exclude_engines");
+       return indexed(n, indices(n, n.integers(1), 3));
+     }},
+    {"IndexPutV2", index_put},
+    {"Bincount",
+     [](NodeCall& n) -> Outputs { return at::bincount(n.in(0), n.in(2), n.integer(1)).to(n.in(2).scalar_type()); }},
     {"EmbeddingDenseGrad",
      aclnn("EmbeddingDenseBackward", in(0), in(1, at::kLong), integer("num_weights"), integer("padding_idx", -1),
            flag("scale_grad_by_freq", false), out(embedding_gradient))},
@@ -122,11 +159,33 @@ const NodeTable kIndexingNodes = {
                    out_as(at::kInt, indices_like_input))},
     {"SearchSorted", aclnn("SearchSorted", in(0), in(1), narrow_index(), flag("right", false), optional(2),
                            out([](NodeCall& n) { return like(1, n.dtype("dtype", at::kLong))(n); }))},
-    // Its result's shape is known only afterwards.
+    // From here on: the shapes of the results are known only afterwards.
     {"NonZero",
      [](NodeCall& n) -> Outputs {
        const at::Tensor found = at::nonzero(n.in(0)).to(n.dtype("dtype", at::kLong));
        return n.flag("transpose", false) ? found.t() : found;
+     }},
+    {"MaskedSelect", [](NodeCall& n) -> Outputs { return at::masked_select(n.in(0), n.in(1)); }},
+    {"UniqueWithCountsAndSorting",
+     [](NodeCall& n) -> Outputs {
+       const bool counts = n.flag("return_counts", false), inverse = n.flag("return_inverse", false);
+       return distinct(at::_unique2(n.in(0), n.flag("sorted", true), inverse || counts, counts));
+     }},
+    // torch_npu takes the inverse from the last.
+    {"UniqueWithCountsExt2",
+     [](NodeCall& n) -> Outputs {
+       n.ignore("return_inverse");
+       const auto [values, inverse, counts] =
+           at::unique_dim(n.in(0), n.integer(1), n.flag("sorted", true), /*return_inverse=*/true, true);
+       return std::vector<at::Tensor>{values, inverse, counts, inverse};
+     }},
+    {"UniqueConsecutive",
+     [](NodeCall& n) -> Outputs {
+       constexpr int64_t kFlattened = 1000;
+       const int64_t axis = n.integer("axis", kFlattened);
+       const auto dim = axis == kFlattened ? std::nullopt : std::optional<int64_t>(axis);
+       return distinct(
+           at::unique_consecutive(n.in(0), n.flag("return_idx", false), n.flag("return_counts", false), dim));
      }},
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products, and recurrent layers, which are made of them.
+// Matrix products, and recurrent layers, which consist of them.
 #include "nodes/aclnn.h"
 
 #include <ATen/ExpandUtils.h>
@@ -13,7 +13,7 @@ namespace {
 
 at::Tensor transposed_if(bool transpose, const at::Tensor& x) { return transpose ? x.transpose(-2, -1) : x; }
 
-// Vectors are a row before, and a column behind, a matrix.
+// A vector is a row before a matrix, and a column after one.
 std::vector<int64_t> product_shape(const at::Tensor& a, const at::Tensor& b) {
   const auto batch = [](const at::Tensor& x) { return x.sizes().slice(0, std::max<int64_t>(x.dim() - 2, 0)); };
   auto shape = at::infer_size(batch(a), batch(b));
@@ -129,7 +129,7 @@ struct LstmLayer {
 
 at::Tensor as_batch(const at::Tensor& state) { return state.dim() == 2 ? state.unsqueeze(0) : state; }
 
-// No biases of their own, as many layers and directions as a node has, no dropout.
+// No separate biases, the node's number of layers and directions, no dropout.
 Parameter lstm_attributes() {
   return [](AclnnCall& c) {
     for (const Parameter& parameter :

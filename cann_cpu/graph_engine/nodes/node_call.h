@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node's function sees of one execution: the inputs, the attributes, and where the outputs go.
+// One execution of a node, as its function sees it: the inputs, the attributes, and the places of the outputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,6 +31,7 @@ class NodeCall {
 
   const ModelNode& node() const { return *node_.model; }
   aclrtStream stream() const { return stream_; }
+  bool in_place() const { return node_.in_place; }
 
   size_t input_count() const { return node_.inputs.size(); }
   bool has(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].absent(); }
@@ -46,7 +47,7 @@ class NodeCall {
   std::vector<int64_t> integers(size_t i) const;
   int64_t integer(size_t i) const;
   at::Scalar number(size_t i) const { return number_in(in(i)); }
-  // Input i as a value of its own, row-major.
+  // Input i as a separate value, row-major.
   at::Tensor moved(size_t i);
   // Input i to write to: row-major, and later readers of the same value see what was written.
   at::Tensor& writable(size_t i) { return values_.writable(source(i), node_); }

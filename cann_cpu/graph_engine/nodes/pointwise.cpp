@@ -45,7 +45,7 @@ Outputs round(NodeCall& n) {
   return (n.integer("decimals", 0) == 0 ? to_integers : to_decimals)(n);
 }
 
-// A bound of one element has no dimensions of its own.
+// A bound of one element is used without dimensions.
 Parameter bound(size_t i) {
   return computed([=](NodeCall& n) { return without_dimensions(n.in(i)); });
 }

@@ -35,7 +35,7 @@ Parameter reduced_axes(Axes axes) {
   return [=](AclnnCall& c) { c.arguments.array(axes(c.node)); };
 }
 
-// An output without the reduced dimensions, or with 1 for them where the attribute `keep` says so.
+// An output without the reduced dimensions, or with 1 for each if the attribute `keep` is set.
 Rule reduced(Axes axes, const char* keep, at::ScalarType dtype) {
   return [=](NodeCall& n) {
     return new_tensor(at::meta::get_reduction_shape(n.in(0), axes(n), n.flag(keep, false)), dtype);

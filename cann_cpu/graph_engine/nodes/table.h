@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the node table are written with.
+// Helpers for the parts of the node table.
 #pragma once
 
 #include <ATen/core/Tensor.h>

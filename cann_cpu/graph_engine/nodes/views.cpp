@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reshaping, slicing, joining and copying. What can be a view of its input is one, as in eager.
+// Reshaping, slicing, joining and copying. An output is a view of its input where that is possible, as in eager.
 #include "nodes/aclnn.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/split_with_sizes.h>
 #include <ATen/ops/unbind.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <numeric>
@@ -163,18 +164,26 @@ Outputs concatenate_along_input(NodeCall& n) {
   return concatenate(n, tensors, n.integer(count));
 }
 
-// Always a copy: an operator that works in place may write to it.
+// A copy: an operator that works in place may write to it. Or the place itself, where ViewCopy would write it back.
 Outputs as_strided(NodeCall& n) {
-  const at::Tensor x = n.in(0).contiguous();
-  return x.as_strided(n.integers(1), n.integers(2), x.storage_offset() + n.integer(3))
-      .clone(at::MemoryFormat::Contiguous);
+  const auto view = [&](const at::Tensor& x) {
+    return x.as_strided(n.integers(1), n.integers(2), x.storage_offset() + n.integer(3));
+  };
+  return n.in_place() ? view(n.writable(0)) : view(n.in(0).contiguous()).clone(at::MemoryFormat::Contiguous);
 }
 
 Outputs view_copy(NodeCall& n) {
-  const at::Tensor src = n.in(4).contiguous();
-  const at::Tensor values = src.as_strided(n.integers(5), n.integers(6), src.storage_offset() + n.integer(7));
   at::Tensor& dst = n.writable(0);
-  dst.as_strided(n.integers(1), n.integers(2), dst.storage_offset() + n.integer(3)).copy_(values);
+  const at::Tensor place = dst.as_strided(n.integers(1), n.integers(2), dst.storage_offset() + n.integer(3));
+  const at::Tensor& given = n.in(4);
+  const auto sizes = n.integers(5), strides = n.integers(6);
+  const int64_t offset = n.integer(7);
+  const bool is_whole =
+      given.sizes() == sizes && offset == 0 && c10::contiguous_strides(sizes) == at::IntArrayRef(strides);
+  if (!is_whole || !is_same_memory(place, given)) {
+    const at::Tensor src = given.contiguous();
+    place.copy_(src.as_strided(sizes, strides, src.storage_offset() + offset));
+  }
   return dst;
 }
 

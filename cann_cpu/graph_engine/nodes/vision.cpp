@@ -15,7 +15,7 @@ std::vector<int64_t> spatial(std::vector<int64_t> sizes, size_t first, size_t co
   return {sizes.begin() + static_cast<ptrdiff_t>(first), sizes.begin() + static_cast<ptrdiff_t>(first + count)};
 }
 
-// Pads come in pairs, before and behind; ATen has the same on both sides.
+// Pads come in pairs, before and after. ATen has one pad for both sides.
 std::vector<int64_t> symmetric(const std::vector<int64_t>& pads) {
   std::vector<int64_t> sizes;
   for (size_t i = 0; i + 1 < pads.size(); i += 2) {

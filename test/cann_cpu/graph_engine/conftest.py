@@ -60,7 +60,8 @@ def rule_library(tmp_path_factory):
     """The evaluator of inference rules with a C interface."""
     sources = [CANN_CPU / f"{name}.cpp" for name in ("graph_engine/inference/inference_rule", "runtime/json")]
     output = tmp_path_factory.mktemp("rule") / "librule.so"
-    return ctypes.CDLL(str(compile_cpp(output, [HERE / "harness" / "rule.cpp", *sources], "-shared")))
+    json = f"-isystem{sysconfig.get_path('purelib')}/nlohmann_json/include"
+    return ctypes.CDLL(str(compile_cpp(output, [HERE / "harness" / "rule.cpp", *sources], "-shared", json)))
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Custom nodes of the operator package in package/, which test_custom_nodes.py builds; run in a process of its own."""
+"""Custom nodes of the operator package in package/, which test_custom_nodes.py builds; run in a separate process."""
 
 import re
 
@@ -181,7 +181,7 @@ def test_in_place_writes_the_callers_tensor(dynamic):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_in_place_writes_an_optional_input_where_it_is_given(dynamic):
-    """Where it is not, as in the tests above, the output of its name is empty."""
+    """If it is not given, as in the tests above, the output of its name is empty."""
     x, y, z = torch.randn(4), torch.randn(4), torch.randn(4)
     self, also = x.npu(), z.npu()
     compiled(torch.ops.probe.increment_both, dynamic)(self, y.npu(), also)
@@ -357,8 +357,8 @@ def returned(x, cache, slots):
 
 
 STEPS = [step, two_steps, in_a_layer, interleaved, before_and_after, read_before, kept, copy_written, returned]
-COPIED_IN_GE = [in_a_layer, interleaved, kept]
-"""Where torchair makes GE copy a part of a tensor before and after it is written, or what it was is needed still."""
+COPIED_IN_GE = [kept]
+"""Steps whose graph still needs the cache's old content."""
 
 
 def right_calls(function, mode, times):
@@ -435,7 +435,7 @@ def test_an_unknown_node_type_is_rejected_when_the_graph_is_compiled():
     with pytest.raises(RuntimeError, match="ProbeUnknown") as raised:
         graph(torch.randn(3).npu())
     assert re.search(r"node '\S*ProbeUnknown\S*' of type ProbeUnknown", str(raised.value))
-    assert "no built-in node type" in str(raised.value)
+    assert "not a built-in node type" in str(raised.value)
     assert compiled(lambda x: x + 1)(torch.zeros(2).npu()).cpu().tolist() == [1, 1]
 
 

@@ -32,7 +32,7 @@ def symbols(library, kind):
 )
 def test_every_imported_name_of_ge_is_exported(library):
     imported = {name for name in symbols(TORCH_NPU / library, "undefined") if re.match(r"_ZNK?2ge", name)}
-    # libge_runner is linked with libregister, in which operators' tiling functions find ge::Shape, too.
+    # libge_runner links libregister, where operators' tiling functions also find ge::Shape.
     exported = symbols(LIBRARIES / "libge_runner.so", "defined") | symbols(LIBRARIES / "libregister.so", "defined")
     assert imported - exported == set()
 

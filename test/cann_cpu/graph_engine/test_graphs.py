@@ -97,7 +97,7 @@ print("dropped")
 
 
 def test_a_graph_can_be_dropped_while_it_waits_for_its_stream():
-    """torchair waits for the stream with the GIL; in a first call AOTAutograd's mode is underway, too."""
+    """torchair holds the GIL while it waits for the stream; in a first call AOTAutograd's mode is also active."""
     done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=120)
     assert done.stdout == "dropped\n", done.stderr
 

@@ -3,10 +3,15 @@
 
 import ctypes
 import random
+import re
+import subprocess
+import sys
 
 import numpy
 import pytest
-from models import ModelWriter
+import torch
+from google.protobuf.message import DecodeError
+from models import ModelDef, ModelWriter
 
 
 def sample():
@@ -28,6 +33,28 @@ def sample():
         node.attr["_nested"].list_list_int.list_list_i.add().list_i.extend([1, 2])
         node.attr["_type"].dt = 27
     return writer.output(total)
+
+
+def field(number, size):
+    """What stands before so many bytes of a field."""
+    key, length = [number << 3 | 2], []
+    while size > 127:
+        length.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*key, *length, size])
+
+
+def nested(times):
+    """A model with an attribute whose tensor's description has an attribute, and so on: four messages each time."""
+    parts, size = [], 0
+    for number in [2, 5, 1, 12] * (times - 1) + [2]:
+        name = b"\x0a\x01_" if number == 2 else b""  # of an attribute, before its value
+        parts += [field(number, size), name]
+        size += len(parts[-1]) + len(parts[-2])
+    writer = ModelWriter()
+    writer.output(writer.node("Exp", "e", writer.data(0, [2])))
+    graph = writer.graph.SerializeToString() + field(11, size) + b"".join(reversed(parts))
+    return field(7, len(graph)) + graph
 
 
 @pytest.fixture
@@ -97,6 +124,98 @@ def test_a_failing_node_is_named(run_model, way):
 
 
 @pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("ge.exec.staticMemoryPolicy", "2", None),
+        ("ge.topoSortingMode", "1", None),
+        ("ge.aicoreNum", "4|8", None),
+        ("ge.aicoreNum", "99|8", r"option ge.aicoreNum is '99\|8'; AI cores and vector cores, at most '20\|40'"),
+        ("ge.aicoreNum", "4", "option ge.aicoreNum is '4'; AI cores"),
+        ("ge.exec.enableDump", "0", None),
+        ("ge.exec.enableDump", "1", "option ge.exec.enableDump of '1' is not supported; it may be '0'"),
+        (
+            "ge.exec.precision_mode",
+            "allow_fp32_to_fp16",
+            "option ge.exec.precision_mode of 'allow_fp32_to_fp16' is not",
+        ),
+        ("ge.exec.dumpPath", "/tmp", "option ge.exec.dumpPath of '/tmp' is not supported"),
+        ("ge.made_up", "x", "option ge.made_up of 'x' is not supported"),
+        ("clone_input", "1", None),  # torchair's own
+    ],
+)
+def test_options_are_known_or_rejected(session_library, name, value, message):
+    text, model = ctypes.create_string_buffer(2000), sample()
+    arguments = (model, ctypes.c_size_t(len(model)), name.encode(), value.encode(), text, ctypes.c_size_t(2000))
+    failed = session_library.compile_with(*arguments)
+    assert (failed == 0) == (message is None), text.value
+    assert message is None or re.search(message, text.value.decode())
+
+
+BEFORE_THE_ENGINE = """
+import ctypes, sys, torch, torch_npu
+torch.npu.set_device(0)
+torch.npu.synchronize()
+library, model = ctypes.CDLL(sys.argv[1]), bytes.fromhex(sys.argv[2])
+statuses, text = (ctypes.c_uint32 * 3)(), ctypes.create_string_buffer(2000)
+library.add_at_all_times(model, ctypes.c_size_t(len(model)), statuses, text, ctypes.c_size_t(2000))
+print(*statuses, text.value.decode())
+"""
+
+
+def test_a_graph_is_added_between_initialize_and_finalize(session_library):
+    library, model = session_library._name, sample().hex()
+    printed = subprocess.check_output([sys.executable, "-c", BEFORE_THE_ENGINE, library, model], text=True)
+    not_initialized = 1343229963
+    assert printed.strip() == (
+        f"{not_initialized} 0 {not_initialized} the Graph Engine is not initialized; call ge::GEInitialize first"
+    )
+
+
+def test_a_graph_is_compiled_then_loaded_then_run(session_library):
+    model, text = sample(), ctypes.create_string_buffer(2000)
+    session_library.take_steps(model, ctypes.c_size_t(len(model)), text, ctypes.c_size_t(2000))
+    assert text.value.decode() == ""
+
+
+def test_memory_for_a_graph_is_the_devices(session_library):
+    text, model = ctypes.create_string_buffer(2000), sample()
+
+    def given(address, size):
+        arguments = (model, ctypes.c_size_t(len(model)), ctypes.c_void_p(address), ctypes.c_size_t(size))
+        return session_library.give_memory(*arguments, text, ctypes.c_size_t(2000))
+
+    assert given(torch.ones(128, device="npu").data_ptr(), 512) == 0
+    assert given(None, 0) == 0
+    for address in (None, torch.ones(128).data_ptr()):
+        assert given(address, 512) != 0
+        assert text.value.startswith(b"the memory for graph 4 is not a device's memory")
+
+
+@pytest.mark.parametrize(
+    "address, dims, message",
+    [
+        (0, [3], "attribute 'addr': the address is null"),
+        (4096, [3], "attribute 'addr': the address 0x1000 should be device memory"),
+        ("host", [3], "attribute 'addr': the address .* should be device memory and is host memory"),
+        ("device", [2**30], "attribute 'addr': the address .* left in its allocation, .* are needed"),
+        ("device", [2**40, 2**40], ".*[Oo]verflow"),
+        ("device", [-3], "has a negative dimension"),
+    ],
+)
+def test_a_frozen_parameter_lies_in_device_memory(compile_model, address, dims, message):
+    tensors = {"host": torch.ones(3), "device": torch.ones(3).npu()}
+    writer = ModelWriter()
+    x = writer.data(0, [-1, 3])
+    frozen = writer.node("ConstPlaceHolder", "frozen")
+    node = writer.graph.op[-1]
+    node.attr["addr"].i = tensors[address].data_ptr() if address in tensors else address
+    node.attr["dtype"].dt = 1
+    node.attr["origin_shape"].list.i.extend(dims)
+    said = compile_model(writer.output(writer.node("Mul", "product", x, frozen)))
+    assert re.search(f"node 'frozen' of type ConstPlaceHolder:? {message}", said), said
+
+
+@pytest.mark.parametrize(
     "attributes, inputs", [({"offset_x": 1}, []), ({"made_up": 1}, []), ({}, ["", "scale:0"])], ids=str
 )
 def test_what_a_product_of_an_addmm_asks_for_is_not_dropped(run_model, attributes, inputs):
@@ -132,7 +251,7 @@ def broken(change):
         (lambda w, x: w.output(w.node("Exp", "e", x), w.node("Exp", "e", x)), "two nodes are named 'e'"),
         (
             lambda w, x: w.output(w.node("NoSuchType", "n", x)),
-            "node 'n' of type NoSuchType: it is no built-in node type",
+            "node 'n' of type NoSuchType: it is not a built-in node type",
         ),
         (lambda w, x: w.output(w.node("Const", "c")), "no tensor in its attribute 'value'"),
         (lambda w, x: w.output(w.data(2, [2])), "not 0, 1, 2"),
@@ -142,6 +261,43 @@ def broken(change):
 )
 def test_a_broken_graph_is_rejected(compile_model, change, message):
     assert message in compile_model(broken(change))
+
+
+def test_a_model_is_nested_as_deep_as_protobuf_reads_it(compile_model):
+    assert compile_model(nested(24)) is None
+    for times in (26, 7500):
+        assert "messages are nested in more than 100 others" in compile_model(nested(times))
+    with pytest.raises(DecodeError):
+        ModelDef.FromString(nested(26))
+    assert ModelDef.FromString(nested(24)).graph[0].attr["_"].t.desc.attr["_"].WhichOneof("value") == "t"
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("func", 10),
+        ("td", 11),
+        ("g", 13),
+        ("list.bt", 7),
+        ("list.td", 8),
+        ("list.t", 9),
+        ("list.g", 10),
+        ("list.na", 11),
+    ],
+)
+def test_an_attribute_of_a_kind_that_is_not_read_is_named(compile_model, kind, number):
+    def change(writer, x):
+        writer.output(writer.node("Exp", "e", x))
+        value = writer.graph.op[1].attr["odd"]
+        if kind == "list.bt":
+            value.list.bt.append(b"a")
+        elif kind.startswith("list"):
+            getattr(value.list, kind.partition(".")[2]).add()
+        else:
+            getattr(value, kind).SetInParent()
+
+    text = "list with elements" if "list" in kind else "value"
+    assert f"attribute 'odd' is a {text} of field {number}, which is not read" in compile_model(broken(change))
 
 
 def test_all_unknown_types_are_listed(compile_model):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every built-in node type gives what eager gives, to the bit: one table of functions, compiled with torchair."""
+"""Every built-in node type is bitwise equal to eager: one table of functions, compiled with torchair."""
 
 import pytest
 import torch

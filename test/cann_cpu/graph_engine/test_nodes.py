@@ -146,7 +146,7 @@ case("ThresholdV2", [X, number(0.1), number(2.0)], lambda x, t, v: F.threshold(x
 
 
 def gradient(function, wanted=(0,)):
-    """Of a function of tensors, in the order (dy, inputs...)."""
+    """The gradient function of a function of tensors, with arguments (dy, inputs...)."""
 
     def of(dy, *inputs):
         leaves = [x.detach().clone().requires_grad_() for x in inputs]
@@ -461,12 +461,12 @@ case(
     lambda s, dy: gradient(lambda x: F.avg_pool2d(x, count_include_pad=False, **torch_pool))(dy, IMAGE),
     **POOL,
 )
-for name, before, behind in (("V1", [1], [1]), ("V3", [], [])):
+for name, before, after in (("V1", [1], [1]), ("V3", [], [])):
     pool = {
-        "ksize": [*before, 3, 2, *behind],
-        "strides": [*before, 2, 1, *behind],
-        "pads": [*before, 1, 0, *behind],
-        "dilation": [*before, 1, 2, *behind],
+        "ksize": [*before, 3, 2, *after],
+        "strides": [*before, 2, 1, *after],
+        "pads": [*before, 1, 0, *after],
+        "dilation": [*before, 1, 2, *after],
     }
     max_pool = {"kernel_size": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)}
     indices = F.max_pool2d(IMAGE, return_indices=True, **max_pool)[1]
@@ -586,6 +586,50 @@ case("Sort", [X], lambda x: with_int_index(x.sort(0, descending=True)), axis=0, 
 case("SearchSorted", [Y.sort(1).values, X], torch.searchsorted, dtype=torch.int64)
 case("SearchSorted", [Y.sort(1).values, X], lambda s, x: torch.searchsorted(s, x, out_int32=True), dtype=torch.int32)
 case("NonZero", [U], lambda x: x.nonzero())
+case("MaskedSelect", [X, B], torch.masked_select)
+ROWS = torch.tensor([[1.0, 0], [1, 0], [0, 2], [1, 0]])
+
+
+def unique(x, **options):
+    return x.unique(return_inverse=True, return_counts=True, **options)
+
+
+def with_inverse_behind(values, inverse, counts):
+    return values, inverse, counts, inverse
+
+
+case("UniqueWithCountsAndSorting", [ROWS], unique, return_inverse=True, return_counts=True, sorted=True)
+case(
+    "UniqueWithCountsExt2",
+    [ROWS, number(0, torch.int64)],
+    lambda x, axis: with_inverse_behind(*unique(x, dim=0)),
+    sorted=True,
+    return_inverse=True,
+)
+case(
+    "UniqueConsecutive",
+    [ROWS],
+    lambda x: x.unique_consecutive(return_inverse=True, return_counts=True),
+    return_idx=True,
+    return_counts=True,
+)
+case(
+    "UniqueConsecutive",
+    [ROWS],
+    lambda x: x.unique_consecutive(return_inverse=True, return_counts=True, dim=0),
+    return_idx=True,
+    return_counts=True,
+    axis=0,
+)
+PICKED = longs(3, 0, 3)
+case("Index", [X, longs(0, 1), longs(5, 3), PICKED], lambda x, *_: x[:, PICKED], _exclude_engines="AiCore")
+case(
+    "IndexPutV2",
+    [X, Y[:3], longs(1), longs(1), longs(3, 0, 1)],
+    lambda x, y, *_: x.index_put((longs(3, 0, 1),), y),
+    accumulate=False,
+)
+case("Bincount", [D.int()[0], number(20, torch.int32), X[0]], lambda x, size, w: x.bincount(w, 20))
 
 case("Reshape", [X, longs(7, 5)], lambda x, s: x.reshape(7, 5))
 case("Transpose", [BATCH, longs(2, 0, 1)], lambda x, p: x.permute(2, 0, 1))
@@ -641,7 +685,7 @@ LISTS = {1: [P, Q[0]], 2: [P, Q[0], X, Y[0]], 3: [P, Q[0], X, Y[0], Q, P[0]]}
 
 
 def each(function, lists, last=lambda value, i: value):
-    """A function of the i-th tensors of so many lists of two, and of what stands behind them."""
+    """Applies a function to the i-th tensors of `lists` lists of two and to the inputs after them, for each i."""
 
     def of(*inputs):
         rest = inputs[2 * lists :]
@@ -828,7 +872,7 @@ def test_a_node_that_asks_for_too_much_writes_nothing():
 TESTED_ALONE = {*RANDOM, "StatelessRandperm", "StatelessDropOutGenMask", "DropOutDoMask", "MultinomialWithReplacement"}
 TESTED_ALONE |= {"DynamicRNN", "DynamicRNNGrad"}  # test_fused_operators.py
 TESTED_ALONE |= {"GroupedMatmul"}  # its lists have names, in graphs: test_node_parity.py
-# That take several ranks: test/collectives.
+# Nodes that need several ranks: test/collectives.
 TESTED_ALONE |= {"HcomAllReduce", "HcomAllGather", "HcomAllGatherV", "HcomReduceScatter", "HcomReduceScatterV"}
 TESTED_ALONE |= {"HcomBroadcast", "HcomAllToAll", "HcomAllToAllV", "HcomSend", "HcomReceive"}
 TESTED_ALONE |= {"AllGatherMatmul", "AllGatherMatmulV2", "MatmulReduceScatter", "MatmulReduceScatterV2"}

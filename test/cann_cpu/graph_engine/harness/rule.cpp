@@ -31,7 +31,7 @@ extern "C" __attribute__((visibility("default"))) int evaluate(const char* expre
   }
 }
 
-// Of a node with one input: applies the rule, and gives the first output's rank, dimensions and dtype.
+// Applies the rule to a node with one input, and returns the first output's rank, dimensions and dtype.
 extern "C" __attribute__((visibility("default"))) int apply(const char* rule, const int64_t* numbers, size_t count,
                                                             int64_t* output, char* text, size_t capacity) {
   try {

@@ -3,9 +3,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "acl/acl_rt.h"
+#include "exe_graph/runtime/tensor.h"
 #include "ge/ge_api.h"
 
 namespace {
@@ -27,6 +30,8 @@ class CountingAllocator : public ge::Allocator {
 const std::shared_ptr<CountingAllocator> allocator = std::make_shared<CountingAllocator>();
 
 ge::Session& session() {
+  static const ge::Status ready = ge::GEInitialize({});
+  if (ready != ge::SUCCESS) std::abort();
   static ge::Session instance({});
   return instance;
 }
@@ -82,6 +87,30 @@ CANN_EXPORT int compile(const char* model, size_t size, char* text, size_t capac
   return result;
 }
 
+// Adds a graph with an option and compiles it.
+CANN_EXPORT int compile_with(const char* model, size_t size, const char* name, const char* value, char* text,
+                             size_t capacity) {
+  constexpr uint32_t kId = 3;
+  ge::Graph graph("graph");
+  const bool done = graph.LoadFromSerializedModelArray(model, size) == ge::GRAPH_SUCCESS &&
+                    session().AddGraph(kId, graph, {{name, value}}) == ge::SUCCESS &&
+                    session().CompileGraph(kId) == ge::SUCCESS;
+  const int result = done ? 0 : fail(text, capacity);
+  session().RemoveGraph(kId);
+  return result;
+}
+
+// Whether the engine takes memory for a graph.
+CANN_EXPORT int give_memory(const char* model, size_t size, const void* memory, size_t bytes, char* text,
+                            size_t capacity) {
+  constexpr uint32_t kId = 4;
+  const bool done = add(kId, model, size) && session().CompileGraph(kId) == ge::SUCCESS &&
+                    session().SetGraphConstMemoryBase(kId, memory, bytes) == ge::SUCCESS;
+  const int result = done ? 0 : fail(text, capacity);
+  session().RemoveGraph(kId);
+  return result;
+}
+
 // Runs a graph of one float input and one float output; way 0: RunGraph, 1: RunGraphWithStreamAsync, 2: the same in a
 // stream that is busy until it is destroyed. Gives the output's rank and dimensions, and its elements.
 CANN_EXPORT int run(int way, const char* model, size_t size, float* input, const int64_t* dims, size_t rank,
@@ -117,6 +146,50 @@ CANN_EXPORT int run(int way, const char* model, size_t size, float* input, const
   outputs.clear();
   session().RemoveGraph(kId);
   return result;
+}
+
+// Adds a graph before GEInitialize, after it, and after GEFinalize.
+CANN_EXPORT void add_at_all_times(const char* model, size_t size, uint32_t* statuses, char* text, size_t capacity) {
+  ge::Session early({});
+  const auto add_to_it = [&](uint32_t id) {
+    ge::Graph graph("graph");
+    graph.LoadFromSerializedModelArray(model, size);
+    return early.AddGraph(id, graph, {});
+  };
+  statuses[0] = add_to_it(0);
+  fail(text, capacity);
+  ge::GEInitialize({});
+  statuses[1] = add_to_it(1);
+  ge::GEFinalize();
+  statuses[2] = add_to_it(2);
+  ge::GEInitialize({});
+}
+
+// Takes each step before the one that it needs, and gives the text of the first that is not rejected, or "".
+CANN_EXPORT void take_steps(const char* model, size_t size, char* text, size_t capacity) {
+  constexpr uint32_t kId = 5;
+  std::vector<gert::Tensor> none;
+  std::string wrong;
+  const auto rejected = [&](const char* step, bool failed, const std::string& words) {
+    if (!failed || ge::GEGetErrorMsg().find(words) == std::string::npos) wrong += std::string(step) + "; ";
+  };
+  const auto load = [] { return GeSessionLoadGraph(session(), kId, {}, nullptr); };
+  const auto execute = [&] { return GeSessionExecuteGraphWithStreamAsync(session(), kId, nullptr, none, none); };
+  const char* const unknown = "there is no graph 5 in this session";
+  const char* const not_compiled = "graph 5 is not compiled; CompileGraph comes first";
+  const char* const not_loaded = "graph 5 is not loaded; LoadGraph comes first";
+  rejected("load what is not added", load() != ge::SUCCESS, unknown);
+  add(kId, model, size);
+  rejected("load", load() != ge::SUCCESS, not_compiled);
+  rejected("summary", session().GetCompiledGraphSummary(kId) == nullptr, not_compiled);
+  rejected("memory", session().UpdateGraphFeatureMemoryBase(kId, nullptr, 0) != ge::SUCCESS, not_compiled);
+  rejected("execute", execute() != ge::SUCCESS, not_loaded);
+  session().CompileGraph(kId);
+  rejected("execute what is compiled", execute() != ge::SUCCESS, not_loaded);
+  if (load() != ge::SUCCESS || session().GetCompiledGraphSummary(kId) == nullptr) wrong += "the right order; ";
+  rejected("execute without inputs", execute() != ge::SUCCESS, "has 1 inputs and 1 outputs");
+  session().RemoveGraph(kId);
+  std::strncpy(text, wrong.c_str(), capacity - 1);
 }
 
 CANN_EXPORT int live_blocks() { return allocator->blocks; }
