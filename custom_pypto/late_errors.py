@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets synchronisations raise what operators failed with after their calls had returned.
+"""Lets synchronisations raise the errors of operators whose calls have already returned.
 
-torch_npu's task queue runs phase two of an operator behind the caller. The library keeps an error of it, and raises it
-at the next call of one of our operators, where values leave the NPU (``.cpu()``, ``.item()``) and where a capture ends.
+torch_npu's task queue runs phase two of an operator after the call. The library keeps its error, and raises it at the
+next call of one of our operators, where values leave the NPU (``.cpu()``, ``.item()``) and where a capture ends.
 """
 
 import functools

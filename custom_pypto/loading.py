@@ -32,8 +32,10 @@ def load(package: str) -> None:
             f"torch {torch.__version__}: build and install it again ({error})"
         ) from error
     from .converter import register  # not before: our own folder is the installed one only now
+    from .on_bases import on_bases
     from .routes import routes
 
+    on_bases(package)
     register(package)
     sys.modules[package].routes = functools.partial(routes, package)
 

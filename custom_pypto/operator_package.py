@@ -110,6 +110,7 @@ class BuildOperatorPackage(BuildExtension):
             self.build()
 
     def build(self):
+        require_tools()
         extension = self.extensions[0]
         self.vendor = extension.name.partition(".")[0]
         self.folder = Path(self.get_ext_fullpath(extension.name)).parent.resolve()
@@ -151,7 +152,7 @@ class BuildOperatorPackage(BuildExtension):
         shutil.rmtree(self.folder / "opp" / "vendors" / self.vendor / "bin", ignore_errors=True)
 
     def write_ge_api(self) -> None:
-        """Writes the module of functions that add nodes to a graph, of which the converters are made."""
+        """Writes the module of functions that add nodes to a graph, for the converters."""
         build = self.opp.parent / "ge_api"
         prototypes = self.opp / "autogen" / "op_proto.h"
         self.cmake("-S", HERE / "codegen", "-B", build, "-G", "Ninja", f"-DPROTOTYPES={prototypes}")
@@ -165,7 +166,7 @@ class BuildOperatorPackage(BuildExtension):
             raise SystemExit("setup.py: the operators' definitions do not agree")
 
     def configure(self, *arguments) -> None:
-        """Configures opp/, which compiles all definitions; again only where what they are made of has changed."""
+        """Configures opp/, which compiles all definitions, again only if their sources have changed."""
         last, now = self.opp / "configured", "\n".join(map(str, arguments))
         if last.exists() and last.read_text() == now:
             self.cmake("--build", self.opp, "--target", "build.ninja")
@@ -179,8 +180,25 @@ class BuildOperatorPackage(BuildExtension):
         subprocess.check_call(["cmake", *arguments])
 
 
+def require_tools() -> None:
+    """Says what the end of a build would fail for before it compiles anything."""
+    missing = [f"{tool}: pip install {tool}" for tool in ("cmake", "ninja") if shutil.which(tool) is None]
+    try:
+        import torchair
+
+        torchair.CompilerConfig  # noqa: B018  (torch_npu imports it no earlier)
+    except ImportError as error:
+        top = (getattr(error, "name", None) or "").partition(".")[0]
+        package = {"google": "protobuf", "yaml": "pyyaml"}.get(top, top)
+        missing.append(
+            f"torchair, which converters are generated for ({error})" + f": pip install {package}" * bool(package)
+        )
+    if missing:
+        raise SystemExit(f"setup.py: the build needs {'; '.join(missing)}")
+
+
 def cann_home() -> str:
-    """Where the CANN to build against is installed: the one that torch_npu has found, or is told to take."""
+    """The home of the CANN to build against: the one that torch_npu has found, or $ASCEND_HOME_PATH."""
     if home := os.environ.get("ASCEND_HOME_PATH"):
         return home
     raise SystemExit("setup.py: no CANN found. Set ASCEND_HOME_PATH to where it is installed.")

@@ -19,7 +19,7 @@ def add_custom(self: Tensor, other: Tensor) -> Tensor:
     """Adds two tensors, as ``torch.add`` does: ``out = self + other``.
 
     Args:
-        self: of any shape; float16, bfloat16, float32, float64, int8, uint8, int16, int32, int64 or bool.
+        self: of up to 25 dimensions; float16, bfloat16, float32, float64, int8, uint8, int16, int32, int64 or bool.
         other: of a shape that broadcasts with ``self``; any of these dtypes. A CPU tensor without
             dimensions is accepted beside a tensor on an NPU, in either place.
 
@@ -28,10 +28,11 @@ def add_custom(self: Tensor, other: Tensor) -> Tensor:
         are added in float32 and rounded once. The sum of two bool tensors is their logical or.
 
     Nothing is mutated. Differentiable, twice too: the gradient of each input is the output's, summed over the broadcast
-    dimensions and cast to the input's dtype (``torch.ops.custom_pypto.add_custom_backward`` computes it).
+    dimensions and cast to the input's dtype (``torch.ops.custom_pypto.add_custom_backward`` computes it). By
+    torch.autograd, that is: transforms of torch.func, such as grad, vjp and jvp, reject it by name.
 
     Raises:
-        RuntimeError: shapes do not broadcast, a dtype is none of the above, the tensors are not on one NPU.
+        RuntimeError: shapes do not broadcast, a dtype is not one of the above, the tensors are not on one NPU.
 
     Formula: ``torch.add`` with alpha 1.
     """
@@ -110,15 +111,15 @@ def npu_lightning_indexer_pto(
         sparse_count: how many tokens to select, 1 or more. CANN's own indexer takes up to 2048.
         sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
             query token sees all, the one before it all but the last, and so on.
-        return_value: whether to give the scores of the selected tokens, too.
+        return_value: whether to also return the scores of the selected tokens.
 
     Returns:
         A new int32 tensor ``[B, S1, N2, sparse_count]`` or ``[T, N2, sparse_count]``: positions in the sequence from 0
         (not slots of the cache), then -1 where fewer tokens are seen. Rows of padded query tokens are all -1. With
         return_value a pair of it and sparse_values of the same shape: the scores, of the dtype of ``weights``,
-        and -inf where the position is -1. With float32 ``weights`` they are what was compared, to the bit.
+        and -inf where the position is -1. With float32 ``weights`` they are bitwise equal to the compared scores.
 
-    In torch.ops, where the number of results is fixed, return_value is an overload of its own, which always gives a
+    In torch.ops, where the number of results is fixed, return_value is a separate overload, which always returns a
     pair, as torch_npu's npu_lightning_indexer does: with False its second tensor is empty, ``[0]``.
 
     All tensors may have any strides. Nothing is mutated. There is no gradient.
@@ -241,7 +242,7 @@ def npu_lightning_indexer_quant_pto(
         sparse_count: how many tokens to select, 1 or more. CANN's own indexer takes up to 2048.
         sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
             query token sees all, the one before it all but the last, and so on.
-        return_value: whether to give the scores of the selected tokens, too.
+        return_value: whether to also return the scores of the selected tokens.
 
     Returns:
         A new int32 tensor ``[B, S1, N2, sparse_count]`` or ``[T, N2, sparse_count]``: positions in the sequence from 0
@@ -353,7 +354,7 @@ def npu_lightning_indexer_prolog_pto(
         ``[B, S1, N, 1]``, float16; weights ``[T, N]`` or ``[B, S1, N]``, float16.
 
     The caches are written in place and share no memory with another argument. All tensors in ND may have any strides.
-    Results are the same to the bit for weights in ND and FRACTAL_NZ. There is no gradient.
+    Results are bitwise equal for weights in ND and FRACTAL_NZ. There is no gradient.
 
     Raises:
         RuntimeError: at the call for shapes, dtypes, devices, formats, layouts, rope_mode, epsilon and shared memory;
@@ -475,7 +476,7 @@ def npu_sparse_attention_pto(
         A new contiguous tensor ``[B, S1, N, Dkv]`` of the dtype of ``x``. Where no token is attended to it is zero.
 
     The caches are written in place and share no memory with another argument. All tensors in ND may have any strides.
-    Results are the same to the bit for weights in ND and FRACTAL_NZ. There is no gradient.
+    Results are bitwise equal for weights in ND and FRACTAL_NZ. There is no gradient.
 
     Raises:
         RuntimeError: at the call for shapes, dtypes, devices, formats, rope modes, sparse_count, scale, epsilons and
@@ -593,11 +594,10 @@ def npu_sparse_flash_attention_pto(
     by which results over parts of the tokens are merged, as in context parallelism: their mean, weighted with
     ``exp(softmax_lse)``, is the result over all. Sinks then go to one of the parts.
 
-    Scores, softmax and sums are in float32, and the result is rounded once, to the dtype of ``query``. It is the same
-    to the bit for any number of threads. The softmax weights of a head enter the product with the values in that dtype
+    Scores, softmax and sums are in float32, and the result is rounded once, to the dtype of ``query``. It is bitwise
+    equal for any number of threads. The softmax weights of a head enter the product with the values in that dtype
     where this changes 99 % of the result by less than 1e-4, which is where they are spread over many tokens (over 512
-    or more of values as large as 1); else in twice its precision. With the tiles of AMX this is decided for every 256
-    tokens by them and those before, so that the first of a row have twice the precision.
+    or more of values as large as 1); else in twice its precision.
 
     B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1
     and N2 query and key heads, D, Dr and Dv the head dimensions of query and key, of their rotary parts and of values.
@@ -627,17 +627,17 @@ def npu_sparse_flash_attention_pto(
         sparse_mode: 0: every query token sees all key tokens of its sequence. 3: causal, aligned to the end: the last
             query token sees all, the one before it all but the last, and so on.
         attention_sinks: ``[N1]``, float32: a score for each head, not scaled; -inf is none.
-        return_softmax_lse: whether to give the logarithm of the sum of exponentials, too.
+        return_softmax_lse: whether to also return the logarithm of the sum of exponentials.
 
     Returns:
         A new contiguous tensor ``[B, S1, N1, Dv]`` or ``[T, N1, Dv]`` of the dtype of ``query``; with
         return_softmax_lse a pair of it and softmax_lse ``[B, S1, N1]`` or ``[T, N1]``, float32. Where no token is left,
         and for padded query tokens, the first is zero, and softmax_lse that of the sinks alone: -inf without any.
 
-    In torch.ops, where the number of results is fixed, return_softmax_lse is an overload of its own, which always
-    gives a pair: with False its second tensor is empty, ``[0]``, as torch_npu's are. torch_npu gives the greatest score
-    and the sum of exponentials relative to it in two tensors ``[B, N2, S1, N1 / N2]``; here it is one number, which has
-    what a merge needs, in the order of the result, as npu_attention_update takes it.
+    In torch.ops, where the number of results is fixed, return_softmax_lse is a separate overload, which always
+    returns a pair: with False its second tensor is empty, ``[0]``, as torch_npu's are. torch_npu returns the greatest
+    score and the sum of exponentials relative to it in two tensors ``[B, N2, S1, N1 / N2]``. Here it is one number,
+    which is enough for a merge, in the order of the result, as npu_attention_update takes it.
 
     All tensors may have any strides. Nothing is mutated. There is no gradient.
 
@@ -648,8 +648,7 @@ def npu_sparse_flash_attention_pto(
 
     Limits: any number of heads, head dimensions, block size and length. The work is N1 * (D + Dr + Dv) multiplications
     for each token that a query token attends to, however long its sequence is, and Dv more for each head whose weight
-    takes twice the precision. A ``value`` that is ``key`` itself is read once. What is made of a block of tokens (256
-    of them with AMX, else 128) stays in a core's L2 cache.
+    takes twice the precision. A ``value`` that is ``key`` itself is read once.
 
     Formula: the attention over selected tokens of DeepSeek Sparse Attention, equation 2 of the DeepSeek-V3.2-Exp
     report; torch_npu's npu_sparse_flash_attention with sparse_block_size 1 computes the same.
@@ -687,7 +686,7 @@ def reshape_and_cache(
 ) -> None:
     """Writes the keys of new tokens, and their values if there are any, to their slots in paged caches.
 
-    For every token ``t`` whose slot ``s = slot_mapping[t]`` is not negative ::
+    For every token ``t`` that has a slot ``s = slot_mapping[t]`` which is not negative ::
 
         key_cache[s // block_size, s % block_size] = key[t]
         value_cache[s // block_size, s % block_size] = value[t]
@@ -712,9 +711,9 @@ def reshape_and_cache(
             token. It is needed.
         value_cache: ``[blocks, block_size, Nv, Dv]`` or ``[blocks, block_size, hidden_v]`` ("ND"), or
             ``[blocks, hidden_v / c0v, block_size, c0v]`` ("NZ"), of the dtype of ``value``; **mutated** likewise.
-        slot_mapping: ``[T]``, or ``[B, S]`` for tokens of B sequences, which may have ``[B * S]`` too; int64 or int32:
-            the slot of each token, ``block * block_size + offset``. A negative one writes nothing. Of tokens with the
-            same slot the last one is written. It is needed.
+        slot_mapping: ``[T or less]``, or for tokens of B sequences ``[B, S]`` or ``[B * S or less]``; int64 or int32:
+            the slot of each token, ``block * block_size + offset``. Tokens after those that have a slot are padding.
+            A negative slot writes nothing. If tokens share a slot, the last one is written. Required.
         head_num: the number of heads, which ms_custom_ops needs; here it need not be given, and must be N or divide
             hidden if it is.
         cache_mode: 0, or 1 for cache_layout "NZ".
@@ -725,7 +724,8 @@ def reshape_and_cache(
         None. The caches are written in place and share no memory with another argument.
 
     All tensors may have any strides. Rows whose elements lie side by side are read where they lie, for example keys
-    and values in a fused projection; blocks of the caches may lie apart. There is no gradient.
+    and values in a fused projection; blocks of the caches may lie apart. There is no gradient: a backward through the
+    caches raises.
 
     Raises:
         RuntimeError: at the call for shapes, dtypes, devices, layouts and shared memory; at the next synchronisation
@@ -773,9 +773,9 @@ def advance_step_flashattn(
         slot_mapping[i] = block * block_size + position % block_size      -1 without a block
         seq_lens[i] = position + 1
 
-    and for the rows of padding behind them, up to num_seqs, ``input_tokens`` and ``input_positions`` become 0 and
+    and for the rows of padding after them, up to num_seqs, ``input_tokens`` and ``input_positions`` become 0 and
     ``slot_mapping`` -1; their ``seq_lens`` stay. A position has no block where the block table gives a negative number
-    or is not that wide: the token is then not cached, and whoever assigns blocks sees a slot of -1.
+    or is not that wide: the token is then not cached, and its slot is -1.
 
     The call of vLLM and of vllm-mindspore ::
 

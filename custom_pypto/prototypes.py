@@ -23,6 +23,8 @@ ATTRIBUTES = {
     "List[bool]": "ListBool",
     "List[str]": "ListStr",
 }
+# type of an attribute: what None stands for, as in the call of an aclnn function; for others an empty list
+ABSENT = {"Int": 0, "Float": 0.0, "Bool": False, "Str": "", "DataType": 28}  # DT_UNDEFINED
 # number of a dtype in a schema's default: in a graph
 DTYPES = {0: 4, 1: 2, 2: 6, 3: 3, 4: 9, 5: 1, 6: 0, 7: 11, 11: 12, 15: 27}
 # type in a schema: the inputs that take it
@@ -71,7 +73,7 @@ class Prototype:
 
     @property
     def written(self) -> list[str]:
-        """The inputs that the operator writes to: an output bears their name."""
+        """The inputs that the operator writes to: an output has their name."""
         return [name for name in self.outputs if name in self.inputs]
 
 
@@ -113,7 +115,7 @@ def same(left, right) -> bool:
 
 
 def operators(namespace: str) -> dict[str, list[torch._ops.OpOverload]]:
-    """The operators of a library by their names, with those overloads that are not made of other operators."""
+    """The operators of a library by their names, with the overloads that are not composed of other operators."""
     found: dict[str, list[torch._ops.OpOverload]] = {}
     for full_name in sorted(torch._C._dispatch_get_all_op_names()):
         library, _, name = full_name.partition("::")

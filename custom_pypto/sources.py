@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a package's sources its build was made of, kept in the build, so that one of other sources is found out."""
+"""Records the hashes of a package's sources in its build, to detect a build from other sources."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ RECORD = "_sources.json"
 
 
 def hashes(package: str, folder: Path) -> dict[str, str]:
-    """The files that a build is made of: C++, CMake and Python; and the hash of each."""
+    """The source files of a build, in C++, CMake and Python, and the hash of each."""
     files = [file.relative_to(folder) for part in (package, "opp") for file in (folder / part).rglob("*")]
     kept = [file for file in files if file.suffix in (".cpp", ".h", ".py") or file.name == "CMakeLists.txt"]
     return {
@@ -20,7 +20,7 @@ def hashes(package: str, folder: Path) -> dict[str, str]:
 
 
 def record(made_of: dict[str, str], built: Path) -> None:
-    """Keeps in a built package what it was made of."""
+    """Stores the hashes of its sources in a built package."""
     (built / RECORD).write_text(json.dumps(made_of, indent=1))
 
 

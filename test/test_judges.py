@@ -4,8 +4,8 @@
 import sys
 from pathlib import Path
 
-import goldens
 import pytest
+import references
 import torch
 
 sys.path.append(str(Path(__file__).parent / "custom_pypto"))
@@ -13,28 +13,28 @@ import add_custom_calls
 import calls
 
 
-def golden(operator, arguments):
+def reference(operator, arguments):
     """(results, what is written) of an operator, in the dtypes that it gives them."""
     match operator:
         case "npu_lightning_indexer_pto":
-            indices, values = goldens.lightning_indexer(**arguments | {"return_value": True})
+            indices, values = references.lightning_indexer(**arguments | {"return_value": True})
             return [indices, *[values.to(arguments["weights"].dtype)] * arguments.get("return_value", False)], []
         case "npu_lightning_indexer_quant_pto":
-            indices, values = goldens.lightning_indexer_quant(**arguments | {"return_value": True})
+            indices, values = references.lightning_indexer_quant(**arguments | {"return_value": True})
             return [indices, *[values.float()] * arguments.get("return_value", False)], []
         case "npu_sparse_flash_attention_pto":
-            out, lse = goldens.sparse_flash_attention(**arguments | {"return_softmax_lse": True})
+            out, lse = references.sparse_flash_attention(**arguments | {"return_softmax_lse": True})
             return [out.to(arguments["query"].dtype), *[lse.float()] * arguments.get("return_softmax_lse", False)], []
         case "npu_lightning_indexer_prolog_pto":
-            results = goldens.lightning_indexer_prolog(**arguments)
+            results = references.lightning_indexer_prolog(**arguments)
             return list(results[:3]), list(results[3:])
         case "npu_sparse_attention_pto":
-            out, *caches = goldens.sparse_attention(**arguments)
+            out, *caches = references.sparse_attention(**arguments)
             return [out.to(arguments["x"].dtype)], caches
         case "reshape_and_cache":
-            return [], [cache for cache in goldens.reshape_and_cache(**arguments) if cache is not None]
+            return [], [cache for cache in references.reshape_and_cache(**arguments) if cache is not None]
         case "advance_step_flashattn":
-            return [], list(goldens.advance_step_flashattn(**arguments))
+            return [], list(references.advance_step_flashattn(**arguments))
         case "add_custom":
             return [arguments["self"] + arguments["other"]], []
         case "add_custom_backward":
@@ -59,18 +59,18 @@ def with_a_nan(tensor):
 
 
 def with_rows_shifted(tensor):
-    """As a wrong offset leaves them."""
+    """Shifts rows as a wrong offset does."""
     return tensor.reshape(-1, tensor.shape[-1] if tensor.dim() > 1 else 1).roll(1, 0).view(tensor.shape)
 
 
-MISTAKES = {
+ERRORS = {
     "a step": a_step_away,
     "NaN": with_a_nan,
     "rows": with_rows_shifted,
     "nothing": torch.zeros_like,
     "shape": lambda tensor: tensor[None],
 }
-# Results of numbers that are themselves rounded: where those lie between two, the result is off by a step.
+# Results computed from rounded numbers: where those lie between two, the result is off by a step.
 ROUNDED_BEFORE = [("npu_sparse_attention_pto", 0)]
 SAMPLES = calls.SAMPLES | add_custom_calls.SAMPLES
 SIZED = {
@@ -80,21 +80,63 @@ SIZED = {
 
 
 @pytest.mark.parametrize(("operator", "call"), [(operator, call) for operator in SIZED for call in SIZED[operator]])
-def test_the_judge_of_an_operator_rejects_every_mistake(operator, call):
+def test_the_judge_of_an_operator_rejects_every_error(operator, call):
     samples = SAMPLES[operator]
     arguments = samples.calls[call]()
-    results, written = golden(operator, arguments)
+    results, written = reference(operator, arguments)
     samples.judge(results, written, dict(arguments))
     for number, right in enumerate([*results, *written]):
-        for name, mistake in MISTAKES.items():
+        for name, wrongly in ERRORS.items():
             if name == "NaN" and not right.is_floating_point():
                 continue
             if name == "a step" and right.dtype == torch.float32:
                 continue  # a sum of rounded numbers, as this is, may be off by several
             if name == "a step" and (operator, number) in ROUNDED_BEFORE:
-                mistake = two_steps_away
+                wrongly = two_steps_away
             wrong = [*results, *written]
-            wrong[number] = mistake(right)
+            wrong[number] = wrongly(right)
             with pytest.raises(AssertionError):
                 samples.judge(wrong[: len(results)], wrong[len(results) :], dict(arguments))
                 pytest.fail(f"output {number} of {operator} may be wrong by {name}", pytrace=False)
+
+
+def without_keys(count):
+    """A head that does not see some of its keys."""
+
+    def change(arguments):
+        arguments["sparse_indices"] = arguments["sparse_indices"][..., count:]
+
+    return change
+
+
+def with_another_value(arguments):
+    position = arguments["sparse_indices"][0, 0, 0, 0]
+    page = arguments["block_table"][0, position // 128]
+    arguments["value"] = arguments["value"].clone()
+    arguments["value"][page, position % 128] += 1
+
+
+def with_another_page(arguments):
+    arguments["block_table"] = arguments["block_table"].clone()
+    arguments["block_table"][0, 3] = arguments["block_table"][0, 5]
+
+
+@pytest.mark.parametrize("head", [0, 77])
+@pytest.mark.parametrize(
+    "change",
+    [without_keys(1), without_keys(16), with_another_value, with_another_page],
+    ids=["a key lost", "a tile lost", "a value", "a page"],
+)
+def test_the_judge_of_attention_rejects_one_wrong_head(change, head):
+    """At DeepSeek's sizes, where a head has 2,048 keys, which weigh the same here."""
+    arguments = references.sparse_flash_attention_inputs([4096]) | {"scale_value": 0.0}
+    # Without the two indices past the end, so that every index is a key.
+    arguments["sparse_indices"] = torch.randperm(4096, dtype=torch.int32)[:2048].view(1, 1, 1, -1)
+    expected = references.sparse_flash_attention(**arguments)
+    references.check_attention(expected.bfloat16(), expected)
+    changed = dict(arguments)
+    change(changed)
+    actual = expected.clone()
+    actual[:, :, head] = references.sparse_flash_attention(**changed)[:, :, head]
+    with pytest.raises(AssertionError, match=rf"head \(0, 0, {head}\) is off by"):
+        references.check_attention(actual.bfloat16(), expected)

@@ -9,10 +9,13 @@ installed package; exit code 1 if a line failed. The calls of the operator and w
 import argparse
 import contextlib
 import importlib
+import itertools
 import math
 import os
 import re
+import signal
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,20 +38,20 @@ COLUMNS = "{:<16} {:<8} {}"
 
 @dataclass(frozen=True)
 class Samples:
-    """What the checks and the tests of an operator share: calls of it, and how to judge what it gives."""
+    """Calls of an operator, and how to judge its results, for the checks and the tests of it."""
 
     calls: dict[str, Callable[[], dict[str, Any]]]
-    """By name: functions that make the arguments, by name and on the CPU, each time with other numbers."""
+    """By name: functions that create the arguments by name, on the CPU, each time with other numbers."""
     judge: Callable[[tuple, tuple, dict[str, Any]], Any]
-    """Of the results, the written arguments behind the call, and all as they were before it: raises AssertionError."""
+    """Takes the results, the written arguments after the call, and all arguments before it. Raises AssertionError."""
 
 
-def close_to(golden: Callable) -> Callable[[tuple, tuple, dict[str, Any]], None]:
-    """A judge: results, then written arguments, are within their dtypes' precision what the golden gives."""
+def close_to(reference: Callable) -> Callable[[tuple, tuple, dict[str, Any]], None]:
+    """A judge: results, then written arguments, equal those of the reference within the precision of their dtypes."""
 
     def judge(results: tuple, written: tuple, arguments: dict[str, Any]) -> None:
-        actual, expected = tree_leaves((results, written)), tree_leaves(golden(**arguments))
-        assert len(actual) == len(expected), f"it gives {len(actual)} tensors, the golden {len(expected)}"
+        actual, expected = tree_leaves((results, written)), tree_leaves(reference(**arguments))
+        assert len(actual) == len(expected), f"it gives {len(actual)} tensors, the reference {len(expected)}"
         names = _names(results, written)
         for name, got, want in zip(names, actual, expected, strict=True):
             found = difference(got, want.to(got.dtype), *TOLERANCES.get(got.dtype, (0.0, 0.0)))
@@ -108,15 +111,15 @@ def _names(results: tuple, written: tuple, written_names: list[str] | None = Non
     ]
 
 
-def gradients_of(golden: Callable, calls: dict[str, Callable], results: list[str], tensors: list[str]) -> Samples:
-    """The samples of a backward: it takes gradients of the golden's results, by these names, and the arguments of the
-    calls; it gives the gradients of these tensors, which PyTorch computes of the golden. One that is not given, or is
-    no floating-point tensor, has an empty or a zero gradient."""
+def gradients_of(reference: Callable, calls: dict[str, Callable], results: list[str], tensors: list[str]) -> Samples:
+    """The samples of a backward. It takes gradients of the reference's results, by these names, and the arguments of
+    the calls. It returns the gradients of these tensors, which PyTorch computes from the reference. A tensor that is
+    not given, or not a floating-point tensor, has an empty or a zero gradient."""
 
     def call(make: Callable) -> dict[str, Any]:
         arguments = make()
         dtype = _floating(arguments)[0].dtype
-        given = tree_leaves(golden(**arguments))
+        given = tree_leaves(reference(**arguments))
         grads = [torch.randn(result.shape).to(dtype) for result in given]
         named = dict(zip(results, grads, strict=True)) if len(results) == len(grads) else {results[0]: grads}
         return named | arguments
@@ -124,7 +127,7 @@ def gradients_of(golden: Callable, calls: dict[str, Callable], results: list[str
     def judge(actual: tuple, written: tuple, arguments: dict[str, Any]) -> None:
         given = {name: value for name, value in arguments.items() if name not in results}
         given = tree_map_only(Tensor, lambda t: t.double().requires_grad_() if t.is_floating_point() else t, given)
-        outputs = tree_leaves(golden(**given))
+        outputs = tree_leaves(reference(**given))
         grads = tree_leaves([arguments[name] for name in results])
         torch.autograd.backward(outputs, [grad.to(out.dtype) for grad, out in zip(grads, outputs, strict=True)])
         for got, tensor in zip(tree_leaves(actual), tree_leaves(list(map(given.get, tensors))), strict=True):
@@ -136,7 +139,7 @@ def gradients_of(golden: Callable, calls: dict[str, Callable], results: list[str
     return Samples({name: partial(call, make) for name, make in calls.items()}, judge)
 
 
-class Mistake(Exception):
+class CheckFailure(Exception):
     """What a check found, in a line with the file to fix."""
 
 
@@ -182,12 +185,12 @@ class Operator:
 
     @property
     def definition(self) -> Path:
-        """The file of its definition, of which its prototype is made."""
+        """The file of its definition, from which its prototype is generated."""
         return definition.host_source(self.folder, prototypes.ge_type(self.name))
 
     @property
     def converter(self) -> str:
-        """The file that its node in a graph follows from: that of a converter of its own, or the definition."""
+        """The file that defines its node in a graph: its own converter's file, or the definition."""
         converters = [getattr(op, "_ge_converter", None) for op in self.overloads]
         own = [each for each in converters if each is not None and not getattr(each, "plain", False)]
         return own[0].__module__.replace(".", "/") + ".py" if own else str(self.definition)
@@ -202,7 +205,7 @@ class Operator:
         file = f"test/{self.package.__name__}/{self.name}_calls.py"
         samples, file = load_samples(self.package.__name__, self.folder).get(self.name, (None, file))
         if samples is None or not samples.calls:
-            raise Mistake(f"there are no calls of it: add SAMPLES['{self.name}'] to {file}")
+            raise CheckFailure(f"there are no calls of it: add SAMPLES['{self.name}'] to {file}")
         return samples, file
 
     @property
@@ -217,7 +220,7 @@ class Operator:
         try:
             return Call(self, name, self.samples.calls[name]())
         except Exception as error:
-            raise Mistake(f"call '{name}' cannot be made: {_described(error)}: fix {self.samples_file}") from error
+            raise CheckFailure(f"call '{name}' cannot be made: {_described(error)}: fix {self.samples_file}") from error
 
     def calls(self) -> Iterator["Call"]:
         return map(self.call, self.samples.calls)
@@ -239,7 +242,7 @@ class Call:
                 return op
         names = ", ".join(self.arguments)
         fix = f"fix {self.operator.samples_file} or {self.operator.schemas}"
-        raise Mistake(f"no overload of the schema has the arguments {names} of call '{self.name}': {fix}")
+        raise CheckFailure(f"no overload of the schema has the arguments {names} of call '{self.name}': {fix}")
 
     @cached_property
     def written(self) -> list[str]:
@@ -248,7 +251,7 @@ class Call:
         return [a.name for a in arguments if prototypes.is_written(a) and self.arguments.get(a.name) is not None]
 
     def on(self, device: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The arguments, or others, in memory of their own on a device."""
+        """The arguments, or others, in separate memory on a device."""
         return tree_map_only(Tensor, lambda tensor: tensor.to(device), arguments or self.arguments)
 
     def names(self, given: tuple[tuple, tuple]) -> list[str]:
@@ -256,7 +259,7 @@ class Call:
         return _names(*given, self.written)
 
     def unlike(self, found: tuple[tuple, tuple], expected: tuple[tuple, tuple]) -> str:
-        """In which of its tensors what `run` gave once is not to the bit what it gave another time."""
+        """Describes the first tensor in which two results of `run` are not bitwise equal."""
         left, right = tree_leaves(found), tree_leaves(expected)
         if len(left) != len(right):
             return f"it gives {len(left)} tensors, and not {len(right)}"
@@ -266,14 +269,14 @@ class Call:
         raise ValueError("they are the same")
 
     def run(self, function: Callable, arguments: dict[str, Any]) -> tuple[tuple, tuple]:
-        """Results, and behind the call the written arguments."""
+        """Returns the results, and the written arguments after the call."""
         value = function(**arguments)
         results = () if value is None else value if isinstance(value, tuple) else (value,)
         return results, tuple(arguments[name] for name in self.written)
 
 
 def same(left, right) -> bool:
-    """Whether tensors, or lists and tuples of them, are the same to the bit."""
+    """Whether tensors, or lists and tuples of them, are bitwise equal."""
     left, right = tree_leaves(left), tree_leaves(right)
     if len(left) != len(right):
         return False
@@ -300,25 +303,25 @@ def form(value) -> list[str]:
 
 
 def build(operator: Operator) -> str:
-    """What is installed was built of the sources that are here."""
+    """The installed package was built from these sources."""
     package = operator.package
     changed = sources.changed_since_build(package.__name__, operator.folder, Path(package.__path__[0]))
     if changed:
         others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        raise Mistake(
+        raise CheckFailure(
             f"{changed[0]}{others} changed after the build that is installed, and that build is what the checks would "
             "run: build it again (pip install --no-build-isolation .), and see that this succeeds"
         )
-    return "of these sources"
+    return "from these sources"
 
 
 def registration(operator: Operator) -> str:
     """Schema, prototype, functions, converter and test are there and agree."""
     prefix = f"{operator.full_name}: "
-    mistakes = definition.mistakes(operator.package, operator.folder)
-    found = [mistake.removeprefix(prefix) for mistake in mistakes if mistake.startswith(prefix)]
+    lines = definition.disagreements(operator.package, operator.folder)
+    found = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
     if found:
-        raise Mistake("; ".join(found))
+        raise CheckFailure("; ".join(found))
     return f"{len(operator.overloads)} schemas, {len(operator.samples.calls)} calls"
 
 
@@ -329,7 +332,7 @@ def meta(operator: Operator) -> str:
         torch.npu.synchronize()
         on_meta, _ = call.run(call.overload, call.on("meta"))
         if form(there) != form(on_meta):
-            raise Mistake(
+            raise CheckFailure(
                 f"on Meta it gives {', '.join(form(on_meta)) or 'nothing'}, on an NPU "
                 f"{', '.join(form(there)) or 'nothing'} ({call.name}): fix one of both in {operator.source}"
             )
@@ -343,7 +346,7 @@ def prototype(operator: Operator) -> str:
     """A graph has the node for every dtype that the operator takes, and the results have the dtypes that it says."""
     ir = _ge_ir(operator)
     if ir is None or operator.converter != str(operator.definition):
-        return "a converter of its own decides"
+        return "its own converter decides"
     declared = prototypes.Prototype.of(ir)
     allowed = {name: re.findall(r"DT_\w+", types) for _, name, types in (*ir.indexed_inputs, *ir.indexed_outputs)}
     for call in operator.calls():
@@ -382,7 +385,7 @@ def _check_dtypes(operator: Operator, call: str, given: dict, allowed: dict) -> 
     for name, tensors in given.items():
         for tensor in tensors:
             if allowed[name] and torch_type_to_ge_type(tensor.dtype) not in _ge_dtypes(allowed[name]):
-                raise Mistake(
+                raise CheckFailure(
                     f"'{name}' is {_dtype(tensor)} ({call}), but the definition has it in {', '.join(allowed[name])}: "
                     f"fix {operator.definition}, or {operator.source}"
                 )
@@ -393,7 +396,7 @@ def _ge_dtypes(names: list[str]) -> list[int]:
 
 
 CHECKS_OF_KERNELS = "ASCENDC_CPU_CHECKS"
-GUARD = 4096  # bytes in front of a tensor and behind it
+GUARD = 4096  # bytes before a tensor and after it
 
 
 def kernel(operator: Operator) -> str:
@@ -422,14 +425,14 @@ def _check_kernel(call: "Call") -> None:
         call.run(call.overload, arguments)
         torch.npu.synchronize()
     except RuntimeError as error:
-        raise Mistake(f"{_line(error)} ({call.name}): fix {_kernel_of(call.operator, error)}") from error
+        raise CheckFailure(f"{_line(error)} ({call.name}): fix {_kernel_of(call.operator, error)}") from error
     for name, of_it in guards.items():
         for i, guard in enumerate(of_it):
             written = (guard.cpu() != GUARD_BYTE).nonzero().flatten()
             if len(written):
                 first = GUARD - 1 - int(written[-1]) if i % 2 == 0 else int(written[0])
-                where = "in front of" if i % 2 == 0 else "behind"
-                raise Mistake(
+                where = "before" if i % 2 == 0 else "after"
+                raise CheckFailure(
                     f"it writes {len(written)} bytes {where} argument '{name}', from {first} bytes away on "
                     f"({call.name}): fix {_kernel_of(call.operator)}"
                 )
@@ -466,7 +469,7 @@ def mutations(operator: Operator) -> str:
         torch.npu.synchronize()
         for name, before in call.arguments.items():
             if name not in call.written and not same(arguments[name], before):
-                raise Mistake(
+                raise CheckFailure(
                     f"it writes to argument '{name}' ({call.name}), which the schema does not declare: fix "
                     f"{_kernel_of(operator)}, or where this is meant write Tensor(a!) in {operator.schemas}"
                 )
@@ -487,7 +490,7 @@ def aliases(operator: Operator) -> str:
                 owner = owners.setdefault(_storage(result), f"result {i}")
                 if owner != f"result {i}":
                     where = f"({call.name}, on {device})"
-                    raise Mistake(f"result {i} lies in the memory of {owner} {where}: fix {operator.source}")
+                    raise CheckFailure(f"result {i} lies in the memory of {owner} {where}: fix {operator.source}")
     return "the results are new tensors"
 
 
@@ -515,26 +518,28 @@ def opcheck(operator: Operator) -> str:
         try:
             torch.library.opcheck(call.overload, tuple(positional), arguments)
         except Exception as error:
-            raise Mistake(f"{_line(error)} ({call.name}): fix {operator.source}") from error
+            raise CheckFailure(f"{_line(error)} ({call.name}): fix {operator.source}") from error
     return "as torch.library.opcheck demands"
 
 
 def eager(operator: Operator) -> str:
-    """What it gives and writes is what its golden says."""
+    """Its results and written arguments match its reference."""
     for call in operator.calls():
         results, written = tree_map_only(Tensor, Tensor.cpu, call.run(call.overload, call.on("npu")))
         try:
             operator.samples.judge(results, written, call.arguments)
         except AssertionError as error:
-            raise Mistake(f"not as the golden: {_line(error)} ({call.name}): fix {operator.kernel}") from error
+            raise CheckFailure(
+                f"differs from the reference: {_line(error)} ({call.name}): fix {operator.kernel}"
+            ) from error
         except Exception as error:
             fix = f"fix {operator.samples_file}"
-            raise Mistake(f"its golden fails: {_described(error)} ({call.name}): {fix}") from error
-    return "as the golden"
+            raise CheckFailure(f"its reference fails: {_described(error)} ({call.name}): {fix}") from error
+    return "matches the reference"
 
 
 def layouts(operator: Operator) -> str:
-    """Tensors with gaps, behind an offset, expanded, and on another NPU give what they give as a whole, to the bit."""
+    """Tensors with gaps, at an offset, expanded, and on another NPU have results bitwise equal to contiguous ones."""
     run = 0
     for call in operator.calls():
         plain = _given(call, call.on("npu"))
@@ -562,7 +567,7 @@ def _with_gaps(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return memory[..., 0], memory[..., 1]
 
 
-def _behind_an_offset(tensor: Tensor) -> tuple[Tensor, Tensor]:
+def _at_an_offset(tensor: Tensor) -> tuple[Tensor, Tensor]:
     memory = torch.cat([tensor.new_full((7,), BESIDE), tensor.flatten()])
     return memory[7:].view(tensor.shape), memory[:7]
 
@@ -576,7 +581,7 @@ def _expanded(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 
 # The elements of a tensor in memory of another layout, and what else is in that memory.
-VIEWS = {"with gaps between its elements": _with_gaps, "behind an offset": _behind_an_offset}
+VIEWS = {"with gaps between its elements": _with_gaps, "at an offset": _at_an_offset}
 
 
 def _is_in_view(call: "Call", expected: tuple[tuple, tuple] | str, name: str, what: str, view: Callable) -> bool:
@@ -595,24 +600,28 @@ def _is_in_view(call: "Call", expected: tuple[tuple, tuple] | str, name: str, wh
     if isinstance(found, str):
         if f"argument '{name}'" in found:
             return False
-        raise Mistake(f"'{name}' {what} ({call.name}) gives {found}: fix {call.operator.source}")
+        raise CheckFailure(f"'{name}' {what} ({call.name}) gives {found}: fix {call.operator.source}")
     if not same(found, expected):
         unlike = call.unlike(found, expected)
-        raise Mistake(f"'{name}' {what} ({call.name}): {unlike}: fix {_kernel_of(call.operator)}")
+        raise CheckFailure(f"'{name}' {what} ({call.name}): {unlike}: fix {_kernel_of(call.operator)}")
     if not all(same(others, torch.full_like(others, BESIDE)) for others in beside):
-        raise Mistake(f"'{name}' {what} ({call.name}): it writes beside its elements: fix {_kernel_of(call.operator)}")
+        raise CheckFailure(
+            f"'{name}' {what} ({call.name}): it writes beside its elements: fix {_kernel_of(call.operator)}"
+        )
     return True
 
 
 def _is_as_on(call: "Call", expected: tuple[tuple, tuple] | str, device: str) -> bool:
     found = _given(call, call.on(device))
     if isinstance(found, str):
-        raise Mistake(f"on {device} ({call.name}) it gives {found}: fix {call.operator.source}")
+        raise CheckFailure(f"on {device} ({call.name}) it gives {found}: fix {call.operator.source}")
     devices = {str(tensor.device) for tensor in _tensors(found)} - {device}
     if devices:
-        raise Mistake(f"on {device} ({call.name}) it gives tensors on {devices.pop()}: fix {call.operator.source}")
+        raise CheckFailure(f"on {device} ({call.name}) it gives tensors on {devices.pop()}: fix {call.operator.source}")
     if not same(found, expected):
-        raise Mistake(f"on {device} ({call.name}): {call.unlike(found, expected)}: fix {_kernel_of(call.operator)}")
+        raise CheckFailure(
+            f"on {device} ({call.name}): {call.unlike(found, expected)}: fix {_kernel_of(call.operator)}"
+        )
     return True
 
 
@@ -633,10 +642,10 @@ DIFFERENCES = {torch.float64: {}, torch.float32: {"eps": 1e-2, "atol": 1e-2, "rt
 
 
 def autograd(operator: Operator) -> str:
-    """Its gradients are those that differences of its results give, of every call on floating-point tensors."""
+    """Its gradients match differences of its results, in every call on floating-point tensors."""
     if not any(op.has_kernel_for_dispatch_key(key) for op in operator.overloads for key in AUTOGRAD):
         fix = f"define it with custom_pypto::define in {operator.schemas}"
-        raise Mistake(f"without a gradient it must say so in a backward: {fix}")
+        raise CheckFailure(f"it has no gradient, and a backward must report that: {fix}")
     checked = without = 0
     for call in operator.calls():
         floating = _floating(call.arguments)
@@ -651,26 +660,39 @@ def autograd(operator: Operator) -> str:
     if checked:
         return f"gradcheck of {checked} calls"
     if without:
-        return "it has no gradient, and says so"
+        return "it has no gradient, and a backward reports that"
     if any(op.has_kernel_for_dispatch_key(AUTOGRAD[0]) for op in operator.overloads):
-        raise Mistake(f"no call has gradients: give one floating-point tensors in {operator.samples_file}")
+        raise CheckFailure(f"no call has gradients: give one floating-point tensors in {operator.samples_file}")
     return "nothing that it takes and gives could have one"
 
 
 def _raises_in_a_backward(call: Call) -> bool | None:
-    """Whether a backward says that the derivative is not implemented; None where nothing could have a gradient."""
+    """Whether a backward through results and what is written says that the derivative is not implemented; None where
+    nothing could have a gradient."""
     arguments = call.on("npu")
-    inputs = _floating([value for name, value in arguments.items() if name not in call.written])
-    for tensor in inputs:
+    for tensor in _floating(arguments):
         tensor.requires_grad_()
-    results, _ = call.run(call.overload, arguments)
+    for name in call.written:  # a leaf that requires a gradient cannot be written to
+        arguments[name] = tree_map_only(Tensor, torch.clone, arguments[name])
+    given = call.run(call.overload, arguments)
+    outputs = zip(call.names(given), tree_leaves(given), strict=True)
+    raises = {name: _raises(call, tensor) for name, tensor in outputs if tensor.is_floating_point()}
+    silent = [name for name, raised in raises.items() if not raised]
+    if silent and len(silent) < len(raises):
+        raise CheckFailure(
+            f"a backward through {silent[0]} ({call.name}) does not say that the derivative is not implemented, though "
+            f"others do: define it with custom_pypto::define in {call.operator.schemas}"
+        )
+    return not silent if raises else None
+
+
+def _raises(call: Call, output: Tensor) -> bool:
     try:
-        for result in _floating(results):
-            if result.requires_grad:
-                result.sum().backward()
+        if output.requires_grad:
+            output.sum().backward(retain_graph=True)
     except RuntimeError as error:
         return f"derivative for {call.operator.full_name} is not implemented" in str(error)
-    return False if inputs and _floating(results) else None
+    return False
 
 
 def _floating(values) -> list[Tensor]:
@@ -691,16 +713,37 @@ def _check_gradients(call: Call, floating: list[Tensor]) -> None:
         if not isinstance(rejection, str):
             break
     else:
-        raise Mistake(f"it takes neither float64 nor float32, which gradcheck needs ({call.name}): {rejection}")
+        raise CheckFailure(f"it takes neither float64 nor float32, which gradcheck needs ({call.name}): {rejection}")
     try:
         gradcheck(function, values, **DIFFERENCES[dtype])
     except GradcheckError as error:
-        raise Mistake(f"{_line(error)} ({call.name}): fix the backward in {call.operator.source}") from error
+        found = _gradient_that_differs(function, values, DIFFERENCES[dtype]) or _line(error)
+        raise CheckFailure(f"{found} ({call.name}): fix the backward in {call.operator.source}") from error
+
+
+def _gradient_that_differs(function: Callable, values: list[Tensor], options: dict[str, float]) -> str | None:
+    """Where a gradient is not what differences of the results give, in numbers."""
+    eps, rtol, atol = (options.get(*each) for each in (("eps", 1e-6), ("rtol", 1e-3), ("atol", 1e-5)))
+    for i, value in enumerate(values):
+
+        def of_value(x: Tensor, i: int = i) -> tuple[Tensor, ...]:
+            return function(*values[:i], x, *values[i + 1 :])
+
+        jacobians = torch.autograd.functional.jacobian(of_value, value)
+        for j, jacobian in enumerate(jacobians):
+            for place in itertools.product(*map(range, value.shape)):
+                step = torch.zeros_like(value)
+                step[place] = eps
+                with torch.no_grad():
+                    wanted = (of_value(value + step)[j] - of_value(value - step)[j]) / (2 * eps)
+                if found := difference(jacobian[(..., *place)], wanted, rtol, atol):
+                    return f"the gradient of result {j} by floating-point argument {i} at {[*place]} {found}"
+    return None
 
 
 def in_mode(mode: str, operator: Operator) -> str:
-    """In graphs of a mode it gives and writes what it does eagerly, to the bit, also when the graph is called again; a
-    dynamic graph also with other sizes."""
+    """In graphs of a mode, its results and written arguments are bitwise equal to eager, also when the graph is called
+    again, and in a dynamic graph also with other sizes."""
     other_sizes = 0
     for name in operator.samples.calls:
         torch._dynamo.reset()
@@ -708,12 +751,21 @@ def in_mode(mode: str, operator: Operator) -> str:
         for _ in range(2):
             call = operator.call(name)
             function = function or MODES[mode](partial(call.overload))
+            _end_by_signals()
             _compare_with_eager(function, call, operator)
         resized = _with_another_size(call) if getattr(MODES[mode], "dynamic", False) else None
         if resized is not None:
             _compare_with_eager(function, resized, operator)
             other_sizes += 1
-    return "to the bit as eagerly" + f", {other_sizes} of the calls with other sizes, too" * bool(other_sizes)
+    return "bitwise equal to eager" + f", also {other_sizes} of the calls with other sizes" * bool(other_sizes)
+
+
+def _end_by_signals() -> None:
+    """Lets Ctrl-C and a time-out end the process. torchair and npugraph_ex, as they are imported, let them reset dynamo
+    first, which raises in a compilation ("Cannot clear callbacks while 1 are pending"), as if the graph were wrong."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _compare_with_eager(function: Callable, call: Call, operator: Operator) -> None:
@@ -722,10 +774,10 @@ def _compare_with_eager(function: Callable, call: Call, operator: Operator) -> N
         found = call.run(function, call.on("npu"))
         torch.npu.synchronize()
     except Exception as error:
-        raise Mistake(f"no graph: {_described(error)} ({call.name}): fix {operator.converter}") from error
+        raise CheckFailure(f"no graph: {_described(error)} ({call.name}): fix {operator.converter}") from error
     if not same(found, expected):
         fix = f"fix {operator.kernel} or {operator.converter}"
-        raise Mistake(f"something else than eagerly ({call.name}): {call.unlike(found, expected)}: {fix}")
+        raise CheckFailure(f"something else than eagerly ({call.name}): {call.unlike(found, expected)}: {fix}")
 
 
 def _with_another_size(call: Call) -> Call | None:
@@ -750,9 +802,9 @@ def _with_another_size(call: Call) -> Call | None:
 
 
 def bad_input(operator: Operator) -> str:
-    """Where one argument is not what it must be, eager and Meta reject with the same words, or both take what may be
-    good, too. Rejections name the operator, and the argument if the operator has a table of them; they write nothing.
-    On the CPU it is rejected."""
+    """Eager and Meta reject a call with one bad argument by the same message, or both accept it if it may be good.
+    Rejections name the operator, and the argument if the operator has a table of them. They write nothing. A tensor on
+    the CPU is rejected."""
     count = rejected = 0
     for call in operator.calls():
         rows = tables.checked(partial(call.run, call.overload, call.on("meta")))
@@ -766,7 +818,7 @@ def bad_input(operator: Operator) -> str:
                 eagerly = _outcome(lambda: call.run(call.overload, call.on("npu") | {name: value})[0])  # noqa: B023
                 named = operator.name in eagerly and (name not in rows or f"'{name}'" in eagerly)
                 if not isinstance(eagerly, str) or not named:
-                    raise Mistake(f"'{name}' on the CPU ({call.name}) gives {eagerly}: fix {operator.source}")
+                    raise CheckFailure(f"'{name}' on the CPU ({call.name}) gives {eagerly}: fix {operator.source}")
     return f"{count} calls with one other argument, {rejected} rejected, all as on Meta"
 
 
@@ -777,17 +829,17 @@ def _is_rejected(call: Call, bad: tables.Bad, names_arguments: bool) -> bool:
     eagerly = _outcome(lambda: call.run(call.overload, given)[0])
     on_meta = _outcome(lambda: call.run(call.overload, bad.arguments("meta"))[0])
     if eagerly != on_meta:
-        raise Mistake(f"{what}: an NPU says {eagerly}, Meta {on_meta}: {fix}")
+        raise CheckFailure(f"{what}: an NPU says {eagerly}, Meta {on_meta}: {fix}")
     if not isinstance(eagerly, str):
         if bad.certain:
-            raise Mistake(f"{what}: it is taken, though the table of arguments rejects it: {fix}")
+            raise CheckFailure(f"{what}: it is taken, though the table of arguments rejects it: {fix}")
         return False
     if call.operator.name not in eagerly:
-        raise Mistake(f"{what}: the error does not name the operator: {eagerly}: {fix}")
+        raise CheckFailure(f"{what}: the error does not name the operator: {eagerly}: {fix}")
     if names_arguments and bad.certain and f"'{bad.argument}'" not in eagerly:
-        raise Mistake(f"{what}: the error does not name the argument: {eagerly}: {fix}")
+        raise CheckFailure(f"{what}: the error does not name the argument: {eagerly}: {fix}")
     if not same(given, before):
-        raise Mistake(f"{what}: it is rejected, but something is written: {fix}")
+        raise CheckFailure(f"{what}: it is rejected, but something is written: {fix}")
     return True
 
 
@@ -834,7 +886,7 @@ def check(operator: Operator) -> Iterator[tuple[str, str, str]]:
             yield name, "ok", run(operator)
         except Exception as error:
             malformed = name in FORM
-            if isinstance(error, Mistake):
+            if isinstance(error, CheckFailure):
                 yield name, "FAILED", str(error)
             else:
                 fix = operator.kernel if _line(error).startswith("aclnn") else operator.source
@@ -849,10 +901,15 @@ def main(arguments: list[str]) -> int:
     package, _, name = options.operator.rpartition("::")
     with contextlib.suppress(ValueError):
         sys.path.remove(str(Path.cwd()))  # of the sources: the installed package is checked
-    operator = Operator(importlib.import_module(package or "custom_pypto"), name, options.folder)
+    try:
+        operator = Operator(importlib.import_module(package or "custom_pypto"), name, options.folder)
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == package:
+            error = f"{package} is not installed: pip install --no-build-isolation FOLDER, that of its sources"
+        parser.error(str(error))
     names = prototypes.operators(operator.package.__name__)
     if name not in names:
-        parser.error(f"{operator.full_name} is no operator: there are {', '.join(names)}")
+        parser.error(f"{operator.full_name} is not an operator; the operators are {', '.join(names)}")
     torch.manual_seed(0)
     print(operator.full_name)
     verdicts = []

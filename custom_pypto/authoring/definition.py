@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator's schema and its prototype say of each other, and what of the operator is not there.
+"""Checks that an operator's schema and its prototype agree, and that all parts of the operator exist.
 
-``python -m custom_pypto.authoring.definition PACKAGE FOLDER`` prints a line for each mistake in the operators of an
-installed package, whose sources are in that folder, and then fails; the build runs it.
+``python -m custom_pypto.authoring.definition PACKAGE FOLDER`` prints a line for each error in the operators of an
+installed package, whose sources are in that folder, and then fails. The build runs it.
 """
 
+import functools
 import importlib
 import inspect
 import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from ..prototypes import (
+    ABSENT,
     ATTRIBUTES,
     DTYPES,
     INPUTS,
@@ -34,12 +37,14 @@ from ..prototypes import (
 
 
 def mismatches(schemas: Iterable[torch.FunctionSchema], prototype: Prototype) -> list[str]:
-    """What the schemas of an operator's overloads and its prototype do not agree in, a sentence each.
+    """The disagreements between the schemas of an operator's overloads and its prototype, a sentence each.
 
-    Names say which belongs to which. They agree if tensors are the inputs and other arguments the attributes, each in
-    the prototype's order, of its type and with its default (None stands for it); if what is written, and nothing else
-    of the inputs, has an output of its name, behind the outputs that are the results; and if some overload has each
-    optional input and attribute and all results, and all have the required ones and the first results.
+    Names match arguments to inputs and attributes. Schemas and prototype agree if
+    - tensors are the inputs and other arguments the attributes, each in the prototype's order, of its type and with its
+      default (None stands for it);
+    - each written input, and no other input, has an output of its name, after the outputs that are the results;
+    - some overload has each optional input and attribute and all results, and every overload has the required ones and
+      the first results.
     """
     schemas = [*schemas]
     of_each = [{argument.name for argument in schema.arguments} for schema in schemas]
@@ -48,14 +53,14 @@ def mismatches(schemas: Iterable[torch.FunctionSchema], prototype: Prototype) ->
     found = [mismatch for schema in schemas for mismatch in _mismatches(schema, prototype, left_out)]
     for what, names in (("input", prototype.inputs), ("attribute", prototype.attributes)):
         absent = [name for name in names if name not in given and not prototype.requires(name)]
-        found += [f"{what} '{name}' of the prototype is no argument of the schema" for name in absent]
+        found += [f"{what} '{name}' of the prototype is not an argument of the schema" for name in absent]
     outputs = [name for name in prototype.outputs if name not in prototype.inputs]
     results = max(len(schema.returns) for schema in schemas)
     if len(outputs) != results:
-        found.append(f"the schema has {results} results, but the prototype {len(outputs)} outputs that are no inputs")
+        found.append(f"the schema has {results} results, but the prototype {len(outputs)} outputs that are not inputs")
     elif list(prototype.outputs)[:results] != outputs:
         found.append(
-            f"output '{outputs[-1]}' of the prototype must come before the outputs that bear the names of inputs"
+            f"output '{outputs[-1]}' of the prototype must come before the outputs that have the names of inputs"
         )
     else:
         found += [mismatch for schema in schemas for mismatch in _result_mismatches(schema, outputs, prototype)]
@@ -77,7 +82,7 @@ def _mismatches(schema: torch.FunctionSchema, prototype: Prototype, left_out: se
     given = {argument.name for argument in schema.arguments}
     for name in (*prototype.inputs, *prototype.attributes):
         if name not in given and prototype.requires(name):
-            yield f"'{name}' of the prototype is no argument of the schema, and required"
+            yield f"'{name}' of the prototype is not an argument of the schema, but required"
     yield from _output_mismatches(schema, prototype)
 
 
@@ -85,11 +90,11 @@ def _name_mismatches(arguments: list, declared: dict, what: str) -> Iterator[str
     names = [argument.name for argument in arguments]
     for name in names:
         if name not in declared:
-            yield f"argument '{name}' of the schema is no {what} of the prototype"
+            yield f"argument '{name}' of the schema is not an {what} of the prototype"
     here, there = [name for name in names if name in declared], [name for name in declared if name in names]
     if here != there:
         first = next(i for i, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
-        yield f"{what} '{there[first]}' of the prototype comes before '{here[first]}', in the schema behind it"
+        yield f"{what} '{there[first]}' of the prototype comes before '{here[first]}', but after it in the schema"
 
 
 def _attribute_mismatches(argument, kind: str, default, left_out: bool) -> Iterator[str]:
@@ -100,17 +105,22 @@ def _attribute_mismatches(argument, kind: str, default, left_out: bool) -> Itera
     elif argument.has_default_value() != (default is not REQUIRED) and (default is REQUIRED or not left_out):
         with_it, without = ("schema", "prototype") if argument.has_default_value() else ("prototype", "schema")
         yield f"argument '{argument.name}' has a default in the {with_it} and none in the {without}"
-    elif argument.default_value is not None:
-        given = DTYPES.get(argument.default_value) if kind == "DataType" else argument.default_value
-        if not same(given, default):
-            yield f"argument '{argument.name}' is {given!r} by default, but the attribute {default!r}"
+    elif argument.has_default_value():
+        given = argument.default_value
+        number = DTYPES.get(given) if kind == "DataType" else given
+        stands_for = ABSENT.get(kind, []) if given is None else number
+        if not same(stands_for, default):
+            named = (
+                f"None by default, which stands for {stands_for!r}" if given is None else f"{stands_for!r} by default"
+            )
+            yield f"argument '{argument.name}' is {named}, but the attribute {default!r}"
 
 
 def _output_mismatches(schema: torch.FunctionSchema, prototype: Prototype) -> Iterator[str]:
     given = {argument.name: argument for argument in schema.arguments}
     for name, argument in given.items():
         if is_written(argument) and name in prototype.inputs and name not in prototype.outputs:
-            yield f"argument '{name}' is written, but no output of the prototype bears its name"
+            yield f"argument '{name}' is written, but no output of the prototype has its name"
     for name in prototype.written:
         if name in given and not is_written(given[name]):
             yield f"output '{name}' of the prototype writes to that input, which the schema does not mark: (a!)"
@@ -130,8 +140,8 @@ def _result_mismatches(schema: torch.FunctionSchema, outputs: list[str], prototy
 # ---- the operators of a package
 
 
-def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
-    """What is missing or does not agree of a package's operators, a line each, with the file in `folder` to fix."""
+def disagreements(package: types.ModuleType, folder: Path) -> Iterator[str]:
+    """What is missing or disagrees in a package's operators, a line each, with the file in `folder` to fix."""
     from ..converter import ge_api
 
     prototypes = {name: Prototype.of(ir) for name, ir in ge_api(package.__name__).IR.items()}
@@ -149,7 +159,7 @@ def mistakes(package: types.ModuleType, folder: Path) -> Iterator[str]:
             )
         if not any(_names(file, name) for file in (folder / "test").rglob("*.py")):
             found.append(f"no test names it: add one to test/{package.__name__}")
-        yield from (f"{package.__name__}::{name}: {mistake}" for mistake in found)
+        yield from (f"{package.__name__}::{name}: {error}" for error in found)
     for full_name in sorted(torch._C._dispatch_get_all_op_names()):
         if full_name.startswith(f"{package.__name__}::") and not has_schema(full_name):
             yield f"{full_name}: it has functions, but no schema: add one to {schemas}"
@@ -163,28 +173,76 @@ def _names(file: Path, operator: str) -> bool:
 
 def source(folder: Path, package: str, operator: str) -> Path:
     """The file with the operator's functions: one that registers a function for it, or that which should be there."""
-    pattern = rf'(m\.impl\("|implement<.*>\(\s*m, "\w+::){operator}[".]'
-    return _file_with(pattern, folder, Path(package, "csrc", f"{operator}.cpp"))
+
+    def registers(call: Call) -> bool:
+        name = re.escape(operator)
+        named = any(re.fullmatch(rf'"(\w+::)?{name}(\.\w+)?"', argument) for argument in call.arguments[:2])
+        return named and call.function.startswith("impl")
+
+    return _file_with(registers, operator, folder, Path(package, "csrc", f"{operator}.cpp"))
 
 
 def host_source(folder: Path, graph_type: str) -> Path:
     """The file with an operator's definition, or that which should be there."""
-    return _file_with(rf"\bOP_ADD\({graph_type}\)", folder, Path("opp", "op_host", f"{snake_case(graph_type)}.cpp"))
+
+    def defines(call: Call) -> bool:
+        return call.function == "OP_ADD" and call.arguments == [graph_type]
+
+    return _file_with(defines, graph_type, folder, Path("opp", "op_host", f"{snake_case(graph_type)}.cpp"))
 
 
 def kernel_source(folder: Path, graph_type: str) -> Path:
     """The file with an operator's kernel: that in C++ if there is one, as it is then called, or its Ascend C kernel."""
-    in_cpp = re.compile(rf"^(CPU_KERNEL|ACLNN)\w*\({graph_type}\b", re.MULTILINE)
+
+    def defines(call: Call) -> bool:
+        return call.function.startswith(("CPU_KERNEL", "ACLNN")) and call.arguments[:1] == [graph_type]
+
     files = sorted(folder.joinpath("opp").rglob("*.cpp"))
-    found = next((file.relative_to(folder) for file in files if in_cpp.search(file.read_text())), None)
+    found = next((file.relative_to(folder) for file in files if _has(defines, graph_type, file)), None)
     return found or Path("opp", "op_kernel", f"{snake_case(graph_type)}.cpp")
 
 
-def _file_with(pattern: str, folder: Path, expected: Path) -> Path:
-    """The first C++ file beside the expected one whose text has the pattern, else the expected one, in the folder."""
+@dataclass(frozen=True)
+class Call:
+    """A call in C++, or a call of a macro that is followed by a body."""
+
+    function: str
+    """Its last name, without templates' arguments."""
+    arguments: list[str]
+    line: int
+    understood: bool
+
+
+@functools.lru_cache(maxsize=256)
+def calls(text: str) -> list[Call]:
+    """The calls in C++: tree-sitter parses it without headers and macros."""
+    import tree_sitter
+    import tree_sitter_cpp
+
+    parser, found = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cpp.language())), []
+    rest = [parser.parse(text.encode()).root_node]
+    while rest:
+        rest += reversed((node := rest.pop()).children)
+        if node.type not in ("call_expression", "function_declarator"):
+            continue
+        fields = ("function", "arguments") if node.type == "call_expression" else ("declarator", "parameters")
+        function, listed = map(node.child_by_field_name, fields)
+        while inner := function.child_by_field_name("name") or function.child_by_field_name("field"):
+            function = inner
+        given = [each.text.decode() for each in listed.named_children if each.type != "comment"]
+        found.append(Call(function.text.decode(), given, node.start_point[0] + 1, not node.has_error))
+    return found
+
+
+def _has(wanted: Callable[[Call], bool], word: str, file: Path) -> bool:
+    text = file.read_text()
+    return word in text and any(map(wanted, calls(text)))
+
+
+def _file_with(wanted: Callable[[Call], bool], word: str, folder: Path, expected: Path) -> Path:
+    """The first C++ file beside the expected one that has such a call, else the expected one, in the folder."""
     files = sorted(folder.joinpath(expected.parent).glob("*.cpp"))
-    found = next((file for file in files if re.search(pattern, file.read_text())), folder / expected)
-    return found.relative_to(folder)
+    return next((file for file in files if _has(wanted, word, file)), folder / expected).relative_to(folder)
 
 
 def _missing_kernels(overloads: Iterable[torch._ops.OpOverload], source: Path) -> Iterator[str]:
@@ -194,42 +252,32 @@ def _missing_kernels(overloads: Iterable[torch._ops.OpOverload], source: Path) -
 
 
 def _misplaced(prototype: Prototype, package: types.ModuleType, folder: Path) -> Iterator[str]:
-    for file in sorted(folder.joinpath(package.__name__, "csrc").glob("*.cpp")):
-        for misplaced in _misplaced_arguments(file.read_text(), prototype):
-            yield f"{misplaced}: fix {file.relative_to(folder)}"
-
-
-def _misplaced_arguments(text: str, prototype: Prototype) -> Iterator[str]:
-    """The arguments of EXEC_NPU_CMD that bear the name of another parameter, as when two tensors are swapped."""
+    """The arguments of EXEC_NPU_CMD that have the name of another parameter, as when two tensors are swapped."""
     names = [*dict.fromkeys((*prototype.inputs, *prototype.attributes, *prototype.outputs))]
-    for call in re.finditer(rf"\bEXEC_NPU_CMD\(\s*aclnn{prototype.type}\s*,", text):
-        given = [re.match(r"[\s*&]*(\w*)", argument)[1] for argument in _arguments(text[call.end() :])]
-        in_place = {name for name, expected in zip(given, names, strict=False) if name == expected}
-        for name, expected in zip(given, names, strict=False):
-            if name in names and name != expected and name not in in_place:
-                yield f"EXEC_NPU_CMD(aclnn{prototype.type}, ...) gives '{name}' where the function takes '{expected}'"
-                break
-
-
-def _arguments(text: str) -> Iterator[str]:
-    """The arguments of a call in C++, of the text behind its opening parenthesis."""
-    depth = start = 0
-    for i, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth < 0 or (depth == 0 and character == ","):
-            yield text[start:i]
-            start = i + 1
-        if depth < 0:
-            return
+    for file in sorted(folder.joinpath(package.__name__, "csrc").glob("*.cpp")):
+        text = file.read_text()
+        for call in calls(text) if f"aclnn{prototype.type}" in text else ():
+            if call.function != "EXEC_NPU_CMD" or call.arguments[:1] != [f"aclnn{prototype.type}"]:
+                continue
+            what, where = f"EXEC_NPU_CMD(aclnn{prototype.type}, ...)", file.relative_to(folder)
+            if not call.understood:
+                yield f"{what} is not understood: fix {where}:{call.line}"
+                continue
+            given = [re.match(r"[\s*&]*(\w*)", argument)[1] for argument in call.arguments[1:]]
+            in_place = {name for name, expected in zip(given, names, strict=False) if name == expected}
+            for name, expected in zip(given, names, strict=False):
+                if name in names and name != expected and name not in in_place:
+                    yield f"{what} gives '{name}' where the function takes '{expected}': fix {where}"
+                    break
 
 
 def _disagreements(overloads: list[torch._ops.OpOverload], prototype: Prototype, files: str) -> Iterator[str]:
-    """What schemas, prototype and converters do not agree in, but for what a converter of its own says that it maps."""
+    """The disagreements of schemas, prototype and converters, except for the names that an own converter maps."""
     own = [op for op in overloads if not getattr(op._ge_converter, "plain", False)]
     mapped = [name for op in own for name in getattr(op._ge_converter, "mapped", ())]
     for mismatch in mismatches([op._schema for op in overloads], prototype):
         if not any(f"'{name}'" in mismatch for name in mapped):
-            yield f"{mismatch}: fix {files}, or map it in a converter of its own"
+            yield f"{mismatch}: fix {files}, or map it in its own converter"
     for op in own:
         if not _takes(op._ge_converter, op._schema):
             file = "/".join(op._ge_converter.__module__.split("."))
@@ -251,8 +299,8 @@ def main() -> int:
     import torchair  # noqa: F401  (lets the package register its converters)
 
     name, folder = sys.argv[1:]
-    found = [*mistakes(importlib.import_module(name), Path(folder))]
-    print(*(f"error: {mistake}" for mistake in found), sep="\n", end="\n" * bool(found), file=sys.stderr)
+    found = [*disagreements(importlib.import_module(name), Path(folder))]
+    print(*(f"error: {error}" for error in found), sep="\n", end="\n" * bool(found), file=sys.stderr)
     return 1 if found else 0
 
 

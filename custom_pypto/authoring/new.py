@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a new operator of its schema, for NPUs and for the CPU: all that a machine can write.
+"""Writes the files of a new operator from its schema, for NPUs and for the CPU.
 
 ``python -m custom_pypto new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the
-sources of a package. What it writes builds as it is and passes every check: each result is a copy of the first tensor.
-In the files that it names, write the checks, the kernel and the golden. The files are made of the templates in
-``templates/operator``. The kernel is in Ascend C, for both machines; with ``--aten`` one for the CPU alone.
+sources of a package. The written files build and pass every check: each result is a copy of the first tensor. In the
+files that it names, write the checks, the kernel and the reference. The files are generated from the templates in
+``templates/operator``. The kernel is in Ascend C, for both machines; with ``--aten`` it is for the CPU alone.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from .schema import EXAMPLE, Operator, Rejected, gradient_of
 
 REGISTRATION = "csrc/ops_def_registration.cpp"
 WIDTH = 120
-"""Of a line, in every file."""
+"""The width of a line in every file."""
 
 
 def fill(before: str, items: Iterable[str], after: str) -> str:
-    """A list in C++ between two texts, in lines that begin below its first item; they begin behind an equals sign."""
+    """A list in C++ between two texts. Further lines begin below its first item, or after an equals sign."""
     items = [*items]
     line = f"{before}{', '.join(items)}{after}"
     if len(line) <= WIDTH:
@@ -52,7 +52,7 @@ def block(before: str, items: Iterable[str], after: str, statements: list[str]) 
 
 
 def python_list(before: str, items: list[str], after: str) -> str:
-    """A list in Python: in a line, or each item in one of its own."""
+    """A list in Python: in one line, or each item in a separate line."""
     line = f"{before}{', '.join(items)}{after}"
     if len(line) <= WIDTH:
         return line
@@ -88,7 +88,8 @@ class Package:
         """The one in a folder."""
         found = [*folder.glob(f"*/{REGISTRATION}")]
         if len(found) != 1:
-            raise Rejected(f"{folder.resolve()} is no operator package: run this where there is one */{REGISTRATION}")
+            reason = f"is not an operator package: run this where there is one */{REGISTRATION}"
+            raise Rejected(f"{folder.resolve()} {reason}")
         return Package(folder, found[0].relative_to(folder).parts[0])
 
     @property
@@ -138,7 +139,7 @@ def definition_line(define: str, library: str, schema: str) -> str:
 
 
 def functions(package: Package, text: str) -> str:
-    """The file of Python functions, with that of `text` behind the others."""
+    """The file of Python functions, with the function in `text` after the others."""
     there = package.functions.read_text()
     names = re.search(r"\n\n(# .*\n)*[^\n]*__all__", there)
     end = names.start() if names else len(there)
@@ -176,7 +177,7 @@ def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Pat
             written[opp / "op_kernel" / f"{each.file}.cpp"] = render("kernel.cpp", each), "the vector instructions"
     written[package.folder / "test" / package.name / f"{op.name}_calls.py"] = (
         render("calls.py"),
-        "the golden, and more calls",
+        "the reference, and more calls",
     )
     for file in written:
         if file.exists():
@@ -224,7 +225,7 @@ def create(folder: Path, schema: str, autograd: bool, aten: bool = False) -> tup
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m custom_pypto new", description=__doc__.splitlines()[0])
     parser.add_argument("schema", help=f'"{EXAMPLE}"')
-    parser.add_argument("--autograd", action="store_true", help="with a gradient, an operator of its own")
+    parser.add_argument("--autograd", action="store_true", help="with a gradient, as a separate operator")
     parser.add_argument("--aten", action="store_true", help="with a kernel for the CPU alone, of ATen's functions")
     options = parser.parse_args(arguments)
     try:

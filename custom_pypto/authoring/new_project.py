@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a project of operators in a namespace of its own: ``python -m custom_pypto new_project my_ops``.
+"""Creates a project of operators in its own namespace: ``python -m custom_pypto new_project my_ops``.
 
 The project, folder ``my_ops``, has an operator, softcap, and builds and passes its tests as it is. It is laid out as
 custom_pypto's own sources: ``python -m custom_pypto new`` and ``python -m custom_pypto check`` work in it.
@@ -24,7 +24,8 @@ def make(name: str, folder: Path) -> list[Path]:
         ValueError: the name is none for a Python package, or taken; the folder exists.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
-        raise ValueError(f"'{name}' is no name for a package: use small letters, digits and single underscores")
+        rule = "use small letters, digits and single underscores"
+        raise ValueError(f"'{name}' is not a valid name for a package: {rule}")
     if any(operator.startswith(f"{name}::") for operator in torch._C._dispatch_get_all_op_names()):
         raise ValueError(f"torch.ops.{name} is the name of other operators")
     if folder.exists():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schema as the templates of a new operator ask for it: what each argument and result is in each of the files.
+"""A schema as the templates of a new operator use it: what each argument and result is in each of the files.
 
-And why no operator can be made of a schema.
+Also explains why a schema is rejected.
 """
 
 import json
@@ -24,7 +24,7 @@ class TensorKind:
     """An argument that is a tensor, an optional one, or a list of them."""
 
     presence: str
-    """Of an input, in a definition."""
+    """The presence of an input in a definition."""
     shape: str
     """What gives its shape, and with another last word its dtype, in inference and tiling."""
     parameter: str
@@ -73,8 +73,6 @@ class AttributeKind:
     parameter: str
     """The type of a C++ parameter; in kernels too, if `kernel` is empty."""
     python: str
-    absent: object
-    """The default in a definition that stands for None."""
     sample: str
     """A value in a call, in Python."""
     kernel: str = ""
@@ -85,16 +83,15 @@ class AttributeKind:
 
 
 ATTRIBUTES = {
-    "int": AttributeKind("Int", "int64_t", "int64_t", "int", 0, "2", tiling="int64_t"),
-    "float": AttributeKind("Float", "double", "double", "float", 0.0, "0.5", tiling="float"),
-    "bool": AttributeKind("Bool", "bool", "bool", "bool", False, "True", tiling="bool"),
-    "str": AttributeKind("String", "std::string", "const std::string&", "str", "", '"text"'),
+    "int": AttributeKind("Int", "int64_t", "int64_t", "int", "2", tiling="int64_t"),
+    "float": AttributeKind("Float", "double", "double", "float", "0.5", tiling="float"),
+    "bool": AttributeKind("Bool", "bool", "bool", "bool", "True", tiling="bool"),
+    "str": AttributeKind("String", "std::string", "const std::string&", "str", '"text"'),
     "List[int]": AttributeKind(
         "ListInt",
         "at::IntArrayRef",
         "at::IntArrayRef",
         "list[int] | tuple[int, ...]",
-        [],
         "[1, 2]",
         saved="std::vector<int64_t>",
     ),
@@ -103,7 +100,6 @@ ATTRIBUTES = {
         "at::ArrayRef<double>",
         "at::ArrayRef<double>",
         "list[float] | tuple[float, ...]",
-        [],
         "[0.5, 2.0]",
         kernel="at::ArrayRef<float>",
         saved="std::vector<double>",
@@ -113,7 +109,6 @@ ATTRIBUTES = {
         "c10::List<bool>",
         "const c10::List<bool>&",
         "list[bool] | tuple[bool, ...]",
-        [],
         "[True, False]",
         kernel="at::ArrayRef<bool>",
     ),
@@ -171,7 +166,7 @@ class Argument:
 
     @property
     def checked_parameter(self) -> str:
-        """Of the function on Meta, which does not look at attributes yet."""
+        """The parameter of the function on Meta, which does not use attributes yet."""
         return self.parameter if self.is_tensor else f"{self.parameter.removesuffix(self.name)}/*{self.name}*/"
 
     @property
@@ -182,7 +177,8 @@ class Argument:
     @property
     def absent(self):
         """The default in a definition, which stands for None."""
-        return self.kind.absent if self.default is None else self.default
+        kind = prototypes.ATTRIBUTES[self.type]
+        return prototypes.ABSENT.get(kind, []) if self.default is None else self.default
 
     @property
     def in_definition(self) -> str:
@@ -220,9 +216,9 @@ class Operator:
     """An operator of a schema, as the templates ask for it."""
 
     def __init__(self, text: str, aten: bool = False, of: "Operator | None" = None):
-        """Raises Rejected unless it can be made of that schema; `of` is the operator whose gradient it is.
+        """Raises Rejected unless the schema can be generated. `of` is the operator whose gradient this one is.
 
-        With `aten` its kernel is one for the CPU, and otherwise one in Ascend C.
+        With `aten` its kernel is for the CPU, otherwise in Ascend C.
         """
         schema = parsed(text)
         self.aten, self.of = aten, of
@@ -257,7 +253,7 @@ class Operator:
 
     @property
     def rows(self) -> list[str]:
-        """Of the table of arguments: first the tensor whose dtype the others have."""
+        """The rows of the table of arguments. The first tensor determines the dtype of the others."""
         model = self.model.removesuffix("[0]")
         found = [f'{{"{model}", {model}, kDtypes{", {}, Use::kWritten" * self._is_written(model)}}}']
         for name in (argument.name for argument in self.tensors if argument.name != model):
@@ -312,7 +308,7 @@ class Operator:
 
     @property
     def kernel_parameters(self) -> list[str]:
-        """Of the kernel with ATen; the names that it does not use yet are comments."""
+        """The parameters of the kernel with ATen. Names that it does not use yet are comments."""
         inputs = [
             (each.kernel_parameter.removesuffix(each.name), each.name) for each in (*self.tensors, *self.attributes)
         ]
@@ -324,7 +320,7 @@ class Operator:
 
     @property
     def read(self) -> list[str]:
-        """The tensors of which the kernel computes: all have the same sizes."""
+        """The tensors that the kernel reads. All have the same sizes."""
         if self.of is not None:
             return [*self.summed, self.of.model]
         return [self.model] if self.results else [self.written[0].name]
@@ -373,7 +369,7 @@ class Operator:
         return [argument for argument in self.attributes if argument.kind.tiling]
 
     def index(self, name: str) -> int:
-        """Of a tensor among the inputs, or of an attribute among the attributes."""
+        """The index of a tensor among the inputs, or of an attribute among the attributes."""
         of = self.tensors if name in [each.name for each in self.tensors] else self.attributes
         return [each.name for each in of].index(name)
 
@@ -405,8 +401,8 @@ class Operator:
         return f"context->{argument.kind.shape}{what}({self.index(name)}{', 0' * argument.is_list})"
 
     @property
-    def golden(self) -> str:
-        """The value that the golden gives."""
+    def reference(self) -> str:
+        """The value that the reference returns."""
         wide = f"{self.model}.double()"
         values = [
             (f"[each.double() for each in {self.list}]" if self.list else f"[{wide}]") if result.is_list else wide
@@ -416,7 +412,7 @@ class Operator:
 
     @property
     def statements(self) -> list[str]:
-        """Of the kernel with ATen."""
+        """The statements of the kernel with ATen."""
         lines = []
         if self.of is not None:
             first, *others = self.summed
@@ -546,14 +542,14 @@ class Operator:
 
     @property
     def gradient_samples(self) -> list[str]:
-        """What the samples of the backward are made of: names of the results' gradients, and of the tensors."""
+        """The arguments of the backward's samples: names of the results' gradients, and of the tensors."""
         grads = [f"grad_{result.name}" for result in self.results]
         return [json.dumps(names) for names in (grads, [argument.name for argument in self.tensors])]
 
     @property
-    def golden_gives(self) -> str:
-        written = f"what is in {_and([argument.name for argument in self.written])} behind the call"
-        parts = [f"what {self.name} gives"] * bool(self.results) + [written] * bool(self.written)
+    def reference_gives(self) -> str:
+        written = f"{_and([argument.name for argument in self.written])} after the call"
+        parts = [f"the results of {self.name}"] * bool(self.results) + [written] * bool(self.written)
         return _and(parts)
 
     @property
@@ -577,8 +573,8 @@ def parsed(text: str) -> torch.FunctionSchema:
     except RuntimeError as error:
         reason = next(line for line in str(error).splitlines() if line.strip()).split(". ")[0].rstrip(":")
         if "seen_default_arg" in reason:
-            reason = "an argument without a default is behind one that has one"
-        raise Rejected(f'"{text}" is no schema: {reason}. Write it like "{EXAMPLE}"') from error
+            reason = "an argument without a default follows one with a default"
+        raise Rejected(f'"{text}" is not a valid schema: {reason}. Write it like "{EXAMPLE}"') from error
 
 
 EXAMPLE = "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"
@@ -623,13 +619,13 @@ def result_names(schema: torch.FunctionSchema) -> list[str]:
 
 
 def objections(schema: torch.FunctionSchema, text: str) -> Iterator[str]:
-    """Why no operator can be made of a schema."""
+    """Why a schema is rejected."""
     name = schema.name
     if schema.overload_name:
         overload = schema.overload_name
-        yield f"{name}.{overload} is an overload: give it a name of its own, such as {name}_{overload}"
+        yield f"{name}.{overload} is an overload: give it a separate name, such as {name}_{overload}"
     if not re.fullmatch(SNAKE_CASE, name):
-        yield f"'{name}' is no operator's name: write it in small letters, with _ between words"
+        yield f"'{name}' is not a valid operator name: write it in small letters, with _ between words"
     if re.search(r"\(\s*\.\.\.|,\s*\.\.\.|->\s*\.\.\.", text):
         yield "an operator has a fixed number of arguments and results: write them instead of '...'"
     defaults = False
@@ -666,7 +662,7 @@ def _name_objections(what: str, name: str) -> Iterator[str]:
     if keyword.iskeyword(name) or name in TAKEN or name in CPP_KEYWORDS.split():
         yield f"{what} '{name}' has a name that is taken in Python, in C++ or in the generated code: choose another"
     if not re.fullmatch(SNAKE_CASE, name):
-        yield f"'{name}' is no {what}'s name: write it in small letters, with _ between words"
+        yield f"'{name}' is not a valid {what} name: write it in small letters, with _ between words"
 
 
 def _argument_objections(argument) -> Iterator[str]:

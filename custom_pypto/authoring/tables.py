@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator's checks ask of the arguments of a call, as its table says it, and bad calls made of that."""
+"""The requirements of an operator's checks on the arguments of a call, from its table, and bad calls based on them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class Bad:
     arguments: Callable[[str], dict[str, Any]]
     """Makes them on a device."""
     certain: bool
-    """The table rejects it; otherwise it may be a good call, too."""
+    """The table rejects it; otherwise it may also be a good call."""
 
 
 def bad_calls(arguments: dict[str, Any], rows: dict[str, Row], required: set[str]) -> Iterator[Bad]:
@@ -76,7 +76,7 @@ def bad_calls(arguments: dict[str, Any], rows: dict[str, Row], required: set[str
 
 
 def on(device: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments in memory of their own on a device."""
+    """The arguments in separate memory on a device."""
     return torch.utils._pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), arguments)
 
 

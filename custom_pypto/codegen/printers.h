@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is generated of prototypes.
+// The outputs that are generated from prototypes.
 #pragma once
 
 #include <string>

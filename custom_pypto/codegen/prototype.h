@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the generator keeps of a prototype, and the builder that the collecting operator_reg.h fills it with.
+// The generator's representation of a prototype, and the builder that the collecting operator_reg.h fills it with.
 #pragma once
 
 #include <algorithm>
@@ -144,7 +144,7 @@ class PrototypeBuilder {
     return *this;
   }
 
-  // An output may bear an input's name: the operator then writes that input in place.
+  // An output may have an input's name: the operator then writes that input in place.
   PrototypeBuilder& AddOutput(const char* name, const char* types, bool dynamic) {
     check(!contains(prototype_.outputs, name), std::string("output '") + name + "' is declared twice");
     prototype_.outputs.push_back({name, plain_types(types), dynamic});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the printers of prototypes share: the comment above a prototype, and lines of a limited width.
+// Helpers for the printers of prototypes: the comment above a prototype, and lines of a limited width.
 #pragma once
 
 #include <string>

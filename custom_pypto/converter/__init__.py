@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers the operators' converters with torchair, as soon as torchair is imported and not before.
 
-An operator whose schema and prototype agree needs none of its own. The modules of this folder are those of the others.
+An operator whose schema and prototype agree needs no converter here. This folder has the converters of the others.
 """
 
 import importlib
@@ -12,9 +12,10 @@ import sys
 import types
 from collections.abc import Callable
 
+from ..on_bases import on_bases
 from ..prototypes import ge_type, operators
 
-# torchair comes inside torch_npu, which makes it known as "torchair" too, or as a package of its own.
+# torchair is part of torch_npu, which also registers it as "torchair", or it is a separate package.
 _TORCHAIR = ("torch_npu.dynamo.torchair", "torchair")
 
 
@@ -22,13 +23,13 @@ _packages: list[str] = []
 
 
 def ge_api(package: str) -> types.ModuleType:
-    """The Graph Engine API made of a package's prototypes; it needs torchair."""
+    """The Graph Engine API generated from a package's prototypes. It needs torchair."""
     return importlib.import_module(f"{package}.converter.auto_generated_ge_raw_custom_ops")
 
 
 def maps(*names: str) -> Callable[[Callable], Callable]:
-    """Says of a converter of its own, below its registration, in which arguments, inputs and attributes the schema and
-    the prototype differ; in the others they must agree."""
+    """Decorates an operator's own converter, below its registration, with the arguments, inputs and attributes in which
+    the schema and the prototype differ. They must agree in the others."""
 
     def mark(converter):
         converter.mapped = names
@@ -38,6 +39,7 @@ def maps(*names: str) -> Callable[[Callable], Callable]:
 
 
 def _register_converters(package: str) -> None:
+    from ._on_bases import register_on_bases
     from ._plain import register_plain
 
     converters = importlib.import_module(f"{package}.converter")
@@ -49,6 +51,8 @@ def _register_converters(package: str) -> None:
         for op in overloads:
             if not hasattr(op, "_ge_converter") and ge_type(name) in api.IR:
                 register_plain(op, getattr(api, ge_type(name)), api.IR[ge_type(name)])
+    for each in on_bases(package):
+        register_on_bases(each)
 
 
 class _AfterTorchair(importlib.abc.MetaPathFinder):
@@ -72,7 +76,7 @@ def register(package: str) -> None:
     """Registers a package's converters now if torchair is imported, else when it will be: importing it takes seconds.
 
     torch.compile imports torchair before it asks for a converter. Without torchair nothing happens. The operators are
-    those of the library of the package's name; converters of their own are in modules of its subpackage `converter`.
+    those of the library with the package's name. Their own converters are in modules of its subpackage `converter`.
     """
     _packages.append(package)
     if any(isinstance(sys.modules.get(name), types.ModuleType) for name in _TORCHAIR):

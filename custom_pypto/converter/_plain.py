@@ -15,7 +15,7 @@ def register_plain(op: torch._ops.OpOverload, function: Callable, ir) -> None:
     """Lets the operator become a node that `function`, of the generated Graph Engine API, adds to the graph.
 
     Arguments that are not given or None are left to the prototype: an optional input is absent, an attribute has its
-    default. Outputs that bear an input's name stay out of the results: torchair finds by the name what they write.
+    default. Outputs with an input's name are not among the results: torchair finds by the name what they write.
     """
     prototype = Prototype.of(ir)
     arguments = [argument.name for argument in op._schema.arguments]

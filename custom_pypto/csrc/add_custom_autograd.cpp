@@ -91,14 +91,10 @@ std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
   return {at::empty_symint(grad.sym_sizes(), grad.options()), at::empty_symint(grad.sym_sizes(), grad.options())};
 }
 
-// Two tensors of their own, both equal to the gradient: the schema allows no aliases.
+// Two separate tensors, both equal to the gradient: the schema allows no aliases.
 std::tuple<Tensor, Tensor> add_custom_backward_npu(const Tensor& grad) {
-  static const bool deployed = library_of("aclnnAddCustomGrad").has_value();
   const auto [grad_self, grad_other] = empty_gradients(grad);
-  if (!deployed) {
-    grad_self.copy_(grad);
-    grad_other.copy_(grad);
-  } else if (grad.numel() != 0) {
+  if (grad.numel() != 0 && !by_cann::add_custom_backward(grad, grad_self, grad_other)) {
     EXEC_NPU_CMD(aclnnAddCustomGrad, grad, grad_self, grad_other);
   }
   return {grad_self, grad_other};
@@ -154,10 +150,12 @@ Tensor add_custom_autograd(const Tensor& self, const Tensor& other) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     return add_custom(self, other);
   }
+  reject_transforms("custom_pypto::add_custom");
   return AddCustom::apply(self, other);
 }
 
 std::tuple<Tensor, Tensor> add_custom_backward_autograd(const Tensor& grad) {
+  reject_transforms("custom_pypto::add_custom_backward");
   const variable_list grads = AddCustomBackward::apply(grad);
   return {grads[0], grads[1]};
 }

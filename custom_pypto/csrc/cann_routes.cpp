@@ -74,8 +74,8 @@ class TakenRoute {
       : route_(*std::find_if(std::begin(kRoutes), std::end(kRoutes),
                              [op](const Route& route) { return std::strcmp(route.op, op) == 0; })),
         name_(c10::str("custom_pypto::", op)),
-        there_(library_of(route_.cann).has_value()),
-        taken_(there_ && !library_of(route_.ours).has_value()) {
+        there_(library_of(route_.cann, "").has_value()),
+        taken_(there_ && !library_of(route_.ours, "custom_pypto").has_value()) {
     if (taken_) {
       TORCH_WARN(name_, ": calls CANN's ", route_.cann, ", and rejects what that does not do: ", missing());
     }
@@ -151,6 +151,16 @@ bool add_custom(const Tensor& self, const Tensor& other, const Tensor& out) {
     return false;
   }
   EXEC_NPU_CMD(aclnnAdd, self, other, at::Scalar(1), out);
+  return true;
+}
+
+bool add_custom_backward(const Tensor& grad, const Tensor& grad_self, const Tensor& grad_other) {
+  static const TakenRoute route("add_custom_backward");
+  if (!route) {
+    return false;
+  }
+  grad_self.copy_(grad);
+  grad_other.copy_(grad);
   return true;
 }
 
@@ -233,15 +243,17 @@ bool sparse_flash_attention(const Tensor& query, const Tensor& key, const Tensor
 
 namespace {
 
-// Keys or values as [T, N, D], and their cache: [blocks, block_size, N, D], or in NZ of any heads.
+// Keys or values of the first tokens as [T, N, D], and their cache: [blocks, block_size, N, D], or in NZ of any heads.
 struct Rows {
   Rows(const Tensor& rows, const Tensor& cache, int64_t tokens, bool nz)
-      : cache(cache.dim() == 3 ? cache.unsqueeze(2) : cache),
-        rows(nz ? rows.view({tokens, -1, rows.size(-1)})
-                : rows.view({tokens, this->cache.size(2), this->cache.size(3)})) {}
+      : cache(cache.dim() == 3 ? cache.unsqueeze(2) : cache) {
+    const int64_t width = this->cache.size(nz ? 1 : 2) * this->cache.size(3);
+    const int64_t depth = nz ? rows.size(-1) : this->cache.size(3);
+    this->rows = rows.view({rows.numel() / width, width / depth, depth}).narrow(0, 0, tokens);
+  }
 
-  const Tensor cache;
-  const Tensor rows;
+  Tensor cache;
+  Tensor rows;
 };
 
 }  // namespace

@@ -28,6 +28,8 @@ namespace by_cann {
 
 bool add_custom(const at::Tensor& self, const at::Tensor& other, const at::Tensor& out);
 
+bool add_custom_backward(const at::Tensor& grad, const at::Tensor& grad_self, const at::Tensor& grad_other);
+
 bool lightning_indexer(const at::Tensor& query, const at::Tensor& key, const at::Tensor& weights,
                        const OptionalTensor& actual_seq_lengths_query, const OptionalTensor& actual_seq_lengths_key,
                        const OptionalTensor& block_table, const std::string& layout_query,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of phase two that came up in torch_npu's task queue, behind the caller's back, until they are raised.
+// Keeps the errors of phase two in torch_npu's task queue until they are raised.
 #pragma once
 
 #include <string>

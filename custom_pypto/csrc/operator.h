@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implement: an operator's functions for NPU and Meta, made of one function that checks its arguments and says what the
-// results are, and of the call of its aclnn function.
+// implement: registers an operator's functions for NPU and Meta, from one function that checks its arguments and
+// describes the results, and from the call of its aclnn function.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -48,7 +48,7 @@ T default_of(const c10::Argument& argument) {
     return value->to<T>();
   }
   if constexpr (std::is_same_v<T, at::ScalarType>) {
-    return at::kFloat;
+    return at::ScalarType::Undefined;
   } else {
     return T();
   }
@@ -63,7 +63,7 @@ auto allocated(const Results<n>& results) {
     return std::make_tuple(allocated(results.rows[i], results.device)...);
   }(std::make_index_sequence<n>());
 }
-// Of which a check has made tensors itself.
+// The results if a check has allocated them itself.
 template <typename... T>
 std::tuple<T...> allocated(std::tuple<T...> results) {
   return results;
@@ -128,11 +128,12 @@ struct Kernels<check, Launch, std::index_sequence<given...>> {
 
   static auto meta(Argument<given>... args) { return returned(own(run(args...))); }
 
-  // Nothing is launched where there is nothing to compute.
+  // Nothing is launched where there is nothing to compute: where the results, what is written and the first tensor are
+  // empty.
   static auto npu(Argument<given>... args) {
     auto results = run(args...);
     const bool nothing = std::apply([](const auto&... each) { return (true && ... && is_empty(each)); }, results);
-    if (!nothing || !is_empty(first(args...))) {
+    if (!nothing || !is_empty(first(args...)) || (false || ... || is_written<given>(args))) {
       const auto tied = [](const auto&... each) { return std::tie(each...); };
       std::apply(Launch{}, std::tuple_cat(tensor(args)..., attribute<given>(args)..., std::apply(tied, kNotGiven),
                                           std::apply(tied, results)));
@@ -165,6 +166,17 @@ struct Kernels<check, Launch, std::index_sequence<given...>> {
       return value;
     } else {
       return first(others...);
+    }
+  }
+
+  // Whether an argument is one that is written, and has elements.
+  template <size_t i, typename T>
+  static bool is_written(const T& value) {
+    if constexpr (kIsTensor<T>) {
+      const c10::AliasInfo* alias = schema().arguments()[i].alias_info();
+      return alias != nullptr && alias->isWrite() && !is_empty(Tensors(value));
+    } else {
+      return false;
     }
   }
 
@@ -204,8 +216,8 @@ using Signature = std::remove_pointer_t<decltype(&detail::Kernels<check, void>::
 //   }
 //
 // check_f(const Checks&, the arguments of the schema...) rejects what is wrong, and returns Results, or the results
-// themselves, or nothing. `launch` is called on an NPU with the tensors, the attributes, of which one that is None has
-// its default, and the results.
+// themselves, or nothing. `launch` is called on an NPU with the tensors, the attributes and the results. An attribute
+// that is None has its default.
 template <auto check, size_t given = detail::count_of(check), typename Launch>
 void implement(torch::Library& m, const char* name, Launch, const char* overload = "") {
   using Kernels = detail::Kernels<check, Launch, std::make_index_sequence<given>>;

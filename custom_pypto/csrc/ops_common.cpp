@@ -12,6 +12,10 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <sstream>
 
 #include "late_errors.h"
 #include "torch_npu_versions.h"
@@ -24,8 +28,45 @@ std::string environment(const char* variable) {
   return c10::str(variable, value ? c10::str("=", value) : std::string(" (not set)"));
 }
 
-void* find_function(const char* operator_name, const std::string& function) {
-  void* address = GetOpApiFuncAddr(function.c_str());
+// The deployed operator package with the name of an extension's package; null if there is none. Another author's
+// package may come before it and have an operator of the same name.
+void* open_own_library(const std::string& package) {
+  namespace fs = std::filesystem;
+  const auto value_of = [](const char* name) { return std::string(std::getenv(name) ? std::getenv(name) : ""); };
+  std::vector<fs::path> folders;
+  std::istringstream deployed(value_of("ASCEND_CUSTOM_OPP_PATH"));
+  for (std::string entry; std::getline(deployed, entry, ':');) {
+    const fs::path folder = (fs::path(entry) / "").lexically_normal().parent_path();  // without a slash at its end
+    if (folder.filename() == package) folders.push_back(folder);
+  }
+  folders.push_back(fs::path(value_of("ASCEND_OPP_PATH")) / "vendors" / package);
+  for (const fs::path& folder : folders) {
+    if (void* handle = dlopen((folder / "op_api/lib/libcust_opapi.so").c_str(), RTLD_LAZY)) return handle;
+  }
+  return nullptr;
+}
+
+void* find_address(const std::string& package, const std::string& function) {
+  static std::mutex mutex;
+  static auto& own = *new std::map<std::string, void*>;
+  if (!package.empty()) {
+    const std::lock_guard lock(mutex);
+    const auto [found, is_new] = own.try_emplace(package, nullptr);
+    if (is_new) found->second = open_own_library(package);
+    if (void* address = found->second ? dlsym(found->second, function.c_str()) : nullptr) return address;
+  }
+  return GetOpApiFuncAddr(function.c_str());
+}
+
+// PACKAGE of PACKAGE/PACKAGE_lib.so.
+std::string package_of(const void* in_library) {
+  Dl_info info;
+  if (dladdr(in_library, &info) == 0) return "";
+  return std::filesystem::path(info.dli_fname).parent_path().filename();
+}
+
+void* find_function(const char* operator_name, const std::string& package, const std::string& function) {
+  void* address = find_address(package, function);
   TORCH_CHECK(address != nullptr, operator_name, ": ", not_deployed(function));
   return address;
 }
@@ -161,10 +202,10 @@ size_t reach(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::optional<std::string> library_of(const char* name) {
-  void* phase_two = GetOpApiFuncAddr(name);
+std::optional<std::string> library_of(const char* name, const std::string& package) {
+  void* phase_two = find_address(package, name);
   Dl_info info;
-  if (phase_two == nullptr || GetOpApiFuncAddr(c10::str(name, "GetWorkspaceSize").c_str()) == nullptr ||
+  if (phase_two == nullptr || find_address(package, c10::str(name, "GetWorkspaceSize")) == nullptr ||
       dladdr(phase_two, &info) == 0) {
     return std::nullopt;
   }
@@ -182,10 +223,10 @@ std::string not_deployed(const std::string& function) {
       "is loaded.");
 }
 
-AclnnOperator::AclnnOperator(const char* name)
+AclnnOperator::AclnnOperator(const char* name, const void* in_caller)
     : name_(name),
-      get_workspace_size_(find_function(name, c10::str(name, "GetWorkspaceSize"))),
-      run_(find_function(name, name)) {}
+      get_workspace_size_(find_function(name, package_of(in_caller), c10::str(name, "GetWorkspaceSize"))),
+      run_(find_function(name, package_of(in_caller), name)) {}
 
 void AclnnDelete::operator()(aclTensor* value) const { Release(value); }
 void AclnnDelete::operator()(aclTensorList* value) const { Release(value); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXEC_NPU_CMD: how an operator calls its aclnn function on the current NPU stream. Other packages use it, too: what
-// their operators need of custom_pypto_lib is exported.
+// EXEC_NPU_CMD: how an operator calls its aclnn function on the current NPU stream. Other packages also use it, so
+// custom_pypto_lib exports what their operators need.
 #pragma once
 
 #include <ATen/core/List.h>
@@ -26,11 +26,15 @@ struct aclOpExecutor;
 
 namespace custom_pypto {
 
-// The two functions of an aclnn operator, as torch_npu's own search finds them: operator packages first, then CANN.
+// Lies in the library that this header is compiled into.
+[[maybe_unused]] static const char in_this_library = 0;
+
+// The two functions of an aclnn operator: those of the operator package of the extension that calls it, where it is
+// deployed, or else as torch_npu's own search finds them: operator packages first, then CANN.
 class C10_EXPORT AclnnOperator {
  public:
   // Throws when a function is missing: there is no fallback.
-  explicit AclnnOperator(const char* name);
+  AclnnOperator(const char* name, const void* in_caller);
 
   const std::string& name() const { return name_; }
   void* phase_one() const { return get_workspace_size_; }
@@ -42,8 +46,9 @@ class C10_EXPORT AclnnOperator {
   void* run_;
 };
 
-// The library with phase two of an aclnn operator where both phases are in one that torch_npu searches.
-std::optional<std::string> library_of(const char* name);
+// The library with phase two of an aclnn operator where both phases are deployed, searched for as an extension of the
+// package does, or without one as torch_npu does.
+std::optional<std::string> library_of(const char* name, const std::string& package);
 
 // Says that a function is in none of them, which they are, and how to deploy it.
 std::string not_deployed(const std::string& function);
@@ -111,7 +116,7 @@ inline constexpr bool kFits =
 template <typename... Parameters, typename... Args>
 consteval size_t first_misfit(int (*)(Parameters...), std::type_identity<std::tuple<Args...>>) {
   using All = std::tuple<Parameters...>;
-  constexpr size_t kExpected = sizeof...(Parameters) - 2;  // behind them are workspaceSize and executor
+  constexpr size_t kExpected = sizeof...(Parameters) - 2;  // the last two are workspaceSize and executor
   return [&]<size_t... i>(std::index_sequence<i...>) {
     size_t misfit = 0;
     (void)((kFits<std::tuple_element_t<i, All>, std::tuple_element_t<i, std::tuple<Args...>>> ||
@@ -124,13 +129,13 @@ consteval size_t first_misfit(int (*)(Parameters...), std::type_identity<std::tu
 
 // One call of an aclnn operator. While it lives the device guard is set and CANN's per-thread state is the call's.
 //
-// Phase one runs in the caller: what it rejects is raised by the call. Phase two runs where torch_npu runs that of its
-// own operators, so that all keep their order: with TASK_QUEUE_ENABLE 1 and 2 in its task queue, behind the caller. Its
-// error never becomes the status of a task: that would end the queue for good, and torch_npu would drop every later
-// operation of the device in silence. It is kept, and raised by the next call or synchronisation (late_errors.h).
+// Phase one runs in the caller, and the call raises its errors. Phase two runs where torch_npu's operators run theirs,
+// so that all keep their order: with TASK_QUEUE_ENABLE 1 and 2, in its task queue, after the call. An error of phase
+// two never becomes the status of a task: that would end the queue for good, and torch_npu would silently drop every
+// later operation of the device. The error is kept, and the next call or synchronisation raises it (late_errors.h).
 //
-// Nothing keeps the tensors alive until then, as for torch_npu's own operators: memory of its allocator that is given
-// back is given out again to later work of the same stream only. The workspace is such memory, too.
+// Nothing keeps the tensors alive until then, as for torch_npu's own operators: the allocator reuses freed memory only
+// for later work of the same stream. The workspace is also such memory.
 class C10_EXPORT AclnnCall {
  public:
   // Rejects tensors that are not on one NPU or whose storage is too small, sets the device, and takes the stream.
@@ -217,8 +222,8 @@ void exec_npu_cmd(const AclnnOperator& op, const Args&... args) {
     static_assert(custom_pypto::first_misfit(decltype (&aclnn_api##GetWorkspaceSize)(nullptr),                         \
                                              std::type_identity<decltype(std::forward_as_tuple(__VA_ARGS__))>()) == 0, \
                   __FILE__ ":" CUSTOM_PYPTO_TEXT_OF(__LINE__) ": the arguments of EXEC_NPU_CMD(" #aclnn_api            \
-                                                              ", ...) are not those that its header, made of the "     \
-                                                              "prototype, declares; the first that is not:");          \
-    static const auto& aclnn_operator = *new custom_pypto::AclnnOperator(#aclnn_api);                                  \
+                                                              ", ...) are not those that its header, generated from "  \
+                                                              "the prototype, declares; the first that is not:");      \
+    static const auto& aclnn_operator = *new custom_pypto::AclnnOperator(#aclnn_api, &custom_pypto::in_this_library);  \
     custom_pypto::exec_npu_cmd(aclnn_operator, __VA_ARGS__);                                                           \
   } while (false)

@@ -66,7 +66,7 @@ TORCH_LIBRARY(custom_pypto, m) {
          "Tensor? actual_seq_lengths_query=None, Tensor? actual_seq_lengths_kv=None, Tensor? query_rope=None, "
          "Tensor? key_rope=None, str layout_query='BSND', str layout_kv='PA_BSND', int sparse_mode=3, "
          "Tensor? attention_sinks=None, bool return_softmax_lse) -> (Tensor, Tensor)");
-  // Made of the next two, which reject and count for it.
+  // Composed of the next two, which reject and count for it.
   m.def(
       "reshape_and_cache(Tensor key, Tensor? value, Tensor(a!) key_cache, Tensor(b!)? value_cache, "
       "Tensor slot_mapping, *, str cache_layout='ND') -> ()",
@@ -88,7 +88,7 @@ TORCH_LIBRARY(custom_pypto, m) {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("add_custom", &custom_pypto::add_custom, pybind11::arg("self"), pybind11::arg("other"),
         pybind11::call_guard<pybind11::gil_scoped_release>());
-  m.def("library_of", &custom_pypto::library_of, pybind11::arg("aclnn_name"));
+  m.def("library_of", &custom_pypto::library_of, pybind11::arg("aclnn_name"), pybind11::arg("package"));
   m.def("raise_late_errors", &custom_pypto::raise_late_errors);
   m.def(
       "checked",

@@ -2,11 +2,15 @@
 // Defines operators, with the kernels that all of them share.
 #include "registration.h"
 
+#include <ATen/FuncTorchTLS.h>
 #include <ATen/MemoryOverlap.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -67,7 +71,7 @@ void write(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
         Checks(schema.name().c_str())
             .reject(schema.arguments()[i].name().c_str(), "not overlap itself, as it is written to",
                     c10::str("its shape is ", tensor.sym_sizes(), " with strides ", tensor.sym_strides()),
-                    "make a tensor of its own of it with .contiguous()");
+                    "copy it with .contiguous()");
       }
       written.push_back(std::move(tensor));
     }
@@ -77,6 +81,66 @@ void write(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
   for (const at::Tensor& tensor : written) {
     if (!tensor.is_inference()) {
       tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  }
+}
+
+// A node of autograd's graph. torch 2.10 holds nodes in std::shared_ptr, later ones in c10::intrusive_ptr.
+template <typename T, typename... Args>
+auto make_node(Args&&... args) {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, T>) {
+    return c10::make_intrusive<T>(std::forward<Args>(args)...);
+  } else {
+    return std::shared_ptr<T>(new T(std::forward<Args>(args)...), [](T* node) { deleteNode(node); });
+  }
+}
+
+// The kernel under autograd of every operator: a backward through its results raises, and so does one through what it
+// has written, which torch's autogradNotImplementedFallback leaves as it was.
+void no_gradient(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto& schema = op.schema();
+  const auto values = torch::jit::last(*stack, schema.arguments().size());
+  std::vector<at::Tensor> inputs, written;
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (const at::Tensor& tensor : tensors_of(values[i])) {
+      TORCH_CHECK_NOT_IMPLEMENTED(!tensor.defined() || !torch::autograd::isFwGradDefined(tensor), schema.name(),
+                                  ": argument '", schema.arguments()[i].name(),
+                                  "' has a forward gradient, but the operator has no forward-mode derivative");
+      inputs.push_back(tensor);
+      if (is_written(schema.arguments()[i])) {
+        written.push_back(tensor);
+      }
+    }
+  }
+  const bool differentiated = at::GradMode::is_enabled() && std::ranges::any_of(inputs, [](const at::Tensor& tensor) {
+                                return tensor.defined() && tensor.requires_grad();
+                              });
+  for (const at::Tensor& tensor : written) {
+    torch::autograd::check_inplace(tensor, differentiated);
+  }
+  const torch::autograd::edge_list edges =
+      differentiated ? torch::autograd::collect_next_edges(inputs) : torch::autograd::edge_list();
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+  }
+  if (!differentiated) {
+    return;
+  }
+  // A node for each tensor: one that is a view takes no part of a node.
+  const auto node = [&] {
+    return make_node<torch::autograd::NotImplemented>(schema.name(), torch::autograd::edge_list(edges));
+  };
+  for (const at::Tensor& tensor : written) {
+    if (torch::autograd::isDifferentiableType(tensor.scalar_type())) {
+      torch::autograd::rebase_history(tensor, node());
+    }
+  }
+  for (const c10::IValue& result : torch::jit::last(*stack, schema.returns().size())) {
+    for (const at::Tensor& tensor : tensors_of(result)) {
+      if (torch::autograd::isDifferentiableType(tensor.scalar_type())) {
+        torch::autograd::set_history(tensor, node());
+      }
     }
   }
 }
@@ -98,6 +162,20 @@ void reject_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 }  // namespace
 
+void reject_transforms(const char* op) {
+  const auto& transforms = at::functorch::functorchTLSAccessor();
+  if (transforms == nullptr) {
+    return;
+  }
+  try {
+    transforms->checkSupportsCppAutogradFunction();
+  } catch (const c10::Error&) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, op,
+                                ": transforms of torch.func cannot differentiate it, as its gradient is a C++ "
+                                "torch::autograd::Function; use torch.autograd.grad or backward()");
+  }
+}
+
 void define(torch::Library& m, const char* schema) {
   c10::FunctionSchema parsed = torch::schema(schema);
   const std::string name = c10::toString(parsed.operator_name());
@@ -105,7 +183,8 @@ void define(torch::Library& m, const char* schema) {
   m.def(std::move(parsed), {at::Tag::pt2_compliant_tag});
   m.impl(name.c_str(), torch::dispatch(c10::kCPU, torch::CppFunction::makeFromBoxedFunction<&reject_cpu>()));
   // An operator's own gradient is that of a device, AutogradPrivateUse1, and goes before what all devices have.
-  m.impl(name.c_str(), torch::dispatch(c10::DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
+  m.impl(name.c_str(),
+         torch::dispatch(c10::DispatchKey::Autograd, torch::CppFunction::makeFromBoxedFunction<&no_gradient>()));
   if (writes) {
     // The one key that every call passes, in inference mode too.
     m.impl(name.c_str(),

@@ -74,7 +74,7 @@ SizeNames sizes_of_cache(const Part& part, bool nz) {
                                : SizeNames{"blocks", "block_size", part.heads, part.depth};
 }
 
-// That rows of keys or values fit into their cache, where the names of the sizes do not say it yet.
+// Checks that rows of keys or values fit into their cache, where the names of the sizes do not ensure it.
 void check_row(const Checks& checks, const ArgumentTable& sizes, const Part& part, bool flat, bool nz) {
   if (flat) {
     sizes.check_positive({part.hidden});
@@ -114,15 +114,19 @@ void check_parts(const Checks& checks, const std::optional<Part>& value, const P
   if (value.has_value()) {
     add(*value);
   }
-  rows.push_back({"slot_mapping", slot_mapping, {at::kLong, at::kInt}, slots_of_sequences ? tokens : SizeNames{"T"}});
+  const SizeNames slots = slots_of_sequences ? tokens : SizeNames{sequences ? "B * S or less" : "T or less"};
+  rows.push_back({"slot_mapping", slot_mapping, {at::kLong, at::kInt}, slots});
   const ArgumentTable table(checks, rows);
   table.check_positive({"block_size"});
   check_row(checks, table, key, is_flat(key, tokens), nz);
   if (value.has_value()) {
     check_row(checks, table, *value, is_flat(*value, tokens), nz);
   }
-  if (sequences && !slots_of_sequences) {
-    table.check_equal("T", table["B"] * table["S"], "B times S of 'key'");
+  // Tokens after those that have slots are padding.
+  const c10::SymInt count = sequences ? table["B"] * table["S"] : table["T"];
+  if (!slots_of_sequences && !slot_mapping.sym_size(0).sym_le(count).expect_true(__FILE__, __LINE__)) {
+    checks.reject("slot_mapping", c10::str("have at most ", count, " slots, one for each token of 'key'"),
+                  c10::str("its shape is ", slot_mapping.sym_sizes()));
   }
 }
 

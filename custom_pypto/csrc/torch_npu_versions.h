@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between the versions of torch_npu that an extension is loaded with.
+// The differences between the versions of torch_npu that an extension is loaded with.
 #pragma once
 
 #include <ATen/Context.h>
@@ -20,7 +20,7 @@ __attribute__((weak)) void ApplyDeterministicLevel(int64_t level, bool determini
 
 namespace custom_pypto {
 
-// Tells CANN what torch_npu tells it before an operator of its own: whether it has to be deterministic, and how far.
+// Passes to CANN the setting that torch_npu passes before its own operators: whether and how far to be deterministic.
 inline std::pair<bool, uint32_t> apply_determinism() {
   const bool deterministic = at::globalContext().deterministicAlgorithms();
   if (&at_npu::native::ApplyDeterministicLevel == nullptr) {

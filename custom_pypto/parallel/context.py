@@ -2,7 +2,7 @@
 """Context parallelism: the pages of a sequence lie on several ranks, and its sparse attention is computed there.
 
 Every rank calls these functions with the same queries, lengths and weights of heads, with its own blocks of the caches,
-and with a block table that has the numbers of its own blocks and -1 for those of the others (`own_blocks`). Positions
+and with a block table that has its own blocks' numbers and -1 for the others' blocks (`own_blocks`). Positions
 stay those in the whole sequence, so that nothing else about a call changes. All work eagerly, and inside torch.compile
 where collectives do.
 """
@@ -44,13 +44,13 @@ def own_blocks(block_table: Tensor, blocks: int, group: dist.ProcessGroup | None
 
 
 def own_slots(slot_mapping: Tensor, blocks: int, block_size: int, group: dist.ProcessGroup | None = None) -> Tensor:
-    """The slots of this rank: as ``own_blocks``, for slots, of which a block has ``block_size``. reshape_and_cache and
+    """The slots of this rank: as ``own_blocks``, for slots. A block has ``block_size`` slots. reshape_and_cache and
     npu_lightning_indexer_prolog_pto write nothing to the others, which are -1."""
     return own_blocks(slot_mapping, blocks * block_size, group)
 
 
 def own(numbers: Tensor, first: int, count: int, elsewhere: int) -> Tensor:
-    """Those from `first` on, so many, as numbers from 0; -1 for negative ones, and `elsewhere` for the others."""
+    """Maps `count` numbers from `first` on to numbers from 0, negative ones to -1, and the others to `elsewhere`."""
     mine = numbers - first
     mine = torch.where((mine >= 0) & (mine < count), mine, elsewhere)
     return torch.where(numbers < 0, -1, mine)
@@ -64,7 +64,7 @@ def merge_selections(
     Args:
         sparse_indices: ``[..., sparse_count]``, int32: the positions that this rank has selected, then -1.
         sparse_values: of the same shape, float32: their scores.
-        group: the ranks, each of which has selected other positions; None is all of them.
+        group: the ranks, each with other selected positions; None is all of them.
 
     Returns:
         The same on all ranks: the positions of the ``sparse_count`` highest scores, highest first, then -1, and the
@@ -112,7 +112,7 @@ def merge_attentions(
     Args:
         attention_out: ``[..., N1, Dv]``, float16 or bfloat16: this rank's result of npu_sparse_flash_attention_pto.
         softmax_lse: ``[..., N1]``, float32: its logarithm; -inf where it has attended to nothing.
-        group: the ranks, each of which has attended to other keys; None is all of them.
+        group: the ranks, each with other attended keys; None is all of them.
         scatter_heads: whether a rank gets N1 / ranks heads only, those of its number, as an output projection that is
             divided by heads wants them. It receives fewer bytes then.
 
@@ -230,14 +230,14 @@ def all_reduce(tensor: Tensor, group: dist.ProcessGroup | None = None) -> Tensor
 
 
 def _gathered(tensor: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """Those of all ranks, stacked."""
+    """The tensors of all ranks, stacked."""
     size, name = dist.get_world_size(group), _name(group)
     gathered = torch.ops._c10d_functional.all_gather_into_tensor(tensor.contiguous()[None], size, name)
     return torch.ops._c10d_functional.wait_tensor(gathered)
 
 
 def _exchanged(tensor: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """Of each rank, its part for this one; the parts lie along the first dimension."""
+    """Each rank's part for this rank. The parts lie along the first dimension."""
     parts = [tensor[0].numel()] * tensor.shape[0]  # elements: torchair takes the sizes for those of one dimension
     exchanged = torch.ops._c10d_functional.all_to_all_single(tensor.flatten(), parts, parts, _name(group))
     return torch.ops._c10d_functional.wait_tensor(exchanged).view(tensor.shape)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a layer of DeepSeek's sparse attention costs a rank in a decode step, for each way to divide it.
+"""The costs of a layer of DeepSeek's sparse attention for a rank in a decode step, for each way to divide it.
 
     TP  tensor parallel: each rank has some of the heads; caches and indexer are on all ranks
     DP  data parallel: each rank has some of the sequences
@@ -17,7 +17,7 @@ PARTIAL = 4  # bytes of a partial sum: float32, so that the sum is rounded once,
 
 
 class Sizes(Protocol):
-    """Those of a model; by default DeepSeek-V3.2's."""
+    """The sizes of a model, by default DeepSeek-V3.2's."""
 
     hidden: int = 7168
     q_lora: int = 1536
@@ -76,7 +76,7 @@ def exchanged(way: str, sizes: Sizes, tokens: int, ranks: int) -> dict[str, floa
 
 
 def bytes_of_weights(way: str, sizes: Sizes, ranks: int) -> float:
-    """Those of the attention of a layer."""
+    """The bytes of the weights of a layer's attention."""
     by_heads_in = (
         sizes.q_lora * sizes.heads * (sizes.depth + sizes.rope_depth) + sizes.heads * sizes.depth * sizes.kv_lora
     )
@@ -91,12 +91,12 @@ def bytes_of_weights(way: str, sizes: Sizes, ranks: int) -> float:
 
 
 def bytes_of_token(sizes: Sizes) -> int:
-    """Of a token in the caches of a layer."""
+    """The bytes of a token in the caches of a layer."""
     return ITEM * (sizes.kv_lora + sizes.rope_depth + sizes.index_depth)
 
 
 def bytes_of_caches(way: str, sizes: Sizes, sequences: int, length: int, ranks: int) -> float:
-    """Those of a layer on the rank that has the most, with sequences of one length."""
+    """The bytes of a layer's caches on the rank that has the most, with sequences of one length."""
     tokens = {"TP": sequences * length, "DP": -(-sequences // ranks) * length, "CP": sequences * length / ranks}[way]
     return tokens * bytes_of_token(sizes)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How DTensors divide the operators: a table of the sizes by which each may be divided.
+"""Shards the operators for DTensors, by a table of the sizes by which each may be divided.
 
-Which argument has which size in which dimension is said by the operator's table of arguments (csrc/arguments), so that
-a division needs no more than their names. The result of a call is that of the whole tensors. What is sharded stays so:
-where the placements of a call are no division of the operator, they are rejected, instead of being gathered in silence.
-What is replicated is divided as the others ask, which costs nothing, and partial sums are reduced before.
+The operator's table of arguments (csrc/arguments) specifies which argument has which size in which dimension, so a
+division needs only the names of sizes. The result of a call equals that of the whole tensors. Sharded tensors stay
+sharded: placements of a call that are no division of the operator are rejected and not silently gathered. Replicated
+tensors are divided as the others require, which costs nothing, and partial sums are reduced first.
 """
 
 import functools
@@ -43,14 +43,20 @@ class Call:
         return [(name, value) for name, value in self.arguments.items() if isinstance(value, DTensor)]
 
     def sizes_of(self, argument: str) -> list[str]:
-        """What its dimensions may be divided by: of columns that are N heads of D the heads, which come first."""
-        return [name.split(" * ")[0] for name in self.rows[argument].names]
+        """What its dimensions may be divided by: of columns that are N heads of D the heads, which come first, and of a
+        size that is T or less T, where it is no less."""
+        names = []
+        for i, name in enumerate(self.rows[argument].names):
+            most = name.removesuffix(" or less")
+            less = most != name and self.arguments[argument].shape[i] != self.size(most)
+            names.append(name if less else most.split(" * ")[0])
+        return names
 
     def has(self, size: str, *arguments: str) -> bool:
         return all(size in self.sizes_of(name) for name in arguments if name in self.rows)
 
     def size(self, name: str) -> int:
-        """Of the whole tensors."""
+        """The size in the whole tensors."""
         for argument, tensor in self.tensors():
             if name in self.rows[argument].names:
                 return int(tensor.shape[self.rows[argument].names.index(name)])
@@ -69,7 +75,7 @@ class Division:
 
     sizes: frozenset[str]
     asked: frozenset[str] = frozenset()
-    """Those that a call must have sharded; the others are then divided, too."""
+    """The sizes that a call must have sharded. The others are then also divided."""
     when: Callable[[Call], bool] = lambda call: True
     adapt: Callable[[Call, int], None] = lambda call, dim: None
     """Changes the rank's arguments to what they mean there, for a dimension of the mesh."""
@@ -173,7 +179,7 @@ def reading(key_lengths: str, run: Callable, *more: Division) -> list[Division]:
 
 
 def writing(tokens: Sequence[str], rows: str, numbers: Sequence[str], slots: Sequence[str]) -> list[Division]:
-    """What writes to caches: each rank has some of their blocks, or those of its own tokens."""
+    """The divisions of an operator that writes to caches: each rank has some blocks, or the blocks of its tokens."""
     return [
         Division(frozenset({size, "blocks"}), frozenset({size}), adapt=blocks(numbers, slots, NOWHERE),
                  when=lambda call, size=size: call.has(size, rows, *numbers, *slots))
@@ -225,7 +231,7 @@ DIVISIONS: dict[str, list[Division]] = {
 """By which sizes, as its table of arguments names them, each operator may be divided."""
 
 _ALL_TOKENS = (
-    "what the tokens of other ranks write would be missing in the rank's caches; shard the caches by blocks, too"
+    "what the tokens of other ranks write would be missing in the rank's caches; also shard the caches by blocks"
 )
 _RUNNING = "the lengths of packed sequences are running totals, which cannot be cut; give them in layout 'BSND'"
 REASONS = {
@@ -238,10 +244,10 @@ REASONS = {
     ("npu_lightning_indexer_quant_pto", "B"): _RUNNING,
     ("npu_sparse_flash_attention_pto", "B"): _RUNNING,
     ("npu_lightning_indexer_prolog_pto", "N"): "the weights are scaled with the number of heads",
-    ("npu_sparse_attention_pto", "blocks"): "it selects and attends in one; call the operators that it is made of",
-    ("advance_step_flashattn", "num_seqs"): "its rows of padding lie behind those of all sequences",
+    ("npu_sparse_attention_pto", "blocks"): "it selects and attends in one; call the operators that it consists of",
+    ("advance_step_flashattn", "num_seqs"): "its rows of padding follow those of all sequences",
 }
-"""Why an operator cannot be divided by a size; beside what it writes to, which says so itself."""
+"""Why an operator cannot be divided by a size. Errors about written arguments explain themselves."""
 
 
 def why_not(call: Call, size: str) -> str:

@@ -15,7 +15,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-// GCC 12 takes what its own header leaves undefined for a mistake.
+// GCC 12 warns of values that its own header leaves undefined.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
@@ -23,7 +23,7 @@
 namespace opp {
 namespace {
 
-// What is made of this many tokens takes about 0.9 MiB at the model's sizes.
+// The intermediate results of this many tokens take about 0.9 MiB at the model's sizes.
 constexpr int64_t kBlock = 256;
 constexpr int64_t kChunks = kBlock / kTileDepth;           // of tokens that are a tile's depth
 constexpr int64_t kTileElements = kTileRows * kTileDepth;  // of bfloat16
@@ -40,13 +40,13 @@ constexpr int64_t kWeighed = 2 * kTileRows;
 // How many tokens before it is loaded a token begins to come to the cache, line by line while others are packed: in the
 // products that would slow these down more than it saves.
 constexpr int64_t kAhead = 24;
-// What is left of a tile at least when a thread gets half of its heads, which then loads its tokens, too.
+// The least remainder of a tile whose heads are divided: a thread that gets half of them also loads the tile's tokens.
 constexpr int64_t kMinSharedHeads = 64;
 constexpr int64_t kMinSharedTokens = 2 * kBlock;
 
-// Matrices in tiles, each of which lies in one piece: where the first is, and how far from it are those beside it and
-// below. Tiles of the left matrix follow each other along its rows; those whose bits are set in `sums`, which has
-// kChunks for each row of tiles, are the sums of two, of which the second is `other` from the first.
+// Matrices in contiguous tiles: the place of the first tile, and the distances to the tiles beside it and below. Tiles
+// of the left matrix follow each other along its rows. A tile whose bit is set in `sums`, which has kChunks bits for
+// each row of tiles, is the sum of two. The second lies `other` from the first.
 struct Left {
   const at::BFloat16* tiles;
   int64_t below;
@@ -98,7 +98,7 @@ OPP_TILES_INLINE void pack_columns(__m512i even, __m512i odd, at::BFloat16* to, 
 }
 
 // Two rows of values in tiles, and the mean square of each row's first `count` numbers; those up to `columns` are zero.
-// Where the rows begin with keys, packs those, too, as pack_row() does: in a pass of its own that would take longer.
+// If the rows begin with keys, also packs these, as pack_row() does. A separate pass would take longer.
 template <bool kAreKeys>
 OPP_TILES_INLINE void pack_values(Pair rows, int64_t columns, int64_t count, at::BFloat16* to, float* mean_squares,
                                   at::BFloat16* keys, Pair ahead) {
@@ -300,7 +300,7 @@ void multiply(Left a, const Right& b, Sums c, int64_t rows, int64_t columns, int
   if (rows > 0) multiply_rows<1>(a, b, c, columns, depth, add);
 }
 
-// Rounded to bfloat16, of which NaN has one.
+// Rounds to bfloat16. All NaNs become the same one.
 OPP_TILES_INLINE __m256i round_to_bfloat16(__m512 x) {
   const __m512i bits = _mm512_castps_si512(x);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

@@ -96,7 +96,7 @@ class AmxAttention {
   void write_zeros();
 
   Helpers& helpers_;
-  std::atomic<int64_t> given_ = 0;  // parts of the tile that nobody has taken over yet
+  std::atomic<int64_t> given_ = 0;  // parts of the tile that no thread has taken over yet
   AttentionOperands<at::BFloat16> operands_;
   const TileProducts multiply_;  // sets up the tiles
   const float scale_;
@@ -107,7 +107,7 @@ class AmxAttention {
   const bool rows_are_whole_;  // keys and values can be loaded from where they are
   const int64_t key_columns_;  // of a key without its rope part, if that lies elsewhere
   Buffer<std::byte> memory_;   // for all that follows: together it gets huge pages
-  // In tiles, of which those beside each other follow each other:
+  // In tiles. Tiles that lie beside each other are consecutive:
   at::BFloat16* query_;    // (depth, heads), but those below each other
   at::BFloat16* keys_;     // (tokens, depth), of a chunk
   at::BFloat16* values_;   // (tokens, columns)
@@ -116,7 +116,7 @@ class AmxAttention {
   at::BFloat16* weights_;  // (heads, tokens), of kWeighed heads, and so the next
   at::BFloat16* lacking_;  // what the rounded weights lack
   float* sums_;            // (heads, columns)
-  // Of each head:
+  // For each head:
   float* maxima_;
   float* totals_;
   float* variances_;  // that rounding the weights so far may give the result, as kLargestVariance has it

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sparse flash attention reads and writes of a call's tensors, for one tile after the other.
+// Reads and writes a call's tensors for sparse flash attention, tile by tile.
 #pragma once
 
 #include <algorithm>
@@ -119,7 +119,7 @@ class AttentionOperands {
   int64_t key_size() const { return keys_.size; }
   int64_t rope_size() const { return ropes_ ? ropes_->size : 0; }
   int64_t value_size() const { return values_.size; }
-  // Whether a key begins with `columns` numbers, of which the first are its value.
+  // Whether a key begins with `columns` numbers whose first ones are its value.
   bool keys_begin_with_values(int64_t columns) const { return values_are_keys_ && columns <= keys_.size; }
 
   // Whether the elements of keys and rope parts, or of values, lie side by side in chunks of this size.

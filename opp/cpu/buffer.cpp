@@ -57,7 +57,8 @@ class Store {
     const int64_t size = (bytes + alignment - 1) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, size);
     if (memory == nullptr) throw std::bad_alloc();
-    if (alignment == kHugePage) madvise(memory, size, MADV_HUGEPAGE);  // a wish: without huge pages all works, too
+    if (alignment == kHugePage)
+      madvise(memory, size, MADV_HUGEPAGE);  // optional: everything also works without huge pages
     return Memory(memory, {size});
   }
 

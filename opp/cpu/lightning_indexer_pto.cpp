@@ -156,8 +156,8 @@ class TileScores {
     return of;
   }
 
-  // Transposes the query tokens' heads to the columns of B, of which there is one for each token if fused; the columns
-  // past the last are zero.
+  // Transposes the query tokens' heads to the columns of B. If fused, B has one column for each token. The columns past
+  // the last are zero.
   void pack_query() {
     int64_t offset;
     const TokenStrides strides = strides_of_tile(call_.query.strides(), offset);
@@ -183,7 +183,7 @@ class TileScores {
     return static_cast<int32_t>(static_cast<uint32_t>(sum) * 128);
   }
 
-  // Of tensors (..., N1): a token is a row of heads, and a head one element.
+  // For tensors (..., N1): a token is a row of heads, and a head one element.
   static std::vector<int64_t> with_element(at::IntArrayRef strides) {
     auto with = strides.vec();
     with.push_back(1);

@@ -34,7 +34,7 @@ constexpr int64_t kColumns = 8 * kPanel;
 // Rows of x that share a packed block, and those of them that oneDNN multiplies at once.
 constexpr int64_t kRows = 256;
 constexpr int64_t kStep = 64;
-// Of a weight so many elements are read, in as many rows as that takes, for all columns before the next.
+// The number of a weight's elements that are read for all columns at a time, in as many rows as that takes.
 constexpr int64_t kPackedElements = 4 * kColumns;
 // How many rows before they are packed they are fetched.
 constexpr int64_t kAhead = 32;
@@ -78,7 +78,7 @@ class Shared {
     Memory sums;
   };
 
-  // Of so many rows, and of these in a step.
+  // Shares `rows` rows, in steps of `step`.
   Shared(int64_t rows, int64_t step) : steps_(std::max<int64_t>(round_up(rows, step) / step, 1)) {}
 
   int64_t steps() const { return steps_; }
@@ -573,8 +573,8 @@ std::vector<Task> divide(int64_t rows, c10::ArrayRef<Linear> products, int64_t t
     const int64_t all = product.weight.columns;
     const Choice choice = choose_way(product, rows);
     for (int64_t column = 0, columns; column < all; column += columns) {
-      // Of what threads share, equal parts, so that one makes the results of a part while others multiply the next;
-      // else less and less, so that all threads end together.
+      // Threads share equal parts, so that one computes the results of a part while others multiply the next. Otherwise
+      // parts become smaller, so that all threads end together.
       const int64_t part = choice.way == Way::kUnpacked ? 2 * all / threads : (all - column) / (2 * threads);
       columns =
           choice.way == Way::kPacked ? wanted : std::clamp(round_up(part, kColumns), kColumns, choice.max_columns);

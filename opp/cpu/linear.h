@@ -26,7 +26,7 @@ struct Weight {
   at::IntArrayRef sizes;  // where they are not two, the rest is not set
 
   explicit Weight(const at::Tensor& matrix);
-  // Of an argument in either format, which it does not outlive.
+  // From an argument in either format. It must not outlive the argument.
   Weight(const cann_cpu::StoredTensor& stored);
 
   int64_t offset(int64_t row, int64_t column) const {
@@ -40,7 +40,7 @@ struct LinearBlock {
   int64_t rows;
   int64_t first_column;
   int64_t columns;
-  void* data;  // to be written over, too
+  void* data;  // may be overwritten
 };
 
 // out = x weight, for rows of x and out whose elements lie side by side.
@@ -63,8 +63,8 @@ struct Linear {
   int64_t take_step = 1;
 };
 
-// Computes products, all of `rows` rows, on all cores. What a row's result is, to the bit, does not depend on the
-// number of rows, on that of threads, or on how the weight lies in memory. Takes about 1 MiB of memory for each thread.
+// Computes products, all of `rows` rows, on all cores. A row's result is bitwise equal for any number of rows and of
+// threads, and for any layout of the weight. Takes about 1 MiB of memory for each thread.
 void linear(int64_t rows, c10::ArrayRef<Linear> products);
 
 }  // namespace opp

@@ -25,7 +25,7 @@ struct Method {
   bool by_steps = false;  // a row's bits depend on how many there are: as many at a time as make a step
 };
 
-// A product of random matrices of which brgemm is asked on this machine.
+// A product of random matrices, to find out what brgemm does on this machine.
 template <class Operand, Layout layout>
 class Trial {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix product of small blocks that the kernels are made of, by oneDNN through ATen or by tiles.
+// The kernels' matrix product of small blocks, by oneDNN through ATen or by tiles.
 #pragma once
 
 #include <ATen/native/CPUBlas.h>

@@ -14,7 +14,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-// GCC 12 takes what its own header leaves undefined for a mistake.
+// GCC 12 warns of values that its own header leaves undefined.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -28,8 +28,8 @@ namespace {
 
 constexpr int64_t kPanelVectors = kPanel / kLanes;
 
-// Adds to each row's sums what these heads give, those in a panel of kVectors vectors of columns, of which the last
-// may be padded.
+// Adds these heads' contributions to each row's sums. The heads are in a panel of kVectors vectors of columns. The last
+// column may be padding.
 template <int64_t kVectors>
 OPP_PAIRS void add_panel(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* panel, const float* weights,
                          int64_t heads, int64_t depth, __m512 (&sums)[kPairRows]) {

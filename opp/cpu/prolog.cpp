@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention does to each token before it attends: rotary embedding, norms, quantisation. All work on one row.
+// The processing of each token before the attention: rotary embedding, norms, quantisation. All work on one row.
 #include "cpu/prolog.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention does to each token before it attends: rotary embedding, norms, quantisation. Each works on one row,
-// and is made once for a thread.
+// The processing of each token before the attention: rotary embedding, norms, quantisation. Each works on one row, and
+// is constructed once for a thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

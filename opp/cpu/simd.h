@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that are compiled once for each level of vector instructions, of which one is chosen at run time.
+// Loops that are compiled once for each level of vector instructions. One level is chosen at run time.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -56,7 +56,7 @@ class Simd {
   virtual void scale_and_shift(const float* from, int64_t count, float mean, float factor, const float* gamma,
                                const float* beta, float* to) const = 0;
 
-  // The smallest and the largest of numbers, of which there is one.
+  // The smallest and the largest of numbers. There is at least one.
   virtual void find_extremes(const uint32_t* from, int64_t count, uint32_t* smallest, uint32_t* largest) const = 0;
 
   // Ranks are integers that compare as scores do, where NaN exceeds any number and -0 equals 0; none is 0. Writes the
@@ -115,7 +115,7 @@ class Simd {
   ~Simd() = default;
 };
 
-// Those of cann_cpu::cpu_capability().
+// The loops for cann_cpu::cpu_capability().
 const Simd& simd();
 
 }  // namespace opp

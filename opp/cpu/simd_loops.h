@@ -67,7 +67,7 @@ template <class T>
   store(convert<uint16_t>(words >> 16), to);
 }
 
-// Transposes 16 x 16 words in four rounds, each of which zips row r with row r + 8.
+// Transposes 16 x 16 words in four rounds. Each round zips row r with row r + 8.
 [[gnu::always_inline]] inline void transpose_square(const uint32_t* from, int64_t from_stride, uint32_t* to,
                                                     int64_t to_stride) {
   Words a[kLanes];
@@ -103,7 +103,7 @@ class Loops final : public Simd {
         stride, rows, weights, heads, scores);
   }
 
-  // Of kLanes products at a time: product(i, head) is those from the i-th on, of the heads from `head` on.
+  // Processes kLanes products at a time: product(i, head) returns those from the i-th on, for the heads from `head` on.
   template <class Product>
   [[gnu::always_inline]] static void weighted_relu_sums_of(Product product, int64_t stride, int64_t rows,
                                                            const float* weights, int64_t heads, float* scores) {
@@ -156,7 +156,7 @@ class Loops final : public Simd {
                        reinterpret_cast<const uint16_t*>(from), count, to);
   }
 
-  // Of kLanes elements at a time, which read(address) gives.
+  // Processes kLanes elements at a time, which read(address) returns.
   template <class Read, class Element>
   [[gnu::always_inline]] static float quantise_of(Read read, const Element* from, int64_t count, int8_t* to) {
     const int64_t whole = count / kLanes * kLanes;
@@ -164,7 +164,7 @@ class Loops final : public Simd {
     std::copy(from + whole, from + count, tail);
     const auto at = [=](int64_t i) __attribute__((always_inline)) { return read(i < whole ? from + i : tail); };
 
-    // Of numbers without sign, the bits are in the order of the values, and those of NaN come last.
+    // The bits of numbers without sign are in the order of the values, and NaN is last.
     Ints top{};
     for (int64_t i = 0; i < count; i += kLanes) {
       const Ints bits = as<int32_t>(at(i)) & 0x7FFFFFFF;

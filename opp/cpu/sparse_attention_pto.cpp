@@ -23,7 +23,7 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// What becomes of a chunk of tokens on its way to the attention.
+// The intermediate results of a chunk of tokens before the attention.
 struct Queries {
   at::Tensor latent;         // (tokens, q_lora)
   at::Tensor heads;          // (tokens, N, Dn + R)

@@ -52,7 +52,7 @@ struct SparseAttentionPto {
   int64_t kv_lora() const { return w_uk.size(2); }
   int64_t index_depth() const { return w_idx_k.columns; }
   int64_t index_heads() const { return w_idx_proj.columns; }
-  // Of a token, at most: no more are selected than a row of the block table has room for.
+  // The selected keys of a token, at most: no more than a row of the block table has room for.
   int64_t selected() const { return std::clamp<int64_t>(block_table.size(1) * index_k_cache.size(1), 1, sparse_count); }
 };
 

@@ -21,9 +21,9 @@
 namespace opp {
 namespace {
 
-// Selected tokens that are gathered, packed and multiplied at once: what is made of them stays in a core's L2 cache.
+// Selected tokens that are gathered, packed and multiplied at once. Their results stay in a core's L2 cache.
 constexpr int64_t kBlock = 128;
-// Those whose scores are all known before they become weights.
+// Tokens whose scores are all computed before they become weights.
 constexpr int64_t kSpan = 2048;
 // Up to so many heads are multiplied a second time as one product; more are padded to kRowStep.
 constexpr int64_t kFewHeads = 4;
@@ -105,7 +105,7 @@ class TileAttention {
     return buffer.data() + block.first * tile_heads_;
   }
 
-  // The products of the queries with the span's keys, and the largest for each head; packs the values, too.
+  // Computes the products of the queries with the span's keys, and the largest for each head. Also packs the values.
   void score(int64_t first, int64_t count) {
     blocks_.clear();
     for (int64_t i = 0; i < count; i += kBlock) {
@@ -225,7 +225,7 @@ class TileAttention {
   void add_low(int64_t panel) {
     if (fine_.empty()) return;
     const int64_t width = std::min(kPanel, columns_ - panel);
-    // Of the rows that pad them, nobody reads the sums.
+    // The sums of padding rows are not read.
     const auto count = static_cast<int64_t>(fine_.size());
     const int64_t heads = round_up(count, count <= kFewHeads ? kFewHeads : kRowStep);
     multiply_values(low_, heads, panel, low_sums_.data(), kPanel, false);

@@ -22,7 +22,7 @@ struct SparseFlashAttentionPto : SequenceArguments {
   const at::Tensor& softmax_lse;
 
   int64_t heads_of_key_head() const { return query.size(-2) / key.size(-2); }
-  // Of the products of query and key, the rope parts included.
+  // The depth of the products of query and key, including the rope parts.
   int64_t depth() const { return query.size(-1) + (query_rope ? query_rope->size(-1) : 0); }
 };
 

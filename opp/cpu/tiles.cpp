@@ -15,7 +15,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-// GCC 12 takes what its own header leaves undefined for a mistake.
+// GCC 12 warns of values that its own header leaves undefined.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif

@@ -35,9 +35,9 @@ void multiply_tiles(const Element* a, int64_t a_stride, const Element* b, Sum* c
 void add_tile_products(const at::BFloat16* a, int64_t a_stride, const at::BFloat16* panel, float* sums,
                        RowsAhead* ahead);
 
-// Products of up to kMaxSpreadRows rows of int8 with a matrix of bytes that lies row by row. Tiles would have it by
-// fours of rows; here they take it as it is, for fours of columns, each of which a row of x meets with zeros for the
-// other three: of x a tile has kSpreadRows rows, and kSpreadDepth of their elements.
+// Products of up to kMaxSpreadRows rows of int8 with a matrix of bytes that lies row by row. Tiles normally need groups
+// of four rows. Here they take the matrix as it is, in groups of four columns: for each column, a row of x has zeros
+// for the other three. A tile has kSpreadRows rows of x, and kSpreadDepth of their elements.
 constexpr int64_t kSpreadRows = 4;
 constexpr int64_t kSpreadDepth = 16;
 constexpr int64_t kSpreadColumns = 64;
@@ -49,8 +49,8 @@ constexpr int64_t spread_size(int64_t rows, int64_t depth) {
 }
 void spread(const int8_t* x, int64_t x_stride, int64_t rows, int64_t depth, int8_t* to);
 // Adds the products of kSpreadDepth of x's elements, from where they are spread, with as many rows of the weight, whose
-// columns kSpreadColumns divides. Brings the rows that follow to the cache, if `next` is there. The sums, of whole
-// fours of rows, are in an order of their own, which order_spread_sums writes a row in that of the columns of.
+// columns kSpreadColumns divides. Prefetches the rows that follow, if `next` is given. The sums, of whole groups of
+// four rows, are in an internal order. order_spread_sums writes one row of them in the order of the columns.
 void add_spread_products(const int8_t* spread, int64_t rows, const int8_t* weight, int64_t weight_stride,
                          int64_t columns, bool next, int32_t* sums);
 void order_spread_sums(const int32_t* sums, int64_t rows, int64_t row, int64_t columns, int32_t* to);

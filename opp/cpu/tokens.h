@@ -57,7 +57,7 @@ void copy_left(const Element* from, int64_t stride, int64_t count, Left* to) {
 template <class Element>
 class TokenRows {
  public:
-  // Of the tensor's dimensions, the last is that of the rows' elements, and the one before it, if `heads`, theirs.
+  // The tensor's last dimension is the elements of a row. The one before it is the heads', if `heads`.
   explicit TokenRows(const at::Tensor& tensor, bool heads = false)
       : data_(static_cast<Element*>(tensor.data_ptr())), width_(tensor.size(-1)), stride_(tensor.stride(-1)) {
     const int64_t leading = tensor.dim() - 1 - heads;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kDigitBits = 8;
 constexpr uint32_t kDigits = 1 << kDigitBits;
-// Of ranks, so many bits are looked at to find those near the k-th.
+// The number of a rank's bits that are compared to find the ranks near the k-th.
 constexpr int kNearBits = 10;
 
 uint32_t digit(uint32_t rank, int shift) { return rank >> shift & (kDigits - 1); }
@@ -24,8 +24,8 @@ float score_of(uint32_t rank) {
   return std::bit_cast<float>(rank == UINT32_MAX ? 0x7FC00000U : bits);
 }
 
-// The k-th largest of the first `size` ranks, of which it keeps only some: those that are equal to it in the first bits
-// in which they differ, again and again.
+// The k-th largest of the first `size` ranks. Repeatedly keeps only the ranks that equal it in the first bits in which
+// the ranks differ.
 uint32_t kth_largest(uint32_t* ranks, int64_t size, int64_t k) {
   while (size > 1) {
     uint32_t lowest;

@@ -220,7 +220,7 @@ struct OfShorts {
   }
 };
 
-// Of 16 columns the first register has the even ones.
+// The first register has the even ones of 16 columns.
 struct OfFloats {
   using Products = Floats;
   using Register = __m256;

@@ -75,7 +75,7 @@ struct UnpackedProducts : UnpackedTypesOf<ElementOf, layout> {
   // and the thread has its Products meanwhile, whose tiles these are.
   static void add_products(const Element* x, int64_t x_stride, int64_t rows, const WeightRows<Element>& weight,
                            Sum* sums, const Element* next);
-  // The sums of one row and kUnpackedColumns columns by their columns, which have an order of their own till then.
+  // Sorts the sums of one row and kUnpackedColumns columns by their columns, from the internal order.
   static void order(const Sum* sums, Sum* ordered);
 };
 

@@ -72,12 +72,9 @@ ge::graphStatus tile(gert::TilingContext* context) {
     return opp::reject("out must have shape " + opp::text_of(out) + ", but has shape " + opp::text_of(given));
   }
   std::vector<Dimension> all = dimensions(out, self, other);
+  static_assert(AddCustomTiling::kMaxDimensions + 1 == gert::Shape::kMaxDimNum);
   const Dimension row = all.back();
   all.pop_back();
-  if (all.size() > AddCustomTiling::kMaxDimensions) {
-    return opp::reject("self and other must broadcast in " + std::to_string(AddCustomTiling::kMaxDimensions) +
-                       " dimensions or fewer");
-  }
   auto& tiling = *context->GetTilingData<AddCustomTiling>();
   tiling = {};
   tiling.single = row.size == 1    ? AddCustomTiling::kNone

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdvanceStepFlashattn: moves num_queries sequences on by the token that was sampled for each, and clears the rows of
-// padding behind.
+// AdvanceStepFlashattn: advances num_queries sequences by the token that was sampled for each, and clears the rows of
+// padding after them.
 //
 // input_tokens, input_positions, seq_lens and slot_mapping are [num_seqs], sampled_token_ids is [num_queries, 1] or
 // [num_queries], block_tables [num_seqs, blocks a sequence]. A sequence's new position is its length, which grows by
@@ -20,7 +20,8 @@ constexpr const char* kNames[] = {"input_tokens", "sampled_token_ids", "input_po
                                   "seq_lens",     "slot_mapping",      "block_tables"};
 
 // Empty, or what is wrong with the arguments.
-std::string mistake(const gert::TilingContext& context, int64_t num_seqs, int64_t num_queries, int64_t block_size) {
+std::string argument_error(const gert::TilingContext& context, int64_t num_seqs, int64_t num_queries,
+                           int64_t block_size) {
   if (num_queries < 0 || num_queries > num_seqs) {
     return "num_queries must lie between 0 and num_seqs (" + std::to_string(num_seqs) + "), but is " +
            std::to_string(num_queries);
@@ -53,7 +54,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.num_seqs = *attributes.GetInt(kNumSeqs);
   tiling.num_queries = *attributes.GetInt(kNumQueries);
   tiling.block_size = *attributes.GetInt(kBlockSize);
-  const std::string wrong = mistake(*context, tiling.num_seqs, tiling.num_queries, tiling.block_size);
+  const std::string wrong = argument_error(*context, tiling.num_seqs, tiling.num_queries, tiling.block_size);
   if (!wrong.empty()) return opp::reject(wrong);
   tiling.table_width = opp::required(*context, kBlockTables).sizes[1];
   tiling.seq_lens_bytes = bytes_of_number(*context, kSeqLens);

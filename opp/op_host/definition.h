@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the definitions of operators have in common: lists of dtypes, what inference and tiling read of a call, and how
-// they reject one.
+// Shared by the definitions of operators: lists of dtypes, and functions with which inference and tiling read a call
+// and reject it.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ inline ops::OpParamDef& of_types(ops::OpParamDef& parameter, ops::Option presenc
   return parameter.ParamType(presence).DataType(types).Format(nd).UnknownShapeFormat(nd);
 }
 
-// A matrix, in ND or in FRACTAL_NZ, of which tiling tells the kernel: one binary serves both.
+// A matrix in ND or in FRACTAL_NZ. The tiling data has the format, so one binary serves both.
 inline ops::OpParamDef& matrix_of_types(ops::OpParamDef& parameter, const Types& types) {
   return parameter.ParamType(ops::REQUIRED)
       .DataType(types)
@@ -110,8 +110,8 @@ inline uint32_t vector_cores(gert::TilingContext& context) {
   return platform_ascendc::PlatformAscendC(context.GetPlatformInfo()).GetCoreNumAiv();
 }
 
-// What a launch takes of the device's cores. Kernels that need no workspace get none, and the others what Ascend C
-// takes for itself, too.
+// Sets the cores and the workspace of a launch. Kernels that need no workspace get none. The others also get the
+// workspace of Ascend C itself.
 inline ge::graphStatus launch(gert::TilingContext& context, uint32_t blocks, uint64_t workspace = 0) {
   context.SetBlockDim(blocks);
   if (workspace != 0) {

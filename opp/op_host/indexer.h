@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the definitions of the indexers have in common: results that are a number for each selected token, and tiling.
+// Shared by the definitions of the indexers: results with a number for each selected token, and tiling.
 #pragma once
 
 #include "op_kernel/lightning_indexer_tiling.h"

@@ -7,8 +7,8 @@
 // q_norm_scale [., 1], cos_idx_rope and sin_idx_rope [., R], idx_k_cache_index [.], query [., N, D], query_scale
 // [., N, 1] and weights [., N]. wq_b is [q_lora, N D], wq_b_scale [N D, 1], wk [h, D], weights_proj [h, N]; these
 // three matrices may lie in FRACTAL_NZ. idx_k_cache is [blocks, block_size, 1, D] (PA_BSND), [B, S2, 1, D] (BSND)
-// or [T2, 1, D] (TND), its scales the same without D; both are written at the slots of idx_k_cache_index, of which
-// -1 is skipped.
+// or [T2, 1, D] (TND), its scales the same without D. Both are written at the slots of idx_k_cache_index. A slot of -1
+// is skipped.
 #include "op_kernel/lightning_indexer_prolog_pto_tiling.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ constexpr int64_t kMaxBytesOfAChunk = 32 << 20;
 constexpr int64_t kMinBytesOfABlock = 128 << 10;
 constexpr int64_t kMinNumbersOfABlock = 32 << 10;
 
-// Places what becomes of a chunk in its part of the workspace.
+// Places a chunk's intermediate results in its part of the workspace.
 void lay_out(Tiling& tiling, int64_t itemsize) {
   const int64_t queries = tiling.chunk * tiling.heads, numbers = queries * tiling.depth;
   opp::Workspace part;
@@ -111,7 +111,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.wq_b_in_blocks = opp::is_in_blocks(*context, kWqB);
   tiling.wk_in_blocks = opp::is_in_blocks(*context, kWk);
   tiling.weights_proj_in_blocks = opp::is_in_blocks(*context, kWeightsProj);
-  tiling.key_pitch = opp::round_up(tiling.depth, 16);      // blocks of 32 bytes, rounded to 16 bits, too
+  tiling.key_pitch = opp::round_up(tiling.depth, 16);      // blocks of 32 bytes, also after rounding to 16 bits
   tiling.product_pitch = opp::round_up(tiling.depth, 32);  // and to 8 bits
   tiling.chunk = 1;
   lay_out(tiling, x.itemsize);

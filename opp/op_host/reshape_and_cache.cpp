@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // ReshapeAndCache: writes the keys of new tokens, and their values if there are any, to paged caches.
 //
-// key is [T, N, D], [T, hidden], [B, S, N, D] or [B, S, hidden], value the same with sizes and a type of its own.
+// key is [T, N, D], [T, hidden], [B, S, N, D] or [B, S, hidden], value the same with separate sizes and type.
 // key_cache and value_cache are [blocks, block_size, N, D] or [blocks, block_size, hidden] (cache_layout ND), or
 // [blocks, hidden / c0, block_size, c0] (NZ), c0 being the elements of 32 bytes; they are written at the slots of
-// slot_mapping [T] or [B, S], of which negative ones are skipped. Without value there is no value_cache, and its
-// output is empty.
+// slot_mapping [T] or [B, S]; negative slots are skipped. key and value may have more tokens, which are padding.
+// Without value there is no value_cache, and its output is empty.
 #include "op_kernel/reshape_and_cache_tiling.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Dimension {
   int64_t stride;
 };
 
-// Keys or values and their cache, whose rows have two dimensions there, of which the first may have size 1.
+// Keys or values and their cache. Rows have two dimensions in the cache. The first may have size 1.
 struct RowsAndCache {
   int64_t itemsize;
   Dimension tokens[2];
@@ -47,7 +47,7 @@ int64_t width_of(const opp::Contiguous& cache, bool nz) {
   return cache.sizes.size() == 3 ? cache.sizes[2] : cache.sizes[2] * cache.sizes[3];
 }
 
-// The dimensions of keys or values behind those of the tokens: 1 for (T, hidden) and (B, S, hidden), 2 for (T, N, D)
+// The number of dimensions of keys or values after the tokens': 1 for (T, hidden) and (B, S, hidden), 2 for (T, N, D)
 // and (B, S, N, D).
 std::size_t dimensions_of_row(const opp::Contiguous& rows, const opp::Contiguous& cache, bool nz) {
   if (rows.sizes.size() != 3) return rows.sizes.size() / 2;
@@ -94,7 +94,7 @@ bool can_go_together(int64_t step, int64_t run) {
   return step >= run && step - run <= std::numeric_limits<uint32_t>::max();
 }
 
-// Of keys or values, and their cache.
+// The copy of keys or values to their cache.
 opp::RowCopy copy_of(const opp::Contiguous& rows, const opp::Contiguous& cache, bool nz) {
   const RowsAndCache part = describe(rows, cache, nz);
   const Runs runs = runs_of_row(part.row[0], part.row[1], part.itemsize);
@@ -129,7 +129,7 @@ void divide(ReshapeAndCacheTiling& tiling, uint32_t cores) {
 
 // ---- checks: each is empty, or says what is wrong
 
-std::string mistake_of_cache(const std::string& name, const opp::Contiguous& cache, bool nz) {
+std::string cache_error(const std::string& name, const opp::Contiguous& cache, bool nz) {
   const std::string has = ", but has shape " + opp::text_of(cache.sizes);
   if (nz) {
     const int64_t c0 = kFractalBytes / cache.itemsize;
@@ -143,8 +143,8 @@ std::string mistake_of_cache(const std::string& name, const opp::Contiguous& cac
   return "";
 }
 
-std::string mistake_of_rows(const std::string& name, const opp::Contiguous& rows, const opp::Contiguous& cache, bool nz,
-                            int64_t tokens) {
+std::string rows_error(const std::string& name, const opp::Contiguous& rows, const opp::Contiguous& cache, bool nz,
+                       int64_t tokens) {
   const std::string has = ", but has shape " + opp::text_of(rows.sizes);
   if (rows.sizes.size() < 2 || rows.sizes.size() > 4) {
     return name + " must have shape [T, hidden], [T, N, D], [B, S, hidden] or [B, S, N, D]" + has;
@@ -157,8 +157,8 @@ std::string mistake_of_rows(const std::string& name, const opp::Contiguous& rows
     return name + " must have " + std::to_string(width_of(cache, nz)) + " elements a token, as " + name + "_cache has" +
            has;
   }
-  if (of_tokens != tokens) {
-    return name + " must have " + std::to_string(tokens) + " tokens, as slot_mapping has" + has;
+  if (of_tokens < tokens) {
+    return name + " must have " + std::to_string(tokens) + " tokens or more, as slot_mapping has" + has;
   }
   return "";
 }
@@ -166,8 +166,8 @@ std::string mistake_of_rows(const std::string& name, const opp::Contiguous& rows
 // Adds the copy of keys or values to the tiling.
 std::string add_copy(ReshapeAndCacheTiling& tiling, const std::string& name, const opp::Contiguous& rows,
                      const opp::Contiguous& cache, bool nz) {
-  std::string wrong = mistake_of_cache(name + "_cache", cache, nz);
-  if (wrong.empty()) wrong = mistake_of_rows(name, rows, cache, nz, tiling.tokens);
+  std::string wrong = cache_error(name + "_cache", cache, nz);
+  if (wrong.empty()) wrong = rows_error(name, rows, cache, nz, tiling.tokens);
   if (wrong.empty()) tiling.copy[tiling.copies++] = copy_of(rows, cache, nz);
   return wrong;
 }

@@ -10,7 +10,7 @@
 
 namespace opp {
 
-// Of an operator's definition.
+// The indices of the inputs in an operator's definition.
 struct SequenceInputs {
   std::size_t query;
   std::size_t key;

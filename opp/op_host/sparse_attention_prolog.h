@@ -12,7 +12,7 @@
 
 namespace opp {
 
-// Places what becomes of a chunk in its part of the workspace.
+// Places a chunk's intermediate results in its part of the workspace.
 inline int64_t place_chunk(SparseAttentionPrologTiling& tiling, int64_t itemsize) {
   Workspace part;
   const int64_t tokens = tiling.chunk;
@@ -37,7 +37,7 @@ inline std::string divide(SparseAttentionPrologTiling& tiling, int64_t itemsize)
            " columns, for a row of them lies in the unified buffer, but has " + std::to_string(width);
   }
   constexpr int64_t kMaxBytesOfAChunk = 32 << 20;
-  tiling.index_pitch = round_up(tiling.index_depth, 16);  // blocks of 32 bytes, rounded to 16 bits, too
+  tiling.index_pitch = round_up(tiling.index_depth, 16);  // blocks of 32 bytes, also after rounding to 16 bits
   tiling.chunk = 1;
   tiling.chunk = std::clamp<int64_t>(std::min(kMaxBytesOfAChunk / place_chunk(tiling, itemsize), tiling.tokens), 1,
                                      SparseAttentionPrologTiling::kMaxTokens);

@@ -7,9 +7,9 @@
 // gamma_cq [q_lora], gamma_ckv [Dkv], sin and cos [B, S1, R], w_idx_qb [q_lora, Ni Di], w_idx_k [h, Di], w_idx_proj
 // [h, Ni], in_gamma_k and in_beta_k [Di]; the matrices, but for w_uk, may lie in FRACTAL_NZ. kv_cache is [blocks,
 // block_size, 1, Dkv], kr_cache and index_k_cache the same with R and Di; they are written at the slots of
-// cache_index [B, S1], of which -1 is skipped. block_table [B, blocks a sequence] and act_seqs [B], which counts
-// the new tokens too, say where a sequence's keys are. attn_out is [B, S1, N, Dkv]. A softmax_scale of 0 stands for
-// 1 / sqrt(Dkv + R).
+// cache_index [B, S1]. A slot of -1 is skipped. block_table [B, blocks a sequence] and act_seqs [B], which also counts
+// the new tokens, specify the places of a sequence's keys. attn_out is [B, S1, N, Dkv]. A softmax_scale of 0 stands
+// for 1 / sqrt(Dkv + R).
 #include "op_kernel/sparse_attention_pto_tiling.h"
 
 #include <algorithm>

@@ -60,7 +60,7 @@ inline uint32_t merged_columns(const SparseFlashAttentionTiling& tiling) {
   return static_cast<uint32_t>(best);
 }
 
-// The parts of the workspace, one behind the other.
+// The consecutive parts of the workspace.
 inline void lay_out(SparseFlashAttentionTiling& tiling, uint64_t itemsize) {
   using Tiling = SparseFlashAttentionTiling;
   uint64_t end = 0;

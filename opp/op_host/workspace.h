@@ -8,7 +8,7 @@ namespace opp {
 
 constexpr int64_t round_up(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
 
-// Places things one behind the other, each where a copy is fastest.
+// Places parts one after the other, each aligned for the fastest copies.
 class Workspace {
  public:
   int64_t place(int64_t bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How AddCustomGrad's work is divided among blocks; plain C++, for the host and the kernel.
+// The division of AddCustomGrad's work among blocks, in plain C++ for the host and the kernel.
 #pragma once
 
 #include <cstdint>

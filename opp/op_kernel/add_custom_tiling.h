@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How AddCustom's work is divided among blocks; plain C++, for the host and the kernel.
+// The division of AddCustom's work among blocks, in plain C++ for the host and the kernel.
 #pragma once
 
 #include <cstdint>
 
 namespace opp {
 
-// Rows of `inner` elements that lie side by side in the result. In an operand a row is one that lies side by side, too,
-// or a single element, which is added to all of it.
+// Rows of `inner` elements that lie side by side in the result. In an operand, a row also lies side by side, or it is a
+// single element that is added to the whole row.
 struct AddCustomTiling {
-  static constexpr uint32_t kMaxDimensions = 8;
+  static constexpr uint32_t kMaxDimensions = 24;    // and `inner`: as many as CANN's shapes have
   enum Single : uint32_t { kNone, kSelf, kOther };  // which operand's rows are single elements
 
   uint32_t tile;       // elements that a block has in the unified buffer at a time

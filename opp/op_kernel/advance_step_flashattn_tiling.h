@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What advance_step_flashattn's kernel is told of a call, in plain C++: the host computes it, the kernel reads it.
+// The tiling data of advance_step_flashattn, in plain C++: the host computes it, the kernel reads it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct AdvanceStepFlashattnTiling {
   int64_t num_queries;
   int64_t block_size;
   int64_t table_width;
-  // Of a number, 4 or 8; those that are not named here have 8.
+  // The bytes of a number, 4 or 8. The tensors that are not named here have 8.
   uint32_t seq_lens_bytes;
   uint32_t slot_mapping_bytes;
   uint32_t block_tables_bytes;

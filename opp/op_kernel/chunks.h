@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks of tokens that go through the stages of a kernel one behind the other, and what those stages have in common.
+// Chunks of tokens that go through the stages of a kernel one after the other, and the common parts of these stages.
 #pragma once
 
 #include "kernel_operator.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What orders the pipes of a core where no queue does.
+// Synchronization of a core's pipes without a queue.
 #pragma once
 
 #include "kernel_operator.h"
 
 namespace opp {
 
-// The second pipe of the event goes on when the first has come so far.
+// The second pipe of the event continues when the first has reached this point.
 template <AscendC::HardEvent event>
 __aicore__ inline void WaitFor() {
   const auto id = static_cast<event_t>(GetTPipePtr()->FetchEventID(event));

@@ -2,7 +2,7 @@
 // The prolog of the lightning indexer: projects tokens, rotates queries and keys, multiplies them with Hadamard
 // matrices and quantises them.
 //
-// Chunks of tokens go through four stages, of which the cube cores compute the products and the vector cores the rest.
+// Chunks of tokens go through four stages. The cube cores compute the products and the vector cores the rest.
 // In each step every stage has another chunk, the one that went through the stage before it in the last step; between
 // steps all cores wait for each other. A chunk's intermediate results lie in the workspace, which has two parts for
 // each of them: one is written while the other is read.
@@ -166,7 +166,7 @@ class RowStages {
   static constexpr uint32_t kMaxKeys = opp::SlotGroup::kMax;  // that go through together
   static constexpr uint32_t kBlockBytes = 32;
 
-  // Rows that lie side by side in device memory, to rows of the unified buffer, with zeros behind them.
+  // Copies rows that lie side by side in device memory to rows of the unified buffer, with zeros after them.
   template <class Element>
   __aicore__ inline void CopyIn(const LocalTensor<Element>& to, const GlobalTensor<Element>& from,
                                 uint32_t rows) const {
@@ -333,7 +333,7 @@ class RowStages {
   int64_t scaledHead_ = -1;
 };
 
-// Calls a stage for a chunk in each step, and waits behind each for all cores.
+// Calls a stage for a chunk in each step, and waits for all cores after each step.
 template <class T>
 __aicore__ inline void RunSteps(const Tiling& tiling, const Arguments& arguments, TPipe& pipe) {
   const opp::Chunks chunks{tiling.tokens, tiling.chunk, arguments.workspace, tiling.chunk_bytes};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lightning_indexer_prolog_pto's kernel is told of a call, in plain C++: the host computes it, the kernel reads
-// it.
+// The tiling data of lightning_indexer_prolog_pto, in plain C++: the host computes it, the kernel reads it.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,8 @@ struct LightningIndexerPrologPtoTiling {
   uint8_t wk_in_blocks;
   uint8_t weights_proj_in_blocks;
 
-  // What becomes of a chunk, in bytes from the start of its part of the workspace. Rows of query_products and
-  // key_products are `product_pitch` elements apart, those of keys key_pitch, others lie side by side.
+  // A chunk's intermediate results, in bytes from the start of its part of the workspace. Rows of query_products and
+  // key_products are `product_pitch` elements apart, rows of keys key_pitch. Others lie side by side.
   int64_t queries;  // int32 sums
   int64_t keys;     // float
   int64_t weights;

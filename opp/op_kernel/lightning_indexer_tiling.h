@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host tells the kernels of the lightning indexers.
+// The tiling data of the lightning indexers' kernels.
 #pragma once
 
 #include "number.h"
@@ -34,8 +34,8 @@ struct LightningIndexerTiling {
 
   constexpr uint32_t vector_cores() const { return 2 * blocks; }
   constexpr uint64_t rows() const { return static_cast<uint64_t>(tile_queries) * heads; }
-  // In the workspace each vector core has two places for products, which take turns, and behind all of these two for
-  // the pairs of tiles that it has in part. Behind those each row of the result has the last pairs of a round.
+  // In the workspace each vector core has two places for products, which take turns. After all of these it has two for
+  // the pairs of tiles that it has in part. After those each row of the result has the last pairs of a round.
   static constexpr uint32_t kLastPairs = 4;  // 32 bytes
   constexpr uint64_t products_of_turn() const { return rows() * columns; }
   constexpr uint64_t bytes_of_products() const { return 2 * products_of_turn() * vector_cores() * sizeof(float); }

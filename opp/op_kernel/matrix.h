@@ -12,7 +12,7 @@ constexpr uint32_t kFractalColumns = 32 / sizeof(T);
 template <class T>
 constexpr uint32_t kFractalElements = kFractal * kFractalColumns<T>;
 
-// Of products of T.
+// The type of sums of products of T.
 template <class T>
 using SumOf = std::conditional_t<sizeof(T) == 1, int32_t, float>;
 

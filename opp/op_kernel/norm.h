@@ -11,7 +11,7 @@ namespace opp {
 template <class T, bool centred>
 class Norm {
  public:
-  // Of rows of this width and pitch.
+  // Normalizes rows of this width and pitch.
   __aicore__ inline Norm(AscendC::TPipe& pipe, uint32_t width, uint32_t pitch, float epsilon, GM_ADDR gamma,
                          GM_ADDR beta = nullptr)
       : width_(width), pitch_(pitch), epsilon_(epsilon), gamma_(gamma), beta_(beta) {
@@ -38,7 +38,7 @@ class Norm {
     }
   }
 
-  // Of `count` rows, in their place.
+  // Normalizes `count` rows in place.
   __aicore__ inline void Apply(const LocalFloats& x, uint32_t count, RowNumbers& numbers) {
     const Rows rows{count, width_, pitch_};
     const LocalFloats parameters = parameters_.Get<float>(), squares = numbers.Work();

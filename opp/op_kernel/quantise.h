@@ -27,7 +27,7 @@ class Quantiser {
     const auto of_rows = static_cast<int32_t>(AscendC::AlignUp(rows.count, kBlock));
     AscendC::Cast(x, from, AscendC::RoundMode::CAST_NONE, all);
     AscendC::Abs(work, x, count);
-    // Numbers without sign are in the order of their bits, and NaN comes behind infinity, which it becomes here.
+    // Numbers without sign are in the order of their bits. NaN comes after infinity, and becomes infinity here.
     const AscendC::LocalTensor<int32_t> bits = work.ReinterpretCast<int32_t>();
     AscendC::Mins(bits, bits, kInfinity, count);
     const LocalFloats maxima = numbers.Maxima(work, rows);

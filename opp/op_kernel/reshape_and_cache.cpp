@@ -106,7 +106,7 @@ class ReshapeAndCache {
     return cursor.token < loaded_;
   }
 
-  // Copies as many runs as a buffer holds; gives the cursor behind them.
+  // Copies as many runs as a buffer holds. Returns the cursor after them.
   __aicore__ inline Cursor CopyBuffer(const RowCopy& copy, Cursor first) {
     LocalTensor<uint8_t> buffer = rows_.template AllocTensor<uint8_t>();
     uint32_t filled = 0;
@@ -152,7 +152,7 @@ class ReshapeAndCache {
     return runs.count == 1 ? 0 : static_cast<uint32_t>(step - copy.run);
   }
 
-  // The runs at the cursor that one instruction copies, at most `max`; moves the cursor behind them.
+  // The runs at the cursor that one instruction copies, at most `max`. Moves the cursor past them.
   __aicore__ inline Runs Take(const RowCopy& copy, Cursor& cursor, uint32_t max) const {
     const int64_t token = first_ + cursor.token;
     const int64_t slot = slots_.GetValue(cursor.token);

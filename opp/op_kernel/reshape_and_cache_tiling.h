@@ -14,8 +14,8 @@ struct Strided {
   int64_t outer_stride;
 };
 
-// Where the rows of keys or values lie, and where in a cache they go. A row is `runs` runs of `run` bytes that lie side
-// by side in both; in keys and values the runs of a row lie side by side, too.
+// The places of the rows of keys or values, and their places in a cache. A row is `runs` runs of `run` bytes that lie
+// side by side in both. In keys and values the runs of a row also lie side by side.
 struct RowCopy {
   uint32_t run;
   uint32_t runs;

@@ -35,7 +35,7 @@ class Rotation {
     CopyIn(angles, 0, first, count);
     Convert(angles, count);
   }
-  // Those of a group's, which are counted from `first`.
+  // Takes the angles of a group's tokens, which are counted from `first`.
   __aicore__ inline void Load(int64_t first, const SlotGroup& group) {
     const AscendC::LocalTensor<T> angles = in_.template AllocTensor<T>();
     for (uint32_t i = 0; i < group.count; ++i) CopyIn(angles, i, first + group.tokens[i], 1);
@@ -43,7 +43,7 @@ class Rotation {
   }
 
   __aicore__ inline uint32_t Half() const { return sizes_.width / 2; }
-  // Halves begin so many elements apart: whole blocks of 32 bytes, of 16 bits, too.
+  // Halves begin this many elements apart: whole blocks of 32 bytes, also for elements of 16 bits.
   __aicore__ inline uint32_t HalfPitch() const { return AscendC::AlignUp(Half(), 2 * kBlock); }
 
   // Two halves for each token.
@@ -54,7 +54,7 @@ class Rotation {
   static constexpr uint32_t kHalves = 4;
   __aicore__ inline LocalFloats Halves(uint32_t i) { return halves_.Get<float>()[i * HalfElements()]; }
 
-  // Rows, and behind them their rotated halves: the first of all, then the second.
+  // Rows, and then their rotated halves: the first half of all rows, then the second.
   __aicore__ inline AscendC::TQue<AscendC::TPosition::VECOUT, 1>& Out() { return out_; }
   __aicore__ inline AscendC::LocalTensor<T> HalvesBehind(const AscendC::LocalTensor<T>& rows) const {
     return rows[sizes_.elements];
@@ -112,7 +112,7 @@ class RotatedRows {
     const auto half = static_cast<int32_t>(rotation_.Half()), count = static_cast<int32_t>(pitch);
     const int32_t step = interleaved_ ? 2 * kBytes : kBytes;
     AscendC::ArithProgression(first, 0, step, count);
-    AscendC::Mins(first, first, (half - 1) * step, count);  // what pads them lies in the row, too
+    AscendC::Mins(first, first, (half - 1) * step, count);  // the padding also lies in the row
     for (uint32_t row = 1; row < rows_.count; ++row) {
       AscendC::Adds(first[row * pitch], first, static_cast<int32_t>(row * rows_.pitch) * kBytes, count);
     }
@@ -149,7 +149,7 @@ class RotatedRows {
     return {static_cast<uint16_t>(count), static_cast<uint32_t>(rows_.width * sizeof(T)), 0, 0, 0};
   }
 
-  // Of `count` rows the rotated halves, of which there are those of `all`.
+  // Stores the rotated halves of `count` rows. `halves` has those of `all` rows.
   __aicore__ inline void StoreHalves(const AscendC::GlobalTensor<T>& to, uint32_t count,
                                      const AscendC::LocalTensor<T>& halves, uint32_t all) const {
     const uint32_t half = rotation_.Half();

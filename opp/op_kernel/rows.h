@@ -11,7 +11,7 @@ constexpr uint32_t kBlock = 8;            // floats of 32 bytes, in which stride
 constexpr uint32_t kTileElements = 2048;  // of the rows that lie in the unified buffer together
 constexpr uint32_t kMaxRows = 64;         // of them
 
-// `count` rows that begin `pitch` elements apart, of which the first `width` count.
+// `count` rows that begin `pitch` elements apart. The first `width` elements of a row are used.
 struct Rows {
   uint32_t count;
   uint32_t width;
@@ -102,7 +102,7 @@ class RowNumbers {
   // Memory for as many rows; nothing here uses it.
   __aicore__ inline LocalFloats Work() { return work_.Get<float>(); }
 
-  // A number for each row, behind one another.
+  // A number for each row, consecutively.
   __aicore__ inline LocalFloats Numbers() { return numbers_.Get<float>(); }
 
   // The sums of the rows, in an order that depends on their width alone.

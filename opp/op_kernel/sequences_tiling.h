@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tokens of a call's sequences lie, padded (BSND), packed (TND) or in pages (PA_BSND): what the host tells
-// kernels of them.
+// The tiling data of a call's sequences: the places of their tokens, padded (BSND), packed (TND) or in pages (PA_BSND).
 #pragma once
 
 #include <cstdint>

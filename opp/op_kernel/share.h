@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the work of a phase is divided among cores: evenly by its cost, each core having consecutive items.
+// Divides the work of a phase among cores, evenly by its cost. Each core gets consecutive items.
 #pragma once
 
 #include "kernel_operator.h"
@@ -22,14 +22,14 @@ struct Run {
   int64_t end;
 };
 
-// What of a phase is a core's. All cores announce the same items in the same order; a core has those that begin in its
-// part of the whole cost.
+// A core's share of a phase. All cores announce the same items in the same order. A core gets the items that begin in
+// its part of the whole cost.
 class Share {
  public:
   __aicore__ inline Share(int64_t cost, int64_t core, int64_t cores)
       : begin_(cost * core / cores), end_(cost * (core + 1) / cores) {}
 
-  // Those of the next `count` items, of equal cost each.
+  // The core's share of the next `count` items, each of the same cost.
   __aicore__ inline Run Take(int64_t count, int64_t cost) {
     const Run run{Before(begin_, count, cost), Before(end_, count, cost)};
     announced_ += count * cost;

@@ -51,8 +51,8 @@ class Slots {
     AscendC::WaitFlag<AscendC::HardEvent::MTE2_S>(loaded);
   }
 
-  // The next of them that are this core's, at most `max`, from token `next` on, which moves on. A slot is one core's,
-  // so that of tokens with the same slot the last one stays.
+  // This core's next slots, at most `max`, from token `next` on, which advances. Each slot belongs to one core, so the
+  // last of several tokens with the same slot remains.
   __aicore__ inline SlotGroup Take(int64_t& next, int64_t count, uint32_t max, int64_t core, int64_t cores) {
     SlotGroup group;
     group.count = 0;
@@ -69,7 +69,7 @@ class Slots {
   }
 
  private:
-  // That of the i-th of them.
+  // The slot of the i-th token.
   __aicore__ inline int64_t Get(int64_t i) {
     const auto place = static_cast<uint32_t>(i);
     return bytes_ == sizeof(int64_t) ? buffer_.Get<int64_t>().GetValue(place) : buffer_.Get<int32_t>().GetValue(place);

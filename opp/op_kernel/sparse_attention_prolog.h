@@ -2,7 +2,7 @@
 // The prolog of DeepSeek's sparse attention: projects tokens, writes their keys to three caches, and leaves the queries
 // of the attention and of the indexer in the workspace.
 //
-// Chunks of tokens go through four stages, of which the cube cores compute the products and the vector cores the rest.
+// Chunks of tokens go through four stages. The cube cores compute the products and the vector cores the rest.
 // In each step every stage has another chunk, the one that went through the stage before it in the last step; between
 // steps all cores wait for each other. A chunk's intermediate results lie in the workspace, which has two parts for
 // each of them: one is written while the other is read.
@@ -182,7 +182,7 @@ class SparseAttentionRows {
   }
 
  private:
-  // Of rows in device memory, and in the unified buffer, in blocks of 32 bytes of 16 bits.
+  // The widths of rows in device memory and in the unified buffer, in blocks of 32 bytes of 16-bit elements.
   struct Widths {
     uint32_t width;
     uint32_t pitch;
@@ -203,7 +203,7 @@ class SparseAttentionRows {
     return EndLoad(count, of);
   }
 
-  // The same of the tokens of a group, from the first of which `from` is the row.
+  // The same for the tokens of a group. `from` is the row of its first token.
   __aicore__ inline LocalFloats Load(const AscendC::GlobalTensor<T>& from, const SlotGroup& group, const Widths& of,
                                      int64_t stride) {
     BeginLoad();

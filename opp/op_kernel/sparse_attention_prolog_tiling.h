@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the prolog of sparse_attention_pto's kernel is told of a call, in plain C++: the host computes it, the kernel
-// reads it.
+// The tiling data of sparse_attention_pto's prolog, in plain C++: the host computes it, the kernel reads it.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +40,8 @@ struct SparseAttentionPrologTiling {
   int64_t index_query;    // [T, Ni, Di]
   int64_t index_weights;  // [T, Ni]
 
-  // What becomes of a chunk on the way, in bytes from the start of its part of the workspace, of which there are two
-  // from `chunks` on.
+  // A chunk's intermediate results, in bytes from the start of its part of the workspace. There are two parts, from
+  // `chunks` on.
   int64_t latent;          // [., q_lora]
   int64_t normal;          // the same, normalised
   int64_t kv;              // [., Dkv + R]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host tells the kernel of DeepSeek's sparse attention layer: the tilings of its stages.
+// The tiling data of DeepSeek's sparse attention layer: the tilings of its stages.
 #pragma once
 
 #include "lightning_indexer_tiling.h"
@@ -13,7 +13,7 @@ struct SparseAttentionPtoTiling {
   LightningIndexerTiling indexer;
   SparseFlashAttentionTiling attention;
 
-  // In the workspace, in bytes, behind that of the prolog: the selected positions, and the workspaces of the others.
+  // Offsets in the workspace, in bytes, after the prolog's: the selected positions, and the workspaces of the others.
   int64_t selected;
   int64_t of_indexer;
   int64_t of_attention;

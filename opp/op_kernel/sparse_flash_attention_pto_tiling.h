@@ -8,14 +8,14 @@
 
 namespace opp {
 
-// A row is what up to kHeads query heads of one token that share a key head attend to. Its indices are taken in pieces
-// of kPiece, which are gathered and multiplied with the queries in steps. What comes of the pieces is merged in their
-// order, whoever has computed it, so that results depend neither on the division nor on how many indices there could
-// be.
+// A row consists of up to kHeads query heads of one token that share a key head. Its indices are processed in pieces of
+// kPiece, which are gathered and multiplied with the queries in steps. The results of the pieces are merged in their
+// order, regardless of the core that computed them, so that results depend neither on the division nor on the possible
+// number of indices.
 struct SparseFlashAttentionTiling {
   static constexpr uint32_t kHeads = 128;
   static constexpr uint32_t kVectorCores = 2;       // of a block
-  static constexpr uint32_t kStep = 104;            // keys, of which each vector core of a block gathers half
+  static constexpr uint32_t kStep = 104;            // keys; each vector core of a block gathers half
   static constexpr uint32_t kPiece = 352;           // 2048 indices are six
   static constexpr uint32_t kScoreRow = 384;        // columns of a piece's scores and weights: whole repeats of 64
   static constexpr uint32_t kGathered = 4;          // pieces of a block whose keys lie in the workspace
@@ -24,7 +24,7 @@ struct SparseFlashAttentionTiling {
   static constexpr uint32_t kSummed = kMerged + 2;  // and whose sums
   static constexpr uint32_t kMergedHeads = 32;      // of a divided row, at a time
   static constexpr uint32_t kElements = 6144;       // floats of a buffer of a vector core
-  static constexpr uint32_t kNoteBytes = 64;        // that are told of a piece: a line of the data cache
+  static constexpr uint32_t kNoteBytes = 64;        // of a piece's note: a line of the data cache
   static constexpr int64_t kMaxPage = 1 << 20;      // tokens that positions are divided by exactly
 
   SequencesTiling sequences;

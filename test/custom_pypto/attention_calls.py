@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of npu_sparse_flash_attention_pto, one of each layout, small; on the CPU, to be moved as wanted."""
 
-import goldens
 import indexer_calls
+import references
 import torch
 from indexer_calls import KEY_HEADS
 
@@ -62,10 +62,10 @@ CALLS = {
 
 
 def judge(results, written, arguments):
-    out, lse = goldens.sparse_flash_attention(**arguments | {"return_softmax_lse": True})
-    goldens.check_attention(results[0], out)
+    out, lse = references.sparse_flash_attention(**arguments | {"return_softmax_lse": True})
+    references.check_attention(results[0], out)
     if arguments.get("return_softmax_lse"):
-        goldens.check_softmax_lse(results[1], lse)
+        references.check_softmax_lse(results[1], lse)
     assert "return_softmax_lse" not in arguments or len(results) == 2
     assert arguments.get("return_softmax_lse", True) or results[1].shape == (0,)
 

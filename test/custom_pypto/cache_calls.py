@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of the operators of the paged KV cache, small; on the CPU, to be moved to where wanted."""
 
-import goldens
+import references
 import torch
 
 from custom_pypto.authoring.check import Samples, same
@@ -9,7 +9,7 @@ from custom_pypto.authoring.check import Samples, same
 
 # Sizes are all different: a tracer takes two that are equal to be one.
 def write(tokens, heads=3, depth=16, cache=(7, 8), **options):
-    return goldens.reshape_and_cache_inputs(tokens, heads=heads, depth=depth, cache=cache, **options)
+    return references.reshape_and_cache_inputs(tokens, heads=heads, depth=depth, cache=cache, **options)
 
 
 def without_values():
@@ -22,6 +22,11 @@ def negative_slots():
     return arguments
 
 
+def padded():
+    arguments = write(5)
+    return arguments | {"slot_mapping": arguments["slot_mapping"][:3]}
+
+
 RESHAPE_CALLS = {
     "int8 keys": lambda: write(5, value_depth=20, dtype=torch.int8, value_dtype=torch.float16),
     "bfloat16": lambda: write(5, value_depth=20),
@@ -30,13 +35,14 @@ RESHAPE_CALLS = {
     "NZ": lambda: write(5, heads=2, depth=24, value_depth=40, cache_layout="NZ", value_dtype=torch.float32),
     "keys only": without_values,
     "keys only in NZ": lambda: write((2, 3), keys_only=True, cache_layout="NZ", dtype=torch.int8, heads=6),
+    "padding": padded,
     "no tokens": lambda: write(0),
     "no batch": lambda: write((0, 3), keys_only=True),
 }
 
 
 def step(lengths, **options):
-    return goldens.advance_step_flashattn_inputs(lengths, **options)
+    return references.advance_step_flashattn_inputs(lengths, **options)
 
 
 ADVANCE_CALLS = {
@@ -49,17 +55,17 @@ ADVANCE_CALLS = {
 }
 
 
-def judge_by(golden):
-    """What is written is to the bit what the golden gives, without what it leaves out."""
+def judge_by(reference):
+    """What is written is bitwise equal to the reference, except for the tensors that it omits."""
 
     def judge(results, written, arguments):
-        expected = [tensor for tensor in golden(**arguments) if tensor is not None]
+        expected = [tensor for tensor in reference(**arguments) if tensor is not None]
         assert same(written, expected), "something else is written"
 
     return judge
 
 
 SAMPLES = {
-    "reshape_and_cache": Samples(RESHAPE_CALLS, judge_by(goldens.reshape_and_cache)),
-    "advance_step_flashattn": Samples(ADVANCE_CALLS, judge_by(goldens.advance_step_flashattn)),
+    "reshape_and_cache": Samples(RESHAPE_CALLS, judge_by(references.reshape_and_cache)),
+    "advance_step_flashattn": Samples(ADVANCE_CALLS, judge_by(references.advance_step_flashattn)),
 }

@@ -66,7 +66,7 @@ def results(value):
 
 
 def assert_same(actual, expected):
-    """The same to the bit, whatever the dtype."""
+    """Bitwise equal, for any dtype."""
     for got, want in zip(results(actual), results(expected), strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
         assert torch.equal(got.cpu(), want.cpu())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of npu_lightning_indexer_pto, one of each layout, small; on the CPU, to be moved to where they are wanted."""
 
-import goldens
+import references
 import torch
 
 from custom_pypto.authoring.check import Samples
@@ -111,11 +111,11 @@ def judge_with(check, dtype_of_values, results, arguments):
 
 
 def judge(results, written, arguments):
-    judge_with(goldens.check_lightning_indexer, arguments["weights"].dtype, results, arguments)
+    judge_with(references.check_lightning_indexer, arguments["weights"].dtype, results, arguments)
 
 
 def judge_quantised(results, written, arguments):
-    judge_with(goldens.check_lightning_indexer_quant, torch.float32, results, arguments)
+    judge_with(references.check_lightning_indexer_quant, torch.float32, results, arguments)
 
 
 SAMPLES = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of the operators that write caches, one of each layout, small; on the CPU, to be moved to where wanted."""
 
-import goldens
+import references
 import torch
 
 from custom_pypto.authoring.check import Samples
@@ -10,7 +10,7 @@ from custom_pypto.authoring.check import Samples
 # Sizes are all different: a tracer takes two that are equal to be one.
 def prolog(tokens, cache=(7, 8), **options):
     small = {"hidden": 56, "q_lora": 40, "heads": 5, "depth": 16, "rope_depth": 6}
-    return goldens.lightning_indexer_prolog_inputs(tokens, cache=cache, **small, **options)
+    return references.lightning_indexer_prolog_inputs(tokens, cache=cache, **small, **options)
 
 
 def with_a_cache_for_each_sequence():
@@ -31,7 +31,7 @@ PROLOG_CALLS = {
 def layer(lengths, **options):
     small = {"hidden": 56, "q_lora": 40, "heads": 5, "depth": 12, "rope_depth": 10, "kv_lora": 24, "index_heads": 7}
     small |= {"index_depth": 16, "count": 9, "block_size": 8}
-    return goldens.sparse_attention_inputs(lengths, **small | options)
+    return references.sparse_attention_inputs(lengths, **small | options)
 
 
 LAYER_CALLS = {
@@ -49,11 +49,11 @@ LAYER_CALLS = {
 
 
 def judge_prolog(results, written, arguments):
-    goldens.check_lightning_indexer_prolog((*results, *written), **arguments)
+    references.check_lightning_indexer_prolog((*results, *written), **arguments)
 
 
 def judge_layer(results, written, arguments):
-    goldens.check_sparse_attention(*results, written, **arguments)
+    references.check_sparse_attention(*results, written, **arguments)
 
 
 SAMPLES = {

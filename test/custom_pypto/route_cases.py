@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls where only CANN's functions are deployed, those of the package in cann/, which test_routes.py builds."""
 
-import goldens
 import pytest
+import references
 import torch
 import torch_npu  # noqa: F401
 from calls import caches_of, copied, on, overload
@@ -38,27 +38,29 @@ LAYOUTS = [("BSND", "PA_BSND"), ("TND", "PA_BSND"), ("BSND", "BSND"), ("TND", "T
 @pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
 def test_indexer(layout_query, layout_key, sparse_mode):
     shapes = {"queries": 3, "query_lengths": [3, 1, 2], "heads": 24, "block_size": 48}
-    inputs = goldens.lightning_indexer_inputs([70, 13, 1], layout_query=layout_query, layout_key=layout_key, **shapes)
+    inputs = references.lightning_indexer_inputs(
+        [70, 13, 1], layout_query=layout_query, layout_key=layout_key, **shapes
+    )
     inputs |= {"sparse_mode": sparse_mode}
-    goldens.check_lightning_indexer(call(INDEXER, inputs | {"sparse_count": 37}).cpu(), **inputs)
+    references.check_lightning_indexer(call(INDEXER, inputs | {"sparse_count": 37}).cpu(), **inputs)
     if layout_key != "PA_BSND":
         indices, values = call(INDEXER, inputs | {"sparse_count": 37, "return_value": True})
-        goldens.check_lightning_indexer(indices.cpu(), **inputs, values=values.cpu())
+        references.check_lightning_indexer(indices.cpu(), **inputs, values=values.cpu())
 
 
 def test_indexer_with_weights_in_float32_and_counts_past_2048():
-    inputs = goldens.lightning_indexer_inputs([3100], dtype=torch.float16, weights_dtype=torch.float32)
-    goldens.check_lightning_indexer(call(INDEXER, inputs | {"sparse_count": 3072}).cpu(), **inputs)
+    inputs = references.lightning_indexer_inputs([3100], dtype=torch.float16, weights_dtype=torch.float32)
+    references.check_lightning_indexer(call(INDEXER, inputs | {"sparse_count": 3072}).cpu(), **inputs)
 
 
 def attention_inputs(**shapes):
     shapes = {"queries": 3, "heads": 8, "count": 40, "block_size": 48} | shapes
-    arguments = goldens.sparse_flash_attention_inputs([70, 13, 1], **shapes)
+    arguments = references.sparse_flash_attention_inputs([70, 13, 1], **shapes)
     return arguments | {"value": arguments["key"]}
 
 
 def call_attention(inputs, mode="eager"):
-    """The value is the key on the NPU, too."""
+    """The value is the key on the NPU as well."""
     on_npu = on("npu", inputs)
     torch._dynamo.reset()
     return MODES[mode](lambda arguments: overload(ATTENTION)(**arguments))(on_npu | {"value": on_npu["key"]})
@@ -69,13 +71,13 @@ def call_attention(inputs, mode="eager"):
 def test_attention(layout_query, layout_key, sparse_mode):
     shapes = {"layout_query": layout_query, "layout_key": layout_key, "query_lengths": [3, 1, 2]}
     inputs = attention_inputs(**shapes) | {"sparse_mode": sparse_mode}
-    goldens.check_attention(call_attention(inputs).cpu(), goldens.sparse_flash_attention(**inputs))
+    references.check_attention(call_attention(inputs).cpu(), references.sparse_flash_attention(**inputs))
 
 
 @pytest.mark.parametrize("mode", ["reduce-overhead", "npugraph_ex"])
 def test_a_captured_graph_takes_the_same_route(mode):
     inputs = attention_inputs()
-    goldens.check_attention(call_attention(inputs, mode).cpu(), goldens.sparse_flash_attention(**inputs))
+    references.check_attention(call_attention(inputs, mode).cpu(), references.sparse_flash_attention(**inputs))
 
 
 def written(operator, arguments, mode="eager"):
@@ -90,36 +92,38 @@ def test_reshape_and_cache():
         for tokens in (5, (2, 5)):
             for dtype in (torch.float16, torch.bfloat16, torch.int8, torch.float32):
                 shapes = {"heads": 4, "depth": 32, "value_depth": 64, "cache": (7, 16), "dtype": dtype}
-                inputs = goldens.reshape_and_cache_inputs(tokens, **shapes, cache_layout=layout, slot_dtype=torch.int32)
+                inputs = references.reshape_and_cache_inputs(
+                    tokens, **shapes, cache_layout=layout, slot_dtype=torch.int32
+                )
                 inputs["slot_mapping"][2] = -1
                 for got, want in zip(
-                    written("reshape_and_cache", inputs), goldens.reshape_and_cache(**inputs), strict=True
+                    written("reshape_and_cache", inputs), references.reshape_and_cache(**inputs), strict=True
                 ):
                     assert torch.equal(got, want)
 
 
 def test_reshape_and_cache_with_other_ranks():
-    inputs = goldens.reshape_and_cache_inputs((2, 5), heads=4, depth=32, cache=(7, 16))
+    inputs = references.reshape_and_cache_inputs((2, 5), heads=4, depth=32, cache=(7, 16))
     heads = {name: inputs[name].unflatten(-1, (4, 32)) for name in ("key", "value")}
     flat = {name: inputs[name].flatten(-2) for name in ("key_cache", "value_cache")}
-    for change in (heads, flat, heads | flat, {"slot_mapping": inputs["slot_mapping"].flatten()}):
-        for got, want in zip(
-            written("reshape_and_cache", copied(inputs | change)), goldens.reshape_and_cache(**inputs), strict=True
-        ):
+    slots = inputs["slot_mapping"].flatten()
+    for change in (heads, flat, heads | flat, {"slot_mapping": slots}, {"slot_mapping": slots[:7]}):
+        expected = references.reshape_and_cache(**inputs | {"slot_mapping": change.get("slot_mapping", slots)})
+        for got, want in zip(written("reshape_and_cache", copied(inputs | change)), expected, strict=True):
             assert torch.equal(got.flatten(2), want.flatten(2))
 
 
 def indexer(**shapes):
-    return goldens.lightning_indexer_inputs([9], layout_key="BSND", **shapes)
+    return references.lightning_indexer_inputs([9], layout_key="BSND", **shapes)
 
 
 def small_attention(**shapes):
-    arguments = goldens.sparse_flash_attention_inputs([20], **{"heads": 8, "count": 3, "block_size": 16} | shapes)
+    arguments = references.sparse_flash_attention_inputs([20], **{"heads": 8, "count": 3, "block_size": 16} | shapes)
     return arguments | {"value": arguments["key"]}
 
 
 def cached(**shapes):
-    return goldens.reshape_and_cache_inputs(3, **{"heads": 2, "depth": 16, "cache": (3, 4)} | shapes)
+    return references.reshape_and_cache_inputs(3, **{"heads": 2, "depth": 16, "cache": (3, 4)} | shapes)
 
 
 def strided(tensor):
@@ -138,7 +142,7 @@ REJECTED = {
     "key heads of the indexer": (INDEXER, lambda: indexer(key_heads=2), "key", "have one head (N2)"),
     "blocks of the indexer": (
         INDEXER,
-        lambda: goldens.lightning_indexer_inputs([9], block_size=24),
+        lambda: references.lightning_indexer_inputs([9], block_size=24),
         "key",
         "have blocks of a multiple of 16 tokens, at most 1024,",
     ),
@@ -152,7 +156,7 @@ REJECTED = {
     "values in float32": (
         INDEXER,
         lambda: (
-            goldens.lightning_indexer_inputs([9], layout_key="BSND", weights_dtype=torch.float32)
+            references.lightning_indexer_inputs([9], layout_key="BSND", weights_dtype=torch.float32)
             | {"return_value": True}
         ),
         "weights",
@@ -160,7 +164,7 @@ REJECTED = {
     ),
     "values on pages": (
         INDEXER,
-        lambda: goldens.lightning_indexer_inputs([9]) | {"return_value": True},
+        lambda: references.lightning_indexer_inputs([9]) | {"return_value": True},
         "return_value",
         "be False with layout_key 'PA_BSND'",
     ),

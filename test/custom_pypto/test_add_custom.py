@@ -53,6 +53,16 @@ def test_broadcasts_as_torch_add(left, right, swapped):
     assert_identical(ops.add_custom(x.npu(), y.npu()), torch.add(x, y))
 
 
+@pytest.mark.parametrize("broadcast", [9, 12, 14])
+@pytest.mark.parametrize("single", [0, 11])
+def test_broadcasts_in_as_many_dimensions_as_a_tensor_of_cann_has(broadcast, single):
+    """In each of `broadcast` dimensions the one or the other is broadcast, so that no two of them are one."""
+    left, right = ([1] * single + [2 if i % 2 == odd else 1 for i in range(broadcast)] for odd in (0, 1))
+    x, y = values(left, torch.float32), values(right, torch.float32, seed=1)
+    assert_identical(ops.add_custom(x.npu(), y.npu()), torch.add(x, y))
+    assert ops.add_custom(x.to("meta"), y.to("meta")).shape == torch.Size([1] * single + [2] * broadcast)
+
+
 @pytest.mark.parametrize(("left", "right"), list(itertools.product(DTYPES, DTYPES)), ids=str)
 def test_promotes_as_torch_add(left, right):
     x, y = values((3, 17), left), values((17,), right, seed=1)
@@ -159,6 +169,25 @@ def test_a_scalar_on_the_cpu_gets_its_gradient_there():
     ops.add_custom(x, scalar).sum().backward()
     assert_identical(scalar.grad, torch.tensor(3.0))
     assert scalar.grad.device.type == "cpu"
+
+
+def test_transforms_of_torch_func_are_rejected_by_name():
+    x, y = torch.ones(3).npu(), torch.ones(3).npu()
+    transforms = {
+        "add_custom": [
+            lambda: torch.func.grad(lambda x: ops.add_custom(x, y).sum())(x),
+            lambda: torch.func.vjp(ops.add_custom, x, y),
+            lambda: torch.func.jvp(ops.add_custom, (x, y), (x, y)),
+        ],
+        "add_custom_backward": [lambda: torch.func.grad(lambda x: ops.add_custom_backward(x)[0].sum())(x)],
+    }
+    for operator, calls in transforms.items():
+        for call in calls:
+            with pytest.raises(
+                NotImplementedError, match=f"custom_pypto::{operator}: transforms of torch.func cannot differentiate it"
+            ):
+                call()
+    assert_identical(ops.add_custom(torch.ones(3).npu(), torch.ones(3).npu()), torch.full((3,), 2.0))
 
 
 def test_no_graph_is_made_when_no_gradient_is_wanted():

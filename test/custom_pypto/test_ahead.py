@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cache_calls
-import goldens
 import prolog_calls
 import pytest
+import references
 import torch
 import torch_npu  # noqa: F401
 import torch_versions
@@ -51,21 +51,21 @@ SMALL = {"heads": 6, "key_heads": 2, "depth": 16, "block_size": 8}
 
 
 def indexed(lengths, queries):
-    return goldens.lightning_indexer_inputs(lengths, queries=queries, **SMALL) | {"sparse_count": 7}
+    return references.lightning_indexer_inputs(lengths, queries=queries, **SMALL) | {"sparse_count": 7}
 
 
 def indexed_in_int8(lengths, queries):
-    return goldens.lightning_indexer_quant_inputs(lengths, queries=queries, **SMALL) | {"sparse_count": 7}
+    return references.lightning_indexer_quant_inputs(lengths, queries=queries, **SMALL) | {"sparse_count": 7}
 
 
 def attended(lengths, queries):
-    return goldens.sparse_flash_attention_inputs(
+    return references.sparse_flash_attention_inputs(
         lengths, queries=queries, count=7, value_depth=12, rope_depth=9, **SMALL
     )
 
 
-# Two calls of each operator. Everything is made of the first one; what takes dynamic shapes is called with both, whose
-# numbers are the same: they are constants of what is made.
+# Two calls of each operator. Everything is compiled for the first one. What takes dynamic shapes is called with both,
+# with the same numbers, as these become constants of the compiled graph.
 CALLS = {
     "add_custom": (lambda: added(3), lambda: added(6)),
     "npu_lightning_indexer_pto": (lambda: indexed([20, 9, 30], 4), lambda: indexed([7, 25, 3, 11, 40], 3)),
@@ -180,7 +180,7 @@ def called(function, operator, arguments):
 
 
 def run_what_was_saved():
-    """In a process of its own: saves {(operator, way): what each call gave, or the error}, and what Dynamo traced."""
+    """In a separate process: saves {(operator, way): what each call gave, or the error}, and what Dynamo traced."""
     folder = Path(os.environ["AHEAD"])
     for operator in CALLS:
         packet = overload(operator).overloadpacket

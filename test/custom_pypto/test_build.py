@@ -2,6 +2,7 @@
 """How setup.py builds an operator package; test_packages.py builds whole wheels."""
 
 import subprocess
+import sys
 
 import pytest
 from setuptools import Distribution, Extension
@@ -39,6 +40,20 @@ def test_opp_is_configured_again_only_where_definitions_or_options_changed(confi
     assert configured(1) == ["first 1", "second 1"]
     assert configured(2)[2:] == ["second 2"]
     assert configured(2)[3:] == []
+
+
+def test_what_a_build_needs_is_said_before_it_compiles():
+    program = """if True:
+        import shutil, sys
+        from custom_pypto import operator_package
+        sys.modules["google.protobuf"] = None
+        shutil.which = lambda tool: None
+        operator_package.require_tools()
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("setup.py: the build needs cmake: pip install cmake; ninja: pip install ninja; torchair, ")
+    assert said.endswith("pip install protobuf")
 
 
 def test_a_configuration_that_failed_is_made_again(configured, tmp_path):

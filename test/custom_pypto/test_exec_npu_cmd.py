@@ -159,6 +159,15 @@ def test_the_current_stream_is_used(results):
     assert results["stream"]
 
 
+def test_what_does_not_wait_for_the_queue_comes_before_what_the_queue_holds(results):
+    assert results["beside the queue"]["drained"] == 1
+    assert results["beside the queue"]["not drained"] == (0 if results["queues"] else 1)
+
+
+def test_tasks_of_the_queue_may_allocate(results):
+    assert results["allocation in the queue"]
+
+
 def test_determinism_is_asked_for_as_torch_says(results):
     assert results["determinism"] == [1, 0, 1, 0]
 

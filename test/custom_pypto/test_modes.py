@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modes: each compiles with what it says, and gives what eager gives."""
 
+import re
 import warnings
 from functools import partial
+from pathlib import Path
 
 import cache_calls
 import prolog_calls
 import pytest
 import torch
-import torch_npu  # noqa: F401
+import torch_npu
 from calls import (
     WRITERS,
     arguments_of,
@@ -63,7 +65,7 @@ ONE_WRITE = {
 
 
 def decode(prolog, layer, keys):
-    """What a step of decoding does with caches: each is written, and read behind that in the same graph."""
+    """A decode step's use of caches: each is written, and then read in the same graph."""
     query, scale, weights = custom_pypto.npu_lightning_indexer_prolog_pto(**prolog)
     scores = prolog["idx_k_cache"].half().sum(dim=-1) * prolog["idx_k_scale_cache"]
     attended = custom_pypto.npu_sparse_attention_pto(**layer)
@@ -138,6 +140,100 @@ def test_caches_that_are_views_are_written_and_nothing_beside_them(operator, mod
             assert torch.equal(whole[1, ..., 1::2].cpu(), before[name].cpu())
 
 
+PARTS = {
+    "halves": lambda kv: (kv[0], kv[1]),
+    "unbound": lambda kv: kv.unbind(0),
+    "columns": lambda kv: (kv[0, ..., :20], kv[0, ..., 20:]),
+}
+LAYERS = {
+    "whole": lambda caches: caches[1].clone(),
+    "layers apart": lambda caches: caches[1],
+    "layers between": lambda caches: caches.transpose(0, 1).contiguous().transpose(0, 1)[1],
+    "every other column": lambda caches: caches.repeat_interleave(2, -1)[1][..., ::2],
+}
+
+
+@compiling_mode
+@pytest.mark.parametrize("part", PARTS)
+def test_keys_and_values_in_one_tensor_are_taken_apart_and_written_in_the_graph(part, mode):
+    """As vLLM lays a layer's cache out; the layer is a separate tensor, or a view of the caches of all layers."""
+
+    def function(key, value, kv, slots):
+        custom_pypto.reshape_and_cache(key, value, *PARTS[part](kv), slots)
+        return kv * 2
+
+    width = 20 if part == "columns" else 40
+    key, value = torch.randn(2, 5, 3, width).npu()
+    slots = torch.tensor([3, 1, -1, 55, 20]).npu()
+    caches = torch.randn(3, 2, 7, 8, 3, 40).npu()
+    for layer in LAYERS.values():
+        torch._dynamo.reset()
+        in_mode, ours, theirs = MODES[mode](function), layer(caches.clone()), layer(caches.clone())
+        for _ in range(2):
+            assert_same(in_mode(key, value, ours, slots), function(key, value, theirs, slots))
+            assert torch.equal(whole_of(ours), whole_of(theirs))
+
+
+def whole_of(view):
+    """All elements of the memory that the view lies in."""
+    return (view if view._base is None else view._base).cpu()
+
+
+def growth(call):
+    """By how many bytes the process grows meanwhile at most; an NPU's memory here is a part of it."""
+
+    def kilobytes(name):
+        return int(re.search(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+    torch.npu.synchronize()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is what there is now
+    before = kilobytes("VmRSS")
+    call()
+    torch.npu.synchronize()
+    return (kilobytes("VmHWM") - before) * 1024
+
+
+@pytest.mark.parametrize(("mode", "copies"), [("GE static", 0), ("GE dynamic", 1)])
+def test_a_graph_copies_a_cache_whose_views_it_writes_to_at_most_once(mode, copies):
+    def function(key, value, kv, slots):
+        custom_pypto.reshape_and_cache(key, value, *kv.unbind(0), slots)
+        return key * 2
+
+    in_graph = MODES[mode](function)
+    key, value = torch.randn(2, 6, 64, 80).npu()
+    caches = torch.ones(2, 400, 16, 64, 80).npu()
+    slots = torch.tensor([3, 1, -1, 55, 20, 0]).npu()
+    call = partial(in_graph, key, value, caches, slots)
+    call()  # compiles
+    assert growth(call) < (copies + 0.1) * caches.nbytes
+    assert torch.equal(caches[1].flatten(0, 1)[55].cpu(), value[3].cpu())
+
+
+@compiling_mode
+@pytest.mark.parametrize("operator", WRITERS)
+def test_caches_in_one_buffer_are_taken_apart_and_written_in_the_graph(operator, mode):
+    """Tensors of one dtype follow each other in memory, with gaps."""
+    arguments = arguments_of(operator, ONE_WRITE[operator])
+    buffers, places = {}, {}
+    for name in caches_of(operator):
+        cache = arguments.pop(name)
+        buffer = buffers.get(cache.dtype, cache.new_zeros(0))
+        places[name] = cache.dtype, len(buffer), cache.shape
+        buffers[cache.dtype] = torch.cat((buffer, cache.flatten(), cache.new_full((32,), 3)))
+
+    def function(arguments, buffers):
+        caches = {
+            name: buffers[dtype][start : start + shape.numel()].view(shape)
+            for name, (dtype, start, shape) in places.items()
+        }
+        return overload(operator)(**arguments, **caches)
+
+    theirs = {dtype: buffer.clone() for dtype, buffer in buffers.items()}
+    assert_same(MODES[mode](function)(arguments, buffers), function(arguments, theirs))
+    for dtype, buffer in buffers.items():
+        assert torch.equal(buffer.cpu(), theirs[dtype].cpu())
+
+
 GROWING = {
     "npu_lightning_indexer_prolog_pto": [
         lambda: prolog_calls.prolog((2, 3)),
@@ -209,6 +305,31 @@ def test_one_tensor_for_two_caches_is_rejected_in_every_mode(operator, mode):
         MODES[mode](partial(overload(operator)))(**arguments)
 
 
+@compiling_mode
+def test_lists_of_tensors_that_operators_made_are_taken_in_every_mode(mode):
+    def function(parts, weights):
+        doubled = [custom_pypto.add_custom(part, part) for part in parts]
+        left, right = torch_npu.npu_grouped_matmul(doubled, weights, split_item=0, group_type=-1)
+        return left + right
+
+    parts = [torch.randn(5, depth).half().npu() for depth in (8, 16)]
+    weights = [torch.randn(depth, 12).half().npu() for depth in (8, 16)]
+    assert torch.equal(MODES[mode](function)(parts, weights).cpu(), function(parts, weights).cpu())
+
+
+@pytest.mark.parametrize("bundled", [False, True])
+def test_npugraph_ex_compiles_twice_with_a_fresh_cache(bundled, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    for _ in range(2):
+        torch._dynamo.reset()
+        write = on("npu", cache_calls.write(5))
+        eagerly = copied(write)
+        with torch._functorch.config.patch(enable_autograd_cache=True, bundled_autograd_cache=bundled):
+            MODES["npugraph_ex"](partial(overload("reshape_and_cache")))(**write)
+        overload("reshape_and_cache")(**eagerly)
+        assert_caches_same("reshape_and_cache", write, eagerly)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_bad_input_is_rejected_by_name_in_every_mode_and_the_next_call_works(mode):
     in_mode = MODES[mode](lambda x, y: custom_pypto.add_custom(x, y))
@@ -218,12 +339,12 @@ def test_bad_input_is_rejected_by_name_in_every_mode_and_the_next_call_works(mod
     assert torch.equal(in_mode(x, x).cpu(), torch.full((3,), 2.0))
 
 
-def test_warnings_that_come_while_a_table_is_printed_are_shown_behind_it_each_once():
-    raised = pytest.raises(ValueError, match="a mistake")
+def test_warnings_that_come_while_a_table_is_printed_are_shown_after_it_each_once():
+    raised = pytest.raises(ValueError, match="an error")
     with warnings.catch_warnings(record=True) as shown, raised, late_warnings():
         for text in ("one", "two", "one"):
             warnings.filterwarnings("once")  # as torchair does
             warnings.warn(text, stacklevel=1)
         assert not shown
-        raise ValueError("a mistake")
+        raise ValueError("an error")
     assert [str(warning.message) for warning in shown] == ["one", "two"]

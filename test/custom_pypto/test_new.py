@@ -31,7 +31,7 @@ class Case:
     autograd: bool = False
     aten: bool = False
     edits: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    golden: str = ""
+    reference: str = ""
 
     @property
     def name(self) -> str:
@@ -44,9 +44,9 @@ class Case:
             source.write_text(re.sub(r"/\*(\w+)\*/", r"\1", source.read_text()))  # the names that were not used
             for pattern, text in edits:
                 replace(source, pattern, text)
-        if self.golden:
+        if self.reference:
             replace(
-                folder / f"test/{PACKAGE}/{self.name}_calls.py", r"(?<=\n)    return .*(?=\n)", f"    {self.golden}"
+                folder / f"test/{PACKAGE}/{self.name}_calls.py", r"(?<=\n)    return .*(?=\n)", f"    {self.reference}"
             )
 
 
@@ -78,7 +78,7 @@ FILLED = [
                 )
             ],
         },
-        golden="return x.double() * alpha * (1 + twice), x.double() ** power",
+        reference="return x.double() * alpha * (1 + twice), x.double() ** power",
     ),
     Case(
         "npu_attributes(Tensor[] parts, int[2] pads=1, *, int i=2, float f=1e-6, bool b=True, str s='a', "
@@ -182,7 +182,7 @@ except RuntimeError as error:
 
 @pytest.fixture
 def package(tmp_path) -> Path:
-    """The sources of a package of its own."""
+    """The sources of a separate package."""
     new_project.make("my_probe", tmp_path / "my_probe")
     return tmp_path / "my_probe"
 
@@ -192,12 +192,12 @@ def texts(folder: Path) -> dict[Path, str]:
 
 
 REJECTED = {
-    "f(Tensro x) -> Tensor": "is no schema: unknown type specifier",
-    "f(Tensor x)": "is no schema: expected arrow but found 'eof' here. Write it like \"my_op(",
-    "": "is no schema",
-    "other::f(Tensor x) -> Tensor": "'other::f' is no operator's name",
-    "f.out(Tensor x) -> Tensor": "f.out is an overload: give it a name of its own, such as f_out",
-    "MyOp(Tensor x) -> Tensor": "'MyOp' is no operator's name: write it in small letters",
+    "f(Tensro x) -> Tensor": "is not a valid schema: unknown type specifier",
+    "f(Tensor x)": "is not a valid schema: expected arrow but found 'eof' here. Write it like \"my_op(",
+    "": "is not a valid schema",
+    "other::f(Tensor x) -> Tensor": "'other::f' is not a valid operator name",
+    "f.out(Tensor x) -> Tensor": "f.out is an overload: give it a separate name, such as f_out",
+    "MyOp(Tensor x) -> Tensor": "'MyOp' is not a valid operator name: write it in small letters",
     "f(Tensor x, ...) -> Tensor": "a fixed number of arguments",
     "f(Tensor x, SymInt n) -> Tensor": "argument 'n' is a SymInt, for which a definition (OpDef) has no attribute",
     "f(Tensor x, ScalarType n) -> Tensor": "argument 'n' is a ScalarType, for which a definition",
@@ -208,7 +208,7 @@ REJECTED = {
     "f(Tensor[] x) -> Tensor": "argument 'x' is a Tensor[], for which the kernel in Ascend C is by hand: add --aten",
     "f(Tensor x) -> Tensor[]": "result 'out' is a Tensor[], for which the kernel in Ascend C is by hand: add --aten",
     "f(Tensor x, float? a) -> Tensor": "argument 'a' may be None but has no default: write a=None",
-    "f(Tensor x, int n=1, int m) -> Tensor": "is no schema: an argument without a default is behind one that has one",
+    "f(Tensor x, int n=1, int m) -> Tensor": "an argument without a default follows one with a default",
     "f(Tensor x, int n=1, int[] m) -> Tensor": "argument 'm' has no default, but one before it has: put it in front",
     "f(Tensor x, Tensor(a!)? y=None) -> Tensor": "argument 'y' is written and no Tensor(a!), but Optional[Tensor]",
     "f(Tensor x, Tensor(a!)[] y) -> Tensor": "argument 'y' is written and no Tensor(a!), but List[Tensor]",
@@ -223,7 +223,7 @@ REJECTED = {
     "f(Tensor x, float lambda) -> Tensor": "argument 'lambda' has a name that is taken",
     "f(Tensor x, int template) -> Tensor": "argument 'template' has a name that is taken",
     "f(Tensor checks) -> Tensor": "argument 'checks' has a name that is taken",
-    "f(Tensor x, int numSeqs) -> Tensor": "'numSeqs' is no argument's name",
+    "f(Tensor x, int numSeqs) -> Tensor": "'numSeqs' is not a valid argument name",
     "softcap(Tensor x) -> Tensor": "my_probe::softcap exists, in",
     "npu_softcap(Tensor x) -> Tensor": "has Softcap, which npu_softcap would be: choose another name",
     "npu_softmax_v2(Tensor x) -> Tensor": "CANN has an operator SoftmaxV2, which npu_softmax_v2 would hide",
@@ -260,7 +260,7 @@ def test_an_operator_is_rejected_where_it_is_already_and_outside_of_a_package(pa
         new.create(package, "g(Tensor x) -> Tensor", False)
     (package / "my_probe/csrc/g.cpp").unlink()
     assert texts(package) == before
-    with pytest.raises(Rejected, match="is no operator package: run this where there is one"):
+    with pytest.raises(Rejected, match="is not an operator package: run this where there is one"):
         new.create(tmp_path, "f(Tensor x) -> Tensor", False)
 
 

@@ -22,7 +22,7 @@ LIBRARY = f"{NAME}_lib{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 class Environment:
-    """A virtual environment that has what is installed in this one, and packages of its own beside it."""
+    """A virtual environment with the packages of this one, and its own beside them."""
 
     def __init__(self, folder: Path):
         self.variables = guide.environment(folder, SITE, sys.executable)
@@ -164,8 +164,8 @@ def test_a_build_that_fails_ends_with_its_first_error():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("My-Ops", "'My-Ops' is no name for a package: use small letters, digits and single underscores"),
-        ("lambda", "'lambda' is no name for a package"),
+        ("My-Ops", "'My-Ops' is not a valid name for a package: use small letters, digits and single underscores"),
+        ("lambda", "'lambda' is not a valid name for a package"),
         ("aten", "torch.ops.aten is the name of other operators"),
         ("custom_pypto", "torch.ops.custom_pypto is the name of other operators"),
         ("pytest", "'pytest' is the name of another package"),

@@ -13,7 +13,7 @@ from custom_pypto.authoring import check
 SOURCES = Path(__file__).parents[2]
 
 
-# In graphs of these modes test_modes.py has the operators, too.
+# test_modes.py also runs the operators in graphs of these modes.
 RARELY = ("GE dynamic", "reduce-overhead")
 
 

@@ -42,7 +42,8 @@ def test_calls_go_to_canns_functions(package):
 
 
 ON_AN_NPU = """
-import itertools, torch, custom_pypto
+import itertools, torch, custom_pypto, warnings
+warnings.filterwarnings("ignore", "custom_pypto::add_custom_backward: calls CANN's aclnnInplaceCopy")
 dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8]
 dtypes += [torch.int16, torch.int32, torch.int64, torch.bool]
 for dtype, other_shape in itertools.product(dtypes, [(3, 5), (5,), (3, 1), ()]):
@@ -71,7 +72,7 @@ def test_with_the_package_of_an_npu_add_custom_and_its_gradient_do_what_they_do_
 PROGRAM = """
 import torch, custom_pypto
 for _ in range(3):
-    custom_pypto.add_custom(torch.ones(3).npu(), torch.ones(3).npu())
+    custom_pypto.add_custom(torch.ones(3).npu().requires_grad_(), torch.ones(3).npu()).sum().backward()
 print(custom_pypto.add_custom(torch.ones(3).npu(), torch.ones(3).npu()).tolist())
 for call in [
     lambda x: custom_pypto.npu_lightning_indexer_pto(
@@ -94,7 +95,8 @@ def test_without_any_package_an_operator_says_once_what_it_takes_or_each_time_wh
     assert "ASCEND_CUSTOM_OPP_PATH=" in indexer and "libopapi.so" in indexer
     assert "Deploy the operator package of the wheel" in indexer and "docs/device_build.md" in indexer
     warnings = [line for line in result.stderr.splitlines() if "calls CANN's" in line]
-    assert len(warnings) == 1
+    assert len(warnings) == 2
+    assert "custom_pypto::add_custom_backward: calls CANN's aclnnInplaceCopy, and rejects " in warnings[1]
     assert "custom_pypto::add_custom: calls CANN's aclnnAdd, and rejects what that does not do: " in warnings[0]
     assert "aclnnAddCustomGetWorkspaceSize is in no operator library" in warnings[0]
 
@@ -126,7 +128,7 @@ def test_info_shows_the_route_of_each_operator(package):
 
 @pytest.mark.nightly  # builds a package
 def test_our_functions_are_taken_where_they_are_deployed(package):
-    """Though CANN's are there, too, and in a package that is searched before ours."""
+    """Ours are called even if CANN's are installed, in a package that is searched first."""
     command = [sys.executable, "-m", "cann_cpu", "info"]
     environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(package)}
     routes = routes_of(subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel of a decode step, through torch.ops on npu tensors, against its golden."""
+"""The kernel of a decode step, through torch.ops on npu tensors, against its reference."""
 
-import goldens
 import pytest
+import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ advance = Operator("advance_step_flashattn", WRITTEN)
 
 
 def step(lengths, **options):
-    return goldens.advance_step_flashattn_inputs(lengths, **options)
+    return references.advance_step_flashattn_inputs(lengths, **options)
 
 
 def lengths_of(count):
@@ -39,7 +39,7 @@ def advanced(npu):
 
 
 def check(inputs, npu=None):
-    assert same(advanced(to_npu(inputs) if npu is None else npu), goldens.advance_step_flashattn(**inputs))
+    assert same(advanced(to_npu(inputs) if npu is None else npu), references.advance_step_flashattn(**inputs))
 
 
 @pytest.mark.parametrize("sequences", [2, 17, 130])
@@ -79,7 +79,7 @@ def test_sequences_cross_pages(block_size, dtype):
     )
     npu = to_npu(inputs)
     for _ in range(2 * block_size + 1):
-        expected = goldens.advance_step_flashattn(**inputs)
+        expected = references.advance_step_flashattn(**inputs)
         assert same(advanced(npu), expected)
         inputs |= dict(zip(WRITTEN, expected, strict=True))
 
@@ -176,7 +176,7 @@ def test_the_call_of_vllm():
         slot_mapping=npu["slot_mapping"],
         block_tables=npu["block_tables"],
     )
-    assert same((npu[name].cpu() for name in WRITTEN), goldens.advance_step_flashattn(**inputs))
+    assert same((npu[name].cpu() for name in WRITTEN), references.advance_step_flashattn(**inputs))
 
 
 # ---- the checker, and other machines

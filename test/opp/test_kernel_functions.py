@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels of opp/cpu are made of, in C++: vector loops, products, norms, each compared with plain loops."""
+"""The functions that the kernels of opp/cpu use, in C++: vector loops, products, norms, compared with plain loops."""
 
 import functools
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from operator_package import CANN
-from opp.test_machines import HERE
+from opp.test_machines import HERE, every_machine
 
 pytestmark = pytest.mark.nightly  # compiles for a minute; test_machines.py runs the kernels themselves
 SOURCES = Path(__file__).with_name("kernels")
@@ -42,7 +42,7 @@ def run(functions):
     return run
 
 
-@pytest.mark.parametrize("name", HERE)
+@every_machine
 def test_functions_compute_what_plain_loops_in_double_do(run, name):
     done = run(name)
     assert done.returncode == 0, done.stdout + done.stderr

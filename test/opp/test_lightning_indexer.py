@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lightning indexer's kernel, through torch.ops on npu tensors, against its golden."""
+"""The lightning indexer's kernel, through torch.ops on npu tensors, against its reference."""
 
-import goldens
 import pytest
+import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def check(inputs, *, sparse_count=2048, **options):
     out, values = run_with_values(inputs, sparse_count=sparse_count, **options)
     assert torch.equal(run(inputs, sparse_count=sparse_count, **options), out)
     assert values.dtype == inputs["weights"].dtype
-    goldens.check_lightning_indexer(out, **inputs, **options, values=values)
+    references.check_lightning_indexer(out, **inputs, **options, values=values)
     return out
 
 
@@ -52,7 +52,7 @@ def integers(*shape):
 @pytest.mark.parametrize("sparse_mode", [0, 3])
 @pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
 def test_selects_the_best_keys(layout_query, layout_key, sparse_mode, dtype, sparse_count):
-    inputs = goldens.lightning_indexer_inputs(
+    inputs = references.lightning_indexer_inputs(
         LENGTHS, queries=3, heads=8, depth=16, layout_query=layout_query, layout_key=layout_key, dtype=dtype
     )
     check(inputs, sparse_mode=sparse_mode, sparse_count=sparse_count)
@@ -61,18 +61,20 @@ def test_selects_the_best_keys(layout_query, layout_key, sparse_mode, dtype, spa
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_selects_the_best_keys_at_the_models_size(dtype):
     lengths = torch.randint(1, 8193, (32,)).tolist()
-    check(goldens.lightning_indexer_inputs(lengths, queries=3, dtype=dtype))
+    check(references.lightning_indexer_inputs(lengths, queries=3, dtype=dtype))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7, 48])
 def test_any_batch_size(batch):
     lengths = torch.randint(0, 700, (batch,)).tolist()
-    check(goldens.lightning_indexer_inputs(lengths, queries=4, heads=4, depth=8), sparse_count=100)
+    check(references.lightning_indexer_inputs(lengths, queries=4, heads=4, depth=8), sparse_count=100)
 
 
 @pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
 def test_an_empty_batch(layout_query, layout_key):
-    inputs = goldens.lightning_indexer_inputs([5], heads=2, depth=4, layout_query=layout_query, layout_key=layout_key)
+    inputs = references.lightning_indexer_inputs(
+        [5], heads=2, depth=4, layout_query=layout_query, layout_key=layout_key
+    )
     for name in {"query", "weights", "actual_seq_lengths_query", "actual_seq_lengths_key", "block_table"} & set(inputs):
         inputs[name] = inputs[name][:0]
     if layout_key == "BSND":
@@ -83,7 +85,7 @@ def test_an_empty_batch(layout_query, layout_key):
 @pytest.mark.parametrize("key_heads", [2, 4, 24])
 @pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
 def test_several_key_heads(layout_query, layout_key, key_heads):
-    inputs = goldens.lightning_indexer_inputs(
+    inputs = references.lightning_indexer_inputs(
         [0, 130, 1000],
         queries=2,
         heads=24,
@@ -98,24 +100,26 @@ def test_several_key_heads(layout_query, layout_key, key_heads):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("heads", "depth"), [(1, 1), (3, 7), (17, 31), (64, 128), (65, 130), (300, 4)])
 def test_any_number_of_heads_and_depth(heads, depth, dtype):
-    check(goldens.lightning_indexer_inputs([1, 150], queries=2, heads=heads, depth=depth, dtype=dtype), sparse_count=20)
+    check(
+        references.lightning_indexer_inputs([1, 150], queries=2, heads=heads, depth=depth, dtype=dtype), sparse_count=20
+    )
 
 
 @pytest.mark.parametrize("block_size", [1, 16, 100, 128, 200, 1024])
 def test_any_block_size(block_size):
-    inputs = goldens.lightning_indexer_inputs([0, 1, 99, 100, 1025], heads=4, depth=8, block_size=block_size)
+    inputs = references.lightning_indexer_inputs([0, 1, 99, 100, 1025], heads=4, depth=8, block_size=block_size)
     check(inputs, sparse_count=64)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_weights_may_be_float32(dtype):
-    check(goldens.lightning_indexer_inputs([500], heads=8, depth=8, dtype=dtype, weights_dtype=torch.float32))
+    check(references.lightning_indexer_inputs([500], heads=8, depth=8, dtype=dtype, weights_dtype=torch.float32))
 
 
 @pytest.mark.parametrize("sparse_mode", [0, 3])
 @pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
 def test_entries_with_queries_of_unequal_number(layout_query, layout_key, sparse_mode):
-    inputs = goldens.lightning_indexer_inputs(
+    inputs = references.lightning_indexer_inputs(
         [300, 5, 40, 0, 200],
         queries=40,
         query_lengths=[40, 0, 3, 7, 1],
@@ -128,7 +132,7 @@ def test_entries_with_queries_of_unequal_number(layout_query, layout_key, sparse
 
 
 def test_query_tokens_past_the_last_sequence_get_no_keys():
-    inputs = goldens.lightning_indexer_inputs([30, 40], queries=2, heads=2, depth=4, layout_query="TND")
+    inputs = references.lightning_indexer_inputs([30, 40], queries=2, heads=2, depth=4, layout_query="TND")
     used = run(inputs, sparse_count=8)
     inputs["query"] = torch.cat([inputs["query"]] * 10)
     inputs["weights"] = torch.cat([inputs["weights"]] * 10)
@@ -138,7 +142,7 @@ def test_query_tokens_past_the_last_sequence_get_no_keys():
 
 
 def test_without_lengths_all_keys_of_a_dense_layout_count():
-    inputs = goldens.lightning_indexer_inputs([130, 130], heads=4, depth=8, layout_key="BSND")
+    inputs = references.lightning_indexer_inputs([130, 130], heads=4, depth=8, layout_key="BSND")
     inputs["actual_seq_lengths_key"] = torch.tensor([132, 132], dtype=torch.int32)
     expected = run(inputs, sparse_count=64)
     del inputs["actual_seq_lengths_key"]
@@ -146,7 +150,7 @@ def test_without_lengths_all_keys_of_a_dense_layout_count():
 
 
 def test_a_page_numbered_minus_one_has_no_keys():
-    inputs = goldens.lightning_indexer_inputs([300, 256], heads=4, depth=8)
+    inputs = references.lightning_indexer_inputs([300, 256], heads=4, depth=8)
     inputs["block_table"][0, 1] = -1
     inputs["block_table"][1, :] = -1
     out = check(inputs, sparse_count=512)
@@ -156,7 +160,7 @@ def test_a_page_numbered_minus_one_has_no_keys():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout_key", ["PA_BSND", "BSND"])
 def test_strides_are_honoured(layout_key, dtype):
-    inputs = goldens.lightning_indexer_inputs(
+    inputs = references.lightning_indexer_inputs(
         [128, 300, 50], queries=2, heads=16, key_heads=2, depth=32, layout_key=layout_key, dtype=dtype
     )
     inputs["weights"] = inputs["weights"][:, :, :1].expand_as(inputs["weights"])
@@ -171,23 +175,23 @@ def test_strides_are_honoured(layout_key, dtype):
 @given(data=st.data())
 def test_equal_scores_go_to_the_lower_position(data):
     draw = data.draw
-    inputs = goldens.lightning_indexer_inputs(**any_sequences(draw), depth=draw(st.integers(1, 9)), values=integers)
+    inputs = references.lightning_indexer_inputs(**any_sequences(draw), depth=draw(st.integers(1, 9)), values=integers)
     options = {"sparse_mode": draw(st.sampled_from([0, 3])), "sparse_count": draw(st.integers(1, 320))}
-    assert torch.equal(run(inputs, **options), goldens.lightning_indexer(**inputs, **options))
+    assert torch.equal(run(inputs, **options), references.lightning_indexer(**inputs, **options))
 
 
 def test_equal_scores_go_to_the_lower_position_among_many():
     """More keys than fit a row's candidates, cut among threads, with ties at the boundary of the selection."""
-    inputs = goldens.lightning_indexer_inputs([40000], queries=2, heads=2, depth=2, values=integers)
-    assert torch.equal(run(inputs, sparse_count=500), goldens.lightning_indexer(**inputs, sparse_count=500))
+    inputs = references.lightning_indexer_inputs([40000], queries=2, heads=2, depth=2, values=integers)
+    assert torch.equal(run(inputs, sparse_count=500), references.lightning_indexer(**inputs, sparse_count=500))
 
 
 @pytest.mark.parametrize("sparse_count", [4064, 4065, 9000])
 def test_more_keys_than_a_sorted_run_holds(sparse_count):
-    inputs = goldens.lightning_indexer_inputs([10000, 5, 8100], queries=2, heads=2, depth=4, values=integers)
+    inputs = references.lightning_indexer_inputs([10000, 5, 8100], queries=2, heads=2, depth=4, values=integers)
     inputs["block_table"][0, 3] = -1
     assert torch.equal(
-        check(inputs, sparse_count=sparse_count), goldens.lightning_indexer(**inputs, sparse_count=sparse_count)
+        check(inputs, sparse_count=sparse_count), references.lightning_indexer(**inputs, sparse_count=sparse_count)
     )
 
 
@@ -195,7 +199,7 @@ def test_more_keys_than_a_sorted_run_holds(sparse_count):
 def test_scores_in_order(order):
     """Ascending scores replace each other as candidates, and descending ones never do."""
     count = 20000
-    inputs = goldens.lightning_indexer_inputs([count], heads=1, depth=2, layout_key="BSND")
+    inputs = references.lightning_indexer_inputs([count], heads=1, depth=2, layout_key="BSND")
     place = torch.arange(count + 2) if order == "ascending" else torch.arange(count + 2).flip(0)
     inputs["key"][0, :, 0] = torch.stack([place // 128 * 128, place % 128], -1).to(torch.bfloat16)  # both exact
     inputs["query"].fill_(1)
@@ -206,7 +210,7 @@ def test_scores_in_order(order):
 
 @pytest.mark.parametrize("heads", [1, 5])
 def test_infinities_and_nan_rank_as_in_torch(heads):
-    inputs = goldens.lightning_indexer_inputs([200], heads=heads, depth=2, layout_key="BSND", values=integers)
+    inputs = references.lightning_indexer_inputs([200], heads=heads, depth=2, layout_key="BSND", values=integers)
     inputs["query"].fill_(1)
     inputs["weights"].fill_(1)
     for position, value in {7: float("inf"), 40: float("nan"), 3: -float("inf"), 150: float("nan")}.items():
@@ -216,13 +220,13 @@ def test_infinities_and_nan_rank_as_in_torch(heads):
     assert values.flatten()[:2].isnan().all()
     assert torch.equal(
         values.flatten()[2:],
-        goldens.lightning_indexer(**inputs, sparse_count=200, return_value=True)[1].flatten()[2:].bfloat16(),
+        references.lightning_indexer(**inputs, sparse_count=200, return_value=True)[1].flatten()[2:].bfloat16(),
     )
-    assert torch.equal(out, goldens.lightning_indexer(**inputs, sparse_count=200))
+    assert torch.equal(out, references.lightning_indexer(**inputs, sparse_count=200))
 
 
 def test_a_query_that_is_not_finite_leaves_the_others_alone():
-    inputs = goldens.lightning_indexer_inputs([40], queries=3, heads=5, depth=4, layout_key="BSND")
+    inputs = references.lightning_indexer_inputs([40], queries=3, heads=5, depth=4, layout_key="BSND")
     expected = run(inputs, sparse_mode=0, sparse_count=40)
     inputs["query"][0, 1] = float("inf")
     out = run(inputs, sparse_mode=0, sparse_count=40)
@@ -233,13 +237,13 @@ def test_a_query_that_is_not_finite_leaves_the_others_alone():
 def test_values_out_of_range_are_rejected_and_the_next_call_works(
     layout_query, layout_key, name, index, value, message
 ):
-    inputs = goldens.lightning_indexer_inputs(**TWO_SEQUENCES, layout_query=layout_query, layout_key=layout_key)
+    inputs = references.lightning_indexer_inputs(**TWO_SEQUENCES, layout_query=layout_query, layout_key=layout_key)
     indexer.rejects(with_value(inputs, name, index, value), name + message, sparse_count=16)
     check(inputs, sparse_count=16)
 
 
 def test_a_block_number_past_the_keys_is_not_read():
-    inputs = goldens.lightning_indexer_inputs([200, 130], heads=2, depth=4)
+    inputs = references.lightning_indexer_inputs([200, 130], heads=2, depth=4)
     expected = run(inputs, sparse_count=16)
     inputs["block_table"][:, 2] = 12345
     assert torch.equal(run(inputs, sparse_count=16), expected)
@@ -247,17 +251,19 @@ def test_a_block_number_past_the_keys_is_not_read():
 
 def check_small_cases():
     for dtype in DTYPES:
-        check(goldens.lightning_indexer_inputs([300, 7, 1], queries=2, heads=8, depth=16, dtype=dtype), sparse_count=64)
-        check(goldens.lightning_indexer_inputs([9], heads=3, depth=5, dtype=dtype), sparse_count=4)
+        check(
+            references.lightning_indexer_inputs([300, 7, 1], queries=2, heads=8, depth=16, dtype=dtype), sparse_count=64
+        )
+        check(references.lightning_indexer_inputs([9], heads=3, depth=5, dtype=dtype), sparse_count=4)
 
 
 def some_results():
-    return [run(goldens.lightning_indexer_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16))]
+    return [run(references.lightning_indexer_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16))]
 
 
 def print_scratch_memory():
-    """Of a prefill: with the candidates of all its rows in memory at a time it is above 300 MiB."""
-    inputs = to_npu(goldens.lightning_indexer_inputs([8192], queries=4096, heads=4, depth=8))
+    """Prints the scratch memory of a prefill, which is above 300 MiB if it holds all rows' candidates at a time."""
+    inputs = to_npu(references.lightning_indexer_inputs([8192], queries=4096, heads=4, depth=8))
     indexer({name: value[:, :1] if name in ("query", "weights") else value for name, value in inputs.items()})
     print_memory_beside_the_result(lambda: indexer(inputs))
 

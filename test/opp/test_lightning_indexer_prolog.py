@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel of the indexer's prolog, through torch.ops on npu tensors, against its golden."""
+"""The kernel of the indexer's prolog, through torch.ops on npu tensors, against its reference."""
 
-import goldens
 import pytest
+import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ prolog = Operator("npu_lightning_indexer_prolog_pto", CACHES)
 
 
 def small(tokens, **sizes):
-    return goldens.lightning_indexer_prolog_inputs(tokens, **(SMALL | sizes))
+    return references.lightning_indexer_prolog_inputs(tokens, **(SMALL | sizes))
 
 
 def run(inputs):
@@ -37,7 +37,7 @@ def run(inputs):
 
 def check(inputs):
     out = run(inputs)
-    goldens.check_lightning_indexer_prolog(out, **inputs)
+    references.check_lightning_indexer_prolog(out, **inputs)
     return out
 
 
@@ -54,12 +54,12 @@ def test_computes_queries_keys_and_weights(tokens, cache, dtype, rope_mode, slot
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("tokens", [8, 2, (4, 4)])
 def test_at_the_models_size(tokens, dtype):
-    check(goldens.lightning_indexer_prolog_inputs(tokens, dtype=dtype))
+    check(references.lightning_indexer_prolog_inputs(tokens, dtype=dtype))
 
 
 def test_a_prefill_at_the_models_size():
     """More tokens than go through together."""
-    check(goldens.lightning_indexer_prolog_inputs(513) | {"rope_mode": "half"})
+    check(references.lightning_indexer_prolog_inputs(513) | {"rope_mode": "half"})
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -100,7 +100,7 @@ def test_any_shape(data):
     torch.manual_seed(draw(st.integers(0, 2**32)))
     depth = draw(st.integers(3, 70))  # a layer norm of two leaves little but the sign of their difference
     cache = draw(st.sampled_from([(40,), (5, 8), (1, 40), (40, 1)]))
-    inputs = goldens.lightning_indexer_prolog_inputs(
+    inputs = references.lightning_indexer_prolog_inputs(
         draw(st.integers(0, 40) | st.tuples(st.integers(0, 5), st.integers(0, 8))),
         hidden=draw(st.integers(1, 600)),
         q_lora=draw(st.integers(1, 600)),
@@ -212,7 +212,7 @@ def test_weights_in_blocks_give_the_same_to_the_bit(names, sizes, dtype, interna
 
 
 def test_weights_in_blocks_at_the_models_size(internal_formats):
-    inputs = goldens.lightning_indexer_prolog_inputs(8)
+    inputs = references.lightning_indexer_prolog_inputs(8)
     assert same(prolog.with_caches(in_blocks(to_npu(inputs), WEIGHTS)), run(inputs))
 
 

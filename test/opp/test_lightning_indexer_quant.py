@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lightning indexer on int8, through torch.ops on npu tensors, against its golden; and on what the prolog makes."""
+"""The lightning indexer on int8, through torch.ops on npu tensors: against its reference, and after the prolog."""
 
-import goldens
 import pytest
+import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ def check(inputs, *, sparse_count=2048, **options):
     out, values = indexer(to_npu(inputs), sparse_count=sparse_count, return_value=True, **options)
     assert torch.equal(run(inputs, sparse_count=sparse_count, **options), out.cpu())
     assert values.dtype == torch.float32
-    goldens.check_lightning_indexer_quant(out.cpu(), **inputs, **options, values=values.cpu())
+    references.check_lightning_indexer_quant(out.cpu(), **inputs, **options, values=values.cpu())
     return out.cpu()
 
 
@@ -38,7 +38,7 @@ def check(inputs, *, sparse_count=2048, **options):
 @pytest.mark.parametrize("sparse_mode", [0, 3])
 @pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
 def test_selects_the_best_keys(layout_query, layout_key, sparse_mode, sparse_count):
-    inputs = goldens.lightning_indexer_quant_inputs(
+    inputs = references.lightning_indexer_quant_inputs(
         LENGTHS, queries=3, heads=8, depth=16, layout_query=layout_query, layout_key=layout_key
     )
     check(inputs, sparse_mode=sparse_mode, sparse_count=sparse_count)
@@ -46,7 +46,7 @@ def test_selects_the_best_keys(layout_query, layout_key, sparse_mode, sparse_cou
 
 def test_selects_the_best_keys_at_the_models_size():
     lengths = torch.randint(1, 8193, (16,)).tolist()
-    check(goldens.lightning_indexer_quant_inputs(lengths, queries=3))
+    check(references.lightning_indexer_quant_inputs(lengths, queries=3))
 
 
 @pytest.mark.parametrize("as_prolog", [False, True])
@@ -54,17 +54,17 @@ def test_selects_the_best_keys_at_the_models_size():
 @pytest.mark.parametrize("scales", [(torch.float16, torch.float32), (torch.float32, torch.float16)])
 def test_weights_and_scales_of_every_dtype(weights, scales, as_prolog):
     dtypes = {"weights_dtype": weights, "query_scale_dtype": scales[0], "key_scale_dtype": scales[1]}
-    check(goldens.lightning_indexer_quant_inputs([500, 3], heads=8, depth=8, as_prolog=as_prolog, **dtypes))
+    check(references.lightning_indexer_quant_inputs([500, 3], heads=8, depth=8, as_prolog=as_prolog, **dtypes))
 
 
 @pytest.mark.parametrize(("heads", "depth"), [(1, 1), (3, 7), (17, 31), (64, 128), (65, 130), (300, 4), (2, 2000)])
 def test_any_number_of_heads_and_depth(heads, depth):
-    check(goldens.lightning_indexer_quant_inputs([1, 150], queries=2, heads=heads, depth=depth), sparse_count=20)
+    check(references.lightning_indexer_quant_inputs([1, 150], queries=2, heads=heads, depth=depth), sparse_count=20)
 
 
 @pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
 def test_several_key_heads_each_with_scales_of_its_own(layout_query, layout_key):
-    inputs = goldens.lightning_indexer_quant_inputs(
+    inputs = references.lightning_indexer_quant_inputs(
         [0, 130, 1000], queries=2, heads=24, key_heads=4, depth=24, layout_query=layout_query, layout_key=layout_key
     )
     check(inputs, sparse_count=70)
@@ -73,12 +73,12 @@ def test_several_key_heads_each_with_scales_of_its_own(layout_query, layout_key)
 @pytest.mark.parametrize("block_size", [1, 100, 128, 1024])
 def test_any_block_size(block_size):
     lengths = [0, 1, 99, 100, 1025]
-    check(goldens.lightning_indexer_quant_inputs(lengths, heads=4, depth=8, block_size=block_size), sparse_count=64)
+    check(references.lightning_indexer_quant_inputs(lengths, heads=4, depth=8, block_size=block_size), sparse_count=64)
 
 
 @pytest.mark.parametrize("low", [-128, 127])
 def test_the_largest_products_do_not_saturate(low):
-    inputs = goldens.lightning_indexer_quant_inputs([300], heads=4, depth=128, layout_key="BSND")
+    inputs = references.lightning_indexer_quant_inputs([300], heads=4, depth=128, layout_key="BSND")
     inputs["query"].fill_(low)
     inputs["key"] = torch.where(torch.rand(inputs["key"].shape) < 0.9, low, -low - 1).to(torch.int8)
     check(inputs, sparse_count=100)
@@ -89,7 +89,7 @@ def test_the_largest_products_do_not_saturate(low):
 def test_equal_scores_go_to_the_lower_position(data):
     """With scales and weights of small integers every score is exact."""
     draw = data.draw
-    inputs = goldens.lightning_indexer_quant_inputs(
+    inputs = references.lightning_indexer_quant_inputs(
         **any_sequences(draw) | {"dtype": torch.int8}, depth=draw(st.integers(1, 9))
     )
     for name in ("query", "key"):
@@ -97,11 +97,11 @@ def test_equal_scores_go_to_the_lower_position(data):
     for name in ("weights", "query_dequant_scale", "key_dequant_scale"):
         inputs[name] = torch.randint(1, 3, inputs[name].shape).half()
     options = {"sparse_mode": draw(st.sampled_from([0, 3])), "sparse_count": draw(st.integers(1, 320))}
-    assert torch.equal(run(inputs, **options), goldens.lightning_indexer_quant(**inputs, **options))
+    assert torch.equal(run(inputs, **options), references.lightning_indexer_quant(**inputs, **options))
 
 
 def test_a_page_numbered_minus_one_has_no_keys():
-    inputs = goldens.lightning_indexer_quant_inputs([300, 256], heads=4, depth=8)
+    inputs = references.lightning_indexer_quant_inputs([300, 256], heads=4, depth=8)
     inputs["block_table"][0, 1] = -1
     inputs["block_table"][1, :] = -1
     check(inputs, sparse_count=512)
@@ -109,7 +109,7 @@ def test_a_page_numbered_minus_one_has_no_keys():
 
 @pytest.mark.parametrize("layout_key", ["PA_BSND", "BSND"])
 def test_strides_are_honoured(layout_key):
-    inputs = goldens.lightning_indexer_quant_inputs(
+    inputs = references.lightning_indexer_quant_inputs(
         [128, 300, 50], queries=2, heads=16, key_heads=2, depth=32, layout_key=layout_key
     )
     expected = check(inputs, sparse_count=64)
@@ -122,7 +122,9 @@ def test_strides_are_honoured(layout_key):
 def test_values_out_of_range_are_rejected_and_the_next_call_works(
     layout_query, layout_key, name, index, value, message
 ):
-    inputs = goldens.lightning_indexer_quant_inputs(**TWO_SEQUENCES, layout_query=layout_query, layout_key=layout_key)
+    inputs = references.lightning_indexer_quant_inputs(
+        **TWO_SEQUENCES, layout_query=layout_query, layout_key=layout_key
+    )
     indexer.rejects(with_value(inputs, name, index, value), name + message, sparse_count=16)
     check(inputs, sparse_count=16)
 
@@ -132,15 +134,15 @@ def test_values_out_of_range_are_rejected_and_the_next_call_works(
 
 def quantised(inputs):
     """A call of the indexer on bfloat16 as one on int8, as the prolog quantises."""
-    query, query_scale = goldens.quantise(inputs["query"])
-    key, key_scale = goldens.quantise(inputs["key"])
+    query, query_scale = references.quantise(inputs["query"])
+    key, key_scale = references.quantise(inputs["key"])
     scales = {"query_dequant_scale": query_scale.half(), "key_dequant_scale": key_scale[..., 0].half()}
     return inputs | scales | {"query": query, "key": key}
 
 
 def test_it_takes_what_the_prolog_gives_and_writes():
     prolog = Operator("npu_lightning_indexer_prolog_pto", ("idx_k_cache", "idx_k_scale_cache"))
-    inputs = goldens.lightning_indexer_prolog_inputs(4, hidden=56, q_lora=40, heads=8, depth=16, rope_depth=6)
+    inputs = references.lightning_indexer_prolog_inputs(4, hidden=56, q_lora=40, heads=8, depth=16, rope_depth=6)
     inputs["idx_k_scale_cache"].abs_()  # as the prolog would have written it
     query, query_scale, weights, key, key_scale = prolog.with_caches(to_npu(inputs))
     lengths = torch.tensor([700, 300], dtype=torch.int32)
@@ -152,7 +154,7 @@ def test_it_takes_what_the_prolog_gives_and_writes():
 
 def test_it_selects_nearly_what_the_indexer_on_bfloat16_selects():
     """Rounding to int8 moves a score by a thousandth, and so only tokens about as good as the last ones change."""
-    inputs = goldens.lightning_indexer_inputs([20000, 5000], queries=2)
+    inputs = references.lightning_indexer_inputs([20000, 5000], queries=2)
     exact = to_npu(inputs)
     selected = Operator("npu_lightning_indexer_pto")(exact).cpu()
     found = run(quantised(inputs))
@@ -161,9 +163,9 @@ def test_it_selects_nearly_what_the_indexer_on_bfloat16_selects():
 
 
 def check_small_cases():
-    check(goldens.lightning_indexer_quant_inputs([300, 7, 1], queries=2, heads=8, depth=16), sparse_count=64)
-    check(goldens.lightning_indexer_quant_inputs([9], heads=3, depth=5), sparse_count=4)
+    check(references.lightning_indexer_quant_inputs([300, 7, 1], queries=2, heads=8, depth=16), sparse_count=64)
+    check(references.lightning_indexer_quant_inputs([9], heads=3, depth=5), sparse_count=4)
 
 
 def some_results():
-    return [run(goldens.lightning_indexer_quant_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16))]
+    return [run(references.lightning_indexer_quant_inputs([5000, 1, 0, 300, 12345], queries=3, heads=8, depth=16))]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernels of the matrix operators on machines that have less than this one, and in every layout of a product.
 
-Each machine is made with the variables that hold ATen, oneDNN and the kernels to what it has, in a process of its own,
+Each machine is emulated in a separate process, with the variables that restrict ATen, oneDNN and the kernels,
 which asks the kernels what they use.
 """
 
 from pathlib import Path
 
-import goldens
 import pytest
+import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,13 +46,22 @@ MACHINES = {
 HERE = {name: rest for name, (flags, *rest) in MACHINES.items() if flags <= FLAGS}
 
 
+def every_machine(test):
+    """Parametrizes by `name`; a machine that this processor cannot be is skipped."""
+    names = [
+        pytest.param(name, marks=pytest.mark.skipif(name not in HERE, reason=f"needs {', '.join(flags)}"))
+        for name, (flags, *_) in MACHINES.items()
+    ]
+    return pytest.mark.parametrize("name", names)(test)
+
+
 def check_kernels():
     for kernel in KERNELS:
         kernel.check_small_cases()
     print(machine())
 
 
-@pytest.mark.parametrize("name", HERE)
+@every_machine
 def test_small_cases(name):
     variables, level, half, bfloat16, int8 = HERE[name]
     used = in_a_process(check_kernels, **variables).split(", ")
@@ -68,14 +77,14 @@ def check_ascendc_kernels():
 
 
 def test_small_cases_of_the_ascend_c_kernels():
-    """With the checks, which find nothing."""
+    """Runs them with the checks, which find nothing."""
     checked = in_a_process(check_ascendc_kernels, CANN_CPU_KERNELS="ascendc", ASCENDC_CPU_CHECKS="1")
     assert int(checked) == len(KERNELS)
 
 
 def check_limits_of_the_ascend_c_kernels():
     def attends(block_size=16, depth=16):
-        inputs = goldens.sparse_flash_attention_inputs(
+        inputs = references.sparse_flash_attention_inputs(
             [20], heads=1, count=20, block_size=block_size, depth=depth, rope_depth=0, values=torch.ones
         )
         test_sparse_flash_attention.run(inputs)
@@ -101,7 +110,7 @@ def check_sparse_counts():
     """No memory for more keys than there are, and the same bits."""
     for seed in range(24):  # of seven the last bit differed when the count decided how rows are divided
         torch.manual_seed(seed)
-        inputs = goldens.sparse_attention_inputs([300, 64], queries=2, **test_sparse_attention.SMALL)
+        inputs = references.sparse_attention_inputs([300, 64], queries=2, **test_sparse_attention.SMALL)
         all_of_them, *more = (
             test_sparse_attention.run(inputs | {"sparse_count": each}) for each in (300, 384, 512, 2**63 - 1)
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse flash attention's kernel, through torch.ops on npu tensors, against its golden."""
+"""Sparse flash attention's kernel, through torch.ops on npu tensors, against its reference."""
 
-import goldens
 import pytest
+import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,15 +36,15 @@ def run_with_lse(inputs, **options):
 def check(inputs, **options):
     out, lse = run_with_lse(inputs, **options)
     assert torch.equal(run(inputs, **options), out)
-    expected, expected_lse = goldens.sparse_flash_attention(**inputs, **options, return_softmax_lse=True)
+    expected, expected_lse = references.sparse_flash_attention(**inputs, **options, return_softmax_lse=True)
     # A score's error is that of a sum in float32 of numbers as large as the products.
     largest = expected_lse[expected_lse.isfinite()].abs().amax().item() if expected_lse.isfinite().any() else 0.0
-    goldens.check_softmax_lse(lse, expected_lse, limit=2e-5 + 2e-6 * largest)
+    references.check_softmax_lse(lse, expected_lse, limit=2e-5 + 2e-6 * largest)
     assert out.dtype == inputs["query"].dtype
     # Where float16 is multiplied as it is, the weights of the values are rounded to it.
     weights_are_rounded = out.dtype == torch.float16 and "float16 float" not in machine()
     atol = 4e-4 if weights_are_rounded else 1e-4
-    goldens.check_attention(out, expected, atol=atol)
+    references.check_attention(out, expected, atol=atol)
     return out
 
 
@@ -53,7 +53,7 @@ def check(inputs, **options):
 @pytest.mark.parametrize("sparse_mode", [0, 3])
 @pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
 def test_attends_to_what_the_indices_name(layout_query, layout_kv, sparse_mode, dtype, count):
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         LENGTHS,
         queries=3,
         heads=5,
@@ -70,27 +70,27 @@ def test_attends_to_what_the_indices_name(layout_query, layout_kv, sparse_mode, 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads", [1, 16, 128])
 def test_at_the_models_size(heads, dtype):
-    check(goldens.sparse_flash_attention_inputs([65536, 3000, 1], queries=2, heads=heads, dtype=dtype))
+    check(references.sparse_flash_attention_inputs([65536, 3000, 1], queries=2, heads=heads, dtype=dtype))
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.05, 0.3])
 def test_any_scale(scale):
     """With 0 the result is the mean of the values, with 0.3 one token has nearly all of the weight."""
-    check(goldens.sparse_flash_attention_inputs([500], heads=16, count=300) | {"scale_value": scale})
+    check(references.sparse_flash_attention_inputs([500], heads=16, count=300) | {"scale_value": scale})
 
 
 @pytest.mark.parametrize("value", [0.01, 1, 30])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_heads_that_attend_to_few_tokens_beside_heads_that_attend_to_many(dtype, value):
     """Weights that are rounded are seen where few tokens have most of the weight, or where values are large."""
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         [6000, 700], heads=37, depth=64, value_depth=48, count=5000, dtype=dtype
     )
     sharpness = torch.linspace(0, 6, 37).to(dtype)
     inputs["query"] *= sharpness[:, None]
     inputs["value"] *= value
     out = run(inputs)
-    goldens.check_attention(out, goldens.sparse_flash_attention(**inputs), limit=3e-2 * max(value, 1))
+    references.check_attention(out, references.sparse_flash_attention(**inputs), limit=3e-2 * max(value, 1))
     some = [0, 5, 36]
     fewer = inputs | {name: inputs[name][:, :, some] for name in ("query", "query_rope")}
     assert torch.equal(run(fewer), out[:, :, some]), "a head's result depends on the others"
@@ -100,7 +100,7 @@ def test_heads_that_attend_to_few_tokens_beside_heads_that_attend_to_many(dtype,
 @pytest.mark.parametrize("scale", [1, 3, 12])
 def test_tokens_in_the_order_of_their_scores(scale, descending):
     """Whether weights may be rounded is decided before all of them are known, and the maximum moves with each block."""
-    inputs = goldens.sparse_flash_attention_inputs([1400], heads=2, depth=64, rope_depth=32, count=1301, queries=1)
+    inputs = references.sparse_flash_attention_inputs([1400], heads=2, depth=64, rope_depth=32, count=1301, queries=1)
     inputs["query"], inputs["query_rope"] = (
         (tensor[:, :, :1] * torch.tensor([scale, 0.1])[:, None]).bfloat16()
         for tensor in (inputs["query"], inputs["query_rope"])
@@ -114,8 +114,8 @@ def test_tokens_in_the_order_of_their_scores(scale, descending):
 
 @pytest.mark.parametrize("first", [100, 256, 400])
 def test_weights_of_which_the_first_tokens_have_all(first):
-    """That their rounding is seen in the result is known only when the others have turned out to weigh nothing."""
-    inputs = goldens.sparse_flash_attention_inputs([2048], heads=40, depth=64, value_depth=512, rope_depth=0)
+    """Their rounding matters only once the other tokens have turned out to weigh nothing."""
+    inputs = references.sparse_flash_attention_inputs([2048], heads=40, depth=64, value_depth=512, rope_depth=0)
     inputs["sparse_indices"][..., :] = torch.arange(2048, dtype=torch.int32)
     slots = (inputs["block_table"][0].long()[:, None] * 128 + torch.arange(128)).flatten()[:2048]
     inputs["key"].flatten(0, 2)[slots, 0] = torch.cat([torch.rand(first), torch.full((2048 - first,), -60)]).bfloat16()
@@ -130,7 +130,7 @@ def test_weights_of_which_the_first_tokens_have_all(first):
 
 def test_the_first_tokens_scores_are_minus_infinity():
     """They weigh nothing, though nothing larger is known when they are weighed."""
-    inputs = goldens.sparse_flash_attention_inputs([600], heads=3, depth=64, value_depth=64, rope_depth=0, count=600)
+    inputs = references.sparse_flash_attention_inputs([600], heads=3, depth=64, value_depth=64, rope_depth=0, count=600)
     inputs["sparse_indices"][..., :] = torch.arange(600, dtype=torch.int32)
     slots = (inputs["block_table"][0].long()[:, None] * 128 + torch.arange(128)).flatten()[:600]
     inputs["key"].flatten(0, 2)[slots[:300]] = -3e38
@@ -154,7 +154,7 @@ def test_the_first_tokens_scores_are_minus_infinity():
     ],
 )
 def test_any_number_of_heads_and_depth(heads, depth, rope_depth, value_depth, dtype):
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         [1, 150],
         queries=2,
         heads=heads,
@@ -169,14 +169,16 @@ def test_any_number_of_heads_and_depth(heads, depth, rope_depth, value_depth, dt
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 513])
 def test_any_number_of_tokens(count):
-    check(goldens.sparse_flash_attention_inputs([count], heads=16, depth=48, rope_depth=0, count=count), sparse_mode=0)
+    check(
+        references.sparse_flash_attention_inputs([count], heads=16, depth=48, rope_depth=0, count=count), sparse_mode=0
+    )
 
 
 @pytest.mark.parametrize("heads", [1, 5, 33])
 @pytest.mark.parametrize("count", [1, 31, 257, 1009])
 def test_any_number_of_tokens_and_few_heads_at_the_models_depths(count, heads):
     """With sinks, and a page that the table does not have."""
-    inputs = goldens.sparse_flash_attention_inputs([count, 1009], queries=2, heads=heads, count=count)
+    inputs = references.sparse_flash_attention_inputs([count, 1009], queries=2, heads=heads, count=count)
     inputs["block_table"][1, 3] = -1
     check(inputs | {"attention_sinks": torch.linspace(-2, 6, heads)}, sparse_mode=0)
 
@@ -184,7 +186,7 @@ def test_any_number_of_tokens_and_few_heads_at_the_models_depths(count, heads):
 @pytest.mark.parametrize("key_heads", [2, 4, 24])
 @pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
 def test_several_key_heads(layout_query, layout_kv, key_heads):
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         [0, 130, 1000],
         queries=2,
         heads=24,
@@ -202,18 +204,18 @@ def test_several_key_heads(layout_query, layout_kv, key_heads):
 @pytest.mark.parametrize("block_size", [1, 16, 100, 1024])
 def test_any_block_size(block_size):
     lengths = [0, 1, 99, 100, 1025]
-    check(goldens.sparse_flash_attention_inputs(lengths, heads=4, depth=16, count=150, block_size=block_size))
+    check(references.sparse_flash_attention_inputs(lengths, heads=4, depth=16, count=150, block_size=block_size))
 
 
 @pytest.mark.parametrize("batch", [1, 7, 33])
 def test_any_batch_size(batch):
     lengths = torch.randint(0, 700, (batch,)).tolist()
-    check(goldens.sparse_flash_attention_inputs(lengths, queries=4, heads=4, depth=16, count=100))
+    check(references.sparse_flash_attention_inputs(lengths, queries=4, heads=4, depth=16, count=100))
 
 
 @pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
 def test_an_empty_batch(layout_query, layout_kv):
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         [5], heads=2, depth=4, rope_depth=0, count=3, layout_query=layout_query, layout_key=layout_kv
     )
     batched = {"query", "sparse_indices", "actual_seq_lengths_query", "actual_seq_lengths_kv", "block_table"}
@@ -227,7 +229,7 @@ def test_an_empty_batch(layout_query, layout_kv):
 @pytest.mark.parametrize("sparse_mode", [0, 3])
 @pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
 def test_entries_with_queries_of_unequal_number(layout_query, layout_kv, sparse_mode):
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         [300, 5, 40, 0, 200],
         queries=40,
         query_lengths=[40, 0, 3, 7, 1],
@@ -241,7 +243,7 @@ def test_entries_with_queries_of_unequal_number(layout_query, layout_kv, sparse_
 
 
 def test_query_tokens_past_the_last_sequence_give_zeros_and_their_indices_are_not_read():
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         [30, 40], queries=2, heads=2, depth=4, rope_depth=0, count=20, layout_query="TND"
     )
     used = run(inputs)
@@ -257,7 +259,7 @@ def test_query_tokens_past_the_last_sequence_give_zeros_and_their_indices_are_no
 
 
 def row_inputs(*indices, length=20, **options):
-    inputs = goldens.sparse_flash_attention_inputs([length], heads=3, depth=8, count=len(indices), **options)
+    inputs = references.sparse_flash_attention_inputs([length], heads=3, depth=8, count=len(indices), **options)
     inputs["sparse_indices"][:] = torch.tensor(indices, dtype=torch.int32)
     return inputs
 
@@ -295,14 +297,14 @@ def test_one_token_gives_its_value():
 
 
 def test_a_page_numbered_minus_one_has_no_tokens():
-    inputs = goldens.sparse_flash_attention_inputs([300, 256], heads=4, depth=8, count=300)
+    inputs = references.sparse_flash_attention_inputs([300, 256], heads=4, depth=8, count=300)
     inputs["block_table"][0, 1] = -1
     inputs["block_table"][1, :] = -1
     assert (check(inputs)[1] == 0).all()
 
 
 def test_a_query_that_is_not_finite_leaves_the_others_alone():
-    inputs = goldens.sparse_flash_attention_inputs([40], queries=3, heads=5, depth=4, count=30)
+    inputs = references.sparse_flash_attention_inputs([40], queries=3, heads=5, depth=4, count=30)
     expected = run(inputs)
     inputs["query"][0, 1, 2] = float("inf")
     out = run(inputs)
@@ -313,7 +315,7 @@ def test_a_query_that_is_not_finite_leaves_the_others_alone():
 
 def test_large_scores_do_not_overflow():
     """Scores up to thousands, in several blocks: the maximum moves along."""
-    inputs = goldens.sparse_flash_attention_inputs([600], heads=20, depth=64, rope_depth=0, count=600)
+    inputs = references.sparse_flash_attention_inputs([600], heads=20, depth=64, rope_depth=0, count=600)
     inputs["query"] *= 100
     check(inputs | {"scale_value": 1.0})
 
@@ -324,7 +326,7 @@ def test_large_scores_do_not_overflow():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("layout_query", "layout_kv"), LAYOUTS)
 def test_sinks_count_in_the_softmax_and_have_no_value(layout_query, layout_kv, dtype):
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         LENGTHS, queries=3, heads=6, key_heads=2, depth=32, layout_query=layout_query, layout_key=layout_kv, dtype=dtype
     )
     sinks = torch.tensor([-torch.inf, -80.0, 0.0, 3.0, 8.0, 200.0])
@@ -336,7 +338,7 @@ def test_sinks_count_in_the_softmax_and_have_no_value(layout_query, layout_kv, d
 
 
 def test_sinks_of_rows_that_take_several_spans_and_blocks():
-    inputs = goldens.sparse_flash_attention_inputs([6000, 2049], heads=37, depth=64, rope_depth=0, count=5000)
+    inputs = references.sparse_flash_attention_inputs([6000, 2049], heads=37, depth=64, rope_depth=0, count=5000)
     check(inputs | {"attention_sinks": torch.linspace(-5, 12, 37)})
 
 
@@ -349,9 +351,9 @@ def test_without_a_token_the_logarithm_is_the_sink(sinks):
 
 def test_results_over_parts_of_the_tokens_merge_by_their_logarithms():
     """As in context parallelism, where each rank has some of a sequence's keys; the sinks are one rank's."""
-    inputs = goldens.sparse_flash_attention_inputs([900, 700], queries=2, heads=16, depth=64, count=600)
+    inputs = references.sparse_flash_attention_inputs([900, 700], queries=2, heads=16, depth=64, count=600)
     sinks = torch.linspace(-3, 3, 16)
-    expected, expected_lse = goldens.sparse_flash_attention(
+    expected, expected_lse = references.sparse_flash_attention(
         **inputs, attention_sinks=sinks, return_softmax_lse=True, sparse_mode=0
     )
     parts = []
@@ -360,8 +362,8 @@ def test_results_over_parts_of_the_tokens_merge_by_their_logarithms():
         parts.append(run_with_lse(of_rank, sparse_mode=0))
     outs, logarithms = (torch.stack(each) for each in zip(*parts, strict=True))
     merged = (logarithms.softmax(0)[..., None] * outs.float()).sum(0)
-    goldens.check_attention(merged.bfloat16(), expected, atol=2e-4)
-    goldens.check_softmax_lse(logarithms.logsumexp(0), expected_lse)
+    references.check_attention(merged.bfloat16(), expected, atol=2e-4)
+    references.check_softmax_lse(logarithms.logsumexp(0), expected_lse)
 
 
 # ---- memory
@@ -370,7 +372,7 @@ def test_results_over_parts_of_the_tokens_merge_by_their_logarithms():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout_kv", ["PA_BSND", "BSND"])
 def test_strides_are_honoured(layout_kv, dtype):
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         [128, 300, 50],
         queries=2,
         heads=16,
@@ -389,8 +391,8 @@ def test_strides_are_honoured(layout_kv, dtype):
 
 
 def test_keys_values_and_rope_parts_may_be_views_of_one_cache():
-    """The cache of MLA: each token a row of 64 + 16 numbers, of which the first 64 are key and value."""
-    inputs = goldens.sparse_flash_attention_inputs([300, 77], heads=8, depth=64, rope_depth=16, count=200)
+    """The cache of MLA: each token is a row of 64 + 16 numbers, and the first 64 are key and value."""
+    inputs = references.sparse_flash_attention_inputs([300, 77], heads=8, depth=64, rope_depth=16, count=200)
     expected = check(inputs)
     cache = torch.cat([inputs["key"], inputs["key_rope"]], -1).npu()
     query = torch.cat([inputs["query"], inputs["query_rope"]], -1).npu()
@@ -414,7 +416,7 @@ def test_keys_values_and_rope_parts_may_be_views_of_one_cache():
 
 
 def test_a_value_equal_to_the_key_in_other_memory_changes_nothing():
-    inputs = goldens.sparse_flash_attention_inputs([300], heads=20, depth=48, count=200)
+    inputs = references.sparse_flash_attention_inputs([300], heads=20, depth=48, count=200)
     assert torch.equal(run(inputs | {"value": inputs["key"].clone()}), run(inputs))
 
 
@@ -422,7 +424,7 @@ def test_a_value_equal_to_the_key_in_other_memory_changes_nothing():
 @given(data=st.data())
 def test_any_shape(data):
     draw = data.draw
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         **any_sequences(draw),
         depth=draw(st.integers(1, 40)),
         rope_depth=draw(st.integers(0, 9)),
@@ -446,7 +448,7 @@ BAD_INDICES = [
 )
 def test_values_out_of_range_are_rejected_and_the_next_call_works(layout_query, layout_kv, name, index, value, message):
     name = name.replace("lengths_key", "lengths_kv")
-    inputs = goldens.sparse_flash_attention_inputs(
+    inputs = references.sparse_flash_attention_inputs(
         **TWO_SEQUENCES, count=16, layout_query=layout_query, layout_key=layout_kv
     )
     attention.rejects(with_value(inputs, name, index, value), name + message)
@@ -462,15 +464,15 @@ def test_what_follows_the_first_minus_one_is_not_read():
 
 
 def some_results():
-    """Of calls that few threads compute by rows and many by parts of their heads, or one thread with another's help."""
-    many = goldens.sparse_flash_attention_inputs([5000, 1, 0, 300], queries=3, heads=48, depth=40, count=600)
-    one = goldens.sparse_flash_attention_inputs([3000], heads=128, depth=96, count=1000)
-    three = goldens.sparse_flash_attention_inputs([3000], queries=3, heads=128, depth=96, count=2048)
+    """Calls that few threads compute by rows and many by parts of their heads, or one thread with another's help."""
+    many = references.sparse_flash_attention_inputs([5000, 1, 0, 300], queries=3, heads=48, depth=40, count=600)
+    one = references.sparse_flash_attention_inputs([3000], heads=128, depth=96, count=1000)
+    three = references.sparse_flash_attention_inputs([3000], queries=3, heads=128, depth=96, count=2048)
     steep = three | {"query": three["query"] * 6}  # most weights of few tokens: some heads' are doubted
     return [run(inputs) for inputs in (many, one, three, steep)]
 
 
 def check_small_cases():
     for dtype in DTYPES:
-        check(goldens.sparse_flash_attention_inputs([300, 7], queries=2, heads=20, depth=40, count=200, dtype=dtype))
-        check(goldens.sparse_flash_attention_inputs([9], heads=3, depth=5, rope_depth=0, count=9, dtype=dtype))
+        check(references.sparse_flash_attention_inputs([300, 7], queries=2, heads=20, depth=40, count=200, dtype=dtype))
+        check(references.sparse_flash_attention_inputs([9], heads=3, depth=5, rope_depth=0, count=9, dtype=dtype))

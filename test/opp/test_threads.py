@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of no kernel depends on the number of threads, to the bit."""
+"""The results of all kernels are bitwise equal for any number of threads."""
 
 import hashlib
 import json

@@ -35,7 +35,7 @@ class C10_EXPORT Checks {
   void epsilon(const char* name, double value) const;
   void one_of(const char* name, std::string_view value, c10::ArrayRef<std::string_view> allowed) const;
   void one_of(const char* name, int64_t value, c10::ArrayRef<int64_t> allowed, std::string_view hint = "") const;
-  // Two optional tensors, of which both are given or none.
+  // Two optional tensors: both are given, or neither.
   void together(const char* name, bool given, const char* other, bool other_given) const;
   [[noreturn]] void reject(const char* name, std::string_view expected, std::string_view found,
                            std::string_view hint = "") const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the arguments of operators on int8 have in common.
+// Common checks of the arguments of operators on int8.
 #pragma once
 
 #include <cstdint>

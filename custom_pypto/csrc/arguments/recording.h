@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call's checks ask of its arguments, kept as data: for tests that make bad calls, and for documentation.
+// Records the requirements of a call's checks on its arguments, for tests with bad calls and for documentation.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tokens of a call's sequences lie, padded (BSND), packed (TND) or in pages (PA_BSND): what operators on
-// queries and keys have in common.
+// The arguments that describe a call's sequences, padded (BSND), packed (TND) or in pages (PA_BSND). They are shared by
+// the operators on queries and keys.
 #pragma once
 
 #include <c10/util/StringUtil.h>
@@ -34,7 +34,7 @@ struct Layouts {
                               : SizeNames{"B", "S2"},
                 names);
   }
-  // Those of a result that has them if it is asked for, and is empty if not.
+  // The sizes of a result that is empty unless it is requested.
   SizeNames of_query_if(bool asked, std::initializer_list<std::string_view> names) const {
     return asked ? of_query(names) : SizeNames{"0"};
   }

@@ -2,15 +2,19 @@
 // Checks the rows of an argument table.
 #include "arguments/table.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <string>
 
+#include "arguments/overlap.h"
 #include "arguments/recording.h"
 
 namespace custom_pypto {
 namespace {
+
+constexpr int64_t kMaxDimensions = 25;  // gert::Shape::kMaxDimNum
 
 std::string bracketed(const SizeNames& names) {
   std::string text;
@@ -20,48 +24,41 @@ std::string bracketed(const SizeNames& names) {
   return text + "]";
 }
 
-// The bytes of its storage that a tensor's elements lie in.
-struct Extent {
-  c10::SymInt begin;
-  c10::SymInt end;
-};
-
-Extent extent(const at::Tensor& tensor) {
-  c10::SymInt last = tensor.sym_storage_offset();
-  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
-    last += (tensor.sym_size(dim) - 1) * tensor.sym_stride(dim);
-  }
-  const auto bytes = static_cast<int64_t>(tensor.element_size());
-  return {tensor.sym_storage_offset() * bytes, (last + 1) * bytes};
+// One of the tensors of a row, as a message calls it.
+std::string named(const ArgumentRow& row, size_t i) {
+  return row.tensors.size() == 1 ? c10::str("'", row.name, "'") : c10::str("'", row.name, "'[", i, "]");
 }
 
-// Whether the tensors share memory for certain. Two that interleave, such as the parts of the rows of one buffer, are
-// taken not to.
-bool share_memory(const at::Tensor& left, const at::Tensor& right) {
-  if (left.is_same(right)) {
-    return true;
+// Rejects a written tensor that may share memory with another one.
+void check_memory(const Checks& checks, const ArgumentRow& written, size_t i, const ArgumentRow& other, size_t j) {
+  const at::Tensor &left = written.tensors[i], &right = other.tensors[j];
+  const at::MemOverlapStatus found = overlap(left, right);
+  if (found == at::MemOverlapStatus::No) {
+    return;
   }
-  if (!left.has_storage() || !right.has_storage() || !left.is_alias_of(right)) {
-    return false;
-  }
-  for (const at::Tensor* tensor : {&left, &right}) {
-    if (!tensor->sym_numel().sym_gt(0).guard_or_false(__FILE__, __LINE__) ||
-        !tensor->unsafeGetTensorImpl()->is_non_overlapping_and_dense_or_false()) {
-      return false;
-    }
-  }
-  const Extent a = extent(left), b = extent(right);
-  return a.begin.sym_lt(b.end).guard_or_false(__FILE__, __LINE__) &&
-         b.begin.sym_lt(a.end).guard_or_false(__FILE__, __LINE__);
+  const bool lists = written.tensors.size() > 1 || other.tensors.size() > 1;
+  const std::string pair = c10::str(named(written, i), " and ", named(other, j));
+  checks.reject(
+      written.name,
+      c10::str("share no memory with ", &written == &other ? "another tensor of it" : c10::str("'", other.name, "'"),
+               ", as it is written to"),
+      found == at::MemOverlapStatus::TooHard ? c10::str("may: views with strides ", left.strides(), " and ",
+                                                        right.strides(), " interleave in too many ways to decide")
+      : lists                                ? pair + " do"
+                                             : "does",
+      "pass a separate tensor");
 }
 
 void check_memory(const Checks& checks, c10::ArrayRef<ArgumentRow> rows) {
   for (const ArgumentRow& written : rows) {
+    if (written.use != Use::kWritten) {
+      continue;
+    }
     for (const ArgumentRow& other : rows) {
-      if (written.use == Use::kWritten && &other != &written && !written.tensors.empty() && !other.tensors.empty() &&
-          share_memory(written.tensors[0], other.tensors[0])) {
-        checks.reject(written.name, c10::str("share no memory with '", other.name, "', as it is written to"), "does",
-                      "pass a tensor of its own");
+      for (size_t i = 0; i < written.tensors.size(); ++i) {
+        for (size_t j = &other == &written ? i + 1 : 0; j < other.tensors.size(); ++j) {
+          check_memory(checks, written, i, other, j);
+        }
       }
     }
   }
@@ -102,6 +99,14 @@ ArgumentTable::ArgumentTable(const Checks& checks, c10::ArrayRef<ArgumentRow> ro
     return;
   }
   first_ = &first->tensors[0];
+  device_ = first_->device();
+  for (const ArgumentRow& row : rows) {
+    for (const at::Tensor& tensor : row.tensors) {
+      if (tensor.is_privateuseone() || tensor.is_meta()) {
+        device_ = tensor.device();
+      }
+    }
+  }
   for (const ArgumentRow& row : rows) {
     check_dtypes(row, *first);
   }
@@ -134,6 +139,10 @@ void ArgumentTable::check_dtypes(const ArgumentRow& row, const ArgumentRow& firs
 
 void ArgumentTable::check_sizes(const char* name, const at::Tensor& tensor, const SizeNames& names) {
   if (names.empty()) {
+    if (tensor.dim() > kMaxDimensions) {
+      checks_.reject(name, c10::str("have at most ", kMaxDimensions, " dimensions, as CANN's tensors have"),
+                     c10::str("its shape is ", tensor.sym_sizes()));
+    }
     return;
   }
   if (tensor.dim() != static_cast<int64_t>(names.size())) {

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 
 #include "arguments/checks.h"
@@ -105,7 +106,7 @@ class C10_EXPORT ArgumentTable {
   template <size_t n>
   Results<n> results(const ResultRow (&rows)[n]) const {
     return [&]<size_t... i>(std::index_sequence<i...>) -> Results<n> {
-      return {{result(rows[i])...}, first_->device()};
+      return {{result(rows[i])...}, *device_};
     }(std::make_index_sequence<n>());
   }
 
@@ -126,6 +127,7 @@ class C10_EXPORT ArgumentTable {
 
   const Checks& checks_;
   const at::Tensor* first_ = nullptr;  // of those that are given
+  std::optional<at::Device> device_;   // of all but scalars on the CPU
   c10::SmallVector<Size, 12> sizes_;
 };
 

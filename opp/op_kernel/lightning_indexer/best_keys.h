@@ -19,7 +19,7 @@ __aicore__ inline int64_t RowOf(const LightningIndexerTiling& tiling, const Tile
   return (tile.sequence.first_query + tile.first_query + query) * tiling.key_heads + tile.key_head;
 }
 
-// The last pairs that a round has found for each row, of which the very last counts.
+// The last pairs that a round has found for each row. Only the very last one is used.
 constexpr uint32_t kLastFloats = 2 * LightningIndexerTiling::kLastPairs;
 __aicore__ inline GlobalTensor<float> LastPairs(const LightningIndexerTiling& tiling, GM_ADDR workspace) {
   GlobalTensor<float> pairs;
@@ -77,7 +77,7 @@ class RowWriter {
       Replace(scores, -kLargest, CMPMODE::NE, -Infinity());
       Adds(values, scores, 0.0f, static_cast<int32_t>(tiling_.kept));
     } else {
-      Cast(values, scores, RoundMode::CAST_RINT, tiling_.kept);  // to infinities, too
+      Cast(values, scores, RoundMode::CAST_RINT, tiling_.kept);  // also to infinities
     }
     outValues_.EnQue(values);
     values = outValues_.template DeQue<Value>();

@@ -43,7 +43,7 @@ class Tiles {
     tile_.key_head = tiling.key_heads - 1;
   }
 
-  // Goes to the next one; there is none behind the last.
+  // Goes to the next one; there is none after the last.
   __aicore__ inline bool Next() {
     tile_.first_unit += tile_.units;
     tile_.first_query += tile_.queries;
@@ -131,13 +131,13 @@ class Cursor {
   }
 
   __aicore__ inline const Tile& GetTile() const { return tiles_.Get(); }
-  // Of the keys that the core has of the tile, or of the tile's.
+  // Whether the unit begins or ends the core's keys of the tile, or all keys of the tile.
   __aicore__ inline bool BeginsPiece() const { return BeginsTile() || next_ == begin_ + 1; }
   __aicore__ inline bool EndsPiece() const { return EndsTile() || next_ == end_; }
   __aicore__ inline bool BeginsTile() const { return first_ == 0; }
   __aicore__ inline bool EndsTile() const { return next_ == GetTile().first_unit + GetTile().units; }
 
-  // The first run of the unit's keys from a position on, and that behind another.
+  // The first run of the unit's keys, and the run after another.
   __aicore__ inline KeyRun FirstRun() const { return RunFrom(first_); }
   __aicore__ inline KeyRun RunBehind(const KeyRun& run) const { return RunFrom(run.position + run.count); }
 

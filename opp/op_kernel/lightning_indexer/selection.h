@@ -34,7 +34,7 @@ class IndexerVector {
     pipe.InitBuffer(mask_, tiling.columns / 8);
     if (!is_first_round_) {
       pipe.InitBuffer(found_, kLastFloats * sizeof(float));
-      pipe.InitBuffer(behind_, tiling.columns / 8);
+      pipe.InitBuffer(after_, tiling.columns / 8);
       pipe.InitBuffer(equal_, tiling.columns / 8);
     }
     pipe.InitBuffer(spread_, rows_ * 32);
@@ -153,13 +153,13 @@ class IndexerVector {
     WaitFor<HardEvent::MTE2_S>();
     const float score = last.GetValue(kLastFloats - 2);
     SetBitsFrom(ColumnPast(cursor, last.ReinterpretCast<int32_t>().GetValue(kLastFloats - 1), columns));
-    const LocalTensor<uint16_t> behind = behind_.Get<uint16_t>(), equal = equal_.Get<uint16_t>();
+    const LocalTensor<uint16_t> after = after_.Get<uint16_t>(), equal = equal_.Get<uint16_t>();
     const LocalTensor<uint16_t> stays = mask_.Get<uint16_t>();
     const uint32_t count = AlignUp(columns, 64u);
     const auto words = static_cast<int32_t>(count / 16);
     CompareScalar(equal.ReinterpretCast<uint8_t>(), scores, score, CMPMODE::EQ, count);
     CompareScalar(stays.ReinterpretCast<uint8_t>(), scores, score, CMPMODE::LT, count);
-    And(equal, equal, behind, words);
+    And(equal, equal, after, words);
     Or(stays, stays, equal, words);
     AscendC::Select(scores, stays.ReinterpretCast<uint8_t>(), scores, -Infinity(), SELMODE::VSEL_TENSOR_SCALAR_MODE,
                     count);
@@ -167,7 +167,7 @@ class IndexerVector {
 
   // Sets the bits of the columns from one on.
   __aicore__ inline void SetBitsFrom(uint32_t column) {
-    const LocalTensor<uint16_t> bits = behind_.Get<uint16_t>();
+    const LocalTensor<uint16_t> bits = after_.Get<uint16_t>();
     WaitFor<HardEvent::V_S>();
     for (uint32_t first = 0; first < tiling_.columns; first += 16) {
       const uint32_t below = column <= first ? 0 : column - first;
@@ -188,7 +188,7 @@ class IndexerVector {
     return columns;
   }
 
-  // Of the unit's keys those that the query token sees, runs that follow each other together.
+  // Adds the unit's keys that the query token sees. Consecutive runs are added together.
   __aicore__ inline void AddVisible(const Cursor& cursor, int64_t query, int64_t visible) {
     best_.Reserve(query);
     KeyRun together{0, 0, 0};
@@ -232,7 +232,7 @@ class IndexerVector {
   GlobalTensor<Sum> sums_;
   TQue<TPosition::VECIN, 2> products_;
   TBuf<TPosition::VECCALC> scores_, mask_, spread_, scalesOfKeys_;
-  TBuf<TPosition::VECCALC> found_, behind_, equal_;  // of the rounds before
+  TBuf<TPosition::VECCALC> found_, after_, equal_;  // of the rounds before
   Floats weights_, queryScales_, keyScales_;
   bool begins_tile_ = false;  // the piece at work
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the keys lie that indices name, found on the vector unit: the scalar unit takes about as long for an index as
-// copying its key takes.
+// Finds the places of the keys that indices name, on the vector unit: for an index, the scalar unit takes about as long
+// as copying its key.
 #pragma once
 
 #include "workspace.h"
@@ -24,8 +24,7 @@ class KeyPlaces {
     table_ = tableBuffer_.Get<int32_t>();
   }
 
-  // Finds the rows in key of those of a sequence's keys that the indices name, of which `visible`, more than 0, are
-  // seen.
+  // Finds the rows in key of the sequence's keys that the indices name. `visible` keys, more than 0, are seen.
   __aicore__ inline void Find(const Sequence& sequence, int64_t visible, const GlobalTensor<int32_t>& indices,
                               uint32_t count) {
     const auto n = static_cast<int32_t>(count), end = static_cast<int32_t>(visible);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the rows of indices end: at the first negative one, which must be -1.
+// Finds the ends of rows of indices: the first negative one, which must be -1.
 #pragma once
 
 #include "workspace.h"

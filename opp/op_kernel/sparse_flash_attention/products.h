@@ -75,7 +75,7 @@ class AttentionProducts {
     piece.row = note.GetValue(kNoteRow);
     piece.partial = note.GetValue(kNotePartial);
     piece.keys = static_cast<uint32_t>(note.GetValue(kNoteKeys));
-    WaitFor<HardEvent::S_MTE2>();  // what comes of the piece says that the note is read
+    WaitFor<HardEvent::S_MTE2>();  // the piece's results show that the note is read
     return piece.row != kNoRow;
   }
 
@@ -193,7 +193,7 @@ class AttentionProducts {
     CrossCoreSetFlag<2, PIPE_FIX>(kSummed);
   }
 
-  // Of a panel of weighted values. The columns that fill its last fractal are 0.
+  // The columns of a panel of weighted values. The columns that fill its last fractal are 0.
   __aicore__ inline uint32_t Columns(uint32_t column) const { return Smaller(kPanel, tiling_.value_pitch - column); }
 
   // Makes a factor of a panel's columns of the values of a part of the keys.
@@ -208,7 +208,7 @@ class AttentionProducts {
     keys_.FreeTensor(rows);
   }
 
-  // The weights of a part of the keys, rounded, and behind them what that takes away.
+  // The weights of a part of the keys, rounded, and then the rounding errors.
   __aicore__ inline LocalTensor<T> LoadWeights(uint32_t n, const Piece& piece, uint32_t part, uint32_t heads) {
     const LocalTensor<T> to = weights_.template AllocTensor<T>();
     for (uint32_t i = 0; i < 2; ++i) {

@@ -40,14 +40,14 @@ class AttentionSoftmax {
     totals_ = maxima_[kHeads];
     next_ = maxima_[2 * kHeads];
     factors_ = maxima_[3 * kHeads];
-    // Instructions take whole blocks of these, of which fewer elements count.
+    // Instructions take whole blocks of these, but use fewer elements.
     Duplicate(maxima_, 0.0f, (3 + kStates) * kHeads);
     Duplicate(spread_, 0.0f, kHeads * kBlock);
   }
 
   __aicore__ inline void Run() {
     const int64_t cores = GetBlockNum() * Tiling::kVectorCores;
-    if (tiling_.whole_rows > 0) {  // whose results are written before other blocks have looked at their rows
+    if (tiling_.whole_rows > 0) {  // their results are written before other blocks have checked their rows
       CheckIndices(cores);
       SyncAll();  // a call that is rejected writes nothing
     }
@@ -108,7 +108,7 @@ class AttentionSoftmax {
   // Stops the kernel at a length or an index out of range, of this core's share.
   __aicore__ inline void CheckIndices(int64_t cores) {
     sequences_.CheckAll(GetBlockIdx(), cores);
-    TokenSequences tokens(tiling_.sequences, sequences_);  // of its own: it goes forward only
+    TokenSequences tokens(tiling_.sequences, sequences_);  // separate, as it only goes forward
     for (int64_t row = GetBlockIdx(); row < tiling_.rows / tiling_.tiles; row += cores) {
       const int64_t token = row / tiling_.key_heads;
       const Sequence& sequence = tokens.Of(token);
@@ -171,7 +171,7 @@ class AttentionSoftmax {
 
   // ---- gathering
 
-  // Gathers what the n-th piece needs, and tells the cube core of it, or that there is none.
+  // Gathers what the n-th piece needs, and notifies the cube core of the piece, or that there is none.
   __aicore__ inline void Gather(uint32_t n) {
     IndexPiece& piece = Piece(n);
     piece = {kNoRow, 0, 0, false, false, 0};
@@ -241,7 +241,7 @@ class AttentionSoftmax {
     }
   }
 
-  // Rows of key, each so many behind the one before.
+  // Rows of key at equal distances.
   struct RowRun {
     int64_t row;
     int64_t distance;
@@ -301,7 +301,7 @@ class AttentionSoftmax {
     statesOut_.FreeTensor(state);
   }
 
-  // Those of a piece without keys, of which the cube core makes no sums.
+  // The states of a piece without keys. The cube core computes no sums for it.
   __aicore__ inline void NoteNothing(int64_t partial) {
     const Range heads = OwnHeads(tiling_.height);
     if (heads.begin == heads.end) return;
@@ -352,7 +352,7 @@ class AttentionSoftmax {
     out_.FreeTensor(weights);
   }
 
-  // Columns without a key get the score of no weight.
+  // Columns without a key get a score whose weight is 0.
   __aicore__ inline void LeaveOut(const LocalTensor<float>& scores, uint32_t rows, uint32_t keys) {
     for (uint32_t column = keys / kRepeat * kRepeat; column < Tiling::kScoreRow; column += kRepeat) {
       const uint64_t mask[2] = {~uint64_t{0} << (keys > column ? keys - column : 0), 0};
@@ -463,7 +463,7 @@ class AttentionSoftmax {
     return in_.template DeQue<float>();
   }
 
-  // Merges pieces into what is there of a row's heads, and writes the result behind the last.
+  // Merges pieces into the present results of a row's heads, and writes the result after the last.
   __aicore__ inline void MergePieces(const AttentionRow& row, const Range& heads, Merged& merged, bool resumed,
                                      bool finish) {
     LoadStates(heads, merged);
@@ -487,7 +487,7 @@ class AttentionSoftmax {
     if (finish) WriteLse(row, heads);
   }
 
-  // Of sums: heads of this core, and columns.
+  // A tile of sums: heads of this core, and columns.
   struct Tile {
     uint32_t first;
     uint32_t rows;
@@ -538,8 +538,8 @@ class AttentionSoftmax {
     statesIn_.FreeTensor(maxima);
   }
 
-  // Adds pieces, of which the sums of the first are requested, to the merged sums of a tile, if there are `any`, in
-  // work_, in rows of its columns; gives whether there are now.
+  // Adds pieces to the merged sums of a tile in work_, in rows of its columns. The sums of the first piece are already
+  // requested. `any`: whether there are merged sums. Returns whether there are now.
   __aicore__ inline bool MergeTile(const Tile& tile, uint32_t firstHead, const Merged& merged, bool any,
                                    uint32_t requested) {
     bool isScaled = false;
@@ -577,7 +577,7 @@ class AttentionSoftmax {
     in_.EnQue(sums);
   }
 
-  // A tile's rows lie one behind the other in the unified buffer, and value_pitch apart in device memory.
+  // A tile's rows are consecutive in the unified buffer, and value_pitch apart in device memory.
   __aicore__ inline DataCopyParams RowsOf(const Tile& tile, bool out) const {
     const auto gap = static_cast<uint16_t>((tiling_.value_pitch - tile.columns) / kBlock);
     const auto blocks = static_cast<uint16_t>(tile.columns / kBlock);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cores of a block share in sparse flash attention: the arguments, the workspace, what they tell each other.
+// What the cores of a block share in sparse flash attention: the arguments, the workspace, and their notes.
 #pragma once
 
 #include "../sequences.h"
@@ -57,7 +57,7 @@ class TokenSequences {
   Sequence now_{-1, 0, 0, 0, 0, 0, false};
 };
 
-// A block's parts of the workspace, of which the cores of the block have the same.
+// A block's parts of the workspace, which its cores share.
 template <class T>
 class AttentionWorkspace {
   using Tiling = SparseFlashAttentionTiling;
@@ -92,7 +92,7 @@ class AttentionWorkspace {
     return Ropes(n)[uint64_t{Tiling::kPiece} * tiling_.rope_pitch];
   }
 
-  // What the first vector core tells of the n-th piece.
+  // The first vector core's note on the n-th piece.
   __aicore__ inline GlobalTensor<int64_t> Note(uint32_t n) const {
     return notes_[(uint64_t{block_} * Tiling::kGathered + n % Tiling::kGathered) * kNoteElements];
   }
@@ -101,8 +101,7 @@ class AttentionWorkspace {
   __aicore__ inline GlobalTensor<float> Scores(uint32_t n) const {
     return scores_[(uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * ScoreElements()];
   }
-  // What the scores are turned into in their place: for each head kScoreRow weights rounded to 16 bits, and behind them
-  // what that takes away.
+  // The weights replace the scores: for each head kScoreRow weights rounded to 16 bits, and then their rounding errors.
   __aicore__ inline GlobalTensor<T> Weights(uint32_t n) const {
     return weights_[(uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * 2 * ScoreElements()];
   }
@@ -136,8 +135,8 @@ class AttentionWorkspace {
   GlobalTensor<float> scores_, partials_, merged_;
 };
 
-// What the cube core is told of a piece: the row, or kNoRow behind the last piece; how many keys the vector cores
-// gather; where the sums belong.
+// The note on a piece for the cube core: the row, or kNoRow after the last piece; the number of keys that the vector
+// cores gather; and the place of the sums.
 enum AttentionNote : uint32_t { kNoteRow, kNoteKeys, kNotePartial, kNoteSize };
 constexpr int64_t kNoRow = -1;
 

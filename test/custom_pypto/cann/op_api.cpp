@@ -67,9 +67,9 @@ struct Sequences {
 ACLNN(LightningIndexer,
       [](const Tensor& query, const Tensor& key, const Tensor& weights, const OptionalTensor& query_lengths,
          const OptionalTensor& key_lengths, const OptionalTensor& table, const std::string& layout_query,
-         const std::string& layout_key, int64_t count, int64_t sparse_mode, int64_t before, int64_t behind,
+         const std::string& layout_key, int64_t count, int64_t sparse_mode, int64_t before, int64_t after,
          bool with_values, Tensor& indices, Tensor& values) {
-        TORCH_CHECK(before == INT64_MAX && behind == INT64_MAX);
+        TORCH_CHECK(before == INT64_MAX && after == INT64_MAX);
         indices.fill_(-1);
         values.fill_(-std::numeric_limits<float>::infinity());
         const Sequences sequences{query, key, query_lengths, key_lengths, table, layout_query, layout_key, sparse_mode};
@@ -90,9 +90,8 @@ ACLNN(SparseFlashAttention,
          const OptionalTensor& table, const OptionalTensor& query_lengths, const OptionalTensor& key_lengths,
          const OptionalTensor& query_rope, const OptionalTensor& key_rope, double scale, int64_t sparse_block,
          const std::string& layout_query, const std::string& layout_key, int64_t sparse_mode, int64_t before,
-         int64_t behind, int64_t attention_mode, bool with_lse, Tensor& out, Tensor&, Tensor&) {
-        TORCH_CHECK(sparse_block == 1 && before == INT64_MAX && behind == INT64_MAX && attention_mode == 2 &&
-                    !with_lse);
+         int64_t after, int64_t attention_mode, bool with_lse, Tensor& out, Tensor&, Tensor&) {
+        TORCH_CHECK(sparse_block == 1 && before == INT64_MAX && after == INT64_MAX && attention_mode == 2 && !with_lse);
         TORCH_CHECK(value.data_ptr() == key.data_ptr() && query_rope && key_rope);
         out.zero_();
         const Sequences sequences{query, key, query_lengths, key_lengths, table, layout_query, layout_key, sparse_mode};

@@ -28,7 +28,9 @@ build op_api/lib/libcust_opapi.so: link opapi.o
   libraries = {package_libraries}
 build extension.o: compile {here}/extension.cpp
   includes = {extension_includes}
-build extension.so: link extension.o
+build authored.o: compile {here}/authored.cpp
+  includes = {extension_includes}
+build extension.so: link extension.o authored.o
   libraries = {extension_libraries}
 """
 
@@ -56,7 +58,7 @@ def _torch_includes(torch: Path) -> list[Path]:
 
 
 def build() -> tuple[Path, Path]:
-    """Returns the operator package, for ASCEND_CUSTOM_OPP_PATH, and the extension, to load behind custom_pypto."""
+    """Returns the operator package, for ASCEND_CUSTOM_OPP_PATH, and the extension, to load after custom_pypto."""
     torch, torch_npu, cann = _folder("torch"), _folder("torch_npu"), _folder("cann_cpu")
     torch_libraries = _libraries(torch / "lib", "torch", "torch_cpu", "c10")
     text = NINJA.format(

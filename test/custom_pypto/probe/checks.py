@@ -23,9 +23,17 @@ def lines(operator: str) -> list:
     return [*check.check(probe)]
 
 
-OPERATORS = ["without_mistake", "other_dtype", "other_shape", "scribbled", "overrun", "aliased"]
+def judge_stateful(results, written, arguments):
+    assert check.same((results, written), [arguments["x"], arguments["state"] + 1])
+
+
+OF_ONE_TENSOR = ["correct", "other_dtype", "other_shape", "scribbled", "overrun", "aliased"]
+STATEFUL = ["stateful", "stateful_by_torch"]
+OPERATORS = OF_ONE_TENSOR + STATEFUL
 samples = check.Samples({"a call": lambda: {"self": torch.randn(3, 5)}}, judge)
-check.load_samples = lambda package, folder: dict.fromkeys(OPERATORS, (samples, "calls.py"))
+stateful = check.Samples({"a call": lambda: {"x": torch.randn(3), "state": torch.randn(3)}}, judge_stateful)
+found = dict.fromkeys(OF_ONE_TENSOR, (samples, "calls.py")) | dict.fromkeys(STATEFUL, (stateful, "calls.py"))
+check.load_samples = lambda package, folder: found
 del check.FORM["build"], check.FORM["registration"]  # of a package, and this is a library alone
 check.BEHAVIOUR = {name: check.BEHAVIOUR[name] for name in ("opcheck", "eager", "autograd")}
 print(json.dumps({operator: lines(operator) for operator in OPERATORS}))

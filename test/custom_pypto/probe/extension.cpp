@@ -4,6 +4,8 @@
 #include <op_plugin/include/npu_cpp_extension.h>
 #include <torch/library.h>
 
+#include <atomic>
+
 #include "aclnn_probe.h"
 #include "ops_common.h"
 #include "registration.h"
@@ -48,6 +50,41 @@ void kernel_fails(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeKerne
 void workspace(const Tensor& self, Tensor out) { EXEC_NPU_CMD(aclnnProbeWorkspace, self, out); }
 void undefined(const Tensor& self) { EXEC_NPU_CMD(aclnnProbeNothing, self, Tensor()); }
 
+std::atomic<bool> held;
+
+// A task of torch_npu's queue that ends when copy_directly lets it.
+void hold_the_queue(const Tensor&) {
+  held = true;
+  at_npu::native::OpCommand command;
+  command.Name("Hold").SetCustomHandler([] {
+    held.wait(true);
+    return 0;
+  });
+  command.Run();
+}
+
+// A copy that does not go through torch_npu's queue; it waits for the queue only with `drains`.
+void copy_directly(const Tensor& self, Tensor out, bool drains) {
+  const auto release = [] {
+    held = false;
+    held.notify_all();
+  };
+  if (drains) release();
+  const aclError code = aclrtMemcpyAsync(out.data_ptr(), out.nbytes(), self.data_ptr(), self.nbytes(),
+                                         ACL_MEMCPY_DEVICE_TO_DEVICE, c10_npu::getCurrentNPUStream().stream(drains));
+  release();
+  TORCH_CHECK(code == ACL_SUCCESS, "aclrtMemcpyAsync returned ", code);
+}
+
+// Tasks of torch_npu's queue that allocate device memory and give it back.
+void allocate_in_the_queue(const Tensor& self, int64_t times) {
+  for (int64_t i = 0; i < times; ++i) {
+    at_npu::native::OpCommand command;
+    command.Name("Allocate").SetCustomHandler([options = self.options()] { return at::empty({1024}, options), 0; });
+    command.Run();
+  }
+}
+
 void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::TensorList list,
                const at::Scalar& scalar, at::IntArrayRef ints, at::ArrayRef<double> reals, c10::List<bool> flags,
                at::ScalarType dtype, const std::string& text, int64_t integer, double real, bool flag, Tensor out) {
@@ -55,7 +92,7 @@ void arguments(const Tensor& tensor, const std::optional<Tensor>& optional, at::
                flag, out);
 }
 
-// What custom_pypto.authoring.check must find: one mistake each.
+// Operators with one error each, which custom_pypto.authoring.check must find.
 Tensor incremented(const Tensor& self) {
   Tensor out = at::empty(self.sizes(), self.options());
   EXEC_NPU_CMD(aclnnProbeIncrement, self, out);
@@ -92,17 +129,20 @@ TORCH_LIBRARY(custom_pypto_probe, m) {
                            "phase_two_fails_ext", "kernel_fails", "workspace"}) {
     m.def(c10::str(name, "(Tensor self, Tensor(a!) out) -> ()").c_str());
   }
-  for (const char* name : {"without_mistake", "other_dtype", "other_shape", "scribbled", "overrun", "aliased"}) {
+  for (const char* name : {"correct", "other_dtype", "other_shape", "scribbled", "overrun", "aliased"}) {
     custom_pypto::define(m, c10::str(name, "(Tensor self) -> Tensor").c_str());
   }
   m.def("undefined(Tensor self) -> ()");
+  m.def("hold_the_queue(Tensor self) -> ()");
+  m.def("copy_directly(Tensor self, Tensor(a!) out, bool drains) -> ()");
+  m.def("allocate_in_the_queue(Tensor self, int times) -> ()");
   m.def(
       "arguments(Tensor tensor, Tensor? optional, Tensor[] list, Scalar scalar, int[] ints, float[] reals, "
       "bool[] flags, ScalarType dtype, str text, int integer, float real, bool flag, Tensor(a!) out) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(custom_pypto_probe, PrivateUse1, m) {
-  for (const char* name : {"without_mistake", "other_dtype", "other_shape"}) {
+  for (const char* name : {"correct", "other_dtype", "other_shape"}) {
     m.impl(name, &incremented);
   }
   m.impl("scribbled", &scribbled);
@@ -110,10 +150,13 @@ TORCH_LIBRARY_IMPL(custom_pypto_probe, PrivateUse1, m) {
   m.impl("aliased", &aliased);
   m.impl("add", &add);
   m.impl("add_ext", &add_ext);
+  m.impl("hold_the_queue", &hold_the_queue);
+  m.impl("copy_directly", &copy_directly);
+  m.impl("allocate_in_the_queue", &allocate_in_the_queue);
 }
 
 TORCH_LIBRARY_IMPL(custom_pypto_probe, Meta, m) {
-  for (const char* name : {"without_mistake", "scribbled", "overrun", "aliased"}) {
+  for (const char* name : {"correct", "scribbled", "overrun", "aliased"}) {
     m.impl(name, &empty);
   }
   m.impl("other_dtype", &empty_half);

@@ -15,13 +15,13 @@ ACLNN(ProbeNothing, [](const at::Tensor&, at::Tensor&) {});
 
 ACLNN(ProbeIncrement, [](const at::Tensor& self, at::Tensor& out) { at::add_out(out, self, 1); });
 
-// Writes to its input, too.
+// Also writes to its input.
 ACLNN(ProbeScribble, [](at::Tensor& self, at::Tensor& out) {
   at::add_out(out, self, 1);
   self.zero_();
 });
 
-// Writes one element too far behind its input.
+// Writes one element past the end of its input.
 ACLNN(ProbeOverrun, [](const at::Tensor& self, at::Tensor& out) {
   at::add_out(out, self, 1);
   static_cast<float*>(const_cast<void*>(self.const_data_ptr()))[self.numel()] = 0;

@@ -4,6 +4,7 @@
 import contextlib
 import ctypes
 import json
+import os
 import sys
 
 import torch
@@ -13,6 +14,7 @@ import custom_pypto  # noqa: F401
 
 torch.ops.load_library(sys.argv[1])
 probe = torch.ops.custom_pypto_probe
+QUEUES = os.environ.get("TASK_QUEUE_ENABLE") in ("1", "2")
 
 
 def numbers(*shape, device="npu:0"):
@@ -146,7 +148,7 @@ def the_tensors_device_is_used() -> dict:
 
 
 def the_current_stream_is_used() -> bool:
-    """On a stream of its own the operator waits for that stream's work alone."""
+    """On another stream the operator waits for that stream's work only."""
     stream = torch.npu.Stream()
     x, out = torch.zeros(500, 500, device="npu:0"), torch.zeros(500, 500, device="npu:0")
     torch.npu.synchronize()
@@ -159,7 +161,7 @@ def the_current_stream_is_used() -> bool:
 
 
 def determinism_is_asked_for_as_torch_says() -> list:
-    """What CANN has for ACL_OPT_DETERMINISTIC behind calls under torch.use_deterministic_algorithms."""
+    """The value of ACL_OPT_DETERMINISTIC after calls under torch.use_deterministic_algorithms."""
     acl, option, values = ctypes.CDLL("libascendcl.so"), ctypes.c_int64(-1), []
     x, out = numbers(4), numbers(4)
     for wanted in (True, False, True, False):
@@ -168,6 +170,30 @@ def determinism_is_asked_for_as_torch_says() -> list:
         status = acl.aclrtCtxGetSysParamOpt(0, ctypes.byref(option))
         values.append(option.value if status == 0 else f"error {status}")
     return values
+
+
+def copies_beside_the_queue() -> dict:
+    """A copy that an author enqueues directly: after torch_npu's queue, or before what the queue still holds."""
+    x, out = torch.zeros(1000, device="npu:0"), torch.zeros(1000, device="npu:0")
+    seen = {}
+    for drains in (True, False):
+        x.zero_()
+        torch.npu.synchronize()
+        if QUEUES:
+            probe.hold_the_queue(x)
+        x.add_(1)
+        probe.copy_directly(x, out, drains)
+        torch.npu.synchronize()
+        seen["drained" if drains else "not drained"] = out[0].item()
+    return seen
+
+
+def tasks_of_the_queue_allocate() -> bool:
+    """More of them than the queue holds."""
+    x = numbers(4)
+    probe.allocate_in_the_queue(x, 10_000)
+    torch.npu.synchronize()
+    return next_call_works()
 
 
 def workspace() -> dict:
@@ -179,7 +205,7 @@ def workspace() -> dict:
 
 
 def late_error(step, where=contextlib.nullcontext, device="npu:0") -> dict:
-    """An error that came up in the queue is raised once: by the step behind the call, and by nothing after it."""
+    """An error in the queue is raised once: by the step that follows the call, and by nothing after it."""
 
     def scenario():
         x, out = numbers(4, device=device), numbers(4, device=device)
@@ -248,6 +274,8 @@ SCENARIOS = {
     "device": the_tensors_device_is_used,
     "stream": the_current_stream_is_used,
     "determinism": determinism_is_asked_for_as_torch_says,
+    "beside the queue": copies_beside_the_queue,
+    "allocation in the queue": tasks_of_the_queue_allocate,
     "workspace": workspace,
     "late: on another stream": late_error(
         lambda out: torch.npu.synchronize(), where=lambda: torch.npu.stream(torch.npu.Stream())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what the kernels of opp/cpu are made of with plain loops in double, on random numbers, odd counts and what
-// numbers are besides: NaN, infinities, denormals. Prints a line for each case; ends with 1 if one failed.
+// Compares the functions that the kernels of opp/cpu use with plain loops in double, on random numbers, odd counts and
+// special values: NaN, infinities, denormals. Prints a line for each case; ends with 1 if one failed.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -161,7 +161,7 @@ bool is_near(double found, double expected, double tolerance) {
   return found == expected || (std::isnan(found) && std::isnan(expected)) || std::abs(found - expected) <= tolerance;
 }
 
-// Of all numbers found; what NaN looks like is the processor's affair.
+// The digest of all numbers found. Every NaN counts as the same number, as its bits depend on the processor.
 uint64_t digest = 0xCBF29CE484222325;
 
 void add_to_digest(double number) {
@@ -191,11 +191,11 @@ void compare(const std::vector<T>& found, int64_t count, const Expected& expecte
   compare(found, count, expected, [](int64_t) { return 0; }, what);
 }
 
-// What lies behind the elements that a function writes.
+// The value after the elements that a function writes.
 template <class T>
 void expect_untouched(const std::vector<T>& found, int64_t count, const std::string& what) {
   for (size_t i = count; i < found.size(); ++i) {
-    expect(value_of(found[i]) == 7, [&] { return text(what, ": writes element ", i, " behind ", count); });
+    expect(value_of(found[i]) == 7, [&] { return text(what, ": writes element ", i, " past ", count); });
   }
 }
 
@@ -294,7 +294,7 @@ void weighted_relu_sums() {
         [&](int64_t r) { return static_cast<double>(heads) * kFloatUnit * sum(r, true); }, text(heads, " heads"));
     expect_untouched(scores, rows, "weighted_relu_sums");
 
-    // Of products that have wrapped around with what shifts them.
+    // Products that wrap around when they are shifted.
     std::vector<int32_t> shifts(stride, INT32_MAX), shifted(rows * stride);
     for (float& product : products) product = std::isfinite(product) ? std::round(product * 1000) : 0;
     for (int64_t i = 0; i < rows * stride; ++i) {
@@ -819,8 +819,8 @@ void largest_sums_of_linear() {
   }
 }
 
-// What is left when one of two threads is held up in its first block, the other does: of weights that are multiplied
-// where they lie all steps, which are multiplied together, else all blocks.
+// When one of two threads is held up in its first block, the other does the rest: all steps of weights that are
+// multiplied where they lie, as these are multiplied together, and otherwise all blocks.
 template <class T>
 void rest_of_linear() {
   constexpr int64_t kDepth = 832, kColumns = 640;
@@ -938,7 +938,7 @@ void prolog() {
 struct Case {
   const char* name;
   void (*run)();
-  bool same_everywhere = true;  // to the bit; matrix products are the libraries' affair
+  bool same_everywhere = true;  // bitwise; matrix products are up to the libraries
 };
 
 constexpr Case kCases[] = {

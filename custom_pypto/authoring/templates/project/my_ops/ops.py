@@ -19,7 +19,7 @@ def softcap(x: Tensor, *, cap: float = 30.0) -> Tensor:
     Nothing is mutated. It has no gradient.
 
     Raises:
-        RuntimeError: a dtype is none of the above, ``x`` is not on an NPU, ``cap`` is not a number above 0.
+        RuntimeError: a dtype is not one of the above, ``x`` is not on an NPU, ``cap`` is not a number above 0.
     """
     return torch.ops.my_ops.softcap(x, cap=cap)
 

@@ -7,7 +7,7 @@ namespace {
 using namespace AscendC;
 using Tiling = opp::SoftcapTiling;
 
-// tanh(y) = 1 - 2 / (exp(2 y) + 1), which is right where exp overflows, too.
+// tanh(y) = 1 - 2 / (exp(2 y) + 1), which is also right where exp overflows.
 __aicore__ inline void Compute(const LocalTensor<float>& x, const LocalTensor<float>& out, uint32_t count,
                                const Tiling& tiling) {
   Muls(x, x, 2 / tiling.cap, count);

@@ -1,4 +1,4 @@
-"""Calls of softcap, small, and what it must give; on the CPU, to be moved to where they are wanted."""
+"""Small calls of softcap, with tensors on the CPU, and their reference."""
 
 import torch
 
@@ -12,13 +12,13 @@ CALLS = {
 }
 
 
-def golden(x, cap=30.0):
+def reference(x, cap=30.0):
     return cap * torch.tanh(x.double() / cap)
 
 
 def judge(results, written, arguments):
     (out,) = results
-    torch.testing.assert_close(out, golden(**arguments).to(out.dtype))
+    torch.testing.assert_close(out, reference(**arguments).to(out.dtype))
 
 
 SAMPLES = {"softcap": Samples(CALLS, judge)}
