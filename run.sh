@@ -11,11 +11,13 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 if [ -z "${VIRTUAL_ENV:-}" ]; then
-  python3 cann_cpu/backend/versions.py >/dev/null  # says so where Python is too old or too new
+  python3 cann_cpu/backend/versions.py >/dev/null  # fails with a message if Python is too old or too new
   [ -d .venv ] || python3 -m venv .venv
   . .venv/bin/activate
 fi
 
+echo "The first run takes 5 to 10 minutes to build on two cores, and needs 3 GB of disk and 4 GB of memory; later runs build"
+echo "what has changed. The main job then takes about a minute."
 bash build_and_install.sh
 
 install() { python -m pip --quiet --disable-pip-version-check install "$@"; }

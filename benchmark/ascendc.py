@@ -32,7 +32,7 @@ ROW = "{:<58}{:>10}{:>12}{:>18}"
 
 
 def layer(checks: str):
-    """A call with operands of its own; slots in a random order, as a scheduler gives them."""
+    """A call with its own operands and slots in a random order, as a scheduler assigns them."""
     rows = [torch.randn(TOKENS, HEADS, WIDTH).bfloat16().npu() for _ in range(2)]
     caches = [torch.zeros(2 * TOKENS // BLOCK, BLOCK, HEADS, WIDTH).bfloat16().npu() for _ in range(2)]
     slots = torch.randperm(2 * TOKENS)[:TOKENS].int().npu()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times the decode example's steps under the checks of whole programs, each beside the same steps without.
+"""Times the decode example's steps under the checks of whole programs, each beside the same steps without checks.
 
-Every run is a process of its own, in turns; a ratio is of runs that follow each other. Exit code 1 if a check slows the
-example down by more than its limit.
+Every run is a separate process, in turns, and a ratio compares consecutive runs. The exit code is 1 if a check slows
+the example down by more than its limit.
 """
 
 import re

@@ -29,7 +29,7 @@ def rank(number: int) -> None:
     gloo = dist.new_group(backend="gloo")
 
     def seconds(call, calls: int) -> float:
-        """A call's time until its result is there, of several one behind the other, on the slower rank."""
+        """The time of a call until its result is there, on the slower rank, averaged over consecutive calls."""
         dist.barrier(group=gloo)
         start = time.perf_counter()
         for _ in range(calls):

@@ -112,10 +112,10 @@ def progress(text: str) -> None:
 def take_turns(candidates: dict[str, list[Callable]], rounds: int) -> dict[str, list[float]]:
     """The time of a call of each candidate in each round, in turns.
 
-    Its calls follow each other as those of a model's layers do, each with operands of its own. The turn begins when
-    OpenMP's threads have stopped to spin for more work of the one before. One call goes before that is not timed:
-    threads wake up, code comes to the caches, and what was there goes. Then the calls are repeated until the turn is
-    long beside the time from its first call to the first task. A call that takes as long as a turn is one, and timed.
+    Its calls follow each other as those of a model's layers do, each with its own operands. The turn begins when
+    OpenMP's threads of the previous turn have stopped spinning. A first call is not timed: it wakes up the threads
+    and fills the caches. Then the calls are repeated until the turn is long compared with the time from its first call
+    to the first task. A call that takes as long as a turn is made and timed once.
     """
     times = {name: [] for name in candidates}
     for i in range(rounds):

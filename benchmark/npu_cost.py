@@ -51,13 +51,13 @@ ROWS = [
 
 def profile(row: Row, folder: Path) -> tuple[dict, Path, float]:
     """The summary of the call's launch, its trace, and the microseconds to read its inputs once."""
-    import goldens
+    import references
     import torch
 
     import custom_pypto  # noqa: F401  (registers the operators)
 
     torch.manual_seed(0)
-    inputs = getattr(goldens, row.operator.removeprefix("npu_").removesuffix("_pto") + "_inputs")(row.lengths)
+    inputs = getattr(references, row.operator.removeprefix("npu_").removesuffix("_pto") + "_inputs")(row.lengths)
     moved = {id(value): value.npu() for value in inputs.values() if isinstance(value, torch.Tensor)}
     before = set(folder.iterdir())
     getattr(torch.ops.custom_pypto, row.operator)(**{name: moved.get(id(v), v) for name, v in inputs.items()})

@@ -107,7 +107,7 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rope_first(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Of the first columns, as many as the angles have."""
+    """Rotates the first columns, as many as the angles have."""
     width = cos.shape[-1]
     return torch.cat([rope(x[..., :width], cos, sin), x[..., width:]], -1)
 
@@ -119,7 +119,7 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """Of int8, or of the floating-point dtype that the weight is kept in; bfloat16 and float32 hold every int8."""
+    """Multiplies in int8, or in the weight's floating-point dtype; both represent every int8 exactly."""
     return torch._int_mm(x, weight) if weight.dtype == torch.int8 else x.to(weight.dtype) @ weight
 
 

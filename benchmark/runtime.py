@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times the runtime itself: a task's way into a stream, copies, a built-in operator, a captured graph's replay.
 
-Each beside its peer, in turns in one process. Exit code 1 if one misses its limit. An operator's time is that of calls
-in a row with one wait behind them, as torch.utils.benchmark takes it on any device that works beside the host. What a
-call takes that the host waits for by itself, the way through torch_npu's queue and the stream's included, comes behind,
-without a limit.
+Each is timed beside its peer, in turns in one process. The exit code is 1 if one misses its limit. An operator's time
+is taken over calls in a row with one wait at their end, as torch.utils.benchmark does on asynchronous devices. The time
+of a single call that the host waits for, which includes torch_npu's queue and the stream, follows without a limit.
 """
 
 import ctypes
@@ -124,8 +123,8 @@ def replayed() -> Comparison:
 
 
 def compared(c: Comparison) -> tuple[list[float], list[float]]:
-    """Ours and the peer's times, in turns. Rows follow one another, so that none is measured behind another's copy that
-    has emptied the caches."""
+    """Ours and the peer's times, in turns. Rows follow one another, so that none is measured after another's copy,
+    which empties the caches."""
     times = ([], [])
     calls = c.call, c.peers_call
     start = time.monotonic()

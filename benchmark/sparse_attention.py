@@ -46,12 +46,12 @@ from torch import Tensor
 import custom_pypto
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
-import goldens
+import references
 
 TOP = 2048
 SPAN = 128  # query tokens that the peers take at once
 TOUCHED = 64 << 20  # bytes of operands that the layers of a turn touch at least, more than caches hold
-SAMPLE = 16  # tokens whose results are compared with the golden
+SAMPLE = 16  # tokens whose results are compared with the reference
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Case:
 
     @property
     def layers(self) -> int:
-        """How many such calls, with operands of their own, leave nothing in the caches for the first of them."""
+        """How many such calls, with separate operands, evict the first one's operands from the caches."""
         return math.ceil(TOUCHED / (self.results + sum(stage.read for stage in self.stages)))
 
 
@@ -103,7 +103,7 @@ def on_npu(inputs: dict) -> dict:
 
 
 def for_peers(inputs: dict) -> dict:
-    """The inputs, of which all that is bfloat16 but for caches is in the dtype that ATen multiplies faster."""
+    """The inputs, with bfloat16 tensors other than caches in the dtype that ATen multiplies faster."""
     caches = {"key", "key_rope", "kv_cache", "kr_cache", "index_k_cache"}
     return {
         name: value.to(fastest(torch.bfloat16))
@@ -144,7 +144,7 @@ def same_keys(ours: Tensor) -> Callable[[Tensor], str]:
 
 
 def indexer(row: Row) -> Case:
-    inputs = goldens.lightning_indexer_inputs(row.lengths, queries=row.queries)
+    inputs = references.lightning_indexer_inputs(row.lengths, queries=row.queries)
     operands = for_peers(inputs)
     pages = inputs["block_table"].long()
 
@@ -179,11 +179,11 @@ def attention_work(row: Row, heads: int = 128, depth: int = 512, rope_depth: int
 
 
 def error_of_last(inputs: dict) -> Callable[[Tensor], str]:
-    """Compares the last tokens of the first sequence with the golden; each stands at its sequence's end."""
+    """Compares the last tokens of the first sequence with the reference; each stands at its sequence's end."""
     count = min(SAMPLE, inputs["query"].shape[1])
     last = {name: inputs[name][:1, -count:] for name in ("query", "query_rope", "sparse_indices")}
     first = {name: inputs[name][:1] for name in ("block_table", "actual_seq_lengths_kv")}
-    expected = goldens.sparse_flash_attention(**inputs | last | first)
+    expected = references.sparse_flash_attention(**inputs | last | first)
 
     def judge(out):
         return f"{(out[:1, -count:].cpu().double() - expected).abs().max().item():.1e}"
@@ -192,7 +192,7 @@ def error_of_last(inputs: dict) -> Callable[[Tensor], str]:
 
 
 def attention(row: Row) -> Case:
-    inputs = goldens.sparse_flash_attention_inputs([n - 2 for n in row.lengths], count=TOP, queries=row.queries)
+    inputs = references.sparse_flash_attention_inputs([n - 2 for n in row.lengths], count=TOP, queries=row.queries)
     # Every index names a token, and every token sees what its indices name.
     inputs |= {"actual_seq_lengths_kv": inputs["actual_seq_lengths_kv"] + 2, "sparse_mode": 0}
     operands = for_peers(inputs)
@@ -225,7 +225,7 @@ def attention(row: Row) -> Case:
 
 
 def prolog(row: Row) -> Case:
-    inputs = goldens.lightning_indexer_prolog_inputs(row.tokens, cache=(sum(row.lengths) // 128, 128))
+    inputs = references.lightning_indexer_prolog_inputs(row.tokens, cache=(sum(row.lengths) // 128, 128))
     products = row.tokens * (inputs["wk"].numel() + inputs["weights_proj"].numel())
     rotations = row.tokens * (inputs["weights_proj"].shape[1] + 1) * inputs["hadamard_q"].numel()
     work = Work(
@@ -240,13 +240,13 @@ def prolog(row: Row) -> Case:
         operands = copies | {"wq_b": copies["wq_b"].to(dtype)}
         functions = {f"{dtype} products".removeprefix("torch."): indexer_prolog}
         peers |= ways(functions, lambda function, operands=operands: lambda: function(**operands), dynamic=False)
-    expected = goldens.lightning_indexer_prolog(**inputs)[0]
+    expected = references.lightning_indexer_prolog(**inputs)[0]
 
     def equal(out):
         return f"{(out[0] if isinstance(out, tuple) else out).cpu().eq(expected).double().mean().item():.3%}"
 
     ours = call(custom_pypto.npu_lightning_indexer_prolog_pto, on_npu(inputs))
-    return Case(ours, peers, equal, "equal to golden", [work], expected.nbytes)
+    return Case(ours, peers, equal, "equal to reference", [work], expected.nbytes)
 
 
 # ---- npu_sparse_attention_pto
@@ -262,7 +262,7 @@ def layer_work(inputs: dict, row: Row) -> list[Work]:
 
 
 def layer(row: Row) -> Case:
-    inputs = goldens.sparse_attention_inputs(row.lengths, queries=row.queries)
+    inputs = references.sparse_attention_inputs(row.lengths, queries=row.queries)
     caches = {name: inputs[name].clone() for name in ("kv_cache", "kr_cache", "index_k_cache")}
     copies = for_peers(inputs) | caches
     key, key_rope = caches["kv_cache"].flatten(0, 2), caches["kr_cache"].flatten(0, 2)

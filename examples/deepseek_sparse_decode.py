@@ -38,7 +38,7 @@ import custom_pypto
 from custom_pypto.modes import MODES, late_warnings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
-import goldens
+import references
 
 NEW_TOKENS = 2  # that a step decodes of each sequence
 
@@ -242,7 +242,7 @@ def sparse_attention_by_stages(
     queries = mla_prolog(a)
     lap("MLA prolog")
 
-    # The lightning indexer has small queries and keys of its own.
+    # The lightning indexer has its own small queries and keys.
     index_q = (queries.latent @ a["w_idx_qb"]).unflatten(-1, (-1, a["w_idx_k"].shape[1]))
     index_q = rotate_first(index_q, *of_heads(a), a["indexer_rope_mode"])
     index_k = a["x"].float() @ a["w_idx_k"].float()
@@ -268,7 +268,7 @@ def fused_sparse_attention(lap: Callable[[str], None] = no_lap, **a) -> Tensor:
 
 
 def index_prolog_arguments(latent: Tensor, a: dict) -> dict:
-    """Those of npu_lightning_indexer_prolog_pto."""
+    """Returns the arguments of npu_lightning_indexer_prolog_pto."""
     q_norm, q_norm_scale = quantise(latent)
     return {
         "token_x": a["x"],
@@ -330,7 +330,7 @@ def random(*shape: int, deviation: float) -> Tensor:
 
 
 def weight(*shape: int, fan_in: int = -2) -> nn.Parameter:
-    """Of a product over the dimension `fan_in` whose results are as large as what goes in."""
+    """A random weight whose product over the dimension `fan_in` keeps the scale of its input."""
     return nn.Parameter(random(*shape, deviation=shape[fan_in] ** -0.5), requires_grad=False)
 
 
@@ -504,7 +504,7 @@ def on_host(arguments: dict) -> dict:
 def check_attention(run: Run, arguments: dict) -> float:
     """Asserts that the attention and the caches of the first step are those of the formulas; gives the error."""
     if run.layer != "quantised":
-        return goldens.check_sparse_attention(run.attention, tuple(run.caches.values()), **arguments)
+        return references.check_sparse_attention(run.attention, tuple(run.caches.values()), **arguments)
     # Which keys come near the last place is open in every stage, so each is compared on what the one before has given.
     a = {name: value.npu() if isinstance(value, Tensor) else value for name, value in arguments.items()}
     queries = mla_prolog(a)
@@ -512,11 +512,11 @@ def check_attention(run: Run, arguments: dict) -> float:
     before = on_host(prolog)
     indexed = torch.ops.custom_pypto.npu_lightning_indexer_prolog_pto(**prolog)
     written = [a[name].cpu() for name in ("index_k_cache", "index_k_scale_cache")]
-    goldens.check_lightning_indexer_prolog((*(each.cpu() for each in indexed), *written), **before)
+    references.check_lightning_indexer_prolog((*(each.cpu() for each in indexed), *written), **before)
     assert equal([a[name].cpu() for name in run.caches], list(run.caches.values())), "the caches are not repeatable"
     selected = index_quantised(indexed, a)
     query, query_scale, weights = (each.cpu() for each in indexed)
-    goldens.check_lightning_indexer_quant(
+    references.check_lightning_indexer_quant(
         selected.cpu(),
         query=query,
         key=written[0],
@@ -526,7 +526,7 @@ def check_attention(run: Run, arguments: dict) -> float:
         **{name: value for name, value in on_host(keys_of(a)).items() if name != "sparse_count"},
     )
     assert torch.equal(attend(queries, selected, a).cpu(), run.attention), "the attention is not repeatable"
-    expected = goldens.sparse_flash_attention(
+    expected = references.sparse_flash_attention(
         queries.query.cpu(),
         run.caches["kv_cache"],
         run.caches["kv_cache"],
@@ -537,7 +537,7 @@ def check_attention(run: Run, arguments: dict) -> float:
         query_rope=queries.rope.cpu(),
         key_rope=run.caches["kr_cache"],
     )
-    return goldens.check_attention(run.attention, expected)
+    return references.check_attention(run.attention, expected)
 
 
 def judge(run: Run, eager: Run, arguments: dict) -> None:
@@ -671,7 +671,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.steps < 2 or options.sequences < 1 or options.longest < 1:
         parser.error("at least 2 steps, 1 sequence and 1 token are needed")
-    # Of very different lengths: as far from each other on a logarithmic scale.
+    # Very different lengths, equally spaced on a logarithmic scale.
     ends = torch.tensor([options.longest, 300.0]).log2()
     lengths = torch.logspace(*ends.tolist(), options.sequences, base=2).round().int().tolist()
     modes_of = {layer: ["eager", *options.modes] if options.modes else DEFAULT_MODES[layer] for layer in options.layer}

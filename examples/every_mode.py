@@ -17,7 +17,7 @@ import custom_pypto
 from custom_pypto.modes import MODES, late_warnings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
-import goldens
+import references
 
 COLUMNS = "{:<32} {:<16} {:<79} {:>14} {:>10}  {}"
 TOP = 2048
@@ -88,9 +88,9 @@ def npu_lightning_indexer_pto(**arguments):
 
 def indexer_case(batch: int, tokens: int, longest: int, heads: int = 64, dim: int = 128) -> Case:
     lengths = lengths_up_to(longest, batch, tokens)
-    inputs = goldens.lightning_indexer_inputs(lengths, queries=tokens, heads=heads, depth=dim)
+    inputs = references.lightning_indexer_inputs(lengths, queries=tokens, heads=heads, depth=dim)
     sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D {dim}, S2 <= {longest}, top {TOP}, bf16"
-    return Case(sizes, tensors(inputs), lambda result: goldens.check_lightning_indexer(result, **inputs))
+    return Case(sizes, tensors(inputs), lambda result: references.check_lightning_indexer(result, **inputs))
 
 
 def npu_lightning_indexer_quant_pto(**arguments):
@@ -99,9 +99,9 @@ def npu_lightning_indexer_quant_pto(**arguments):
 
 def quantised_indexer_case(batch: int, tokens: int, longest: int, heads: int = 64, dim: int = 128) -> Case:
     lengths = lengths_up_to(longest, batch, tokens)
-    inputs = goldens.lightning_indexer_quant_inputs(lengths, queries=tokens, heads=heads, depth=dim)
+    inputs = references.lightning_indexer_quant_inputs(lengths, queries=tokens, heads=heads, depth=dim)
     sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D {dim}, S2 <= {longest}, top {TOP}, int8"
-    return Case(sizes, tensors(inputs), lambda result: goldens.check_lightning_indexer_quant(result, **inputs))
+    return Case(sizes, tensors(inputs), lambda result: references.check_lightning_indexer_quant(result, **inputs))
 
 
 def npu_sparse_flash_attention_pto(**arguments):
@@ -111,10 +111,10 @@ def npu_sparse_flash_attention_pto(**arguments):
 
 def attention_case(batch: int, tokens: int, longest: int, heads: int = 128) -> Case:
     lengths = lengths_up_to(longest, batch, tokens)
-    inputs = goldens.sparse_flash_attention_inputs(lengths, queries=tokens, heads=heads, count=TOP)
-    expected = goldens.sparse_flash_attention(**inputs)
+    inputs = references.sparse_flash_attention_inputs(lengths, queries=tokens, heads=heads, count=TOP)
+    expected = references.sparse_flash_attention(**inputs)
     sizes = f"B {batch}, S1 {tokens}, N1 {heads}, D 512 + 64, S2 <= {longest}, top {TOP}, bf16"
-    return Case(sizes, tensors(inputs, "value"), lambda result: goldens.check_attention(result, expected))
+    return Case(sizes, tensors(inputs, "value"), lambda result: references.check_attention(result, expected))
 
 
 # ---- what writes to caches: the prolog of the quantised indexer, and the whole layer
@@ -134,12 +134,12 @@ def npu_lightning_indexer_prolog_pto(**arguments):
 
 
 def prolog_case(tokens: int) -> Case:
-    inputs = goldens.lightning_indexer_prolog_inputs(tokens)
-    expected = goldens.lightning_indexer_prolog(**inputs)
+    inputs = references.lightning_indexer_prolog_inputs(tokens)
+    expected = references.lightning_indexer_prolog(**inputs)
     sizes = f"T {tokens}, h 7168, q_lora 1536, N 64, D 128, int8"
 
     def judge(*results):
-        goldens.check_lightning_indexer_prolog(results, **inputs)
+        references.check_lightning_indexer_prolog(results, **inputs)
         return (results[0].double() - expected[0].double()).abs().max().item() / 127  # of the int8 query
 
     return Case(sizes, tensors(inputs), judge, PROLOG_CACHES, PROLOG_WEIGHTS)
@@ -150,11 +150,11 @@ def npu_sparse_attention_pto(**arguments):
 
 
 def sparse_attention_case(batch: int, tokens: int, longest: int) -> Case:
-    inputs = goldens.sparse_attention_inputs(lengths_up_to(longest, batch, tokens), queries=tokens, count=TOP)
+    inputs = references.sparse_attention_inputs(lengths_up_to(longest, batch, tokens), queries=tokens, count=TOP)
     sizes = f"B {batch}, S1 {tokens}, h 7168, q_lora 1536, N 128, S2 <= {longest}, top {TOP}, bf16"
 
     def judge(attn_out, *caches):
-        return goldens.check_sparse_attention(attn_out, caches, **inputs)
+        return references.check_sparse_attention(attn_out, caches, **inputs)
 
     return Case(sizes, tensors(inputs), judge, CACHES, WEIGHTS)
 
@@ -167,10 +167,10 @@ def reshape_and_cache(**arguments):
 
 
 def cache_case(tokens: int, cache_layout: str) -> Case:
-    inputs = goldens.reshape_and_cache_inputs(tokens, cache_layout=cache_layout)
+    inputs = references.reshape_and_cache_inputs(tokens, cache_layout=cache_layout)
     written = ("key_cache", "value_cache")
     sizes = f"T {tokens}, N 8, D 128, 64 blocks of 128, bf16, {cache_layout}"
-    return Case(sizes, tensors(inputs), equal_to(goldens.reshape_and_cache(**inputs)), written)
+    return Case(sizes, tensors(inputs), equal_to(references.reshape_and_cache(**inputs)), written)
 
 
 def reshape_and_cache_nz(**arguments):
@@ -184,10 +184,10 @@ def advance_step_flashattn(**arguments):
 
 def step_case(sequences: int, padding: int, longest: int) -> Case:
     lengths = lengths_up_to(longest, sequences, 1)
-    inputs = goldens.advance_step_flashattn_inputs(lengths, padding=padding, block_size=128, dtype=torch.int32)
+    inputs = references.advance_step_flashattn_inputs(lengths, padding=padding, block_size=128, dtype=torch.int32)
     written = ("input_tokens", "input_positions", "seq_lens", "slot_mapping")
     sizes = f"{sequences} sequences and {padding} rows of padding, S2 <= {longest}, int32"
-    return Case(sizes, tensors(inputs), equal_to(goldens.advance_step_flashattn(**inputs)), written)
+    return Case(sizes, tensors(inputs), equal_to(references.advance_step_flashattn(**inputs)), written)
 
 
 def equal_to(expected: tuple[Tensor, ...]) -> Callable[..., float]:

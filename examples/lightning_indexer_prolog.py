@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the quantised lightning indexer works on, made of a decode step's tokens; the caches are written in place."""
+"""Computes the quantised lightning indexer's inputs from a decode step's tokens, and writes the caches in place."""
 
 import torch
 

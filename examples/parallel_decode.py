@@ -65,7 +65,7 @@ class Divided(Decoder):
             self.attention["w_uk"] = self.part(self.attention["w_uk"], 0)
 
     def part(self, weight: Tensor, dim: int) -> nn.Parameter:
-        """That of the rank's heads."""
+        """Returns the part of a weight for the rank's heads."""
         return nn.Parameter(weight.chunk(self.ranks, dim)[self.rank].contiguous(), requires_grad=False)
 
     def forward(self, tokens: Tensor, blocks: int, **inputs: Tensor) -> Tensor:

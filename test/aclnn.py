@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import torch
 
-NULL_POINTER, INVALID, INFER, TILING = 161001, 161002, 561001, 561002
+NULL_POINTER, INVALID, TILING = 161001, 161002, 561002
 ND, FRACTAL_NZ = 2, 29
 DTYPES = {
     torch.float32: 0,
@@ -29,12 +29,12 @@ InOut = namedtuple("InOut", "tensor")  # a copy of a tensor to write to
 
 
 class Rejected(Exception):
-    """Phase one's status, and the message that it left."""
+    """The status of the phase that failed, and the message that it left."""
 
 
 def call(library, name, *arguments):
     """Runs a function of a library: tensors are used where they lie, numbers are int64_t or double, lists aclIntArray
-    or aclTensorList. Raises Rejected where phase one fails; has run when it returns."""
+    or aclTensorList. Raises Rejected where a phase fails; has run when it returns."""
     torch.ones(1, device="npu")  # sets a device for this thread
     torch.npu.synchronize()  # the tensors' contents are there, whatever queue they went through
     acl, functions = ctypes.CDLL("libascendcl.so"), ctypes.CDLL(library)
@@ -46,7 +46,7 @@ def call(library, name, *arguments):
         stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
         memory = torch.empty(size.value, dtype=torch.uint8, device="npu")
         workspace = ctypes.c_void_p(memory.data_ptr() or None)
-        assert getattr(functions, name)(workspace, size, executor, stream) == 0
+        status = getattr(functions, name)(workspace, size, executor, stream)
     torch.npu.synchronize()
     made.destroy()
     if status != 0:
@@ -78,7 +78,7 @@ def written_by(name, *arguments):
 
 
 class Made:
-    """What is made of CANN's objects for a call."""
+    """Owns the CANN objects that a call creates."""
 
     def __init__(self):
         self.base, self.objects = ctypes.CDLL("libnnopbase.so"), []

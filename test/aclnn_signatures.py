@@ -8,7 +8,7 @@ from pathlib import Path
 TABLE = Path(__file__).parents[1] / "cann_cpu/operators/aclnn"
 TENSOR, TENSORS, SCALAR, SCALARS = "tensor", "tensors", "scalar", "scalars"
 INTS, FLOATS, BOOLS, TEXT = "ints", "floats", "bools", "text"
-# Of cann_cpu/arguments.h; the rows write them by the short names of table.h.
+# The types of cann_cpu/arguments.h; the rows use the short names of table.h.
 KINDS = {
     "const at::Tensor&": TENSOR,
     "at::Tensor&": TENSOR,

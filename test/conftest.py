@@ -95,7 +95,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(autouse=True)
 def errors_show_in_their_own_test():
-    """Kernels run behind the caller: waits for them, so that an error of a stream fails the test that caused it."""
+    """Waits for asynchronous kernels, so that an error of a stream fails the test that caused it."""
     yield
     torch, torch_npu = sys.modules.get("torch"), sys.modules.get("torch_npu")
     if torch_npu is not None and torch.npu.is_initialized():

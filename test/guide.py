@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follows a page of the docs literally: runs the commands of its blocks in a folder, and makes its edits there.
 
-A block marked ``console`` holds commands, behind "$ ", and what they print on stdout; "..." stands for any text in a
+A block marked ``console`` holds commands, after "$ ", and what they print on stdout; "..." stands for any text in a
 line, or for any lines. One marked with a language and a file, as ``cpp opp/op_kernel/x.cpp``, is what stands in that
 file then: each part of it, a function or a table, replaces the part of the same name, and one that is new comes before
 the part that follows it in the block.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code: what stands behind ``` and what is in it."""
+    """A block of code: what follows ``` and what is in it."""
 
     info: str
     text: str
@@ -40,7 +40,7 @@ class Part:
     what is indented under it, and with the bracket that closes it."""
 
     start: int
-    """Of its comment, in lines."""
+    """The first line of its comment."""
     first: int
     end: int
 

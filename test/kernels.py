@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the kernels share: calls through torch.ops on npu tensors, views, and processes of their own."""
+"""What the tests of the kernels share: calls through torch.ops on npu tensors, views, and separate processes."""
 
 import ctypes
 import os
@@ -59,7 +59,7 @@ class Operator:
 
 
 def any_sequences(draw):
-    """Queries and keys of any layout, for the inputs of a golden."""
+    """Queries and keys of any layout, for the inputs of a reference."""
     torch.manual_seed(draw(st.integers(0, 2**32)))
     layout_query, layout_key = draw(st.sampled_from(LAYOUTS))
     key_heads, batch, queries = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 5))
@@ -136,7 +136,7 @@ def viewed(npu, view):
     return {name: view(value) if isinstance(value, torch.Tensor) else value for name, value in npu.items()}
 
 
-# ---- processes of their own
+# ---- separate processes
 
 CANN_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "ASCEND_CUSTOM_OPP_PATH", "LD_LIBRARY_PATH", "CANN_CPU")
 
@@ -147,7 +147,7 @@ def clean_environment(**variables):
 
 
 def in_a_process(function, **environment):
-    """The last line that a function of a test's file prints in a process of its own."""
+    """The last line that a function of a test's file prints in a separate process."""
     file = Path(function.__code__.co_filename)
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     program = f"import torch, custom_pypto, {file.stem} as t; torch.manual_seed(1); t.{function.__name__}()"

@@ -15,6 +15,7 @@ import custom_pypto
 from custom_pypto.authoring import check, tables
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+import cann_functions
 import pages
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +48,25 @@ def test_a_page_is_what_schema_docstring_and_example_make_of_it(operator):
 def test_the_table_of_operators_is_what_schemas_and_docstrings_make_of_it():
     assert (ROOT / "README.md").read_text() == pages.readme(), "write it with: python docs/pages.py"
     assert pages.table() in pages.readme()
+
+
+def test_the_page_of_canns_functions_is_what_the_libraries_export():
+    there = set.union(*(cann_functions.exported(library.name) for library in cann_functions.LIBRARIES.glob("*.so")))
+    there |= {f"ge::{owner}::{name}" for owner, names in cann_functions.graph_engine().items() for name in names}
+    assert not {name.replace("ge::GE", "ge::functions::GE") for name in cann_functions.PARTS} - there
+    if torch_versions.DECLARES_NEWEST_FUNCTIONS:
+        assert cann_functions.PAGE.read_text() == cann_functions.page(), "write it: python docs/cann_functions.py"
+
+
+def test_every_environment_variable_is_in_the_table():
+    """The table has every name that the wheels' sources read as a literal."""
+    read = re.compile(r"""(?:getenv\(|environment\(|number_in\(|environ\.get\(|environ\[)"([A-Z][A-Z_]+)"(?!\] =)""")
+    folders = (ROOT / name for name in ("cann_cpu", "custom_pypto", "opp"))
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".cpp", ".h")]
+    names = {name for path in files for name in read.findall(path.read_text()) if "build" not in path.parts}
+    page = (ROOT / "docs" / "environment_variables.md").read_text()
+    assert len(names) > 20
+    assert sorted(name for name in names - {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"} if f"`{name}`" not in page) == []
 
 
 def documented_arguments(operator):

@@ -24,7 +24,7 @@ IN_TREE, OWN, EXAMPLE = "console", "console my_ops", "python example"
 
 @pytest.fixture
 def follower(tmp_path):
-    """Follows the page in tmp_path/project, in an environment of its own with what is installed here."""
+    """Follows the page in tmp_path/project, in a separate environment with what is installed here."""
     (tmp_path / "project").mkdir()
     site_packages = Path(custom_pypto.__path__[0]).parent
     environment = guide.environment(tmp_path / "environment", site_packages, sys.executable)
@@ -99,7 +99,7 @@ PROTOTYPE = prototypes.Prototype(
     ],
     ids=["name", "order", "default"],
 )
-def test_the_lines_in_the_table_of_mistakes_are_those_of_the_build(schema, prototype):
+def test_the_lines_in_the_table_of_errors_are_those_of_the_build(schema, prototype):
     found = definition.mismatches([torch._C.parse_schema(schema)], dataclasses.replace(PROTOTYPE, **prototype))
     assert f"| `{found[0]}` | build |" in PAGES[0].read_text()
     assert definition.mismatches([torch._C.parse_schema(SCHEMA)], PROTOTYPE) == []

@@ -31,3 +31,6 @@ UNCALLED = (
     else {"aclnnFusedSgd", "aclnnInplaceCeil", "aclnnRepeatInterleaveTensor", "aclnnScatterReduce"}
 )
 """The aclnn functions that no operator of this torch_npu calls."""
+
+DECLARES_NEWEST_FUNCTIONS = Version("2.13") <= TORCH_NPU < Version("2.14")
+"""The torch_npu whose headers docs/cann_functions.md is generated from."""

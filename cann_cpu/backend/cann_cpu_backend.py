@@ -23,5 +23,5 @@ class Metadata:
         return {
             "version": versions.VERSION if self.sdist else versions.wheel_version(),
             "requires-python": versions.PYTHON,
-            "dependencies": [] if self.sdist else versions.requirements()[:1],
+            "dependencies": [] if self.sdist else [versions.requirements()[0], *versions.PARSER],
         }

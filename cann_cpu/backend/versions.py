@@ -19,6 +19,8 @@ TORCH_NPU = {"2.10.0": "2.10.0.post4", "2.13.0": "2.13.0", "2.14.0": "2.14.0"}  
 DEFAULT = "2.13.0"
 UNDECLARED = ["numpy", "pyyaml", "packaging", "protobuf"]
 """What torch_npu and torchair import without requiring it."""
+PARSER = ["tree-sitter>=0.23", "tree-sitter-cpp>=0.23"]
+"""What reads the C++ of authors."""
 
 
 def installed(package: str) -> str:
@@ -38,32 +40,32 @@ def wanted_torch() -> str:
 
 def build_requirements() -> list[str]:
     torch = wanted_torch()
-    return [f"torch=={torch}", f"torch_npu=={TORCH_NPU[torch]}", *UNDECLARED]
+    return [f"torch=={torch}", f"torch_npu=={TORCH_NPU[torch]}", *UNDECLARED, *PARSER]
 
 
 def requirements() -> list[str]:
-    """Of a wheel that is built now: any post-release of torch_npu goes with its torch."""
+    """The requirements of a wheel that is built now. Any post-release of torch_npu fits its torch."""
     torch, found = wanted_torch(), installed("torch")
     if found != torch:
         asked = f"TORCH={torch}" if os.environ.get("TORCH") else f"torch {', '.join(TORCH_NPU)} are supported"
         raise SystemExit(f"torch {found or 'is not installed'}, but {asked}: pip install torch=={torch}")
-    return [f"torch=={torch}", f"torch_npu=={torch}.*", *UNDECLARED]
+    return [f"torch=={torch}", f"torch_npu=={torch}.*", *UNDECLARED, *PARSER]
 
 
 def wheel_version() -> str:
-    """The version with a label that says the torch: wheels for several go into one folder, and pip tells them apart."""
+    """The version with a label for the torch, so that wheels for several torches can share a folder."""
     return f"{VERSION}+{requirements()[0].replace('==', '')}"
 
 
 def missing() -> list[str]:
-    """What an environment lacks; torch_npu needs a torch that knows of no other accelerator."""
+    """The packages that an environment lacks. torch_npu needs a torch without another accelerator."""
     torch = wanted_torch()
     found = []
     if installed("torch") != torch or _has_accelerator():
         found.append(f"torch=={torch}+cpu")
     if installed("torch_npu") != torch:
         found.append(build_requirements()[1])
-    return found + [package for package in UNDECLARED if not installed(package)]
+    return found + [package for package in [*UNDECLARED, *PARSER] if not installed(package.partition(">")[0])]
 
 
 def _has_accelerator() -> bool:

@@ -50,7 +50,7 @@ run() {
   results+=("$(printf '%-44s %-7s %5d s  %s' "$name" "$status" $((SECONDS - start)) "$summary")")
 }
 
-# Of a log, what shows that it goes on: files that are compiled, cases, tests.
+# Shows the lines of a log that show progress: compiled files, cases, tests.
 show() { grep -E --line-buffered '^ *\[[0-9]+/[0-9]+\]|^(passed|FAILED|not here) |%\]$|^[0-9]+ ' | sed -u 's|\(.\{120\}\).*|\1|' || true; }
 
 # ---- the machine: Debian's libraries and Python, and what is called by the names of its tools
@@ -69,7 +69,7 @@ unpack_sysroot() {
 }
 
 # A virtual environment whose Python is a script, so that the processes that tests start with sys.executable run under
-# qemu, too. Compilers and build tools run as they are: qemu leaves programs of the machine to it.
+# qemu as well. Compilers and build tools run as they are: qemu leaves programs of the machine to it.
 make_environment() {
   local python
   python=$(basename "$(readlink "$SYSROOT/usr/bin/python3")")
@@ -99,7 +99,7 @@ CMAKE
   export CC=$COMPILER-gcc CXX=$COMPILER-g++ CMAKE_TOOLCHAIN_FILE=$WORK/toolchain.cmake
 }
 
-# install PACKAGES...: by this machine's pip, which is fast, told that it is on aarch64.
+# install PACKAGES...: by this machine's pip, which is fast, set to download packages for aarch64.
 install() {
   python3 -c 'import platform, runpy; platform.machine = lambda: "aarch64"; runpy.run_module("pip", run_name="__main__", alter_sys=True)' \
     --quiet --disable-pip-version-check install --upgrade --target "$SITE_PACKAGES" --only-binary :all: \
@@ -109,9 +109,10 @@ install() {
 
 install_packages() {
   [ "$(cat "$ENVIRONMENT/torch" 2>/dev/null)" = "$TORCH" ] && return
-  local torch torch_npu
-  read -r torch torch_npu _ < <(python -c 'import sys; sys.path.insert(0, "cann_cpu/backend"); import versions; print(*versions.build_requirements())')
-  install "$torch" numpy pyyaml packaging protobuf jinja2 "setuptools>=77" wheel "scikit-build-core>=1.1" pip \
+  local torch torch_npu others
+  read -r torch torch_npu others < <(python -c 'import sys; sys.path.insert(0, "cann_cpu/backend"); import versions; print(*versions.build_requirements())')
+  # shellcheck disable=SC2086
+  install "$torch" $others jinja2 "setuptools>=77" wheel "scikit-build-core>=1.1" nlohmann-json==3.12.0 pip \
     pytest pytest-timeout hypothesis expecttest
   install --no-deps "$torch_npu"
   echo "$TORCH" >"$ENVIRONMENT/torch"

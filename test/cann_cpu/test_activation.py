@@ -42,6 +42,33 @@ def test_a_plain_program_runs_with_no_variable_set(tmp_path, program):
     assert run_program(tmp_path, program).split() == ["21.0", "2"]
 
 
+@pytest.mark.parametrize(
+    ("lacks", "missing"),
+    [
+        ("sys.modules['packaging'] = None", "ModuleNotFoundError: import of packaging halted; None in sys.modules"),
+        ("importlib.metadata.version = lacking", "packaging: pip install packaging"),
+    ],
+)
+def test_info_says_what_torchair_lacks(tmp_path, lacks, missing):
+    out = run_program(
+        tmp_path,
+        f"""
+        import importlib.metadata, sys
+        from cann_cpu.__main__ import info
+
+        version = importlib.metadata.version
+        def lacking(name):
+            if name == "packaging":
+                raise importlib.metadata.PackageNotFoundError(name)
+            return version(name)
+
+        {lacks}
+        print(info())
+        """,
+    )
+    assert out.splitlines()[-2:] == [f"missing            {missing}", "1"]
+
+
 def test_the_next_finder_is_asked_for_torch_npu_as_well(tmp_path):
     program = """
         import sys
@@ -51,7 +78,7 @@ def test_the_next_finder_is_asked_for_torch_npu_as_well(tmp_path):
                 if name == "torch_npu":
                     print("asked")
 
-        sys.meta_path.insert(1, Recorder())  # behind cann_cpu's
+        sys.meta_path.insert(1, Recorder())  # after cann_cpu's
         import torch_npu
     """
     assert run_program(tmp_path, program).split() == ["asked"]

@@ -107,7 +107,7 @@ def test_outputs_in_blocks_are_rejected():
     [
         (
             lambda x: Stored(x, blocks_of(x[:16]), FRACTAL_NZ),
-            "is in FRACTAL_NZ, but its storage is not made of blocks of 16 rows for its shape",
+            "is in FRACTAL_NZ, but its storage does not consist of blocks of 16 rows for its shape",
         ),
         (
             lambda x: Stored(x.flatten(), blocks_of(x), FRACTAL_NZ),
@@ -259,6 +259,44 @@ OPERATORS = {
 def test_built_in_operators_read_blocks(function):
     matrix = random(23, 41)
     torch.testing.assert_close(function(cast(matrix.npu())).cpu(), function(matrix.npu()).cpu(), rtol=0, atol=0)
+
+
+DECIDED = {
+    "nonzero": lambda x: x.nonzero(),
+    "nonzero of nothing": lambda x: (x > 99).nonzero(),
+    "nonzero, a row a dimension": lambda x: x.nonzero(as_tuple=True),
+    "masked_select": lambda x: x.masked_select(x > 1),
+    "index": lambda x: x[x > 1],
+    "index_put": lambda x: x.clone().index_put((x > 1,), torch.tensor(5, dtype=x.dtype, device=x.device)),
+    "bincount": lambda x: x.int().flatten().bincount(),
+    "unique": lambda x: x.unique(),
+    "unique with counts": lambda x: x.unique(return_inverse=True, return_counts=True),
+    "unique rows": lambda x: x.unique(dim=0, return_inverse=True, return_counts=True),
+    "unique columns": lambda x: x.unique(dim=1),
+    "unique_consecutive": lambda x: x.unique_consecutive(return_inverse=True, return_counts=True),
+    "unique_consecutive rows": lambda x: x.unique_consecutive(dim=0, return_inverse=True, return_counts=True),
+}
+
+
+@pytest.fixture
+def by_aclop():
+    torch.npu.set_compile_mode(jit_compile=True)
+    yield
+    torch.npu.set_compile_mode(jit_compile=False)
+
+
+@pytest.mark.parametrize("function", DECIDED.values(), ids=DECIDED)
+def test_operators_of_the_aclop_path_tell_the_shapes_that_they_decide(function, by_aclop):
+    matrix = torch.tensor([[2.0, 0, 2], [1, 1, 0], [1, 1, 0], [2, 0, 2]])
+    expected = function(matrix)
+    torch.testing.assert_close(function(matrix.npu()), expected, rtol=0, atol=0, check_device=False)
+
+
+@pytest.mark.parametrize("function", DECIDED.values(), ids=DECIDED)
+def test_operators_that_decide_shapes_read_blocks(function):
+    matrix = torch.tensor([[2.0, 0, 2], [1, 1, 0], [1, 1, 0], [2, 0, 2]]).bfloat16()
+    results = function(cast(matrix.npu()))
+    torch.testing.assert_close(results, function(matrix), rtol=0, atol=0, check_device=False)
 
 
 def test_a_product_of_stacked_matrices_reads_blocks():

@@ -120,7 +120,7 @@ def test_streams_are_rows_of_their_own_and_no_two_tasks_of_one_overlap(profiles)
     for tasks in by_stream.values():
         tasks.sort(key=lambda span: (span[0], -span[1]))
         for one, other in itertools.pairwise(tasks):
-            assert one[1] <= other[0] + 0.002 or other[1] <= one[1] + 0.002  # behind it, or nested
+            assert one[1] <= other[0] + 0.002 or other[1] <= one[1] + 0.002  # after it, or nested
 
 
 def test_nodes_of_graphs_lie_within_their_graph(profiles):
@@ -193,7 +193,7 @@ NOT_IMPLEMENTED = {
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """What a program is told that asks for each of these in turn."""
+    """The errors for each of these unsupported options in turn."""
     program = "import sys, torch, torch_npu.profiler as p\ntorch.ones(1).npu()\n"
     for named, config in NOT_IMPLEMENTED.items():
         program += f"print('== {named}', file=sys.stderr, flush=True)\n"
@@ -221,3 +221,31 @@ def test_msprof_names_what_is_missing(tmp_path):
     (tmp_path / "PROF_1").mkdir()
     done = run(msprof, "--export=on", f"--output={tmp_path}")
     assert done.returncode == 1 and "host/start_info" in done.stderr
+
+
+TORCHS_PROFILER = """
+import json, sys, torch, torch_npu
+from torch.profiler import ProfilerActivity, profile
+
+x = torch.randn(8, 16).npu()
+torch.npu.synchronize()
+for session in range(2):
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as profiler:
+        (x.exp() @ x.T).sum().item()
+        torch.npu.synchronize()
+    profiler.export_chrome_trace(sys.argv[1])
+    events = json.load(open(sys.argv[1]))["traceEvents"]
+    kernels = [each for each in events if each.get("cat") == "kernel"]
+    names = " ".join(each["name"] for each in kernels)
+    assert all(word in names for word in ("Exp", "ReduceSum")) and ("Matmul" in names or "Mm" in names), names
+    cpu = [each for each in events if each.get("name") == "aten::exp"]
+    exp = next(each for each in kernels if "Exp" in each["name"])
+    assert cpu and cpu[0]["ts"] <= exp["ts"] <= cpu[0]["ts"] + 60e6, (cpu, exp)  # on one clock
+    assert all(each["dur"] >= 0 for each in kernels)
+print("seen")
+"""
+
+
+def test_torchs_own_profiler_sees_the_kernels(tmp_path):
+    done = run(sys.executable, "-c", TORCHS_PROFILER, tmp_path / "trace.json")
+    assert (done.returncode, done.stdout.split()[-1:]) == (0, ["seen"]), done.stderr
