@@ -129,6 +129,33 @@ class BuildOperatorPackage(BuildExtension):
         sources.record(made_of, self.folder)
         self.check()
 
+    def build_extension(self, extension):
+        self.precompile(extension)
+        super().build_extension(extension)
+
+    def precompile(self, extension) -> None:
+        """Compiles operator.h, which takes longer than what includes it, into a header that g++ only maps."""
+        folder = Path(self.build_temp, "precompiled").resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        header, source = folder / "csrc.h", folder / "csrc.cpp"
+        for file, included in ((header, "operator.h"), (source, header.name)):
+            text = f'#include "{included}"\n'
+            if not file.exists() or file.read_text() != text:
+                file.write_text(text)
+        (precompiled,) = self.compiler.compile(
+            [str(source)],
+            output_dir=str(folder),
+            macros=extension.define_macros,
+            include_dirs=extension.include_dirs,
+            debug=self.debug,
+            extra_preargs=["-x", "c++-header"],
+            extra_postargs=list(extension.extra_compile_args),
+        )
+        gch = header.with_suffix(".h.gch")
+        gch.unlink(missing_ok=True)
+        gch.symlink_to(precompiled)
+        extension.extra_compile_args += ["-include", str(header), "-Winvalid-pch"]
+
     def options(self) -> list:
         # Found from where they are installed: site-packages/PACKAGE/opp/vendors/PACKAGE/op_api/lib, and beside it.
         site_packages, torch_folder = "$ORIGIN" + "/.." * 6, Path(torch.__file__).parent

@@ -228,6 +228,8 @@ AclnnOperator::AclnnOperator(const char* name, const void* in_caller)
       get_workspace_size_(find_function(name, package_of(in_caller), c10::str(name, "GetWorkspaceSize"))),
       run_(find_function(name, package_of(in_caller), name)) {}
 
+int64_t format_of(const at::Tensor& tensor) { return at_npu::native::get_npu_format(tensor); }
+
 void AclnnDelete::operator()(aclTensor* value) const { Release(value); }
 void AclnnDelete::operator()(aclTensorList* value) const { Release(value); }
 void AclnnDelete::operator()(aclScalar* value) const { Release(value); }
@@ -337,7 +339,7 @@ void AclnnCall::add_to_key(const at::Tensor& value) {
   add_to_key(value.storage_offset());
   add_to_key(value.storage().nbytes());
   add_to_key(static_cast<int>(value.scalar_type()));
-  add_to_key(at_npu::native::get_npu_format(value));
+  add_to_key(format_of(value));
   if (caching_) {
     ExecutorCache::get().add_address(const_cast<void*>(value.storage().data()));
   }

@@ -53,6 +53,9 @@ std::optional<std::string> library_of(const char* name, const std::string& packa
 // Says that a function is in none of them, which they are, and how to deploy it.
 std::string not_deployed(const std::string& function);
 
+// The format of a tensor on an NPU, an aclFormat.
+int64_t format_of(const at::Tensor& tensor);
+
 struct C10_EXPORT AclnnDelete {
   void operator()(aclTensor* value) const;
   void operator()(aclTensorList* value) const;

@@ -2,9 +2,9 @@
 // Checks where tensors lie, which only torch_npu knows: on one device, dense, in the formats that they may be in.
 #include <acl/acl_base.h>
 #include <c10/util/StringUtil.h>
-#include <torch_npu/csrc/core/npu/NPUFormat.h>
 
 #include "arguments/table.h"
+#include "ops_common.h"
 
 namespace custom_pypto {
 namespace {
@@ -29,7 +29,7 @@ void check_format(const Checks& checks, const ArgumentRow& row, const at::Tensor
   if (!tensor.is_privateuseone()) {
     return;
   }
-  const int64_t format = at_npu::native::get_npu_format(tensor);
+  const int64_t format = format_of(tensor);
   const bool fractal_nz = format == ACL_FORMAT_FRACTAL_NZ;
   const bool may_be_nz = row.use == Use::kMatrix && tensor.dim() == 2;
   if (!is_strided(format) && !(fractal_nz && may_be_nz)) {

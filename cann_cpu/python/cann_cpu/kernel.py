@@ -234,7 +234,7 @@ class KernelFile:
 
     def __init__(self, path: str | os.PathLike, options: tuple[str, ...] = (), keep: str | os.PathLike | None = None):
         self.path = Path(path).resolve()
-        given = ["-O2", "-g", "-Wall", *shlex.split(os.environ.get("CXXFLAGS", "")), *options]
+        given = ["-O2", "-Wall", *shlex.split(os.environ.get("CXXFLAGS", "")), *options]
         try:
             source = Source(self.path, given)
             if not source.kernels:

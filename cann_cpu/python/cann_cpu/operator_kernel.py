@@ -158,7 +158,7 @@ def variants(operator: dict, source: Path, tiling: list[dict], options: list[str
     for each in combinations(operator):
         known = of_any_format.get(each.types) if asked or not found else next(iter(found.values()))
         if known is None:
-            file = Source(wrapper, ["-O2", "-g", "-Wall", *include, *options, *each.options(operator)])
+            file = Source(wrapper, ["-O2", "-Wall", *include, *options, *each.options(operator)])
             known = found.setdefault("".join(file.texts), Compiled(file))
             names = _asked_names(file)
             asked |= names
