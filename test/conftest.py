@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share. CANN_CPU_CAPABILITY=avx2 bash run.sh test runs them on a machine that has no more."""
 
+import collections
 import gc
+import json
+import math
 import os
 import sys
 import zlib
@@ -17,12 +20,21 @@ if level := os.environ.get("CANN_CPU_CAPABILITY"):
 HERE = Path(__file__).parent
 # Folders whose tests share what is compiled for them: where several processes test, one has all of such a folder.
 TOGETHER = ("ascendc", "cann_cpu/graph_engine", "cann_cpu/runtime", "graph", "toolkit")
-# What takes longest, first, so that no process is left with it at the end.
-LONGEST = ("test_guide.py", "custom_pypto/test_new_project.py", "custom_pypto/test_new.py", "test_packages.py")
+DURATIONS = HERE / "durations.json"
+"""The seconds of each group of tests, as `--record-durations` last wrote them. The longest run first, so that no
+process is left with one at the end."""
 
 
 def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="with the tests that are long and rarely find a fault")
+    parser.addoption("--record-durations", action="store_true", help=f"write {DURATIONS.name}, which orders the tests")
+
+
+def group_of(nodeid: str) -> str:
+    """What one process tests: a file of tests, or a folder of those in TOGETHER."""
+    module = nodeid.partition("::")[0].removeprefix(f"{HERE.name}/")
+    folder = os.path.dirname(module)
+    return folder if folder in TOGETHER else module
 
 
 def pytest_collection_modifyitems(config, items):
@@ -31,7 +43,21 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     for item in items:
         leave_out_of_checks(item)
-    items.sort(key=lambda item: item.path.relative_to(HERE).as_posix() not in LONGEST)
+    seconds = json.loads(DURATIONS.read_text())
+    items.sort(key=lambda item: -seconds.get(group_of(item.nodeid), math.inf))
+
+
+measured = collections.Counter()
+
+
+def pytest_runtest_logreport(report):
+    measured[group_of(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session):
+    if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
+        seconds = {group: round(total) for group, total in measured.most_common()}
+        DURATIONS.write_text(json.dumps(seconds, indent=1) + "\n")
 
 
 def leave_out_of_checks(item):
@@ -48,9 +74,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            module = Path(nodeid.partition("::")[0]).relative_to(HERE.name)
-            folder = module.parent.as_posix()
-            return folder if folder in TOGETHER else module.as_posix()
+            return group_of(nodeid)
 
     return Scheduling(config, log)
 

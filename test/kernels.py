@@ -3,11 +3,11 @@
 
 import ctypes
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import fresh
 import pytest
 import torch
 import torch_npu
@@ -151,14 +151,8 @@ def in_a_process(function, **environment):
     file = Path(function.__code__.co_filename)
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     program = f"import torch, custom_pypto, {file.stem} as t; torch.manual_seed(1); t.{function.__name__}()"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=file.parent,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment
+    done = fresh.run([sys.executable, "-c", program], cwd=file.parent, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 

@@ -11,6 +11,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import fresh
 import numpy as np
 import pytest
 from cann_cpu.kernel import KernelError, KernelFile
@@ -297,7 +298,7 @@ def test_operators_write_profiles_where_the_environment_says(tmp_path):
     script = "import torch, custom_pypto; x = torch.ones(999).npu(); print((custom_pypto.add_custom(x, x) == 2).all())"
     environment = {**os.environ, "CANN_CPU_KERNELS": "ascendc", "ASCENDC_CPU_PROFILE": str(tmp_path / "profiles")}
     for _ in range(2):  # the second process takes other names
-        assert "True" in subprocess.check_output([sys.executable, "-c", script], env=environment, text=True)
+        assert "True" in fresh.run([sys.executable, "-c", script], env=environment, check=True).stdout
     written = sorted(path.name for path in (tmp_path / "profiles").iterdir())
     assert written == [f"00000{i}-add_custom{end}" for i in (1, 2) for end in (".json", ".trace.json")]
     for name in written:

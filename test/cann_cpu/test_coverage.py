@@ -3,10 +3,10 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 import textwrap
 
+import fresh
 import torch_versions
 from served import aclnn_functions, converted_types, node_types
 
@@ -76,14 +76,7 @@ def test_no_aclnn_function_is_without_a_test(tmp_path):
     calls = tmp_path / "calls"
     folders = [HERE / "operators", HERE / "graph_engine", HERE.parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"CANN_CPU_CALLS": str(calls), "PYTHONPATH": os.pathsep.join(map(str, folders))}
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SWEEP)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    result = fresh.run([sys.executable, "-c", textwrap.dedent(SWEEP)], env=environment, timeout=600)
     assert result.returncode == 0, result.stderr[-3000:]
     assert len(aclnn_functions()) > 500
     assert aclnn_functions() - set(calls.read_text().split()) == torch_versions.UNCALLED

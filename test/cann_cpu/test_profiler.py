@@ -4,11 +4,11 @@
 import csv
 import itertools
 import json
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import fresh
 import pytest
 from cann_cpu import activation
 
@@ -27,7 +27,7 @@ EACH_STEP = {  # what a step of the program runs: type, inputs, dtypes, outputs
 
 
 def run(*command, **options):
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, **options)
+    return fresh.run(command, **options)
 
 
 class Output:

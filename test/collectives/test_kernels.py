@@ -3,10 +3,10 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import fresh
 import pytest
 from author import install, project
 from operator_project import run
@@ -101,9 +101,7 @@ def test_a_launch_without_a_communicator(tmp_path, soc, server, message):
         "}\n"
     )
     call = f"import numpy, cann_cpu.kernel as k; k.KernelFile({str(source)!r})['alone'](numpy.zeros(8, numpy.uint8))"
-    done = subprocess.run(
-        [sys.executable, "-c", call], env={**os.environ, "CANN_CPU_SOC": soc}, capture_output=True, text=True
-    )
+    done = fresh.run([sys.executable, "-c", call], env={**os.environ, "CANN_CPU_SOC": soc})
     assert done.returncode != 0 and f"alone.cpp:4: alone, block 0: {message}" in done.stderr, done.stderr
 
 

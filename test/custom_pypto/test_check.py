@@ -12,6 +12,7 @@ import time
 import types
 from pathlib import Path
 
+import fresh
 import pytest
 import torch
 import torch_npu  # noqa: F401
@@ -27,7 +28,7 @@ FORM, BEHAVIOUR = [*check.FORM], [*check.BEHAVIOUR]
 
 def run(*arguments) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "custom_pypto", "check", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return fresh.run(command, cwd=ROOT)
 
 
 @pytest.mark.nightly
@@ -75,12 +76,9 @@ KERNEL_MISTAKES = {
 @pytest.fixture(scope="module")
 def tables(probe) -> dict:
     package, extension = probe
-    result = subprocess.run(
+    result = fresh.run(
         [sys.executable, Path(__file__).parent / "probe" / "checks.py", extension],
         env=os.environ | {"ASCEND_CUSTOM_OPP_PATH": package},
-        capture_output=True,
-        text=True,
-        timeout=300,
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])

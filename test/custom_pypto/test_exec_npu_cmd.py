@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fresh
 import pytest
 
 PROBE = Path(__file__).parent / "probe"
@@ -14,12 +15,9 @@ PROBE = Path(__file__).parent / "probe"
 
 def run_scenarios(probe, **environment) -> dict:
     package, extension = probe
-    run = subprocess.run(
+    run = fresh.run(
         [sys.executable, PROBE / "scenarios.py", extension, package],
         env=os.environ | {"ASCEND_CUSTOM_OPP_PATH": package} | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
     )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
@@ -109,7 +107,7 @@ def test_an_error_of_the_queue_that_nothing_raised_is_printed_at_exit(probe):
     package, extension = probe
     environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": package, "TASK_QUEUE_ENABLE": "1"}
     command = [sys.executable, "-c", AT_EXIT, extension]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    run = fresh.run(command, env=environment)
     assert run.returncode == 0, run.stderr
     assert run.stderr.count("aclnnProbePhaseTwoFails failed in phase two") == 1
 

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import fresh
 import new_package
 import pytest
 
@@ -122,7 +123,7 @@ def run(folder: Path, *arguments, where="") -> subprocess.CompletedProcess:
     vendor = folder / "build" / PACKAGE / "opp/vendors" / PACKAGE
     environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(vendor), "PYTHONPATH": str(folder / "build")}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=folder / where, env=environment, capture_output=True, text=True, timeout=300)
+    return fresh.run(command, cwd=folder / where, env=environment)
 
 
 @pytest.fixture(scope="module")

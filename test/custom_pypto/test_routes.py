@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fresh
 import operator_package
 import pytest
 
@@ -131,7 +132,7 @@ def test_our_functions_are_taken_where_they_are_deployed(package):
     """Ours are called even if CANN's are installed, in a package that is searched first."""
     command = [sys.executable, "-m", "cann_cpu", "info"]
     environment = os.environ | {"ASCEND_CUSTOM_OPP_PATH": str(package)}
-    routes = routes_of(subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300))
+    routes = routes_of(fresh.run(command, env=environment))
     assert len(routes) == 9
     for route in routes.values():
         assert route.startswith("aclnn") and route.endswith("custom_pypto/op_api/lib/libcust_opapi.so")

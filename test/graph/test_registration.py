@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converters get registered with torchair, before the first graph, whatever became of its import before."""
 
-import subprocess
 import sys
 from pathlib import Path
 
+import fresh
 import pytest
 
 HERE = Path(__file__).parent
@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 def run(program: str) -> str:
     command = [sys.executable, "-c", program]
-    result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=300)
+    result = fresh.run(command, cwd=HERE)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import aclnn_signatures
+import fresh
 import pytest
 import served
 import torch
@@ -21,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def run(*command):
-    done = subprocess.run([sys.executable, *command], cwd=HERE, capture_output=True, text=True, timeout=500)
+    done = fresh.run([sys.executable, *command], cwd=HERE, timeout=500)
     return done.returncode, done.stdout + done.stderr
 
 

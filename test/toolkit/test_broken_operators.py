@@ -3,12 +3,12 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import aclnn
 import author
+import fresh
 import pytest
 
 VALUES = "tiling.set_size(context->GetInputTensor(0)->GetData<float>()[0]);"
@@ -33,7 +33,7 @@ def ended(library, program):
     start = "import ctypes, sys, torch, torch_npu, aclnn\nx = torch.ones(8, device='npu')\n"
     environment = {**os.environ, "PYTHONPATH": str(Path(aclnn.__file__).parent)}
     command = [sys.executable, "-c", start + program, library]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    return fresh.run(command, env=environment)
 
 
 def test_an_operator_without_outputs_runs(library):

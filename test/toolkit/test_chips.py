@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import aclnn
+import fresh
 import pytest
 from cann_cpu.activation import HOME, LIBRARIES
 from operator_project import run
@@ -148,7 +149,7 @@ print(chip.name, chip.cube_core_num, chip.vector_core_num, chip.L2_cache_size)
 
 
 def test_torch_npu_reports_it():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    done = fresh.run([sys.executable, "-c", PROGRAM])
     cube, vector, _, l2 = CHIPS["Ascend910_9362"]
     assert done.stdout.split() == ["Ascend910_9362", str(cube), str(vector), str(l2 << 20)], done.stderr
 
@@ -204,7 +205,7 @@ def called(package, **variables):
     paths = {"PYTHONPATH": str(Path(aclnn.__file__).parent), "ASCEND_CUSTOM_OPP_PATH": str(package)}
     environment = {**os.environ, **paths, **variables}
     command = [sys.executable, "-c", IN_A_PROCESS, package / "op_api/lib/libcust_opapi.so"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = fresh.run(command, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -232,6 +233,6 @@ def test_a_project_for_several_chips_is_compiled_for_each(package_for):
 def test_info_says_the_chip_and_why(package_for):
     command = [sys.executable, "-m", "cann_cpu", "info"]
     environment = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(package_for("ascend310b"))}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120).stdout
+    said = fresh.run(command, env=environment).stdout
     assert "chip               Ascend310B4: 1 AI core, dav-3002, 248 KiB of unified buffer, 1024 KiB of L1" in said
     assert "  because          the installed operator packages are for ascend310b" in said

@@ -7,12 +7,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 import aclnn
+import fresh
 import pytest
 import torch
 from operator_project import CANN, PROJECT, run
@@ -260,7 +260,7 @@ except aclnn.Rejected as error:
 def message_of(library, **variables):
     environment = {**os.environ, "PYTHONPATH": str(Path(aclnn.__file__).parent), **variables}
     command = [sys.executable, "-c", IN_A_PROCESS, library]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120).stdout
+    return fresh.run(command, env=environment).stdout
 
 
 def test_a_package_for_another_chip_is_named(installed, library):
@@ -318,7 +318,7 @@ def test_it_runs_on_the_aclop_path_and_by_a_model(installed, tmp_path):
     run(CANN / "bin/atc", f"--singleop={tmp_path}/model.json", f"--output={tmp_path}", "--soc_version=Ascend910B3")
     environment = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(installed)}
     command = [sys.executable, "-c", ON_THE_ACLOP_PATH, tmp_path]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = fresh.run(command, env=environment)
     assert done.stdout == f"0 {[3.0 * i for i in range(8)]}\n" * 2 + "[1024.0]\n", done.stderr
 
 
@@ -337,7 +337,7 @@ def test_the_first_of_two_packages_with_an_operator_is_taken(installed, tmp_path
         kernel.unlink()
     environment = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": packages.format(installed=installed, without_kernels=other)}
     program = ON_THE_ACLOP_PATH.partition("out.zero_()")[0]
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    done = fresh.run([sys.executable, "-c", program], env=environment)
     said = {"installed": f"0 {[3.0 * i for i in range(8)]}", "without_kernels": f"{other} has no kernel for ascend910b"}
     assert said[first] in done.stdout + done.stderr
 
@@ -397,7 +397,7 @@ def test_a_library_carries_its_package(tmp_path):
         paths = [runners / f"lib{name}.so" for name in libraries]
         command = [sys.executable, "-c", program, *paths]
         variables = {**environment, "CANN_CPU_CHECK": check}
-        done = subprocess.run(command, env=variables, capture_output=True, text=True)
+        done = fresh.run(command, env=variables)
         assert len(done.stdout.splitlines()) == len(said), done.stderr
         assert all(words in line for words, line in zip(said, done.stdout.splitlines(), strict=True))
     assert not list(tmp_path.glob("cann_cpu_*"))

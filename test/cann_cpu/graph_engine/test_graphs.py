@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole graphs through torch.compile and torchair: shapes that change, mixtures, gradients, in-place, host inputs."""
 
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import fresh
 import pytest
 import torch
 import torch.nn.functional as F
@@ -98,7 +98,7 @@ print("dropped")
 
 def test_a_graph_can_be_dropped_while_it_waits_for_its_stream():
     """torchair holds the GIL while it waits for the stream; in a first call AOTAutograd's mode is also active."""
-    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=120)
+    done = fresh.run([sys.executable, "-c", DROPPED])
     assert done.stdout == "dropped\n", done.stderr
 
 

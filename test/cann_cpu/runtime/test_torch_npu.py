@@ -3,12 +3,12 @@
 
 import gc
 import os
-import subprocess
 import sys
 import textwrap
 import threading
 from contextlib import contextmanager
 
+import fresh
 import pytest
 import torch
 import torch_versions
@@ -17,10 +17,7 @@ MIB = 1 << 20
 
 
 def run_program(program, code=0, **variables):
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env=os.environ | variables, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    result = fresh.run([sys.executable, "-c", textwrap.dedent(program)], env=os.environ | variables)
     assert result.returncode == code, result.stderr
 
 
