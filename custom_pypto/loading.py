@@ -41,7 +41,7 @@ def load(package: str) -> None:
 
 
 def _check_versions() -> None:
-    """The torch that custom_pypto was built for is in its version, 0.1.0+torch2.13.0; torch_npu is of the same one."""
+    """The torch that custom_pypto was built for is in its version, 0.2.0+torch2.13.0; torch_npu is of the same one."""
     from ._version import __version__  # of the installed package
 
     built_for = __version__.partition("+torch")[2]

@@ -4,6 +4,8 @@
 import inspect
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,7 +23,7 @@ import pages
 ROOT = Path(__file__).parents[1]
 PAGES = [
     pytest.param(page, id=page.name, marks=[pytest.mark.unchecked(reason="its programs are wrong")] * wrong)
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     for wrong in [page.name == "checks.md"]
 ]
 
@@ -128,3 +130,68 @@ def test_links_lead_somewhere_and_code_blocks_run(page):
         assert link.startswith("http") or (page.parent / link).exists(), f"{page.name} links to {link}"
     for block in re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
         exec(compile(block, str(page), "exec"), {})
+
+
+def local_links(text):
+    """The files to which a page links; the page itself for its own headings."""
+    return [link.partition("#")[0] for link in re.findall(r"\]\(((?!\w+:)[^)\s]+)\)", text)]
+
+
+def test_the_index_lists_every_page():
+    index = ROOT / "docs" / "README.md"
+    cells = re.findall(r"^\|([^|]*)\|", index.read_text(), flags=re.MULTILINE)
+    listed = {(index.parent / link).resolve() for link in local_links("".join(cells))}
+    pages_there = {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "cann_cpu" / "README.md"}
+    assert listed == pages_there
+
+
+def test_every_folder_has_a_row_in_the_readme():
+    files = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split()
+    folders = {file.split("/")[0] for file in files if "/" in file and not file.startswith(".")}
+    for page in ("README.md", "README_zh.md"):
+        assert folders <= set(re.findall(r"^\| `(\w+)/` \|", (ROOT / page).read_text(), flags=re.MULTILINE))
+
+
+def outline(page):
+    """What does not depend on the language: levels of headings, blocks of code, tables with their code, links."""
+    text = page.read_text()
+    blocks = re.findall(r"^```.*?^```$", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^(#+) ", text, flags=re.MULTILINE)
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
+    cells = [[re.findall(r"`[^`]*`", cell) for cell in row] for row in rows]
+    links = sorted(link.replace("_zh.md", ".md") for link in local_links(text) if link)
+    return {"headings": headings, "blocks": blocks, "tables": cells, "links": links}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/add_an_operator.md"])
+def test_the_chinese_page_has_all_that_the_english_one_has(page):
+    english, chinese = outline(ROOT / page), outline(ROOT / page.replace(".md", "_zh.md"))
+    for part in english:
+        assert chinese[part] == english[part]
+
+
+def test_the_pages_name_the_version():
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    released = re.findall(r"^## (\d\S*)", changes, flags=re.MULTILINE)
+    version = runpy.run_path(ROOT / "cann_cpu" / "backend" / "versions.py")["VERSION"]
+    assert released[0] == version
+    for page in ("README.md", "README_zh.md", "CHANGELOG.md", "docs/own_repository.md"):
+        assert set(re.findall(r"`([\d.]+)\+torch", (ROOT / page).read_text())) == {version}
+    assert (ROOT / "cann_cpu" / "version.info").read_text() == f"Version={version}\n"
+
+
+QUICK = ("export ", "python -m cann_cpu ", "python -m custom_pypto new ", "source $", "CANN_CPU=0 ")
+"""How commands of the README begin that take seconds. CI runs the builds, and other tests the rest."""
+
+
+def test_the_commands_of_the_readme_run(tmp_path):
+    blocks = re.findall(r"^```bash\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    commands = [line.partition("  #")[0].strip() for line in "".join(blocks).splitlines()]
+    quick = [command for command in commands if command.startswith(QUICK)]
+    assert len(quick) > 5
+    shutil.copytree(Path(custom_pypto.__path__[0]) / "authoring" / "templates" / "project", tmp_path / "my_ops")
+    (tmp_path / "my_ops" / "script.py").touch()
+    subprocess.run(["bash", "-euo", "pipefail", "-c", "\n".join(quick)], cwd=tmp_path / "my_ops", check=True)
+    jobs = re.findall(r"^  (\w+)\)$", (ROOT / "run.sh").read_text(), flags=re.MULTILINE)
+    assert {command.split()[2] for command in commands if re.match(r"bash run\.sh \w", command)} <= set(jobs)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/add_an_operator.md, followed literally: in a fresh copy of the project, and in a project of one's own."""
+"""docs/add_an_operator.md and docs/first_operator.md, followed literally: in a fresh copy of the project, and in a
+project of one's own."""
 
 import dataclasses
 import shutil
@@ -17,7 +18,7 @@ from custom_pypto import prototypes
 from custom_pypto.authoring import definition
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "docs" / f"add_an_operator{language}.md" for language in ("", "_zh")]
+GUIDE, FIRST_OPERATOR = ROOT / "docs" / "add_an_operator.md", ROOT / "docs" / "first_operator.md"
 pytestmark = pytest.mark.timeout(1800)  # it compiles the whole project: more than a minute on two idle cores
 IN_TREE, OWN, EXAMPLE = "console", "console my_ops", "python example"
 
@@ -40,16 +41,8 @@ def copy_of_the_project(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def test_both_languages_show_the_same_blocks():
-    english, chinese = map(guide.blocks, PAGES)
-    assert english == chinese
-    assert [block.info for block in english].count("console") == 3
-
-
-@pytest.mark.nightly  # the next one goes the same way but for the first build of everything
-def test_the_guide_leads_to_an_operator_that_passes_every_check_in_a_fresh_copy_of_the_project(follower):
-    copy_of_the_project(follower.folder)
-    for block in guide.blocks(PAGES[0]):
+def follow(follower, blocks):
+    for block in blocks:
         if block.info == IN_TREE:
             follower.run_commands(block)
         elif block.info == EXAMPLE:
@@ -58,17 +51,30 @@ def test_the_guide_leads_to_an_operator_that_passes_every_check_in_a_fresh_copy_
             follower.edit(block)
 
 
+@pytest.mark.nightly  # the next one goes the same way but for the first build of everything
+def test_the_guide_leads_to_an_operator_that_passes_every_check_in_a_fresh_copy_of_the_project(follower):
+    copy_of_the_project(follower.folder)
+    blocks = guide.blocks(GUIDE)
+    assert [block.info for block in blocks].count(IN_TREE) == 3
+    follow(follower, blocks)
+
+
 @pytest.mark.nightly  # builds for minutes, as its users do
-def test_the_guide_leads_there_in_a_project_of_one_s_own_too(follower):
-    blocks = guide.blocks(PAGES[0])
+def test_both_pages_lead_there_in_a_project_of_one_s_own(follower):
+    generate, *rest = guide.blocks(FIRST_OPERATOR)
+    follower.run_commands(generate)
+    follow(follower, rest)
+
+    blocks = guide.blocks(GUIDE)
     first, second = (block for block in blocks if block.info == OWN)
-    follower.run_commands(first)
+    assert first.text.startswith(generate.text)
+    follower.run_commands(guide.Block(first.info, first.text.removeprefix(generate.text)))
     typed = 1  # the schema
     for block in blocks:
         if block.file and block.info not in (OWN, EXAMPLE):
             of_my_ops = guide.Block(*(text.replace("custom_pypto", "my_ops") for text in (block.info, block.text)))
             typed += follower.edit(of_my_ops) * (not block.file.endswith("ops.py"))  # there all is documentation
-    assert f"**{typed} lines**" in PAGES[0].read_text()
+    assert f"**{typed} lines**" in GUIDE.read_text()
     follower.run_commands(second)
 
     (follower.folder / "test/my_ops/smooth_relu_calls.py").unlink()
@@ -101,5 +107,5 @@ PROTOTYPE = prototypes.Prototype(
 )
 def test_the_lines_in_the_table_of_errors_are_those_of_the_build(schema, prototype):
     found = definition.mismatches([torch._C.parse_schema(schema)], dataclasses.replace(PROTOTYPE, **prototype))
-    assert f"| `{found[0]}` | build |" in PAGES[0].read_text()
+    assert f"| `{found[0]}` | build |" in GUIDE.read_text()
     assert definition.mismatches([torch._C.parse_schema(SCHEMA)], PROTOTYPE) == []

@@ -13,7 +13,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 PYTHON = ">=3.10,<3.15"
 TORCH_NPU = {"2.10.0": "2.10.0.post4", "2.13.0": "2.13.0", "2.14.0": "2.14.0"}  # by torch
 DEFAULT = "2.13.0"

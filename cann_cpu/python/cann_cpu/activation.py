@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ._version import __version__
 
 BUILT_FOR = __version__.partition("+torch")[2]
-"""The torch in this wheel's version, 0.1.0+torch2.13.0."""
+"""The torch in this wheel's version, 0.2.0+torch2.13.0."""
 HOME = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = os.path.join(HOME, "lib64")
 TENSOR_MEMORY = "libtensor_memory.so"
