@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "acl/acl_rt.h"
-#include "call.h"
+#include "device_call.h"
 #include "log.h"
 
 namespace cann_cpu {

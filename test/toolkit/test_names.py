@@ -35,7 +35,7 @@ NAMES = {
 def of_library(tmp_path_factory):
     """{type: the name that the function in C++ gives}."""
     program = tmp_path_factory.mktemp("names") / "names"
-    include = [f"-I{ROOT / folder}" for folder in ("cann_cpu/headers", "cann_cpu/operator_host")]
+    include = [f"-I{ROOT / folder}" for folder in ("cann_cpu", "cann_cpu/common", "cann_cpu/metadef/include")]
     linked = [f"-L{LIBRARIES}", "-lregister", f"-Wl,-rpath,{LIBRARIES}"]
     command = ["g++", "-std=c++20", "-O0", *include, HERE / "names.cpp", "-o", program, *linked]
     subprocess.run(command, check=True, timeout=120)

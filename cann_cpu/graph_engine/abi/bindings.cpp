@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts between gert::Tensor, ge::Tensor and ATen's tensors.
-#include "abi/bindings.h"
+#include "bindings.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -10,8 +10,8 @@
 
 #include "acl/acl_rt.h"
 #include "cann_cpu/runtime.h"
-#include "model/dtypes.h"
-#include "model/model.h"
+#include "graph_engine/model/dtypes.h"
+#include "graph_engine/model/model.h"
 
 namespace cann_cpu::graph {
 namespace {

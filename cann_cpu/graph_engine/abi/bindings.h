@@ -6,10 +6,10 @@
 
 #include <vector>
 
-#include "abi/gert_tensor.h"
 #include "acl/acl_base.h"
 #include "cann_cpu/stored_tensor.h"
 #include "ge/ge_allocator.h"
+#include "gert_tensor.h"
 #include "graph/tensor.h"
 
 namespace cann_cpu::graph {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ge::Operator, ge::OperatorFactory and the registry that REG_OP fills.
-#include "abi/registry.h"
+#include "registry.h"
 
 #include <dlfcn.h>
 
@@ -13,8 +13,8 @@
 #include "cann_cpu/operator_packages.h"
 #include "graph/operator.h"
 #include "graph/operator_factory.h"
-#include "nodes/node_types.h"
-#include "operator_host/definition.h"
+#include "graph_engine/nodes/node_types.h"
+#include "metadef/definition.h"
 
 namespace ge {
 

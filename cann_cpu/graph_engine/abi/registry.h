@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/attribute.h"
+#include "graph_engine/model/attribute.h"
 
 namespace ops {
 struct Definition;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds and calls aclnn functions.
-#include "execution/aclnn_function.h"
+#include "aclnn_function.h"
 
 #include <ATen/ops/empty.h>
 #include <dlfcn.h>
@@ -13,8 +13,8 @@
 #include "acl/acl_rt.h"
 #include "cann_cpu/open_library.h"
 #include "cann_cpu/operator_packages.h"
-#include "model/dtypes.h"
-#include "model/model.h"
+#include "graph_engine/model/dtypes.h"
+#include "graph_engine/model/model.h"
 
 namespace cann_cpu::graph {
 namespace {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executes a node of an operator package through aclnn<Type>GetWorkspaceSize and aclnn<Type>.
-#include "execution/custom_node.h"
+#include "custom_node.h"
 
 #include <ATen/ops/empty.h>
 
 #include <optional>
 #include <sstream>
 
-#include "inference/inference_rule.h"
-#include "inference/op_def.h"
-#include "model/dtypes.h"
-#include "nodes/node_call.h"
+#include "graph_engine/inference/inference_rule.h"
+#include "graph_engine/inference/op_def.h"
+#include "graph_engine/model/dtypes.h"
+#include "graph_engine/nodes/node_call.h"
 
 namespace cann_cpu::graph {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "abi/registry.h"
-#include "execution/aclnn_function.h"
-#include "nodes/node_types.h"
+#include "aclnn_function.h"
+#include "graph_engine/abi/registry.h"
+#include "graph_engine/nodes/node_types.h"
 
 namespace cann_cpu::graph {
 

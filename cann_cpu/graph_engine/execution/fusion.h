@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "execution/graph.h"
+#include "graph.h"
 
 namespace cann_cpu::graph {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles a model: resolves its edges, orders its nodes, looks their types up.
-#include "execution/graph.h"
+#include "graph.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
@@ -11,12 +11,12 @@
 #include <queue>
 #include <set>
 
-#include "abi/bindings.h"
 #include "acl/acl_rt.h"
 #include "cann_cpu/device_memory.h"
-#include "execution/fusion.h"
-#include "model/attributes.h"
-#include "model/dtypes.h"
+#include "fusion.h"
+#include "graph_engine/abi/bindings.h"
+#include "graph_engine/model/attributes.h"
+#include "graph_engine/model/dtypes.h"
 
 namespace cann_cpu::graph {
 namespace {

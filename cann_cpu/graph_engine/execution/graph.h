@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "cann_cpu/stored_tensor.h"
-#include "execution/custom_node.h"
-#include "model/model.h"
-#include "nodes/node_types.h"
+#include "custom_node.h"
+#include "graph_engine/model/model.h"
+#include "graph_engine/nodes/node_types.h"
 
 namespace cann_cpu::graph {
 

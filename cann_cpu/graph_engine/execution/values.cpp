@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the values of a graph's nodes apart while they share memory.
-#include "execution/values.h"
+#include "values.h"
 
 #include <algorithm>
 
-#include "abi/errors.h"
+#include "graph_engine/abi/errors.h"
 
 namespace cann_cpu::graph {
 namespace {

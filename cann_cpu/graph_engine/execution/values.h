@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cann_cpu/stored_tensor.h"
-#include "execution/graph.h"
+#include "graph.h"
 
 namespace cann_cpu::graph {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluates the attribute _inference_rule.
-#include "inference/inference_rule.h"
+#include "inference_rule.h"
 
 #include <cctype>
 #include <limits>
 #include <numeric>
 
-#include "model/dtypes.h"
-#include "model/model.h"
-#include "runtime/json.h"
+#include "cann_cpu/json.h"
+#include "graph_engine/model/dtypes.h"
+#include "graph_engine/model/model.h"
 
 namespace cann_cpu::graph {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives the functions of an OpDef a node's inputs and attributes.
-#include "inference/op_def.h"
+#include "op_def.h"
 
 #include <algorithm>
 
-#include "model/dtypes.h"
-#include "operator_host/inference.h"
+#include "graph_engine/model/dtypes.h"
+#include "nnopbase/inference.h"
 
 namespace cann_cpu::graph {
 namespace {

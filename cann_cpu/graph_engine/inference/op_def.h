@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "inference/inference_rule.h"
-#include "nodes/node_call.h"
-#include "operator_host/definition.h"
+#include "graph_engine/nodes/node_call.h"
+#include "inference_rule.h"
+#include "metadef/definition.h"
 
 namespace cann_cpu::graph {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a serialized ge.proto.ModelDef.
-#include "model/model.h"
+#include "model.h"
 
 #include <utility>
 
-#include "model/dtypes.h"
-#include "model/protobuf.h"
+#include "dtypes.h"
+#include "protobuf.h"
 
 namespace cann_cpu::graph {
 namespace {

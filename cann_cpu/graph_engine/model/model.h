@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/attribute.h"
+#include "attribute.h"
 
 namespace cann_cpu::graph {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a node's inputs and attributes.
-#include "nodes/node_call.h"
+#include "node_call.h"
 
 #include <algorithm>
 
-#include "model/dtypes.h"
+#include "graph_engine/model/dtypes.h"
 
 namespace cann_cpu::graph {
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "acl/acl_base.h"
-#include "execution/graph.h"
-#include "execution/values.h"
-#include "model/attributes.h"
+#include "graph_engine/execution/graph.h"
+#include "graph_engine/execution/values.h"
+#include "graph_engine/model/attributes.h"
 
 namespace cann_cpu::graph {
 

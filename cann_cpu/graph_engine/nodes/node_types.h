@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "abi/registry.h"
+#include "graph_engine/abi/registry.h"
 
 namespace cann_cpu::graph {
 

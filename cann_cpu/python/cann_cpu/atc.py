@@ -3,7 +3,7 @@
 
 The JSON is a list: of each operator `op`, `input_desc`, `output_desc` (format, shape, shape_range, type) and `attr`
 (name, type, value). A model says for which descriptions aclopExecute runs the operator, which an installed package or
-cann_cpu has; it holds no kernel, and only cann_cpu reads it (runtime/operator_models.cpp).
+cann_cpu has; it holds no kernel, and only cann_cpu reads it (aclop/operator_models.cpp).
 """
 
 import argparse
