@@ -20,6 +20,14 @@ metadef
 tiling nnopbase hccl aclop
 opapi graph_engine
 """
+# The same of what modules import when they are loaded.
+MODULES = """
+activation.py names.py chips.py __init__.py
+ascendc checks profiler
+kernel.py
+kernel_command.py toolkit
+__main__.py
+"""
 PACKAGES = [CANN / "python/cann_cpu", ROOT / "custom_pypto"]
 
 
@@ -138,23 +146,29 @@ def test_operators_include_no_source_of_another_part(part):
 # ---- Python
 
 
-def imported(file: Path, files: set[Path]) -> list[Path]:
-    """The modules of its package that a module imports relatively when it is loaded."""
-    found = []
-    for node in ast.parse(file.read_text()).body:
-        if not isinstance(node, ast.ImportFrom) or not node.level:
-            continue
-        base = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-        for name in node.names:
-            places = [base / f"{name.name}.py", base / name.name / "__init__.py"]
-            places += [base.with_suffix(".py"), base / "__init__.py"] * bool(node.module)
-            found += [place for place in places if place in files][:1]
-    return found
+def imports(package: Path) -> dict[Path, list[Path]]:
+    """The modules of a package that each of them imports relatively when it is loaded, from the package's folder."""
+    files = {*package.rglob("*.py")}
+    edges = {file.relative_to(package): [] for file in sorted(files)}
+    for file in files:
+        for node in ast.parse(file.read_text()).body:
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            base = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            for name in node.names:
+                places = [base / f"{name.name}.py", base / name.name / "__init__.py"]
+                places += [base.with_suffix(".py"), base / "__init__.py"] * bool(node.module)
+                found = [place.relative_to(package) for place in places if place in files]
+                edges[file.relative_to(package)] += found[:1]
+    return edges
+
+
+def test_no_import_of_cann_cpu_goes_against_the_order():
+    assert not against(imports(PACKAGES[0]), MODULES)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_no_module_imports_itself(package):
-    files = {*package.rglob("*.py")}
-    edges = {file: imported(file, files) for file in sorted(files)}
+    edges = imports(package)
     assert any(edges.values())
     assert not circle(edges)

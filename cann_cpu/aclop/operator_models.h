@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of single operators, which cann_cpu.atc writes: for which descriptions aclopExecute runs an operator.
+// Models of single operators, which cann_cpu.toolkit.atc writes: for which descriptions aclopExecute runs an operator.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Behind the precompiled headers and before a file of kernels, where cann_cpu.kernel_compiler reads it: the words of
+// Behind the precompiled headers and before a file of kernels, where cann_cpu.ascendc.compiler reads it: the words of
 // kernels stay in its text, and with ASCENDC_CPU_LAUNCHES it is compiled as for a device. With ASCENDC_CPU_CORE it is
 // compiled for one kind of cores, that of vectors or that of matrices.
 #undef __global__

@@ -459,7 +459,7 @@ typedef struct aclrtPlaceHolderInfo {
   uint32_t dataOffset;
 } aclrtPlaceHolderInfo;
 
-// A binary is a shared object that `ascendc_fatbin_library` or python -m cann_cpu.kernel_compiler made.
+// A binary is a shared object that `ascendc_fatbin_library` or python -m cann_cpu.ascendc.compiler made.
 aclrtBinary aclrtCreateBinary(const void* data, size_t dataLen);
 aclError aclrtDestroyBinary(aclrtBinary binary);
 aclError aclrtBinaryLoad(const aclrtBinary binary, aclrtBinHandle* binHandle);

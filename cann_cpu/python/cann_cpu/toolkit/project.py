@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import activation, chips, msopgen, trials
+from .. import activation, chips
+from ..checks import repeated_runs
+from ..names import snake_case
+from . import msopgen
 from .operator_calls import drawn, text_of
-from .operator_names import snake_case
 
 LINE = "  {:<26} {:<8} {}"
 SKIPPED = {".git", "build_out", "__pycache__", ".venv", "node_modules"}
@@ -127,7 +129,9 @@ class Work:
             "CMAKE_PREFIX_PATH": ":".join([*prefixes, *filter(None, [kept.get("CMAKE_PREFIX_PATH")])]),
         }  # fmt: skip
 
-    def run(self, name: str, command: list, folder: Path, input: str | None = None, **variables) -> trials.Outcome:
+    def run(
+        self, name: str, command: list, folder: Path, input: str | None = None, **variables
+    ) -> repeated_runs.Outcome:
         """Runs a command of the project; what it says is in logs/, in the terms of the user's own folder."""
         words = [str(word) for word in command]
         script = ["bash", "-c", 'cd "$0" && exec "$@"', str(folder), *words]
@@ -136,7 +140,7 @@ class Work:
             file.write_text(input)
             script = ["bash", "-c", 'cd "$0" && exec "$@" < "$INPUT"', str(folder), *words]
             variables["INPUT"] = str(file)
-        outcome = trials.run(script, self.environment() | variables, SECONDS)
+        outcome = repeated_runs.run(script, self.environment() | variables, SECONDS)
         log = self.folder / "logs" / f"{name}.txt"
         log.parent.mkdir(exist_ok=True)
         log.write_text(self.readable(f"$ {' '.join(words)}\n{outcome.stdout}{outcome.stderr}"))
@@ -420,10 +424,10 @@ def install(work: Work, part: Part) -> tuple[Path, list[dict]]:
 
 
 def _calls(action: str, package: Path, *more: str) -> list:
-    return [sys.executable, "-m", "cann_cpu.operator_calls", action, package, *more]
+    return [sys.executable, "-m", "cann_cpu.toolkit.operator_calls", action, package, *more]
 
 
-def _ended(work: Work, outcome: trials.Outcome, operator: dict | None = None) -> Failure | None:
+def _ended(work: Work, outcome: repeated_runs.Outcome, operator: dict | None = None) -> Failure | None:
     """A crash, by the name that it has left."""
     if outcome.code is None:
         return Failure(f"it has not ended after {SECONDS} s")
@@ -593,7 +597,7 @@ def _test_extension(work: Work, folder: Path, name: str) -> str:
     return f"python3 setup.py build_ext, {count} cases, {seconds:.0f} s"
 
 
-def _judge_test(work: Work, outcome: trials.Outcome, folder: Path, checks: bool) -> None:
+def _judge_test(work: Work, outcome: repeated_runs.Outcome, folder: Path, checks: bool) -> None:
     text = outcome.stdout + "\n" + outcome.stderr
     bad = re.search(
         r"^.*(?:\btest failed|result error|verify (?:result )?failed|verification failed|\bmismatch|AssertionError).*$",

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from .profile import TRACE, lines
+from .kernel_costs import TRACE, lines
 
 METRICS = ("Default", "PipeUtilization", "Roofline")
 NONE = "N/A"

@@ -16,8 +16,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-from .activation import HOME, LIBRARIES
-from .operator_names import snake_case
+from ..activation import HOME, LIBRARIES
+from ..names import snake_case
 
 # A shell script. The archive follows its last line.
 INSTALLER = r"""#!/bin/sh
@@ -195,7 +195,7 @@ def write_libraries(folder: Path, vendor: str, compiler: str, objects: list[str]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m cann_cpu.operator_package", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m cann_cpu.toolkit.operator_package", description=__doc__)
     for name in ("vendor", "type", "output", "stage", "autogen"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("parts", nargs="*", metavar="PLACE=FILE")

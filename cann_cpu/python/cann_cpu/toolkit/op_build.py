@@ -12,8 +12,8 @@ import os
 import sys
 from pathlib import Path
 
-from .activation import LIBRARIES
-from .operator_names import DTYPES, FORMATS, check_identifiers, lower_camel, snake_case
+from ..activation import LIBRARIES
+from ..names import DTYPES, FORMATS, check_identifiers, lower_camel, snake_case
 
 ATTRIBUTES = {
     "Int": "int64_t",

@@ -9,8 +9,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import activation
-from .trials import Outcome, difference, run, run_all, tail
+from .. import activation
+from .repeated_runs import Outcome, difference, run, run_all, tail
 
 FACTOR, PATIENCE = 4, 20
 """A run hangs if it takes longer than FACTOR times the seconds of the run without failures, plus PATIENCE."""

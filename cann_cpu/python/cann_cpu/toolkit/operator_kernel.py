@@ -17,10 +17,10 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .activation import HOME
-from .chips import architecture_of
-from .kernel_compiler import LINKED, CompileError, Source, instances_of
-from .operator_names import DTYPES, FORMATS, snake_case
+from ..activation import HOME
+from ..ascendc.compiler import LINKED, CompileError, Source, instances_of
+from ..chips import architecture_of
+from ..names import DTYPES, FORMATS, snake_case
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m cann_cpu.operator_kernel", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m cann_cpu.toolkit.operator_kernel", description=__doc__)
     for name in ("definitions", "operator", "units", "source", "output"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--file", default="")

@@ -17,9 +17,11 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..activation import HOME
+
 WORDS = ("__global__", "__aicore__", "__gm__")
 OPTIONS = ("-E", "-CC", *(f"-D{word}={word}" for word in WORDS))
-HEADERS = Path(__file__).parent / "include"
+HEADERS = Path(HOME, "include")
 
 _AUTO_SYNC = "--cce-auto-sync"
 

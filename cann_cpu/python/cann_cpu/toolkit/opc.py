@@ -14,8 +14,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from ..names import BY_INFO, FORMATS, check_identifiers
 from .operator_kernel import CompileError, compile_operator
-from .operator_names import BY_INFO, FORMATS, check_identifiers
 
 NUMBERS = {name: number for number, name in FORMATS.items()}
 

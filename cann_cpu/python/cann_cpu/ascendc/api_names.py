@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public names of Ascend C, and which of them are in the headers here.
 
-`python -m cann_cpu.ascendc_names` prints the table of docs/ascendc_names.md.
+`python -m cann_cpu.ascendc.api_names` prints the table of docs/ascendc_names.md.
 """
 
 import functools
 import re
 from pathlib import Path
 
-from .activation import HOME
+from ..activation import HOME
 
 PAGE = "docs/ascendc_names.md"
 """The page that has the table."""

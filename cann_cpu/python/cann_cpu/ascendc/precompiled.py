@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from .activation import HOME
+from ..activation import HOME
 
 HEADER = "ascendc/entry.h"
 UNUSED_DAYS = 30

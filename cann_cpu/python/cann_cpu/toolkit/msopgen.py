@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from .operator_names import BY_INFO, DTYPES, check_identifiers, snake_case
+from ..names import BY_INFO, DTYPES, check_identifiers, snake_case
 
 TEMPLATE = Path(__file__).with_name("operator_project")
 UNITS = {

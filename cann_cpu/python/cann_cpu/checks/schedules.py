@@ -6,7 +6,7 @@ import re
 import sys
 import tempfile
 
-from .trials import Outcome, difference, run, run_all, tail
+from .repeated_runs import Outcome, difference, run, run_all, tail
 
 FACTOR, PATIENCE = 10, 60
 """A run has this times the unperturbed one's seconds, and so many more, before it counts as hanging."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls the operators of an installed package as their definitions allow: what `python -m cann_cpu project` runs.
 
-    python -m cann_cpu.operator_calls describe PACKAGE            # its definitions, once its libraries are loaded
-    python -m cann_cpu.operator_calls infer PACKAGE TYPE SOC      # what inference says of each drawn call
-    python -m cann_cpu.operator_calls run PACKAGE TYPE SOC FIRST  # the calls from one on; reads the outputs' shapes
+    python -m cann_cpu.toolkit.operator_calls describe PACKAGE            its definitions, once its libraries are loaded
+    python -m cann_cpu.toolkit.operator_calls infer PACKAGE TYPE SOC      what inference says of each drawn call
+    python -m cann_cpu.toolkit.operator_calls run PACKAGE TYPE SOC FIRST  the calls from one on; it reads the shapes of
+                                                                          the outputs
 
 Each prints a line of JSON for each call as soon as it is done: a crash ends the process, and leaves the others' lines.
 """
@@ -18,9 +19,9 @@ import struct
 import sys
 from pathlib import Path
 
-from .activation import LIBRARIES
+from ..activation import LIBRARIES
+from ..names import DTYPES, FORMATS
 from .op_build import definitions_of
-from .operator_names import DTYPES, FORMATS
 
 SHAPES = ([8, 2048], [32], [3, 17], [256, 256], [2, 3, 64], [2, 3, 16, 16])
 ROWS = {"ND", "NCHW", "NHWC", "NCDHW", "NDHWC", "HWCN"}

@@ -41,7 +41,7 @@ def run_checked(command: list[str], environment: dict[str, str], options: Option
     if options.ignored and not (faults or options.seeds):
         raise ValueError("--ignore belongs to --seeds and to --check=fault")
     if faults:
-        from .faults import try_faults
+        from .fault_injection import try_faults
 
         code, found, reports = try_faults(command, environment, faults, options.ignored)
     elif options.seeds:

@@ -13,8 +13,8 @@ import os
 import sys
 from pathlib import Path
 
-from .chips import chips
-from .operator_names import BY_INFO, FORMATS, check_identifiers
+from ..chips import chips
+from ..names import BY_INFO, FORMATS, check_identifiers
 
 FORMAT_NUMBERS = {name: number for number, name in FORMATS.items()}
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .operator_names import DTYPES, FORMATS
+from ..names import DTYPES, FORMATS
 
 OUTPUT = "mindstudio_profiler_output"
 POLLS = 0.3

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles files of Ascend C kernels with g++: what KernelFile, `ascendc_library` and the language ASC have in common.
 
-    python -m cann_cpu.kernel_compiler [OPTION...] -c FILE -o FILE.o      (in the toolkit: bin/bisheng)
+    python -m cann_cpu.ascendc.compiler [OPTION...] -c FILE -o FILE.o      (in the toolkit: bin/bisheng)
 
 behaves as the device's compiler, and takes g++'s options and its own. A file may have host functions beside its
 kernels: `kernel<<<blocks, l2ctrl, stream>>>(arguments...)` becomes a call, and each kernel X gets the functions
 `ascendc_cpu_call_X`, by which other languages call it, and `aclrtlaunch_X`, which launches it on a stream.
 
-    python -m cann_cpu.kernel_compiler --launch-headers=FOLDER [OPTION...] -c FILE...
+    python -m cann_cpu.ascendc.compiler --launch-headers=FOLDER [OPTION...] -c FILE...
 
 writes the headers that declare these, `aclrtlaunch_X.h`.
 """
@@ -24,10 +24,10 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 
+from ..activation import HOME, LIBRARIES
+from ..chips import DEFAULT_ARCHITECTURE, architecture_of_environment
 from . import device_rules, precompiled
-from .activation import HOME, LIBRARIES
-from .ascendc_names import missing_in
-from .chips import DEFAULT_ARCHITECTURE, architecture_of_environment
+from .api_names import missing_in
 from .kernel_text import CompileError, Kernel, Parameter, kernels_of, namespace_of, structs_of
 
 READ_BY = "ascendc/read_by_compiler.h"
