@@ -18,7 +18,12 @@ ascendc
 runtime
 metadef
 tiling nnopbase hccl aclop
-opapi graph_engine
+opapi graph_engine/include graph_engine/model
+graph_engine/compiled_graph
+graph_engine/packages
+graph_engine/nodes
+graph_engine/execution
+graph_engine/abi
 """
 # The same of what modules import when they are loaded.
 MODULES = """

@@ -14,11 +14,6 @@
 
 namespace cann_cpu::graph {
 
-// A tensor of element type dtype at the address. Throws GraphError when it is stored neither row by row nor in
-// FRACTAL_NZ.
-StoredTensor stored_tensor(void* memory, ge::DataType dtype, const std::vector<int64_t>& shape, ge::Format format,
-                           const std::vector<int64_t>& storage_shape);
-
 // An input: a view of device memory, or a copy of host memory, which the caller may free when the call returns.
 StoredTensor bind_input(const gert::Tensor& tensor);
 StoredTensor bind_input(const ge::Tensor& tensor);

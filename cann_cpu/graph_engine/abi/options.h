@@ -6,7 +6,7 @@
 
 #include "cann_cpu/core_limits.h"
 #include "graph/ascend_string.h"
-#include "graph_engine/execution/graph.h"
+#include "graph_engine/compiled_graph/graph.h"
 
 namespace cann_cpu::graph {
 

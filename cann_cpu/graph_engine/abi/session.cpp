@@ -15,8 +15,8 @@
 #include "ge/ge_api.h"
 #include "graph_api.h"
 #include "graph_engine/execution/execution.h"
+#include "graph_engine/packages/prototypes.h"
 #include "options.h"
-#include "registry.h"
 #include "summary.h"
 
 namespace cann_cpu::graph {

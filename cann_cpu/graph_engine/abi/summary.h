@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "ge/ge_graph_compile_summary.h"
-#include "graph_engine/execution/graph.h"
+#include "graph_engine/compiled_graph/graph.h"
 
 namespace ge {
 

@@ -11,8 +11,10 @@
 
 #include "cann_cpu/profiling.h"
 #include "cann_cpu/scalar_types.h"
+#include "graph_engine/compiled_graph/node_call.h"
 #include "graph_engine/model/dtypes.h"
-#include "graph_engine/nodes/node_call.h"
+#include "graph_engine/nodes/node_types.h"
+#include "graph_engine/packages/custom_node.h"
 
 namespace cann_cpu::graph {
 namespace {

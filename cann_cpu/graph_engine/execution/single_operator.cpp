@@ -10,11 +10,11 @@
 #include "cann_cpu/aclop.h"
 #include "cann_cpu/export.h"
 #include "cann_cpu/runtime.h"
-#include "custom_node.h"
 #include "execution.h"
-#include "graph_engine/abi/bindings.h"
-#include "graph_engine/abi/errors.h"
-#include "graph_engine/abi/registry.h"
+#include "graph_engine/compiled_graph/stored_tensor.h"
+#include "graph_engine/nodes/node_types.h"
+#include "graph_engine/packages/custom_node.h"
+#include "graph_engine/packages/prototypes.h"
 
 namespace cann_cpu::graph {
 namespace {

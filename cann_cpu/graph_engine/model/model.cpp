@@ -307,4 +307,14 @@ Model read_model(const void* data, size_t size) {
   return model;
 }
 
+std::string describe(const ModelNode& node) {
+  std::string text = "node '" + node.name + "' of type " + node.type;
+  for (const auto& output : node.output_descriptions) {
+    if (!output.fx_tensor.empty()) {
+      return text + " (FX value '" + output.fx_tensor + "')";
+    }
+  }
+  return text;
+}
+
 }  // namespace cann_cpu::graph

@@ -42,6 +42,9 @@ struct Model {
   Attributes attributes;
 };
 
+// "node 'Add_1' of type Add (FX value 'add.0')"
+std::string describe(const ModelNode& node);
+
 // Reads a serialized ge.proto.ModelDef. Throws GraphError when the bytes are no model.
 Model read_model(const void* data, size_t size);
 

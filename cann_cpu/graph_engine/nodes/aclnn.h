@@ -7,7 +7,7 @@
 
 #include <c10/core/Scalar.h>
 
-#include "graph_engine/execution/aclnn_function.h"
+#include "graph_engine/compiled_graph/aclnn_function.h"
 #include "table.h"
 
 namespace cann_cpu::graph {

@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/WrapDimMinimal.h>
 
-#include "node_call.h"
+#include "graph_engine/compiled_graph/node_call.h"
 #include "node_types.h"
 
 namespace cann_cpu::graph {

@@ -2,10 +2,10 @@
 // The rules by which graphs infer shapes. A file is lines of numbers, the inputs' sizes or values, and the rule.
 #include <sstream>
 
-#include "graph_engine/inference/inference_rule.h"
-#include "graph_engine/model/model.h"
-#include "reader.h"
 #include "cann_cpu/json.h"
+#include "graph_engine/model/model.h"
+#include "graph_engine/packages/inference_rule.h"
+#include "reader.h"
 
 using namespace cann_cpu;
 

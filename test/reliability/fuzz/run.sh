@@ -18,11 +18,11 @@ engine=cann_cpu/build/cann_cpu/graph_engine/CMakeFiles/ge_runner.dir
 # Each reader's sources below cann_cpu/, which are compiled with the sanitizers; the rest is the installed libraries.
 declare -A sources=(
   [configuration]="runtime/configuration common/json hccl/rank_table"
-  [model]="graph_engine/model/model graph_engine/model/dtypes graph_engine/model/attributes graph_engine/execution/graph
-    graph_engine/execution/fusion aclop/operator_models common/json"
+  [model]="graph_engine/model/model graph_engine/model/dtypes graph_engine/model/attributes graph_engine/execution/compile
+    graph_engine/execution/fusion aclop/operator_models common/json common/operator_packages"
   [package]="common/operator_packages nnopbase/kernel_file"
   [wire]="hccl/algorithms hccl/call hccl/handshake hccl/mesh hccl/reduction hccl/rendezvous hccl/tracing"
-  [rule]="graph_engine/inference/inference_rule common/json"
+  [rule]="graph_engine/packages/inference_rule common/json"
 )
 
 # build READER MAIN COMPILER...: the reader's sources, with one of the two main programs; of a model also the nodes that its

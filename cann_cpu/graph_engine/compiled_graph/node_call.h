@@ -4,15 +4,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "acl/acl_base.h"
-#include "graph_engine/execution/graph.h"
-#include "graph_engine/execution/values.h"
+#include "graph.h"
 #include "graph_engine/model/attributes.h"
+#include "values.h"
 
 namespace cann_cpu::graph {
 
@@ -85,5 +86,14 @@ class NodeCall {
   mutable std::vector<bool> read_inputs_;
   mutable std::vector<const Attribute*> read_attributes_;
 };
+
+// A node's outputs, in order: made from one tensor or a list of them.
+struct Outputs : std::vector<at::Tensor> {
+  Outputs(at::Tensor tensor) { push_back(std::move(tensor)); }
+  Outputs(std::vector<at::Tensor> tensors) : std::vector<at::Tensor>(std::move(tensors)) {}
+};
+
+// Computes a node's outputs from its inputs and attributes; throws to reject.
+using NodeFunction = std::function<Outputs(NodeCall&)>;
 
 }  // namespace cann_cpu::graph

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operator prototypes: those of REG_OP libraries in operator packages, by operator type.
+// The prototype of an operator, as REG_OP declares it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "graph_engine/model/attribute.h"
+#include "attribute.h"
 
 namespace ops {
 struct Definition;
@@ -38,13 +39,9 @@ struct Prototype {
   std::vector<PrototypeTensor> outputs;
   std::shared_ptr<const ops::Definition> definition;  // the OpDef, where the package's library has one
 
-  bool has_input(const std::string& name) const;
+  bool has_input(const std::string& name) const {
+    return std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.name == name; });
+  }
 };
-
-// The prototype of an operator type, or nullptr; the packages' libraries are loaded at the first call.
-const Prototype* find_prototype(const std::string& type);
-
-// What went wrong while the packages' libraries were loaded; empty when all is well.
-const std::string& package_errors();
 
 }  // namespace cann_cpu::graph

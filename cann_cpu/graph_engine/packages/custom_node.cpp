@@ -7,10 +7,10 @@
 #include <optional>
 #include <sstream>
 
-#include "graph_engine/inference/inference_rule.h"
-#include "graph_engine/inference/op_def.h"
 #include "graph_engine/model/dtypes.h"
-#include "graph_engine/nodes/node_call.h"
+#include "inference_rule.h"
+#include "op_def.h"
+#include "prototypes.h"
 
 namespace cann_cpu::graph {
 namespace {

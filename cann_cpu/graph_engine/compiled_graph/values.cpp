@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "graph_engine/abi/errors.h"
-
 namespace cann_cpu::graph {
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "graph_engine/nodes/node_call.h"
+#include "graph_engine/compiled_graph/node_call.h"
 #include "inference_rule.h"
 #include "metadef/definition.h"
 

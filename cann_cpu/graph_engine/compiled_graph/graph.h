@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "cann_cpu/stored_tensor.h"
-#include "custom_node.h"
 #include "graph_engine/model/model.h"
-#include "graph_engine/nodes/node_types.h"
 
 namespace cann_cpu::graph {
+
+struct CustomNode;
+struct NodeType;
 
 // An output of a node, by the node's place in CompiledGraph::nodes.
 struct Edge {
@@ -68,8 +69,5 @@ class CompiledGraph {
   size_t input_count_ = 0;
   bool is_static_ = true;
 };
-
-// "node 'Add_1' of type Add (FX value 'add.0')"
-std::string describe(const ModelNode& node);
 
 }  // namespace cann_cpu::graph

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// ge::Operator, ge::OperatorFactory and the registry that REG_OP fills.
-#include "registry.h"
+// ge::Operator, and ge::OperatorFactory over the prototypes of packages and the built-in node types.
+#include "graph/operator_factory.h"
 
-#include <dlfcn.h>
-
-#include <algorithm>
-#include <cstdio>
 #include <map>
 #include <memory>
-#include <mutex>
 
-#include "cann_cpu/operator_packages.h"
 #include "graph/operator.h"
-#include "graph/operator_factory.h"
 #include "graph_engine/nodes/node_types.h"
-#include "metadef/definition.h"
+#include "graph_engine/packages/prototypes.h"
 
 namespace ge {
 
@@ -31,80 +24,10 @@ class OperatorImpl {
   cann_cpu::graph::Prototype prototype;
 };
 
-}  // namespace ge
+using cann_cpu::graph::Arity;
+using cann_cpu::graph::Attribute;
 
-namespace cann_cpu::graph {
 namespace {
-
-#if defined(__aarch64__)
-constexpr const char* kArchitecture = "aarch64";
-#elif defined(__x86_64__)
-constexpr const char* kArchitecture = "x86_64";
-#endif
-
-struct Registry {
-  std::recursive_mutex mutex;
-  std::map<std::string, Prototype> prototypes;
-  std::vector<std::string> added;  // by the library that is being loaded
-  std::string errors;
-  bool packages_loaded = false;
-};
-
-Registry& registry() {
-  static auto* instance = new Registry;  // outlives the static objects of the packages' libraries
-  return *instance;
-}
-
-// Python loads libge_runner.so RTLD_LOCAL; a REG_OP library needs its symbols.
-void export_own_symbols() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&export_own_symbols), &info) != 0) {
-    dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
-  }
-}
-
-bool same_inputs(const Prototype& prototype, const ops::Definition& definition) {
-  return std::equal(prototype.inputs.begin(), prototype.inputs.end(), definition.inputs.begin(),
-                    definition.inputs.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
-}
-
-// The files of op_host/ are part of the library, and register OpDefs and the functions of inference beside REG_OP's.
-void load(const std::string& library, Registry& r) {
-  r.added.clear();
-  try {
-    load_definitions(library);
-  } catch (const std::runtime_error& error) {
-    r.errors += std::string("operator prototypes not loaded: ") + error.what() + "\n";
-  }
-  for (const std::string& type : r.added) {
-    Prototype& prototype = r.prototypes.at(type);
-    prototype.definition = find_definition(library, type);
-    if (prototype.definition == nullptr) continue;
-    if (!same_inputs(prototype, *prototype.definition)) {
-      r.errors += library + ": the inputs of REG_OP(" + type + ") are not those of its OpDef\n";
-      prototype.definition = nullptr;
-      continue;
-    }
-    auto input = prototype.inputs.begin();
-    for (const auto& declared : prototype.definition->inputs)
-      (input++)->read = declared.value_depends ? &declared : nullptr;
-  }
-}
-
-void load_packages(Registry& r) {
-  if (r.packages_loaded) {
-    return;
-  }
-  r.packages_loaded = true;
-  export_own_symbols();
-  for (const auto& package : operator_packages()) {
-    const auto library = package / "op_proto/lib/linux" / kArchitecture / "libcust_opsproto_rt2.0.so";
-    if (std::filesystem::exists(library)) {
-      load(library, r);
-    }
-  }
-  std::fputs(r.errors.c_str(), stderr);
-}
 
 // The engine's name of an attribute type that REG_OP writes, such as Int or ListFloat.
 std::string value_type(const std::string& type) {
@@ -132,33 +55,6 @@ std::string value_type(const std::string& type) {
 }
 
 }  // namespace
-
-bool Prototype::has_input(const std::string& name) const {
-  return std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.name == name; });
-}
-
-const Prototype* find_prototype(const std::string& type) {
-  Registry& r = registry();
-  const std::lock_guard lock(r.mutex);
-  load_packages(r);
-  const auto found = r.prototypes.find(type);
-  return found == r.prototypes.end() ? nullptr : &found->second;
-}
-
-const std::string& package_errors() {
-  Registry& r = registry();
-  const std::lock_guard lock(r.mutex);
-  load_packages(r);
-  return r.errors;
-}
-
-}  // namespace cann_cpu::graph
-
-namespace ge {
-
-using cann_cpu::graph::Arity;
-using cann_cpu::graph::Attribute;
-using cann_cpu::graph::registry;
 
 Operator::Operator(const AscendString& name, const AscendString& type)
     : operator_impl_(
@@ -219,7 +115,7 @@ void Operator::DynamicOutputRegister(const char_t* name, const uint32_t, const c
 void Operator::DataTypeRegister(const char_t*, const TensorType&) {}
 
 void Operator::RequiredAttrWithTypeRegister(const char_t* name, const char_t* type) {
-  operator_impl_->prototype.attributes.push_back({name, cann_cpu::graph::value_type(type), true, Attribute()});
+  operator_impl_->prototype.attributes.push_back({name, value_type(type), true, Attribute()});
 }
 
 namespace {
@@ -243,10 +139,9 @@ Attribute attribute_of(const std::vector<Tensor>&) { return {}; }
 
 }  // namespace
 
-#define DEFINE_ATTR_REGISTER(type, ...)                                          \
-  void Operator::AttrRegister(const char_t* name, __VA_ARGS__ value) {           \
-    operator_impl_->prototype.attributes.push_back(                              \
-        {name, cann_cpu::graph::value_type(#type), false, attribute_of(value)}); \
+#define DEFINE_ATTR_REGISTER(type, ...)                                                                    \
+  void Operator::AttrRegister(const char_t* name, __VA_ARGS__ value) {                                     \
+    operator_impl_->prototype.attributes.push_back({name, value_type(#type), false, attribute_of(value)}); \
   }
 DEFINE_ATTR_REGISTER(Int, int64_t)
 DEFINE_ATTR_REGISTER(Float, float32_t)
@@ -266,12 +161,7 @@ DEFINE_ATTR_REGISTER(ListType, const std::vector<ge::DataType>&)
 
 OperatorCreatorRegister::OperatorCreatorRegister(const char_t* const operator_type, OpCreatorV2 const& op_creator) {
   const Operator op = op_creator(AscendString(operator_type));
-  auto& r = registry();
-  const std::lock_guard lock(r.mutex);
-  // Packages are loaded in order of priority: the first prototype of a type stands.
-  if (r.prototypes.emplace(operator_type, OperatorImpl::of(op)->prototype).second) {
-    r.added.emplace_back(operator_type);
-  }
+  cann_cpu::graph::add_prototype(operator_type, OperatorImpl::of(op)->prototype);
 }
 
 Operator OperatorFactory::CreateOperator(const char_t* const operator_name, const char_t* const operator_type) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles a model: resolves its edges, orders its nodes, looks their types up.
-#include "graph.h"
+#include "graph_engine/compiled_graph/graph.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
@@ -14,9 +14,11 @@
 #include "acl/acl_rt.h"
 #include "cann_cpu/device_memory.h"
 #include "fusion.h"
-#include "graph_engine/abi/bindings.h"
+#include "graph_engine/compiled_graph/stored_tensor.h"
 #include "graph_engine/model/attributes.h"
 #include "graph_engine/model/dtypes.h"
+#include "graph_engine/nodes/node_types.h"
+#include "graph_engine/packages/custom_node.h"
 
 namespace cann_cpu::graph {
 namespace {
@@ -258,16 +260,6 @@ void find_undeclared_writes(std::vector<Node>& nodes) {
 }
 
 }  // namespace
-
-std::string describe(const ModelNode& node) {
-  std::string text = "node '" + node.name + "' of type " + node.type;
-  for (const auto& output : node.output_descriptions) {
-    if (!output.fx_tensor.empty()) {
-      return text + " (FX value '" + output.fx_tensor + "')";
-    }
-  }
-  return text;
-}
 
 CompiledGraph::CompiledGraph(std::shared_ptr<const Model> model, const Options& options) : model_(std::move(model)) {
   const auto index = index_by_name(model_->nodes);

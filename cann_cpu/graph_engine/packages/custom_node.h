@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "aclnn_function.h"
-#include "graph_engine/abi/registry.h"
-#include "graph_engine/nodes/node_types.h"
+#include "graph_engine/compiled_graph/aclnn_function.h"
+#include "graph_engine/compiled_graph/node_call.h"
+#include "graph_engine/model/prototype.h"
 
 namespace cann_cpu::graph {
 
