@@ -2,6 +2,7 @@
 // The error of a call: its code, and the text that aclGetRecentErrMsg gives once in the thread that failed.
 #include <cstdarg>
 #include <cstdio>
+#include <utility>
 
 #include "acl/acl_rt.h"
 #include "device_call.h"
