@@ -83,7 +83,8 @@ if [ -n "${WHEELS:-}" ] || ! is_built cann_cpu; then
   step "cann_cpu: CANN on the CPU"
   before=$(sources cann_cpu)
   wheel cann_cpu ./cann_cpu --config-settings build-dir=build/cann_cpu
-  cp -rp cann_cpu/headers/. "$site/cann_cpu/include/"  # with their times, so that what includes them is not compiled again
+  # The headers keep the times of their sources, so that what includes them is not compiled again.
+  [ -n "${WHEELS:-}" ] || cmake --install cann_cpu/build/cann_cpu --component headers --prefix "$site" >/dev/null
   echo "$before$(installed cann_cpu)" >build/cann_cpu.fingerprint
 fi
 

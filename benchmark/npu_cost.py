@@ -78,7 +78,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"CANN_CPU_KERNELS": "ascendc", "CANN_CPU_SOC": arguments.soc, "ASCENDC_CPU_PROFILE": folder}
         sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
-        from cann_cpu.profile import draw
+        from cann_cpu.profiler.kernel_costs import draw
 
         print(f"By the model of {arguments.soc}, one new token in each of 4 sequences, bfloat16, top {TOP}:")
         shares = []

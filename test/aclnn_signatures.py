@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-TABLE = Path(__file__).parents[1] / "cann_cpu/operators/aclnn"
+TABLE = Path(__file__).parents[1] / "cann_cpu/opapi"
 TENSOR, TENSORS, SCALAR, SCALARS = "tensor", "tensors", "scalar", "scalars"
 INTS, FLOATS, BOOLS, TEXT = "ints", "floats", "bools", "text"
 # The types of cann_cpu/arguments.h; the rows use the short names of table.h.

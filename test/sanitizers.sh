@@ -35,7 +35,7 @@ build() {
 thread() {
   build thread cann_cpu ascendcl
   local libraries=$out/thread/cann_cpu
-  g++ -std=c++20 -g -O1 -fsanitize=thread -pthread -Icann_cpu/headers test/cann_cpu/runtime/stress.cpp -L"$libraries/runtime" \
+  g++ -std=c++20 -g -O1 -fsanitize=thread -pthread "-I$site/cann_cpu/include" test/cann_cpu/runtime/stress.cpp -L"$libraries/runtime" \
     -L"$libraries/ascendc" -Wl,-rpath,"$libraries/runtime:$libraries/ascendc" -lascendcl -lascendc_cpu -o "$out/stress"
   TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" "$out/stress"
   echo "ThreadSanitizer: clean"
@@ -50,7 +50,7 @@ overlay() {
   ln -s "$site/torch" "$site/torch_npu" "$out/site"  # rpaths lead there, and torch_npu looks for its acl.json there
   cmake --install "$out/address/cann_cpu" --prefix "$out/installed" --component cann_cpu >/dev/null
   cp -a "$out/installed/cann_cpu/lib64/." "$out/site/cann_cpu/lib64/"
-  cp -a cann_cpu/headers/. "$out/site/cann_cpu/include/"
+  cmake --install "$out/address/cann_cpu" --prefix "$out/site" --component headers >/dev/null
   cp "$out/address/opp/libcust_cpu_kernels.so" "$vendor/cann_cpu/"
   cp "$out/address/opp/libcust_opmaster_rt2.0.so" "$vendor/ai_core/tbe/op_tiling/lib/linux/$(uname -m)/"
 }

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <set>
 
-#include "../runtime/json.h"
+#include "cann_cpu/json.h"
 #include "checker.h"
 #include "timeline.h"
 

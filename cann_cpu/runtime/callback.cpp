@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "checks/memory.h"
+#include "runtime/checks/memory.h"
 #include "stream.h"
 
 namespace cann_cpu {

@@ -14,9 +14,9 @@
 #include <fstream>
 #include <list>
 
-#include "checks/cost.h"
-#include "checks/memory.h"
-#include "json.h"
+#include "cann_cpu/json.h"
+#include "runtime/checks/cost.h"
+#include "runtime/checks/memory.h"
 
 namespace cann_cpu {
 

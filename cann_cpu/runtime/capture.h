@@ -2,8 +2,8 @@
 // Captured graphs: streams whose tasks are recorded instead of run, to be replayed as one task later.
 #pragma once
 
-#include "checks/race.h"
 #include "event.h"
+#include "runtime/checks/race.h"
 
 namespace cann_cpu {
 

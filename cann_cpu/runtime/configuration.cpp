@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "configuration.h"
 
-#include "call.h"
-#include "json.h"
+#include "cann_cpu/call.h"
+#include "cann_cpu/json.h"
 
 #include <string_view>
 

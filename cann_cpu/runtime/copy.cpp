@@ -6,10 +6,10 @@
 #endif
 
 #include "capture.h"
-#include "checks/cost.h"
-#include "checks/memory.h"
-#include "checks/race.h"
 #include "memory.h"
+#include "runtime/checks/cost.h"
+#include "runtime/checks/memory.h"
+#include "runtime/checks/race.h"
 #include "stream.h"
 
 namespace cann_cpu {

@@ -12,6 +12,7 @@
 
 #include "acl/acl_rt.h"
 #include "cann_cpu/soc.h"
+#include "device_call.h"
 #include "registry.h"
 
 namespace cann_cpu {

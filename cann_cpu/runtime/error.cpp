@@ -2,9 +2,10 @@
 // The error of a call: its code, and the text that aclGetRecentErrMsg gives once in the thread that failed.
 #include <cstdarg>
 #include <cstdio>
+#include <utility>
 
 #include "acl/acl_rt.h"
-#include "call.h"
+#include "device_call.h"
 #include "log.h"
 
 namespace cann_cpu {

@@ -3,8 +3,8 @@
 #include "event.h"
 
 #include "capture.h"
-#include "checks/cost.h"
-#include "checks/race.h"
+#include "runtime/checks/cost.h"
+#include "runtime/checks/race.h"
 #include "timeouts.h"
 
 namespace cann_cpu {

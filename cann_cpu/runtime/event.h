@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "checks/vector_clock.h"
+#include "runtime/checks/vector_clock.h"
 #include "stream.h"
 
 namespace cann_cpu {

@@ -18,8 +18,8 @@
 #include <cstring>
 #include <map>
 
-#include "checks/memory.h"
 #include "memory.h"
+#include "runtime/checks/memory.h"
 #include "stream.h"
 
 namespace cann_cpu {

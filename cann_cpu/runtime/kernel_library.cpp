@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel libraries that are loaded at run time: functions by name, their arguments, launches.
 //
-// A library is a shared object that cann_cpu.kernel_compiler made; ascendc_cpu_kernel_X describes its kernel X.
+// A library is a shared object that cann_cpu.ascendc.compiler made; ascendc_cpu_kernel_X describes its kernel X.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>

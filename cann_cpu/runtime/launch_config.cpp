@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "call.h"
+#include "cann_cpu/call.h"
 
 namespace cann_cpu {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "acl/acl_base.h"
 #include "cann_cpu/log.h"
-#include "checks/report.h"
+#include "runtime/checks/report.h"
 
 namespace cann_cpu {
 namespace {

@@ -12,11 +12,11 @@
 #include <shared_mutex>
 
 #include "cann_cpu/device_memory.h"
-#include "cann_cpu/tensor_memory.h"
-#include "checks/cost.h"
-#include "checks/memory.h"
-#include "checks/race.h"
 #include "ipc_memory.h"
+#include "runtime/checks/cost.h"
+#include "runtime/checks/memory.h"
+#include "runtime/checks/race.h"
+#include "runtime/checks/tensor_memory.h"
 #include "stream.h"
 
 namespace cann_cpu {

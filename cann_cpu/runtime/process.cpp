@@ -14,11 +14,11 @@
 #include <iterator>
 
 #include "cann_cpu/cpu_capability.h"
-#include "checks/fault.h"
-#include "checks/report.h"
-#include "checks/schedule.h"
 #include "configuration.h"
 #include "device.h"
+#include "runtime/checks/fault.h"
+#include "runtime/checks/report.h"
+#include "runtime/checks/schedule.h"
 
 namespace cann_cpu {
 namespace {

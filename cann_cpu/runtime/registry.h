@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "call.h"
+#include "cann_cpu/call.h"
 
 namespace cann_cpu {
 

@@ -8,9 +8,9 @@
 
 #include "cann_cpu/waiting.h"
 #include "capture.h"
-#include "checks/cost.h"
-#include "checks/memory.h"
-#include "checks/race.h"
+#include "runtime/checks/cost.h"
+#include "runtime/checks/memory.h"
+#include "runtime/checks/race.h"
 
 namespace cann_cpu {
 namespace {

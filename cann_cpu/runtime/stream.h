@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "cann_cpu/profiling.h"
-#include "checks/schedule.h"
 #include "device.h"
+#include "runtime/checks/schedule.h"
 
 namespace cann_cpu {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "call.h"
+#include "cann_cpu/call.h"
 
 struct acltdtDataItem {
   acltdtTensorType type;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "call.h"
 #include "cann_cpu/aclop.h"
+#include "cann_cpu/call.h"
 
 using namespace cann_cpu;
 

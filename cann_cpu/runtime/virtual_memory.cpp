@@ -6,8 +6,8 @@
 #include <cstring>
 #include <map>
 
-#include "checks/cost.h"
 #include "memory.h"
+#include "runtime/checks/cost.h"
 #include "stream.h"
 
 namespace cann_cpu {

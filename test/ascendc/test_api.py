@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cann_cpu import ascendc_names
+from cann_cpu.ascendc import api_names
 from cann_cpu.kernel import KernelError
 
 PAIR = np.dtype([("score", np.float32), ("index", np.uint32)])
@@ -117,8 +117,8 @@ def test_what_a_kernel_says_is_on_the_standard_output(kernels, capfd):
 
 
 def test_the_page_has_the_names_that_are_there():
-    page = (Path(__file__).parents[2] / ascendc_names.PAGE).read_text()
-    assert page.endswith("\n\n" + ascendc_names.table())
+    page = (Path(__file__).parents[2] / api_names.PAGE).read_text()
+    assert page.endswith("\n\n" + api_names.table())
 
 
 def test_a_queue_of_device_memory_may_be_there_but_not_be_used(kernels):

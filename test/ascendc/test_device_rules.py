@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from cann_cpu import activation, device_rules
+from cann_cpu import activation
+from cann_cpu.ascendc import device_rules
 from cann_cpu.kernel import KernelError, KernelFile
 
 # What stands in the kernel's file, with a text in each line that is reported.

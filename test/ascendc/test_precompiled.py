@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from cann_cpu import precompiled
+from cann_cpu.ascendc import precompiled
 from cann_cpu.kernel import KernelError, KernelFile
 
 SOURCE = """#include "kernel_operator.h"

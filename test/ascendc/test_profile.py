@@ -15,8 +15,8 @@ import fresh
 import numpy as np
 import pytest
 from cann_cpu.kernel import KernelError, KernelFile
-from cann_cpu.msprof_op import basic_info, pipe_utilization
-from cann_cpu.profile import draw
+from cann_cpu.profiler.kernel_costs import draw
+from cann_cpu.profiler.msprof_op import basic_info, pipe_utilization
 from test_tutorial import DESCRIPTION, SCALE, TUTORIAL, scale  # noqa: F401
 
 EXAMPLES = Path(__file__).parents[2] / "examples/kernels"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cann_cpu import faults
+from cann_cpu.checks import fault_injection
 from checks import fault_programs
 from checks.commands import checked, environment
 
@@ -15,12 +15,12 @@ PROGRAMS = Path(fault_programs.__file__)
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(faults, "PATIENCE", 2)
+    monkeypatch.setattr(fault_injection, "PATIENCE", 2)
 
 
 def tried(program, *given):
     """What is reported of a program with these faults."""
-    return faults.try_faults([sys.executable, str(PROGRAMS), program], environment(), list(given), None)[2]
+    return fault_injection.try_faults([sys.executable, str(PROGRAMS), program], environment(), list(given), None)[2]
 
 
 @pytest.mark.parametrize("program", fault_programs.WRONG)
@@ -35,7 +35,7 @@ def test_a_right_program_stands_the_failure_of_every_call(program):
     reports = tried(program, "all")
     inside = [report for report in reports if report["place"].endswith(f" in {program}")]
     assert len(inside) >= 2
-    assert [report for report in inside if report["outcome"] in faults.WRONG] == []
+    assert [report for report in inside if report["outcome"] in fault_injection.WRONG] == []
 
 
 def test_all_is_every_call_by_its_place_and_each_can_be_had_again(tmp_path):
@@ -87,11 +87,11 @@ def test_a_fault_that_cannot_be_read_is_rejected(fault):
 
 
 def fault_programs_error(fault):
-    from cann_cpu import trials
+    from cann_cpu.checks import repeated_runs
 
     program = "import ctypes; acl = ctypes.CDLL('libascendcl.so'); acl.aclInit(None)\n"
     program += "acl.aclGetRecentErrMsg.restype = ctypes.c_char_p; print(acl.aclGetRecentErrMsg().decode())"
-    return trials.run([sys.executable, "-c", program], environment(CANN_CPU_CHECK=f"fault:{fault}")).stdout
+    return repeated_runs.run([sys.executable, "-c", program], environment(CANN_CPU_CHECK=f"fault:{fault}")).stdout
 
 
 def test_calls_are_those_of_the_program(tmp_path):
@@ -103,10 +103,10 @@ def test_calls_are_those_of_the_program(tmp_path):
 
 STOPPED = """
 import sys
-from cann_cpu import trials
+from cann_cpu.checks import repeated_runs
 program = "import os, signal, time; stopped = os.getppid(); os.kill(stopped, signal.SIGSTOP); time.sleep(5)"
 program += "; os.kill(stopped, signal.SIGCONT); print('done')"
-print(trials.run([sys.executable, "-c", program], {}, timeout=3))
+print(repeated_runs.run([sys.executable, "-c", program], {}, timeout=3))
 """
 
 

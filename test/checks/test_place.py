@@ -7,7 +7,7 @@ from pathlib import Path
 
 import cann_cpu
 import pytest
-from cann_cpu import trials
+from cann_cpu.checks import repeated_runs
 from checks.commands import environment
 
 HOME = Path(cann_cpu.__file__).parent
@@ -79,7 +79,7 @@ def allocator(tmp_path_factory):
 @pytest.mark.parametrize("check", ["cost", "fault:aclrtMalloc@nowhere.py:1", "memory"])
 def test_a_call_with_a_lock_held_does_not_wait_for_a_thread_that_waits_for_the_lock(check, allocator):
     command = [sys.executable, "-c", PROGRAM, str(allocator)]
-    outcome = trials.run(command, environment(CANN_CPU_CHECK=check), timeout=60)
+    outcome = repeated_runs.run(command, environment(CANN_CPU_CHECK=check), timeout=60)
     assert outcome.code == 0, outcome.stderr
 
 
@@ -109,7 +109,7 @@ assert acl.aclrtDestroyStream(stream) == 0
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_launch_with_the_gil_and_a_lock_held_keeps_the_gil(seed, allocator):
     variables = environment(CANN_CPU_CHECK="schedule", CANN_CPU_SEED=str(seed))
-    outcome = trials.run([sys.executable, "-c", GIVING_BACK, str(allocator)], variables, timeout=60)
+    outcome = repeated_runs.run([sys.executable, "-c", GIVING_BACK, str(allocator)], variables, timeout=60)
     assert outcome.code == 0, outcome.stderr
 
 
@@ -137,5 +137,5 @@ for stream in streams:
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_wait_with_the_gil_held_does_not_wait_for_a_function_of_python(seed):
     variables = environment(CANN_CPU_CHECK="schedule", CANN_CPU_SEED=str(seed))
-    outcome = trials.run([sys.executable, "-c", HOST_FUNCTION], variables, timeout=60)
+    outcome = repeated_runs.run([sys.executable, "-c", HOST_FUNCTION], variables, timeout=60)
     assert outcome.code == 0, outcome.stderr

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cann_cpu import schedules, trials
+from cann_cpu.checks import repeated_runs, schedules
 from checks import schedule_programs
 from checks.commands import checked as checked_by
 from checks.commands import environment
@@ -45,7 +45,7 @@ def run_with_seed(programs, folder, seed):
     command = [sys.executable, str(PROGRAMS), programs]
     variables = environment(CANN_CPU_CHECK="schedule", CANN_CPU_SEED=str(seed))
     file = folder / f"digests_{seed}"
-    outcome = trials.run(command, variables | {"CANN_CPU_DIGESTS": str(file)}, timeout=250)
+    outcome = repeated_runs.run(command, variables | {"CANN_CPU_DIGESTS": str(file)}, timeout=250)
     assert outcome.code == 0, outcome.stderr
     results = dict(line.split(" ", 1) for line in outcome.stdout.splitlines())
     rows = schedules.read_digests(file)
@@ -58,7 +58,7 @@ def run_with_seed(programs, folder, seed):
 def wrong(tmp_path_factory):
     """The outcomes of the wrong programs, by seed: 0 is the order of the launches."""
     run = functools.partial(run_with_seed, "wrong", tmp_path_factory.mktemp("schedule"))
-    return dict(trials.run_all([0, *SEEDS], run, "seeds"))
+    return dict(repeated_runs.run_all([0, *SEEDS], run, "seeds"))
 
 
 @pytest.mark.parametrize("name", names(schedule_programs.WRONG))
@@ -118,6 +118,6 @@ def test_seeds_that_are_none_are_rejected(tmp_path, seeds):
 def test_a_seed_that_is_no_number_is_rejected(tmp_path):
     program = "import torch; torch.ones(1).npu()"
     variables = environment(CANN_CPU_CHECK="schedule", CANN_CPU_SEED="x")
-    outcome = trials.run([sys.executable, "-c", program], variables)
+    outcome = repeated_runs.run([sys.executable, "-c", program], variables)
     assert outcome.code not in (0, None)
     assert 'CANN_CPU_SEED is "x"' in outcome.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 import torch_npu  # noqa: F401
-from cann_cpu import op_build
+from cann_cpu.toolkit import op_build
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 

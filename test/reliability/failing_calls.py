@@ -83,7 +83,7 @@ class Fork:
         os.environ |= {"CANN_CPU_CHECK": self.checks, "CANN_CPU_FAULT_LOG": str(self.folder / "log")}
 
     def outcome(self, limit: float):
-        from cann_cpu.trials import SLICE, Outcome
+        from cann_cpu.checks.repeated_runs import SLICE, Outcome
 
         seconds, last, code = 0.0, time.monotonic(), None
         while seconds < limit:
@@ -113,7 +113,7 @@ def main() -> int:
     for module in MODULES:
         import_module(module)
     del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
-    from cann_cpu import faults
+    from cann_cpu.checks import fault_injection
 
     def run(checks: str, limit: float):
         """The outcome and the log; None in the process that is to run the program."""
@@ -122,7 +122,7 @@ def main() -> int:
         if fork.child == 0:
             fork.enter()
             return None
-        outcome, log = fork.outcome(limit), faults.read_log(os.path.join(folder, "log"))
+        outcome, log = fork.outcome(limit), fault_injection.read_log(os.path.join(folder, "log"))
         shutil.rmtree(folder)
         return outcome, log
 
@@ -141,7 +141,7 @@ def main() -> int:
         print(plain.stderr, file=sys.stderr)
         return plain.code or 1
     tried = {report["fault"] for file in options.tried for report in json.loads(file.read_text())}
-    found = dict.fromkeys(faults.spelled(*call) for call in log.calls if re.match(options.functions, call[0]))
+    found = dict.fromkeys(fault_injection.spelled(*call) for call in log.calls if re.match(options.functions, call[0]))
     reports = []
 
     def write_report() -> None:
@@ -150,18 +150,18 @@ def main() -> int:
 
     write_report()
     for fault in [fault for fault in found if fault not in tried]:
-        if (failed := run(f"fault:{fault}", faults.FACTOR * plain.seconds + faults.PATIENCE)) is None:
+        if (failed := run(f"fault:{fault}", fault_injection.FACTOR * plain.seconds + fault_injection.PATIENCE)) is None:
             return program()
-        word, more = faults.judge(plain, log, *failed, IGNORED)
+        word, more = fault_injection.judge(plain, log, *failed, IGNORED)
         reports.append({"fault": fault, "outcome": word, "detail": more})
         write_report()
         print(f"{word} when {fault} fails: {more}", flush=True)
-        if word in faults.WRONG:
-            print(faults.tail(failed[0].stderr), end="", flush=True)
+        if word in fault_injection.WRONG:
+            print(fault_injection.tail(failed[0].stderr), end="", flush=True)
     words = [report["outcome"] for report in reports]
     counts = ", ".join(f"{words.count(word)} {word}" for word in sorted(set(words)))
     print(f"{len(words)} calls failed in turn: {counts}")
-    return 1 if set(words) & set(faults.WRONG) else 0
+    return 1 if set(words) & set(fault_injection.WRONG) else 0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cann_cpu import operator_names
+from cann_cpu import names
 from cann_cpu.activation import LIBRARIES
 
 from custom_pypto import prototypes
@@ -35,7 +35,7 @@ NAMES = {
 def of_library(tmp_path_factory):
     """{type: the name that the function in C++ gives}."""
     program = tmp_path_factory.mktemp("names") / "names"
-    include = [f"-I{ROOT / folder}" for folder in ("cann_cpu/headers", "cann_cpu/operator_host")]
+    include = [f"-I{ROOT / folder}" for folder in ("cann_cpu", "cann_cpu/common", "cann_cpu/metadef/include")]
     linked = [f"-L{LIBRARIES}", "-lregister", f"-Wl,-rpath,{LIBRARIES}"]
     command = ["g++", "-std=c++20", "-O0", *include, HERE / "names.cpp", "-o", program, *linked]
     subprocess.run(command, check=True, timeout=120)
@@ -45,5 +45,5 @@ def of_library(tmp_path_factory):
 
 @pytest.mark.parametrize("graph_type", NAMES)
 def test_all_functions_give_one_name(of_library, graph_type):
-    names = [operator_names.snake_case(graph_type), prototypes.snake_case(graph_type), of_library[graph_type]]
-    assert names == [NAMES[graph_type]] * 3
+    given = [names.snake_case(graph_type), prototypes.snake_case(graph_type), of_library[graph_type]]
+    assert given == [NAMES[graph_type]] * 3

@@ -549,7 +549,7 @@ def test_an_archive_says_nothing_of_who_built_it_and_when(built, tmp_path):
 
 @pytest.mark.parametrize("vendor", ["$(touch evil)", "a b", "../evil", "a,b", "a\nb", "-a"])
 def test_a_vendor_is_a_name_of_a_folder(vendor, tmp_path):
-    command = [sys.executable, "-m", "cann_cpu.operator_package", f"--vendor={vendor}", "--type=RUN"]
+    command = [sys.executable, "-m", "cann_cpu.toolkit.operator_package", f"--vendor={vendor}", "--type=RUN"]
     said = run(*command, f"--output={tmp_path}", f"--stage={tmp_path}", f"--autogen={tmp_path}", fails=True)
     assert f"{vendor!r} is not a valid name for a vendor" in said
     assert not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import author
 import pytest
-from cann_cpu.project import remedy
+from cann_cpu.toolkit.project import remedy
 from operator_project import run
 
 HERE = Path(__file__).parent

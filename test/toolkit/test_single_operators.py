@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cann_cpu import activation
-from cann_cpu.atc import ModelError, write
+from cann_cpu.toolkit.atc import ModelError, write
 
 INVALID, TYPE, INPUT, OUTPUT, ATTRIBUTE, LOAD = 100000, 100020, 100021, 100022, 100023, 100025
 

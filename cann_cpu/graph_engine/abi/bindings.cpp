@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts between gert::Tensor, ge::Tensor and ATen's tensors.
-#include "abi/bindings.h"
-
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
+#include "bindings.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "acl/acl_rt.h"
 #include "cann_cpu/runtime.h"
-#include "model/dtypes.h"
-#include "model/model.h"
+#include "graph_engine/compiled_graph/stored_tensor.h"
+#include "graph_engine/model/dtypes.h"
+#include "graph_engine/model/model.h"
 
 namespace cann_cpu::graph {
 namespace {
 
 std::vector<int64_t> dims_of(const gert::Shape& shape) {
   return {shape.dims, shape.dims + std::min(shape.dim_num, gert::Shape::kMaxDimNum)};
-}
-
-at::Tensor view(void* memory, const std::vector<int64_t>& dims, ge::DataType dtype) {
-  return at::from_blob(memory, dims, at::TensorOptions().dtype(scalar_type(dtype)));
 }
 
 StoredTensor stored_at(void* memory, const gert::Tensor& tensor) {
@@ -115,19 +109,6 @@ void describe_output(const at::Tensor& result, ge::Placement placement, ge::Tens
 }
 
 }  // namespace
-
-StoredTensor stored_tensor(void* memory, ge::DataType dtype, const std::vector<int64_t>& shape, ge::Format format,
-                           const std::vector<int64_t>& storage_shape) {
-  if (format == ge::FORMAT_FRACTAL_NZ) {
-    FractalNz(shape, storage_shape, c10::elementSize(scalar_type(dtype)));
-    return {view(memory, storage_shape, dtype), ACL_FORMAT_FRACTAL_NZ, shape};
-  }
-  if (shape != storage_shape) {
-    throw GraphError(std::string("tensors of format ") + ge::GetFormatName(format) +
-                     " are not supported: only tensors stored row by row, and FRACTAL_NZ");
-  }
-  return {view(memory, shape, dtype), ACL_FORMAT_ND, shape};
-}
 
 StoredTensor bind_input(const gert::Tensor& tensor) {
   const bool on_host =

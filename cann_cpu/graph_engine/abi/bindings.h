@@ -6,18 +6,13 @@
 
 #include <vector>
 
-#include "abi/gert_tensor.h"
 #include "acl/acl_base.h"
 #include "cann_cpu/stored_tensor.h"
 #include "ge/ge_allocator.h"
+#include "gert_tensor.h"
 #include "graph/tensor.h"
 
 namespace cann_cpu::graph {
-
-// A tensor of element type dtype at the address. Throws GraphError when it is stored neither row by row nor in
-// FRACTAL_NZ.
-StoredTensor stored_tensor(void* memory, ge::DataType dtype, const std::vector<int64_t>& shape, ge::Format format,
-                           const std::vector<int64_t>& storage_shape);
 
 // An input: a view of device memory, or a copy of host memory, which the caller may free when the call returns.
 StoredTensor bind_input(const gert::Tensor& tensor);

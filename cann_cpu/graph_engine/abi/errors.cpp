@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the text of each thread's last error.
-#include "abi/errors.h"
+#include "errors.h"
 
 #include "acl/acl_rt.h"
 #include "cann_cpu/fault.h"

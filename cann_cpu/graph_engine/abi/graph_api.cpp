@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // ge::Graph and ge::GNode.
-#include "abi/graph_api.h"
+#include "graph_api.h"
 
 #include <fstream>
 #include <iterator>
 
-#include "abi/errors.h"
 #include "cann_cpu/fault.h"
+#include "errors.h"
 
 namespace ge {
 

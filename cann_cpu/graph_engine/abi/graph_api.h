@@ -6,7 +6,7 @@
 #include <string>
 
 #include "graph/graph.h"
-#include "model/model.h"
+#include "graph_engine/model/model.h"
 
 namespace ge {
 

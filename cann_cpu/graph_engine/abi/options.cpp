@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "abi/options.h"
+#include "options.h"
 
 #include <algorithm>
 #include <charconv>
 #include <string_view>
 
-#include "abi/errors.h"
+#include "errors.h"
 
 namespace cann_cpu::graph {
 namespace {

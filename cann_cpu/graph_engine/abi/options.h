@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "cann_cpu/core_limits.h"
-#include "execution/graph.h"
 #include "graph/ascend_string.h"
+#include "graph_engine/compiled_graph/graph.h"
 
 namespace cann_cpu::graph {
 

@@ -6,18 +6,18 @@
 #include <future>
 #include <mutex>
 
-#include "abi/bindings.h"
-#include "abi/errors.h"
-#include "abi/graph_api.h"
-#include "abi/options.h"
-#include "abi/registry.h"
-#include "abi/summary.h"
 #include "acl/acl_rt.h"
+#include "bindings.h"
 #include "cann_cpu/device_memory.h"
 #include "cann_cpu/runtime.h"
 #include "cann_cpu/waiting.h"
-#include "execution/execution.h"
+#include "errors.h"
 #include "ge/ge_api.h"
+#include "graph_api.h"
+#include "graph_engine/execution/execution.h"
+#include "graph_engine/packages/prototypes.h"
+#include "options.h"
+#include "summary.h"
 
 namespace cann_cpu::graph {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ge::CompiledGraphSummary.
-#include "abi/summary.h"
+#include "summary.h"
 
 namespace ge {
 

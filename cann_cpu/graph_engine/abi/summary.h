@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "execution/graph.h"
 #include "ge/ge_graph_compile_summary.h"
+#include "graph_engine/compiled_graph/graph.h"
 
 namespace ge {
 

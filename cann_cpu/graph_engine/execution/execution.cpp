@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a compiled graph node by node.
-#include "execution/execution.h"
+#include "execution.h"
 
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
@@ -11,8 +11,10 @@
 
 #include "cann_cpu/profiling.h"
 #include "cann_cpu/scalar_types.h"
-#include "model/dtypes.h"
-#include "nodes/node_call.h"
+#include "graph_engine/compiled_graph/node_call.h"
+#include "graph_engine/model/dtypes.h"
+#include "graph_engine/nodes/node_types.h"
+#include "graph_engine/packages/custom_node.h"
 
 namespace cann_cpu::graph {
 namespace {

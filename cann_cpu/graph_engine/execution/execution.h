@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "acl/acl_base.h"
-#include "execution/graph.h"
+#include "graph_engine/compiled_graph/graph.h"
 
 namespace cann_cpu::graph {
 

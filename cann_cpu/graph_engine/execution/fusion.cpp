@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds and joins the nodes of an addmm; finds views that an operator can write to where they lie.
-#include "execution/fusion.h"
+#include "fusion.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
-#include "model/attributes.h"
-#include "nodes/aclnn.h"
+#include "graph_engine/model/attributes.h"
+#include "graph_engine/nodes/aclnn.h"
 
 namespace cann_cpu::graph {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "execution/graph.h"
+#include "graph_engine/compiled_graph/graph.h"
 
 namespace cann_cpu::graph {
 

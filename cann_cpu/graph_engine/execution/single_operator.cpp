@@ -7,14 +7,14 @@
 #include <sstream>
 #include <variant>
 
-#include "abi/bindings.h"
-#include "abi/errors.h"
-#include "abi/registry.h"
 #include "cann_cpu/aclop.h"
 #include "cann_cpu/export.h"
 #include "cann_cpu/runtime.h"
-#include "execution/custom_node.h"
-#include "execution/execution.h"
+#include "execution.h"
+#include "graph_engine/compiled_graph/stored_tensor.h"
+#include "graph_engine/nodes/node_types.h"
+#include "graph_engine/packages/custom_node.h"
+#include "graph_engine/packages/prototypes.h"
 
 namespace cann_cpu::graph {
 namespace {

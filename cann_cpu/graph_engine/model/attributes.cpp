@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions of attributes.
-#include "model/attributes.h"
+#include "attributes.h"
 
 #include <charconv>
 #include <cmath>
 #include <sstream>
 #include <type_traits>
 
-#include "model/dtypes.h"
+#include "dtypes.h"
 
 namespace cann_cpu::graph {
 namespace {

@@ -2,7 +2,7 @@
 // Access to a node's attributes by name and type.
 #pragma once
 
-#include "model/model.h"
+#include "model.h"
 
 namespace cann_cpu::graph {
 

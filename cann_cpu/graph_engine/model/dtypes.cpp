@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Graph Engine's side of the table of element types.
-#include "model/dtypes.h"
+#include "dtypes.h"
 
 #include "cann_cpu/scalar_types.h"
-#include "model/model.h"
+#include "model.h"
 
 namespace cann_cpu::graph {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a serialized ge.proto.ModelDef.
-#include "model/model.h"
+#include "model.h"
 
 #include <utility>
 
-#include "model/dtypes.h"
-#include "model/protobuf.h"
+#include "dtypes.h"
+#include "protobuf.h"
 
 namespace cann_cpu::graph {
 namespace {
@@ -305,6 +305,16 @@ Model read_model(const void* data, size_t size) {
     throw GraphError("not a GE model: it holds " + std::to_string(graphs) + " graphs, expected 1");
   }
   return model;
+}
+
+std::string describe(const ModelNode& node) {
+  std::string text = "node '" + node.name + "' of type " + node.type;
+  for (const auto& output : node.output_descriptions) {
+    if (!output.fx_tensor.empty()) {
+      return text + " (FX value '" + output.fx_tensor + "')";
+    }
+  }
+  return text;
 }
 
 }  // namespace cann_cpu::graph

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/attribute.h"
+#include "attribute.h"
 
 namespace cann_cpu::graph {
 
@@ -41,6 +41,9 @@ struct Model {
   std::vector<ModelNode> nodes;
   Attributes attributes;
 };
+
+// "node 'Add_1' of type Add (FX value 'add.0')"
+std::string describe(const ModelNode& node);
 
 // Reads a serialized ge.proto.ModelDef. Throws GraphError when the bytes are no model.
 Model read_model(const void* data, size_t size);

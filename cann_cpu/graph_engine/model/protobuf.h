@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "model/model.h"
+#include "model.h"
 
 namespace cann_cpu::graph {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameters and rules that rows over aclnn functions are written with.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/TypeProperties.h>

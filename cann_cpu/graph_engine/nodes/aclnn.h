@@ -7,8 +7,8 @@
 
 #include <c10/core/Scalar.h>
 
-#include "execution/aclnn_function.h"
-#include "nodes/table.h"
+#include "graph_engine/compiled_graph/aclnn_function.h"
+#include "table.h"
 
 namespace cann_cpu::graph {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations and losses, and their gradients.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/core/Reduction.h>
 

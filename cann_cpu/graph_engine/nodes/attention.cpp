@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention, rotary embeddings, and their gradients.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 namespace cann_cpu::graph {
 namespace {

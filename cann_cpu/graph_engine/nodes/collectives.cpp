@@ -3,11 +3,11 @@
 #include <numeric>
 
 #include "acl/acl_rt.h"
+#include "aclnn.h"
 #include "cann_cpu/collectives.h"
+#include "graph_engine/model/dtypes.h"
 #include "hccl/hccl.h"
 #include "hccl/hcom.h"
-#include "model/dtypes.h"
-#include "nodes/aclnn.h"
 
 namespace cann_cpu::graph {
 namespace {

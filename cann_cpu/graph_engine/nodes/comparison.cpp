@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparisons, logic and selection.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/ops/isinf.h>
 

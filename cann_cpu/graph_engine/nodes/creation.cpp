@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // New tensors, and tensors that hold shapes.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizers, and one operation on every tensor of a list, as those of torch.optim make them.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 namespace cann_cpu::graph {
 namespace {

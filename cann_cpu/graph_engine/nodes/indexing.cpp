@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathering, scattering, sorting.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/List.h>

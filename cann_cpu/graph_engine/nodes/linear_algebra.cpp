@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products, and recurrent layers, which consist of them.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/cat.h>

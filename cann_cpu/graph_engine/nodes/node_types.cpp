@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks node types up in the table.
-#include "nodes/node_types.h"
+#include "node_types.h"
 
 #include <sstream>
 #include <unordered_map>

@@ -2,27 +2,13 @@
 // The table of built-in node types: one row a type, over the aclnn functions that eager calls.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "abi/registry.h"
+#include "graph_engine/compiled_graph/node_call.h"
+#include "graph_engine/model/prototype.h"
 
 namespace cann_cpu::graph {
-
-class NodeCall;
-
-// A node's outputs, in order: made from one tensor or a list of them.
-struct Outputs : std::vector<at::Tensor> {
-  Outputs(at::Tensor tensor) { push_back(std::move(tensor)); }
-  Outputs(std::vector<at::Tensor> tensors) : std::vector<at::Tensor>(std::move(tensors)) {}
-};
-
-// Computes a node's outputs from its inputs and attributes; throws to reject.
-using NodeFunction = std::function<Outputs(NodeCall&)>;
 
 struct NodeType {
   const char* type;

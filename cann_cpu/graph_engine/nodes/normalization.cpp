@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax and normalizations, and their gradients.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/rsqrt.h>

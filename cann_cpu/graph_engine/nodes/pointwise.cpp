@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic, unary functions and casts, element by element.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/ops/imag.h>
 #include <ATen/ops/real.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers: a seed and an offset give the same numbers as eagerly.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 namespace cann_cpu::graph {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions and scans.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/native/ReduceOpsUtils.h>
 

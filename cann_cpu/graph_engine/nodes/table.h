@@ -5,8 +5,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/WrapDimMinimal.h>
 
-#include "nodes/node_call.h"
-#include "nodes/node_types.h"
+#include "graph_engine/compiled_graph/node_call.h"
+#include "node_types.h"
 
 namespace cann_cpu::graph {
 

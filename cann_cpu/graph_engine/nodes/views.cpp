@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reshaping, slicing, joining and copying. An output is a view of its input where that is possible, as in eager.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/split_with_sizes.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions, pooling, resampling and their gradients, over images of the layouts NCHW and NCDHW.
-#include "nodes/aclnn.h"
+#include "aclnn.h"
 
 #include <ATen/native/Pool.h>
 

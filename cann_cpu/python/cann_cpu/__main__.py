@@ -189,11 +189,11 @@ def main() -> int:
         print(os.path.join(activation.HOME, "set_env.sh"))
         return 0
     if arguments.command == "project":
-        from .project import main as check_project
+        from .toolkit.project import main as check_project
 
         return check_project(arguments.folder, arguments.keep)
     if arguments.command == "profile":
-        from .profile import print_folder
+        from .profiler.kernel_costs import print_folder
 
         return print_folder(arguments.folder)
     if arguments.command == "kernel":

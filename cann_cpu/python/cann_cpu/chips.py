@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chips that cann_cpu can be, read from data/platform_config, which is generated from runtime/soc.cpp."""
+"""The chips that cann_cpu can be, read from data/platform_config, which is generated from ascendc/soc.cpp."""
 
 import configparser
 import functools

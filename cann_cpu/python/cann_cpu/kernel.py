@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .activation import LIBRARIES, choose
-from .kernel_compiler import LINKED, CompileError, Source
+from .ascendc.compiler import LINKED, CompileError, Source
 
 CHECKS_OFF, CHECKS_ON = 1, 2
 _SHARED = ("-shared", "-Wl,--as-needed", *LINKED, f"-Wl,-rpath,{LIBRARIES}")

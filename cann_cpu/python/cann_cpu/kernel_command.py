@@ -25,11 +25,11 @@ import threading
 import time
 from pathlib import Path
 
-from . import profile as profiles
 from .activation import LIBRARIES
+from .ascendc.compiler import symbol_of
 from .kernel import Kernel, KernelError, KernelFile
-from .kernel_compiler import symbol_of
-from .operator_names import BY_INFO, DTYPES
+from .names import BY_INFO, DTYPES
+from .profiler import kernel_costs
 
 
 def debug_described(
@@ -50,7 +50,7 @@ def debug_described(
         "-iex",
         "set auto-load python-scripts off",
         "-x",
-        str(Path(__file__).with_name("gdb_printers.py")),
+        str(Path(__file__).parent / "ascendc/gdb_printers.py"),
     ]
     command += [part for line in before for part in ("-ex", line)]
     command += ["--args", sys.executable, "-m", "cann_cpu", "kernel", source, str(path), "--library", str(kept)]
@@ -83,7 +83,7 @@ def run_described(
         spent = time.perf_counter() - start
         print(f"{kernel.name}: {blocks} blocks, checks {'on' if checks else 'off'}, {spent * 1e3:.2f} ms on the CPU")
         if profile:
-            print(*profiles.lines(kernel.profile), sep="\n")
+            print(*kernel_costs.lines(kernel.profile), sep="\n")
         if trace != timeline:
             _draw(trace, timeline, kernel)
 
@@ -98,7 +98,7 @@ def run_described(
 
 def _draw(trace: str, picture: str, kernel: Kernel) -> None:
     try:
-        profiles.draw(trace, picture, f"{kernel.name}, {kernel.profile['soc']}")
+        kernel_costs.draw(trace, picture, f"{kernel.name}, {kernel.profile['soc']}")
     except RuntimeError as error:
         raise KernelError(str(error)) from None
 

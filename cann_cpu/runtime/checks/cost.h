@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-#include "../memory.h"
+#include "runtime/memory.h"
 
 namespace cann_cpu::cost {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "../call.h"
+#include "cann_cpu/call.h"
 #include "place.h"
 #include "report.h"
 

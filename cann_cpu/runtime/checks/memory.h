@@ -5,10 +5,10 @@
 // (memory/guarded.h). Only the guards may be called while the check is off.
 #pragma once
 
-#include "../memory.h"
-#include "../stream.h"
 #include "cann_cpu/accesses.h"
 #include "report.h"
+#include "runtime/memory.h"
+#include "runtime/stream.h"
 
 namespace cann_cpu::memory {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "race.h"
 
-#include "../memory.h"
 #include "place.h"
 #include "report.h"
+#include "runtime/memory.h"
 
 namespace cann_cpu::race {
 namespace {

@@ -5,8 +5,8 @@
 // makes no difference. The functions do nothing while the check is off.
 #pragma once
 
-#include "../event.h"
 #include "cann_cpu/accesses.h"
+#include "runtime/event.h"
 #include "shadow.h"
 
 namespace cann_cpu::race {

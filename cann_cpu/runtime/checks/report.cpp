@@ -14,8 +14,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "../call.h"
 #include "cann_cpu/accesses.h"
+#include "cann_cpu/call.h"
 #include "cann_cpu/profiling.h"
 #include "schedule.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../json.h"
+#include "cann_cpu/json.h"
 
 namespace cann_cpu {
 

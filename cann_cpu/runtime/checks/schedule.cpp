@@ -21,8 +21,8 @@
 #include <string_view>
 #include <thread>
 
-#include "../stream.h"
 #include "place.h"
+#include "runtime/stream.h"
 
 namespace cann_cpu::schedule {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "../device.h"
 #include "recorder.h"
+#include "runtime/device.h"
 
 namespace cann_cpu::profiler {
 namespace {

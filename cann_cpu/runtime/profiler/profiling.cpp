@@ -13,10 +13,10 @@
 #include <random>
 #include <string_view>
 
-#include "../call.h"
-#include "../device.h"
 #include "acl/acl_prof.h"
 #include "recorder.h"
+#include "runtime/device.h"
+#include "runtime/device_call.h"
 
 struct aclprofConfig {
   cann_cpu::profiler::Selection selection;

@@ -9,8 +9,8 @@
 #include <map>
 #include <mutex>
 
-#include "../call.h"
-#include "../json.h"
+#include "cann_cpu/json.h"
+#include "runtime/device_call.h"
 
 namespace cann_cpu {
 

@@ -28,9 +28,7 @@ def compile_cpp(output, sources, *flags):
         "-Wall",
         "-Wextra",
         "-Werror",
-        f"-I{CANN_CPU}",
-        f"-I{CANN_CPU / 'headers'}",
-        f"-I{CANN_CPU / 'graph_engine'}",
+        *(f"-I{folder}" for folder in [CANN_CPU, CANN_CPU / "common", *CANN_CPU.glob("*/include")]),
         "-isystem",
         str(TORCH / "include"),
         *map(str, sources),
@@ -58,7 +56,7 @@ def package_environment(operator_package):
 @pytest.fixture(scope="session")
 def rule_library(tmp_path_factory):
     """The evaluator of inference rules with a C interface."""
-    sources = [CANN_CPU / f"{name}.cpp" for name in ("graph_engine/inference/inference_rule", "runtime/json")]
+    sources = [CANN_CPU / f"{name}.cpp" for name in ("graph_engine/packages/inference_rule", "common/json")]
     output = tmp_path_factory.mktemp("rule") / "librule.so"
     json = f"-isystem{sysconfig.get_path('purelib')}/nlohmann_json/include"
     return ctypes.CDLL(str(compile_cpp(output, [HERE / "harness" / "rule.cpp", *sources], "-shared", json)))

@@ -52,7 +52,8 @@ def tasks(cann_cpu_lib, tmp_path_factory):
     binary = tmp_path_factory.mktemp("tasks") / "tasks.so"
     subprocess.run(
         ["g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-         f"-I{cann_cpu_lib.parent}/include", str(HERE / "tasks.cpp"), "-o", str(binary),
+         f"-I{cann_cpu_lib.parent}/include", f"-I{HERE.parents[2]}/cann_cpu/runtime/include",
+         str(HERE / "tasks.cpp"), "-o", str(binary),
          f"-L{cann_cpu_lib}", "-lascendcl"],
         check=True,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-HEADERS = Path(__file__).resolve().parents[3] / "cann_cpu" / "headers"
+CANN_CPU = Path(__file__).resolve().parents[3] / "cann_cpu"
 TORCH_NPU = Path(importlib.util.find_spec("torch_npu").submodule_search_locations[0])
 THEIRS = [TORCH_NPU / "include" / folder for folder in ("third_party/acl/inc", "third_party/hccl/inc", "")]
 INCLUDES = ["acl/acl.h", "acl/acl_op_compiler.h", "acl/acl_prof.h", "acl/acl_tdt.h", "hccl/hccl.h"]
@@ -27,8 +27,9 @@ HANDLES = [
 
 def declarations():
     """All text of our headers without comments, but for the one that torch_npu's wheel does not have."""
-    headers = [path for folder in ("acl", "hccl") for path in sorted((HEADERS / folder).rglob("*.h"))]
-    headers.remove(HEADERS / "hccl" / "hcom.h")
+    folders = ("runtime/include/acl", "hccl/include/hccl")
+    headers = [path for folder in folders for path in sorted((CANN_CPU / folder).rglob("*.h"))]
+    headers.remove(CANN_CPU / "hccl/include/hccl/hcom.h")
     text = "\n".join(path.read_text() for path in headers)
     return re.sub(r"//[^\n]*", "", text)
 
@@ -83,7 +84,7 @@ def test_the_headers_are_understood():
 def test_our_declarations_are_those_of_torch_npus_headers(tmp_path):
     (tmp_path / "ours").mkdir()
     (tmp_path / "theirs").mkdir()
-    ours = answers([HEADERS], tmp_path / "ours")
+    ours = answers([CANN_CPU / part for part in ("common", "runtime/include", "hccl/include")], tmp_path / "ours")
     theirs = answers(THEIRS, tmp_path / "theirs")
     assert {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]} == {}
 

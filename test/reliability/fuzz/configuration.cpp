@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // aclInit's file, acl.json, and rank tables.
 #include "runtime/configuration.h"
-#include "collectives/failure.h"
-#include "collectives/rank_table.h"
+#include "hccl/failure.h"
+#include "hccl/rank_table.h"
 #include "reader.h"
-#include "runtime/call.h"
+#include "cann_cpu/call.h"
 
 bool is_valid(const std::string& contents) {
   int valid = 0;

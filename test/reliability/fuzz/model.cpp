@@ -2,11 +2,11 @@
 // Graphs, which are read and compiled, and models of single operators.
 #include <c10/util/Exception.h>
 
-#include "execution/graph.h"
-#include "model/model.h"
+#include "aclop/operator_models.h"
+#include "cann_cpu/call.h"
+#include "graph_engine/compiled_graph/graph.h"
+#include "graph_engine/model/model.h"
 #include "reader.h"
-#include "runtime/call.h"
-#include "runtime/operator_models.h"
 
 using namespace cann_cpu;
 

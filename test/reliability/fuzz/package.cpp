@@ -9,7 +9,7 @@
 
 #include "cann_cpu/open_library.h"
 #include "cann_cpu/operator_packages.h"
-#include "kernel_file.h"
+#include "nnopbase/kernel_file.h"
 #include "reader.h"
 
 using namespace cann_cpu;

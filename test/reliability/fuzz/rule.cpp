@@ -2,10 +2,10 @@
 // The rules by which graphs infer shapes. A file is lines of numbers, the inputs' sizes or values, and the rule.
 #include <sstream>
 
-#include "inference/inference_rule.h"
-#include "model/model.h"
+#include "cann_cpu/json.h"
+#include "graph_engine/model/model.h"
+#include "graph_engine/packages/inference_rule.h"
 #include "reader.h"
-#include "runtime/json.h"
 
 using namespace cann_cpu;
 

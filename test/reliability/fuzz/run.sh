@@ -17,22 +17,23 @@ engine=cann_cpu/build/cann_cpu/graph_engine/CMakeFiles/ge_runner.dir
 
 # Each reader's sources below cann_cpu/, which are compiled with the sanitizers; the rest is the installed libraries.
 declare -A sources=(
-  [configuration]="runtime/configuration runtime/json collectives/rank_table"
-  [model]="graph_engine/model/model graph_engine/model/dtypes graph_engine/model/attributes graph_engine/execution/graph
-    graph_engine/execution/fusion runtime/operator_models runtime/json"
-  [package]="runtime/operator_packages operator_host/kernel_file"
-  [wire]="collectives/algorithms collectives/call collectives/handshake collectives/mesh collectives/reduction
-    collectives/rendezvous collectives/tracing"
-  [rule]="graph_engine/inference/inference_rule runtime/json"
+  [configuration]="runtime/configuration common/json hccl/rank_table"
+  [model]="graph_engine/model/model graph_engine/model/dtypes graph_engine/model/attributes graph_engine/execution/compile
+    graph_engine/execution/fusion aclop/operator_models common/json common/operator_packages"
+  [package]="common/operator_packages nnopbase/kernel_file"
+  [wire]="hccl/algorithms hccl/call hccl/handshake hccl/mesh hccl/reduction hccl/rendezvous hccl/tracing"
+  [rule]="graph_engine/packages/inference_rule common/json"
 )
 
 # build READER MAIN COMPILER...: the reader's sources, with one of the two main programs; of a model also the nodes that its
 # graph may have, as they are built.
 build() {
   local reader=$1 main=$2 compiler=("${@:3}") objects=() flags=(-std=c++20 -g -O1 -fno-omit-frame-pointer
-    -fsanitize=address,undefined -fno-sanitize-recover=all -I"$here" -Icann_cpu -Icann_cpu/headers -Icann_cpu/graph_engine
-    -Icann_cpu/operator_host -isystem "$site/torch/include"
+    -fsanitize=address,undefined -fno-sanitize-recover=all -I"$here" -Icann_cpu -Icann_cpu/common
+    -isystem "$site/torch/include"
     -isystem "$site/nlohmann_json/include")
+  local include
+  for include in cann_cpu/*/include; do flags+=("-I$include"); done
   local libraries=(-L"$site/cann_cpu/lib64" -lascendcl -lascendc_cpu -Wl,-rpath,"$site/cann_cpu/lib64:$site/torch/lib" -lpthread)
   mkdir -p "$out"
   for source in "$here/$reader" "$here/$main" ${sources[$reader]}; do

@@ -105,7 +105,7 @@ def model() -> Iterator[str | bytes]:
     """One with every part that the reader knows, one that torchair exports, and one of a single operator. The nodes are
     built in: those of packages need the library."""
     sys.path.insert(0, str(TEST / "cann_cpu" / "graph_engine"))
-    from cann_cpu import atc
+    from cann_cpu.toolkit import atc
     from test_model import nested, sample
 
     yield sample()

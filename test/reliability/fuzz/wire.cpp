@@ -5,10 +5,10 @@
 
 #include <cstring>
 
-#include "collectives/algorithms.h"
-#include "collectives/call.h"
-#include "collectives/failure.h"
-#include "collectives/rendezvous.h"
+#include "hccl/algorithms.h"
+#include "hccl/call.h"
+#include "hccl/failure.h"
+#include "hccl/rendezvous.h"
 #include "reader.h"
 
 using namespace cann_cpu;

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "../memory.h"
-#include "../place.h"
 #include "findings.h"
 #include "page_faults.h"
+#include "runtime/checks/memory.h"
+#include "runtime/checks/place.h"
 
 namespace cann_cpu::memory {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "../memory.h"
 #include "protection_keys.h"
+#include "runtime/checks/memory.h"
 
 namespace cann_cpu::memory {
 namespace {

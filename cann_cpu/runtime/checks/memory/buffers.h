@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "../../stream.h"
 #include "guarded.h"
 #include "intervals.h"
+#include "runtime/stream.h"
 
 namespace cann_cpu::memory {
 

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "../report.h"
+#include "runtime/checks/report.h"
 
 namespace cann_cpu::memory {
 namespace {

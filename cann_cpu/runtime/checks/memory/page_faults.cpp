@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "../place.h"
 #include "findings.h"
 #include "protection_keys.h"
+#include "runtime/checks/place.h"
 #include "tasks.h"
 
 namespace cann_cpu::memory {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "../report.h"
+#include "runtime/checks/report.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 
-#include "../memory.h"
-#include "../place.h"
 #include "findings.h"
 #include "protection_keys.h"
+#include "runtime/checks/memory.h"
+#include "runtime/checks/place.h"
 
 namespace cann_cpu::memory {
 namespace {

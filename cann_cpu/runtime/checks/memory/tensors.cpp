@@ -2,11 +2,11 @@
 // Tensors' memory, which is given back while tasks may still use it: whose streams use it, and when they have done.
 #include <algorithm>
 
-#include "../memory.h"
-#include "../place.h"
-#include "../race.h"
 #include "buffers.h"
 #include "findings.h"
+#include "runtime/checks/memory.h"
+#include "runtime/checks/place.h"
+#include "runtime/checks/race.h"
 
 namespace cann_cpu::memory {
 

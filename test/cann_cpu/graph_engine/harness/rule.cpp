@@ -2,8 +2,8 @@
 // The evaluator of inference rules, callable from Python.
 #include <cstring>
 
-#include "inference/inference_rule.h"
-#include "model/model.h"
+#include "graph_engine/model/model.h"
+#include "graph_engine/packages/inference_rule.h"
 
 using namespace cann_cpu::graph;
 

@@ -94,7 +94,7 @@ function(npu_op_code_gen)
     message(NOTICE "${said}")  # as it stands: an error's lines are the compiler's
     message(FATAL_ERROR "npu_op_code_gen: the files in SRC do not compile")
   endif()
-  execute_process(COMMAND ${NPU_OP_COMMAND} cann_cpu.op_build "${library}" "${A_OUT_DIR}"
+  execute_process(COMMAND ${NPU_OP_COMMAND} cann_cpu.toolkit.op_build "${library}" "${A_OUT_DIR}"
     RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
   if(failed)
     message(FATAL_ERROR "npu_op_code_gen: ${said}")
@@ -202,7 +202,7 @@ function(_npu_op_finish_kernels target base autogen folder)
     get_property(subfolder GLOBAL PROPERTY NPU_OP_${target}_DIR_${type})
     get_property(options GLOBAL PROPERTY NPU_OP_${target}_OPTIONS_${type})
     add_custom_target(${target}_${type}
-      COMMAND ${NPU_OP_COMMAND} cann_cpu.operator_kernel --definitions "${autogen}/operators.json" --operator ${type}
+      COMMAND ${NPU_OP_COMMAND} cann_cpu.toolkit.operator_kernel --definitions "${autogen}/operators.json" --operator ${type}
               --units "${ASCEND_COMPUTE_UNIT}" --source "${base}/${subfolder}" --file "${file}" --output "${folder}"
               -- ${for_all} ${options}
       COMMENT "Compiling the kernel of ${type}" VERBATIM)
@@ -240,7 +240,7 @@ function(_npu_op_finish_package package)
     endif()
   endforeach()
   add_custom_target(${package}_package
-    COMMAND ${NPU_OP_COMMAND} cann_cpu.operator_package --vendor ${package} --type ${type} --output "${install_path}"
+    COMMAND ${NPU_OP_COMMAND} cann_cpu.toolkit.operator_package --vendor ${package} --type ${type} --output "${install_path}"
             --stage "${CMAKE_BINARY_DIR}/${package}_stage" --autogen "${autogen}" ${parts} ${files}
             --compiler "${CMAKE_CXX_COMPILER}" --objects ${objects}
     COMMENT "Packing ${package}" VERBATIM COMMAND_EXPAND_LISTS)

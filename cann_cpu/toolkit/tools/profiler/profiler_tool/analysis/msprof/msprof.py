@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[6]))
 
-from cann_cpu.msprof import main
+from cann_cpu.profiler.msprof import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// ge::Operator, and ge::OperatorFactory over the prototypes of packages and the built-in node types.
+#include "graph/operator_factory.h"
+
+#include <map>
+#include <memory>
+
+#include "graph/operator.h"
+#include "graph_engine/nodes/node_types.h"
+#include "graph_engine/packages/prototypes.h"
+
+namespace ge {
+
+class OperatorImpl {
+ public:
+  static OperatorImpl* of(const Operator& op) { return op.operator_impl_.get(); }
+  static Operator make(const char* name, cann_cpu::graph::Prototype prototype) {
+    Operator op;
+    op.operator_impl_ = std::make_shared<OperatorImpl>(OperatorImpl{name, std::move(prototype)});
+    return op;
+  }
+
+  std::string name;
+  cann_cpu::graph::Prototype prototype;
+};
+
+using cann_cpu::graph::Arity;
+using cann_cpu::graph::Attribute;
+
+namespace {
+
+// The engine's name of an attribute type that REG_OP writes, such as Int or ListFloat.
+std::string value_type(const std::string& type) {
+  static const std::map<std::string, std::string> names = {
+      {"Int", "VT_INT"},
+      {"Float", "VT_FLOAT"},
+      {"Bool", "VT_BOOL"},
+      {"String", "VT_STRING"},
+      {"AscendString", "VT_STRING"},
+      {"Type", "VT_DATA_TYPE"},
+      {"Tensor", "VT_TENSOR"},
+      {"Bytes", "VT_BYTES"},
+      {"ListInt", "VT_LIST_INT"},
+      {"ListFloat", "VT_LIST_FLOAT"},
+      {"ListBool", "VT_LIST_BOOL"},
+      {"ListString", "VT_LIST_STRING"},
+      {"ListAscendString", "VT_LIST_STRING"},
+      {"ListType", "VT_LIST_DATA_TYPE"},
+      {"ListTensor", "VT_LIST_TENSOR"},
+      {"ListListInt", "VT_LIST_LIST_INT"},
+      {"ListListFloat", "VT_LIST_LIST_FLOAT"},
+  };
+  const auto found = names.find(type);
+  return found == names.end() ? type : found->second;
+}
+
+}  // namespace
+
+Operator::Operator(const AscendString& name, const AscendString& type)
+    : operator_impl_(
+          std::make_shared<OperatorImpl>(OperatorImpl{name.GetString(), {type.GetString(), {}, {}, {}, {}}})) {}
+
+bool Operator::IsEmpty() const { return operator_impl_ == nullptr; }
+
+graphStatus Operator::GetName(AscendString& name) const {
+  if (IsEmpty()) {
+    return GRAPH_FAILED;
+  }
+  name = AscendString(operator_impl_->name.c_str());
+  return GRAPH_SUCCESS;
+}
+
+graphStatus Operator::GetOpType(AscendString& type) const {
+  if (IsEmpty()) {
+    return GRAPH_FAILED;
+  }
+  type = AscendString(operator_impl_->prototype.type.c_str());
+  return GRAPH_SUCCESS;
+}
+
+graphStatus Operator::GetAllIrAttrNamesAndTypes(std::map<AscendString, AscendString>& attr_name_types) const {
+  if (IsEmpty()) {
+    return GRAPH_FAILED;
+  }
+  for (const auto& attribute : operator_impl_->prototype.attributes) {
+    attr_name_types[AscendString(attribute.name.c_str())] = AscendString(attribute.type.c_str());
+  }
+  return GRAPH_SUCCESS;
+}
+
+graphStatus Operator::UpdateInputDesc(const char_t* name, const TensorDesc&) {
+  return !IsEmpty() && name != nullptr && operator_impl_->prototype.has_input(name) ? GRAPH_SUCCESS : GRAPH_FAILED;
+}
+
+void Operator::InputRegister(const char_t* name, const char_t*) {
+  operator_impl_->prototype.inputs.push_back({name, Arity::required});
+}
+
+void Operator::OptionalInputRegister(const char_t* name, const char_t*) {
+  operator_impl_->prototype.inputs.push_back({name, Arity::optional});
+}
+
+void Operator::DynamicInputRegister(const char_t* name, const uint32_t, const char_t*, bool) {
+  operator_impl_->prototype.inputs.push_back({name, Arity::dynamic});
+}
+
+void Operator::OutputRegister(const char_t* name, const char_t*) {
+  operator_impl_->prototype.outputs.push_back({name, Arity::required});
+}
+
+void Operator::DynamicOutputRegister(const char_t* name, const uint32_t, const char_t*, bool) {
+  operator_impl_->prototype.outputs.push_back({name, Arity::dynamic});
+}
+
+void Operator::DataTypeRegister(const char_t*, const TensorType&) {}
+
+void Operator::RequiredAttrWithTypeRegister(const char_t* name, const char_t* type) {
+  operator_impl_->prototype.attributes.push_back({name, value_type(type), true, Attribute()});
+}
+
+namespace {
+
+// The engine's value of what ATTR wrote; a tensor's value is not kept.
+template <typename T>
+Attribute attribute_of(const T& value) {
+  return Attribute(value);
+}
+Attribute attribute_of(const AscendString& value) { return std::string(value.GetString(), value.GetLength()); }
+Attribute attribute_of(const std::vector<AscendString>& values) {
+  std::vector<std::string> strings;
+  for (const auto& value : values) {
+    strings.emplace_back(value.GetString(), value.GetLength());
+  }
+  return strings;
+}
+Attribute attribute_of(const Operator::OpBytes& value) { return std::string(value.begin(), value.end()); }
+Attribute attribute_of(const Tensor&) { return {}; }
+Attribute attribute_of(const std::vector<Tensor>&) { return {}; }
+
+}  // namespace
+
+#define DEFINE_ATTR_REGISTER(type, ...)                                                                    \
+  void Operator::AttrRegister(const char_t* name, __VA_ARGS__ value) {                                     \
+    operator_impl_->prototype.attributes.push_back({name, value_type(#type), false, attribute_of(value)}); \
+  }
+DEFINE_ATTR_REGISTER(Int, int64_t)
+DEFINE_ATTR_REGISTER(Float, float32_t)
+DEFINE_ATTR_REGISTER(Bool, bool)
+DEFINE_ATTR_REGISTER(String, const AscendString&)
+DEFINE_ATTR_REGISTER(Tensor, const Tensor&)
+DEFINE_ATTR_REGISTER(Type, const ge::DataType&)
+DEFINE_ATTR_REGISTER(ListInt, const std::vector<int64_t>&)
+DEFINE_ATTR_REGISTER(ListFloat, const std::vector<float32_t>&)
+DEFINE_ATTR_REGISTER(ListBool, const std::vector<bool>&)
+DEFINE_ATTR_REGISTER(ListString, const std::vector<AscendString>&)
+DEFINE_ATTR_REGISTER(ListTensor, const std::vector<Tensor>&)
+DEFINE_ATTR_REGISTER(Bytes, const OpBytes&)
+DEFINE_ATTR_REGISTER(ListListInt, const std::vector<std::vector<int64_t>>&)
+DEFINE_ATTR_REGISTER(ListType, const std::vector<ge::DataType>&)
+#undef DEFINE_ATTR_REGISTER
+
+OperatorCreatorRegister::OperatorCreatorRegister(const char_t* const operator_type, OpCreatorV2 const& op_creator) {
+  const Operator op = op_creator(AscendString(operator_type));
+  cann_cpu::graph::add_prototype(operator_type, OperatorImpl::of(op)->prototype);
+}
+
+Operator OperatorFactory::CreateOperator(const char_t* const operator_name, const char_t* const operator_type) {
+  if (const auto* prototype = cann_cpu::graph::find_prototype(operator_type)) {
+    return OperatorImpl::make(operator_name, *prototype);
+  }
+  if (const auto* node_type = cann_cpu::graph::find_node_type(operator_type)) {
+    return OperatorImpl::make(operator_name, node_type->prototype());
+  }
+  return {};
+}
+
+bool OperatorFactory::IsExistOp(const char_t* const operator_type) {
+  return cann_cpu::graph::find_prototype(operator_type) != nullptr ||
+         cann_cpu::graph::find_node_type(operator_type) != nullptr;
+}
+
+}  // namespace ge
+
+namespace {
+
+using NamedTypes = std::vector<std::pair<ge::AscendString, ge::AscendString>>;
+
+NamedTypes named_types(const std::vector<cann_cpu::graph::PrototypeTensor>& tensors) {
+  static constexpr const char* kArity[] = {"required", "optional", "dynamic"};
+  NamedTypes result;
+  for (const auto& tensor : tensors) {
+    result.emplace_back(tensor.name.c_str(), kArity[static_cast<int>(tensor.arity)]);
+  }
+  return result;
+}
+
+}  // namespace
+
+// Lists an operator's inputs, outputs and attributes, name and kind each, in IR order.
+extern "C" CANN_EXPORT uint32_t GetRegisteredIrDef(const char* op_type, NamedTypes& inputs, NamedTypes& outputs,
+                                                   NamedTypes& attributes) {
+  const auto* prototype = op_type == nullptr ? nullptr : cann_cpu::graph::find_prototype(op_type);
+  if (prototype == nullptr) {
+    return ge::GRAPH_FAILED;
+  }
+  inputs = named_types(prototype->inputs);
+  outputs = named_types(prototype->outputs);
+  attributes.clear();
+  for (const auto& attribute : prototype->attributes) {
+    attributes.emplace_back(attribute.name.c_str(), attribute.type.c_str());
+  }
+  return ge::GRAPH_SUCCESS;
+}

@@ -1,2 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// A library whose name builds link with, and which needs nothing.
