@@ -26,7 +26,8 @@ def built() -> dict:
 
 setup(
     python_requires=versions.PYTHON,
-    packages=find_packages(include=["custom_pypto", "custom_pypto.*"]),
+    packages=[*find_packages(include=["custom_pypto", "custom_pypto.*"]), "custom_pypto.graph"],
+    package_dir={"custom_pypto.graph": "graph"},
     package_data={
         "custom_pypto": [
             "py.typed",

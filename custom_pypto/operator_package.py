@@ -161,7 +161,7 @@ class BuildOperatorPackage(BuildExtension):
 
     def check(self) -> None:
         """Fails when schema, prototype, functions, converter or test of an operator do not agree or are not there."""
-        command = [sys.executable, "-m", "custom_pypto.authoring.definition", self.vendor, Path.cwd()]
+        command = [sys.executable, "-m", "custom_pypto.graph.agreement", self.vendor, Path.cwd()]
         if subprocess.call(command, cwd=self.folder.parent):
             raise SystemExit("setup.py: the operators' definitions do not agree")
 

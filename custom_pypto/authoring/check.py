@@ -29,9 +29,11 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torchair.ge._ge_graph import DataType, torch_type_to_ge_type
 
-from .. import prototypes, sources
+from .. import sources
+from ..graph import agreement, prototypes
+from ..graph.converters import ge_api
 from ..modes import MODES, late_warnings
-from . import definition, tables
+from . import tables
 
 COLUMNS = "{:<16} {:<8} {}"
 
@@ -176,17 +178,17 @@ class Operator:
     @property
     def source(self) -> Path:
         """Its functions on tensors of an NPU and on Meta."""
-        return definition.source(self.folder, self.package.__name__, self.name)
+        return agreement.source(self.folder, self.package.__name__, self.name)
 
     @property
     def kernel(self) -> Path:
         """The file of its kernel."""
-        return definition.kernel_source(self.folder, prototypes.ge_type(self.name))
+        return agreement.kernel_source(self.folder, prototypes.ge_type(self.name))
 
     @property
     def definition(self) -> Path:
         """The file of its definition, from which its prototype is generated."""
-        return definition.host_source(self.folder, prototypes.ge_type(self.name))
+        return agreement.host_source(self.folder, prototypes.ge_type(self.name))
 
     @property
     def converter(self) -> str:
@@ -318,7 +320,7 @@ def build(operator: Operator) -> str:
 def registration(operator: Operator) -> str:
     """Schema, prototype, functions, converter and test are there and agree."""
     prefix = f"{operator.full_name}: "
-    lines = definition.disagreements(operator.package, operator.folder)
+    lines = agreement.disagreements(operator.package, operator.folder)
     found = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
     if found:
         raise CheckFailure("; ".join(found))
@@ -365,8 +367,6 @@ def prototype(operator: Operator) -> str:
 
 def _ge_ir(operator: Operator):
     """What the Graph Engine API has of its prototype; None of a package that has no such API."""
-    from ..converter import ge_api
-
     try:
         return ge_api(operator.package.__name__).IR.get(prototypes.ge_type(operator.name))
     except ModuleNotFoundError:

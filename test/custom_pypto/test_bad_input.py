@@ -15,9 +15,9 @@ from indexer_calls import int32
 from kernels import VENDOR
 
 import custom_pypto  # noqa: F401
-from custom_pypto import prototypes
 from custom_pypto.authoring import tables
-from custom_pypto.converter import ge_api
+from custom_pypto.graph import prototypes
+from custom_pypto.graph.converters import ge_api
 
 LIBRARY = f"{VENDOR}/op_api/lib/libcust_opapi.so"
 

@@ -18,8 +18,9 @@ import torch_npu  # noqa: F401
 import torch_versions
 
 from custom_pypto import sources
-from custom_pypto.authoring import check, definition
+from custom_pypto.authoring import check
 from custom_pypto.authoring.check import Samples
+from custom_pypto.graph import agreement
 
 ROOT = Path(__file__).parents[2]
 FORM, BEHAVIOUR = [*check.FORM], [*check.BEHAVIOUR]
@@ -126,7 +127,7 @@ class Probe:
     def __init__(self):
         self.schema = "scale(Tensor x, *, float factor=2.0) -> Tensor"
         self.functions = {"PrivateUse1": scale, "Meta": scale_meta, "CPU": scale}
-        self.disagreements = []  # as in test/graph/test_definition.py
+        self.disagreements = []  # as in test/graph/test_agreement.py
         self.samples = Samples({"ones": lambda: {"x": torch.ones(3, 5)}}, judge)
 
     def lines(self, folder, monkeypatch) -> dict[str, tuple[str, str]]:
@@ -138,7 +139,7 @@ class Probe:
         package = types.ModuleType(name)
         package.__path__ = [str(folder)]
         disagreements = [disagreement.replace("NAME", name) for disagreement in self.disagreements]
-        monkeypatch.setattr(definition, "disagreements", lambda package, folder: iter(disagreements))
+        monkeypatch.setattr(agreement, "disagreements", lambda package, folder: iter(disagreements))
         samples = {"scale": (self.samples, "test/NAME/calls.py")} if self.samples else {}
         monkeypatch.setattr(check, "load_samples", lambda package, folder: samples)
         found = {}

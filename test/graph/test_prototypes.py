@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import custom_pypto  # noqa: F401
-from custom_pypto import prototypes
+from custom_pypto.graph import prototypes
 
 OPERATORS = prototypes.operators("custom_pypto")
 GE_TYPES = [prototypes.ge_type(operator) for operator in OPERATORS]
