@@ -5,7 +5,7 @@ import sys
 
 from setuptools import find_packages, setup
 
-sys.path[:0] = ["custom_pypto", "cann_cpu/backend"]  # the package cannot be imported before it is built
+sys.path[:0] = ["custom_pypto", "graph", "cann_cpu/backend"]  # the package cannot be imported before it is built
 import versions  # noqa: E402
 
 HEADERS = [
@@ -33,7 +33,6 @@ setup(
             "py.typed",
             "*.pyi",
             *HEADERS,
-            "codegen/**",
             "authoring/templates/**",
             "authoring/templates/**/.*",
         ]
