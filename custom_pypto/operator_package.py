@@ -29,11 +29,11 @@ from torch.utils.cpp_extension import BuildExtension
 from torch_npu.utils.cpp_extension import PYTORCH_NPU_INSTALL_PATH, NpuExtension
 
 try:
-    from . import sources
+    from .authoring import sources
     from .graph import codegen
 except ImportError:  # for custom_pypto's own build, which imports this before there is a package
     import codegen
-    import sources
+    from authoring import sources
 
 HERE = Path(__file__).parent.resolve()  # its installed folder, or for its own build that of its sources
 LIBRARY = "custom_pypto_lib" + sysconfig.get_config_var("EXT_SUFFIX")

@@ -191,17 +191,6 @@ def host_source(folder: Path, graph_type: str) -> Path:
     return _file_with(defines, graph_type, folder, Path("opp", "op_host", f"{snake_case(graph_type)}.cpp"))
 
 
-def kernel_source(folder: Path, graph_type: str) -> Path:
-    """The file with an operator's kernel: that in C++ if there is one, as it is then called, or its Ascend C kernel."""
-
-    def defines(call: Call) -> bool:
-        return call.function.startswith(("CPU_KERNEL", "ACLNN")) and call.arguments[:1] == [graph_type]
-
-    files = sorted(folder.joinpath("opp").rglob("*.cpp"))
-    found = next((file.relative_to(folder) for file in files if _has(defines, graph_type, file)), None)
-    return found or Path("opp", "op_kernel", f"{snake_case(graph_type)}.cpp")
-
-
 @dataclass(frozen=True)
 class Call:
     """A call in C++, or a call of a macro that is followed by a body."""
@@ -234,7 +223,7 @@ def calls(text: str) -> list[Call]:
     return found
 
 
-def _has(wanted: Callable[[Call], bool], word: str, file: Path) -> bool:
+def has_call(wanted: Callable[[Call], bool], word: str, file: Path) -> bool:
     text = file.read_text()
     return word in text and any(map(wanted, calls(text)))
 
@@ -242,7 +231,7 @@ def _has(wanted: Callable[[Call], bool], word: str, file: Path) -> bool:
 def _file_with(wanted: Callable[[Call], bool], word: str, folder: Path, expected: Path) -> Path:
     """The first C++ file beside the expected one that has such a call, else the expected one, in the folder."""
     files = sorted(folder.joinpath(expected.parent).glob("*.cpp"))
-    return next((file for file in files if _has(wanted, word, file)), folder / expected).relative_to(folder)
+    return next((file for file in files if has_call(wanted, word, file)), folder / expected).relative_to(folder)
 
 
 def _missing_kernels(overloads: Iterable[torch._ops.OpOverload], source: Path) -> Iterator[str]:

@@ -12,7 +12,8 @@ import torch
 import torch_versions
 
 import custom_pypto
-from custom_pypto.authoring import check, tables
+from custom_pypto.arguments import checked
+from custom_pypto.authoring import check
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 import cann_functions
@@ -80,7 +81,7 @@ def test_the_page_says_of_every_argument_what_is_checked(operator):
     documented = dict(documented_arguments(operator))
     result = re.search(r"^## Result\n(.*?)^## ", pages.page(operator), flags=re.MULTILINE | re.DOTALL)[1]
     for call in check.Operator(custom_pypto, operator, ROOT).calls():
-        rows = tables.checked(lambda: call.overload(**call.on("meta")))  # noqa: B023
+        rows = checked(lambda: call.overload(**call.on("meta")))  # noqa: B023
         first = next(name for name, row in rows.items() if row.dtypes)
         assert {name for name, value in call.arguments.items() if isinstance(value, torch.Tensor)} <= rows.keys()
         for name, row in rows.items():
