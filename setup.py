@@ -5,7 +5,7 @@ import sys
 
 from setuptools import find_packages, setup
 
-sys.path[:0] = ["custom_pypto", "cann_cpu/backend"]  # the package cannot be imported before it is built
+sys.path[:0] = ["custom_pypto", "graph", "cann_cpu/backend"]  # the package cannot be imported before it is built
 import versions  # noqa: E402
 
 HEADERS = [
@@ -26,13 +26,13 @@ def built() -> dict:
 
 setup(
     python_requires=versions.PYTHON,
-    packages=find_packages(include=["custom_pypto", "custom_pypto.*"]),
+    packages=[*find_packages(include=["custom_pypto", "custom_pypto.*"]), "custom_pypto.graph"],
+    package_dir={"custom_pypto.graph": "graph"},
     package_data={
         "custom_pypto": [
             "py.typed",
             "*.pyi",
             *HEADERS,
-            "codegen/**",
             "authoring/templates/**",
             "authoring/templates/**/.*",
         ]

@@ -31,8 +31,8 @@ def load(package: str) -> None:
             f"{package} was built with other versions than are installed, custom_pypto {version('custom_pypto')} and "
             f"torch {torch.__version__}: build and install it again ({error})"
         ) from error
-    from .converter import register  # not before: our own folder is the installed one only now
-    from .on_bases import on_bases
+    from .graph.converters import register  # not before: our own folder is the installed one only now
+    from .graph.on_bases import on_bases
     from .routes import routes
 
     on_bases(package)

@@ -29,9 +29,11 @@ from torch.utils.cpp_extension import BuildExtension
 from torch_npu.utils.cpp_extension import PYTORCH_NPU_INSTALL_PATH, NpuExtension
 
 try:
-    from . import sources
+    from .authoring import sources
+    from .graph import codegen
 except ImportError:  # for custom_pypto's own build, which imports this before there is a package
-    import sources
+    import codegen
+    from authoring import sources
 
 HERE = Path(__file__).parent.resolve()  # its installed folder, or for its own build that of its sources
 LIBRARY = "custom_pypto_lib" + sysconfig.get_config_var("EXT_SUFFIX")
@@ -117,6 +119,7 @@ class BuildOperatorPackage(BuildExtension):
         self.opp = Path(self.build_temp, "opp").resolve()
         made_of = sources.hashes(self.vendor, Path.cwd())  # before the build: what changes meanwhile may not be in it
         self.configure("-S", "opp", "-B", self.opp, *self.options())
+        made_of |= self.write_graph()
         aclnn = (self.opp / "autogen", Path(cann_home(), "include"))
         extension.extra_compile_args += [f"-isystem{path}" for path in aclnn]
         # A library that was linked against another version of this one does not find it by its name, and is not loaded.
@@ -124,7 +127,6 @@ class BuildOperatorPackage(BuildExtension):
         super().run()
         self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()), "--target", "binary", "package")
         self.install()
-        self.write_ge_api()
         (self.folder / "_version.py").write_text(f'__version__ = "{self.distribution.get_version()}"\n')
         sources.record(made_of, self.folder)
         self.check()
@@ -178,17 +180,23 @@ class BuildOperatorPackage(BuildExtension):
         subprocess.check_call([installer, f"--install-path={self.folder / 'opp'}", "--quiet"])
         shutil.rmtree(self.folder / "opp" / "vendors" / self.vendor / "bin", ignore_errors=True)
 
-    def write_ge_api(self) -> None:
-        """Writes the module of functions that add nodes to a graph, for the converters."""
-        build = self.opp.parent / "ge_api"
-        prototypes = self.opp / "autogen" / "op_proto.h"
-        self.cmake("-S", HERE / "codegen", "-B", build, "-G", "Ninja", f"-DPROTOTYPES={prototypes}")
-        self.cmake("--build", build)
-        shutil.copy(build / "auto_generated_ge_raw_custom_ops.py", self.folder / "converter")
+    def write_graph(self) -> dict[str, str]:
+        """Writes the prototypes to the sources, and the Graph Engine API, which converters call, to the package; gives
+        the hash of the former."""
+        header = Path("graph", "custom_reg_op.h")
+        header.parent.mkdir(exist_ok=True)
+        self.generate("header", self.opp / "autogen" / "op_proto.h", Path("opp", "op_host"), header)
+        self.generate("api", header, self.folder / "converter" / "auto_generated_ge_raw_custom_ops.py")
+        return {header.as_posix(): sources.digest(header)}
+
+    @staticmethod
+    def generate(*arguments) -> None:
+        if codegen.main([*map(str, arguments)]):
+            raise SystemExit("setup.py: the operators' prototypes are not understood")
 
     def check(self) -> None:
         """Fails when schema, prototype, functions, converter or test of an operator do not agree or are not there."""
-        command = [sys.executable, "-m", "custom_pypto.authoring.definition", self.vendor, Path.cwd()]
+        command = [sys.executable, "-m", "custom_pypto.graph.agreement", self.vendor, Path.cwd()]
         if subprocess.call(command, cwd=self.folder.parent):
             raise SystemExit("setup.py: the operators' definitions do not agree")
 

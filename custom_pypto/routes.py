@@ -2,7 +2,7 @@
 """Reports the aclnn functions that a package's operators call: their own, or CANN's if these are not deployed."""
 
 from . import custom_pypto_lib
-from .prototypes import ge_type, operators
+from .graph.prototypes import ge_type, operators
 
 
 def routes(package: str) -> dict[str, str]:

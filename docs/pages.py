@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 import custom_pypto
-from custom_pypto import prototypes
+from custom_pypto.graph import prototypes
 
 DOCS = Path(__file__).parent
 HEADINGS = {

@@ -14,7 +14,8 @@ import torch
 import torch_versions
 
 import custom_pypto
-from custom_pypto.authoring import check, tables
+from custom_pypto.arguments import checked
+from custom_pypto.authoring import check
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 import cann_functions
@@ -63,7 +64,7 @@ def test_the_page_of_canns_functions_is_what_the_libraries_export():
 def test_every_environment_variable_is_in_the_table():
     """The table has every name that the wheels' sources read as a literal."""
     read = re.compile(r"""(?:getenv\(|environment\(|number_in\(|environ\.get\(|environ\[)"([A-Z][A-Z_]+)"(?!\] =)""")
-    folders = (ROOT / name for name in ("cann_cpu", "custom_pypto", "opp"))
+    folders = (ROOT / name for name in ("cann_cpu", "custom_pypto", "graph", "opp"))
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".cpp", ".h")]
     names = {name for path in files for name in read.findall(path.read_text()) if "build" not in path.parts}
     page = (ROOT / "docs" / "environment_variables.md").read_text()
@@ -82,7 +83,7 @@ def test_the_page_says_of_every_argument_what_is_checked(operator):
     documented = dict(documented_arguments(operator))
     result = re.search(r"^## Result\n(.*?)^## ", pages.page(operator), flags=re.MULTILINE | re.DOTALL)[1]
     for call in check.Operator(custom_pypto, operator, ROOT).calls():
-        rows = tables.checked(lambda: call.overload(**call.on("meta")))  # noqa: B023
+        rows = checked(lambda: call.overload(**call.on("meta")))  # noqa: B023
         first = next(name for name, row in rows.items() if row.dtypes)
         assert {name for name, value in call.arguments.items() if isinstance(value, torch.Tensor)} <= rows.keys()
         for name, row in rows.items():

@@ -14,8 +14,7 @@ import torch
 import torch_npu  # noqa: F401
 
 import custom_pypto
-from custom_pypto import prototypes
-from custom_pypto.authoring import definition
+from custom_pypto.graph import agreement, prototypes
 
 ROOT = Path(__file__).parents[1]
 GUIDE, FIRST_OPERATOR = ROOT / "docs" / "add_an_operator.md", ROOT / "docs" / "first_operator.md"
@@ -106,6 +105,6 @@ PROTOTYPE = prototypes.Prototype(
     ids=["name", "order", "default"],
 )
 def test_the_lines_in_the_table_of_errors_are_those_of_the_build(schema, prototype):
-    found = definition.mismatches([torch._C.parse_schema(schema)], dataclasses.replace(PROTOTYPE, **prototype))
+    found = agreement.mismatches([torch._C.parse_schema(schema)], dataclasses.replace(PROTOTYPE, **prototype))
     assert f"| `{found[0]}` | build |" in GUIDE.read_text()
-    assert definition.mismatches([torch._C.parse_schema(SCHEMA)], PROTOTYPE) == []
+    assert agreement.mismatches([torch._C.parse_schema(SCHEMA)], PROTOTYPE) == []

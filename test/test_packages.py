@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import custom_pypto
-from custom_pypto import custom_pypto_lib, prototypes
+from custom_pypto import custom_pypto_lib
+from custom_pypto.graph import prototypes
 
 ROOT = Path(__file__).parents[1]
 SITE = Path(sysconfig.get_path("purelib"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .. import prototypes
+from ..graph import prototypes
 
 
 class Rejected(Exception):

@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.library import register_torch_dispatch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..authoring.tables import Row, checked
+from ..arguments import Row, checked
 from . import context
 
 NOWHERE = 2**31 - 1  # the number of a block that no rank has, which the kernels reject

@@ -48,23 +48,22 @@ def _ninja(folder: Path, package: str, library: str) -> str:
 def build(folder: Path, package: str) -> Path:
     """Makes an importable package, with its operator package in PACKAGE/opp; gives the folder that it lies in."""
     from custom_pypto import operator_package
+    from custom_pypto.graph import codegen
 
     made = folder / "build"
     made.mkdir(exist_ok=True)
     (made / "csrc.h").write_text("".join(f"#include <{header}>\n" for header in HEADERS))
     (made / "build.ninja").write_text(_ninja(folder, package, operator_package.LIBRARY))
     cann = f"-DASCEND_CANN_PACKAGE_PATH={operator_package.cann_home()}"
-    prototypes = f"-DPROTOTYPES={made / 'opp/autogen/op_proto.h'}"
 
     def run(*command) -> None:
         subprocess.run(command, check=True, stdout=sys.stderr, env=os.environ | {"CCACHE_DISABLE": "1"})
 
     run("cmake", "-S", folder / "opp", "-B", made / "opp", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", cann)
     run("cmake", "--build", made / "opp", "--target", "binary", "package")
-    run("cmake", "-S", operator_package.HERE / "codegen", "-B", made / "ge_api", "-G", "Ninja", prototypes)
-    run("cmake", "--build", made / "ge_api")
     run(sys.executable, "-m", "ninja", "-C", made)
     run(*(made / "opp").glob("custom_opp_*.run"), f"--install-path={made / package / 'opp'}", "--quiet")
     shutil.copytree(folder / package, made / package, ignore=shutil.ignore_patterns("csrc"), dirs_exist_ok=True)
-    shutil.copy(made / "ge_api/auto_generated_ge_raw_custom_ops.py", made / package / "converter")
+    api = codegen.api(made / "opp/autogen/op_proto.h")
+    (made / package / "converter/auto_generated_ge_raw_custom_ops.py").write_text(api)
     return made

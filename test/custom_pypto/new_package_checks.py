@@ -10,8 +10,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from custom_pypto import prototypes
 from custom_pypto.authoring import check
+from custom_pypto.graph import prototypes
 
 package = importlib.import_module(sys.argv[1])
 importlib.import_module("torchair")  # lets the package register its converters

@@ -15,9 +15,9 @@ from indexer_calls import int32
 from kernels import VENDOR
 
 import custom_pypto  # noqa: F401
-from custom_pypto import prototypes
-from custom_pypto.authoring import tables
-from custom_pypto.converter import ge_api
+from custom_pypto.arguments import checked
+from custom_pypto.graph import prototypes
+from custom_pypto.graph.converters import ge_api
 
 LIBRARY = f"{VENDOR}/op_api/lib/libcust_opapi.so"
 
@@ -913,7 +913,7 @@ def results_of(operator):
     """Tensors for the results of the operator's first good call."""
     op, no_more = whole(operator)
     good = next(iter(EVERY_OPERATORS_CALLS[operator].values()))() | no_more
-    rows = tables.checked(lambda: op(**on("meta", good)))
+    rows = checked(lambda: op(**on("meta", good)))
     names = [row.argument for row in rows.values() if row.use == "result"]
     on_meta = results(op(**on("meta", good)))
     return {name: torch.empty_like(each, device="npu") for name, each in zip(names, on_meta, strict=True)}

@@ -18,9 +18,9 @@ import torch
 import torch_npu  # noqa: F401
 import torch_versions
 
-from custom_pypto import sources
-from custom_pypto.authoring import check, definition
+from custom_pypto.authoring import check, sources
 from custom_pypto.authoring.check import Samples
+from custom_pypto.graph import agreement
 
 ROOT = Path(__file__).parents[2]
 FORM, BEHAVIOUR = [*check.FORM], [*check.BEHAVIOUR]
@@ -124,7 +124,7 @@ class Probe:
     def __init__(self):
         self.schema = "scale(Tensor x, *, float factor=2.0) -> Tensor"
         self.functions = {"PrivateUse1": scale, "Meta": scale_meta, "CPU": scale}
-        self.disagreements = []  # as in test/graph/test_definition.py
+        self.disagreements = []  # as in test/graph/test_agreement.py
         self.samples = Samples({"ones": lambda: {"x": torch.ones(3, 5)}}, judge)
 
     def lines(self, folder, monkeypatch) -> dict[str, tuple[str, str]]:
@@ -136,9 +136,9 @@ class Probe:
         package = types.ModuleType(name)
         package.__path__ = [str(folder)]
         disagreements = [disagreement.replace("NAME", name) for disagreement in self.disagreements]
-        monkeypatch.setattr(definition, "disagreements", lambda package, folder: iter(disagreements))
+        monkeypatch.setattr(agreement, "disagreements", lambda package, folder: iter(disagreements))
         samples = {"scale": (self.samples, "test/NAME/calls.py")} if self.samples else {}
-        monkeypatch.setattr(check, "load_samples", lambda package, folder: samples)
+        monkeypatch.setattr(check.operator, "load_samples", lambda package, folder: samples)
         found = {}
         for line, verdict, text in check.check(check.Operator(package, "scale", folder)):
             found[line] = verdict, text.replace(name, "NAME")
@@ -222,7 +222,7 @@ def test_an_error_in_the_form_is_one_line_with_the_file_to_fix(functions, line, 
 
 def behaviour(probe, name, folder, monkeypatch):
     """What one line of the table says of a probe, whose other lines of behaviour are left out."""
-    monkeypatch.setattr(check, "BEHAVIOUR", {name: check.BEHAVIOUR[name]})
+    monkeypatch.setattr(check.table, "BEHAVIOUR", {name: check.BEHAVIOUR[name]})
     lines = probe.lines(folder, monkeypatch)
     assert not {verdict for line, (verdict, _) in lines.items() if line != name} - {"ok"}
     return lines[name]
@@ -304,7 +304,7 @@ DIFFERENCES = {
 @pytest.mark.parametrize("case", DIFFERENCES)
 def test_a_difference_says_where_and_how_much(case):
     got, want, text = DIFFERENCES[case]
-    assert check.difference(got, want, *check.TOLERANCES.get(got.dtype, (0.0, 0.0))) == text
+    assert check.samples.difference(got, want, *check.samples.TOLERANCES.get(got.dtype, (0.0, 0.0))) == text
     if text is not None and got.shape == want.shape:
         with pytest.raises(AssertionError) as caught:
             check.close_to(lambda: [torch.zeros(2), want])((torch.zeros(2), got), (), {})
@@ -367,7 +367,7 @@ def test_arguments_whose_elements_are_all_the_same_show_it_too(function, text, t
     probe = Probe()
     probe.functions["PrivateUse1"] = function
     probe.samples = Samples(ONES, judge)
-    monkeypatch.setattr(check, "FORM", {})
+    monkeypatch.setattr(check.table, "FORM", {})
     found = behaviour(probe, "layouts", tmp_path, monkeypatch)
     assert found[0] == "FAILED"
     assert found[1].startswith(text)
@@ -407,7 +407,7 @@ def prototype_of(dtypes: str, of_result: str, monkeypatch):
     from torchair._ge_concrete_graph.compat_ir import IrDef
 
     ir = IrDef("Scale").input("x", dtypes).output("out", of_result)
-    monkeypatch.setattr(check, "_ge_ir", lambda operator: ir)
+    monkeypatch.setattr(check.checks, "_ge_ir", lambda operator: ir)
     monkeypatch.setattr(check.Operator, "converter", HOST)
 
 
@@ -453,7 +453,7 @@ def test_dtypes_that_the_prototype_does_not_have_are_a_line(dtypes, of_result, w
             "PrivateUse1": lambda x, factor=2.0: narrow(x, factor).float(),
             "Meta": lambda x, factor=2.0: narrow_meta(x, factor).float(),
         }
-    monkeypatch.setattr(check, "BEHAVIOUR", {})
+    monkeypatch.setattr(check.table, "BEHAVIOUR", {})
     found = failed(probe.lines(tmp_path, monkeypatch))
     assert [*found] == (["prototype"] if text else [])
     if text:
@@ -624,7 +624,7 @@ class Graph:
 def test_what_a_graph_gives_otherwise_than_eager_at_any_call_is_a_line(mode, expected, tmp_path, monkeypatch):
     probe = Probe()
     probe.samples = Samples({"random": lambda: {"x": torch.randn(3, 5)}}, judge)
-    monkeypatch.setattr(check, "MODES", {"GE static": mode})
+    monkeypatch.setattr(check.checks, "MODES", {"GE static": mode})
     monkeypatch.setattr(check.Operator, "converter", "converter.py")
     verdict, text = behaviour(probe, "GE static", tmp_path, monkeypatch)
     assert verdict == expected[0] and text.startswith(expected[1])
@@ -664,7 +664,7 @@ class OfEveryShape(OfOneShape):
     ],
 )
 def test_a_dynamic_graph_is_called_with_other_sizes(mode, verdict, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(check, "MODES", {"GE dynamic": mode})
+    monkeypatch.setattr(check.checks, "MODES", {"GE dynamic": mode})
     monkeypatch.setattr(check.Operator, "converter", "converter.py")
     found = behaviour(Probe(), "GE dynamic", tmp_path, monkeypatch)
     assert found[0] == verdict
@@ -678,7 +678,7 @@ def test_what_no_graph_runs_is_a_line_with_the_prototype(tmp_path, monkeypatch):
 
         return graph
 
-    monkeypatch.setattr(check, "MODES", {"GE static": rejects})
+    monkeypatch.setattr(check.checks, "MODES", {"GE static": rejects})
     monkeypatch.setattr(check.Operator, "converter", HOST)
     text = "no graph: RuntimeError: input 'x' has type float32, which the prototype does not allow (ones): fix "
     assert behaviour(Probe(), "GE static", tmp_path, monkeypatch) == ("FAILED", text + HOST)
@@ -695,7 +695,7 @@ def test_a_signal_while_a_graph_is_compiled_is_no_error_of_the_graph(tmp_path, m
         signal.signal(signal.SIGINT, _backend._signal_handler)  # as importing torchair for the first time does
         return torch.compile(function, backend=compiler)
 
-    monkeypatch.setattr(check, "MODES", {"GE static": interrupted})
+    monkeypatch.setattr(check.checks, "MODES", {"GE static": interrupted})
     with pytest.raises(KeyboardInterrupt):
         behaviour(Probe(), "GE static", tmp_path, monkeypatch)
 

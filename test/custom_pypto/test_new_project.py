@@ -60,11 +60,13 @@ def test_its_tests_pass(project, environment):
 
 
 @pytest.mark.nightly
-def test_its_sources_are_what_was_written_and_nothing_of_ours(project):
+def test_its_sources_are_what_was_written_and_its_prototypes(project):
     made = {"build", f"{NAME}.egg-info", "kernel_meta", "torchair_cache", ".pytest_cache", "__pycache__"}
     files = {path.relative_to(project) for path in project.rglob("*") if path.is_file()}
     files = {file for file in files if not made & {*file.parts}}
-    assert files == {Path(str(file).replace("my_ops", NAME)) for file in template()}
+    header = Path("graph/custom_reg_op.h")
+    assert files == {Path(str(file).replace("my_ops", NAME)) for file in template()} | {header}
+    assert "// Softcap: out = cap * tanh(x / cap).\nREG_OP(Softcap)\n    .INPUT(x, " in (project / header).read_text()
 
 
 def template() -> list[Path]:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import custom_pypto
-from custom_pypto import prototypes
 from custom_pypto.authoring import check
+from custom_pypto.graph import prototypes
 
 SOURCES = Path(__file__).parents[2]
 

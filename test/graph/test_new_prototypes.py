@@ -12,9 +12,9 @@ from cann_cpu.toolkit import op_build
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from custom_pypto import prototypes
-from custom_pypto.authoring import definition, new
+from custom_pypto.authoring import new
 from custom_pypto.authoring.schema import Operator, Rejected, gradient_of
+from custom_pypto.graph import agreement, prototypes
 
 floats = st.floats(-1e9, 1e9, width=32).map(repr)
 integers = st.integers(-(2**62), 2**62).map(str)
@@ -91,5 +91,5 @@ def test_a_prototype_agrees_with_the_schema_that_it_is_made_of(ge_api, tmp_path_
     op_build.build(str(library), str(directory))
     declared = ge_api(directory / "op_proto.h", directory).IR
     for op in made:
-        found = definition.mismatches([torch._C.parse_schema(op.text)], prototypes.Prototype.of(declared[op.type]))
+        found = agreement.mismatches([torch._C.parse_schema(op.text)], prototypes.Prototype.of(declared[op.type]))
         assert found == [], op.text

@@ -128,8 +128,8 @@ def caller():
     import torch
     from torch.utils._pytree import tree_leaves, tree_map_only
 
-    from custom_pypto import prototypes
     from custom_pypto.authoring import check
+    from custom_pypto.graph import prototypes
 
     torch.set_num_threads(1)
     samples = check.load_samples("custom_pypto", Path(__file__).parents[2])

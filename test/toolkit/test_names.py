@@ -8,7 +8,7 @@ import pytest
 from cann_cpu import names
 from cann_cpu.activation import LIBRARIES
 
-from custom_pypto import prototypes
+from custom_pypto.graph import prototypes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

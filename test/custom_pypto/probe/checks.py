@@ -33,7 +33,7 @@ OPERATORS = OF_ONE_TENSOR + STATEFUL
 samples = check.Samples({"a call": lambda: {"self": torch.randn(3, 5)}}, judge)
 stateful = check.Samples({"a call": lambda: {"x": torch.randn(3), "state": torch.randn(3)}}, judge_stateful)
 found = dict.fromkeys(OF_ONE_TENSOR, (samples, "calls.py")) | dict.fromkeys(STATEFUL, (stateful, "calls.py"))
-check.load_samples = lambda package, folder: found
+check.operator.load_samples = lambda package, folder: found
 del check.FORM["build"], check.FORM["registration"]  # of a package, and this is a library alone
-check.BEHAVIOUR = {name: check.BEHAVIOUR[name] for name in ("opcheck", "eager", "autograd")}
+check.table.BEHAVIOUR = {name: check.BEHAVIOUR[name] for name in ("opcheck", "eager", "autograd")}
 print(json.dumps({operator: lines(operator) for operator in OPERATORS}))

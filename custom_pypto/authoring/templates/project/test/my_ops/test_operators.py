@@ -5,8 +5,8 @@ from pathlib import Path
 import my_ops
 import pytest
 
-from custom_pypto import prototypes
 from custom_pypto.authoring import check
+from custom_pypto.graph import prototypes
 
 SOURCES = Path(__file__).parents[2]
 

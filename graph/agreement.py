@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that an operator's schema and its prototype agree, and that all parts of the operator exist.
 
-``python -m custom_pypto.authoring.definition PACKAGE FOLDER`` prints a line for each error in the operators of an
+``python -m custom_pypto.graph.agreement PACKAGE FOLDER`` prints a line for each error in the operators of an
 installed package, whose sources are in that folder, and then fails. The build runs it.
 """
 
 import functools
 import importlib
 import inspect
+import itertools
 import re
 import sys
 import types
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import torch
 
-from ..prototypes import (
+from .converters import ge_api
+from .prototypes import (
     ABSENT,
     ATTRIBUTES,
     DTYPES,
@@ -142,8 +144,6 @@ def _result_mismatches(schema: torch.FunctionSchema, outputs: list[str], prototy
 
 def disagreements(package: types.ModuleType, folder: Path) -> Iterator[str]:
     """What is missing or disagrees in a package's operators, a line each, with the file in `folder` to fix."""
-    from ..converter import ge_api
-
     prototypes = {name: Prototype.of(ir) for name, ir in ge_api(package.__name__).IR.items()}
     defined = operators(package.__name__)
     schemas = f"{package.__name__}/csrc/ops_def_registration.cpp"
@@ -175,9 +175,9 @@ def source(folder: Path, package: str, operator: str) -> Path:
     """The file with the operator's functions: one that registers a function for it, or that which should be there."""
 
     def registers(call: Call) -> bool:
-        name = re.escape(operator)
-        named = any(re.fullmatch(rf'"(\w+::)?{name}(\.\w+)?"', argument) for argument in call.arguments[:2])
-        return named and call.function.startswith("impl")
+        literals = [argument.strip('"') for argument in call.arguments[:2] if argument.startswith('"')]
+        names = [literal.rpartition("::")[2].partition(".")[0] for literal in literals]
+        return call.function.startswith("impl") and operator in names
 
     return _file_with(registers, operator, folder, Path(package, "csrc", f"{operator}.cpp"))
 
@@ -189,17 +189,6 @@ def host_source(folder: Path, graph_type: str) -> Path:
         return call.function == "OP_ADD" and call.arguments == [graph_type]
 
     return _file_with(defines, graph_type, folder, Path("opp", "op_host", f"{snake_case(graph_type)}.cpp"))
-
-
-def kernel_source(folder: Path, graph_type: str) -> Path:
-    """The file with an operator's kernel: that in C++ if there is one, as it is then called, or its Ascend C kernel."""
-
-    def defines(call: Call) -> bool:
-        return call.function.startswith(("CPU_KERNEL", "ACLNN")) and call.arguments[:1] == [graph_type]
-
-    files = sorted(folder.joinpath("opp").rglob("*.cpp"))
-    found = next((file.relative_to(folder) for file in files if _has(defines, graph_type, file)), None)
-    return found or Path("opp", "op_kernel", f"{snake_case(graph_type)}.cpp")
 
 
 @dataclass(frozen=True)
@@ -234,7 +223,7 @@ def calls(text: str) -> list[Call]:
     return found
 
 
-def _has(wanted: Callable[[Call], bool], word: str, file: Path) -> bool:
+def has_call(wanted: Callable[[Call], bool], word: str, file: Path) -> bool:
     text = file.read_text()
     return word in text and any(map(wanted, calls(text)))
 
@@ -242,7 +231,7 @@ def _has(wanted: Callable[[Call], bool], word: str, file: Path) -> bool:
 def _file_with(wanted: Callable[[Call], bool], word: str, folder: Path, expected: Path) -> Path:
     """The first C++ file beside the expected one that has such a call, else the expected one, in the folder."""
     files = sorted(folder.joinpath(expected.parent).glob("*.cpp"))
-    return next((file for file in files if _has(wanted, word, file)), folder / expected).relative_to(folder)
+    return next((file for file in files if has_call(wanted, word, file)), folder / expected).relative_to(folder)
 
 
 def _missing_kernels(overloads: Iterable[torch._ops.OpOverload], source: Path) -> Iterator[str]:
@@ -263,12 +252,17 @@ def _misplaced(prototype: Prototype, package: types.ModuleType, folder: Path) ->
             if not call.understood:
                 yield f"{what} is not understood: fix {where}:{call.line}"
                 continue
-            given = [re.match(r"[\s*&]*(\w*)", argument)[1] for argument in call.arguments[1:]]
+            given = [_name_of(argument) for argument in call.arguments[1:]]
             in_place = {name for name, expected in zip(given, names, strict=False) if name == expected}
             for name, expected in zip(given, names, strict=False):
                 if name in names and name != expected and name not in in_place:
                     yield f"{what} gives '{name}' where the function takes '{expected}': fix {where}"
                     break
+
+
+def _name_of(argument: str) -> str:
+    """The variable that a call is given: x of *x, &x, x.contiguous()."""
+    return "".join(itertools.takewhile(lambda sign: sign.isalnum() or sign == "_", argument.lstrip("*& \n")))
 
 
 def _disagreements(overloads: list[torch._ops.OpOverload], prototype: Prototype, files: str) -> Iterator[str]:

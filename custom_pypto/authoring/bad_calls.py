@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requirements of an operator's checks on the arguments of a call, from its table, and bad calls based on them."""
+"""Calls of an operator with one bad argument, from a good call and the table of the operator's arguments."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,28 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import custom_pypto_lib
-
-
-@dataclass(frozen=True)
-class Row:
-    """A tensor, "read", "matrix" (which may lie in FRACTAL_NZ), "written", "scalar" (which may be a CPU tensor without
-    dimensions) or a "result", with its dtypes, "" being that of the first, and the names of its sizes, none being any;
-    or an attribute, "one of" some values or "at least" one."""
-
-    argument: str
-    use: str
-    dtypes: tuple[str, ...]
-    names: tuple[str, ...]
-
-
-def checked(call: Callable[[], Any]) -> dict[str, Row]:
-    """What is checked while a call runs in this thread, by argument, in the order of the table; nothing of operators
-    that have no table."""
-    rows: dict[str, Row] = {}
-    for argument, use, dtypes, names in custom_pypto_lib.checked(call):
-        rows.setdefault(argument, Row(argument, use, tuple(dtypes), tuple(names)))
-    return rows
+from ..arguments import Row
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,29 @@ class OnBases:
 
         return self.original(**self.arguments(_by_name(self.op, args, kwargs), view))
 
+    def register_converter(self) -> None:
+        from torch._higher_order_ops.auto_functionalize import AsStridedViewInfo
+        from torchair import register_fx_node_ge_converter
+        from torchair._ge_concrete_graph.fx2ge_converter import get_or_auto_gen_converter
+        from torchair.ge._ge_graph import ControlTensor, get_default_ge_graph
+
+        def convert(**kwargs):
+            copies = []
+
+            def view(base, size, stride, storage_offset, dense_stride, dense_storage_offset):
+                copy = AsStridedViewInfo(0, size, dense_stride, dense_storage_offset)
+                copies.append((copy, [base]))
+                return copy.regenerate_ge_view([base])
+
+            outputs = get_or_auto_gen_converter(self.original)(**self.arguments(kwargs, view))
+            node = get_default_ge_graph().op[-1]
+            for copy, base in copies:
+                last = ControlTensor(get_default_ge_graph().op[-1])
+                copy.view_copy(base, dependencies=[last], out_op=node)
+            return outputs
+
+        register_fx_node_ge_converter(self.op)(convert)
+
 
 def _by_name(op: torch._ops.OpOverload, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     return dict(zip((argument.name for argument in op._schema.arguments), args, strict=False)) | kwargs

@@ -10,13 +10,13 @@ RECORD = "_sources.json"
 
 def hashes(package: str, folder: Path) -> dict[str, str]:
     """The source files of a build, in C++, CMake and Python, and the hash of each."""
-    files = [file.relative_to(folder) for part in (package, "opp") for file in (folder / part).rglob("*")]
+    files = [file.relative_to(folder) for part in (package, "graph", "opp") for file in (folder / part).rglob("*")]
     kept = [file for file in files if file.suffix in (".cpp", ".h", ".py") or file.name == "CMakeLists.txt"]
-    return {
-        file.as_posix(): hashlib.sha256((folder / file).read_bytes()).hexdigest()
-        for file in sorted(kept)
-        if "build" not in file.parts
-    }
+    return {file.as_posix(): digest(folder / file) for file in sorted(kept) if "build" not in file.parts}
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def record(made_of: dict[str, str], built: Path) -> None:

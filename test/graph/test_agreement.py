@@ -11,8 +11,7 @@ import torch
 import torch_npu  # noqa: F401
 
 import custom_pypto
-from custom_pypto import prototypes
-from custom_pypto.authoring import definition
+from custom_pypto.graph import agreement, converters, prototypes
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_operators_of_this_project_agree():
     import torchair  # noqa: F401
 
-    assert [*definition.disagreements(custom_pypto, ROOT)] == []
+    assert [*agreement.disagreements(custom_pypto, ROOT)] == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def prototype(read):
 
 
 def mismatches(prototype, *schemas):
-    return definition.mismatches([torch._C.parse_schema(schema) for schema in schemas], prototype)
+    return agreement.mismatches([torch._C.parse_schema(schema) for schema in schemas], prototype)
 
 
 def test_a_schema_and_its_prototype_agree(prototype):
@@ -225,8 +224,8 @@ class Package:
         package = types.ModuleType(self.name)
         package.__path__ = [str(self.folder / self.name)]
         monkeypatch.setitem(sys.modules, self.name, package)
-        custom_pypto.converter.register(self.name)
-        custom_pypto.converter._packages.remove(self.name)
+        converters.register(self.name)
+        converters._packages.remove(self.name)
         return package, library
 
 
@@ -240,7 +239,7 @@ def disagreements_of(package, monkeypatch):
 
     module, _library = package.build(monkeypatch)
     return [
-        disagreement.replace(package.name, "NAME") for disagreement in definition.disagreements(module, package.folder)
+        disagreement.replace(package.name, "NAME") for disagreement in agreement.disagreements(module, package.folder)
     ]
 
 
@@ -299,7 +298,7 @@ def test_what_is_missing_of_an_operator_is_a_line_with_the_file_to_fix(change, l
 OWN_CONVERTER = """import torch
 from torchair import register_fx_node_ge_converter
 
-from custom_pypto.converter import maps
+from custom_pypto.graph.converters import maps
 
 
 @register_fx_node_ge_converter(torch.ops.NAME.scale.default)
