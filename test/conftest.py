@@ -2,16 +2,18 @@
 """What all tests share. CANN_CPU_CAPABILITY=avx2 bash run.sh test runs them on a machine that has no more."""
 
 import collections
+import datetime
 import gc
 import json
 import math
 import os
+import platform
 import sys
 import zlib
 from pathlib import Path
 
 import pytest
-from machines import held_to
+from machines import NOT_HERE, held_to, of_cpuinfo
 
 if level := os.environ.get("CANN_CPU_CAPABILITY"):
     os.environ.update(held_to(level))  # before torch reads its own
@@ -79,10 +81,26 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log)
 
 
-def pytest_report_header():
+def pytest_report_header(config):
     from kernels import machine
 
-    return f"kernels: {machine()}"
+    not_run = [f"{name} ({reason})" for name, reason in NOT_HERE.items()]
+    not_run += ["the nightly tests"] * (not config.getoption("--nightly"))
+    return [f"kernels: {machine()}", f"not run: {', '.join(not_run) or 'nothing'}"]
+
+
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    """After a run of all tests, the row for README.md's table of what was run."""
+    if exitstatus == 0 and config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword:
+        from kernels import machine
+
+        versions = [sys.modules[name].__version__.partition("+")[0] for name in ("torch", "torch_npu")]
+        processor = of_cpuinfo("model name") or platform.machine()
+        counts = [f"{len(terminalreporter.stats.get(kind, []))} {kind}" for kind in ("passed", "skipped")]
+        not_run = [*NOT_HERE, *["nightly tests"] * (not config.getoption("--nightly"))]
+        row = [platform.python_version(), *versions, f"{processor} ({machine().split(', ')[0]})", ", ".join(counts)]
+        row += [", ".join(not_run), datetime.date.today().isoformat()]
+        terminalreporter.write_line(f"| {' | '.join(row)} |")
 
 
 @pytest.fixture(autouse=True)

@@ -58,16 +58,33 @@ def with_a_nan(tensor):
     return changed
 
 
-def with_rows_shifted(tensor):
-    """Shifts rows as a wrong offset does."""
-    return tensor.reshape(-1, tensor.shape[-1] if tensor.dim() > 1 else 1).roll(1, 0).view(tensor.shape)
+def rows_of(tensor):
+    """A copy, as a matrix: a row is a head, a token of a cache, or a number of a vector."""
+    return tensor.reshape(-1, tensor.shape[-1] if tensor.dim() > 1 else 1).clone()
+
+
+def with_a_wrong_row(tensor):
+    """One row is the one before it, as a wrong offset gives."""
+    rows = rows_of(tensor)
+    before = rows.roll(1, 0)
+    row = (rows.double() - before.double()).nan_to_num().abs().sum(-1).argmax()
+    rows[row] = before[row]
+    return rows.view(tensor.shape)
+
+
+def with_a_wrong_tile(tensor):
+    """At most 16 neighbouring numbers of one row are missing."""
+    rows = rows_of(tensor)
+    row = rows.double().nan_to_num().abs().sum(-1).argmax()
+    rows[row, :16] = 0 if tensor.is_floating_point() else ~rows[row, :16]
+    return rows.view(tensor.shape)
 
 
 ERRORS = {
     "a step": a_step_away,
     "NaN": with_a_nan,
-    "rows": with_rows_shifted,
-    "nothing": torch.zeros_like,
+    "a row": with_a_wrong_row,
+    "a tile": with_a_wrong_tile,
     "shape": lambda tensor: tensor[None],
 }
 # Results computed from rounded numbers: where those lie between two, the result is off by a step.
@@ -134,9 +151,40 @@ def test_the_judge_of_attention_rejects_one_wrong_head(change, head):
     arguments["sparse_indices"] = torch.randperm(4096, dtype=torch.int32)[:2048].view(1, 1, 1, -1)
     expected = references.sparse_flash_attention(**arguments)
     references.check_attention(expected.bfloat16(), expected)
-    changed = dict(arguments)
-    change(changed)
-    actual = expected.clone()
-    actual[:, :, head] = references.sparse_flash_attention(**changed)[:, :, head]
     with pytest.raises(AssertionError, match=rf"head \(0, 0, {head}\) is off by"):
-        references.check_attention(actual.bfloat16(), expected)
+        references.check_attention(with_a_wrong_head(head, expected, change, arguments).bfloat16(), expected)
+
+
+def with_a_wrong_head(head, expected, change, arguments):
+    """The result of an attention, one head of which is that of changed arguments."""
+    changed, actual = dict(arguments), expected.clone()
+    change(changed)
+    actual[:, :, head] = references.sparse_flash_attention(**changed)[:, :, head]
+    return actual
+
+
+def test_the_judge_of_the_layer_rejects_one_wrong_key_or_head():
+    """A selection without its best key is rejected, one that differs at the last place is not."""
+    torch.manual_seed(0)  # with which the last two lie close together
+    inputs = references.sparse_attention_inputs([4000], hidden=256, q_lora=64, index_depth=64)
+    count = inputs.pop("sparse_count")
+    stages = references._sparse_attention_prologs(**inputs)
+    best = references.lightning_indexer(**stages.indexer, sparse_count=count + 1)
+
+    def attention(selection):
+        return references.sparse_flash_attention(sparse_indices=selection, **stages.attention)
+
+    def judge(out):
+        references.check_sparse_attention(out.bfloat16(), stages.caches, sparse_count=count, **inputs)
+
+    (row,) = references.lightning_indexer_rows(**stages.indexer)
+    ranked = row.scores.sort(descending=True).values
+    assert ranked[count - 1] - ranked[count] < references.score_error(stages.indexer) * row.magnitude
+    judge(attention(torch.cat([best[..., : count - 1], best[..., count:]], -1)))
+    with pytest.raises(AssertionError, match="times the tolerance"):
+        judge(attention(best[..., 1:]))
+    right = attention(best[..., :count])
+    arguments = stages.attention | {"sparse_indices": best[..., :count]}
+    for head, change in ((0, without_keys(16)), (77, with_another_page)):
+        with pytest.raises(AssertionError, match=rf"head \(0, 0, {head}\) is off by"):
+            judge(with_a_wrong_head(head, right, change, arguments))

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from machines import HERE, every_machine
 from operator_package import CANN
-from opp.test_machines import HERE, every_machine
 
 pytestmark = pytest.mark.nightly  # compiles for a minute; test_machines.py runs the kernels themselves
 SOURCES = Path(__file__).with_name("kernels")

@@ -5,15 +5,13 @@ Each machine is emulated in a separate process, with the variables that restrict
 which asks the kernels what they use.
 """
 
-from pathlib import Path
-
 import pytest
 import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import in_a_process, machine, same
-from machines import held_to
+from machines import HERE, every_machine
 
 from opp import (
     test_lightning_indexer,
@@ -30,29 +28,6 @@ KERNELS = [
     test_sparse_attention,
     test_sparse_flash_attention,
 ]
-CPU = Path("/proc/cpuinfo").read_text().splitlines()
-FLAGS = set(next((line for line in CPU if line.startswith("flags")), "").split())
-
-# What the machine has of /proc/cpuinfo, variables, and what the kernels then use: the level, float16, bfloat16, int8.
-# None: whatever is best here.
-MACHINES = {
-    "no vector instructions": (set(), held_to("default"), "default", "float", "float", "float"),
-    "AVX2": ({"avx2"}, held_to("avx2"), "avx2", "float", "float", "float"),
-    "AVX-512": ({"avx512bw"}, held_to("avx512"), "avx512", "float", "float", "float"),
-    "tiles": ({"amx_bf16"}, {}, None, None, "tiles", None),
-    "products of oneDNN": ({"amx_bf16"}, {"CUSTOM_PYPTO_PRODUCTS": "vnni"}, None, None, "vnni", None),
-    "products of rows": (set(), {"CUSTOM_PYPTO_PRODUCTS": "rows"}, None, "rows", "rows", "float"),
-}
-HERE = {name: rest for name, (flags, *rest) in MACHINES.items() if flags <= FLAGS}
-
-
-def every_machine(test):
-    """Parametrizes by `name`; a machine that this processor cannot be is skipped."""
-    names = [
-        pytest.param(name, marks=pytest.mark.skipif(name not in HERE, reason=f"needs {', '.join(flags)}"))
-        for name, (flags, *_) in MACHINES.items()
-    ]
-    return pytest.mark.parametrize("name", names)(test)
 
 
 def check_kernels():

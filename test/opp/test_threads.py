@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of all kernels are bitwise equal for any number of threads."""
+"""The results of all kernels are bitwise equal for one thread and for many."""
 
 import hashlib
 import json
@@ -39,10 +39,11 @@ def print_digests():
 
 @pytest.fixture(scope="module")
 def digests():
-    return [json.loads(in_a_process(print_digests, OMP_NUM_THREADS=threads)) for threads in "1237"]
+    """Of one thread, and of as many as divide each kernel's work in another way: heads and keys as well as tokens."""
+    return [json.loads(in_a_process(print_digests, OMP_NUM_THREADS=threads)) for threads in "17"]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("operator", RESULTS)
 def test_the_result_does_not_depend_on_the_number_of_threads(operator, digests):
-    assert len({of_all[operator] for of_all in digests}) == 1
+    of_one, of_many = digests
+    assert of_one[operator] == of_many[operator]
