@@ -57,13 +57,6 @@ wheel() {
 }
 
 site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-# Where ccache is installed, it compiles for us, so that another checkout finds what this one has compiled.
-if command -v ccache >/dev/null; then
-  mkdir -p build/ccache
-  for compiler in cc c++ gcc g++; do ln -sf "$(command -v ccache)" "build/ccache/$compiler"; done
-  export PATH="$PWD/build/ccache:$PATH" CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
-fi
-
 missing=$(python cann_cpu/backend/versions.py)
 if [ -z "$missing${WHEELS:-}" ] && is_built cann_cpu && is_built custom_pypto; then
   echo "The wheels of these sources are in dist/ and installed: nothing to build"
