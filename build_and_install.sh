@@ -83,6 +83,7 @@ fi
 
 step "custom_pypto: the operators"
 before=$(sources custom_pypto)
+rm -rf build/lib.*  # it may hold files that the sources have no longer
 wheel custom_pypto .
 echo "$before$(installed custom_pypto)" >build/custom_pypto.fingerprint
 

@@ -8,6 +8,7 @@ from setuptools import find_packages, setup
 sys.path[:0] = ["custom_pypto", "graph", "cann_cpu/backend"]  # the package cannot be imported before it is built
 import versions  # noqa: E402
 
+TEMPLATE = "custom_pypto.authoring.templates.project.opp.op_host"
 HEADERS = [
     f"csrc/{name}.h" for name in ("arguments/checks", "arguments/table", "operator", "ops_common", "registration")
 ]  # for others
@@ -26,8 +27,8 @@ def built() -> dict:
 
 setup(
     python_requires=versions.PYTHON,
-    packages=[*find_packages(include=["custom_pypto", "custom_pypto.*"]), "custom_pypto.graph"],
-    package_dir={"custom_pypto.graph": "graph"},
+    packages=[*find_packages(include=["custom_pypto", "custom_pypto.*"]), "custom_pypto.graph", TEMPLATE],
+    package_dir={"custom_pypto.graph": "graph", TEMPLATE: "opp/op_host"},
     package_data={
         "custom_pypto": [
             "py.typed",
@@ -35,7 +36,8 @@ setup(
             *HEADERS,
             "authoring/templates/**",
             "authoring/templates/**/.*",
-        ]
+        ],
+        TEMPLATE: ["definition.h"],  # new projects have it as it is here
     },
     include_package_data=False,  # the sources of the extension stay out of the wheel
     **({"version": versions.VERSION} if "sdist" in sys.argv else built()),

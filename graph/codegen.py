@@ -86,9 +86,9 @@ def tokens(text: str) -> Iterator[tuple[str, int]]:
             end = text.find("*/", start + 2)
             at = len(text) if end < 0 else end + 2
         elif first in "\"'":
-            while at < len(text) and text[at] != first:
+            while at < len(text) and text[at] not in (first, "\n"):
                 at += 1 + (text[at] == "\\")
-            at += 1
+            at += text.startswith(first, at)
         elif first.isdigit() or (first == "." and text[at : at + 1].isdigit()):
             skip(lambda sign, before: sign.isalnum() or sign == "." or (sign in "+-" and before in "eE"))
         elif first.isalpha() or first == "_":
@@ -166,7 +166,7 @@ class Reader:
         return token
 
     def error(self, text: str) -> None:
-        self.errors.append(f"{self.file}:{self.line}: error: {self.operator}{text}")
+        self.errors.append(f"{self.file}:{self.line}: error: {self.operator}{' '.join(text.split())}")
 
     def fail(self, text: str) -> None:
         self.error(text)
@@ -182,9 +182,9 @@ class Reader:
             depth += (token == "(") - (token == ")")
             given.append(token)
         found = separated(given[1:-1])
-        count = COUNTS.get(macro, len(found))
+        count = 1 if macro == "REG_OP" else COUNTS.get(macro, len(found))
         if len(found) != count or [] in found:
-            self.fail(f"{macro} takes {count} arguments")
+            self.fail(f"{macro} takes {count} argument{'s' * (count > 1)}")
         return found
 
     def prototype(self, others: list[str]) -> Prototype:
@@ -193,7 +193,7 @@ class Reader:
             if not line.startswith("//"):
                 break
             comment.insert(0, line)
-        made, macro = Prototype("".join(self.arguments("REG_OP")[0]), comment, []), ""
+        made, macro = Prototype(" ".join(*self.arguments("REG_OP")), comment, []), ""
         self.operator = f"operator {made.type}: "
         if made.type in others:
             self.error("is registered a second time")
@@ -201,13 +201,13 @@ class Reader:
             if (token := self.next()) != ".":
                 self.fail(f"expected .OP_END_FACTORY_REG({made.type}), but found {token or 'the end of the file'}")
             macro = self.next()
-            name, *given = self.arguments(macro)
+            name, *given = self.arguments(macro) or [[]]
             if macro not in COUNTS:
                 self.error(f"unknown macro {macro}")
             elif given:
-                self.add(made, macro, "".join(name), *given)
-            elif "".join(name) != made.type:
-                self.error(f"ends as {''.join(name)}")
+                self.add(made, macro, " ".join(name), *given)
+            elif name != [made.type]:
+                self.error(f"ends as {' '.join(name)}")
         named = {each.name: each.type for each in made.of("data type")}
         for i, each in enumerate(made.parts):
             if each.type.startswith('"') and each.type.strip('"') not in named:
@@ -217,7 +217,7 @@ class Reader:
         return made
 
     def add(self, made: Prototype, macro: str, name: str, what: list[str], default: list[str] | None = None) -> None:
-        part = Part(macro, name, self.types(what) if macro in TENSORS or macro == "DATATYPE" else "".join(what))
+        part = Part(macro, name, self.types(what) if macro in TENSORS or macro == "DATATYPE" else " ".join(what))
         is_parameter = part.kind in ("input", "attribute")  # of one Python function
         if name in [each.name for each in made.of(*(("input", "attribute") if is_parameter else (part.kind,)))]:
             self.error(f"{part.kind} '{name}' is declared twice")
@@ -231,7 +231,7 @@ class Reader:
             try:
                 part = part._replace(default=value(part.type, default))
             except ValueError:
-                self.error(f"attribute '{name}' has the default {''.join(default)}, which is no {part.type}")
+                self.error(f"attribute '{name}' has the default {' '.join(default)}, which is no {part.type}")
         made.parts.append(part)
 
     def types(self, given: list[str]) -> str:
@@ -339,9 +339,13 @@ def attr(kind: str, value: str) -> str:
     return f"attr.{ATTRIBUTES[kind][0]}({value})"
 
 
+def filled(text: str, width: int = WIDTH, first: str = "", further: str = "") -> str:
+    indents = {"initial_indent": first, "subsequent_indent": further}
+    return textwrap.fill(text, width, **indents, break_long_words=False, break_on_hyphens=False)
+
+
 def wrapped(text: str, indent: int) -> str:
-    indents = {"initial_indent": " " * indent, "subsequent_indent": " " * (indent + 4)}
-    return textwrap.fill(text, WIDTH, **indents, break_long_words=False, break_on_hyphens=False) + "\n"
+    return filled(text, first=" " * indent, further=" " * (indent + 4)) + "\n"
 
 
 def call(name: str, arguments: list[str], indent: int) -> str:
@@ -405,10 +409,17 @@ def function(prototype: Prototype) -> str:
 """
 
 
+def narrow(paragraph: str) -> str:
+    """It as it is, or filled anew where it is too wide for a docstring."""
+    width = WIDTH - len('    """')
+    return paragraph if max(map(len, paragraph.split("\n"))) <= width else filled(paragraph, width)
+
+
 def docstring(prototype: Prototype) -> str:
     comment = [line[2:].removeprefix(" ") for line in prototype.comment] or [f"GE operator {prototype.type}."]
     comment = [line.replace("\\", r"\\").replace('"""', r"\"\"\"") for line in comment]
-    text = "\n".join([comment[0], *(f"    {line}".rstrip() for line in comment[1:])])
+    paragraphs = map(narrow, "\n".join(comment).split("\n\n"))
+    text = textwrap.indent("\n\n".join(paragraphs), " " * 4).lstrip(" ")
     entries: dict[str, list[str]] = {"Inputs": [], "Attributes": [], "Outputs": []}
     for each in prototype.of("input"):
         entries["Inputs"].append(f"{parameter(each.name)}: {TENSORS[each.macro][1]}{each.type}")

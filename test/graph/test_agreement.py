@@ -188,7 +188,8 @@ def test_an_error_in_a_prototype_is_one_line(old, new, line, read):
 
 counter = itertools.count()
 HEADER = """#include "graph/operator_reg.h"
-REG_OP(Scale).INPUT(x, "T").OUTPUT(out, "T").ATTR(factor, Float, 2).OP_END_FACTORY_REG(Scale);
+REG_OP(Scale).INPUT(x, TensorType::ALL()).OUTPUT(out, TensorType::ALL()).ATTR(factor, Float, 2)
+    .OP_END_FACTORY_REG(Scale);
 """
 
 
@@ -197,7 +198,7 @@ class Package:
 
     def __init__(self, folder: Path, ge_api):
         self.folder, self.ge_api = folder, ge_api
-        self.name = f"definition_probe_{next(counter)}"
+        self.name = f"agreement_probe_{next(counter)}"
         self.schema = "scale(Tensor x, *, float factor=2.0) -> Tensor"
         self.header = HEADER
         self.kernels = {"Meta", "PrivateUse1"}

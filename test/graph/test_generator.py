@@ -179,18 +179,18 @@ def test_modules_are_clean_for_ruff(every_kind, tmp_path):
         (".ATTR(value, Tensor, Tensor())", "3: error: operator Bad: attribute 'value' is of the unknown type Tensor"),
         (".REQUIRED_ATTR(value, Ints)", "3: error: operator Bad: attribute 'value' is of the unknown type Ints"),
         (".INPUT(x, TensorType({DT_INT9}))", "3: error: operator Bad: unknown data type DT_INT9"),
-        ('.INPUT(x, "T")', "3: error: operator Bad: data type \"T\" of 'x' is not declared"),
+        ('.INPUT(x, "T")', "4: error: operator Bad: data type \"T\" of 'x' is not declared"),
         (".ATTR(i, Int, 0.5)", "3: error: operator Bad: attribute 'i' has the default 0.5, which is no Int"),
-        (".ATTR(i, Int, 1 << 63)", "3: error: operator Bad: attribute 'i' has the default 1<<63, which is no Int"),
+        (".ATTR(i, Int, 1 << 63)", "3: error: operator Bad: attribute 'i' has the default 1 < < 63, which is no Int"),
         (".ATTR(f, Float, 1e39)", "3: error: operator Bad: attribute 'f' has the default 1e39, which is no Float"),
         (
             '.ATTR(s, String, R"(x)")',
-            "3: error: operator Bad: attribute 's' has the default R\"(x)\", which is no String",
+            "3: error: operator Bad: attribute 's' has the default R \"(x)\", which is no String",
         ),
         (".ATTR(t, Type, DT_INT9)", "3: error: operator Bad: attribute 't' has the default DT_INT9, which is no Type"),
         (".ATTR(l, ListInt, 1)", "3: error: operator Bad: attribute 'l' has the default 1, which is no ListInt"),
         (".ATTR(b, Bool)", "3: error: operator Bad: ATTR takes 3 arguments"),
-        (".INPUT(x y, TensorType::ALL())", "3: error: operator Bad: input xy has no name"),
+        (".INPUT(x y, TensorType::ALL())", "3: error: operator Bad: input x y has no name"),
         ("INPUT(x, TensorType::ALL())", "3: error: operator Bad: expected .OP_END_FACTORY_REG(Bad), but found INPUT"),
         (".INPUT(x, TensorType::ALL(;", "3: error: operator Bad: INPUT needs arguments in brackets"),
     ],
@@ -204,7 +204,8 @@ def test_what_a_header_may_not_say_is_one_line_that_names_it(chain, error, tmp_p
     [
         ("#if 0\n#endif", "2: error: #if 0 begins no prototype"),
         ("REGOP(X).OP_END_FACTORY_REG(X)", "2: error: REGOP begins no prototype"),
-        ("REG_OP(X)\n", "3: error: operator X: expected .OP_END_FACTORY_REG(X), but found the end of the file"),
+        ("REG_OP()", "2: error: REG_OP takes 1 argument"),
+        ("REG_OP(X)\n", "2: error: operator X: expected .OP_END_FACTORY_REG(X), but found the end of the file"),
     ],
 )
 def test_what_is_no_prototype_is_named(text, error, tmp_path):
@@ -253,7 +254,7 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
+@given(data=st.data())
 def test_any_text_is_read_or_rejected_by_a_line(data, tmp_path):
     """Headers with a piece that is missing, or in another place."""
     text = EVERY_KIND.read_text()

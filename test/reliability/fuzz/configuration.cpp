@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // aclInit's file, acl.json, and rank tables.
 #include "runtime/configuration.h"
+#include "cann_cpu/call.h"
 #include "hccl/failure.h"
 #include "hccl/rank_table.h"
 #include "reader.h"
-#include "cann_cpu/call.h"
 
 bool is_valid(const std::string& contents) {
   int valid = 0;

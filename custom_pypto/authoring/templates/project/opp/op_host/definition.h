@@ -1,1 +1,0 @@
-../../../../../../opp/op_host/definition.h
