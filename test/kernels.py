@@ -76,22 +76,6 @@ def any_sequences(draw):
     )
 
 
-# Lengths and block tables out of range, for a batch of these two sequences: layouts, argument, index, value, message.
-TWO_SEQUENCES = dict(key_lengths=[200, 130], queries=3, query_lengths=[3, 3], heads=2, depth=4)
-BAD_SEQUENCES = [
-    ("BSND", "PA_BSND", "actual_seq_lengths_key", 1, -1, r"\[1\] is -1.* 0 and 384"),
-    ("BSND", "PA_BSND", "actual_seq_lengths_key", 0, 385, r"\[0\] is 385.* 0 and 384"),
-    ("BSND", "BSND", "actual_seq_lengths_key", 0, 203, r"\[0\] is 203.* 0 and 202"),
-    ("TND", "TND", "actual_seq_lengths_key", 1, 333, r"\[1\] is 333.* 200 .* 332"),
-    ("TND", "TND", "actual_seq_lengths_key", 1, 199, r"\[1\] is 199.* 200 .* 332"),
-    ("TND", "PA_BSND", "actual_seq_lengths_query", 1, 7, r"\[1\] is 7.* 3 .* 6"),
-    ("TND", "PA_BSND", "actual_seq_lengths_query", 0, -3, r"\[0\] is -3.* 6"),
-    ("BSND", "PA_BSND", "actual_seq_lengths_query", 1, 4, r"\[1\] is 4.* 0 and 3"),
-    ("BSND", "PA_BSND", "block_table", (0, 1), 6, r"\[0\]\[1\] is 6.* 0 and 5"),
-    ("BSND", "PA_BSND", "block_table", (1, 0), -2, r"\[1\]\[0\] is -2.* 0 and 5"),
-]
-
-
 def with_value(inputs, name, index, value):
     changed = inputs[name].clone()
     changed[index] = value

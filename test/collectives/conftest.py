@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import importlib.util
 import os
 import subprocess
 import sys
@@ -7,20 +6,11 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import hosts as _hosts
+import ranks as _ranks
+
 HERE = Path(__file__).resolve().parent
-
-
-def _load(name):
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-_ranks = _load("ranks")
-_hosts = _load("hosts")
-_load("strangers")
 
 
 @pytest.fixture(scope="session")

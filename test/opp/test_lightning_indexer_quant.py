@@ -7,16 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import (
-    BAD_SEQUENCES,
     LAYOUTS,
     LENGTHS,
-    TWO_SEQUENCES,
-    VIEWS,
     Operator,
     any_sequences,
     to_npu,
-    viewed,
-    with_value,
 )
 
 indexer = Operator("npu_lightning_indexer_quant_pto")
@@ -62,20 +57,6 @@ def test_any_number_of_heads_and_depth(heads, depth):
     check(references.lightning_indexer_quant_inputs([1, 150], queries=2, heads=heads, depth=depth), sparse_count=20)
 
 
-@pytest.mark.parametrize(("layout_query", "layout_key"), LAYOUTS)
-def test_several_key_heads_each_with_scales_of_its_own(layout_query, layout_key):
-    inputs = references.lightning_indexer_quant_inputs(
-        [0, 130, 1000], queries=2, heads=24, key_heads=4, depth=24, layout_query=layout_query, layout_key=layout_key
-    )
-    check(inputs, sparse_count=70)
-
-
-@pytest.mark.parametrize("block_size", [1, 100, 128, 1024])
-def test_any_block_size(block_size):
-    lengths = [0, 1, 99, 100, 1025]
-    check(references.lightning_indexer_quant_inputs(lengths, heads=4, depth=8, block_size=block_size), sparse_count=64)
-
-
 @pytest.mark.parametrize("low", [-128, 127])
 def test_the_largest_products_do_not_saturate(low):
     inputs = references.lightning_indexer_quant_inputs([300], heads=4, depth=128, layout_key="BSND")
@@ -98,35 +79,6 @@ def test_equal_scores_go_to_the_lower_position(data):
         inputs[name] = torch.randint(1, 3, inputs[name].shape).half()
     options = {"sparse_mode": draw(st.sampled_from([0, 3])), "sparse_count": draw(st.integers(1, 320))}
     assert torch.equal(run(inputs, **options), references.lightning_indexer_quant(**inputs, **options))
-
-
-def test_a_page_numbered_minus_one_has_no_keys():
-    inputs = references.lightning_indexer_quant_inputs([300, 256], heads=4, depth=8)
-    inputs["block_table"][0, 1] = -1
-    inputs["block_table"][1, :] = -1
-    check(inputs, sparse_count=512)
-
-
-@pytest.mark.parametrize("layout_key", ["PA_BSND", "BSND"])
-def test_strides_are_honoured(layout_key):
-    inputs = references.lightning_indexer_quant_inputs(
-        [128, 300, 50], queries=2, heads=16, key_heads=2, depth=32, layout_key=layout_key
-    )
-    expected = check(inputs, sparse_count=64)
-    npu = to_npu(inputs)
-    for view in VIEWS:
-        assert torch.equal(indexer(viewed(npu, view), sparse_count=64).cpu(), expected), view.__name__
-
-
-@pytest.mark.parametrize(("layout_query", "layout_key", "name", "index", "value", "message"), BAD_SEQUENCES)
-def test_values_out_of_range_are_rejected_and_the_next_call_works(
-    layout_query, layout_key, name, index, value, message
-):
-    inputs = references.lightning_indexer_quant_inputs(
-        **TWO_SEQUENCES, layout_query=layout_query, layout_key=layout_key
-    )
-    indexer.rejects(with_value(inputs, name, index, value), name + message, sparse_count=16)
-    check(inputs, sparse_count=16)
 
 
 # ---- with the prolog
