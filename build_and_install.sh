@@ -20,7 +20,7 @@ install_torch() {
 
 declare -A SOURCES=(
   [cann_cpu]="cann_cpu"
-  [custom_pypto]="custom_pypto graph opp test/custom_pypto setup.py pyproject.toml cann_cpu/backend"
+  [custom_pypto]="custom_pypto graph opp setup.py pyproject.toml cann_cpu/backend"
 )
 
 # The fingerprint of a wheel: its sources as they were before the build, and what is installed of the wheels, torch and
