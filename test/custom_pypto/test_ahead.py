@@ -376,11 +376,8 @@ def test_training_in_ge_graphs_gives_the_bits_of_eager(part, make_optimizer, dyn
         losses, parameters = train({part: in_graphs}, make_optimizer, batches)
     eager_losses, eager_parameters = train({}, make_optimizer, batches)
     assert graphs
-    if make_optimizer is adam_to_compile and not CAN_BE_OFF:
-        torch.testing.assert_close((losses, parameters), (eager_losses, eager_parameters))
-        return
-    assert losses == eager_losses
-    assert all(map(torch.equal, parameters, eager_parameters))
+    exact = {"rtol": 0, "atol": 0} if CAN_BE_OFF or make_optimizer is not adam_to_compile else {}
+    torch.testing.assert_close((losses, parameters), (eager_losses, eager_parameters), **exact)
 
 
 @pytest.mark.parametrize(
