@@ -12,7 +12,7 @@ SITE_PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 TORCH_NPU = SITE_PACKAGES / "torch_npu"
 THEIRS = TORCH_NPU / "include" / "third_party" / "acl" / "inc"
 LIBRARIES = SITE_PACKAGES / "cann_cpu" / "lib64"
-HEADERS = pathlib.Path(__file__).parents[3] / "cann_cpu" / "headers"
+HEADERS = SITE_PACKAGES / "cann_cpu" / "include"
 
 
 def symbols(library, kind):
