@@ -53,7 +53,7 @@ FAULTS = {
     "8-bit floats": (0, {"type": 15, "command": 6}, "AllGather: float8_e4m3fn"),
     "stride": (10, {"command": 6}, "AllGather: strideCount is 6, less than the 7 elements of each rank"),
     "repeat": (0, {"repeat": 0}, "AllReduce: repeat is 0; expected 1 to 255"),
-    "steps": (0, {"steps": 1}, "SetCcTilingV2: SetStepSize(1) is not served"),
+    "steps": (0, {"steps": 1}, "SetCcTilingV2: SetStepSize(1) is not supported"),
     "count": (11, {}, "the ranks disagree in the count: 7 on rank 0; 8 on rank 1"),
     "reads early": (14, {"checks": True}, "of result, which the other one writes in line"),
     "apart": (15, {"checks": True}, "of x, which the other one writes in line"),

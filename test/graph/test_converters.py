@@ -10,7 +10,7 @@ import references
 import torch
 import torch_npu  # noqa: F401
 
-from custom_pypto import prototypes
+from custom_pypto.graph import prototypes
 
 sys.path.append(str(Path(__file__).parents[1] / "custom_pypto"))
 import calls

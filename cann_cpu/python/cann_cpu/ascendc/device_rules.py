@@ -4,15 +4,10 @@
 g++ knows no address spaces, and gives kernels the host's library. So the text of kernels is read: functions that are
 marked `__global__` or `__aicore__`, and classes that have such. It is the preprocessor's text, in which these words
 still stand, by OPTIONS; without_words takes them out for the compiler.
-
-As a program it launches a compiler, `device_rules.py COMPILER OPTION...`, and fails where a source in a folder
-op_kernel breaks a rule.
 """
 
 import functools
 import re
-import subprocess
-import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,27 +195,3 @@ class _Text:
 @functools.lru_cache(maxsize=1)
 def _read(preprocessed: str) -> _Text:
     return _Text(preprocessed)
-
-
-def _check(command: list[str]) -> list[str]:
-    """The rules that a kernel breaks which a command compiles."""
-    options, rest = [], iter(command)
-    for option in rest:
-        if option in ("-o", "-MT", "-MF", "-MQ"):
-            next(rest)
-        elif option not in ("-c", "-MD", "-MMD"):
-            options.append(option)
-    done = subprocess.run([*options, *OPTIONS], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    return broken(done.stdout)  # what the preprocessor rejects, the compiler says
-
-
-def main() -> int:
-    command = [compiler_option(argument) for argument in sys.argv[1:]]
-    errors = _check(command) if any("op_kernel" in Path(argument).parts[:-1] for argument in command) else []
-    for line in errors:
-        print(line, file=sys.stderr)
-    return 1 if errors else subprocess.run(command).returncode
-
-
-if __name__ == "__main__":
-    sys.exit(main())
