@@ -158,7 +158,7 @@ def main() -> None:
         exec(compile(rest[0], "<string>", "exec"), vars(module))
     else:
         sys.path[:0] = [os.path.dirname(os.path.abspath(what))]
-        runpy.run_path(what, run_name="__main__")
+        runpy.run_path(os.path.abspath(what), run_name="__main__")
 
 
 if __name__ == "__main__":

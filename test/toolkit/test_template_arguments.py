@@ -122,6 +122,7 @@ CASES = {
 PROGRAM = """
 #include <cstdio>
 #include <string>
+#include "ascendc/host_api/tiling/template_argument.h"
 #include "ascendc/template_variants.h"
 #define FP16 10
 #define FP32 20
