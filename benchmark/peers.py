@@ -119,7 +119,7 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """Multiplies in int8, or in the weight's floating-point dtype; both represent every int8 exactly."""
+    """Multiplies in int8, or in the weight's floating-point dtype, which represents every int8 value exactly."""
     return torch._int_mm(x, weight) if weight.dtype == torch.int8 else x.to(weight.dtype) @ weight
 
 

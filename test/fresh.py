@@ -26,9 +26,9 @@ import tempfile
 import types
 
 PRELOADED = ("torch", "torch._inductor.compile_fx", "torch.distributed.tensor", "torch.onnx", "networkx")
-"""What torch_npu and torchair import, and is the same before and after torch has its backends."""
+"""Modules that torch_npu and torchair import, and that do not depend on torch's backends."""
 READ_AT_START = re.compile("(LD|MALLOC|GLIBC|GOMP|OMP|KMP|MKL|DNNL|ONEDNN|ATEN|TORCH|PYTORCH|PYTHON|CUDA)")
-"""What the names of variables begin with that are read before a program runs. PYTHONPATH is read for it here."""
+"""The beginnings of variables that take effect before a program runs. A forked process applies PYTHONPATH itself."""
 AT_START = dict(os.environ)
 
 

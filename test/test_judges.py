@@ -156,7 +156,7 @@ def test_the_judge_of_attention_rejects_one_wrong_head(change, head):
 
 
 def with_a_wrong_head(head, expected, change, arguments):
-    """The result of an attention, one head of which is that of changed arguments."""
+    """The expected result of an attention, except that one head is computed from changed arguments."""
     changed, actual = dict(arguments), expected.clone()
     change(changed)
     actual[:, :, head] = references.sparse_flash_attention(**changed)[:, :, head]

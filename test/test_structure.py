@@ -42,12 +42,12 @@ def rank_of(file: Path, layers: str) -> tuple[int, str]:
     found = [
         (i, name) for i, line in enumerate(layers.split("\n")) for name in line.split() if place.startswith(name + "/")
     ]
-    assert found, f"{file} lies in no layer"
+    assert found, f"{file} belongs to no layer"
     return max(found, key=lambda each: len(each[1]))
 
 
 def against(edges: dict[Path, list[Path]], layers: str) -> list[str]:
-    """What leads to a layer that comes later, or stands beside."""
+    """The edges to a layer that comes later, or to another one of the same line."""
     found = []
     for file, targets in edges.items():
         rank, layer = rank_of(file, layers)

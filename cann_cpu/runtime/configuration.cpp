@@ -11,7 +11,7 @@ namespace {
 
 // What may be asked for because it changes nothing here. An empty value stands for each one.
 struct Harmless {
-  std::string_view section;  // empty: the member stands in none
+  std::string_view section;  // empty: the member is at the top level
   std::string_view member;
   std::string_view value;
 };

@@ -104,7 +104,7 @@ class RotatedRows {
     pipe.InitBuffer(places_, 2 * rows.count * rotation.HalfPitch() * sizeof(int32_t));
   }
 
-  // Finds out where the halves of x' lie in rows.
+  // Computes the offsets of the halves of x' in the rows.
   __aicore__ inline void Prepare() {
     const uint32_t pitch = rotation_.HalfPitch(), all = rows_.count * pitch;
     const AscendC::LocalTensor<int32_t> first = places_.Get<int32_t>(), second = first[all];
@@ -112,7 +112,7 @@ class RotatedRows {
     const auto half = static_cast<int32_t>(rotation_.Half()), count = static_cast<int32_t>(pitch);
     const int32_t step = interleaved_ ? 2 * kBytes : kBytes;
     AscendC::ArithProgression(first, 0, step, count);
-    AscendC::Mins(first, first, (half - 1) * step, count);  // the padding also lies in the row
+    AscendC::Mins(first, first, (half - 1) * step, count);  // the padding's offsets also stay in the row
     for (uint32_t row = 1; row < rows_.count; ++row) {
       AscendC::Adds(first[row * pitch], first, static_cast<int32_t>(row * rows_.pitch) * kBytes, count);
     }

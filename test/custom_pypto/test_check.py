@@ -64,7 +64,7 @@ KERNEL_MISTAKES = {
     "other_shape": {"Meta": "on Meta it gives [5] float32, on an NPU [3, 5] float32 (a call): fix one of both in"},
     "scribbled": {"mutations": "it writes to argument 'self' (a call), which the schema does not declare: fix"},
     "overrun": {"kernel": "it writes 4 bytes after argument 'self', from 0 bytes away on (a call): fix"},
-    "aliased": {"aliases": "result 0 lies in the memory of argument 'self' (a call, on npu): fix"},
+    "aliased": {"aliases": "result 0 shares memory with argument 'self' (a call, on npu): fix"},
     "stateful": {},
     "stateful_by_torch": {
         "autograd": "a backward through argument 'state' (a call) does not say that the derivative is not implemented, "
@@ -199,12 +199,12 @@ FORM_MISTAKES = {
     "a result aliases an argument": (
         {"PrivateUse1": in_place},
         "aliases",
-        "result 0 lies in the memory of argument 'x' (ones, on npu): fix NAME/csrc/scale.cpp",
+        "result 0 shares memory with argument 'x' (ones, on npu): fix NAME/csrc/scale.cpp",
     ),
     "a result on Meta aliases an argument": (
         {"Meta": lambda x, factor=2.0: x[:]},
         "aliases",
-        "result 0 lies in the memory of argument 'x' (ones, on meta): fix NAME/csrc/scale.cpp",
+        "result 0 shares memory with argument 'x' (ones, on meta): fix NAME/csrc/scale.cpp",
     ),
 }
 

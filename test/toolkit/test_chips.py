@@ -122,12 +122,12 @@ PACKAGES = [
 @pytest.mark.parametrize(("packages", "chip"), PACKAGES)
 @pytest.mark.parametrize("variable", ["ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"])
 def test_the_installed_packages_choose_it(said, tmp_path, packages, chip, variable):
-    names = [f"v{i}" for i, _ in enumerate(packages)]
-    for name, families in zip(names, packages, strict=True):
+    vendors = {f"v{i}": families for i, families in enumerate(packages)}
+    for name, families in vendors.items():
         for family in ["config", *families]:
             (tmp_path / f"vendors/{name}/op_impl/ai_core/tbe/kernel/{family}/add").mkdir(parents=True)
-    (tmp_path / "vendors/config.ini").write_text(f"load_priority={','.join(names)}\n")
-    custom = ":".join(str(tmp_path / "vendors" / name) for name in names)
+    (tmp_path / "vendors/config.ini").write_text(f"load_priority={','.join(vendors)}\n")
+    custom = ":".join(str(tmp_path / "vendors" / name) for name in vendors)
     variables = {variable: custom if variable == "ASCEND_CUSTOM_OPP_PATH" else str(tmp_path)}
     assert said(**variables) == (numbers_of(chip), "")
     assert said(CANN_CPU_SOC="Ascend910B4", **variables) == (numbers_of("Ascend910B4"), "")

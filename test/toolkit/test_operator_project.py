@@ -231,7 +231,7 @@ def test_phase_one_rejects(library, given, status, message):
 
 @pytest.mark.parametrize("fault", [5, 7], ids=["rejects", "gives twice the elements"])
 def test_inference_has_no_part_in_a_call(library, fault):
-    """As in CANN: `y = x` of msopgen stands in many a project whose operator is right."""
+    """CANN does not infer shapes in a call either. Many projects with a right operator keep msopgen's `y = x`."""
     assert torch.equal(scaled_sum(library, half(8), half(8), fault=fault).cpu(), half(8).cpu() * 2)
 
 

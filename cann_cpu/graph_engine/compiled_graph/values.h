@@ -34,8 +34,8 @@ class Values {
   Values(const CompiledGraph& graph, const std::vector<StoredTensor>& inputs, const std::vector<at::Tensor>& targets);
 
   at::Tensor& at(const Edge& edge) { return value(edge).tensor; }  // in ND
-  // The value as it lies in memory, contiguous unless it is written in place: an input or a constant may be in
-  // FRACTAL_NZ.
+  // The value in its own format: an input or a constant may be in FRACTAL_NZ. It is contiguous unless it is written in
+  // place.
   StoredTensor stored(const Edge& edge);
   std::vector<int64_t> shape(const Edge& edge);
   at::ScalarType dtype(const Edge& edge);

@@ -2,8 +2,8 @@
 """Checks of one operator, for its author.
 
 ``python -m custom_pypto check my_op``, or ``my_package::my_op``, in the folder of the package's sources, checks the
-installed package; exit code 1 if a line failed. The calls of the operator and what it must compute are
-`SAMPLES["my_op"]` of a file ``test/my_package/*_calls.py``, which the operator's tests use too.
+installed package; exit code 1 if a line failed. A file ``test/my_package/*_calls.py`` defines the
+calls of the operator and their expected results as `SAMPLES["my_op"]`. The operator's tests also use them.
 """
 
 from .operator import Operator

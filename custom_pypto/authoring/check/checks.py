@@ -202,7 +202,7 @@ def mutations(operator: Operator) -> str:
 
 
 def aliases(operator: Operator) -> str:
-    """No result lies in the memory of an argument or of another result."""
+    """No result shares memory with an argument or with another result."""
     for call in operator.calls():
         for device in ("npu", "meta"):
             arguments = call.on(device)
@@ -214,7 +214,7 @@ def aliases(operator: Operator) -> str:
                 owner = owners.setdefault(_storage(result), f"result {i}")
                 if owner != f"result {i}":
                     where = f"({call.name}, on {device})"
-                    raise CheckFailure(f"result {i} lies in the memory of {owner} {where}: fix {operator.source}")
+                    raise CheckFailure(f"result {i} shares memory with {owner} {where}: fix {operator.source}")
     return "the results are new tensors"
 
 

@@ -46,9 +46,9 @@ Pieces pieces_of(const at::Tensor& tensor) {
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
-// Whether a sum of index * stride, one index of each dimension, lies in a range: dimension by dimension from the
-// largest stride on, where the dimensions that are left can still reach the range and their greatest common divisor has
-// a multiple in it.
+// Finds whether some indices give a sum of index * stride that is in a range. It tries the dimensions from the largest
+// stride down, and leaves a branch once the remaining dimensions cannot reach the range, or the range has no multiple
+// of their strides' greatest common divisor.
 class Search {
  public:
   explicit Search(c10::SmallVector<Difference, 8> dims) : dims_(std::move(dims)) {

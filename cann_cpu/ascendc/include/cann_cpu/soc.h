@@ -24,14 +24,14 @@ struct Soc {
   const Architecture& architecture() const { return architecture_of(npu_arch); }
 };
 
-// The chip of this process: that of CANN_CPU_SOC; else the default one, unless the installed operator packages have no
-// kernels for it: then the first chip that all of them are for. For a name that is none of them the default, with a
-// message on stderr.
+// The chip of this process: CANN_CPU_SOC names it. Without that variable it is the default chip, or, if the installed
+// operator packages have no kernels for the default, the first chip that all of them support. An unknown name gives the
+// default and a message on stderr.
 CANN_EXPORT const Soc& soc();
-// Why it is this one.
+// Why soc() chose this chip.
 CANN_EXPORT const char* soc_reason();
 CANN_EXPORT const Soc* find_soc(const char* name);
-// The chip of a name, or, with a message on stderr, another one; who says the name stands in it.
+// The chip with this name. An unknown name gives `otherwise` and a message on stderr that begins with `who`.
 CANN_EXPORT const Soc& soc_named(const char* name, const char* who, const Soc& otherwise);
 // The first chip of an architecture.
 CANN_EXPORT const Soc& soc_of(uint32_t npu_arch);
