@@ -94,6 +94,15 @@ class Follower:
     def __init__(self, folder: Path, environment: dict[str, str]):
         self.folder, self.environment = folder, environment
 
+    def follow(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            if block.info == "console":
+                self.run_commands(block)
+            elif block.info == "python example":
+                self.run_python(block)
+            elif block.file and not block.info.startswith("console"):
+                self.edit(block)
+
     def run_commands(self, block: Block) -> None:
         for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, flags=re.MULTILINE):
             self.run(command, expected)

@@ -3,18 +3,24 @@
 
 import json
 import os
-import subprocess
 import sys
 
+import fresh
 from cann_cpu import activation
+
+
+def run_checked(tmp_path, *command, checks, options=()):
+    """The finished process, and what was reported."""
+    report = tmp_path / "report.json"
+    run = [sys.executable, "-m", "cann_cpu", "run", f"--check={checks}", f"--report={report}", *options, "--", *command]
+    done = fresh.run(run, env=os.environ | fresh.WITH_LIBRARIES)
+    return done, json.loads(report.read_text()) if report.exists() else None
 
 
 def checked(tmp_path, *command, checks, options=()):
     """The exit code, what was reported, and standard error."""
-    report = tmp_path / "report.json"
-    run = [sys.executable, "-m", "cann_cpu", "run", f"--check={checks}", f"--report={report}", *options, "--", *command]
-    done = subprocess.run(list(map(str, run)), capture_output=True, text=True, timeout=300)
-    return done.returncode, json.loads(report.read_text()) if report.exists() else None, done.stderr
+    done, reports = run_checked(tmp_path, *command, checks=checks, options=options)
+    return done.returncode, reports, done.stderr
 
 
 def environment(**variables):

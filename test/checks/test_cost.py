@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check `cost`: what a program asks of the device stands at its lines, and a habit is named there."""
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from checks import cost_programs
+from checks.commands import checked, run_checked
 
 PROGRAMS = Path(cost_programs.__file__)
 STEPS = cost_programs.STEPS
@@ -15,11 +14,8 @@ STEPS = cost_programs.STEPS
 
 def measured(tmp_path, *command):
     """The exit code, the lines of the report by their place, and standard error."""
-    report = tmp_path / "report.json"
-    run = [sys.executable, "-m", "cann_cpu", "run", "--check=cost", f"--report={report}", "--", *command]
-    done = subprocess.run(list(map(str, run)), capture_output=True, text=True, timeout=300)
-    lines = json.loads(report.read_text())
-    return done.returncode, {line["where"]: line for line in lines}, done.stderr
+    code, reports, stderr = checked(tmp_path, *command, checks="cost")
+    return code, {line["where"]: line for line in reports}, stderr
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +100,7 @@ def test_the_time_that_the_host_waits_is_measured(tmp_path):
         "torch.npu.synchronize()\n"
         "print((time.perf_counter() - begin) * 1000)\n"
     )
-    report = tmp_path / "report.json"
-    run = [sys.executable, "-m", "cann_cpu", "run", "--check=cost", f"--report={report}", "--", sys.executable, program]
-    done = subprocess.run(list(map(str, run)), capture_output=True, text=True, timeout=300, check=True)
-    (line,) = (each for each in json.loads(report.read_text()) if each["where"].startswith(f"{program}:6"))
+    done, reports = run_checked(tmp_path, sys.executable, program, checks="cost")
+    done.check_returncode()
+    (line,) = (each for each in reports if each["where"].startswith(f"{program}:6"))
     assert 1 < line["waited_ms"] <= float(done.stdout)

@@ -102,9 +102,9 @@ def test_calls_are_those_of_the_program(tmp_path):
 
 
 STOPPED = """
-import sys
+import os, sys
 from cann_cpu.checks import repeated_runs
-program = "import os, signal, time; stopped = os.getppid(); os.kill(stopped, signal.SIGSTOP); time.sleep(5)"
+program = f"import os, signal, time; stopped = {os.getpid()}; os.kill(stopped, signal.SIGSTOP); time.sleep(5)"
 program += "; os.kill(stopped, signal.SIGCONT); print('done')"
 print(repeated_runs.run([sys.executable, "-c", program], {}, timeout=3))
 """

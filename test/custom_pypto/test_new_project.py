@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new project builds and passes its tests as it is, and its operators work beside ours in one process."""
+"""docs/first_operator.md and docs/add_an_operator.md, followed literally in a new project, whose operators work beside
+ours in one process."""
 
 import os
 import re
@@ -16,7 +17,11 @@ import torch  # noqa: F401
 import custom_pypto
 from custom_pypto.authoring import new_project
 
-NAME = "their_own_ops"
+NAME = "my_ops"
+FIRST_OPERATOR, GUIDE = (
+    Path(__file__).parents[2] / "docs" / name for name in ("first_operator.md", "add_an_operator.md")
+)
+pytestmark = pytest.mark.timeout(900)
 SITE = Path(custom_pypto.__path__[0]).parent
 LIBRARY = f"{NAME}_lib{sysconfig.get_config_var('EXT_SUFFIX')}"
 
@@ -41,31 +46,32 @@ def environment(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def project(environment, tmp_path_factory):
-    """The project, built and installed by the command that `new_project` prints."""
-    folder = tmp_path_factory.mktemp("projects") / NAME
-    made = environment.run("-m", "custom_pypto", "new_project", NAME, folder=folder.parent)
-    assert made.returncode == 0, made.stderr
-    assert f"cd {NAME}\n  pip install --no-build-isolation '.[test]'\n  pytest\n" in made.stdout
-    installed = environment.run("-m", "pip", "install", "--no-build-isolation", ".[test]", folder=folder)
-    assert installed.returncode == 0, installed.stdout
-    return folder
+def follower(environment, tmp_path_factory):
+    """Somebody who has followed docs/first_operator.md: in a new project, to an operator that passes every check."""
+    follower = guide.Follower(tmp_path_factory.mktemp("projects"), environment.variables)
+    follower.follow(guide.blocks(FIRST_OPERATOR))
+    return follower
+
+
+@pytest.fixture(scope="module")
+def project(follower):
+    return follower.folder
 
 
 @pytest.mark.nightly
 def test_its_tests_pass(project, environment):
     result = environment.run("-m", "pytest", folder=project)
     assert result.returncode == 0, result.stdout
-    assert "5 passed" in result.stdout
+    assert "6 passed" in result.stdout
 
 
 @pytest.mark.nightly
 def test_its_sources_are_what_was_written_and_its_prototypes(project):
     made = {"build", f"{NAME}.egg-info", "kernel_meta", "torchair_cache", ".pytest_cache", "__pycache__"}
     files = {path.relative_to(project) for path in project.rglob("*") if path.is_file()}
-    files = {file for file in files if not made & {*file.parts}}
+    files = {file for file in files if not made & {*file.parts} and "squared_relu" not in file.name}
     header = Path("graph/custom_reg_op.h")
-    assert files == {Path(str(file).replace("my_ops", NAME)) for file in template()} | {header}
+    assert files == {*template(), header}
     assert "// Softcap: out = cap * tanh(x / cap).\nREG_OP(Softcap)\n    .INPUT(x, " in (project / header).read_text()
 
 
@@ -75,10 +81,10 @@ def template() -> list[Path]:
 
 
 PROGRAM = """
-import their_own_ops, torch, torchair
+import my_ops, torch, torchair
 
 def both(x, y):
-    return torch.ops.custom_pypto.add_custom(torch.ops.their_own_ops.softcap(x, cap=2.0), y)
+    return torch.ops.custom_pypto.add_custom(torch.ops.my_ops.softcap(x, cap=2.0), y)
 
 x, y = torch.randn(5, 7), torch.randn(7)
 expected = 2 * torch.tanh(x.double() / 2) + y
@@ -137,6 +143,31 @@ def test_its_operator_package_builds_by_the_command_of_its_readme(tmp_path):
     assert {"aclnn_softcap.h", "op_proto.h", "libcust_opapi.so", "libcust_opsproto_rt2.0.so"} <= files
 
 
+@pytest.mark.nightly
+def test_the_guide_leads_to_another_operator_in_it(follower):
+    blocks, generate = guide.blocks(GUIDE), guide.blocks(FIRST_OPERATOR)[0]
+    first, second = (block for block in blocks if block.info == "console my_ops")
+    new_project, _, new = first.text.partition("$ cd my_ops\n")
+    assert generate.text.startswith(new_project)
+    follower.run_commands(guide.Block(first.info, new))
+    typed = 1  # the schema
+    for block in blocks:
+        if block.file and not block.info.startswith(("console", "python example")):
+            of_my_ops = guide.Block(*(text.replace("custom_pypto", "my_ops") for text in (block.info, block.text)))
+            typed += follower.edit(of_my_ops) * (not block.file.endswith("ops.py"))  # there all is documentation
+    assert f"**{typed} lines**" in GUIDE.read_text()
+    follower.run_commands(second)
+
+    (follower.folder / "test/my_ops/smooth_relu_calls.py").unlink()
+    built = follower.started("python -m pip install -q --no-build-isolation .")
+    lines = [line.strip() for line in (built.stdout + built.stderr).splitlines() if "error: my_ops" in line]
+    assert built.returncode != 0
+    assert lines == [
+        f"error: my_ops::{name}: no test names it: add one to test/my_ops"
+        for name in ("smooth_relu", "smooth_relu_backward")
+    ]
+
+
 FAILING_BUILD = """
 import subprocess, sys
 from custom_pypto.operator_package import first_error_last
@@ -177,6 +208,12 @@ def test_a_name_that_cannot_be_is_rejected(name, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         new_project.make(name, tmp_path / name)
     assert not any(tmp_path.iterdir())
+
+
+def test_the_command_says_how_to_build_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert new_project.main([NAME]) == 0
+    assert f"cd {NAME}\n  pip install --no-build-isolation '.[test]'\n  pytest\n" in capsys.readouterr().out
 
 
 def test_nothing_is_written_over(tmp_path):

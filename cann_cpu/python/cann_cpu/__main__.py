@@ -109,8 +109,8 @@ def home() -> int:
 
 def run(command: list[str], options: argparse.Namespace) -> int:
     """Runs a command with this CANN in its environment, whatever other CANN there is."""
-    libraries = [activation.LIBRARIES, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    variables = {**os.environ, **activation.environment(), "LD_LIBRARY_PATH": ":".join(libraries)}
+    folders = dict.fromkeys([activation.LIBRARIES, *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))])
+    variables = {**os.environ, **activation.environment(), "LD_LIBRARY_PATH": ":".join(folders)}
     variables.pop("CANN_CPU", None)
     if options.check:
         from .checks import Options, run_checked

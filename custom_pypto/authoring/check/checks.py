@@ -47,7 +47,7 @@ def registration(operator: Operator) -> str:
     found = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
     if found:
         raise CheckFailure("; ".join(found))
-    return f"{len(operator.overloads)} schemas, {len(operator.samples.calls)} calls"
+    return f"schemas: {len(operator.overloads)}, calls: {len(operator.samples.calls)}"
 
 
 def meta(operator: Operator) -> str:

@@ -3,10 +3,11 @@
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+
+from . import fork_server
 
 FOUND = 66
 """The exit code where a check found something in a program that went well otherwise."""
@@ -67,7 +68,7 @@ def run_once(command: list[str], environment: dict[str, str], checks: str) -> tu
     with tempfile.TemporaryDirectory() as folder:
         lines = os.path.join(folder, "reports")
         variables = {**environment, "CANN_CPU_CHECK": checks, "CANN_CPU_CHECK_REPORT": lines}
-        code = subprocess.run(command, env=variables).returncode
+        code = fork_server.start(command, variables, [0, 1, 2]).wait()
         if not os.path.exists(lines):
             return code, []
         with open(lines) as file:

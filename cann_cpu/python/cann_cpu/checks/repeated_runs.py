@@ -8,11 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count, zip_longest
+
+from . import fork_server
 
 SLICE = 0.5
 """Seconds between two readings of the clock. In the rest of a longer interval, the machine had stopped this process."""
@@ -32,27 +35,27 @@ def run(command: list[str], variables: dict[str, str], timeout: float | None = N
     """Runs the command, and after `timeout` seconds ends it with all that it has started. Seconds in which the machine
     has stopped this process do not count, as it has mostly stopped the command as well."""
     begin = time.monotonic()
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(
-        command, env=variables, **pipes, text=True, encoding="utf-8", errors="replace", start_new_session=True
-    )
-    slices = count() if timeout is None else range(math.ceil(timeout / SLICE))
-    try:
-        for _ in slices:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                stdout, stderr = process.communicate(timeout=SLICE)
-                break
-        else:
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]  # an empty standard input
+        process = fork_server.start(command, variables, [file.fileno() for file in files], repeated=True)
+        slices = count() if timeout is None else range(math.ceil(timeout / SLICE))
+        try:
+            for _ in slices:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(SLICE)
+                    break
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
+        except KeyboardInterrupt:
             os.killpg(process.pid, signal.SIGKILL)
-            stdout, stderr = process.communicate()
-            return Outcome(None, stdout, stderr, time.monotonic() - begin)
-    except KeyboardInterrupt:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
-    code = process.returncode
+            raise
+        ended, code = process.returncode is not None, process.wait()
+        for file in files:
+            file.seek(0)
+        stdout, stderr = (file.read().decode(errors="replace") for file in files[1:])
     if code > 128 and code - 128 in set(signal.Signals):  # as a shell passes it on
         code = 128 - code
-    return Outcome(code, stdout, stderr, time.monotonic() - begin)
+    return Outcome(code if ended else None, stdout, stderr, time.monotonic() - begin)
 
 
 def run_all(jobs: Iterable, work: Callable, label: str) -> Iterator[tuple]:
