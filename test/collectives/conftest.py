@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import fresh
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -54,13 +55,12 @@ def run_program(tmp_path):
         program.write_text(text)
         environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_ranks.free_port()),
                        "WORLD_SIZE": "2", **environment}  # fmt: skip
-        started = [
-            subprocess.Popen(
-                [sys.executable, str(program)], env=environment | {"RANK": str(rank)}, stderr=subprocess.PIPE
-            )
-            for rank in range(2)
-        ]
-        said = [process.communicate(timeout=100)[1].decode() for process in started]
-        return [(process.returncode, text) for process, text in zip(started, said, strict=True)]
+
+        def of_rank(rank):
+            done = fresh.run([sys.executable, program], env=environment | {"RANK": str(rank)}, timeout=100)
+            return done.returncode, done.stderr
+
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(of_rank, range(2)))
 
     return run

@@ -18,7 +18,7 @@ CSRC = ROOT / "custom_pypto" / "csrc"
 
 NINJA = """
 rule compile
-  command = g++ -std=c++20 -O2 -fPIC -fvisibility=hidden -MD -MF $out.d -c $in -o $out $includes
+  command = g++ -std=c++20 -O0 -fPIC -fvisibility=hidden -MD -MF $out.d -c $in -o $out $includes
   depfile = $out.d
 rule link
   command = g++ -shared -o $out $in $libraries
