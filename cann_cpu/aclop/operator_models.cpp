@@ -99,7 +99,7 @@ bool fits(const aclTensorDesc& desc, const Description& model) {
 }
 
 // What does not fit; empty if all does.
-std::string misfit(const char* kind, const std::vector<Operand>& given, const std::vector<Description>& model) {
+std::string mismatch(const char* kind, const std::vector<Operand>& given, const std::vector<Description>& model) {
   if (given.size() != model.size()) {
     return std::to_string(given.size()) + " " + kind + "s are given, and the model has " + std::to_string(model.size());
   }
@@ -113,7 +113,7 @@ std::string misfit(const char* kind, const std::vector<Operand>& given, const st
   return "";
 }
 
-std::string misfit(const aclopAttr& given, const std::map<std::string, std::string>& model) {
+std::string mismatch(const aclopAttr& given, const std::map<std::string, std::string>& model) {
   for (const auto& [name, value] : model) {
     const auto found = given.values.find(name);
     const std::string text = found == given.values.end()
@@ -194,11 +194,11 @@ void require_model(const SingleOperator& op) {
   const std::lock_guard lock(known.mutex);
   for (const OperatorModel& model : known.all) {
     if (model.type != op.type) continue;
-    const std::string misfits[] = {misfit("input", op.inputs, model.inputs),
-                                   misfit("output", op.outputs, model.outputs),
-                                   misfit(op.attributes, model.attributes)};
+    const std::string mismatches[] = {mismatch("input", op.inputs, model.inputs),
+                                      mismatch("output", op.outputs, model.outputs),
+                                      mismatch(op.attributes, model.attributes)};
     aclError first = ACL_ERROR_OP_INPUT_NOT_MATCH;  // the codes follow each other
-    for (const std::string& each : misfits) {
+    for (const std::string& each : mismatches) {
       if (!each.empty()) {
         code = first;
         reason = each + " (" + model.name + ")";

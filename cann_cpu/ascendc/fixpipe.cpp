@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "told.h"
+#include "instruction_trace.h"
 
 namespace AscendC::cpu {
 namespace {
@@ -74,7 +74,7 @@ class Way {
  private:
   // One instruction, however many rows or stripes.
   void record() const {
-    const Told trace{.by = {call_.name, call_.where, PIPE_FIX}};
+    const InstructionTrace trace{.by = {call_.name, call_.where, PIPE_FIX}};
     constexpr auto kSize = static_cast<int64_t>(sizeof(To));
     const int64_t all = (call_.rows ? p_.ndNum : 1) * int64_t{p_.mSize} * p_.nSize * kSize;
     if (trace.recorder() == nullptr) return;
@@ -121,7 +121,7 @@ class Way {
   int64_t stripe_step() const { return int64_t{p_.dstStride} * kBlockBytes / static_cast<int64_t>(sizeof(To)); }
 
   void check_read(int64_t from, int64_t columns) const {
-    const Told trace{.by = {call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0}};
+    const InstructionTrace trace{.by = {call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0}};
     if (trace.checker == nullptr) return;
     constexpr auto kSum = static_cast<int64_t>(sizeof(Sum));
     if (columns == kColumns) return trace.touch(Use::Read, call_.src, from * kSum, p_.mSize * kColumns * kSum);
@@ -133,13 +133,13 @@ class Way {
   void put(int64_t element, const To* row, int64_t columns) const {
     const int64_t at = element * static_cast<int64_t>(sizeof(To)), bytes = columns * static_cast<int64_t>(sizeof(To));
     if (call_.local != nullptr) {
-      Told{.by = {call_.name, call_.where, PIPE_FIX}}.touch(Use::Write, *call_.local, at, bytes);
+      InstructionTrace{.by = {call_.name, call_.where, PIPE_FIX}}.touch(Use::Write, *call_.local, at, bytes);
       std::memcpy(call_.local->data + at, row, static_cast<size_t>(bytes));
       return;
     }
     const Atomic& atomic = block(call_.where).atomic;
     const bool combines = atomic.kind != Atomic::Kind::None;
-    Told{.by = {call_.name, call_.where, PIPE_FIX, combines}}.touch(Use::Write, *call_.global, at, bytes);
+    InstructionTrace{.by = {call_.name, call_.where, PIPE_FIX, combines}}.touch(Use::Write, *call_.global, at, bytes);
     const auto* from = reinterpret_cast<const std::byte*>(row);
     if (combines) {
       combine_runs(atomic, call_.global->data + at, {1, bytes, 0}, from, {1, bytes, 0});
@@ -192,7 +192,7 @@ void fixpipe(Out out, bool from_float, const FixpipeCall& call) {
     fail(call.where, "%s: nSize %u; fractals have a multiple of %d columns", call.name, p.nSize,
          p.isChannelSplit ? 8 : 16);
   }
-  const Told trace{.by = {call.name, call.where, PIPE_FIX}};
+  const InstructionTrace trace{.by = {call.name, call.where, PIPE_FIX}};
   trace.align(call.src, 64);
   if (call.local != nullptr) trace.align(*call.local, kBlockBytes);
   if (by_column(p.quantPre)) {

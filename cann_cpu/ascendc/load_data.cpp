@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ascendc/load_data.h"
 
-#include "told.h"
+#include "instruction_trace.h"
 
 namespace AscendC::cpu {
 namespace {
@@ -62,7 +62,7 @@ void copy_nd_to_nz(Where where, const LocalMemory& dst, const GlobalMemory& src,
   check_range(kName, where, "dstNzC0Stride", p.dstNzC0Stride, 1, 16384);
   check_range(kName, where, "dstNzNStride", p.dstNzNStride, 1, 16384);
   check_range(kName, where, "dstNzMatrixStride", p.dstNzMatrixStride, 0, 65535);
-  const Told trace{.by = {kName, where, PIPE_MTE2}};
+  const InstructionTrace trace{.by = {kName, where, PIPE_MTE2}};
   const int64_t row = int64_t{p.dValue} * itemsize, pieces = (row + kBlockBytes - 1) / kBlockBytes;
   trace.align(dst, kBlockBytes);
   for (int64_t matrix = 0; matrix < p.ndNum; ++matrix) {
@@ -109,7 +109,7 @@ void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local
          "LoadDataWithTranspose",
          itemsize, local == nullptr ? "from device memory" : "from L1");
   }
-  const Told trace{
+  const InstructionTrace trace{
       .by = {.name = kName, .where = where, .pipe = local != nullptr ? PIPE_MTE1 : PIPE_MTE2, .fractals = true}};
   const Path path = path_to(dst, local == nullptr);
   const int64_t first = p.startIndex * kFractalBytes, stride = p.srcStride * kFractalBytes;
@@ -146,7 +146,7 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
   need_memory(kName, where, dst, {Hardware::L0A, Hardware::L0B}, "dst");
   const int64_t side = itemsize == 1 ? 32 : 16, fractals = itemsize == 2 ? 1 : 2;
   const int64_t square = fractals * kFractalBytes;
-  const Told trace{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
+  const InstructionTrace trace{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
   trace.copy(path_to(dst), p.repeatTimes * square);
   trace.align(dst, kFractalBytes);
   trace.align(src, kBlockBytes);
@@ -230,7 +230,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
   const int64_t out_w = (width + left + after - span_w) / image.stride_w + 1;
   const int64_t out_h = (height + top + below - span_h) / image.stride_h + 1;
   const int64_t pieces = (image.channels + piece - 1) / piece;
-  const Told trace{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
+  const InstructionTrace trace{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
   trace.align(dst, kFractalBytes);
   trace.align(src, kBlockBytes);
 
@@ -295,7 +295,7 @@ void fill_pieces(Where where, const LocalMemory& dst, uint32_t itemsize, uint64_
   need_memory(kName, where, dst, {Hardware::L1, Hardware::L0A, Hardware::L0B}, "dst");
   const int64_t piece = hardware_of(dst) == Hardware::L1 ? kBlockBytes : kFractalBytes;
   const int64_t bytes = p.blockNum * piece, step = bytes + p.dstGap * piece;
-  const Told trace{.by = {kName, where, pipe_to(dst)}};
+  const InstructionTrace trace{.by = {kName, where, pipe_to(dst)}};
   trace.copy(path_to(dst), p.repeatTimes * bytes);
   trace.align(dst, alignment_of(dst));
   for (int64_t i = 0; i < p.repeatTimes; ++i) {
@@ -310,7 +310,7 @@ void copy_to_table(Where where, const LocalMemory& dst, const Runs& dst_runs, co
   if (!has_matrix_unit(kName, where)) return;
   need_memory(kName, where, src, {Hardware::L1}, "src");
   need_memory(kName, where, dst, {Hardware::BIAS, Hardware::FIXBUF}, "dst");
-  const Told trace{.by = {kName, where, hardware_of(dst) == Hardware::BIAS ? PIPE_MTE1 : PIPE_FIX}};
+  const InstructionTrace trace{.by = {kName, where, hardware_of(dst) == Hardware::BIAS ? PIPE_MTE1 : PIPE_FIX}};
   trace.copy(Path::L1ToTable, dst_runs.count * dst_runs.bytes);
   trace.align(dst, alignment_of(dst));
   trace.align(src, kBlockBytes);

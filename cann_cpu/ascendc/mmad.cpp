@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ascendc/mmad.h"
 
-#include "told.h"
+#include "instruction_trace.h"
 
 namespace AscendC::cpu {
 namespace {

@@ -18,7 +18,7 @@ const char* const kKindNames[] = {"AllReduce",     "Reduce",         "Broadcast"
 
 // For what a kind of call does not have.
 constexpr uint64_t kNone = ~uint64_t{0};
-using enum Said::Field;
+using enum CallDescriptor::Field;
 
 template <class T>
 uint64_t number_of(const std::optional<T>& value) {
@@ -27,7 +27,7 @@ uint64_t number_of(const std::optional<T>& value) {
 
 std::string type_text(uint64_t value) { return name_of(static_cast<HcclDataType>(value)); }
 
-std::string text_of(Said::Field field, uint64_t value) {
+std::string text_of(CallDescriptor::Field field, uint64_t value) {
   if (value == kNone) return "none";
   if (field == kKind) return kKindNames[value];
   if (field == kType) return type_text(value);
@@ -36,7 +36,7 @@ std::string text_of(Said::Field field, uint64_t value) {
 }
 
 // "4 on ranks 0, 2; 8 on rank 1"
-std::string values_of(Said::Field field, const std::vector<Said>& calls) {
+std::string values_of(CallDescriptor::Field field, const std::vector<CallDescriptor>& calls) {
   std::vector<std::pair<uint64_t, std::vector<size_t>>> groups;
   for (size_t rank = 0; rank < calls.size(); ++rank) {
     const uint64_t value = calls[rank].fields[field];
@@ -82,39 +82,41 @@ std::string write(const Call& call, uint64_t sequence) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(uint64_t)};
 }
 
-Said read(const std::string& text, size_t ranks) {
+CallDescriptor read(const std::string& text, size_t ranks) {
   const auto require = [](bool holds) {
     if (!holds) throw CollectiveFailure(HCCL_E_TCP_TRANSFER, "a rank described an invalid call");
   };
-  Said said{};
-  const bool has_parts = text.size() > sizeof(said.fields);
+  CallDescriptor descriptor{};
+  const bool has_parts = text.size() > sizeof(descriptor.fields);
   const size_t parts = has_parts ? ranks : 0;
-  require(text.size() == sizeof(said.fields) + 2 * parts * sizeof(uint64_t));
+  require(text.size() == sizeof(descriptor.fields) + 2 * parts * sizeof(uint64_t));
   const char* from = text.data();
   const auto take = [&](uint64_t* into, size_t count) {
     if (count > 0) std::memcpy(into, std::exchange(from, from + count * sizeof(uint64_t)), count * sizeof(uint64_t));
   };
-  take(said.fields, kFields);
-  said.sends.resize(parts);
-  said.receives.resize(parts);
-  take(said.sends.data(), parts);
-  take(said.receives.data(), parts);
-  const auto is_below = [&](Said::Field field, uint64_t end) {
-    return said.fields[field] < end || said.fields[field] == kNone;
+  take(descriptor.fields, kFields);
+  descriptor.sends.resize(parts);
+  descriptor.receives.resize(parts);
+  take(descriptor.sends.data(), parts);
+  take(descriptor.receives.data(), parts);
+  const auto is_below = [&](CallDescriptor::Field field, uint64_t end) {
+    return descriptor.fields[field] < end || descriptor.fields[field] == kNone;
   };
-  require(said.fields[kKind] < std::size(kKindNames) && is_below(kType, HCCL_DATA_TYPE_RESERVED) &&
+  require(descriptor.fields[kKind] < std::size(kKindNames) && is_below(kType, HCCL_DATA_TYPE_RESERVED) &&
           is_below(kOp, HCCL_REDUCE_MIN + 1));
-  require(has_parts == has_counts(static_cast<CallKind>(said.fields[kKind])));
-  return said;
+  require(has_parts == has_counts(static_cast<CallKind>(descriptor.fields[kKind])));
+  return descriptor;
 }
 
-void require_agreement(const std::vector<Said>& calls) {
-  static const std::pair<Said::Field, const char*> kCompared[] = {{kKind, "the collective"}, {kSequence, "its number"},
-                                                                  {kType, "the data type"},  {kOp, "the reduction"},
-                                                                  {kRoot, "the root"},       {kCount, "the count"}};
+void require_agreement(const std::vector<CallDescriptor>& calls) {
+  static const std::pair<CallDescriptor::Field, const char*> kCompared[] = {
+      {kKind, "the collective"}, {kSequence, "its number"}, {kType, "the data type"},
+      {kOp, "the reduction"},    {kRoot, "the root"},       {kCount, "the count"}};
   std::string text;
   for (const auto& [field, name] : kCompared) {
-    const auto differs = [&, at = field](const Said& said) { return said.fields[at] != calls[0].fields[at]; };
+    const auto differs = [&, at = field](const CallDescriptor& descriptor) {
+      return descriptor.fields[at] != calls[0].fields[at];
+    };
     if (std::none_of(calls.begin(), calls.end(), differs)) continue;
     add(text, "; in ", std::string(name) + ": " + values_of(field, calls));
     if (field == kKind) break;  // nothing else of them can be compared
@@ -132,20 +134,21 @@ void require_agreement(const std::vector<Said>& calls) {
   if (!text.empty()) throw CollectiveFailure(HCCL_E_PARA, text);
 }
 
-void require_expected(const Said& said, const Call& expected, uint32_t from, uint64_t sequence, uint32_t self) {
+void require_expected(const CallDescriptor& descriptor, const Call& expected, uint32_t from, uint64_t sequence,
+                      uint32_t self) {
   const std::string sender = std::string("rank ") + std::to_string(from);
   const std::string receiver = std::string("rank ") + std::to_string(self);
-  if (said.fields[kKind] != static_cast<uint64_t>(CallKind::kSend)) {
-    throw CollectiveFailure(HCCL_E_PARA, sender + " has called " + text_of(kKind, said.fields[kKind]) + " (call " +
-                                             std::to_string(said.fields[kSequence]) + "), and " + receiver +
-                                             " expects that it sends");
+  if (descriptor.fields[kKind] != static_cast<uint64_t>(CallKind::kSend)) {
+    throw CollectiveFailure(HCCL_E_PARA, sender + " has called " + text_of(kKind, descriptor.fields[kKind]) +
+                                             " (call " + std::to_string(descriptor.fields[kSequence]) + "), and " +
+                                             receiver + " expects that it sends");
   }
   const uint64_t type = number_of(expected.type);
-  if (said.fields[kType] != type || said.fields[kCount] != number_of(expected.count)) {
-    throw CollectiveFailure(HCCL_E_PARA, sender + " sends " + elements_text(said.fields[kCount], said.fields[kType]) +
-                                             " to " + receiver + ", which expects " +
-                                             elements_text(number_of(expected.count), type) + " as message " +
-                                             std::to_string(sequence) + " between them");
+  if (descriptor.fields[kType] != type || descriptor.fields[kCount] != number_of(expected.count)) {
+    throw CollectiveFailure(
+        HCCL_E_PARA, sender + " sends " + elements_text(descriptor.fields[kCount], descriptor.fields[kType]) + " to " +
+                         receiver + ", which expects " + elements_text(number_of(expected.count), type) +
+                         " as message " + std::to_string(sequence) + " between them");
   }
 }
 

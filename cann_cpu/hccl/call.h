@@ -45,7 +45,7 @@ void add(std::string& list, const char* separator, const std::string& item);
 const char* name_of(CallKind kind);
 
 // As it came from a rank: numbers.
-struct Said {
+struct CallDescriptor {
   enum Field { kKind, kType, kOp, kRoot, kCount, kSequence, kFields };
   uint64_t fields[kFields];
   std::vector<uint64_t> sends;  // to each rank, or nothing
@@ -55,8 +55,9 @@ struct Said {
 std::string write(const Call& call, uint64_t sequence);
 // All three throw CollectiveFailure: of what describes no call among so many ranks; of collectives in which the ranks
 // disagree; of a message that is not the one that a rank expects.
-Said read(const std::string& text, size_t ranks);
-void require_agreement(const std::vector<Said>& calls);
-void require_expected(const Said& said, const Call& expected, uint32_t sender, uint64_t sequence, uint32_t self);
+CallDescriptor read(const std::string& text, size_t ranks);
+void require_agreement(const std::vector<CallDescriptor>& calls);
+void require_expected(const CallDescriptor& descriptor, const Call& expected, uint32_t sender, uint64_t sequence,
+                      uint32_t self);
 
 }  // namespace cann_cpu

@@ -33,25 +33,25 @@ constexpr uint64_t kAnyCall = ~uint64_t{0};
 }  // namespace
 
 // The place of an enqueued call among the calls of its communicator, until it has run or is dropped unrun.
-class Communicator::Turn {
+class Communicator::Ticket {
  public:
-  explicit Turn(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {
+  explicit Ticket(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {
     std::lock_guard lock(communicator_->state_mutex_);
-    number_ = communicator_->turns_++;
-    communicator_->open_turns_.insert(number_);
+    number_ = communicator_->tickets_++;
+    communicator_->open_tickets_.insert(number_);
   }
-  ~Turn() { end(); }
-  Turn(const Turn&) = delete;
+  ~Ticket() { end(); }
+  Ticket(const Ticket&) = delete;
 
   void wait() {
     std::unique_lock lock(communicator_->state_mutex_);
-    communicator_->turn_ended_.wait(lock, [&] { return *communicator_->open_turns_.begin() == number_; });
+    communicator_->ticket_ended_.wait(lock, [&] { return *communicator_->open_tickets_.begin() == number_; });
   }
   void end() {
     if (!std::exchange(is_open_, false)) return;
     std::lock_guard lock(communicator_->state_mutex_);
-    communicator_->open_turns_.erase(number_);
-    communicator_->turn_ended_.notify_all();
+    communicator_->open_tickets_.erase(number_);
+    communicator_->ticket_ended_.notify_all();
   }
   bool is_open() const { return is_open_; }
 
@@ -61,16 +61,17 @@ class Communicator::Turn {
   bool is_open_ = true;
 };
 
-Communicator::Communicator(Meeting meeting, const std::string& group, uint32_t rank, const CommunicatorOptions& options)
-    : meeting_(std::move(meeting)),
+Communicator::Communicator(Rendezvous rendezvous, const std::string& group, uint32_t rank,
+                           const CommunicatorOptions& options)
+    : rendezvous_(std::move(rendezvous)),
       group_(group),
       rank_(rank),
-      size_(static_cast<uint32_t>(meeting_.cards.size())),
+      size_(static_cast<uint32_t>(rendezvous_.peers.size())),
       timeout_(options.timeout),
-      name_(options.name.empty() ? meeting_.name + (group.empty() ? "" : "_" + group) : options.name),
+      name_(options.name.empty() ? rendezvous_.name + (group.empty() ? "" : "_" + group) : options.name),
       sent_(size_, 0),
       received_(size_, 0) {
-  mesh_ = connect_all(meeting_, group_, rank, connect_timeout());
+  mesh_ = connect_all(rendezvous_, group_, rank, connect_timeout());
 }
 
 Communicator::~Communicator() = default;
@@ -89,19 +90,20 @@ std::shared_ptr<Communicator> Communicator::make_part(const std::vector<uint32_t
   }
   std::string group = group_ + "part_" + std::to_string(id) + "_" + std::to_string(number);
   for (const uint32_t member : ranks) add(group, "_", std::to_string(member));
-  return std::make_shared<Communicator>(meeting_.part_of(ranks), group, rank, options);
+  return std::make_shared<Communicator>(rendezvous_.part_of(ranks), group, rank, options);
 }
 
 void Communicator::destroy() {
   {
     std::unique_lock lock(state_mutex_);
-    if (!broken_) turn_ended_.wait_for(lock, kDestroyPatience, [&] { return open_turns_.empty() || broken_; });
+    if (!broken_) ticket_ended_.wait_for(lock, kDestroyPatience, [&] { return open_tickets_.empty() || broken_; });
     if (!broken_) broken_ = {HCCL_E_UNAVAIL, "the communicator was destroyed on this rank"};
     if (mesh_) mesh_->interrupt(broken_->reason);
   }
   std::lock_guard lock(run_mutex_);
   if (!mesh_) return;
-  mesh_->tell_broken(kAnyCall, std::string("rank ") + std::to_string(rank_) + " has destroyed communicator " + name_);
+  mesh_->broadcast_abort(kAnyCall,
+                         std::string("rank ") + std::to_string(rank_) + " has destroyed communicator " + name_);
   std::lock_guard state_lock(state_mutex_);
   mesh_.reset();
 }
@@ -119,10 +121,10 @@ void Communicator::resume() {
   }
   std::lock_guard lock(run_mutex_);
   if (!mesh_) throw CollectiveFailure(HCCL_E_UNAVAIL, "the communicator is destroyed");
-  mesh_->tell_broken(kAnyCall, std::string("rank ") + std::to_string(rank_) + " resumes communicator " + name_);
+  mesh_->broadcast_abort(kAnyCall, std::string("rank ") + std::to_string(rank_) + " resumes communicator " + name_);
   const std::string group = group_ + "_resumed_" + std::to_string(++resumed_);
   try {
-    std::unique_ptr<Mesh> mesh = connect_all(meeting_, group, rank_, connect_timeout());
+    std::unique_ptr<Mesh> mesh = connect_all(rendezvous_, group, rank_, connect_timeout());
     std::lock_guard state_lock(state_mutex_);
     mesh_ = std::move(mesh);
     broken_.reset();
@@ -142,41 +144,41 @@ void Communicator::give_up(const std::string& reason) {
     if (broken_) return;
     broken_ = {HCCL_E_INTERNAL, reason};
     if (mesh_) mesh_->interrupt(reason);
-    turn_ended_.notify_all();
+    ticket_ended_.notify_all();
   }
   std::lock_guard lock(run_mutex_);
-  if (mesh_) mesh_->tell_broken(kAnyCall, std::string("rank ") + std::to_string(rank_) + ": " + reason);
+  if (mesh_) mesh_->broadcast_abort(kAnyCall, std::string("rank ") + std::to_string(rank_) + ": " + reason);
 }
 
 // Null where the stream's own order is that of the calls.
-std::shared_ptr<Communicator::Turn> Communicator::take_turn(aclrtStream stream) {
-  return is_running(stream) || is_captured(stream) ? nullptr : std::make_shared<Turn>(shared_from_this());
+std::shared_ptr<Communicator::Ticket> Communicator::take_ticket(aclrtStream stream) {
+  return is_running(stream) || is_captured(stream) ? nullptr : std::make_shared<Ticket>(shared_from_this());
 }
 
-aclError Communicator::enqueue_in_turn(aclrtStream stream, const std::function<aclError()>& enqueue) {
-  const std::shared_ptr<Turn> turn = take_turn(stream);
-  if (!turn) return enqueue();
-  const auto wait = [turn] {
-    const Elsewhere others_may_run;
-    turn->wait();
+aclError Communicator::enqueue_ordered(aclrtStream stream, const std::function<aclError()>& enqueue) {
+  const std::shared_ptr<Ticket> ticket = take_ticket(stream);
+  if (!ticket) return enqueue();
+  const auto wait = [ticket] {
+    const BlockingRegion blocking;
+    ticket->wait();
     return ACL_SUCCESS;
   };
-  const auto end = [turn] {
-    turn->end();
+  const auto end = [ticket] {
+    ticket->end();
     return ACL_SUCCESS;
   };
-  if (const aclError code = launch(stream, "WaitForTurn", wait)) return code;
+  if (const aclError code = launch(stream, "WaitForTicket", wait)) return code;
   if (const aclError code = enqueue()) return code;
-  return launch(stream, "EndTurn", end);
+  return launch(stream, "ReleaseTicket", end);
 }
 
 aclError Communicator::launch_run(aclrtStream stream, const char* name, const Accesses& accesses, Run run) {
-  const auto task = [self = shared_from_this(), name, run = std::move(run), turn = take_turn(stream)] {
-    const Elsewhere others_may_run;
-    const bool has_turn = turn && turn->is_open();
-    if (has_turn) turn->wait();
+  const auto task = [self = shared_from_this(), name, run = std::move(run), ticket = take_ticket(stream)] {
+    const BlockingRegion blocking;
+    const bool has_ticket = ticket && ticket->is_open();
+    if (has_ticket) ticket->wait();
     const aclError code = self->perform(name, run);
-    if (has_turn) turn->end();
+    if (has_ticket) ticket->end();
     return code;
   };
   return launch(stream, name, task, accesses);
@@ -193,18 +195,18 @@ aclError Communicator::perform(const char* name, const Run& run) {
   if (timeout_.count() > 0) deadline = std::chrono::steady_clock::now() + timeout_;
   std::string what = name;
   Broken found{HCCL_E_INTERNAL, ""};
-  bool was_told = false;
+  bool is_remote = false;
   try {
     run(deadline, what);
     return ACL_SUCCESS;
-  } catch (const ToldFailure& failure) {
+  } catch (const RemoteFailure& failure) {
     found = {failure.code, failure.what()};
-    was_told = true;
+    is_remote = true;
   } catch (const CollectiveFailure& failure) {
     found = {failure.code, failure.what()};
-  } catch (const Silence& silence) {
+  } catch (const PeerTimeout& timeout) {
     std::string text;
-    for (const uint32_t peer : silence.peers) {
+    for (const uint32_t peer : timeout.peers) {
       add(text, ", ", std::string("rank ") + std::to_string(peer) + " (" + mesh_->place(peer) + ")");
     }
     found = {HCCL_E_TIMEOUT, text + " did not come within " + std::to_string(timeout_.count()) + " s"};
@@ -213,13 +215,13 @@ aclError Communicator::perform(const char* name, const Run& run) {
   }
   // A disagreement has the same text on all ranks. For other errors the text also names the rank and the call.
   std::string message = found.reason;
-  if (!was_told) message = std::string("rank ") + std::to_string(rank_) + " in " + what + ": " + found.reason;
-  mesh_->tell_broken(current_, message);
+  if (!is_remote) message = std::string("rank ") + std::to_string(rank_) + " in " + what + ": " + found.reason;
+  mesh_->broadcast_abort(current_, message);
   const std::string reason = what + where + ": " + found.reason;
   {
     std::lock_guard state_lock(state_mutex_);
     if (!broken_) broken_ = Broken{found.code, reason};
-    turn_ended_.notify_all();
+    ticket_ended_.notify_all();
   }
   return error(ACL_ERROR_INTERNAL_ERROR, "%s", reason.c_str());
 }
@@ -230,13 +232,13 @@ Communicator::Run Communicator::agreed(Call call, Body body) {
     const uint64_t sequence = current_ = ++calls_;
     what += " (call " + std::to_string(sequence) + ")";
     const std::string own = write(call, sequence);
-    std::vector<Said> calls(size_);
+    std::vector<CallDescriptor> calls(size_);
     calls[rank_] = read(own, size_);
-    mesh_->open({own, [&calls, this](uint32_t peer, const std::string& said) { calls[peer] = read(said, size_); },
+    mesh_->open({own, [&calls, this](uint32_t peer, const std::string& text) { calls[peer] = read(text, size_); },
                  [&calls] { require_agreement(calls); }});
     body(*mesh_, deadline);
     mesh_->finish(deadline);
-    mesh_->throw_if_told(sequence);  // what nothing of this rank depended on
+    mesh_->throw_if_remote_failed(sequence);  // what nothing of this rank depended on
   };
 }
 

@@ -36,7 +36,7 @@ struct CommunicatorOptions {
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  Communicator(Meeting meeting, const std::string& group, uint32_t rank, const CommunicatorOptions& options);
+  Communicator(Rendezvous rendezvous, const std::string& group, uint32_t rank, const CommunicatorOptions& options);
   ~Communicator();
 
   const std::string& name() const { return name_; }
@@ -52,7 +52,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Runs a call in this thread, out of turn.
   aclError run(Call call, Body body);
   // What enqueue() appends to the stream runs in the place of one call.
-  aclError enqueue_in_turn(aclrtStream stream, const std::function<aclError()>& enqueue);
+  aclError enqueue_ordered(aclrtStream stream, const std::function<aclError()>& enqueue);
 
   // Creates the communicator of some of the ranks. The calling rank becomes `rank` there. All of these ranks call this.
   std::shared_ptr<Communicator> make_part(const std::vector<uint32_t>& ranks, uint64_t id, uint32_t rank,
@@ -72,16 +72,16 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void destroy();
 
  private:
-  class Turn;
+  class Ticket;
   using Run = std::function<void(const Deadline&, std::string& what)>;
-  std::shared_ptr<Turn> take_turn(aclrtStream stream);
+  std::shared_ptr<Ticket> take_ticket(aclrtStream stream);
   aclError launch_run(aclrtStream stream, const char* name, const Accesses& accesses, Run run);
   Run agreed(Call call, Body body);
   aclError perform(const char* name, const Run& run);
   void run_items(const std::vector<PointToPoint>& items, std::string& what, const Deadline& deadline);
   void end_turn(uint64_t number);
 
-  const Meeting meeting_;
+  const Rendezvous rendezvous_;
   const std::string group_;
   const uint32_t rank_;
   const uint32_t size_;
@@ -97,9 +97,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t resumed_ = 0;
 
   mutable std::mutex state_mutex_;  // guards what follows
-  std::condition_variable turn_ended_;
-  uint64_t turns_ = 0;
-  std::set<uint64_t> open_turns_;
+  std::condition_variable ticket_ended_;
+  uint64_t tickets_ = 0;
+  std::set<uint64_t> open_tickets_;
   std::optional<Broken> broken_;
   std::map<std::pair<uint64_t, std::vector<uint32_t>>, uint64_t> parts_;  // created from each id and ranks so far
 };

@@ -15,7 +15,7 @@ struct CollectiveFailure : std::runtime_error {
 };
 
 // The same, as another rank found it.
-struct ToldFailure : CollectiveFailure {
+struct RemoteFailure : CollectiveFailure {
   using CollectiveFailure::CollectiveFailure;
 };
 

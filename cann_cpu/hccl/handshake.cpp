@@ -29,8 +29,8 @@ constexpr auto kPatience = 10s;      // with a guest
 constexpr auto kPause = 20ms;        // between two looks
 constexpr size_t kMaxGuests = 4096;  // at once
 
-static_assert(std::has_unique_object_representations_v<Challenge> && std::has_unique_object_representations_v<Hello> &&
-              std::has_unique_object_representations_v<Reply>);
+static_assert(std::has_unique_object_representations_v<Challenge> &&
+              std::has_unique_object_representations_v<Handshake> && std::has_unique_object_representations_v<Reply>);
 
 template <class T>
 std::string bytes_of(const T& value, size_t bytes = sizeof(T)) {
@@ -178,14 +178,14 @@ std::string random_digits() {
   return text_of(hash_of(bytes_of(nonce))).substr(0, 32);
 }
 
-bool Card::is_valid() const {
+bool PeerInfo::is_valid() const {
   in_addr address{};
   return is_hash(host) && ends(local) && ends(ip) && ends(host_name) && port <= 65535 &&
          (ip[0] == '\0' || inet_pton(AF_INET, ip.data(), &address) == 1);
 }
 
-bool Hello::is_valid() const {
-  return magic == kMagic && version == kVersion && rank < size && is_hash(group) && card.is_valid();
+bool Handshake::is_valid() const {
+  return magic == kMagic && version == kVersion && rank < size && is_hash(group) && info.is_valid();
 }
 
 bool Reply::is_valid() const { return code >= 0 && code < HCCL_E_RESERVED && ends(token) && ends(text); }
@@ -241,10 +241,10 @@ Listener::Listener(const std::string& local, const std::string& ip, uint16_t por
   }
 }
 
-void Listener::describe(Card& card) const {
-  store(card.local, local_);
-  store(card.ip, ip_);
-  card.port = port_;
+void Listener::describe(PeerInfo& info) const {
+  store(info.local, local_);
+  store(info.ip, ip_);
+  info.port = port_;
 }
 
 void Listener::accept_from(const Socket& listener) {
@@ -264,15 +264,16 @@ void Listener::accept_from(const Socket& listener) {
 
 bool Listener::stays(Guest& guest) const {
   char more;
-  char* into = guest.have < sizeof(Hello) ? reinterpret_cast<char*>(&guest.hello) + guest.have : &more;
-  const ssize_t count = recv(guest.socket.get(), into, std::max<size_t>(sizeof(Hello) - guest.have, 1), MSG_DONTWAIT);
+  char* into = guest.have < sizeof(Handshake) ? reinterpret_cast<char*>(&guest.handshake) + guest.have : &more;
+  const ssize_t count =
+      recv(guest.socket.get(), into, std::max<size_t>(sizeof(Handshake) - guest.have, 1), MSG_DONTWAIT);
   if (count < 0 && (errno == EINTR || errno == EAGAIN))
-    return guest.have == sizeof(Hello) || Clock::now() < guest.deadline;
-  if (count <= 0 || guest.have == sizeof(Hello)) return false;  // gone, or talks before it is asked
+    return guest.have == sizeof(Handshake) || Clock::now() < guest.deadline;
+  if (count <= 0 || guest.have == sizeof(Handshake)) return false;  // gone, or talks before it is asked
   guest.have += static_cast<size_t>(count);
-  if (guest.have < sizeof(Hello)) return true;
-  if (is_same(guest.hello.proof, proof_of(secret_, bytes_of(guest.challenge), guest.hello)))
-    return guest.hello.is_valid();
+  if (guest.have < sizeof(Handshake)) return true;
+  if (is_same(guest.handshake.proof, proof_of(secret_, bytes_of(guest.challenge), guest.handshake)))
+    return guest.handshake.is_valid();
   answer(guest, {HCCL_E_PARA, {}, {}, {}});  // its proof shows the other that the secrets differ
   return false;
 }
@@ -288,12 +289,12 @@ std::optional<Arrival> Listener::next(const Hash& group, Clock::time_point deadl
           guest = guests_.erase(guest);
           continue;
         }
-        if (guest->have == sizeof(Hello) && guest->hello.group == group) {
+        if (guest->have == sizeof(Handshake) && guest->handshake.group == group) {
           Arrival arrival = std::move(*guest);
           guests_.erase(guest);
           return arrival;
         }
-        if (guest->have < sizeof(Hello)) waits.push_back({guest->socket.get(), POLLIN, 0});
+        if (guest->have < sizeof(Handshake)) waits.push_back({guest->socket.get(), POLLIN, 0});
         ++guest;
       }
       for (const Socket& listener : listeners_) waits.push_back({listener.get(), POLLIN, 0});
@@ -305,17 +306,17 @@ std::optional<Arrival> Listener::next(const Hash& group, Clock::time_point deadl
 }
 
 void Listener::answer(const Arrival& arrival, Reply reply) const {
-  reply.proof = proof_of(secret_, bytes_of(arrival.challenge) + bytes_of(arrival.hello), reply);
+  reply.proof = proof_of(secret_, bytes_of(arrival.challenge) + bytes_of(arrival.handshake), reply);
   // It fits into an empty socket. A peer that is gone is noticed later.
   (void)!send(arrival.socket.get(), &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-Socket knock(const Card& at, Hello hello, const std::string& secret, bool awaited, Clock::time_point deadline,
-             Reply& reply) {
-  hello.magic = kMagic;
-  hello.version = kVersion;
-  hello.nonce = random_nonce();
-  const bool is_local = at.host == hello.card.host && at.local[0] != '\0';
+Socket knock(const PeerInfo& at, Handshake handshake, const std::string& secret, bool awaited,
+             Clock::time_point deadline, Reply& reply) {
+  handshake.magic = kMagic;
+  handshake.version = kVersion;
+  handshake.nonce = random_nonce();
+  const bool is_local = at.host == handshake.info.host && at.local[0] != '\0';
   const std::string ip = text_of(at.ip);
   if (!is_local && ip.empty()) {
     throw CollectiveFailure(
@@ -338,11 +339,13 @@ Socket knock(const Card& at, Hello hello, const std::string& secret, bool awaite
     if (challenge.magic != kMagic || challenge.version != kVersion) {
       throw CollectiveFailure(HCCL_E_TCP_CONNECT, where + " is not a rank of this version of cann_cpu");
     }
-    hello.proof = proof_of(secret, bytes_of(challenge), hello);
-    if (!send_all(socket, &hello, sizeof(hello), deadline) || !receive_all(socket, &reply, sizeof(reply), deadline)) {
+    handshake.proof = proof_of(secret, bytes_of(challenge), handshake);
+    if (!send_all(socket, &handshake, sizeof(handshake), deadline) ||
+        !receive_all(socket, &reply, sizeof(reply), deadline)) {
       continue;
     }
-    if (!is_same(reply.proof, proof_of(secret, bytes_of(challenge) + bytes_of(hello), reply)) || !reply.is_valid()) {
+    if (!is_same(reply.proof, proof_of(secret, bytes_of(challenge) + bytes_of(handshake), reply)) ||
+        !reply.is_valid()) {
       throw CollectiveFailure(HCCL_E_TCP_CONNECT, where +
                                                       " has another secret; CANN_CPU_HCCL_SECRET must be the same for "
                                                       "all ranks, and the job the same");

@@ -46,7 +46,7 @@ std::string random_digits();
 using Nonce = std::array<uint32_t, 4>;
 
 // A rank's description of itself for all others.
-struct Card {
+struct PeerInfo {
   std::array<char, 40> host;   // the same for processes that reach each other over Unix sockets
   std::array<char, 40> local;  // the name of its Unix socket; empty: none
   std::array<char, 16> ip;     // where it listens for other hosts; empty: nowhere
@@ -64,14 +64,14 @@ struct Challenge {
   Nonce nonce;
 };
 
-struct Hello {
+struct Handshake {
   uint32_t magic;
   uint32_t version;
   uint32_t size;  // of the communicator, as given to the rank
   uint32_t rank;
   Hash group;  // of the ranks that connect, and for what
   Nonce nonce;
-  Card card;
+  PeerInfo info;
   Hash proof;
 
   bool is_valid() const;
@@ -108,7 +108,7 @@ std::optional<int> process_behind(const Socket& socket);
 struct Arrival {
   Socket socket;
   Challenge challenge;
-  Hello hello;
+  Handshake handshake;
 };
 
 // Accepts connections of other ranks. A peer that does not prove to have the secret within a few seconds is
@@ -121,14 +121,14 @@ class Listener {
   void set_secret(const std::string& secret) { secret_ = secret; }
 
   // Writes where it is reached.
-  void describe(Card& card) const;
+  void describe(PeerInfo& info) const;
   // Takes the next rank that comes for a group; nothing: it is too late.
   std::optional<Arrival> next(const Hash& group, Clock::time_point deadline);
   void answer(const Arrival& arrival, Reply reply) const;
 
  private:
   struct Guest : Arrival {
-    size_t have = 0;  // bytes of its hello
+    size_t have = 0;  // bytes of its handshake
     Clock::time_point deadline;
   };
   void accept_from(const Socket& listener);
@@ -138,12 +138,12 @@ class Listener {
   uint16_t port_ = 0;
   std::vector<Socket> listeners_;
   std::mutex mutex_;
-  std::list<Guest> guests_;  // those whose hello is whole have proved the secret
+  std::list<Guest> guests_;  // those whose handshake is whole have proved the secret
 };
 
 // Knocks until it is let in; none: it is too late. A listener that is `awaited` need not be there yet. Throws
 // CollectiveFailure when it is none of this job, or answers why not.
-Socket knock(const Card& at, Hello hello, const std::string& secret, bool awaited, Clock::time_point deadline,
-             Reply& reply);
+Socket knock(const PeerInfo& at, Handshake handshake, const std::string& secret, bool awaited,
+             Clock::time_point deadline, Reply& reply);
 
 }  // namespace cann_cpu

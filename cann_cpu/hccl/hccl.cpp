@@ -304,8 +304,8 @@ void init_root_info(uint32_t ranks, const HcclRootInfo* root_info, uint32_t rank
   if (ranks == 0) throw CollectiveFailure(HCCL_E_PARA, "nRanks is 0");
   require_rank(rank, "rank", ranks);
   const CommunicatorOptions options = options_of(config);
-  Meeting meeting = gather(find_root(*required(root_info, "rootInfo")), rank, ranks, connect_timeout());
-  *comm = keep(std::make_shared<Communicator>(std::move(meeting), "", rank, options), device);
+  Rendezvous rendezvous = gather(find_root(*required(root_info, "rootInfo")), rank, ranks, connect_timeout());
+  *comm = keep(std::make_shared<Communicator>(std::move(rendezvous), "", rank, options), device);
 }
 
 void init_cluster_info(const char* path, uint32_t rank, const HcclCommConfig* config, HcclComm* comm) {
@@ -321,8 +321,8 @@ void init_cluster_info(const char* path, uint32_t rank, const HcclCommConfig* co
                                              "; the current device is " + std::to_string(device));
   }
   const CommunicatorOptions options = options_of(config);
-  Meeting meeting = gather(root_of_table(table, rank), rank, ranks, connect_timeout());
-  *comm = keep(std::make_shared<Communicator>(std::move(meeting), "", rank, options), device);
+  Rendezvous rendezvous = gather(root_of_table(table, rank), rank, ranks, connect_timeout());
+  *comm = keep(std::make_shared<Communicator>(std::move(rendezvous), "", rank, options), device);
 }
 
 const bool kernels_find_communicators =
@@ -330,9 +330,9 @@ const bool kernels_find_communicators =
 
 }  // namespace
 
-aclError enqueue_in_turn(HcclComm comm, aclrtStream stream, const std::function<aclError()>& enqueue) {
+aclError enqueue_ordered(HcclComm comm, aclrtStream stream, const std::function<aclError()>& enqueue) {
   aclError code = ACL_SUCCESS;
-  const HcclResult found = guarded(__func__, [&] { code = find(comm)->enqueue_in_turn(stream, enqueue); });
+  const HcclResult found = guarded(__func__, [&] { code = find(comm)->enqueue_ordered(stream, enqueue); });
   return found == HCCL_SUCCESS ? code : ACL_ERROR_INVALID_PARAM;
 }
 

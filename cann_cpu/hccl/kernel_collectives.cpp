@@ -37,8 +37,8 @@ class ForKernels final : public KernelCommunicator {
   uint32_t size() const override { return communicator_->size(); }
   size_t bytes_of(AscendC::HcclDataType type) const override { return size_of(static_cast<HcclDataType>(type)); }
   void give_up(const std::string& reason) override { communicator_->give_up(reason); }
-  aclError enqueue_in_turn(aclrtStream stream, const std::function<aclError()>& enqueue) override {
-    return communicator_->enqueue_in_turn(stream, enqueue);
+  aclError enqueue_ordered(aclrtStream stream, const std::function<aclError()>& enqueue) override {
+    return communicator_->enqueue_ordered(stream, enqueue);
   }
 
   // A kernel's reductions are fewer than those of a stream.

@@ -225,7 +225,7 @@ bool Mesh::advance(uint32_t rank, Receiving& receiving, const size_t& unopened) 
       if (!receive(rank, into, until, have)) return false;
     }
     if (header.type == MessageType::kBroken) {
-      throw ToldFailure(HCCL_E_REMOTE, receiving.text.substr(sizeof(uint64_t)));
+      throw RemoteFailure(HCCL_E_REMOTE, receiving.text.substr(sizeof(uint64_t)));
     }
     if (is_expected) {
       deliver(rank, receiving);
@@ -298,7 +298,7 @@ void Mesh::exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const 
     if (deadline) {
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now()).count();
-      if (left <= 0) throw Silence{missing};
+      if (left <= 0) throw PeerTimeout{missing};
       milliseconds = static_cast<int>(std::min<int64_t>(left, 1 << 30));
     }
     if (poll(waits.data(), waits.size(), milliseconds) < 0 && errno != EINTR) {
@@ -382,7 +382,7 @@ void Mesh::fold(const std::vector<Piece>& sends, const FoldResult& fold, const D
   leave_done(sends, in);
 }
 
-void Mesh::throw_if_told(uint64_t call) {
+void Mesh::throw_if_remote_failed(uint64_t call) {
   struct Beginning {
     Header header;
     uint64_t call;
@@ -399,7 +399,7 @@ void Mesh::throw_if_told(uint64_t call) {
   }
 }
 
-void Mesh::tell_broken(uint64_t call, const std::string& reason) {
+void Mesh::broadcast_abort(uint64_t call, const std::string& reason) {
   for (Link& link : links_) {
     if (!link.peer.socket || link.is_closed) continue;
     link.is_closed = true;

@@ -67,7 +67,7 @@ struct Opening {
 };
 
 // Thrown when a deadline has come: the ranks that were waited for.
-struct Silence {
+struct PeerTimeout {
   std::vector<uint32_t> peers;
 };
 
@@ -88,7 +88,7 @@ class Mesh {
   void finish(const Deadline& deadline);
 
   // Sends and receives all at once, in order per peer. Throws CollectiveFailure for a peer that ended or reported an
-  // error, and Silence.
+  // error, and PeerTimeout.
   void exchange(std::vector<Outgoing> out, std::vector<Incoming>& in, const Deadline& deadline);
   // Sends pieces and receives pieces. Empty pieces are omitted on both sides.
   void move(const std::vector<Piece>& sends, const std::vector<Piece>& receives, const Deadline& deadline);
@@ -106,9 +106,9 @@ class Mesh {
   bool goes_by_address(uint32_t peer, size_t bytes) const;
 
   // Throws the error that a peer has already reported in this call or an earlier one.
-  void throw_if_told(uint64_t call);
+  void throw_if_remote_failed(uint64_t call);
   // Reports to all peers why this rank takes no part in this call and later ones, as far as that needs no waiting.
-  void tell_broken(uint64_t call, const std::string& reason);
+  void broadcast_abort(uint64_t call, const std::string& reason);
   // Ends an exchange that another thread is in, and all later ones, with this reason.
   void interrupt(const std::string& reason);
 

@@ -30,7 +30,7 @@ constexpr char kMagic[8] = {'C', 'A', 'N', 'N', 'C', 'P', 'U', '2'};
 struct RootInfo {
   char magic[sizeof(kMagic)];
   std::array<char, 36> token;
-  Card card;
+  PeerInfo peer;
 };
 static_assert(sizeof(RootInfo) <= HCCL_ROOT_INFO_BYTES);
 
@@ -136,13 +136,13 @@ OpenRoots& open_roots() {
   return *roots;
 }
 
-Card own_card(const Listener& listener) {
-  Card card{};
-  card.host = host_identity();
-  card.process = getpid();
-  gethostname(card.host_name.data(), card.host_name.size() - 1);
-  listener.describe(card);
-  return card;
+PeerInfo own_info(const Listener& listener) {
+  PeerInfo info{};
+  info.host = host_identity();
+  info.process = getpid();
+  gethostname(info.host_name.data(), info.host_name.size() - 1);
+  listener.describe(info);
+  return info;
 }
 
 std::string seconds_text(std::chrono::seconds time) {
@@ -160,10 +160,10 @@ CollectiveFailure missing_ranks(uint32_t size, std::chrono::seconds timeout, IsM
           "of " + std::to_string(size) + " ranks, " + ranks + " did not come within " + seconds_text(timeout)};
 }
 
-CollectiveFailure size_differs(uint32_t size, uint32_t rank, const Hello& hello) {
+CollectiveFailure size_differs(uint32_t size, uint32_t rank, const Handshake& handshake) {
   return {HCCL_E_PARA, "the ranks disagree in the number of ranks: " + std::to_string(size) + " on rank " +
-                           std::to_string(rank) + ", " + std::to_string(hello.size) + " on rank " +
-                           std::to_string(hello.rank)};
+                           std::to_string(rank) + ", " + std::to_string(handshake.size) + " on rank " +
+                           std::to_string(handshake.rank)};
 }
 
 Reply reply_of(const CollectiveFailure& failure) {
@@ -184,9 +184,9 @@ std::vector<std::optional<Arrival>> welcome(Listener& listener, const Hash& grou
     while (missing > 0) {
       std::optional<Arrival> arrival = listener.next(group, deadline);
       if (!arrival) throw missing_ranks(size, timeout, is_missing);
-      const uint32_t other = arrival->hello.rank;
-      if (arrival->hello.size != size) {
-        const CollectiveFailure differs = size_differs(size, rank, arrival->hello);
+      const uint32_t other = arrival->handshake.rank;
+      if (arrival->handshake.size != size) {
+        const CollectiveFailure differs = size_differs(size, rank, arrival->handshake);
         listener.answer(*arrival, reply_of(differs));
         throw differs;
       }
@@ -269,7 +269,7 @@ void open_root(HcclRootInfo& root_info) {
   RootInfo info{};
   std::memcpy(info.magic, kMagic, sizeof(kMagic));
   store(info.token, random_digits());
-  info.card = own_card(*root.listener);
+  info.peer = own_info(*root.listener);
   std::memset(&root_info, 0, sizeof(root_info));
   std::memcpy(root_info.internal, &info, sizeof(info));
   std::lock_guard lock(open_roots().mutex);
@@ -279,11 +279,11 @@ void open_root(HcclRootInfo& root_info) {
 Root find_root(const HcclRootInfo& root_info) {
   RootInfo info{};
   std::memcpy(&info, root_info.internal, sizeof(info));
-  if (std::memcmp(info.magic, kMagic, sizeof(kMagic)) != 0 || !info.card.is_valid()) {
+  if (std::memcmp(info.magic, kMagic, sizeof(kMagic)) != 0 || !info.peer.is_valid()) {
     throw CollectiveFailure(HCCL_E_PARA, "rootInfo was not made by HcclGetRootInfo of this library");
   }
   const std::string token = text_of(info.token);
-  Root root{secret_of(token), info.card, nullptr, false};
+  Root root{secret_of(token), info.peer, nullptr, false};
   std::lock_guard lock(open_roots().mutex);
   if (auto found = open_roots().listeners.extract(token)) root.listener = std::move(found.mapped());
   return root;
@@ -304,87 +304,88 @@ Root root_of_table(const RankTable& table, uint32_t rank) {
                             "a rank table of several servers needs a secret, by which their ranks know each other: set "
                             "CANN_CPU_HCCL_SECRET to the same text for all of them");
   }
-  root.card.host = host_identity();
-  store(root.card.local, local);
-  store(root.card.ip, table.root_address);
-  root.card.port = port;
+  root.info.host = host_identity();
+  store(root.info.local, local);
+  store(root.info.ip, table.root_address);
+  root.info.port = port;
   if (rank == 0) root.listener = std::make_unique<Listener>(local, table.root_address, port);
   return root;
 }
 
-Meeting Meeting::part_of(const std::vector<uint32_t>& ranks) const {
-  Meeting part{secret, name, {}, listener};
-  for (const uint32_t rank : ranks) part.cards.push_back(cards[rank]);
+Rendezvous Rendezvous::part_of(const std::vector<uint32_t>& ranks) const {
+  Rendezvous part{secret, name, {}, listener};
+  for (const uint32_t rank : ranks) part.peers.push_back(peers[rank]);
   return part;
 }
 
-Meeting gather(Root root, uint32_t rank, uint32_t size, std::chrono::seconds timeout) {
+Rendezvous gather(Root root, uint32_t rank, uint32_t size, std::chrono::seconds timeout) {
   const auto deadline = Clock::now() + timeout;
-  const std::string root_ip = text_of(root.card.ip);
+  const std::string root_ip = text_of(root.info.ip);
   const bool is_alone = root_ip.empty() && prefers_tcp();  // a table's root listens by name even then
   const std::string ip = is_alone || root_ip.rfind("127.", 0) == 0 ? kLoopback
                          : root_ip.empty()                         ? ""
                                                                    : own_address(root_ip);
-  Meeting meeting{"", "", std::vector<Card>(size), std::make_shared<Listener>(name_of_socket(), ip, uint16_t{0})};
+  Rendezvous rendezvous{"", "", std::vector<PeerInfo>(size),
+                        std::make_shared<Listener>(name_of_socket(), ip, uint16_t{0})};
   const Hash group = hash_of("all");
-  Hello hello{};
-  hello.size = size;
-  hello.rank = rank;
-  hello.group = group;
-  hello.card = meeting.cards[rank] = own_card(*meeting.listener);
+  Handshake handshake{};
+  handshake.size = size;
+  handshake.rank = rank;
+  handshake.group = group;
+  handshake.info = rendezvous.peers[rank] = own_info(*rendezvous.listener);
   Reply reply{};
-  const size_t bytes = size * sizeof(Card);
+  const size_t bytes = size * sizeof(PeerInfo);
   if (root.listener) {
     root.listener->set_secret(root.secret);
     const auto arrivals = welcome(*root.listener, group, rank, size, 0, timeout, deadline);
     for (uint32_t other = 0; other < size; ++other) {
-      if (arrivals[other]) meeting.cards[other] = arrivals[other]->hello.card;
+      if (arrivals[other]) rendezvous.peers[other] = arrivals[other]->handshake.info;
     }
     store(reply.token, random_digits());
     for (const auto& arrival : arrivals) {
       if (!arrival) continue;
       root.listener->answer(*arrival, reply);
-      send_all(arrival->socket, meeting.cards.data(), bytes, deadline);  // who is gone is missed later
+      send_all(arrival->socket, rendezvous.peers.data(), bytes, deadline);  // who is gone is missed later
     }
   } else {
     const auto late = deadline + std::chrono::seconds(1);  // the root says who is missing
-    const Socket socket = knock(root.card, hello, root.secret, root.awaited, late, reply);
-    if (!socket || !receive_all(socket, meeting.cards.data(), bytes, late)) {
+    const Socket socket = knock(root.info, handshake, root.secret, root.awaited, late, reply);
+    if (!socket || !receive_all(socket, rendezvous.peers.data(), bytes, late)) {
       throw CollectiveFailure(HCCL_E_TIMEOUT, "rank 0 did not answer within " + seconds_text(timeout));
     }
-    for (const Card& card : meeting.cards) {
-      if (!card.is_valid()) throw CollectiveFailure(HCCL_E_TCP_CONNECT, "rank 0 described an invalid rank");
+    for (const PeerInfo& info : rendezvous.peers) {
+      if (!info.is_valid()) throw CollectiveFailure(HCCL_E_TCP_CONNECT, "rank 0 described an invalid rank");
     }
   }
   const std::string token = text_of(reply.token);
-  meeting.secret = root.secret + token;
-  meeting.name = "hccl_" + text_of(hash_of(token)).substr(0, 8);
-  meeting.listener->set_secret(meeting.secret);
-  return meeting;
+  rendezvous.secret = root.secret + token;
+  rendezvous.name = "hccl_" + text_of(hash_of(token)).substr(0, 8);
+  rendezvous.listener->set_secret(rendezvous.secret);
+  return rendezvous;
 }
 
-std::unique_ptr<Mesh> connect_all(const Meeting& meeting, const std::string& group, uint32_t rank,
+std::unique_ptr<Mesh> connect_all(const Rendezvous& rendezvous, const std::string& group, uint32_t rank,
                                   std::chrono::seconds timeout) {
   const auto deadline = Clock::now() + timeout;
-  const auto size = static_cast<uint32_t>(meeting.cards.size());
+  const auto size = static_cast<uint32_t>(rendezvous.peers.size());
   std::vector<Peer> peers(size);
-  Hello hello{};
-  hello.size = size;
-  hello.rank = rank;
-  hello.group = hash_of(group);
-  hello.card = meeting.cards[rank];
+  Handshake handshake{};
+  handshake.size = size;
+  handshake.rank = rank;
+  handshake.group = hash_of(group);
+  handshake.info = rendezvous.peers[rank];
   Reply reply{};
   for (uint32_t other = 0; other < rank; ++other) {  // one after the other: who is let in answers at once
-    peers[other].socket = knock(meeting.cards[other], hello, meeting.secret, false, deadline, reply);
+    peers[other].socket = knock(rendezvous.peers[other], handshake, rendezvous.secret, false, deadline, reply);
     if (!peers[other].socket) throw missing_ranks(size, timeout, [&](uint32_t one) { return one == other; });
   }
-  auto arrivals = welcome(*meeting.listener, hello.group, rank, size, rank + 1, timeout, deadline);
+  auto arrivals = welcome(*rendezvous.listener, handshake.group, rank, size, rank + 1, timeout, deadline);
   for (uint32_t other = 0; other < size; ++other) {
-    const Card& card = meeting.cards[other];
+    const PeerInfo& info = rendezvous.peers[other];
     Peer& peer = peers[other];
-    peer.place = "process " + std::to_string(card.process) + " on " + text_of(card.host_name);
+    peer.place = "process " + std::to_string(info.process) + " on " + text_of(info.host_name);
     if (!arrivals[other]) continue;
-    meeting.listener->answer(*arrivals[other], {});
+    rendezvous.listener->answer(*arrivals[other], {});
     peer.socket = std::move(arrivals[other]->socket);
   }
   agree_on_direct(peers, timeout, deadline);

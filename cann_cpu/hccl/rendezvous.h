@@ -16,7 +16,7 @@ namespace cann_cpu {
 // Where the ranks meet.
 struct Root {
   std::string secret;
-  Card card{};
+  PeerInfo info{};
   std::unique_ptr<Listener> listener;  // in the root's process, for the first rank there
   bool awaited = false;                // it may come later than others
 };
@@ -32,19 +32,19 @@ Root root_of_table(const RankTable& table, uint32_t rank);
 std::chrono::seconds connect_timeout();
 
 // The ranks that have met. Copies share the listener.
-struct Meeting {
+struct Rendezvous {
   std::string secret;
-  std::string name;         // of their first communicator
-  std::vector<Card> cards;  // of each rank
+  std::string name;             // of their first communicator
+  std::vector<PeerInfo> peers;  // of each rank
   std::shared_ptr<Listener> listener;
 
-  Meeting part_of(const std::vector<uint32_t>& ranks) const;
+  Rendezvous part_of(const std::vector<uint32_t>& ranks) const;
 };
 
 // Both throw CollectiveFailure naming the ranks that did not come in time.
-Meeting gather(Root root, uint32_t rank, uint32_t size, std::chrono::seconds timeout);
-// Connects all ranks of a meeting, which give the same group.
-std::unique_ptr<Mesh> connect_all(const Meeting& meeting, const std::string& group, uint32_t rank,
+Rendezvous gather(Root root, uint32_t rank, uint32_t size, std::chrono::seconds timeout);
+// Connects all ranks of a rendezvous, which give the same group.
+std::unique_ptr<Mesh> connect_all(const Rendezvous& rendezvous, const std::string& group, uint32_t rank,
                                   std::chrono::seconds timeout);
 
 }  // namespace cann_cpu

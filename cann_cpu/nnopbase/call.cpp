@@ -38,7 +38,7 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 }
 
 // Formats in which elements lie in rows: torch_npu names tensors of 4 dimensions NCHW, and they serve as ND.
-bool lies_in_rows(int32_t format) {
+bool is_nd_format(int32_t format) {
   switch (format) {
     case ge::FORMAT_ND:
     case ge::FORMAT_NCHW:
@@ -106,7 +106,7 @@ class LaunchMemory {
     }
     auto* first =
         static_cast<std::byte*>(addresses[given.address]) + given.tensor.offset * static_cast<int64_t>(itemsize);
-    if (!lies_in_rows(given.tensor.format)) {
+    if (!is_nd_format(given.tensor.format)) {
       buffers.push_back({first, static_cast<size_t>(elements_of(given.tensor.storage_shape)) * itemsize, name});
       return first;
     }
@@ -175,7 +175,7 @@ class Communicators {
       communicators_.push_back(group.empty() ? nullptr : kernel_communicator(group));
       contexts_.push_back({KernelContext::kMagic, communicators_.back().get()});
     }
-    if (!groups.empty()) others_may_run_.emplace();
+    if (!groups.empty()) blocking_.emplace();
   }
 
   void give(AscendC::cpu::Call& call) const {
@@ -186,7 +186,7 @@ class Communicators {
  private:
   std::vector<std::shared_ptr<KernelCommunicator>> communicators_;
   std::vector<KernelContext> contexts_;
-  std::optional<Elsewhere> others_may_run_;
+  std::optional<BlockingRegion> blocking_;
 };
 
 class DefinedCall final : public Call {
@@ -208,7 +208,7 @@ class DefinedCall final : public Call {
     for (const std::string& group : groups_) {
       if (group.empty()) continue;
       all = [communicator = kernel_communicator(group), stream, append = std::move(all)] {
-        return communicator->enqueue_in_turn(stream, append);
+        return communicator->enqueue_ordered(stream, append);
       };
     }
     return all();
@@ -495,7 +495,7 @@ class Preparation {
   bool fits(size_t parameter, ge::Format format) const {
     for (const size_t i : parameters_[parameter].given) {
       const int32_t given = given_[i].tensor.format;
-      if (given != format && !(lies_in_rows(given) && lies_in_rows(format))) return false;
+      if (given != format && !(is_nd_format(given) && is_nd_format(format))) return false;
     }
     return true;
   }
@@ -595,7 +595,7 @@ class Preparation {
       for (const size_t i : parameters_[p].given) {
         const Given& given = given_[i];
         gert::StorageShape shape;
-        const bool rows = lies_in_rows(given.tensor.format);
+        const bool rows = is_nd_format(given.tensor.format);
         for (const int64_t dim : given.tensor.shape) shape.MutableOriginShape().AppendDim(dim);
         for (const int64_t dim : rows ? given.tensor.shape : given.tensor.storage_shape) {
           shape.MutableStorageShape().AppendDim(dim);

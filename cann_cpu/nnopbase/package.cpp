@@ -11,7 +11,7 @@
 #include "cann_cpu/open_library.h"
 #include "cann_cpu/operator_packages.h"
 #include "cann_cpu/soc.h"
-#include "carried_packages.h"
+#include "embedded_packages.h"
 #include "exe_graph/runtime/tiling_parse_context.h"
 #include "metadef/context.h"
 
@@ -55,7 +55,7 @@ fs::path package_of(const void* in_library, const std::string& type) {
     const fs::path package = fs::weakly_canonical(info.dli_fname).parent_path().parent_path().parent_path();
     if (fs::exists(package / kImplementation)) return package;
   }
-  if (const fs::path package = carried_package_of(type); !package.empty()) return fs::weakly_canonical(package);
+  if (const fs::path package = embedded_package_of(type); !package.empty()) return fs::weakly_canonical(package);
   for (const auto& package : operator_packages()) {
     if (has_operator(package, type)) return fs::weakly_canonical(package);
   }

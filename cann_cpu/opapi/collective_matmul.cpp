@@ -198,12 +198,12 @@ std::string group_of(const detail::TypedCall<Params...>& call) {
 
 // In the order of the group's calls.
 template <class PhaseOne>
-aclnnStatus phase_two_in_turn(aclOpExecutor* executor, aclrtStream stream) {
+aclnnStatus phase_two_ordered(aclOpExecutor* executor, aclrtStream stream) {
   if (executor == nullptr) return run_phase_two(executor, stream);
   aclnnStatus status = ACLNN_SUCCESS;
   const aclnnStatus found = detail::guarded(executor->call->name, ACLNN_ERR_PARAM_INVALID, [&] {
     const Group group(group_of(static_cast<const typename PhaseOne::Call&>(*executor->call)));
-    status = enqueue_in_turn(group.comm(), stream, [&] { return run_phase_two(executor, stream); });
+    status = enqueue_ordered(group.comm(), stream, [&] { return run_phase_two(executor, stream); });
   });
   return found == ACLNN_SUCCESS ? status : found;
 }
@@ -211,7 +211,7 @@ aclnnStatus phase_two_in_turn(aclOpExecutor* executor, aclrtStream stream) {
 }  // namespace
 
 #define ACLNN_OF_GROUP(op, check_expression, ...) \
-  CANN_CPU_DEFINE_ACLNN(op, phase_two_in_turn, detail::NoTrial, +check_expression, __VA_ARGS__)
+  CANN_CPU_DEFINE_ACLNN(op, phase_two_ordered, detail::NoTrial, +check_expression, __VA_ARGS__)
 
 ACLNN_OF_GROUP(
     AllGatherMatmul,

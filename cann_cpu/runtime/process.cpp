@@ -71,7 +71,7 @@ int32_t read_default_device(const char* path) {
 // Linux makes that 50 us by default, and a poll takes 9 us of a core: with few cores, kernels take a sixth longer. With
 // a slack of a millisecond they take a hundredth longer. The release thread inherits the slack from the thread that
 // called aclInit. That thread gets its slack back once the release thread exists, before there is device memory.
-void let_sleeps_stretch() {
+void set_timer_slack() {
   constexpr unsigned long nanoseconds = 1'000'000;
   void* const torch_npu = dlopen("libtorch_npu.so", RTLD_NOW | RTLD_NOLOAD);
   if (torch_npu == nullptr) return;
@@ -92,7 +92,7 @@ void initialize(const char* path) {
     initialized = false;
     throw;
   }
-  let_sleeps_stretch();
+  set_timer_slack();
 }
 
 void finalize() {

@@ -470,12 +470,12 @@ void wait_for(aclrtStream handle) noexcept try {
 } catch (const Failure&) {  // the stream is gone, and what it was given with it
 }
 
-Elsewhere::Elsewhere() {
-  if (schedule::is_on() && is_worker()) schedule::go_away(*running_stream());
+BlockingRegion::BlockingRegion() {
+  if (schedule::is_on() && is_worker()) schedule::suspend(*running_stream());
 }
 
-Elsewhere::~Elsewhere() {
-  if (schedule::is_on() && is_worker()) schedule::come_back(*running_stream());
+BlockingRegion::~BlockingRegion() {
+  if (schedule::is_on() && is_worker()) schedule::resume(*running_stream());
 }
 
 void repeat_unread_failure() {

@@ -80,8 +80,8 @@ def has_no_secret(address):
     """Says what a rank says, with a proof of another secret."""
     made = connected(address)
     magic, version = struct.unpack("=2I", made.recv(24)[:8])
-    card = b"0" * 40 + bytes(56) + struct.pack("=Ii", 0, 1) + bytes(64)
-    made.sendall(struct.pack("=4I", magic, version, 2, 1) + b"0" * 40 + bytes(16) + card + b"0" * 40)
+    info = b"0" * 40 + bytes(56) + struct.pack("=Ii", 0, 1) + bytes(64)
+    made.sendall(struct.pack("=4I", magic, version, 2, 1) + b"0" * 40 + bytes(16) + info + b"0" * 40)
     reply = made.recv(4096)
     assert struct.unpack("=i", reply[:4])[0] != 0 and made.recv(1) == b"", reply
     return made

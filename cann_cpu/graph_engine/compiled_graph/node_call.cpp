@@ -54,8 +54,8 @@ int64_t NodeCall::integer(size_t i) const {
   return values[0];
 }
 
-at::Tensor NodeCall::moved(size_t i) {
-  return node_.may_be_written ? in(i).clone(at::MemoryFormat::Contiguous) : values_.moved(in(i));
+at::Tensor NodeCall::contiguous(size_t i) {
+  return node_.may_be_written ? in(i).clone(at::MemoryFormat::Contiguous) : values_.contiguous(in(i));
 }
 
 at::Tensor& NodeCall::referenced(size_t i) {

@@ -49,7 +49,7 @@ class NodeCall {
   int64_t integer(size_t i) const;
   at::Scalar number(size_t i) const { return number_in(in(i)); }
   // Input i as a separate value, row-major.
-  at::Tensor moved(size_t i);
+  at::Tensor contiguous(size_t i);
   // Input i to write to: row-major, and later readers of the same value see what was written.
   at::Tensor& writable(size_t i) { return values_.writable(source(i), node_); }
   // The same, but a graph's input is written through to the caller's memory: for the built-in operators that torchair

@@ -31,21 +31,21 @@ Bytes extent(const at::Tensor& tensor) {
 bool is_overwritten(size_t input, const CompiledGraph& graph, const std::vector<StoredTensor>& inputs,
                     const std::vector<at::Tensor>& targets) {
   const at::Tensor& memory = inputs[input].tensor;
-  const auto apart = [&](const at::Tensor& other) { return !other.defined() || !overlap(other, memory); };
+  const auto is_disjoint = [&](const at::Tensor& other) { return !other.defined() || !overlap(other, memory); };
   bool overwritten = false;
   for (size_t k = 0; k < targets.size(); ++k) {
     if (graph.outputs()[k].reused_input == static_cast<int>(input) && targets[k].defined() && !overwritten &&
         is_same_memory(targets[k], memory)) {
       overwritten = true;
-    } else if (!apart(targets[k])) {
+    } else if (!is_disjoint(targets[k])) {
       return false;
     }
   }
   for (size_t i = 0; overwritten && i < inputs.size(); ++i) {
-    overwritten = i == input || apart(inputs[i].tensor);
+    overwritten = i == input || is_disjoint(inputs[i].tensor);
   }
   return overwritten && std::all_of(graph.nodes().begin(), graph.nodes().end(),
-                                    [&](const Node& node) { return apart(node.constant.tensor); });
+                                    [&](const Node& node) { return is_disjoint(node.constant.tensor); });
 }
 
 }  // namespace
@@ -67,16 +67,15 @@ Values::Values(const CompiledGraph& graph, const std::vector<StoredTensor>& inpu
     const Node& node = graph.nodes()[i];
     const auto place = static_cast<int>(i);
     if (node.role == Role::constant) {
-      lend(place, node.constant, Owner::graph);
+      borrow(place, node.constant, Owner::graph);
     } else if (node.role == Role::input) {
       const auto input = static_cast<size_t>(node.input_index);
-      lend(place, inputs[input],
-           is_overwritten(input, graph, inputs, targets) ? Owner::overwritten_caller : Owner::caller);
+      borrow(place, inputs[input], is_overwritten(input, graph, inputs, targets) ? Owner::reused_input : Owner::caller);
     }
   }
 }
 
-void Values::lend(int node, const StoredTensor& stored, Owner owner) {
+void Values::borrow(int node, const StoredTensor& stored, Owner owner) {
   if (stored.format != ACL_FORMAT_ND) {
     in_blocks_.emplace(node, stored);
     return;
@@ -115,10 +114,10 @@ Owner Values::owner_of(const at::Tensor& tensor) const {
   return found == external_.end() ? Owner::execution : found->owner;
 }
 
-at::Tensor Values::moved(const at::Tensor& tensor) const {
+at::Tensor Values::contiguous(const at::Tensor& tensor) const {
   const Owner owner = owner_of(tensor);
-  return owner == Owner::execution || owner == Owner::overwritten_caller ? tensor.contiguous()
-                                                                         : tensor.clone(at::MemoryFormat::Contiguous);
+  return owner == Owner::execution || owner == Owner::reused_input ? tensor.contiguous()
+                                                                   : tensor.clone(at::MemoryFormat::Contiguous);
 }
 
 // Whether the present contents of the value's memory are needed only as this value.

@@ -20,9 +20,9 @@ bool is_same_memory(const at::Tensor& left, const at::Tensor& right);
 // Whose memory a value lies in.
 enum class Owner {
   execution,
-  caller,              // an input
-  overwritten_caller,  // an input whose memory one of the graph's outputs goes to, and that nothing else shares
-  graph,               // a constant
+  caller,        // an input
+  reused_input,  // an input whose memory one of the graph's outputs goes to, and that nothing else shares
+  graph,         // a constant
 };
 
 // Nodes that only move data give views of their inputs, so values share memory. It is copied when one of them is to be
@@ -42,7 +42,7 @@ class Values {
   bool is_constant(const Edge& edge) const { return graph_.nodes()[edge.node].role == Role::constant; }
   Owner owner_of(const at::Tensor& tensor) const;
   // The same elements, row-major, as another value. It shares the memory if writable() can distinguish the two.
-  at::Tensor moved(const at::Tensor& tensor) const;
+  at::Tensor contiguous(const at::Tensor& tensor) const;
   // The value, row-major unless it is written in place, for `writer` to write to. Later readers of this value see
   // the written elements, but readers of other values do not.
   at::Tensor& writable(const Edge& edge, const Node& writer);
@@ -59,7 +59,7 @@ class Values {
     Owner owner;
   };
 
-  void lend(int node, const StoredTensor& stored, Owner owner);
+  void borrow(int node, const StoredTensor& stored, Owner owner);
   bool is_in_blocks(const Edge& edge) const { return in_blocks_.count(edge.node) != 0; }
   Value& value(const Edge& edge);
   bool may_overwrite(const Value& value, const Node& writer) const;

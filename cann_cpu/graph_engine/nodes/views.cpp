@@ -231,7 +231,7 @@ const NodeTable kViewNodes = {
     {"Triu", aclnn("Triu", in(0), integer("diagonal", 0), out(like(0)))},
     {"Bitcast", bitcast, "", "type keep_dim"},
     {"Identity", [](NodeCall& n) -> Outputs { return n.in(0); }},
-    {"TensorMove", [](NodeCall& n) -> Outputs { return n.moved(0); }},
+    {"TensorMove", [](NodeCall& n) -> Outputs { return n.contiguous(0); }},
     {"AsStrided", as_strided},
     {"ViewCopy", view_copy},
     {"Assign", assign},

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "place.h"
+#include "call_site.h"
 #include "report.h"
 
 namespace cann_cpu::cost {
@@ -198,7 +198,7 @@ void report_costs() {
 
 void launched(const char* name) {
   if (!is_on(Check::kCost)) return;
-  const std::string* const place = &python_place();
+  const std::string* const place = &python_call_site();
   State& all = state();
   const std::lock_guard lock(all.mutex);
   ++all.tasks;
@@ -221,20 +221,20 @@ void copied(size_t bytes, Space to, Space from) {
   if (to_device == (from == Space::kDevice)) return;
   const bool is_pageable = (to_device ? from : to) == Space::kPageable;
   const Counted to_it = is_pageable ? kPageableToDevice : kToDevice, from_it = is_pageable ? kPageableToHost : kToHost;
-  count(to_device ? to_it : from_it, bytes, python_place());
+  count(to_device ? to_it : from_it, bytes, python_call_site());
 }
 
 void allocated(size_t bytes) {
-  if (is_on(Check::kCost)) count(kAllocations, bytes, python_place_under_lock());
+  if (is_on(Check::kCost)) count(kAllocations, bytes, python_call_site_nonblocking());
 }
 
 void freed(size_t bytes) {
-  if (is_on(Check::kCost)) count(kFrees, bytes, python_place_under_lock());
+  if (is_on(Check::kCost)) count(kFrees, bytes, python_call_site_nonblocking());
 }
 
 Wait::Wait(For what)
     : what_(what),
-      place_(is_on(Check::kCost) ? &python_place_under_lock() : nullptr),
+      place_(is_on(Check::kCost) ? &python_call_site_nonblocking() : nullptr),
       begin_(place_ == nullptr ? std::chrono::steady_clock::time_point() : std::chrono::steady_clock::now()) {}
 
 Wait::~Wait() {

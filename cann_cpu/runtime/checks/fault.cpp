@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "call_site.h"
 #include "cann_cpu/call.h"
-#include "place.h"
 #include "report.h"
 
 namespace cann_cpu {
@@ -86,7 +86,7 @@ int fault_of(const char* function, int code) {
   State& all = state();
   const auto is_meant = [&](const Fault& fault) { return fault.function == function; };
   if (!all.faults.empty() && std::ranges::none_of(all.faults, is_meant)) return 0;
-  const std::string place = python_place_under_lock();
+  const std::string place = python_call_site_nonblocking();
   const std::lock_guard lock(all.mutex);
   if (all.faults.empty() && all.calls.emplace(function, place).second) log({"call", function, place});
   for (Fault& fault : all.faults) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "race.h"
 
-#include "place.h"
+#include "call_site.h"
 #include "report.h"
 #include "runtime/memory.h"
 
@@ -80,10 +80,10 @@ void act(size_t agent, const std::string& task, const std::string& where, const 
 
 }  // namespace
 
-std::string where() { return has_order() ? place() : ""; }
+std::string where() { return has_order() ? call_site() : ""; }
 
 void task(const Stream& stream, const char* name, const Accesses& accesses) {
-  if (!accesses.empty() && has_order()) act(agent_of(stream), name, is_on(Check::kRace) ? place() : "", accesses);
+  if (!accesses.empty() && has_order()) act(agent_of(stream), name, is_on(Check::kRace) ? call_site() : "", accesses);
 }
 
 void replayed(const Stream& stream, const Recorded& recorded, const std::string& where) {
@@ -103,7 +103,7 @@ void captured_task(Shadow& graph, const Stream& stream, const Progress& progress
 }
 
 void host(const char* function, const Accesses& accesses) {
-  if (has_order()) act(kHost, function, is_on(Check::kRace) ? place() : "", accesses);
+  if (has_order()) act(kHost, function, is_on(Check::kRace) ? call_site() : "", accesses);
 }
 
 uint64_t time_of(size_t agent) {

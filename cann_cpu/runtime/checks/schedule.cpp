@@ -21,7 +21,7 @@
 #include <string_view>
 #include <thread>
 
-#include "place.h"
+#include "call_site.h"
 #include "runtime/stream.h"
 
 namespace cann_cpu::schedule {
@@ -50,10 +50,10 @@ struct Member {
   uint64_t priority;
   size_t tasks = 0;                      // not ended
   const Condition* condition = nullptr;  // of the wait that its task is in
-  bool is_away = false;
+  bool is_suspended = false;
   bool is_in_host_function = false;
 
-  bool can_go_on() const { return tasks > 0 && !is_away && (condition == nullptr || (*condition)()); }
+  bool can_go_on() const { return tasks > 0 && !is_suspended && (condition == nullptr || (*condition)()); }
 };
 
 // Whether all threads but this one sleep.
@@ -142,19 +142,19 @@ class Scheduler {
     if (const auto still = members_.find(stream.id); still != members_.end()) still->second.condition = nullptr;
   }
 
-  void go_away(const Stream& stream) {
+  void suspend(const Stream& stream) {
     const std::lock_guard lock(mutex_);
     const auto found = members_.find(stream.id);
     if (found == members_.end()) return;
-    found->second.is_away = true;
+    found->second.is_suspended = true;
     leave(stream);
   }
 
-  void come_back(const Stream& stream) {
+  void resume(const Stream& stream) {
     std::unique_lock lock(mutex_);
     const auto found = members_.find(stream.id);
     if (found == members_.end()) return;
-    found->second.is_away = false;
+    found->second.is_suspended = false;
     changed_.notify_all();
     changed_.wait(lock, [&] { return is_turn_of(stream); });
   }
@@ -172,9 +172,9 @@ class Scheduler {
     const auto found = members_.find(stream.id);
     if (found == members_.end()) return;
     found->second.is_in_host_function = false;
-    if (!found->second.is_away) return;
+    if (!found->second.is_suspended) return;
     lock.unlock();
-    come_back(stream);
+    resume(stream);
   }
 
  private:
@@ -209,7 +209,7 @@ class Scheduler {
   void let_host_function_go() {
     const auto found = turn_ ? members_.find(*turn_) : members_.end();
     if (found == members_.end() || !found->second.is_in_host_function) return;
-    found->second.is_away = true;
+    found->second.is_suspended = true;
     turn_.reset();
   }
 
@@ -296,8 +296,8 @@ void ended(const Stream& stream) { scheduler().ended(stream); }
 void begin_turn(const Stream& stream) { scheduler().begin_turn(stream); }
 void end_turn(const Stream& stream, size_t tasks) { scheduler().end_turn(stream, tasks); }
 void block(const Stream& stream, const Condition& condition) { scheduler().block(stream, condition); }
-void go_away(const Stream& stream) { scheduler().go_away(stream); }
-void come_back(const Stream& stream) { scheduler().come_back(stream); }
+void suspend(const Stream& stream) { scheduler().suspend(stream); }
+void resume(const Stream& stream) { scheduler().resume(stream); }
 void begin_host_function(const Stream& stream) { scheduler().begin_host_function(stream); }
 void end_host_function(const Stream& stream) { scheduler().end_host_function(stream); }
 
@@ -308,7 +308,7 @@ bool are_digests_kept() {
 
 Launch launch() {
   static std::atomic<uint64_t> launches{0};
-  return {launches++, python_place()};
+  return {launches++, python_call_site()};
 }
 
 void keep_digest(const Launch& launch, size_t node, const std::string& task, const Accesses& accesses) {

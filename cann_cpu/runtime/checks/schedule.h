@@ -47,9 +47,9 @@ void begin_turn(const Stream& stream);
 void end_turn(const Stream& stream, size_t tasks);
 // Leaves its turn to others until the condition holds.
 void block(const Stream& stream, const Condition& condition);
-// Its task waits for others than this process's streams, which run beside it until come_back().
-void go_away(const Stream& stream);
-void come_back(const Stream& stream);
+// Its task waits for others than this process's streams, which run beside it until resume().
+void suspend(const Stream& stream);
+void resume(const Stream& stream);
 // Its task is the program's own function, which may be Python's and need the GIL.
 void begin_host_function(const Stream& stream);
 void end_host_function(const Stream& stream);

@@ -63,11 +63,11 @@ def message(kind: int, payload: bytes = b"") -> bytes:
 
 def wire() -> Iterator[bytes]:
     """What wire.cpp takes: a letter, and what it stands for."""
-    card = b"a" * 40 + b"cann_cpu.1".ljust(40, b"\0") + b"10.0.0.1".ljust(16, b"\0")
-    card += struct.pack("=Ii", 4711, 12) + b"host".ljust(64, b"\0")
-    yield b"h" + struct.pack("=4I", 0x4C434348, 1, 2, 1) + b"b" * 40 + bytes(16) + card + b"c" * 40
+    info = b"a" * 40 + b"cann_cpu.1".ljust(40, b"\0") + b"10.0.0.1".ljust(16, b"\0")
+    info += struct.pack("=Ii", 4711, 12) + b"host".ljust(64, b"\0")
+    yield b"h" + struct.pack("=4I", 0x4C434348, 1, 2, 1) + b"b" * 40 + bytes(16) + info + b"c" * 40
     yield b"r" + struct.pack("=i", 4) + b"d" * 32 + bytes(4) + b"why not".ljust(256, b"\0") + b"e" * 40
-    yield b"i" + b"CANNCPU2" + b"f" * 32 + bytes(4) + card
+    yield b"i" + b"CANNCPU2" + b"f" * 32 + bytes(4) + info
     yield b"c" + call(9, 3, 4, 3, 5)
     begin, data, done = 1, 2, 3
     one = message(begin, call(0, count=4, reduction=0)) + message(data, struct.pack("=4f", 1, 2, 3, 4))

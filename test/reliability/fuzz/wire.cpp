@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of two gets from the other. A file is a letter and bytes: a hello, a reply, a root info, a call, or the
-// messages of a connection over sockets or with the other's memory.
+// What a rank of two gets from the other. A file is a letter and bytes: a handshake, a reply, a root info, a call, or
+// the messages of a connection over sockets or with the other's memory.
 #include <sys/socket.h>
 
 #include <cstring>
@@ -39,8 +39,8 @@ void run_calls(const std::string& stream, bool is_direct) {
   const Deadline deadline = Clock::now() + std::chrono::seconds(10);
   const Call call{CallKind::kAllReduce, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, {}, 4, {}, {}};
   const std::string own = write(call, 1);
-  std::vector<Said> calls{read(own, 2), {}};
-  mesh.open({own, [&](uint32_t peer, const std::string& said) { calls[peer] = read(said, 2); },
+  std::vector<CallDescriptor> calls{read(own, 2), {}};
+  mesh.open({own, [&](uint32_t peer, const std::string& text) { calls[peer] = read(text, 2); },
              [&] { require_agreement(calls); }});
   float values[4] = {1, 2, 3, 4};
   all_reduce(mesh, reinterpret_cast<char*>(values), reinterpret_cast<char*>(values), 4,
@@ -54,7 +54,7 @@ void run_calls(const std::string& stream, bool is_direct) {
     require_expected(read(text, 2), {CallKind::kSend, HCCL_DATA_TYPE_FP32, {}, {}, 2, {}, {}}, 1, 1, 0);
   };
   mesh.exchange({}, in, deadline);
-  mesh.throw_if_told(1);
+  mesh.throw_if_remote_failed(1);
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ bool is_valid(const std::string& contents) {
   const char kind = contents.empty() ? '\0' : contents[0];
   const std::string bytes = contents.substr(std::min<size_t>(contents.size(), 1));
   try {
-    if (kind == 'h') return is_valid_struct<Hello>(bytes);
+    if (kind == 'h') return is_valid_struct<Handshake>(bytes);
     if (kind == 'r') return is_valid_struct<Reply>(bytes);
     if (kind == 'i') {
       HcclRootInfo info{};

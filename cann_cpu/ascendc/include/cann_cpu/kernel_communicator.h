@@ -43,7 +43,7 @@ class KernelCommunicator {
   // Ends the running collective after a kernel has failed. The other ranks receive the reason.
   virtual void give_up(const std::string& reason) = 0;
   // The task that enqueue() appends to the stream takes the place of one call of the communicator.
-  virtual int enqueue_in_turn(void* stream, const std::function<int()>& enqueue) = 0;
+  virtual int enqueue_ordered(void* stream, const std::function<int()>& enqueue) = 0;
 };
 
 // GetHcclContext returns its address to a kernel.

@@ -35,6 +35,6 @@ inline const char* reason_of(HcclResult code) {
 
 // Calls enqueue(), which appends work to the stream. Collectives that this work calls while it runs take the place of
 // one call, made now, among those of the communicator; they are no calls of the stream's own otherwise.
-CANN_EXPORT aclError enqueue_in_turn(HcclComm comm, aclrtStream stream, const std::function<aclError()>& enqueue);
+CANN_EXPORT aclError enqueue_ordered(HcclComm comm, aclrtStream stream, const std::function<aclError()>& enqueue);
 
 }  // namespace cann_cpu

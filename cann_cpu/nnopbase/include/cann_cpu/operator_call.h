@@ -49,17 +49,17 @@ CANN_EXPORT aclnnStatus operator_phase_two(void* workspace, uint64_t workspace_s
 
 // The package of a library that carries its files itself, for its functions to be linked anywhere: what
 // ASCEND_PACK_SHARED_LIBRARY makes has a static object of this.
-struct CarriedFile {
+struct EmbeddedFile {
   const char* path;  // in the package
   const char* begin;
   const char* end;
 };
-class CANN_EXPORT CarriedPackage {
+class CANN_EXPORT EmbeddedPackage {
  public:
-  CarriedPackage(const char* vendor, const CarriedFile* files, size_t count);
-  ~CarriedPackage();
-  CarriedPackage(const CarriedPackage&) = delete;
-  CarriedPackage& operator=(const CarriedPackage&) = delete;
+  EmbeddedPackage(const char* vendor, const EmbeddedFile* files, size_t count);
+  ~EmbeddedPackage();
+  EmbeddedPackage(const EmbeddedPackage&) = delete;
+  EmbeddedPackage& operator=(const EmbeddedPackage&) = delete;
 };
 
 // The kernel of an operator that runs on the CPU in the place of its Ascend C kernel: `CPU_KERNEL(Type, ...)` of

@@ -156,7 +156,7 @@ endif()
 CONFIG = 'include("${CMAKE_CURRENT_LIST_DIR}/@vendor@-targets.cmake")\n'
 
 
-def carrying_source(folder: Path, vendor: str) -> str:
+def embedding_source(folder: Path, vendor: str) -> str:
     """What makes an object with the files that the package's functions look for."""
     files = [path for path in sorted((folder / "op_impl").rglob("*")) if path.is_file() and not path.is_symlink()]
     data = "".join(f'file_{i}_begin: .incbin \\"{path}\\"\\nfile_{i}_end:\\n' for i, path in enumerate(files))
@@ -170,9 +170,9 @@ def carrying_source(folder: Path, vendor: str) -> str:
     return f"""#include "cann_cpu/operator_call.h"
 asm(".pushsection .rodata\\n{data}.popsection");
 {declared}
-static const cann_cpu::CarriedFile kFiles[] = {{
+static const cann_cpu::EmbeddedFile kFiles[] = {{
 {listed}}};
-static const cann_cpu::CarriedPackage kPackage("{vendor}", kFiles, sizeof(kFiles) / sizeof(kFiles[0]));
+static const cann_cpu::EmbeddedPackage kPackage("{vendor}", kFiles, sizeof(kFiles) / sizeof(kFiles[0]));
 """
 
 
@@ -184,11 +184,11 @@ def write_libraries(folder: Path, vendor: str, compiler: str, objects: list[str]
         (cmake / f"{vendor}-{name}.cmake").write_text(text.replace("@vendor@", vendor))
     if (folder / "op_proto/inc/op_proto.h").exists():
         shutil.copy2(folder / "op_proto/inc/op_proto.h", folder / "op_api/include")
-    carrying = folder.parent / f"{vendor}_carrying.o"
-    source = carrying_source(folder, vendor)
-    options = ["-std=c++17", "-fPIC", f"-I{HOME}/include", "-x", "c++", "-", "-c", "-o", str(carrying)]
+    embedded = folder.parent / f"{vendor}_embedded.o"
+    source = embedding_source(folder, vendor)
+    options = ["-std=c++17", "-fPIC", f"-I{HOME}/include", "-x", "c++", "-", "-c", "-o", str(embedded)]
     subprocess.run([compiler, *options], input=source, text=True, check=True)
-    linked = [*objects, str(carrying)]
+    linked = [*objects, str(embedded)]
     subprocess.run(["ar", "rcs", str(library / f"lib{vendor}.a"), *linked], check=True)
     options = [f"-L{LIBRARIES}", "-lnnopbase", "-lascendcl", f"-Wl,-rpath,{LIBRARIES}", "-o"]
     subprocess.run([compiler, "-shared", *linked, *options, str(library / "libcust_opapi.so")], check=True)

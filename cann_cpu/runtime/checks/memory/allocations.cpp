@@ -7,8 +7,8 @@
 
 #include "findings.h"
 #include "page_faults.h"
+#include "runtime/checks/call_site.h"
 #include "runtime/checks/memory.h"
-#include "runtime/checks/place.h"
 
 namespace cann_cpu::memory {
 namespace {
@@ -53,7 +53,7 @@ __attribute__((destructor)) void tell_what_lives() {
 
 void* allocate(size_t size, int32_t device, const void* caller) {
   handle_page_faults();
-  std::string where = caller == nullptr ? place() : place_under_lock();
+  std::string where = caller == nullptr ? call_site() : call_site_nonblocking();
   const guarded::Block block = guarded::allocate(size);
   if (block.begin == 0) return nullptr;
   Buffer buffer;
@@ -70,7 +70,7 @@ void* allocate(size_t size, int32_t device, const void* caller) {
 }
 
 void release(void* address) {
-  const std::string where = place_under_lock();
+  const std::string where = call_site_nonblocking();
   Buffer around;
   ++buffers().touching;  // no thread closes it meanwhile
   {
@@ -114,7 +114,7 @@ void release_left(const std::vector<void*>& addresses) {
 
 void reject_free(const void* address) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
-  const std::string by = "aclrtFree, called at " + place_under_lock();
+  const std::string by = "aclrtFree, called at " + call_site_nonblocking();
   Buffer known;
   const char* fault = "free of memory that was never allocated";
   {
@@ -133,7 +133,7 @@ void reject_free(const void* address) {
 }
 
 void reject_device(const void* address, int32_t device) {
-  const std::string by = "aclrtFree on npu:" + std::to_string(device) + ", called at " + place_under_lock();
+  const std::string by = "aclrtFree on npu:" + std::to_string(device) + ", called at " + call_site_nonblocking();
   Buffer known;
   {
     const std::lock_guard lock(buffers().mutex);
@@ -144,7 +144,7 @@ void reject_device(const void* address, int32_t device) {
 }
 
 void reject_range(const char* name, uintptr_t address, size_t size) {
-  const std::string where = place();
+  const std::string where = call_site();
   Buffer known;
   bool is_in_front = false;
   {

@@ -10,7 +10,7 @@
 
 #include "findings.h"
 #include "protection_keys.h"
-#include "runtime/checks/place.h"
+#include "runtime/checks/call_site.h"
 #include "tasks.h"
 
 namespace cann_cpu::memory {
@@ -37,7 +37,7 @@ bool is_write(const void* context) {
 bool is_hosts_thread() { return is_worker() ? is_in_host_function : gettid() == getpid() || calls_of_thread > 0; }
 
 [[noreturn]] void stop(const Buffer& buffer, uintptr_t address, bool writes) {
-  const std::string native = native_place(), python = python_place_under_lock();
+  const std::string native = native_call_site(), python = python_call_site_nonblocking();
   const std::string by = python.empty() ? native : python + (native.empty() ? "" : " (" + native + ")");
   const std::string fault = std::string("device memory ") + (writes ? "written" : "read") + " on the host";
   const auto offset = static_cast<int64_t>(address - buffer.begin());

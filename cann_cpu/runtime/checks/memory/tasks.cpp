@@ -6,8 +6,8 @@
 
 #include "findings.h"
 #include "protection_keys.h"
+#include "runtime/checks/call_site.h"
 #include "runtime/checks/memory.h"
-#include "runtime/checks/place.h"
 
 namespace cann_cpu::memory {
 namespace {
@@ -240,7 +240,7 @@ Task checked(const Stream& stream, const char* name, const std::string& where, c
 
 struct HostAccess::State {
   State(const char* function, const Accesses& accesses)
-      : launch{function, place(), -1, accesses, ++buffers().launches} {
+      : launch{function, call_site(), -1, accesses, ++buffers().launches} {
     ++host_accesses;
     scope.emplace(launch);
   }

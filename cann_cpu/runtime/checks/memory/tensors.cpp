@@ -4,8 +4,8 @@
 
 #include "buffers.h"
 #include "findings.h"
+#include "runtime/checks/call_site.h"
 #include "runtime/checks/memory.h"
-#include "runtime/checks/place.h"
 #include "runtime/checks/race.h"
 
 namespace cann_cpu::memory {
@@ -47,7 +47,7 @@ void used(const Stream& stream, const Accesses& accesses) {
 }
 
 void release_tensor(void* address) {
-  std::string where = place();
+  std::string where = call_site();
   uintptr_t pages = 0;
   std::optional<size_t> unknown;
   Buffer known;

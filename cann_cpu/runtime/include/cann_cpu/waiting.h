@@ -15,11 +15,11 @@ CANN_EXPORT aclrtStream stream_of_task() noexcept;
 
 // While it lives, the task that made it waits for others than this process's streams, such as the other ranks of a
 // collective.
-class CANN_EXPORT Elsewhere {
+class CANN_EXPORT BlockingRegion {
  public:
-  Elsewhere();
-  ~Elsewhere();
-  Elsewhere(const Elsewhere&) = delete;
+  BlockingRegion();
+  ~BlockingRegion();
+  BlockingRegion(const BlockingRegion&) = delete;
 };
 
 }  // namespace cann_cpu

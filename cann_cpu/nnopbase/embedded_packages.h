@@ -8,6 +8,6 @@
 namespace cann_cpu {
 
 // The folder of the one that has the operator's kernel; empty if none has. Throws CallError if two have.
-std::filesystem::path carried_package_of(const std::string& type);
+std::filesystem::path embedded_package_of(const std::string& type);
 
 }  // namespace cann_cpu

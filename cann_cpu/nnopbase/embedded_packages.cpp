@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a carried package to a separate folder when the first of its operators is called.
-#include "carried_packages.h"
+// Writes an embedded package to a separate folder when the first of its operators is called.
+#include "embedded_packages.h"
 
 #include <unistd.h>
 
@@ -20,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Carried {
-  const CarriedPackage* owner;
+struct Embedded {
+  const EmbeddedPackage* owner;
   std::string vendor;
-  const CarriedFile* files;
+  const EmbeddedFile* files;
   size_t count;
   fs::path folder;  // empty until it is written
   pid_t writer;     // a forked child leaves it to its parent
@@ -31,27 +31,27 @@ struct Carried {
 
 struct Packages {
   std::mutex mutex;
-  std::list<Carried> all;
+  std::list<Embedded> all;
 };
 Packages& packages() {
   static auto* const instance = new Packages;  // outlives the static objects of the libraries
   return *instance;
 }
 
-bool has_operator(const Carried& package, const std::string& type) {
+bool has_operator(const Embedded& package, const std::string& type) {
   const std::string kernels = std::string(1, '/').append(snake_case(type)).append(1, '/');
-  return std::any_of(package.files, package.files + package.count, [&](const CarriedFile& file) {
+  return std::any_of(package.files, package.files + package.count, [&](const EmbeddedFile& file) {
     return std::string(file.path).find(kernels) != std::string::npos;
   });
 }
 
 // A folder with the package's files. If one of them cannot be written, no folder remains.
-fs::path write(const Carried& package) {
+fs::path write(const Embedded& package) {
   std::string folder = fs::temp_directory_path() / ("cann_cpu_" + package.vendor + "_XXXXXX");
   if (mkdtemp(folder.data()) == nullptr) {
     throw CallError(kPackageNotFound, "there is no folder " + folder + " for its package: TMPDIR names another place");
   }
-  for (const CarriedFile* file = package.files; file != package.files + package.count; ++file) {
+  for (const EmbeddedFile* file = package.files; file != package.files + package.count; ++file) {
     const fs::path path = fs::path(folder) / file->path;
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
@@ -66,24 +66,24 @@ fs::path write(const Carried& package) {
 
 }  // namespace
 
-CarriedPackage::CarriedPackage(const char* vendor, const CarriedFile* files, size_t count) {
+EmbeddedPackage::EmbeddedPackage(const char* vendor, const EmbeddedFile* files, size_t count) {
   const std::lock_guard lock(packages().mutex);
   packages().all.push_back({this, vendor, files, count, {}, 0});
 }
 
-CarriedPackage::~CarriedPackage() {
+EmbeddedPackage::~EmbeddedPackage() {
   const std::lock_guard lock(packages().mutex);
-  packages().all.remove_if([&](const Carried& package) {
+  packages().all.remove_if([&](const Embedded& package) {
     std::error_code ignored;
     if (package.owner == this && package.writer == getpid()) fs::remove_all(package.folder, ignored);
     return package.owner == this;
   });
 }
 
-fs::path carried_package_of(const std::string& type) {
+fs::path embedded_package_of(const std::string& type) {
   const std::lock_guard lock(packages().mutex);
-  Carried* found = nullptr;
-  for (Carried& package : packages().all) {
+  Embedded* found = nullptr;
+  for (Embedded& package : packages().all) {
     if (!has_operator(package, type)) continue;
     if (found != nullptr) {
       throw CallError(kPackageNotFound, "two libraries carry it, of the vendors " + found->vendor + " and " +

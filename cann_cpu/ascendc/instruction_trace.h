@@ -20,7 +20,7 @@ inline void need_memory(const char* name, Where where, const LocalMemory& memory
 }
 
 // An instruction's reports to the checker, if there is one.
-struct Told {
+struct InstructionTrace {
   Checker* const checker = cpu::checker();
   Checker::Instruction by;
 

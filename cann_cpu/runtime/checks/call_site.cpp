@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "place.h"
+#include "call_site.h"
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -117,14 +117,14 @@ bool hides_itself(const Python& python, PyObject* code) {
   return found;
 }
 
-// The functions that were met, and the places in them: making a text takes longer than all else.
-class Places {
+// The functions that were met, and the call sites in them: making a text takes longer than all else.
+class CallSites {
  public:
   struct Function {
     std::string file;
     std::string name;
-    bool is_passed;                     // on the way to the user's
-    std::map<int, std::string> places;  // by line
+    bool is_passed;                         // on the way to the user's
+    std::map<int, std::string> call_sites;  // by line
   };
 
   // Keeps a reference to the code, so that its address stays its own.
@@ -144,9 +144,9 @@ class Places {
     return functions_.try_emplace(code, std::move(function)).first->second;
   }
 
-  const std::string& place(Function& function, int line) {
+  const std::string& call_site(Function& function, int line) {
     const std::lock_guard lock(mutex_);
-    std::string& text = function.places[line];
+    std::string& text = function.call_sites[line];
     if (text.empty()) text = function.file + ":" + std::to_string(line) + " in " + function.name;
     return text;
   }
@@ -163,16 +163,16 @@ const std::string& nowhere() {
 
 // Where a thread of Python's is, which stays there meanwhile; the caller has the GIL. Nothing of the program's runs
 // meanwhile: no garbage is collected.
-const std::string& place_of(const Python& python, void* thread) {
-  static auto* const places = new Places;
+const std::string& call_site_of(const Python& python, void* thread) {
+  static auto* const call_sites = new CallSites;
   const int has_collected = python.disable_collection();
   const std::string* innermost = nullptr;
-  const std::string* place = nullptr;
+  const std::string* site = nullptr;
   PyObject* frame = python.current_frame(thread);
-  while (frame != nullptr && place == nullptr) {
-    Places::Function& function = places->function(python, python.code(frame));
+  while (frame != nullptr && site == nullptr) {
+    CallSites::Function& function = call_sites->function(python, python.code(frame));
     if (!function.is_passed || innermost == nullptr) {
-      (function.is_passed ? innermost : place) = &places->place(function, python.line(frame));
+      (function.is_passed ? innermost : site) = &call_sites->call_site(function, python.line(frame));
     }
     PyObject* const outer = python.back(frame);
     python.unref(frame);
@@ -180,15 +180,15 @@ const std::string& place_of(const Python& python, void* thread) {
   }
   if (frame != nullptr) python.unref(frame);
   if (has_collected != 0) python.enable_collection();
-  if (place == nullptr) place = innermost;
-  return place == nullptr ? nowhere() : *place;
+  if (site == nullptr) site = innermost;
+  return site == nullptr ? nowhere() : *site;
 }
 
 }  // namespace
 
-std::string native_place() {
+std::string native_call_site() {
   Dl_info own{};
-  dladdr(reinterpret_cast<const void*>(&native_place), &own);
+  dladdr(reinterpret_cast<const void*>(&native_call_site), &own);
   std::array<void*, 32> frames;
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
   for (int i = 0; i < count; ++i) {
@@ -217,25 +217,27 @@ bool is_within(std::string_view symbol) {
   });
 }
 
-std::string place() { return python_of_the_process().runs() ? python_place() : native_place(); }
+std::string call_site() { return python_of_the_process().runs() ? python_call_site() : native_call_site(); }
 
-std::string place_under_lock() { return python_of_the_process().runs() ? python_place_under_lock() : native_place(); }
+std::string call_site_nonblocking() {
+  return python_of_the_process().runs() ? python_call_site_nonblocking() : native_call_site();
+}
 
-const std::string& python_place() {
+const std::string& python_call_site() {
   const Python& python = python_of_the_process();
   void* const thread = python.this_thread();
   if (thread == nullptr) return nowhere();
   const int state = python.ensure();
-  const std::string& place = place_of(python, thread);
+  const std::string& site = call_site_of(python, thread);
   python.release(state);
-  return place;
+  return site;
 }
 
-const std::string& python_place_under_lock() {
+const std::string& python_call_site_nonblocking() {
   const Python& python = python_of_the_process();
   void* const thread = python.this_thread();
   if (thread == nullptr) return nowhere();
-  if (python.has_gil() != 0) return place_of(python, thread);
+  if (python.has_gil() != 0) return call_site_of(python, thread);
 
   struct Question {
     std::mutex mutex;
@@ -248,7 +250,7 @@ const std::string& python_place_under_lock() {
     const int state = python.ensure();
     {
       const std::lock_guard lock(question->mutex);
-      if (!question->is_taken_back) question->answer = &place_of(python, thread);
+      if (!question->is_taken_back) question->answer = &call_site_of(python, thread);
       question->is_answered.notify_one();
     }
     python.release(state);
