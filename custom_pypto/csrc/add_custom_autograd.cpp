@@ -73,7 +73,7 @@ Tensor add_custom_npu(const Tensor& self, const Tensor& other) {
   const Tensor out = at::empty_symint(result.sizes, result.options);
   if (out.numel() != 0) {
     const Tensor left = converted(self, result.options), right = converted(other, result.options);
-    if (!by_cann::add_custom(left, right, out)) {
+    if (!cann_fallback::add_custom(left, right, out)) {
       EXEC_NPU_CMD(aclnnAddCustom, left, right, out);
     }
   }
@@ -94,7 +94,7 @@ std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
 // Two separate tensors, both equal to the gradient: the schema allows no aliases.
 std::tuple<Tensor, Tensor> add_custom_backward_npu(const Tensor& grad) {
   const auto [grad_self, grad_other] = empty_gradients(grad);
-  if (grad.numel() != 0 && !by_cann::add_custom_backward(grad, grad_self, grad_other)) {
+  if (grad.numel() != 0 && !cann_fallback::add_custom_backward(grad, grad_self, grad_other)) {
     EXEC_NPU_CMD(aclnnAddCustomGrad, grad, grad_self, grad_other);
   }
   return {grad_self, grad_other};

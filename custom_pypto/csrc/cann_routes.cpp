@@ -59,7 +59,7 @@ constexpr Route kRoutes[] = {
 };
 
 // What CANN's function wants of an argument, and whether it is so.
-struct Limit {
+struct Requirement {
   const char* argument;
   bool holds;
   const char* expected;
@@ -68,9 +68,9 @@ struct Limit {
 };
 
 // The route of one operator, as long as the process lives.
-class TakenRoute {
+class FallbackRoute {
  public:
-  explicit TakenRoute(const char* op)
+  explicit FallbackRoute(const char* op)
       : route_(*std::find_if(std::begin(kRoutes), std::end(kRoutes),
                              [op](const Route& route) { return std::strcmp(route.op, op) == 0; })),
         name_(c10::str("custom_pypto::", op)),
@@ -85,14 +85,14 @@ class TakenRoute {
   // Whether CANN's function could be called, ours being deployed or not.
   bool is_there() const { return there_; }
 
-  // Rejects a call for the first limit that does not hold.
-  void check(std::initializer_list<Limit> limits) const {
-    for (const Limit& limit : limits) {
-      if (!limit.holds) {
-        reject(limit.argument, limit.expected,
-               limit.tensor == nullptr
-                   ? c10::str("is ", limit.number)
-                   : c10::str("is ", limit.tensor->scalar_type(), " of shape ", limit.tensor->sizes()));
+  // Rejects a call for the first requirement that does not hold.
+  void check(std::initializer_list<Requirement> requirements) const {
+    for (const Requirement& requirement : requirements) {
+      if (!requirement.holds) {
+        reject(requirement.argument, requirement.expected,
+               requirement.tensor == nullptr
+                   ? c10::str("is ", requirement.number)
+                   : c10::str("is ", requirement.tensor->scalar_type(), " of shape ", requirement.tensor->sizes()));
       }
     }
   }
@@ -143,10 +143,10 @@ bool is_same_memory(const Tensor& left, const Tensor& right) {
 
 std::span<const Route> routes() { return kRoutes; }
 
-namespace by_cann {
+namespace cann_fallback {
 
 bool add_custom(const Tensor& self, const Tensor& other, const Tensor& out) {
-  static const TakenRoute route("add_custom");
+  static const FallbackRoute route("add_custom");
   if (!route && (!route.is_there() || is_for_vector_unit(out))) {
     return false;
   }
@@ -155,7 +155,7 @@ bool add_custom(const Tensor& self, const Tensor& other, const Tensor& out) {
 }
 
 bool add_custom_backward(const Tensor& grad, const Tensor& grad_self, const Tensor& grad_other) {
-  static const TakenRoute route("add_custom_backward");
+  static const FallbackRoute route("add_custom_backward");
   if (!route) {
     return false;
   }
@@ -169,7 +169,7 @@ bool lightning_indexer(const Tensor& query, const Tensor& key, const Tensor& wei
                        const OptionalTensor& block_table, const std::string& layout_query,
                        const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode, bool return_value,
                        const Tensor& sparse_indices, const Tensor& sparse_values) {
-  static const TakenRoute route("npu_lightning_indexer_pto");
+  static const FallbackRoute route("npu_lightning_indexer_pto");
   if (!route) {
     return false;
   }
@@ -204,7 +204,7 @@ bool sparse_flash_attention(const Tensor& query, const Tensor& key, const Tensor
                             const OptionalTensor& key_rope, const OptionalTensor& attention_sinks, double scale_value,
                             const std::string& layout_query, const std::string& layout_kv, int64_t sparse_mode,
                             bool return_softmax_lse, const Tensor& attention_out, const Tensor& /*softmax_lse*/) {
-  static const TakenRoute route("npu_sparse_flash_attention_pto");
+  static const FallbackRoute route("npu_sparse_flash_attention_pto");
   if (!route) {
     return false;
   }
@@ -244,8 +244,8 @@ bool sparse_flash_attention(const Tensor& query, const Tensor& key, const Tensor
 namespace {
 
 // Keys or values of the first tokens as [T, N, D], and their cache: [blocks, block_size, N, D], or in NZ of any heads.
-struct Rows {
-  Rows(const Tensor& rows, const Tensor& cache, int64_t tokens, bool nz)
+struct PackedRows {
+  PackedRows(const Tensor& rows, const Tensor& cache, int64_t tokens, bool nz)
       : cache(cache.dim() == 3 ? cache.unsqueeze(2) : cache) {
     const int64_t width = this->cache.size(nz ? 1 : 2) * this->cache.size(3);
     const int64_t depth = nz ? rows.size(-1) : this->cache.size(3);
@@ -260,7 +260,7 @@ struct Rows {
 
 bool reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Tensor& key_cache,
                        const OptionalTensor& value_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
-  static const TakenRoute route("reshape_and_cache");
+  static const FallbackRoute route("reshape_and_cache");
   if (!route) {
     return false;
   }
@@ -274,7 +274,7 @@ bool reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
                           {"slot_mapping", slot_mapping}});
   const bool nz = cache_layout == "NZ";
   const Tensor slots = slot_mapping.flatten();
-  const Rows keys(key, key_cache, slots.numel(), nz), values(*value, *value_cache, slots.numel(), nz);
+  const PackedRows keys(key, key_cache, slots.numel(), nz), values(*value, *value_cache, slots.numel(), nz);
   route.check({
       {"value", keys.rows.size(1) == values.rows.size(1), "have the heads (N) of 'key'", &*value},
       {"value", key.scalar_type() == value->scalar_type(), "have the dtype of 'key'", &*value},
@@ -287,5 +287,5 @@ bool reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
   return true;
 }
 
-}  // namespace by_cann
+}  // namespace cann_fallback
 }  // namespace custom_pypto

@@ -24,7 +24,7 @@ std::span<const Route> routes();
 // ours is deployed, or CANN's is not either; add_custom calls CANN's also where ours does not do this call. What CANN's
 // function does not do, by the documents of op-plugin and of CANN, is rejected by the argument's name. The first call
 // warns.
-namespace by_cann {
+namespace cann_fallback {
 
 bool add_custom(const at::Tensor& self, const at::Tensor& other, const at::Tensor& out);
 
@@ -48,5 +48,5 @@ bool reshape_and_cache(const at::Tensor& key, const OptionalTensor& value, const
                        const OptionalTensor& value_cache, const at::Tensor& slot_mapping,
                        const std::string& cache_layout);
 
-}  // namespace by_cann
+}  // namespace cann_fallback
 }  // namespace custom_pypto

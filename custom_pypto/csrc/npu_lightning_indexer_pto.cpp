@@ -8,10 +8,10 @@
 namespace custom_pypto {
 
 TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
-  implement_with_and_without<check_lightning_indexer_pto>(
+  implement_optional_result<check_lightning_indexer_pto>(
       m, "custom_pypto::npu_lightning_indexer_pto",
       [](const auto&... arguments) {
-        if (!by_cann::lightning_indexer(arguments...)) {
+        if (!cann_fallback::lightning_indexer(arguments...)) {
           EXEC_NPU_CMD(aclnnLightningIndexerPto, arguments...);
         }
       },

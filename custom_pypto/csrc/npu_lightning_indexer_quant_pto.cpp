@@ -7,7 +7,7 @@
 namespace custom_pypto {
 
 TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
-  implement_with_and_without<check_lightning_indexer_quant_pto>(
+  implement_optional_result<check_lightning_indexer_quant_pto>(
       m, "custom_pypto::npu_lightning_indexer_quant_pto",
       [](const auto&... arguments) { EXEC_NPU_CMD(aclnnLightningIndexerQuantPto, arguments...); }, "return_value");
 }

@@ -8,10 +8,10 @@
 namespace custom_pypto {
 
 TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
-  implement_with_and_without<check_sparse_flash_attention_pto>(
+  implement_optional_result<check_sparse_flash_attention_pto>(
       m, "custom_pypto::npu_sparse_flash_attention_pto",
       [](const auto&... arguments) {
-        if (!by_cann::sparse_flash_attention(arguments...)) {
+        if (!cann_fallback::sparse_flash_attention(arguments...)) {
           EXEC_NPU_CMD(aclnnSparseFlashAttentionPto, arguments...);
         }
       },

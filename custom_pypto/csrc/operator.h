@@ -106,7 +106,7 @@ struct Kernels<check, Launch, std::index_sequence<given...>> {
 
   template <size_t i>
   using Argument = std::tuple_element_t<i, std::tuple<All...>>;
-  static constexpr std::array<bool, sizeof...(All) - sizeof...(given)> kNotGiven{};
+  static constexpr std::array<bool, sizeof...(All) - sizeof...(given)> kOmitted{};
 
   static const c10::FunctionSchema& schema() {
     static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
@@ -119,10 +119,10 @@ struct Kernels<check, Launch, std::index_sequence<given...>> {
     (require<given>(checks, args), ...);
     const auto checked = [&](const auto&... others) { return check(checks, args..., others...); };
     if constexpr (std::is_void_v<Checked>) {
-      std::apply(checked, kNotGiven);
+      std::apply(checked, kOmitted);
       return std::tuple<>();
     } else {
-      return allocated(std::apply(checked, kNotGiven));
+      return allocated(std::apply(checked, kOmitted));
     }
   }
 
@@ -135,7 +135,7 @@ struct Kernels<check, Launch, std::index_sequence<given...>> {
     const bool nothing = std::apply([](const auto&... each) { return (true && ... && is_empty(each)); }, results);
     if (!nothing || !is_empty(first(args...)) || (false || ... || is_written<given>(args))) {
       const auto tied = [](const auto&... each) { return std::tie(each...); };
-      std::apply(Launch{}, std::tuple_cat(tensor(args)..., attribute<given>(args)..., std::apply(tied, kNotGiven),
+      std::apply(Launch{}, std::tuple_cat(tensor(args)..., attribute<given>(args)..., std::apply(tied, kOmitted),
                                           std::apply(tied, results)));
     }
     return returned(own(std::move(results)));
@@ -147,7 +147,7 @@ struct Kernels<check, Launch, std::index_sequence<given...>> {
   static auto own(std::tuple<T...> results) {
     return [&]<size_t... i>(std::index_sequence<i...>) {
       return std::make_tuple(std::move(std::get<i>(results))...);
-    }(std::make_index_sequence<sizeof...(T) - kNotGiven.size()>());
+    }(std::make_index_sequence<sizeof...(T) - kOmitted.size()>());
   }
 
   template <size_t i, typename T>
@@ -232,7 +232,7 @@ void implement(torch::Library& m, const char* name, Launch, const char* overload
 // for an overload. `more`, of that argument's name, has all of it; the other one neither that argument nor that result,
 // which check_f describes as empty where it is false.
 template <auto check, typename Launch>
-void implement_with_and_without(torch::Library& m, const char* name, Launch launch, const char* more) {
+void implement_optional_result(torch::Library& m, const char* name, Launch launch, const char* more) {
   implement<check, detail::count_of(check) - 1>(m, name, launch);
   implement<check>(m, name, launch, more);
 }

@@ -117,16 +117,16 @@ inline constexpr bool kFits =
 
 // 0 when a call with `Args` is one of phase one; otherwise the number of the first argument that is not.
 template <typename... Parameters, typename... Args>
-consteval size_t first_misfit(int (*)(Parameters...), std::type_identity<std::tuple<Args...>>) {
+consteval size_t first_mismatch(int (*)(Parameters...), std::type_identity<std::tuple<Args...>>) {
   using All = std::tuple<Parameters...>;
   constexpr size_t kExpected = sizeof...(Parameters) - 2;  // the last two are workspaceSize and executor
   return [&]<size_t... i>(std::index_sequence<i...>) {
-    size_t misfit = 0;
+    size_t mismatch = 0;
     (void)((kFits<std::tuple_element_t<i, All>, std::tuple_element_t<i, std::tuple<Args...>>> ||
-            (misfit = i + 1, false)) &&
+            (mismatch = i + 1, false)) &&
            ...);
     constexpr size_t kCompared = sizeof...(i);
-    return misfit == 0 && kExpected != sizeof...(Args) ? kCompared + 1 : misfit;
+    return mismatch == 0 && kExpected != sizeof...(Args) ? kCompared + 1 : mismatch;
   }(std::make_index_sequence<std::min(kExpected, sizeof...(Args))>());
 }
 
@@ -220,13 +220,14 @@ void exec_npu_cmd(const AclnnOperator& op, const Args&... args) {
 // once, and what is found lives as long as torch_npu's task queue, to the end.
 #define CUSTOM_PYPTO_TEXT(value) #value
 #define CUSTOM_PYPTO_TEXT_OF(macro) CUSTOM_PYPTO_TEXT(macro)
-#define EXEC_NPU_CMD(aclnn_api, ...)                                                                                   \
-  do {                                                                                                                 \
-    static_assert(custom_pypto::first_misfit(decltype (&aclnn_api##GetWorkspaceSize)(nullptr),                         \
-                                             std::type_identity<decltype(std::forward_as_tuple(__VA_ARGS__))>()) == 0, \
-                  __FILE__ ":" CUSTOM_PYPTO_TEXT_OF(__LINE__) ": the arguments of EXEC_NPU_CMD(" #aclnn_api            \
-                                                              ", ...) are not those that its header, generated from "  \
-                                                              "the prototype, declares; the first that is not:");      \
-    static const auto& aclnn_operator = *new custom_pypto::AclnnOperator(#aclnn_api, &custom_pypto::in_this_library);  \
-    custom_pypto::exec_npu_cmd(aclnn_operator, __VA_ARGS__);                                                           \
+#define EXEC_NPU_CMD(aclnn_api, ...)                                                                                  \
+  do {                                                                                                                \
+    static_assert(                                                                                                    \
+        custom_pypto::first_mismatch(decltype (&aclnn_api##GetWorkspaceSize)(nullptr),                                \
+                                     std::type_identity<decltype(std::forward_as_tuple(__VA_ARGS__))>()) == 0,        \
+        __FILE__ ":" CUSTOM_PYPTO_TEXT_OF(__LINE__) ": the arguments of EXEC_NPU_CMD(" #aclnn_api                     \
+                                                    ", ...) are not those that its header, generated from "           \
+                                                    "the prototype, declares; the first that is not:");               \
+    static const auto& aclnn_operator = *new custom_pypto::AclnnOperator(#aclnn_api, &custom_pypto::in_this_library); \
+    custom_pypto::exec_npu_cmd(aclnn_operator, __VA_ARGS__);                                                          \
   } while (false)

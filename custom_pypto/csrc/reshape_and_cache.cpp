@@ -19,7 +19,7 @@ constexpr const char* kName = "custom_pypto::reshape_and_cache";
 constexpr int64_t kFractalBytes = 32;  // of a row, that lie side by side in a cache in NZ
 
 // Keys or values and their cache, with the names of their sizes.
-struct Part {
+struct CacheOperand {
   const char* name;
   const Tensor& rows;
   const char* cache_name;
@@ -29,17 +29,17 @@ struct Part {
   int64_t c0() const { return kFractalBytes / static_cast<int64_t>(rows.element_size()); }
 };
 
-Part key_part(const Tensor& key, const Tensor& key_cache) {
+CacheOperand key_operand(const Tensor& key, const Tensor& key_cache) {
   return {"key", key, "key_cache", key_cache, "N", "D", "hidden", "hidden / c0", "c0"};
 }
 
-Part value_part(const Tensor& value, const Tensor& value_cache) {
+CacheOperand value_operand(const Tensor& value, const Tensor& value_cache) {
   return {"value", value, "value_cache", value_cache, "Nv", "Dv", "hidden_v", "hidden_v / c0v", "c0v"};
 }
 
 // The dimensions of tokens, as 'key' has them: rows with three are [T, N, D], or else [B, S, hidden]. Where N or S is 1
 // they may be both; the slots then decide.
-SizeNames tokens_of(const Part& key, const Tensor& slot_mapping, bool nz) {
+SizeNames tokens_of(const CacheOperand& key, const Tensor& slot_mapping, bool nz) {
   const Tensor &rows = key.rows, &cache = key.cache;
   bool sequences = rows.dim() == 4;
   if (rows.dim() == 3 && (cache.dim() == 3 || cache.dim() == 4)) {
@@ -52,63 +52,67 @@ SizeNames tokens_of(const Part& key, const Tensor& slot_mapping, bool nz) {
 }
 
 // Whether a token's row has one dimension, hidden, and not N and D.
-bool is_flat(const Part& part, const SizeNames& tokens) {
-  return part.rows.dim() <= static_cast<int64_t>(tokens.size()) + 1;
+bool is_flat(const CacheOperand& operand, const SizeNames& tokens) {
+  return operand.rows.dim() <= static_cast<int64_t>(tokens.size()) + 1;
 }
 
-SizeNames sizes_of_rows(const Part& part, const SizeNames& tokens) {
+SizeNames sizes_of_rows(const CacheOperand& operand, const SizeNames& tokens) {
   SizeNames sizes = tokens;
-  if (is_flat(part, tokens)) {
-    sizes.push_back(part.hidden);
+  if (is_flat(operand, tokens)) {
+    sizes.push_back(operand.hidden);
   } else {
-    sizes.append({part.heads, part.depth});
+    sizes.append({operand.heads, operand.depth});
   }
   return sizes;
 }
 
-SizeNames sizes_of_cache(const Part& part, bool nz) {
+SizeNames sizes_of_cache(const CacheOperand& operand, bool nz) {
   if (nz) {
-    return {"blocks", part.fractals, "block_size", part.fractal};
+    return {"blocks", operand.fractals, "block_size", operand.fractal};
   }
-  return part.cache.dim() == 3 ? SizeNames{"blocks", "block_size", part.hidden}
-                               : SizeNames{"blocks", "block_size", part.heads, part.depth};
+  return operand.cache.dim() == 3 ? SizeNames{"blocks", "block_size", operand.hidden}
+                                  : SizeNames{"blocks", "block_size", operand.heads, operand.depth};
 }
 
 // Checks that rows of keys or values fit into their cache, where the names of the sizes do not ensure it.
-void check_row(const Checks& checks, const ArgumentTable& sizes, const Part& part, bool flat, bool nz) {
+void check_row(const Checks& checks, const ArgumentTable& sizes, const CacheOperand& operand, bool flat, bool nz) {
   if (flat) {
-    sizes.check_positive({part.hidden});
+    sizes.check_positive({operand.hidden});
   } else {
-    sizes.check_positive({part.heads, part.depth});
+    sizes.check_positive({operand.heads, operand.depth});
   }
   if (nz) {
-    const c10::SymInt width = flat ? sizes[part.hidden] : sizes[part.heads] * sizes[part.depth];
-    sizes.check_equal(part.fractal, part.c0(), "c0, the elements of 32 bytes");
-    if (!(width % part.c0()).sym_eq(0).expect_true(__FILE__, __LINE__)) {
-      checks.reject(part.name,
-                    c10::str("have a multiple of c0 (", part.c0(), ") elements a token with cache_layout 'NZ'"),
-                    c10::str("its shape is ", part.rows.sym_sizes()));
+    const c10::SymInt width = flat ? sizes[operand.hidden] : sizes[operand.heads] * sizes[operand.depth];
+    sizes.check_equal(operand.fractal, operand.c0(), "c0, the elements of 32 bytes");
+    if (!(width % operand.c0()).sym_eq(0).expect_true(__FILE__, __LINE__)) {
+      checks.reject(operand.name,
+                    c10::str("have a multiple of c0 (", operand.c0(), ") elements a token with cache_layout 'NZ'"),
+                    c10::str("its shape is ", operand.rows.sym_sizes()));
     }
-    sizes.check_equal(part.fractals, width / part.c0(), c10::str("the elements of a token in '", part.name, "' / c0"));
-  } else if (flat != (part.cache.dim() == 3)) {
-    sizes.check_equal(part.hidden, sizes[part.heads] * sizes[part.depth],
-                      c10::str("N times D of '", flat ? part.cache_name : part.name, "'"));
+    sizes.check_equal(operand.fractals, width / operand.c0(),
+                      c10::str("the elements of a token in '", operand.name, "' / c0"));
+  } else if (flat != (operand.cache.dim() == 3)) {
+    sizes.check_equal(operand.hidden, sizes[operand.heads] * sizes[operand.depth],
+                      c10::str("N times D of '", flat ? operand.cache_name : operand.name, "'"));
   }
 }
 
 // The slots are on the device; the kernel checks them.
-void check_parts(const Checks& checks, const std::optional<Part>& value, const Part& key, const Tensor& slot_mapping,
-                 const std::string& cache_layout) {
+void check_operands(const Checks& checks, const std::optional<CacheOperand>& value, const CacheOperand& key,
+                    const Tensor& slot_mapping, const std::string& cache_layout) {
   checks.one_of("cache_layout", cache_layout, {"ND", "NZ"});
   const bool nz = cache_layout == "NZ";
   const SizeNames tokens = tokens_of(key, slot_mapping, nz);
   const bool sequences = tokens.size() == 2;
   const bool slots_of_sequences = sequences && slot_mapping.dim() == 2;
   c10::SmallVector<ArgumentRow, 5> rows;
-  const auto add = [&](const Part& part) {
+  const auto add = [&](const CacheOperand& operand) {
+    rows.push_back({operand.name,
+                    operand.rows,
+                    {at::kHalf, at::kBFloat16, at::kChar, at::kFloat},
+                    sizes_of_rows(operand, tokens)});
     rows.push_back(
-        {part.name, part.rows, {at::kHalf, at::kBFloat16, at::kChar, at::kFloat}, sizes_of_rows(part, tokens)});
-    rows.push_back({part.cache_name, part.cache, {part.rows.scalar_type()}, sizes_of_cache(part, nz), Use::kWritten});
+        {operand.cache_name, operand.cache, {operand.rows.scalar_type()}, sizes_of_cache(operand, nz), Use::kWritten});
   };
   add(key);
   if (value.has_value()) {
@@ -132,17 +136,17 @@ void check_parts(const Checks& checks, const std::optional<Part>& value, const P
 
 void check_key_value(const Checks& checks, const Tensor& key, const Tensor& value, const Tensor& key_cache,
                      const Tensor& value_cache, const Tensor& slot_mapping, const std::string& cache_layout) {
-  check_parts(checks, value_part(value, value_cache), key_part(key, key_cache), slot_mapping, cache_layout);
+  check_operands(checks, value_operand(value, value_cache), key_operand(key, key_cache), slot_mapping, cache_layout);
 }
 
 void check_key(const Checks& checks, const Tensor& key, const Tensor& key_cache, const Tensor& slot_mapping,
                const std::string& cache_layout) {
-  check_parts(checks, std::nullopt, key_part(key, key_cache), slot_mapping, cache_layout);
+  check_operands(checks, std::nullopt, key_operand(key, key_cache), slot_mapping, cache_layout);
 }
 
 void launch(const Tensor& key, const OptionalTensor& value, const Tensor& key_cache, const OptionalTensor& value_cache,
             const Tensor& slot_mapping, const std::string& cache_layout) {
-  if (!by_cann::reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout)) {
+  if (!cann_fallback::reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout)) {
     EXEC_NPU_CMD(aclnnReshapeAndCache, key, value, key_cache, value_cache, slot_mapping, cache_layout);
   }
 }

@@ -170,7 +170,7 @@ def test_determinism_is_asked_for_as_torch_says(results):
     assert results["determinism"] == [1, 0, 1, 0]
 
 
-MISFITS = {
+MISMATCHES = {
     "one too few": "EXEC_NPU_CMD(aclnnProbeNothing, tensor);",
     "one too many": "EXEC_NPU_CMD(aclnnProbeNothing, tensor, tensor, tensor);",
     "a number for a tensor": "EXEC_NPU_CMD(aclnnProbeNothing, tensor, int64_t{1});",
@@ -194,14 +194,14 @@ def test_arguments_that_are_not_those_of_the_header_are_an_error_of_the_compiler
     lines += ["uint64_t* workspaceSize, aclOpExecutor** executor);"]
     before = len(lines) + 2
     lines += [
-        f"void call{i}(const at::Tensor& tensor) {{ {call} }}" for i, call in enumerate([FITS, *MISFITS.values()])
+        f"void call{i}(const at::Tensor& tensor) {{ {call} }}" for i, call in enumerate([FITS, *MISMATCHES.values()])
     ]
     (tmp_path / "calls.cpp").write_text("\n".join(lines))
     command = ["g++", "-std=c++20", "-fsyntax-only", f"-I{PROBE}", *build.extension_includes().split()]
     result = subprocess.run([*command, tmp_path / "calls.cpp"], capture_output=True, text=True, timeout=300)
     errors = [line for line in result.stderr.splitlines() if " error: " in line]
-    assert len(errors) == len(MISFITS)
-    for line, (error, call) in enumerate(zip(errors, MISFITS.values(), strict=True), before):
+    assert len(errors) == len(MISMATCHES)
+    for line, (error, call) in enumerate(zip(errors, MISMATCHES.values(), strict=True), before):
         called = call.partition(",")[0]
         assert f"{tmp_path}/calls.cpp:{line}: the arguments of {called}, ...) are not those" in error
     assert "(2 == 0)" in result.stderr  # the number of the first argument that does not fit
