@@ -39,15 +39,15 @@ struct Dimension {
   uint64_t other;
 };
 
-uint64_t stride_in(const opp::Contiguous& tensor, std::size_t from_the_end) {
+uint64_t stride_in(const opp::StridedShape& tensor, std::size_t from_the_end) {
   if (from_the_end > tensor.sizes.size()) return 0;
   const std::size_t i = tensor.sizes.size() - from_the_end;
   return tensor.sizes[i] == 1 ? 0 : static_cast<uint64_t>(tensor.strides[i]);
 }
 
 // The result's dimensions, as few as describe it: neighbours that both operands run through as through one are one.
-std::vector<Dimension> dimensions(const std::vector<int64_t>& out, const opp::Contiguous& self,
-                                  const opp::Contiguous& other) {
+std::vector<Dimension> dimensions(const std::vector<int64_t>& out, const opp::StridedShape& self,
+                                  const opp::StridedShape& other) {
   std::vector<Dimension> found;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const Dimension next{static_cast<uint64_t>(out[i]), stride_in(self, out.size() - i),
@@ -64,7 +64,7 @@ std::vector<Dimension> dimensions(const std::vector<int64_t>& out, const opp::Co
 }
 
 ge::graphStatus tile(gert::TilingContext* context) {
-  const opp::Contiguous self = opp::required(*context, 0), other = opp::required(*context, 1);
+  const opp::StridedShape self = opp::required(*context, 0), other = opp::required(*context, 1);
   std::vector<int64_t> out;
   if (!broadcast(self.sizes, other.sizes, out)) return do_not_broadcast(self.sizes, other.sizes);
   const std::vector<int64_t> given = opp::output(*context, 0).sizes;

@@ -8,7 +8,7 @@
 namespace {
 
 ge::graphStatus tile(gert::TilingContext* context) {
-  const opp::Contiguous self = opp::required(*context, 0);
+  const opp::StridedShape self = opp::required(*context, 0);
   for (std::size_t i = 0; i < 2; ++i) {
     const std::vector<int64_t> sizes = opp::output(*context, i).sizes;
     if (sizes != self.sizes) {

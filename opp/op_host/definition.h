@@ -76,12 +76,12 @@ inline gert::Shape shape_of(const std::vector<int64_t>& sizes) {
 }
 
 // Tensors are contiguous here: generated aclnn functions copy those that are not, and copy back what is written.
-struct Contiguous {
+struct StridedShape {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   int64_t itemsize;
 
-  Contiguous(const gert::StorageShape& shape, ge::DataType type)
+  StridedShape(const gert::StorageShape& shape, ge::DataType type)
       : sizes(sizes_of(shape.GetStorageShape())), strides(sizes.size(), 1), itemsize(ge::GetSizeByDataType(type)) {
     for (std::size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
   }
@@ -90,11 +90,11 @@ struct Contiguous {
   int64_t bytes() const { return elements() * itemsize; }
 };
 
-inline Contiguous required(const gert::TilingContext& context, std::size_t input) {
+inline StridedShape required(const gert::TilingContext& context, std::size_t input) {
   return {*context.GetRequiredInputShape(input), context.GetRequiredInputDesc(input)->GetDataType()};
 }
 
-inline Contiguous output(const gert::TilingContext& context, std::size_t i) {
+inline StridedShape output(const gert::TilingContext& context, std::size_t i) {
   return {*context.GetOutputShape(i), context.GetOutputDesc(i)->GetDataType()};
 }
 

@@ -11,7 +11,7 @@
 namespace opp {
 
 // query and key come first; without values the second result is empty.
-inline ge::graphStatus infer_selected(gert::InferShapeContext& context, int64_t sparse_count, bool with_values) {
+inline ge::graphStatus infer_top_k_shapes(gert::InferShapeContext& context, int64_t sparse_count, bool with_values) {
   std::vector<int64_t> sizes = sizes_of(*context.GetRequiredInputShape(0));
   const gert::Shape& key = *context.GetRequiredInputShape(1);
   if (sizes.size() < 3 || key.GetDimNum() < 3) return reject("query and key must have 3 or 4 dimensions");
@@ -31,14 +31,14 @@ struct IndexerAttributes {
   bool return_value;
 };
 
-inline Number number_of(const gert::TilingContext& context, std::size_t input) {
+inline FloatType float_type_of(const gert::TilingContext& context, std::size_t input) {
   switch (context.GetRequiredInputDesc(input)->GetDataType()) {
     case ge::DT_FLOAT16:
-      return Number::kHalf;
+      return FloatType::kHalf;
     case ge::DT_BF16:
-      return Number::kBfloat16;
+      return FloatType::kBfloat16;
     default:
-      return Number::kFloat;
+      return FloatType::kFloat;
   }
 }
 
@@ -89,7 +89,7 @@ inline void divide(LightningIndexerTiling& tiling, const IndexerSizes& sizes, ui
 // Fills in what both indexers have, and launches as many blocks as the call can have work for.
 inline ge::graphStatus tile_indexer(gert::TilingContext& context, const SequenceInputs& inputs,
                                     const IndexerAttributes& attributes, LightningIndexerTiling& tiling) {
-  const Contiguous query = required(context, inputs.query), key = required(context, inputs.key);
+  const StridedShape query = required(context, inputs.query), key = required(context, inputs.key);
   const int64_t heads = query.sizes.end()[-2], depth = query.sizes.back();
   tiling.sequences =
       sequences_of(context, inputs, attributes.layout_query, attributes.layout_key, attributes.sparse_mode);

@@ -88,7 +88,7 @@ uint32_t blocks_for(const Tiling& tiling, int64_t itemsize, uint32_t cores) {
 }
 
 ge::graphStatus tile(gert::TilingContext* context) {
-  const opp::Contiguous x = opp::required(*context, kTokenX), slots = opp::required(*context, kIdxKCacheIndex);
+  const opp::StridedShape x = opp::required(*context, kTokenX), slots = opp::required(*context, kIdxKCacheIndex);
   auto& tiling = *context->GetTilingData<Tiling>();
   tiling = {};
   tiling.tokens = slots.elements();

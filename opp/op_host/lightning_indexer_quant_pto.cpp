@@ -16,7 +16,7 @@ enum Attribute { kQueryQuantMode, kKeyQuantMode, kLayoutQuery, kLayoutKey, kSpar
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
   const gert::RuntimeAttrs& attributes = *context->GetAttrs();
-  return opp::infer_selected(*context, *attributes.GetInt(kSparseCount), *attributes.GetBool(kReturnValue));
+  return opp::infer_top_k_shapes(*context, *attributes.GetInt(kSparseCount), *attributes.GetBool(kReturnValue));
 }
 
 ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
@@ -29,9 +29,9 @@ ge::graphStatus tile(gert::TilingContext* context) {
   const gert::RuntimeAttrs& attributes = *context->GetAttrs();
   auto& tiling = *context->GetTilingData<opp::LightningIndexerTiling>();
   tiling = {};
-  tiling.weights = opp::number_of(*context, kWeights);
-  tiling.query_scales = opp::number_of(*context, kQueryScales);
-  tiling.key_scales = opp::number_of(*context, kKeyScales);
+  tiling.weights = opp::float_type_of(*context, kWeights);
+  tiling.query_scales = opp::float_type_of(*context, kQueryScales);
+  tiling.key_scales = opp::float_type_of(*context, kKeyScales);
   return opp::tile_indexer(
       *context, {kQuery, kKey, kQueryLengths, kKeyLengths, kBlockTable},
       {attributes.GetStr(kLayoutQuery), attributes.GetStr(kLayoutKey), *attributes.GetInt(kSparseCount),

@@ -39,22 +39,22 @@ struct RowsAndCache {
   Dimension row[2];
 };
 
-Dimension dimension(const opp::Contiguous& tensor, std::size_t i) { return {tensor.sizes[i], tensor.strides[i]}; }
+Dimension dimension(const opp::StridedShape& tensor, std::size_t i) { return {tensor.sizes[i], tensor.strides[i]}; }
 
 // The elements of a token in a cache, ND or NZ.
-int64_t width_of(const opp::Contiguous& cache, bool nz) {
+int64_t width_of(const opp::StridedShape& cache, bool nz) {
   if (nz) return cache.sizes[1] * cache.sizes[3];
   return cache.sizes.size() == 3 ? cache.sizes[2] : cache.sizes[2] * cache.sizes[3];
 }
 
 // The number of dimensions of keys or values after the tokens': 1 for (T, hidden) and (B, S, hidden), 2 for (T, N, D)
 // and (B, S, N, D).
-std::size_t dimensions_of_row(const opp::Contiguous& rows, const opp::Contiguous& cache, bool nz) {
+std::size_t dimensions_of_row(const opp::StridedShape& rows, const opp::StridedShape& cache, bool nz) {
   if (rows.sizes.size() != 3) return rows.sizes.size() / 2;
   return rows.sizes[2] == width_of(cache, nz) ? 1 : 2;
 }
 
-RowsAndCache describe(const opp::Contiguous& rows, const opp::Contiguous& cache, bool nz) {
+RowsAndCache describe(const opp::StridedShape& rows, const opp::StridedShape& cache, bool nz) {
   const std::size_t token = rows.sizes.size() - dimensions_of_row(rows, cache, nz) - 1;
   return {rows.itemsize,
           {token == 1 ? dimension(rows, 0) : Dimension{1, 0}, dimension(rows, token)},
@@ -95,7 +95,7 @@ bool can_go_together(int64_t step, int64_t run) {
 }
 
 // The copy of keys or values to their cache.
-opp::RowCopy copy_of(const opp::Contiguous& rows, const opp::Contiguous& cache, bool nz) {
+opp::RowCopy copy_of(const opp::StridedShape& rows, const opp::StridedShape& cache, bool nz) {
   const RowsAndCache part = describe(rows, cache, nz);
   const Runs runs = runs_of_row(part.row[0], part.row[1], part.itemsize);
   opp::RowCopy copy{};
@@ -129,7 +129,7 @@ void divide(ReshapeAndCacheTiling& tiling, uint32_t cores) {
 
 // ---- checks: each is empty, or says what is wrong
 
-std::string cache_error(const std::string& name, const opp::Contiguous& cache, bool nz) {
+std::string cache_error(const std::string& name, const opp::StridedShape& cache, bool nz) {
   const std::string has = ", but has shape " + opp::text_of(cache.sizes);
   if (nz) {
     const int64_t c0 = kFractalBytes / cache.itemsize;
@@ -143,7 +143,7 @@ std::string cache_error(const std::string& name, const opp::Contiguous& cache, b
   return "";
 }
 
-std::string rows_error(const std::string& name, const opp::Contiguous& rows, const opp::Contiguous& cache, bool nz,
+std::string rows_error(const std::string& name, const opp::StridedShape& rows, const opp::StridedShape& cache, bool nz,
                        int64_t tokens) {
   const std::string has = ", but has shape " + opp::text_of(rows.sizes);
   if (rows.sizes.size() < 2 || rows.sizes.size() > 4) {
@@ -164,8 +164,8 @@ std::string rows_error(const std::string& name, const opp::Contiguous& rows, con
 }
 
 // Adds the copy of keys or values to the tiling.
-std::string add_copy(ReshapeAndCacheTiling& tiling, const std::string& name, const opp::Contiguous& rows,
-                     const opp::Contiguous& cache, bool nz) {
+std::string add_copy(ReshapeAndCacheTiling& tiling, const std::string& name, const opp::StridedShape& rows,
+                     const opp::StridedShape& cache, bool nz) {
   std::string wrong = cache_error(name + "_cache", cache, nz);
   if (wrong.empty()) wrong = rows_error(name, rows, cache, nz, tiling.tokens);
   if (wrong.empty()) tiling.copy[tiling.copies++] = copy_of(rows, cache, nz);
@@ -176,7 +176,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   const std::string layout = context->GetAttrs()->GetStr(0);
   if (layout != "ND" && layout != "NZ") return opp::reject("cache_layout must be ND or NZ, but is '" + layout + "'");
   const bool nz = layout == "NZ";
-  const opp::Contiguous key_cache = opp::required(*context, kKeyCache), slots = opp::required(*context, kSlotMapping);
+  const opp::StridedShape key_cache = opp::required(*context, kKeyCache), slots = opp::required(*context, kSlotMapping);
   if (slots.sizes.size() != 1 && slots.sizes.size() != 2) {
     return opp::reject("slot_mapping must have shape [T] or [B, S], but has shape " + opp::text_of(slots.sizes));
   }
@@ -198,8 +198,8 @@ ge::graphStatus tile(gert::TilingContext* context) {
                        (shape == nullptr ? "value_cache" : "value") + " is");
   }
   if (shape != nullptr) {
-    const opp::Contiguous value(*shape, context->GetOptionalInputDesc(kValue)->GetDataType());
-    const opp::Contiguous cache(*cache_shape, context->GetOptionalInputDesc(kValueCache)->GetDataType());
+    const opp::StridedShape value(*shape, context->GetOptionalInputDesc(kValue)->GetDataType());
+    const opp::StridedShape cache(*cache_shape, context->GetOptionalInputDesc(kValueCache)->GetDataType());
     wrong = add_copy(tiling, "value", value, cache, nz);
     if (!wrong.empty()) return opp::reject(wrong);
     if (cache.sizes[0] != key_cache.sizes[0] || cache.sizes[of_slots] != key_cache.sizes[of_slots]) {

@@ -22,7 +22,7 @@ struct SequenceInputs {
 inline SequencesTiling sequences_of(const gert::TilingContext& context, const SequenceInputs& inputs,
                                     const std::string& layout_query, const std::string& layout_key,
                                     int64_t sparse_mode) {
-  const Contiguous query = required(context, inputs.query), key = required(context, inputs.key);
+  const StridedShape query = required(context, inputs.query), key = required(context, inputs.key);
   const auto is_given = [&](std::size_t input) { return context.GetOptionalInputShape(input) != nullptr; };
   SequencesTiling tiling{};
   tiling.packed = layout_query == "TND";

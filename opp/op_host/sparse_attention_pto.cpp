@@ -66,8 +66,8 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
 opp::SparseAttentionPrologTiling prolog_of(const gert::TilingContext& context) {
   const gert::RuntimeAttrs& attributes = *context.GetAttrs();
   const auto columns = [&](Input input) { return context.GetRequiredInputShape(input)->GetOriginShape().GetDim(1); };
-  const opp::Contiguous x = opp::required(context, kX), w_uk = opp::required(context, kWUk),
-                        slots = opp::required(context, kCacheIndex), cache = opp::required(context, kKvCache);
+  const opp::StridedShape x = opp::required(context, kX), w_uk = opp::required(context, kWUk),
+                          slots = opp::required(context, kCacheIndex), cache = opp::required(context, kKvCache);
   opp::SparseAttentionPrologTiling tiling{};
   tiling.tokens = slots.elements();
   tiling.hidden = x.sizes[2];
@@ -96,8 +96,8 @@ opp::SparseAttentionPrologTiling prolog_of(const gert::TilingContext& context) {
 
 // Each sequence has S1 new tokens, which see the keys up to their own.
 opp::SequencesTiling sequences_of(const gert::TilingContext& context) {
-  const opp::Contiguous x = opp::required(context, kX), cache = opp::required(context, kKvCache),
-                        table = opp::required(context, kBlockTable);
+  const opp::StridedShape x = opp::required(context, kX), cache = opp::required(context, kKvCache),
+                          table = opp::required(context, kBlockTable);
   opp::SequencesTiling tiling{};
   tiling.batch = x.sizes[0];
   tiling.queries = x.sizes[1];
@@ -123,7 +123,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.indexer.sequences = tiling.attention.sequences = sequences;
   // More than a sequence can have are not selected.
   const int64_t count = std::min(*attributes.GetInt(kSparseCount), std::max<int64_t>(sequences.keys, 1));
-  tiling.indexer.weights = opp::number_of(*context, kX);
+  tiling.indexer.weights = opp::float_type_of(*context, kX);
   opp::divide(tiling.indexer, {prolog.tokens, prolog.index_heads, 1, prolog.index_depth, count}, blocks);
   tiling.indexer.blocks = blocks;
   const float scale = *attributes.GetFloat(kSoftmaxScale);

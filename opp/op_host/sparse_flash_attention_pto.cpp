@@ -55,8 +55,8 @@ constexpr int64_t kMaxDepth = std::numeric_limits<uint16_t>::max() / 16 * 16;
 
 ge::graphStatus tile(gert::TilingContext* context) {
   const gert::RuntimeAttrs& attributes = *context->GetAttrs();
-  const opp::Contiguous query = opp::required(*context, kQuery), key = opp::required(*context, kKey),
-                        value = opp::required(*context, kValue), indices = opp::required(*context, kSparseIndices);
+  const opp::StridedShape query = opp::required(*context, kQuery), key = opp::required(*context, kKey),
+                          value = opp::required(*context, kValue), indices = opp::required(*context, kSparseIndices);
   const gert::StorageShape* rope = context->GetOptionalInputShape(kQueryRope);
   const std::size_t head = query.sizes.size() - 2;
   const int64_t heads = query.sizes[head], depth = query.sizes[head + 1];

@@ -6,6 +6,6 @@
 
 namespace opp {
 
-enum class Number : uint8_t { kFloat, kHalf, kBfloat16 };
+enum class FloatType : uint8_t { kFloat, kHalf, kBfloat16 };
 
 }  // namespace opp

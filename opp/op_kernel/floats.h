@@ -2,8 +2,8 @@
 // Numbers in device memory, which may be of several types, as floats in the unified buffer.
 #pragma once
 
+#include "float_type.h"
 #include "kernel_operator.h"
-#include "number.h"
 
 namespace opp {
 
@@ -12,7 +12,7 @@ using namespace AscendC;
 class Floats {
  public:
   // `stride` apart, and at most `max` at a time.
-  __aicore__ inline void Init(TPipe& pipe, GM_ADDR address, Number type, uint32_t max, int64_t stride = 1) {
+  __aicore__ inline void Init(TPipe& pipe, GM_ADDR address, FloatType type, uint32_t max, int64_t stride = 1) {
     address_ = address;
     type_ = type;
     stride_ = stride;
@@ -29,8 +29,8 @@ class Floats {
     return to;
   }
   __aicore__ inline void Load(const LocalTensor<float>& to, int64_t first, uint32_t count) {
-    if (type_ == Number::kHalf) return LoadOf<half>(to, first, count);
-    if (type_ == Number::kBfloat16) return LoadOf<bfloat16_t>(to, first, count);
+    if (type_ == FloatType::kHalf) return LoadOf<half>(to, first, count);
+    if (type_ == FloatType::kBfloat16) return LoadOf<bfloat16_t>(to, first, count);
     LoadOf<float>(to, first, count);
   }
 
@@ -84,7 +84,7 @@ class Floats {
   }
 
   GM_ADDR address_ = nullptr;
-  Number type_ = Number::kFloat;
+  FloatType type_ = FloatType::kFloat;
   int64_t stride_ = 1;
   TQue<TPosition::VECIN, 2> in_;
   TBuf<TPosition::VECCALC> floats_, together_;

@@ -2,7 +2,7 @@
 // The tiling data of the lightning indexers' kernels.
 #pragma once
 
-#include "number.h"
+#include "float_type.h"
 #include "sequences_tiling.h"
 
 namespace opp {
@@ -27,9 +27,9 @@ struct LightningIndexerTiling {
   uint32_t columns;       // for keys that are scored at a time, the runs of each page rounded up to fractals
   uint32_t unit_keys;     // that certainly fit there
   uint32_t blocks;
-  Number weights;
-  Number query_scales;
-  Number key_scales;
+  FloatType weights;
+  FloatType query_scales;
+  FloatType key_scales;
   uint8_t return_value;
 
   constexpr uint32_t vector_cores() const { return 2 * blocks; }

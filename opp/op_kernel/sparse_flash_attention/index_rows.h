@@ -6,11 +6,11 @@
 
 namespace opp {
 
-class NamedKeys {
+class IndexRows {
  public:
   static constexpr uint32_t kIndices = SparseFlashAttentionTiling::kElements;  // that are looked through at a time
 
-  __aicore__ inline NamedKeys(const SparseFlashAttentionTiling& tiling, const GlobalTensor<int32_t>& indices,
+  __aicore__ inline IndexRows(const SparseFlashAttentionTiling& tiling, const GlobalTensor<int32_t>& indices,
                               TPipe& pipe)
       : tiling_(tiling), indices_(indices) {
     pipe.InitBuffer(signBuffer_, kIndices / 8);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the places of the keys that indices name, on the vector unit: for an index, the scalar unit takes about as long
-// as copying its key.
+// Finds the addresses of the keys that indices name, on the vector unit: for an index, the scalar unit takes about as
+// long as copying its key.
 #pragma once
 
 #include "workspace.h"
 
 namespace opp {
 
-class KeyPlaces {
+class KeyAddresses {
  public:
   // For up to `count` indices at a time.
-  __aicore__ inline KeyPlaces(const SequencesTiling& tiling, const Sequences& sequences, uint32_t count, TPipe& pipe)
+  __aicore__ inline KeyAddresses(const SequencesTiling& tiling, const Sequences& sequences, uint32_t count, TPipe& pipe)
       : tiling_(tiling), sequences_(sequences), size_(AlignUp(count, kRepeat)) {
     pipe.InitBuffer(numberBuffer_, kNumbers * size_ * sizeof(int32_t));
     pipe.InitBuffer(signBuffer_, AlignUp(size_ / 8, 32u));
@@ -19,7 +19,7 @@ class KeyPlaces {
     rows_ = positions_[size_];
     past_ = positions_[2 * size_];
     quotients_ = positions_[3 * size_];
-    places_ = positions_[4 * size_];
+    addresses_ = positions_[4 * size_];
     signs_ = signBuffer_.Get<uint32_t>();
     table_ = tableBuffer_.Get<int32_t>();
   }
@@ -52,12 +52,12 @@ class KeyPlaces {
   __aicore__ inline uint32_t Take(uint32_t count) {
     uint64_t taken = 0;
     WaitFor<HardEvent::S_V>();  // those that were taken before are read
-    GatherMask(places_, rows_, signs_, true, count, {1, 1, 8, 0}, taken);
+    GatherMask(addresses_, rows_, signs_, true, count, {1, 1, 8, 0}, taken);
     WaitFor<HardEvent::V_S>();
     return static_cast<uint32_t>(taken);
   }
 
-  __aicore__ inline int64_t Get(uint32_t i) const { return places_.GetValue(i); }
+  __aicore__ inline int64_t Get(uint32_t i) const { return addresses_.GetValue(i); }
 
  private:
   static constexpr uint32_t kRepeat = 64;   // numbers that an instruction takes at a time
@@ -123,7 +123,7 @@ class KeyPlaces {
   const Sequences& sequences_;
   const uint32_t size_;
   TBuf<TPosition::VECCALC> numberBuffer_, signBuffer_, tableBuffer_;
-  LocalTensor<int32_t> positions_, rows_, past_, quotients_, places_, table_;
+  LocalTensor<int32_t> positions_, rows_, past_, quotients_, addresses_, table_;
   LocalTensor<uint32_t> signs_;
   GlobalTensor<int32_t> blocks_;
   int64_t batch_ = -1;  // whose blocks are in the table

@@ -2,8 +2,8 @@
 // Sparse flash attention on the vector cores: gathering keys and values, softmax weights, merging of pieces.
 #pragma once
 
-#include "key_places.h"
-#include "named_keys.h"
+#include "index_rows.h"
+#include "key_addresses.h"
 #include "workspace.h"
 
 namespace opp {
@@ -20,8 +20,8 @@ class AttentionSoftmax {
         sequences_(sequences),
         tokens_(tiling.sequences, sequences),
         workspace_(tiling, workspace, static_cast<uint32_t>(GetBlockIdx()) / Tiling::kVectorCores),
-        named_(tiling, tensors.indices, pipe),
-        places_(tiling.sequences, sequences, Tiling::kPiece, pipe),
+        indexRows_(tiling, tensors.indices, pipe),
+        addresses_(tiling.sequences, sequences, Tiling::kPiece, pipe),
         core_(static_cast<uint32_t>(GetSubBlockIdx())),
         unit_(static_cast<uint32_t>(GetBlockIdx()) / Tiling::kVectorCores) {
     pipe.InitBuffer(in_, kRequested, kElements * sizeof(float));
@@ -112,7 +112,7 @@ class AttentionSoftmax {
     for (int64_t row = GetBlockIdx(); row < tiling_.rows / tiling_.tiles; row += cores) {
       const int64_t token = row / tiling_.key_heads;
       const Sequence& sequence = tokens.Of(token);
-      if (token - sequence.first_query < sequence.queries) named_.Count(row, tiling_.named, in_, work_);
+      if (token - sequence.first_query < sequence.queries) indexRows_.Count(row, tiling_.named, in_, work_);
     }
   }
 
@@ -156,7 +156,7 @@ class AttentionSoftmax {
     end_ = divided_ ? Smaller(tiling_.named, position_ + Tiling::kPiece) : tiling_.named;
     // The vector unit does that while the scalar unit counts.
     if (visible_ > 0 && position_ < end_) FindKeys(position_);
-    end_ = named_.Count(row.indices, end_, in_, work_);
+    end_ = indexRows_.Count(row.indices, end_, in_, work_);
     if (visible_ <= 0) end_ = 0;
     return true;
   }
@@ -164,8 +164,8 @@ class AttentionSoftmax {
   // Finds the keys of the piece that begins at an index, which may be more than the row names.
   __aicore__ inline void FindKeys(int64_t first) {
     const int64_t row = AttentionRowOf(tiling_, row_).indices;
-    places_.Find(sequence_, visible_, tensors_.indices[row * tiling_.named + first],
-                 static_cast<uint32_t>(Smaller(Tiling::kPiece, tiling_.named - first)));
+    addresses_.Find(sequence_, visible_, tensors_.indices[row * tiling_.named + first],
+                    static_cast<uint32_t>(Smaller(Tiling::kPiece, tiling_.named - first)));
     found_ = true;
   }
 
@@ -180,7 +180,7 @@ class AttentionSoftmax {
       head = AttentionRowOf(tiling_, piece.row).keyHead;
       if (!found_) FindKeys(piece.first);
       found_ = false;
-      piece.keys = places_.Take(static_cast<uint32_t>(Smaller(Tiling::kPiece, end_ - piece.first)));
+      piece.keys = addresses_.Take(static_cast<uint32_t>(Smaller(Tiling::kPiece, end_ - piece.first)));
     }
     if (core_ == 0) Tell(n, piece);
     uint32_t first = 0;
@@ -250,9 +250,9 @@ class AttentionSoftmax {
 
   // The i-th key and the next, in the order of their rows.
   __aicore__ inline RowRun RunAt(uint32_t i, uint32_t max) const {
-    const int64_t row = places_.Get(i);
+    const int64_t row = addresses_.Get(i);
     if (max < 2) return {row, 1, 1};
-    const int64_t other = places_.Get(i + 1);
+    const int64_t other = addresses_.Get(i + 1);
     return row < other ? RowRun{row, other - row, 2} : RowRun{other, row - other, 2};
   }
 
@@ -685,8 +685,8 @@ class AttentionSoftmax {
   const Sequences& sequences_;
   TokenSequences tokens_;
   const AttentionWorkspace<T> workspace_;
-  const NamedKeys named_;
-  KeyPlaces places_;
+  const IndexRows indexRows_;
+  KeyAddresses addresses_;
   const uint32_t core_;  // of the block's vector cores
   const int64_t unit_;   // the block's first row or piece
   TQue<TPosition::VECIN, kRequested> in_;
