@@ -2,9 +2,9 @@
 """Follows a page of the docs literally: runs the commands of its blocks in a folder, and makes its edits there.
 
 A block marked ``console`` holds commands, after "$ ", and what they print on stdout; "..." stands for any text in a
-line, or for any lines. One marked with a language and a file, as ``cpp opp/op_kernel/x.cpp``, is what stands in that
-file then: each part of it, a function or a table, replaces the part of the same name, and one that is new comes before
-the part that follows it in the block.
+line, or for any lines. One marked with a language and a file, as ``cpp opp/op_kernel/x.cpp``, shows that file after the
+change. Each part of it, a function or a table, replaces the part of the same name. A new part comes before the part
+that follows it in the block.
 """
 
 import os

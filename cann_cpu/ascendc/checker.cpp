@@ -31,7 +31,7 @@ const char* past(Use use) { return use == Use::Read ? "read" : "wrote"; }
 
 uintptr_t address_of(const std::byte* data) { return reinterpret_cast<uintptr_t>(data); }
 
-// The first argument of InitBuffer as it stands in the source.
+// The source text of InitBuffer's first argument.
 std::string variable_of(const Where& where) {
   std::ifstream file(where.file_name());
   std::string line;
@@ -405,7 +405,7 @@ void Checker::check_cache(const Instruction& by, Use use, const GlobalMemory& me
   if (by.pipe == PIPE_S && !by.by_server) {
     if (use == Use::Read) return;
     const uintptr_t start = device_.lines(begin, end).first;
-    CachedLine& line = cached_[start];  // an element lies in one
+    CachedLine& line = cached_[start];  // an element is in one line
     for (uintptr_t at = begin; at < end; ++at) line.written |= uint64_t{1} << (at - start);
     line.where = by.where;
     return;

@@ -18,14 +18,14 @@ namespace {
 // [l2]: asc-devkit, docs/zh/guide, the division of data for L2: 192 MB, about 7 TB/s of reads and writes together.
 // [512]: the same guide: requests to device memory are handled in 512 bytes.
 
-constexpr double kLocalStart = 16;    // assumed: copies between memories of a cube core, and products
-constexpr double kVectorStart = 22;   // [add]
-constexpr double kDeviceStart = 30;   // assumed: what of the 424 cycles beside two copies' bytes in [add] is the pipe's
-constexpr double kLatencyIn = 364;    // [add]: 680 = 2 * (30 + 128) + 364
-constexpr double kLatencyOut = 136;   // [add]: 294 = 30 + 128 + 136
-constexpr double kScalarCycles = 10;  // [add]: of the 34 cycles for three elements
-constexpr double kL2ToCube = 110;     // [platform] l2_read_rate; a matmul in asc-devkit's guide reaches 95
-constexpr double kCubeToL2 = 86;      // [platform] l2_write_rate
+constexpr double kLocalStart = 16;     // assumed: copies between memories of a cube core, and products
+constexpr double kVectorStart = 22;    // [add]
+constexpr double kDeviceStart = 30;    // assumed: the pipe's part of the 424 cycles in [add]
+constexpr double kLatencyIn = 364;     // [add]: 680 = 2 * (30 + 128) + 364
+constexpr double kLatencyOut = 136;    // [add]: 294 = 30 + 128 + 136
+constexpr double kScalarCycles = 10;   // [add]: of the 34 cycles for three elements
+constexpr double kL2ToCube = 110;      // [platform] l2_read_rate; a matmul in asc-devkit's guide reaches 95
+constexpr double kCubeToL2 = 86;       // [platform] l2_write_rate
 constexpr double kUnifiedBuffer = 64;  // [platform] ub_to_ddr_rate, ub_to_l2_rate; assumed for reads as well
 
 constexpr PathCost kPathCosts[kPaths] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operator packages whose files lie in the libraries of this process.
+// Operator packages whose files are embedded in the libraries of this process.
 #pragma once
 
 #include <filesystem>

@@ -118,7 +118,7 @@ struct Factors {
   }
 };
 
-// What the functions are given beside their tensors, and what of it is implemented.
+// The functions' arguments besides tensors, and the values that are implemented.
 void check_modes(int64_t stream_mode, int64_t block_size = 0, int64_t group_size = 0) {
   TORCH_CHECK(stream_mode == 1, "streamMode must be 1 (stop on failure), got ", stream_mode);
   TORCH_CHECK(block_size == 0, "blockSize ", block_size, " is not implemented; expected 0");

@@ -213,14 +213,13 @@ std::optional<std::string> library_of(const char* name, const std::string& packa
 }
 
 std::string not_deployed(const std::string& function) {
-  return c10::str(
-      "the function ", function,
-      " is in no operator library. Looked in: op_api/lib/libcust_opapi.so of the operator packages of ",
-      environment("ASCEND_CUSTOM_OPP_PATH"), " and of ", environment("ASCEND_OPP_PATH"),
-      "/vendors, then CANN's libopapi.so. Deploy the operator package of the wheel that has the operator: "
-      "with CANN on the CPU it lies in the wheel and is found by itself; for NPUs it is built and installed "
-      "with CANN (docs/device_build.md), and its folder named in ASCEND_CUSTOM_OPP_PATH before torch_npu "
-      "is loaded.");
+  return c10::str("the function ", function,
+                  " is in no operator library. Looked in: op_api/lib/libcust_opapi.so of the operator packages of ",
+                  environment("ASCEND_CUSTOM_OPP_PATH"), " and of ", environment("ASCEND_OPP_PATH"),
+                  "/vendors, then CANN's libopapi.so. Deploy the operator package of the wheel that has the operator: "
+                  "with CANN on the CPU it is in the wheel and found automatically; for NPUs it is built and installed "
+                  "with CANN (docs/device_build.md), and its folder named in ASCEND_CUSTOM_OPP_PATH before torch_npu "
+                  "is loaded.");
 }
 
 AclnnOperator::AclnnOperator(const char* name, const void* in_caller)

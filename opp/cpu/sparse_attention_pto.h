@@ -59,7 +59,7 @@ struct SparseAttentionPto {
 // Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.
 void check(const SparseAttentionPto& call);
 
-// Tokens [first, first + count), counted over the batch entries, and what of the entries they are of they attend to.
+// Tokens [first, first + count), counted over the batch entries, and the tokens of their entries that they attend to.
 struct TokenChunk {
   int64_t first;
   int64_t count;

@@ -80,7 +80,7 @@ struct Runs {
   opp::Strided places;
 };
 
-// What of a row lies side by side in the cache, and at most a buffer long.
+// The part of a row that is contiguous in the cache, at most as long as a buffer.
 Runs runs_of_row(const Dimension& outer, const Dimension& inner, int64_t itemsize) {
   const bool dense = outer.size == 1 || outer.stride == inner.size;
   const int64_t bytes = (dense ? outer.size : 1) * inner.size * itemsize;

@@ -35,7 +35,7 @@ class LinearLayers {
     return Tiles(product) * Units<T>(product) * UnitCost(product);
   }
 
-  // Computes what of the product is the core's. Sums of int8_t are int32_t, and so is Out; others are float, and Out is
+  // Computes the core's part of the product. Sums of int8_t are int32_t, and so is Out; others are float, and Out is
   // that or T, to which they are rounded.
   template <class T, class Out>
   __aicore__ inline void Compute(const Linear& product, Share& share, GM_ADDR x, GM_ADDR weight, GM_ADDR out) {

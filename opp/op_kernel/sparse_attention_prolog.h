@@ -79,7 +79,7 @@ class SparseAttentionProducts {
     Compute<T>(index, share, latent, arguments_.w_idx_qb, chunk.workspace + tiling_.index_products);
   }
 
-  // What of each head is not rotated, with the head's w_uk.
+  // The part of each head that is not rotated, times the head's w_uk.
   __aicore__ inline void Absorb(const Chunk& chunk) {
     if (chunk.count == 0) return;
     const int64_t depth = tiling_.depth, kv_lora = tiling_.kv_lora, pitch = depth + tiling_.rope_depth;

@@ -8,7 +8,7 @@
 #   bash test/arm64/run.sh test/opp -k top    the Python tests that these arguments of pytest select
 #
 # Needs Debian, with the Python that its release has. Packages come by name from the mirrors that apt and pip are set up
-# for. All of it lies in build/arm64, and stays there for the next run.
+# for. It keeps all files in build/arm64 for the next run.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -5,7 +5,7 @@ import pytest
 from cann_cpu.ascendc import device_rules
 from cann_cpu.kernel import KernelError, KernelFile
 
-# What stands in the kernel's file, with a text in each line that is reported.
+# Lines of a kernel's file, with a part of the report for each line that is reported.
 BROKEN = [
     ("in_kernel", "std::vector<float> rows;", "std::vector: is the host's; use an array, a TBuf or a tensor"),
     ("in_kernel", "auto f = [&] { std::map<int, int> m; };", "std::map: is the host's"),

@@ -126,7 +126,7 @@ const NodeTable kNormalizationNodes = {
     {"LogSoftmaxGrad", aclnn("LogSoftmaxBackward", in(0), in(1), only_axis("axis"), out(like(1)))},
     {"LayerNormV4", aclnn("LayerNorm", in(0), integers(1), optional(2), optional(3), real("epsilon", 1e-5),
                           out(like(0)), out(layer_statistics), out(layer_statistics))},
-    // gamma stands in for the bias too, whose gradient needs nothing but its shape.
+    // gamma is also passed as the bias: the bias's gradient needs only its shape.
     {"LayerNormGradV3", aclnn("LayerNormBackward", in(0), in(1), shape_of(4), in(3), in(2), in(4), in(4),
                               value(kAllOutputs), out(like(1)), out(like(4)), out(like(4)))},
     {"RmsNorm", aclnn("RmsNorm", in(0), in(1), real("epsilon", 1e-6), out(like(0)), out(statistics_over(1)))},

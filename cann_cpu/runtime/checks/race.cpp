@@ -50,7 +50,7 @@ void report_conflict(const Conflict& conflict, const char* where) {
          {{"bytes", bytes}, {"first", first}, {"second", second}});
 }
 
-// Where the accesses lie in memory that the runtime knows.
+// The accesses' addresses in memory that the runtime knows.
 std::vector<Conflict> use(Shadow& memory, const VectorClock& clock, const std::shared_ptr<const User>& user,
                           const Accesses& accesses) {
   std::vector<Conflict> conflicts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of torch_npu's tensors while the check `memory` is on, which stands in for the caching allocator then.
+// Memory of torch_npu's tensors while the check `memory` is on: it replaces the caching allocator.
 #pragma once
 
 #include "acl/acl_base.h"

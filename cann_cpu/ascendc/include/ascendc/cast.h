@@ -110,7 +110,7 @@ To cast(From value, RoundMode mode) {
   }
 }
 
-// Whether the conversion as it stands in C++ is that of the mode.
+// Whether C++'s own conversion rounds as the mode does.
 template <class To, class From>
 constexpr bool is_plain(RoundMode mode) {
   const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT;

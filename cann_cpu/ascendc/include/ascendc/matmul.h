@@ -442,7 +442,7 @@ class Matmul {
     batch_loops_ = batchLoop;
     if (sync) written(where);
   }
-  // What the next of these loops has made, where it lies in the workspace.
+  // The workspace's address of the result that the next of these loops has computed.
   template <bool sync = false>
   GlobalTensor<C> GetBatchTensorC(uint32_t batchA, uint32_t batchB, bool enSequentialWrite = false,
                                   Where where = Where::current()) {
@@ -483,7 +483,7 @@ class Matmul {
     size = static_cast<int32_t>(constant);
   }
 
-  // What is known when the kernel is compiled stands in for the tiling, if there is none.
+  // Without a tiling, the constants of the kernel's compilation replace it.
   static void fill_in(TCubeTiling& tiling, bool all) {
     const auto set = [](int32_t& field, int32_t constant) {
       if (constant > 0) field = constant;

@@ -137,7 +137,7 @@ class _Text:
         return file, line + self.code.count("\n", self._starts[part], position)
 
     def own_code(self, scope: _Scope) -> str:
-        """What stands in it, but not in scopes in it."""
+        """The code in it, without that of nested scopes."""
         parts, begin = [], scope.begin
         for inner in scope.inner:
             parts.append(self.code[begin : inner.begin])

@@ -531,7 +531,7 @@ def judged(work: Work, operator: dict, done: list[Called]) -> str:
         if each.failure and each.types not in right:
             raise each.failure
     if not right:
-        reason = done[0].rejected if done else "the formats lie in no rows, or the dtypes are none of numbers"
+        reason = done[0].rejected if done else "the formats are not ND formats, or the dtypes are not numeric"
         place = place_of(work, "tiling", operator)
         raise NotRun(f"no drawn call is accepted, and only its own test can say more: {place} {reason}")
     count = sum(not each.rejected and not each.failure for each in done)
