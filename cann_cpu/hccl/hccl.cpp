@@ -2,13 +2,14 @@
 // libhccl.so: checks what it is given, and enqueues it.
 #include "hccl/hccl.h"
 
+#include <regex.h>  // <regex> takes ten seconds to compile
+
 #include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <regex>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -256,12 +257,16 @@ std::chrono::seconds default_timeout() {
 
 // As HCCL reads it: "level0:NA;level1:ring", or the same for operators, "allreduce=level0:NA;level1:ring/reduce=...".
 void require_algorithms(const std::string& text) {
-  static const auto* form = new std::regex("([a-z]+=)?level\\d:[\\w-]+(;level\\d:[\\w-]+)*");
+  static const regex_t* const form = [] {
+    auto* compiled = new regex_t;
+    const char* const pattern = "^([a-z]+=)?level[0-9]:[[:alnum:]_-]+(;level[0-9]:[[:alnum:]_-]+)*$";
+    return regcomp(compiled, pattern, REG_EXTENDED | REG_NOSUB) == 0 ? compiled : nullptr;
+  }();
   size_t from = 0;
   while (from < text.size()) {
     const size_t end = std::min(text.find('/', from), text.size());
     const std::string one = text.substr(from, std::min<size_t>(end - from, 80));
-    if (!std::regex_match(one, *form)) {
+    if (form == nullptr || regexec(form, one.c_str(), 0, nullptr, 0) != 0) {
       throw CollectiveFailure(HCCL_E_PARA, "hcclAlgo has '" + one +
                                                "'; expected level0:NA;level1:ring, or of operators "
                                                "allreduce=level0:NA;level1:ring/allgather=level0:NA;level1:ring");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduction.h"
 
-#include <ATen/Functions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 
 #include <cstring>
 #include <string>
