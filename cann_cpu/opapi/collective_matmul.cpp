@@ -181,28 +181,22 @@ void reduce(const Factors& factors, Text name, Text reduce_op, OptionalIn x3, Ou
   Group(name).reduce(product, out, reduction(reduce_op));
 }
 
-// The first text among a call's arguments: the group.
-void note(std::string& group, Text text) {
-  if (group.empty()) group = text;
-}
-template <class T>
-void note(std::string&, const T&) {}
-
-template <class... Params>
-std::string group_of(const detail::TypedCall<Params...>& call) {
-  static thread_local std::string group;
-  group.clear();
-  call.check([](Params... arguments) { (note(group, arguments), ...); });
-  return group;
+// The first text among a call's arguments.
+Text group_of(const detail::KernelCall& call) {
+  static const std::string none;
+  for (const StoredArgument& argument : call.arguments) {
+    const auto* text = std::get_if<std::string>(&argument);
+    if (text != nullptr && !text->empty()) return *text;
+  }
+  return none;
 }
 
 // In the order of the group's calls.
-template <class PhaseOne>
 aclnnStatus phase_two_ordered(aclOpExecutor* executor, aclrtStream stream) {
   if (executor == nullptr) return run_phase_two(executor, stream);
   aclnnStatus status = ACLNN_SUCCESS;
   const aclnnStatus found = detail::guarded(executor->call->name, ACLNN_ERR_PARAM_INVALID, [&] {
-    const Group group(group_of(static_cast<const typename PhaseOne::Call&>(*executor->call)));
+    const Group group(group_of(static_cast<const detail::KernelCall&>(*executor->call)));
     status = enqueue_ordered(group.comm(), stream, [&] { return run_phase_two(executor, stream); });
   });
   return found == ACLNN_SUCCESS ? status : found;
@@ -211,7 +205,7 @@ aclnnStatus phase_two_ordered(aclOpExecutor* executor, aclrtStream stream) {
 }  // namespace
 
 #define ACLNN_OF_GROUP(op, check_expression, ...) \
-  CANN_CPU_DEFINE_ACLNN(op, phase_two_ordered, detail::NoTrial, +check_expression, __VA_ARGS__)
+  CANN_CPU_DEFINE_ACLNN(op, phase_two_ordered, nullptr, +check_expression, __VA_ARGS__)
 
 ACLNN_OF_GROUP(
     AllGatherMatmul,

@@ -52,12 +52,12 @@ inline at::Tensor wrapped(const at::Scalar& number) { return at::native::wrapped
 #undef ACLNN
 #undef ACLNN_CHECKED
 #define ACLNN_TRIED(op, rejects, check, ...) \
-  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::Tried<cann_cpu::rejects>, check, __VA_ARGS__)
-#define ACLNN(op, ...) ACLNN_TRIED(op, Rejects::Any, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
+  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::tried<cann_cpu::rejects>, check, __VA_ARGS__)
+#define ACLNN(op, ...) ACLNN_TRIED(op, Rejects::Any, nullptr, __VA_ARGS__)
 #define ACLNN_CHECKED(op, check, ...) ACLNN_TRIED(op, Rejects::Any, +check, __VA_ARGS__)
 
 // For a kernel whose shapes depend on the tensors' values: a trial only shows which dtypes it takes.
-#define ACLNN_OF_VALUES(op, ...) ACLNN_TRIED(op, Rejects::Dtypes, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
+#define ACLNN_OF_VALUES(op, ...) ACLNN_TRIED(op, Rejects::Dtypes, nullptr, __VA_ARGS__)
 
 // aclnnOp(self, out) and aclnnInplaceOp(self).
 #define UNARY(Op, function)                                           \

@@ -8,10 +8,16 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
 
 namespace cann_cpu {
 namespace {
@@ -110,20 +116,89 @@ std::vector<std::string> parameter_names(std::string_view source) {
   return names;
 }
 
-}  // namespace
+class TrialCall {
+ public:
+  TrialCall(const char* name, const std::vector<void*>& addresses, const std::vector<StoredArgument>& arguments);
 
-TrialCall::TrialCall(const char* name, const std::vector<void*>& addresses) : addresses_(addresses) {
+  // Whether such a call has passed before.
+  bool is_known();
+
+  // Throws std::invalid_argument where the call is wrong. This changes the arguments, which are copies, where the
+  // tensors are large.
+  void run(Rejects rejects, const char* source,
+           const std::function<void(const std::vector<void*>& addresses)>& compute);
+
+ private:
+  struct Operand {
+    const aclTensor* tensor;
+    size_t position;  // of the argument, from 0
+    size_t storage;   // the number of the first operand in the same storage
+  };
+  // What a call takes of a storage, in bytes.
+  struct Extent {
+    int64_t begin = 0, end = 0;
+  };
+
+  template <class T>
+  void add(const T& stored) {
+    if constexpr (std::is_same_v<T, aclTensor>) {
+      operands_.push_back({&stored, position_, 0});
+    } else if constexpr (std::is_same_v<T, std::pair<aclTensor, aclTensor*>>) {
+      add(stored.first);
+    } else if constexpr (std::is_same_v<T, at::Scalar>) {
+      add_scalar(stored);
+    } else if constexpr (requires { stored.values; }) {
+      add(stored.values);
+    } else if constexpr (requires { stored.size(); }) {
+      add_bytes(stored.size());
+      for (const auto& element : stored) add(element);
+    } else if constexpr (std::is_same_v<T, std::monostate>) {
+      nulls_ |= uint64_t{1} << position_ % 64;
+    } else {
+      add_bytes(stored);
+    }
+  }
+
+  template <class T>
+  void add_bytes(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    key_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+
+  void add_scalar(const at::Scalar& scalar);
+  void measure();
+  void describe();  // completes the key
+  void make_small();
+  std::string arguments(const char* source) const;
+
+  const std::vector<void*>& addresses_;
+  std::string key_;
+  size_t position_ = 0;
+  uint64_t nulls_ = 0;  // a bit for each argument
+  std::vector<Operand> operands_;
+  std::vector<Extent> storages_;  // by the first operand in each
+  bool is_large_ = false;
+};
+
+TrialCall::TrialCall(const char* name, const std::vector<void*>& addresses,
+                     const std::vector<StoredArgument>& arguments)
+    : addresses_(addresses) {
   key_.reserve(512);
   operands_.reserve(addresses.size());
   add_bytes(name);
+  for (; position_ < arguments.size(); ++position_) {
+    std::visit([this](const auto& stored) { add(stored); }, arguments[position_]);
+  }
 }
 
 void TrialCall::add_scalar(const at::Scalar& scalar) {
   add_bytes(scalar.type());
   if (scalar.isIntegral(/*includeBool=*/true)) {
     add_bytes(scalar.type() == at::kUInt64 ? static_cast<int64_t>(scalar.toUInt64()) : scalar.toLong());
-  } else {
+  } else if (scalar.isComplex()) {
     add_bytes(scalar.toComplexDouble());
+  } else {
+    add_bytes(scalar.toDouble());
   }
 }
 
@@ -149,6 +224,7 @@ void TrialCall::describe() {
   for (const Extent& storage : storages_) bytes += storage.end - storage.begin;
   is_large_ = bytes > kLargest;
   add_bytes(is_large_);
+  add_bytes(nulls_);
   for (const Operand& operand : operands_) {
     const aclTensor& tensor = *operand.tensor;
     add_bytes(tensor.dtype);
@@ -229,10 +305,24 @@ std::string TrialCall::arguments(const char* source) const {
   const auto names = parameter_names(source);
   std::string text;
   for (const Operand& operand : operands_) {
-    text += (text.empty() ? " (" : ", ") + names[operand.position - 1] + " " + dtype_name(operand.tensor->dtype);
+    text += (text.empty() ? " (" : ", ") + names[operand.position] + " " + dtype_name(operand.tensor->dtype);
     if (!is_large_) text += c10::str(" ", at::IntArrayRef(operand.tensor->shape));
   }
   return text.empty() ? text : text + ")";
+}
+
+}  // namespace
+
+void run_trial(const detail::KernelCall& call, Rejects rejects) {
+  if (TrialCall(call.name, call.operands.addresses, call.arguments).is_known()) return;
+  auto copies = call.arguments;
+  for (StoredArgument& copy : copies) {
+    auto* result = std::get_if<std::pair<aclTensor, aclTensor*>>(&copy);
+    if (result != nullptr) result->second = nullptr;  // a trial reports no shape to the caller
+  }
+  const detail::KernelCall trial(call.row, {}, std::move(copies));
+  TrialCall(call.name, call.operands.addresses, trial.arguments)
+      .run(rejects, call.row.source, [&](const std::vector<void*>& addresses) { trial.compute(addresses); });
 }
 
 }  // namespace cann_cpu

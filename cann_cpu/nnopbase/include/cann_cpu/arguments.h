@@ -32,11 +32,13 @@
 #include <ATen/TensorUtils.h>
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cann_cpu/executor.h"
@@ -109,7 +111,13 @@ struct Absent {};
 template <class Param>
 struct Ignored {};
 
-// How a kernel parameter of type T is passed in C (CType), kept in the executor (Stored), and made again (Bound, bind).
+// An argument as the executor keeps it: nothing, where it is null or changes nothing; the bits of a number. libstdc++
+// is at its fastest up to eleven types.
+using StoredArgument =
+    std::variant<std::monostate, aclTensor, std::vector<aclTensor>, std::pair<aclTensor, aclTensor*>, at::Scalar,
+                 std::vector<at::Scalar>, aclIntArray, aclFloatArray, aclBoolArray, std::string, uint64_t>;
+
+// How a kernel parameter of type T is passed in C (CType), stored, and made again (Bound, bind).
 template <class T>
 struct Argument;
 
@@ -163,70 +171,78 @@ at::Tensor bind_tensor(const aclTensor& tensor, AddressCursor& addresses) {
   return direction == Direction::Input ? input_of(tensor, addresses) : view_of(tensor, addresses.take());
 }
 
+// The alternative of an argument that is not null.
+template <class T>
+const T& stored_as(const StoredArgument& stored) {
+  return *std::get_if<T>(&stored);
+}
+
+inline bool is_null(const StoredArgument& stored) { return stored.index() == 0; }
+
 template <Direction direction, class C, class View>
 struct TensorArgument {
   using CType = C*;
-  using Stored = aclTensor;
   using Bound = View;
-  static Stored store(CType argument, Operands& operands) {
+  static StoredArgument store(CType argument, Operands& operands) {
     return store_tensor<direction>(not_null(argument), operands);
   }
-  static Bound bind(const Stored& stored, AddressCursor& addresses) {
-    return Bound(bind_tensor<direction>(stored, addresses));
-  }
-};
-
-template <Direction direction, class C, class View>
-struct OptionalTensorArgument {
-  using CType = C*;
-  using Stored = std::optional<aclTensor>;
-  using Bound = std::optional<View>;
-  static Stored store(CType argument, Operands& operands) {
-    return argument ? Stored(store_tensor<direction>(*argument, operands)) : std::nullopt;
-  }
-  static Bound bind(const Stored& stored, AddressCursor& addresses) {
-    return stored ? Bound(View(bind_tensor<direction>(*stored, addresses))) : std::nullopt;
+  static Bound bind(const StoredArgument& stored, AddressCursor& addresses) {
+    return Bound(bind_tensor<direction>(stored_as<aclTensor>(stored), addresses));
   }
 };
 
 template <Direction direction>
 struct TensorListArgument {
   using CType = const aclTensorList*;
-  using Stored = std::vector<aclTensor>;
   using Bound = std::vector<at::Tensor>;
-  static Stored store(CType argument, Operands& operands) {
-    Stored stored;
+  static StoredArgument store(CType argument, Operands& operands) {
+    std::vector<aclTensor> stored;
     for (const aclTensor* tensor : not_null(argument).tensors) {
       stored.push_back(store_tensor<direction>(*tensor, operands));
     }
     return stored;
   }
-  static Bound bind(const Stored& stored, AddressCursor& addresses) {
+  static Bound bind(const StoredArgument& stored, AddressCursor& addresses) {
     Bound bound;
-    bound.reserve(stored.size());
-    for (const aclTensor& tensor : stored) bound.push_back(bind_tensor<direction>(tensor, addresses));
+    const auto& tensors = stored_as<std::vector<aclTensor>>(stored);
+    bound.reserve(tensors.size());
+    for (const aclTensor& tensor : tensors) bound.push_back(bind_tensor<direction>(tensor, addresses));
     return bound;
+  }
+};
+
+template <class CArray, class View>
+struct ArrayArgument {
+  using CType = const CArray*;
+  using Bound = View;
+  static StoredArgument store(CType argument, Operands&) { return not_null(argument); }
+  static Bound bind(const StoredArgument& stored, AddressCursor&) {
+    const auto& values = stored_as<CArray>(stored).values;
+    return View(reinterpret_cast<const typename View::value_type*>(values.data()), values.size());
+  }
+};
+
+// That of Given, which may be null.
+template <class Given, class Optional = std::optional<typename Given::Bound>>
+struct OptionalArgument {
+  using CType = typename Given::CType;
+  using Bound = Optional;
+  static StoredArgument store(CType argument, Operands& operands) {
+    return argument ? Given::store(argument, operands) : StoredArgument();
+  }
+  static Bound bind(const StoredArgument& stored, AddressCursor& addresses) {
+    return is_null(stored) ? Bound() : Bound(Given::bind(stored, addresses));
   }
 };
 
 template <class T>
 struct PlainArgument {
   using CType = T;
-  using Stored = T;
   using Bound = T;
-  static Stored store(T argument, Operands&) { return argument; }
-  static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
-};
-
-template <class CArray, class View>
-struct ArrayArgument {
-  using CType = const CArray*;
-  using Stored = CArray;
-  using Bound = View;
-  static Stored store(CType argument, Operands&) { return not_null(argument); }
-  static Bound bind(const Stored& stored, AddressCursor&) {
-    using Element = typename View::value_type;
-    return View(reinterpret_cast<const Element*>(stored.values.data()), stored.values.size());
+  using Kept = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
+  static StoredArgument store(T argument, Operands&) { return std::bit_cast<uint64_t>(static_cast<Kept>(argument)); }
+  static Bound bind(const StoredArgument& stored, AddressCursor&) {
+    return static_cast<T>(std::bit_cast<Kept>(stored_as<uint64_t>(stored)));
   }
 };
 
@@ -240,92 +256,71 @@ template <>
 struct Argument<InOut> : detail::TensorArgument<detail::Direction::Output, aclTensor, InOut> {};
 
 template <>
-struct Argument<const std::optional<at::Tensor>&>
-    : detail::OptionalTensorArgument<detail::Direction::Input, const aclTensor, at::Tensor> {};
+struct Argument<const std::optional<at::Tensor>&> : detail::OptionalArgument<Argument<const at::Tensor&>> {};
 template <>
-struct Argument<std::optional<at::Tensor>&>
-    : detail::OptionalTensorArgument<detail::Direction::Output, const aclTensor, at::Tensor> {};
+struct Argument<std::optional<at::Tensor>&> : detail::OptionalArgument<Argument<at::Tensor&>> {};
 template <>
-struct Argument<const std::optional<InOut>&>
-    : detail::OptionalTensorArgument<detail::Direction::Output, aclTensor, InOut> {};
+struct Argument<const std::optional<InOut>&> : detail::OptionalArgument<Argument<InOut>> {};
 
 template <>
 struct Argument<const std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Input> {};
 template <>
-struct Argument<const std::optional<std::vector<at::Tensor>>&> {
-  using Tensors = Argument<const std::vector<at::Tensor>&>;
-  using CType = Tensors::CType;
-  using Stored = std::optional<Tensors::Stored>;
-  using Bound = std::optional<std::vector<at::Tensor>>;
-  static Stored store(CType argument, Operands& operands) {
-    return argument ? Stored(Tensors::store(argument, operands)) : std::nullopt;
-  }
-  static Bound bind(const Stored& stored, AddressCursor& addresses) {
-    return stored ? Bound(Tensors::bind(*stored, addresses)) : std::nullopt;
-  }
-};
+struct Argument<const std::optional<std::vector<at::Tensor>>&>
+    : detail::OptionalArgument<Argument<const std::vector<at::Tensor>&>> {};
 template <>
 struct Argument<std::vector<at::Tensor>&> : detail::TensorListArgument<detail::Direction::Output> {};
 
 template <>
 struct Argument<const StoredTensor&> {
   using CType = const aclTensor*;
-  using Stored = aclTensor;
   using Bound = StoredTensor;
-  static Stored store(CType argument, Operands& operands) {
+  static StoredArgument store(CType argument, Operands& operands) {
     return detail::store_tensor<detail::Direction::Input>(detail::not_null(argument), operands);
   }
-  static Bound bind(const Stored& stored, AddressCursor& addresses) {
-    if (stored.format != ACL_FORMAT_FRACTAL_NZ || !is_whole(stored)) {
-      return {input_of(stored, addresses), ACL_FORMAT_ND, stored.shape};
+  static Bound bind(const StoredArgument& stored, AddressCursor& addresses) {
+    const auto& tensor = detail::stored_as<aclTensor>(stored);
+    if (tensor.format != ACL_FORMAT_FRACTAL_NZ || !is_whole(tensor)) {
+      return {input_of(tensor, addresses), ACL_FORMAT_ND, tensor.shape};
     }
-    const auto options = at::TensorOptions().dtype(scalar_type(stored.dtype));
-    return {at::from_blob(addresses.take(), stored.storage_shape, options), stored.format, stored.shape};
+    const auto options = at::TensorOptions().dtype(scalar_type(tensor.dtype));
+    return {at::from_blob(addresses.take(), tensor.storage_shape, options), tensor.format, tensor.shape};
   }
 };
 
 template <>
 struct Argument<DataDependentOut&> {
   using CType = aclTensor*;
-  using Stored = std::pair<aclTensor, aclTensor*>;
   using Bound = DataDependentOut;
-  static Stored store(CType argument, Operands& operands) {
-    return {detail::store_tensor<detail::Direction::Output>(detail::not_null(argument), operands), argument};
+  static StoredArgument store(CType argument, Operands& operands) {
+    return std::pair(detail::store_tensor<detail::Direction::Output>(detail::not_null(argument), operands), argument);
   }
-  static Bound bind(const Stored& stored, AddressCursor& addresses) {
-    return Bound(view_of(stored.first, addresses.take()), stored.second);
+  static Bound bind(const StoredArgument& stored, AddressCursor& addresses) {
+    const auto& [tensor, caller] = detail::stored_as<std::pair<aclTensor, aclTensor*>>(stored);
+    return Bound(view_of(tensor, addresses.take()), caller);
   }
 };
 
 template <>
 struct Argument<const at::Scalar&> {
   using CType = const aclScalar*;
-  using Stored = at::Scalar;
   using Bound = at::Scalar;
-  static Stored store(CType argument, Operands&) { return scalar_of(detail::not_null(argument)); }
-  static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
+  static StoredArgument store(CType argument, Operands&) { return scalar_of(detail::not_null(argument)); }
+  static Bound bind(const StoredArgument& stored, AddressCursor&) { return detail::stored_as<at::Scalar>(stored); }
 };
 
 template <>
-struct Argument<const std::optional<at::Scalar>&> {
-  using CType = const aclScalar*;
-  using Stored = std::optional<at::Scalar>;
-  using Bound = std::optional<at::Scalar>;
-  static Stored store(CType argument, Operands&) { return argument ? Stored(scalar_of(*argument)) : std::nullopt; }
-  static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
-};
+struct Argument<const std::optional<at::Scalar>&> : detail::OptionalArgument<Argument<const at::Scalar&>> {};
 
 template <>
 struct Argument<const std::vector<at::Scalar>&> {
   using CType = const aclScalarList*;
-  using Stored = std::vector<at::Scalar>;
   using Bound = std::vector<at::Scalar>;
-  static Stored store(CType argument, Operands&) {
-    Stored stored;
+  static StoredArgument store(CType argument, Operands&) {
+    std::vector<at::Scalar> stored;
     for (const aclScalar* scalar : detail::not_null(argument).scalars) stored.push_back(scalar_of(*scalar));
     return stored;
   }
-  static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
+  static Bound bind(const StoredArgument& stored, AddressCursor&) { return detail::stored_as<Bound>(stored); }
 };
 
 template <>
@@ -334,34 +329,24 @@ template <>
 struct Argument<at::ArrayRef<float>> : detail::ArrayArgument<aclFloatArray, at::ArrayRef<float>> {};
 template <>
 struct Argument<at::ArrayRef<bool>> : detail::ArrayArgument<aclBoolArray, at::ArrayRef<bool>> {};
-
 template <>
-struct Argument<at::OptionalIntArrayRef> {
-  using CType = const aclIntArray*;
-  using Stored = std::optional<aclIntArray>;
-  using Bound = at::OptionalIntArrayRef;
-  static Stored store(CType argument, Operands&) { return argument ? Stored(*argument) : std::nullopt; }
-  static Bound bind(const Stored& stored, AddressCursor&) {
-    return stored ? Bound(at::IntArrayRef(stored->values)) : std::nullopt;
-  }
-};
+struct Argument<at::OptionalIntArrayRef>
+    : detail::OptionalArgument<Argument<at::IntArrayRef>, at::OptionalIntArrayRef> {};
 
 template <>
 struct Argument<const std::string&> {
   using CType = char*;
-  using Stored = std::string;
   using Bound = std::string;
-  static Stored store(CType argument, Operands&) { return argument ? argument : ""; }
-  static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
+  static StoredArgument store(CType argument, Operands&) { return std::string(argument ? argument : ""); }
+  static Bound bind(const StoredArgument& stored, AddressCursor&) { return detail::stored_as<Bound>(stored); }
 };
 
 template <>
-struct Argument<at::ScalarType> {
+struct Argument<at::ScalarType> : detail::PlainArgument<at::ScalarType> {
   using CType = aclDataType;
-  using Stored = at::ScalarType;
-  using Bound = at::ScalarType;
-  static Stored store(CType argument, Operands&) { return scalar_type(argument); }
-  static Bound bind(const Stored& stored, AddressCursor&) { return stored; }
+  static StoredArgument store(CType argument, Operands& operands) {
+    return PlainArgument::store(scalar_type(argument), operands);
+  }
 };
 
 template <class T>
@@ -377,32 +362,27 @@ inline bool is_empty(const aclTensorList& list) { return list.tensors.empty(); }
 inline bool is_empty(const aclIntArray& array) { return array.values.empty(); }
 inline bool is_empty(const aclBoolArray& array) { return array.values.empty(); }
 
-template <class Param>
-struct UnusedArgument {
-  using CType = typename Argument<Param>::CType;
-  struct Stored {};
-  static Stored store(CType, Operands&) { return {}; }
-};
-
 }  // namespace detail
 
 template <Name name, class Param>
-struct Argument<Absent<name, Param>> : detail::UnusedArgument<Param> {
-  using Base = detail::UnusedArgument<Param>;
+struct Argument<Absent<name, Param>> {
+  using CType = typename Argument<Param>::CType;
   using Bound = Absent<name, Param>;
-  static typename Base::Stored store(typename Base::CType argument, Operands&) {
+  static StoredArgument store(CType argument, Operands&) {
     if (argument != nullptr && !detail::is_empty(*argument)) {
       throw std::invalid_argument("(" + std::string(name.text) + ") is not implemented: it must be null or empty");
     }
     return {};
   }
-  static Bound bind(const typename Base::Stored&, AddressCursor&) { return {}; }
+  static Bound bind(const StoredArgument&, AddressCursor&) { return {}; }
 };
 
 template <class Param>
-struct Argument<Ignored<Param>> : detail::UnusedArgument<Param> {
+struct Argument<Ignored<Param>> {
+  using CType = typename Argument<Param>::CType;
   using Bound = Ignored<Param>;
-  static Bound bind(const typename detail::UnusedArgument<Param>::Stored&, AddressCursor&) { return {}; }
+  static StoredArgument store(CType, Operands&) { return {}; }
+  static Bound bind(const StoredArgument&, AddressCursor&) { return {}; }
 };
 
 }  // namespace cann_cpu

@@ -17,11 +17,12 @@
 #pragma once
 
 #include <c10/core/InferenceMode.h>
+#include <c10/util/FunctionRef.h>
 
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -35,8 +36,7 @@ namespace cann_cpu {
 namespace detail {
 
 // Runs body; what it throws becomes a status and the text of aclGetRecentErrMsg.
-template <class Body>
-aclError guarded(const char* name, aclError code, const Body& body) noexcept {
+inline aclError guarded(const char* name, aclError code, c10::function_ref<void()> body) noexcept {
   try {
     body();
     return ACL_SUCCESS;
@@ -49,125 +49,172 @@ aclError guarded(const char* name, aclError code, const Body& body) noexcept {
   }
 }
 
-// Stores the arguments of a call one after the other, and counts them for the messages.
-class ArgumentReader {
- public:
-  template <class T>
-  typename Argument<T>::Stored read(typename Argument<T>::CType argument) {
-    ++position_;
-    try {
-      using Object = std::remove_cv_t<std::remove_pointer_t<typename Argument<T>::CType>>;
-      constexpr bool is_list = std::is_same_v<Object, aclTensorList>;
-      if constexpr (is_list || std::is_same_v<Object, aclTensor>) {
-        constexpr bool is_in_out = std::is_same_v<T, InOut> || std::is_same_v<T, const std::optional<InOut>&>;
-        constexpr bool is_result = std::is_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>;
-        const size_t first = operands.addresses.size();
-        operands.parameters.push_back({position_, is_list, !is_result, is_in_out || is_result, first});
-        auto stored = Argument<T>::store(argument, operands);
-        operands.parameters.back().count = operands.addresses.size() - first;
-        return stored;
-      } else {
-        return Argument<T>::store(argument, operands);
-      }
-    } catch (const NullArgument& e) {
-      throw NullArgument(position() + e.what());
-    } catch (const std::invalid_argument& e) {
-      throw std::invalid_argument(position() + e.what());
-    }
+// A parameter of a kernel without its type.
+struct Parameter {
+  void (*store)(const OperatorArgument& argument, Operands& operands, StoredArgument& in_place_of_null);
+  bool is_tensor, is_list, is_input, is_output;
+};
+
+template <class T>
+void store(const OperatorArgument& argument, Operands& operands, StoredArgument& in_place_of_null) {
+  new (&in_place_of_null) StoredArgument(Argument<T>::store(argument.as<typename Argument<T>::CType>(), operands));
+}
+
+template <class T>
+constexpr Parameter parameter_of() {
+  using Object = std::remove_cv_t<std::remove_pointer_t<typename Argument<T>::CType>>;
+  constexpr bool is_list = std::is_same_v<Object, aclTensorList>;
+  constexpr bool is_in_out = std::is_same_v<T, InOut> || std::is_same_v<T, const std::optional<InOut>&>;
+  constexpr bool is_result = std::is_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>;
+  return {store<T>, is_list || std::is_same_v<Object, aclTensor>, is_list, !is_result, is_in_out || is_result};
+}
+
+// An argument of type T in C.
+template <class T>
+OperatorArgument passed(T argument) {
+  if constexpr (std::is_pointer_v<T>) {
+    return static_cast<const void*>(argument);
+  } else {
+    return static_cast<std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>(argument);
   }
+}
 
-  Operands operands;
+class KernelCall;
 
- private:
-  std::string position() const { return "argument " + std::to_string(position_) + " "; }
+// A row: a kernel, and a check or null. What depends on its parameters' types is in `parameters` and `apply`, so that a
+// new list of types costs little to compile.
+struct Row {
+  enum class Part { Check, Kernel };
 
-  uint32_t position_ = 0;
+  const char* name;
+  const char* source;  // of the kernel
+  const Parameter* parameters;
+  size_t count;
+  bool has_check;
+  void (*trial)(const KernelCall& call);  // of a call that is right so far; throws to reject it, may be null
+  void (*apply)(const Row& row, Part part, const StoredArgument* arguments, AddressCursor& addresses);
 };
 
 // An out= function of ATen resizes an output of another shape than its result, which then lies beside the caller's
 // view.
-template <class Param, class Stored, class Bound>
-void check_not_resized(size_t position, const Stored& given, const Bound& output) {
-  if constexpr (std::is_same_v<Param, at::Tensor&>) {
-    TORCH_CHECK(output.sizes() == at::IntArrayRef(given.shape), "argument ", position, ", an output, has shape ",
-                at::IntArrayRef(given.shape), ", the result has shape ", output.sizes());
-  }
+inline void check_not_resized(size_t position, const aclTensor& given, const at::Tensor& output) {
+  TORCH_CHECK(output.sizes() == at::IntArrayRef(given.shape), "argument ", position, ", an output, has shape ",
+              at::IntArrayRef(given.shape), ", the result has shape ", output.sizes());
 }
 
 template <class... Params>
-class TypedCall final : public Call {
+class TypedRow : public Row {
  public:
   using Kernel = void (*)(Params...);
-  using Stored = std::tuple<typename Argument<Params>::Stored...>;
 
-  TypedCall(const char* name, Kernel kernel, Operands operands, Stored stored)
-      : Call(name, std::move(operands)), kernel_(kernel), stored_(std::move(stored)) {}
+  constexpr TypedRow(const char* name, const char* source, void (*trial)(const KernelCall&), Kernel check,
+                     Kernel kernel)
+      : Row{name, source, kParameters, sizeof...(Params), check != nullptr, trial, apply},
+        check_(check),
+        kernel_(kernel) {}
+  constexpr TypedRow(const char* name, const char* source, void (*trial)(const KernelCall&), std::nullptr_t,
+                     Kernel kernel)
+      : TypedRow(name, source, trial, Kernel(), kernel) {}
+
+ private:
+  static constexpr Parameter kParameters[] = {parameter_of<Params>()..., {}};
+
+  struct Application {
+    Application(Kernel function, const StoredArgument* arguments, typename Argument<Params>::Bound... bound) {
+      function(static_cast<Params>(bound)...);
+      size_t i = 0;
+      (check_result<Params>(i++, arguments, bound), ...);
+    }
+
+    template <class Param, class Bound>
+    static void check_result([[maybe_unused]] size_t i, [[maybe_unused]] const StoredArgument* arguments,
+                             [[maybe_unused]] const Bound& bound) {
+      if constexpr (std::is_same_v<Param, at::Tensor&>) {
+        check_not_resized(i + 1, stored_as<aclTensor>(arguments[i]), bound);
+      }
+    }
+  };
+
+  static void apply(const Row& row, Part part, const StoredArgument* arguments, AddressCursor& addresses) {
+    const auto& typed = static_cast<const TypedRow&>(row);
+    typed.apply(part == Part::Check ? typed.check_ : typed.kernel_, arguments, addresses,
+                std::index_sequence_for<Params...>());
+  }
+
+  template <size_t... I>
+  static void apply(Kernel function, const StoredArgument* arguments, [[maybe_unused]] AddressCursor& addresses,
+                    std::index_sequence<I...>) {
+    // Braces, because they bind the arguments from left to right, as the addresses lie.
+    Application{function, arguments, Argument<Params>::bind(arguments[I], addresses)...};
+  }
+
+  Kernel check_, kernel_;
+};
+
+class KernelCall final : public Call {
+ public:
+  KernelCall(const Row& row, Operands operands, std::vector<StoredArgument> arguments)
+      : Call(row.name, std::move(operands)), row(row), arguments(std::move(arguments)) {}
 
   aclError run(const std::vector<void*>& addresses) const override {
     return guarded(name, ACL_ERROR_RT_AICPU_EXCEPTION, [&] { compute(addresses); });
   }
 
   // run(), but throws.
-  void compute(const std::vector<void*>& addresses) const { apply(kernel_, AddressCursor(addresses, true)); }
+  void compute(const std::vector<void*>& addresses) const { apply(Row::Part::Kernel, AddressCursor(addresses, true)); }
 
-  void check(Kernel check) const { apply(check, AddressCursor(this->operands.addresses, false)); }
+  void check() const { apply(Row::Part::Check, AddressCursor(this->operands.addresses, false)); }
 
-  // The same call with other arguments, which takes no part in the checks of memory.
-  TypedCall with(Stored stored) const { return TypedCall(name, kernel_, {}, std::move(stored)); }
-
-  const Stored& stored() const { return stored_; }
+  const Row& row;
+  const std::vector<StoredArgument> arguments;
 
  private:
-  void apply(Kernel function, AddressCursor cursor) const {
+  void apply(Row::Part part, AddressCursor addresses) const {
     c10::InferenceMode no_autograd;
-    apply(function, cursor, std::index_sequence_for<Params...>());
+    row.apply(row, part, arguments.data(), addresses);
   }
-
-  template <size_t... I>
-  void apply(Kernel function, [[maybe_unused]] AddressCursor& cursor, std::index_sequence<I...>) const {
-    // Braces, because they bind the arguments from left to right, as the addresses lie.
-    std::tuple<typename Argument<Params>::Bound...> bound{Argument<Params>::bind(std::get<I>(stored_), cursor)...};
-    function(static_cast<Params>(std::get<I>(bound))...);
-    (check_not_resized<Params>(I + 1, std::get<I>(stored_), std::get<I>(bound)), ...);
-  }
-
-  Kernel kernel_;
-  Stored stored_;
 };
 
-// What phase one does with a call that is right so far; throws to reject it.
-template <class... Params>
-using Trial = void (*)(const TypedCall<Params...>& call, const char* source);
+// The arguments of a call, stored one after the other.
+inline std::vector<StoredArgument> store_all(const Row& row, const OperatorArgument* arguments, Operands& operands) {
+  std::vector<StoredArgument> stored(row.count);
+  for (uint32_t i = 0; i < row.count; ++i) {
+    const Parameter& parameter = row.parameters[i];
+    const size_t first = operands.addresses.size();
+    if (parameter.is_tensor) {
+      operands.parameters.push_back({i + 1, parameter.is_list, parameter.is_input, parameter.is_output, first});
+    }
+    const auto position = [&] { return "argument " + std::to_string(i + 1) + " "; };
+    try {
+      parameter.store(arguments[i], operands, stored[i]);
+    } catch (const NullArgument& e) {
+      throw NullArgument(position() + e.what());
+    } catch (const std::invalid_argument& e) {
+      throw std::invalid_argument(position() + e.what());
+    }
+    if (parameter.is_tensor) operands.parameters.back().count = operands.addresses.size() - first;
+  }
+  return stored;
+}
 
-template <class... Params>
-aclnnStatus phase_one(const char* name, const char* source, void (*check)(Params...), void (*kernel)(Params...),
-                      Trial<Params...> trial, uint64_t* workspace_size, aclOpExecutor** executor,
-                      typename Argument<Params>::CType... arguments) {
+inline aclnnStatus phase_one(const Row& row, const OperatorArgument* arguments, uint64_t* workspace_size,
+                             aclOpExecutor** executor) {
   aclnnStatus finished = ACLNN_SUCCESS;
-  const aclnnStatus status = guarded(name, ACLNN_ERR_PARAM_INVALID, [&] {
+  const aclnnStatus status = guarded(row.name, ACLNN_ERR_PARAM_INVALID, [&] {
     if (workspace_size == nullptr || executor == nullptr) throw NullArgument("workspaceSize or executor is null");
-    ArgumentReader reader;
-    typename TypedCall<Params...>::Stored stored{reader.template read<Params>(arguments)...};
-    auto call = std::make_shared<TypedCall<Params...>>(name, kernel, std::move(reader.operands), std::move(stored));
-    if (check != nullptr) call->check(check);
-    if (trial != nullptr) trial(*call, source);
+    Operands operands;
+    auto stored = store_all(row, arguments, operands);
+    auto call = std::make_shared<KernelCall>(row, std::move(operands), std::move(stored));
+    if (row.has_check) call->check();
+    if (row.trial != nullptr) row.trial(*call);
     finished = finish_phase_one(std::move(call), workspace_size, executor);
   });
   return status == ACLNN_SUCCESS ? finished : status;
 }
 
-// The C function of phase one, made from the kernel's type. Kernel and check are captureless lambdas.
-template <class Name, class Check, class Kernel>
+// The C function of phase one, made from the row.
+template <class Definition, class TypedRow>
 struct PhaseOne;
-
-struct NoCheck {};
-
-struct NoTrial {
-  template <class... Params>
-  static constexpr Trial<Params...> of() {
-    return nullptr;
-  }
-};
 
 // What converts to every parameter, and what converts to those of one type.
 struct Anything {
@@ -181,87 +228,69 @@ struct Exactly {
   operator U() const;
 };
 
-template <class Name, class Check, class... Params>
-struct PhaseOne<Name, Check, void (*)(Params...)> {
-  using Call = TypedCall<Params...>;
-
+template <class Definition, class... Params>
+struct PhaseOne<Definition, TypedRow<Params...>> {
   static aclnnStatus call(typename Argument<Params>::CType... arguments, uint64_t* workspace_size,
                           aclOpExecutor** executor) {
-    void (*check)(Params...) = nullptr;
-    if constexpr (!std::is_same_v<Check, NoCheck>) check = Name::check;
-    constexpr detail::Trial<Params...> trial = Name::Tried::template of<Params...>();
-    return phase_one<Params...>(Name::name, Name::source, check, Name::kernel, trial, workspace_size, executor,
-                                arguments...);
+    const OperatorArgument passed_on[] = {passed(arguments)..., nullptr};
+    return call_with(passed_on, workspace_size, executor);
   }
 
   static constexpr size_t count = sizeof...(Params);
 
   static aclnnStatus call_with(const OperatorArgument* arguments, uint64_t* workspace_size, aclOpExecutor** executor) {
-    return [&]<size_t... I>(std::index_sequence<I...>) {
-      return call(arguments[I].template as<typename Argument<Params>::CType>()..., workspace_size, executor);
-    }(std::index_sequence_for<Params...>());
+    return phase_one(Definition::row, arguments, workspace_size, executor);
   }
 
   // Whether the header, if one is included that declares the function, has these parameters.
   static constexpr bool is_as_declared() {
-    return !Name::takes(std::conditional_t<true, Anything, Params>{}..., Anything{}, Anything{}) ||
-           Name::takes(Exactly<typename Argument<Params>::CType>{}..., Exactly<uint64_t*>{},
-                       Exactly<aclOpExecutor**>{});
+    return !Definition::takes(std::conditional_t<true, Anything, Params>{}..., Anything{}, Anything{}) ||
+           Definition::takes(Exactly<typename Argument<Params>::CType>{}..., Exactly<uint64_t*>{},
+                             Exactly<aclOpExecutor**>{});
   }
 };
 
-template <class PhaseOne>
-aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) {
-  return run_phase_two(executor, stream);
-}
+inline aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) { return run_phase_two(executor, stream); }
 
 }  // namespace detail
 }  // namespace cann_cpu
 
 // The parameters are written once, in the kernel; a header that is included and declares the function has to agree.
-#define CANN_CPU_PHASE_ONE(op, trial, check_expression, ...)                                                \
-  namespace {                                                                                               \
-  struct op##Definition {                                                                                   \
-    using Tried = trial;                                                                                    \
-    static constexpr const char* name = "aclnn" #op;                                                        \
-    static constexpr const char* source = #__VA_ARGS__;                                                     \
-    static constexpr auto check = check_expression;                                                         \
-    static constexpr auto kernel = +__VA_ARGS__;                                                            \
-    static constexpr bool takes(auto... arguments) {                                                        \
-      return requires { aclnn##op##GetWorkspaceSize(arguments...); };                                       \
-    }                                                                                                       \
-  };                                                                                                        \
-  using op##PhaseOne =                                                                                      \
-      cann_cpu::detail::PhaseOne<op##Definition, std::remove_const_t<decltype(op##Definition::check)>,      \
-                                 std::remove_const_t<decltype(op##Definition::kernel)>>;                    \
-  static_assert(op##PhaseOne::is_as_declared(),                                                             \
-                "the kernel of aclnn" #op                                                                   \
-                " does not have the parameters of the header: a tensor that is written, Tensor(a!), is an " \
-                "InOut, one that is read a const Tensor&, a result a Tensor&");                             \
+#define CANN_CPU_PHASE_ONE(op, trial, check, ...)                                                                      \
+  namespace {                                                                                                          \
+  struct op##Definition {                                                                                              \
+    static constexpr cann_cpu::detail::TypedRow row{"aclnn" #op, #__VA_ARGS__, trial, check, +__VA_ARGS__};            \
+    static constexpr bool takes(auto... arguments) {                                                                   \
+      return requires { aclnn##op##GetWorkspaceSize(arguments...); };                                                  \
+    }                                                                                                                  \
+  };                                                                                                                   \
+  using op##PhaseOne = cann_cpu::detail::PhaseOne<op##Definition, std::remove_const_t<decltype(op##Definition::row)>>; \
+  static_assert(op##PhaseOne::is_as_declared(),                                                                        \
+                "the kernel of aclnn" #op                                                                              \
+                " does not have the parameters of the header: a tensor that is written, Tensor(a!), is an "            \
+                "InOut, one that is read a const Tensor&, a result a Tensor&");                                        \
   }
 
 // ifunc gives the C name to the function that the template makes.
-#define CANN_CPU_DEFINE_ACLNN(op, phase_two, trial, check_expression, ...)                                    \
-  CANN_CPU_PHASE_ONE(op, trial, check_expression, __VA_ARGS__)                                                \
+#define CANN_CPU_DEFINE_ACLNN(op, phase_two, trial, check, ...)                                               \
+  CANN_CPU_PHASE_ONE(op, trial, check, __VA_ARGS__)                                                           \
   extern "C" {                                                                                                \
   [[gnu::used]] static auto aclnn##op##Resolve() { return &op##PhaseOne::call; }                              \
   CANN_EXPORT decltype(op##PhaseOne::call) aclnn##op##GetWorkspaceSize [[gnu::ifunc("aclnn" #op "Resolve")]]; \
   CANN_EXPORT aclnnStatus aclnn##op(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {           \
-    return phase_two<op##PhaseOne>(executor, stream);                                                         \
+    return phase_two(executor, stream);                                                                       \
   }                                                                                                           \
   }                                                                                                           \
   static_assert(true)
 
-#define CANN_CPU_DEFINE_KERNEL(op, checks, check_expression, ...)                                                  \
-  CANN_CPU_PHASE_ONE(op, cann_cpu::detail::NoTrial, check_expression, __VA_ARGS__)                                 \
+#define CANN_CPU_DEFINE_KERNEL(op, checks, check, ...)                                                             \
+  CANN_CPU_PHASE_ONE(op, nullptr, check, __VA_ARGS__)                                                              \
   extern "C" CANN_EXPORT constinit const cann_cpu::CpuKernel ascendc_cpu_kernel_##op{op##PhaseOne::call_with,      \
                                                                                      op##PhaseOne::count, checks}; \
   static_assert(true)
 
-#define ACLNN(op, ...)                                                                                           \
-  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::detail::NoTrial, cann_cpu::detail::NoCheck{}, \
-                        __VA_ARGS__)
-#define ACLNN_CHECKED(op, check_expression, ...) \
-  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::detail::NoTrial, +check_expression, __VA_ARGS__)
-#define CPU_KERNEL(op, ...) CANN_CPU_DEFINE_KERNEL(op, false, cann_cpu::detail::NoCheck{}, __VA_ARGS__)
-#define CPU_KERNEL_CHECKED(op, check_expression, ...) CANN_CPU_DEFINE_KERNEL(op, true, +check_expression, __VA_ARGS__)
+#define ACLNN(op, ...) CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, nullptr, nullptr, __VA_ARGS__)
+#define ACLNN_CHECKED(op, check, ...) \
+  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, nullptr, +check, __VA_ARGS__)
+#define CPU_KERNEL(op, ...) CANN_CPU_DEFINE_KERNEL(op, false, nullptr, __VA_ARGS__)
+#define CPU_KERNEL_CHECKED(op, check, ...) CANN_CPU_DEFINE_KERNEL(op, true, +check, __VA_ARGS__)
