@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks: processes that stay, one device each, and run functions of cases.py all at once."""
 
+import multiprocessing
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import traceback
-from multiprocessing.connection import Client, Listener
-
-from cann_cpu.checks import fork_server
+from multiprocessing.connection import Connection
 
 # No watchdog that takes the process down; ATen's own threads would only take the cores from the ranks.
 ENVIRONMENT = {"CANN_CPU_DEVICES": "4", "OMP_NUM_THREADS": "1", "TORCH_HCCL_ASYNC_ERROR_HANDLING": "0",
@@ -23,9 +21,8 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def serve(rank, address):
+def serve(rank, connection):
     """Runs what it is asked to run, until there is nobody to ask."""
-    connection = Client(address)
     import cases
     import torch
     import torch_npu  # noqa: F401
@@ -47,12 +44,13 @@ class Ranks:
 
     def __init__(self, size, enter=lambda rank: [], **environment):
         self.connections, self.processes = [], []
-        with tempfile.TemporaryDirectory() as folder, Listener(f"{folder}/socket") as listener:
-            for rank in range(size):
-                command = [*enter(rank), sys.executable, __file__, str(rank), listener.address]
-                variables = {**os.environ, **ENVIRONMENT, **environment}
-                self.processes.append(fork_server.start(command, variables, [0, 1, 2], repeated=True))
-                self.connections.append(listener.accept())
+        for rank in range(size):
+            ours, theirs = multiprocessing.Pipe()
+            command = [*enter(rank), sys.executable, __file__, str(rank), str(theirs.fileno())]
+            variables = {**os.environ, **ENVIRONMENT, **environment}
+            self.processes.append(subprocess.Popen(command, env=variables, pass_fds=[theirs.fileno()]))
+            theirs.close()
+            self.connections.append(ours)
 
     def ask(self, rank, name, **arguments):
         self.connections[rank].send((name, arguments))
@@ -84,9 +82,9 @@ class Ranks:
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
-                os.kill(process.pid, signal.SIGKILL)
+                process.kill()
                 process.wait()
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2])
+    serve(int(sys.argv[1]), Connection(int(sys.argv[2])))
