@@ -21,7 +21,7 @@ RARELY = ("GE dynamic", "reduce-overhead")
 @pytest.mark.parametrize("name", prototypes.operators("custom_pypto"))
 @torch._dynamo.config.patch(specialize_float=True)  # else it traces twice, as it does in test_modes.py
 def test_passes_every_check(name, without, monkeypatch):
-    for line in without:
-        monkeypatch.delitem(check.BEHAVIOUR, line)
+    lines = {line: run for line, run in check.BEHAVIOUR.items() if line not in without}
+    monkeypatch.setattr(check.table, "BEHAVIOUR", lines)
     lines = check.check(check.Operator(custom_pypto, name, SOURCES))
     assert [line for line in lines if line[1] != "ok"] == []
