@@ -17,7 +17,6 @@ from cann_cpu.checks import fork_server
 
 WITH_LIBRARIES = {"LD_LIBRARY_PATH": activation.LIBRARIES}
 """What `python -m cann_cpu run` adds to the environment."""
-SERVED = [fork_server.read_at_start(dict(os.environ) | variables) for variables in ({}, WITH_LIBRARIES)]
 
 
 def run(command: list, *, input="", env=None, cwd=None, timeout=300, check=False) -> subprocess.CompletedProcess:
@@ -28,7 +27,8 @@ def run(command: list, *, input="", env=None, cwd=None, timeout=300, check=False
         files[0].write(input.encode())
         files[0].seek(0)
         streams = [file.fileno() for file in files]
-        served = fork_server.read_at_start(env) in SERVED
+        usual = (dict(os.environ), os.environ | WITH_LIBRARIES)
+        served = fork_server.read_at_start(env) in map(fork_server.read_at_start, usual)
         process = fork_server.start(command, env, streams, cwd, repeated=served)
         try:
             code = process.wait(timeout)
