@@ -119,7 +119,7 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """Multiplies in int8, or in the weight's floating-point dtype, which represents every int8 value exactly."""
+    """The product, in int8 if the weight is int8. Otherwise x is cast to the weight's dtype, which is exact."""
     return torch._int_mm(x, weight) if weight.dtype == torch.int8 else x.to(weight.dtype) @ weight
 
 

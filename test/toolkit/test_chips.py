@@ -122,9 +122,9 @@ PACKAGES = [
 @pytest.mark.parametrize(("packages", "chip"), PACKAGES)
 @pytest.mark.parametrize("variable", ["ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"])
 def test_the_installed_packages_choose_it(said, tmp_path, packages, chip, variable):
-    vendors = {f"v{i}": families for i, families in enumerate(packages)}
-    for name, families in vendors.items():
-        for family in ["config", *families]:
+    vendors = {f"v{i}": chips for i, chips in enumerate(packages)}
+    for name, chips in vendors.items():
+        for family in ["config", *chips]:
             (tmp_path / f"vendors/{name}/op_impl/ai_core/tbe/kernel/{family}/add").mkdir(parents=True)
     (tmp_path / "vendors/config.ini").write_text(f"load_priority={','.join(vendors)}\n")
     custom = ":".join(str(tmp_path / "vendors" / name) for name in vendors)

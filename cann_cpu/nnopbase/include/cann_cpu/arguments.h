@@ -222,7 +222,7 @@ struct ArrayArgument {
   }
 };
 
-// That of Given, which may be null.
+// An argument as Given describes it, or null.
 template <class Given, class Optional = std::optional<typename Given::Bound>>
 struct OptionalArgument {
   using CType = typename Given::CType;

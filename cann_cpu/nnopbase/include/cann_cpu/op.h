@@ -57,6 +57,7 @@ struct Parameter {
 
 template <class T>
 void store(const OperatorArgument& argument, Operands& operands, StoredArgument& in_place_of_null) {
+  // The null holds nothing to destroy.
   new (&in_place_of_null) StoredArgument(Argument<T>::store(argument.as<typename Argument<T>::CType>(), operands));
 }
 

@@ -27,14 +27,14 @@ import types
 PRELOADED = ("torch", "torch._inductor.compile_fx", "torch.distributed.tensor", "torch.onnx", "networkx")
 """Modules that torch_npu and torchair import, and that do not depend on torch's backends."""
 READ_AT_START = re.compile("(LD|MALLOC|GLIBC|GOMP|OMP|KMP|MKL|DNNL|ONEDNN|ATEN|TORCH|PYTORCH|PYTHON|CUDA)")
-"""The beginnings of variables that take effect before a program runs. A server serves programs with the same values."""
+"""Prefixes of variables that take effect before a program runs. A server serves programs with its values."""
 servers: dict[frozenset, str] = {}
 """The addresses of servers, by those variables. A process that was forked from a server can use the same server."""
 starting = threading.Lock()
 
 
 class Forked:
-    """A process that a server has forked, with the part of Popen's interface that is used of it."""
+    """A process that a server has forked. It has `args`, `pid`, `returncode` and `wait`, as a Popen has."""
 
     def __init__(self, arguments: list[str], variables: dict[str, str], folder: str, streams: list[int], address: str):
         self.args = [sys.executable, *arguments]
@@ -102,7 +102,7 @@ def _address(variables: dict[str, str], repeated: bool) -> str | None:
 
 
 def _start_server(variables: dict[str, str]) -> str:
-    """Returns its address, or nothing without torch, as programs import nothing then that takes long."""
+    """Returns its address, or an empty one where torch is not installed: there is nothing to import ahead."""
     folder = tempfile.TemporaryDirectory(prefix="fork_server-")
     address = os.path.join(folder.name, "socket")
     process = subprocess.Popen(
@@ -167,7 +167,7 @@ def _serve(address: str) -> None:
 
 
 class Backends(importlib.abc.Loader, importlib.abc.MetaPathFinder):
-    """Imports torch as if it had not been: what is left to do is to load its backends."""
+    """Makes the next `import torch` load torch's backends, which the server has not loaded."""
 
     def __init__(self):
         self.torch = sys.modules.pop("torch")
