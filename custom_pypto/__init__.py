@@ -12,8 +12,5 @@ from .loading import load
 load(__name__)
 
 from ._version import __version__ as __version__  # noqa: E402
-from .late_errors import raise_at_synchronisations  # noqa: E402
 from .ops import *  # noqa: E402, F403
 from .ops import __all__  # noqa: E402, F401
-
-raise_at_synchronisations()

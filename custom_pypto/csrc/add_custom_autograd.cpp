@@ -5,13 +5,18 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "aclnn_add_custom.h"
 #include "aclnn_add_custom_grad.h"
 #include "arguments/table.h"
-#include "cann_routes.h"
 #include "ops_common.h"
 #include "ops_function.h"
 #include "registration.h"
+
+// CANN's function, with the parameters that op-plugin gives it.
+extern "C" int aclnnAddGetWorkspaceSize(const aclTensor* self, const aclTensor* other, const aclScalar* alpha,
+                                        const aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);
 
 namespace custom_pypto {
 namespace {
@@ -22,6 +27,9 @@ using torch::autograd::variable_list;
 
 constexpr at::ScalarType kDtypes[] = {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kChar,
                                       at::kByte, at::kShort,    at::kInt,   at::kLong,   at::kBool};
+
+// The dtypes that the vector unit adds; our kernel takes no others.
+constexpr at::ScalarType kVectorDtypes[] = {at::kHalf, at::kBFloat16, at::kFloat, at::kShort, at::kInt};
 
 // A CPU tensor without dimensions goes along with a tensor on an NPU, as in torch.add.
 bool is_cpu_scalar(const Tensor& tensor) { return tensor.is_cpu() && tensor.dim() == 0; }
@@ -73,8 +81,10 @@ Tensor add_custom_npu(const Tensor& self, const Tensor& other) {
   const Tensor out = at::empty_symint(result.sizes, result.options);
   if (out.numel() != 0) {
     const Tensor left = converted(self, result.options), right = converted(other, result.options);
-    if (!cann_fallback::add_custom(left, right, out)) {
+    if (std::ranges::find(kVectorDtypes, out.scalar_type()) != std::end(kVectorDtypes)) {
       EXEC_NPU_CMD(aclnnAddCustom, left, right, out);
+    } else {
+      EXEC_NPU_CMD(aclnnAdd, left, right, at::Scalar(1), out);
     }
   }
   return out;
@@ -94,7 +104,7 @@ std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
 // Two separate tensors, both equal to the gradient: the schema allows no aliases.
 std::tuple<Tensor, Tensor> add_custom_backward_npu(const Tensor& grad) {
   const auto [grad_self, grad_other] = empty_gradients(grad);
-  if (grad.numel() != 0 && !cann_fallback::add_custom_backward(grad, grad_self, grad_other)) {
+  if (grad.numel() != 0) {
     EXEC_NPU_CMD(aclnnAddCustomGrad, grad, grad_self, grad_other);
   }
   return {grad_self, grad_other};

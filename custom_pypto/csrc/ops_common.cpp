@@ -17,7 +17,6 @@
 #include <mutex>
 #include <sstream>
 
-#include "late_errors.h"
 #include "torch_npu_versions.h"
 
 namespace custom_pypto {
@@ -161,14 +160,13 @@ struct PhaseTwo {
   aclrtStream stream;
   std::shared_ptr<void> arguments;  // of phase one; none where the executor comes from the cache
 
-  // What went wrong, or nothing.
-  std::string run() const {
+  void run() const {
     using Function = int (*)(void*, uint64_t, aclOpExecutor*, aclrtStream);
     const int status = reinterpret_cast<Function>(op->phase_two())(workspace, workspace_size, executor, stream);
     if (arguments != nullptr) {
       release_huge_memory();
     }
-    return status == ACL_SUCCESS ? std::string() : failure(*op, "phase two", "", status);
+    TORCH_CHECK(status == ACL_SUCCESS, failure(*op, "phase two", "", status));
   }
 };
 
@@ -288,7 +286,6 @@ void AclnnCall::check(at::TensorList value) {
 
 void AclnnCall::begin() {
   TORCH_CHECK(device_.has_value(), op_.name(), ": there is no tensor among the arguments");
-  raise_late_errors();
   device_guard_.reset_device(*device_);
   stream_ = GetAclStream();
   const auto [deterministic, level] = apply_determinism();
@@ -423,15 +420,12 @@ void AclnnCall::run_phase_two(uint64_t workspace_size, aclOpExecutor* executor, 
   if (OpApiGetTaskQueueEnable() != 0 && !stream.isSyncLaunchStream()) {
     at_npu::native::OpCommand::RunOpApiV2(op_.name(), [task = std::move(task)] {
       InitExecSubTheadCtx(task.stream);
-      if (const std::string error = task.run(); !error.empty()) {
-        keep_late_error(error);
-      }
+      task.run();  // torch_npu logs what it throws
       return ACL_SUCCESS;
     });
     return;
   }
-  const std::string error = task.run();
-  TORCH_CHECK(error.empty(), error);
+  task.run();
   if (is_launch_blocking() && c10_npu::currentStreamCaptureStatusMayInitCtx() == c10_npu::CaptureStatus::None) {
     stream.synchronize();
   }

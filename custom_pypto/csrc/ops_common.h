@@ -133,9 +133,9 @@ consteval size_t first_mismatch(int (*)(Parameters...), std::type_identity<std::
 // One call of an aclnn operator. While it lives the device guard is set and CANN's per-thread state is the call's.
 //
 // Phase one runs in the caller, and the call raises its errors. Phase two runs where torch_npu's operators run theirs,
-// so that all keep their order: with TASK_QUEUE_ENABLE 1 and 2, in its task queue, after the call. An error of phase
-// two never becomes the status of a task: that would end the queue for good, and torch_npu would silently drop every
-// later operation of the device. The error is kept, and the next call or synchronisation raises it (late_errors.h).
+// so that all keep their order: with TASK_QUEUE_ENABLE 1 and 2, in its task queue, after the call. As with torch_npu's
+// own operators, an error of phase two then ends the queue: torch_npu logs the error, raises one with the operator's
+// name at the next call or synchronization, and drops every later operation of the device.
 //
 // Nothing keeps the tensors alive until then, as for torch_npu's own operators: the allocator reuses freed memory only
 // for later work of the same stream. The workspace is also such memory.

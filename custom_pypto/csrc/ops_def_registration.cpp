@@ -5,8 +5,6 @@
 #include <tuple>
 
 #include "arguments/recording.h"
-#include "cann_routes.h"
-#include "late_errors.h"
 #include "ops_common.h"
 #include "ops_function.h"
 #include "registration.h"
@@ -89,7 +87,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("add_custom", &custom_pypto::add_custom, pybind11::arg("self"), pybind11::arg("other"),
         pybind11::call_guard<pybind11::gil_scoped_release>());
   m.def("library_of", &custom_pypto::library_of, pybind11::arg("aclnn_name"), pybind11::arg("package"));
-  m.def("raise_late_errors", &custom_pypto::raise_late_errors);
   m.def(
       "checked",
       [](const pybind11::object& call) {
@@ -102,11 +99,4 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         return found;
       },
       pybind11::arg("call"));
-  m.def("cann_routes", [] {
-    std::map<std::string, std::string> cann;
-    for (const custom_pypto::Route& route : custom_pypto::routes()) {
-      cann.emplace(route.ours, route.cann);
-    }
-    return cann;
-  });
 }

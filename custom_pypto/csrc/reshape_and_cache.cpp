@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "aclnn_reshape_and_cache.h"
-#include "cann_routes.h"
 #include "operator.h"
 
 namespace custom_pypto {
@@ -144,13 +143,6 @@ void check_key(const Checks& checks, const Tensor& key, const Tensor& key_cache,
   check_operands(checks, std::nullopt, key_operand(key, key_cache), slot_mapping, cache_layout);
 }
 
-void launch(const Tensor& key, const OptionalTensor& value, const Tensor& key_cache, const OptionalTensor& value_cache,
-            const Tensor& slot_mapping, const std::string& cache_layout) {
-  if (!cann_fallback::reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, cache_layout)) {
-    EXEC_NPU_CMD(aclnnReshapeAndCache, key, value, key_cache, value_cache, slot_mapping, cache_layout);
-  }
-}
-
 // With values or without: an overload each, because torchair cannot functionalise an operator with an argument that it
 // writes to and that is not given.
 void reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Tensor& key_cache,
@@ -168,11 +160,13 @@ void reshape_and_cache(const Tensor& key, const OptionalTensor& value, const Ten
 TORCH_LIBRARY_IMPL(custom_pypto, CompositeImplicitAutograd, m) { m.impl("reshape_and_cache", &reshape_and_cache); }
 
 TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
-  implement<check_key_value>(m, kName, [](const auto&... arguments) { launch(arguments...); }, "key_value");
+  implement<check_key_value>(
+      m, kName, [](const auto&... arguments) { EXEC_NPU_CMD(aclnnReshapeAndCache, arguments...); }, "key_value");
   implement<check_key>(
       m, kName,
       [](const Tensor& key, const Tensor& key_cache, const Tensor& slots, const std::string& layout) {
-        launch(key, std::nullopt, key_cache, std::nullopt, slots, layout);
+        const OptionalTensor none;
+        EXEC_NPU_CMD(aclnnReshapeAndCache, key, none, key_cache, none, slots, layout);
       },
       "key");
 }

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import fresh
+import operator_package
 import pytest
 from kernels import clean_environment
 
@@ -96,3 +97,29 @@ def test_where_there_is_no_torchair(tmp_path):
 def test_with_every_symbol_bound_at_once(tmp_path):
     result = run(program("torch", "custom_pypto"), tmp_path, LD_BIND_NOW="1")
     assert result.stdout.endswith("fine\n"), result.stderr
+
+
+WITHOUT_A_PACKAGE = """
+import torch, custom_pypto
+x = torch.ones(3).npu()
+try:
+    custom_pypto.add_custom(x, x)
+except RuntimeError as error:
+    print(error)
+routes = custom_pypto.routes()
+assert routes["custom_pypto::reshape_and_cache"] == "none: aclnnReshapeAndCache is not deployed", routes
+assert len(routes) == 9 and all(route.startswith("none: aclnn") for route in routes.values()), routes
+"""
+
+
+def test_without_the_operator_package_a_call_names_the_function_and_the_remedy(tmp_path):
+    """A process whose environment names CANN on the CPU by hand, as set_env.sh does, finds no wheel's package."""
+    home = operator_package.CANN
+    by_hand = {"CANN_CPU": "0", "ASCEND_HOME_PATH": str(home), "ASCEND_OPP_PATH": str(home / "opp")}
+    environment = clean_environment(**by_hand, LD_LIBRARY_PATH=str(home / "lib64"))
+    command = [sys.executable, "-c", WITHOUT_A_PACKAGE]
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    name = "aclnnAddCustom"
+    assert result.stdout.startswith(f"{name}: the function {name}GetWorkspaceSize is in no operator library. Looked in")
+    assert "Deploy the operator package of the wheel" in result.stdout

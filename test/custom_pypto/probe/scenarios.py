@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs what EXEC_NPU_CMD must stand, in one process, and prints what happened as JSON: {scenario: result}."""
 
-import contextlib
 import ctypes
 import json
 import os
@@ -204,64 +203,9 @@ def workspace() -> dict:
     return {"errors": [error], "destroyed": destroyed() - before, "next call works": next_call_works()}
 
 
-def late_error(step, where=contextlib.nullcontext, device="npu:0") -> dict:
-    """An error in the queue is raised once: by the step that follows the call, and by nothing after it."""
-
-    def scenario():
-        x, out = numbers(4, device=device), numbers(4, device=device)
-        errors = []
-
-        def call():
-            with where():
-                probe.phase_two_fails(x, out)
-
-        for what in (call, lambda: step(out), lambda: step(out)):
-            try:
-                what()
-            except RuntimeError as error:
-                errors.append(str(error))
-        return {"errors": errors, "next call works": next_call_works()}
-
-    return scenario
-
-
-def settle():
-    """Waits until torch_npu's queue is empty, below what raises."""
-    stream = torch.npu.current_stream()
-    while not torch_npu._C._NPUStreamBase.query(stream):
-        pass
-
-
-def synchronise_event(out):
-    event = torch.npu.Event()
-    event.record()
-    event.synchronize()
-
-
-@contextlib.contextmanager
-def capture():
-    """Its end raises what failed in it."""
-    with torch.npu.graph(torch.npu.NPUGraph()):
-        yield
-
-
-LATE = {
-    "another call": lambda out: (settle(), probe.nothing(out, out, 1)),
-    "torch.npu.synchronize": lambda out: torch.npu.synchronize(),
-    "torch.accelerator.synchronize": lambda out: torch.accelerator.synchronize(),
-    "a stream": lambda out: torch.npu.current_stream().synchronize(),
-    "an event": synchronise_event,
-    "cpu": lambda out: out.cpu(),
-    "item": lambda out: out[0].item(),
-    "copy_": lambda out: torch.zeros(4).copy_(out),
-    "tolist": lambda out: out.tolist(),
-}
-
-
 SCENARIOS = {
     "missing": failing("missing"),
     "phase one": failing("phase_one_fails"),
-    "phase two": failing("phase_two_fails"),
     "kernel": failing("kernel_fails"),
     "undefined": rejected(lambda: probe.undefined(numbers(4))),
     "emptied storage": rejected(emptied_storage),
@@ -277,11 +221,6 @@ SCENARIOS = {
     "beside the queue": copies_beside_the_queue,
     "allocation in the queue": tasks_of_the_queue_allocate,
     "workspace": workspace,
-    "late: on another stream": late_error(
-        lambda out: torch.npu.synchronize(), where=lambda: torch.npu.stream(torch.npu.Stream())
-    ),
-    "late: on another device": late_error(lambda out: torch.npu.synchronize(1), device="npu:1"),
-    "late: the end of a capture": late_error(lambda out: None, where=capture),
-} | {f"late: {name}": late_error(step) for name, step in LATE.items()}
+}
 
 print(json.dumps({name: scenario() for name, scenario in SCENARIOS.items()}))
