@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint32_t kMagic = 0x4c434348;
+constexpr uint32_t kHandshakeMagic = 0x4c434348;
 constexpr uint32_t kVersion = 1;
 constexpr auto kPatience = 10s;      // with a guest
 constexpr auto kPause = 20ms;        // between two looks
@@ -185,7 +185,7 @@ bool PeerInfo::is_valid() const {
 }
 
 bool Handshake::is_valid() const {
-  return magic == kMagic && version == kVersion && rank < size && is_hash(group) && info.is_valid();
+  return magic == kHandshakeMagic && version == kVersion && rank < size && is_hash(group) && info.is_valid();
 }
 
 bool Reply::is_valid() const { return code >= 0 && code < HCCL_E_RESERVED && ends(token) && ends(text); }
@@ -250,7 +250,7 @@ void Listener::describe(PeerInfo& info) const {
 void Listener::accept_from(const Socket& listener) {
   while (guests_.size() < kMaxGuests) {
     Guest guest{{Socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)),
-                 {kMagic, kVersion, random_nonce()},
+                 {kHandshakeMagic, kVersion, random_nonce()},
                  {}},
                 0,
                 Clock::now() + kPatience};
@@ -313,7 +313,7 @@ void Listener::answer(const Arrival& arrival, Reply reply) const {
 
 Socket knock(const PeerInfo& at, Handshake handshake, const std::string& secret, bool awaited,
              Clock::time_point deadline, Reply& reply) {
-  handshake.magic = kMagic;
+  handshake.magic = kHandshakeMagic;
   handshake.version = kVersion;
   handshake.nonce = random_nonce();
   const bool is_local = at.host == handshake.info.host && at.local[0] != '\0';
@@ -336,7 +336,7 @@ Socket knock(const PeerInfo& at, Handshake handshake, const std::string& secret,
     if (!socket || is_of_other_user(socket)) continue;
     Challenge challenge{};
     if (!receive_all(socket, &challenge, sizeof(challenge), deadline)) continue;
-    if (challenge.magic != kMagic || challenge.version != kVersion) {
+    if (challenge.magic != kHandshakeMagic || challenge.version != kVersion) {
       throw CollectiveFailure(HCCL_E_TCP_CONNECT, where + " is not a rank of this version of cann_cpu");
     }
     handshake.proof = proof_of(secret, bytes_of(challenge), handshake);

@@ -17,7 +17,7 @@
 namespace cann_cpu {
 namespace {
 
-constexpr uint32_t kMagic = 0x4c43434d;
+constexpr uint32_t kMessageMagic = 0x4c43434d;
 constexpr size_t kTextBytes = 1 << 24;  // that a kBegin or kBroken may have
 constexpr size_t kAhead = 1 << 20;      // bytes of memory for what is said to come, beyond what has
 
@@ -88,7 +88,7 @@ bool Mesh::advance(Link& link, Sending& sending) {
     const Outgoing& message = *sending.queue[sending.next];
     if (sending.sent == 0) {
       const bool by_address = message.type == MessageType::kData && goes_by_address(message.peer, message.bytes);
-      sending.header = {kMagic, message.type, message.bytes, by_address ? reinterpret_cast<uint64_t>(message.data) : 0};
+      sending.header = {kMessageMagic, message.type, message.bytes, by_address ? reinterpret_cast<uint64_t>(message.data) : 0};
     }
     const size_t payload = sending.header.address == 0 ? message.bytes : 0;
     const size_t total = sizeof(Header) + payload;
@@ -136,7 +136,7 @@ bool Mesh::receive(uint32_t rank, void* into, size_t bytes, size_t& have) {
 
 void Mesh::require_message(uint32_t rank, const Header& header) const {
   const bool by_address = header.type == MessageType::kData && goes_by_address(rank, header.bytes);
-  bool is_one = header.magic == kMagic && (header.address != 0) == by_address;
+  bool is_one = header.magic == kMessageMagic && (header.address != 0) == by_address;
   switch (header.type) {
     case MessageType::kData:
       break;
@@ -404,7 +404,7 @@ void Mesh::broadcast_abort(uint64_t call, const std::string& reason) {
     if (!link.peer.socket || link.is_closed) continue;
     link.is_closed = true;
     if (!link.is_inside) {
-      const Header header{kMagic, MessageType::kBroken, sizeof(call) + reason.size(), 0};
+      const Header header{kMessageMagic, MessageType::kBroken, sizeof(call) + reason.size(), 0};
       std::string message(reinterpret_cast<const char*>(&header), sizeof(header));
       message.append(reinterpret_cast<const char*>(&call), sizeof(call)).append(reason);
       // Best effort: a full socket has a peer that does not read, and which sees the end of the connection instead.

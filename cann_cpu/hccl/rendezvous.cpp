@@ -24,11 +24,11 @@ namespace cann_cpu {
 namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
-constexpr char kMagic[8] = {'C', 'A', 'N', 'N', 'C', 'P', 'U', '2'};
+constexpr char kRootInfoMagic[8] = {'C', 'A', 'N', 'N', 'C', 'P', 'U', '2'};
 
 // What a root info holds.
 struct RootInfo {
-  char magic[sizeof(kMagic)];
+  char magic[sizeof(kRootInfoMagic)];
   std::array<char, 36> token;
   PeerInfo peer;
 };
@@ -267,7 +267,7 @@ void open_root(HcclRootInfo& root_info) {
   Root root;
   root.listener = std::make_unique<Listener>(name_of_socket(), root_address(), uint16_t{0});
   RootInfo info{};
-  std::memcpy(info.magic, kMagic, sizeof(kMagic));
+  std::memcpy(info.magic, kRootInfoMagic, sizeof(kRootInfoMagic));
   store(info.token, random_digits());
   info.peer = own_info(*root.listener);
   std::memset(&root_info, 0, sizeof(root_info));
@@ -279,7 +279,7 @@ void open_root(HcclRootInfo& root_info) {
 Root find_root(const HcclRootInfo& root_info) {
   RootInfo info{};
   std::memcpy(&info, root_info.internal, sizeof(info));
-  if (std::memcmp(info.magic, kMagic, sizeof(kMagic)) != 0 || !info.peer.is_valid()) {
+  if (std::memcmp(info.magic, kRootInfoMagic, sizeof(kRootInfoMagic)) != 0 || !info.peer.is_valid()) {
     throw CollectiveFailure(HCCL_E_PARA, "rootInfo was not made by HcclGetRootInfo of this library");
   }
   const std::string token = text_of(info.token);

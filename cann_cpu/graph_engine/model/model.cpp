@@ -22,13 +22,13 @@ void repeated(const Field& field, Element&& element, Append&& append) {
   }
 }
 
-void integers(const Field& field, std::vector<int64_t>& into) {
+void append_integers(const Field& field, std::vector<int64_t>& into) {
   repeated(
       field, [](MessageReader& packed) { return Field{0, Field::kVarint, packed.varint(), {}}; },
       [&](const Field& element) { into.push_back(element.integer()); });
 }
 
-void reals(const Field& field, std::vector<float>& into) {
+void append_reals(const Field& field, std::vector<float>& into) {
   repeated(
       field, [](MessageReader& packed) { return Field{0, Field::kFixed32, packed.fixed(4), {}}; },
       [&](const Field& element) { into.push_back(element.real()); });
@@ -89,7 +89,7 @@ std::vector<int64_t> read_shape(std::string_view message) {
   std::vector<int64_t> dims;
   each_field(message, [&](const Field& field) {
     if (field.number == 1) {
-      integers(field, dims);
+      append_integers(field, dims);
     }
   });
   return dims;
@@ -154,16 +154,16 @@ Attribute read_list(const std::string& name, std::string_view message) {
         strings.push_back(field.text());
         break;
       case 3:
-        integers(field, ints);
+        append_integers(field, ints);
         break;
       case 4:
-        reals(field, floats);
+        append_reals(field, floats);
         break;
       case 5:
-        integers(field, bools);
+        append_integers(field, bools);
         break;
       case 12:
-        integers(field, dtypes);
+        append_integers(field, dtypes);
         break;
       case 20:
         kind = field.integer();

@@ -67,7 +67,7 @@ void log(const std::vector<std::string>& fields) {
   std::string line;
   for (const std::string& field : fields) line += (line.empty() ? "" : "\t") + field;
   line += "\n";
-  if (write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+  if (::write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     std::fprintf(stderr, "cann_cpu fault: cannot write to %s\n", name);
   }
 }

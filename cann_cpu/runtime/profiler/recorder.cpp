@@ -19,7 +19,7 @@ std::atomic<bool> profiling{false};
 namespace profiler {
 namespace {
 
-struct State {
+struct Recorder {
   std::mutex mutex;
   Selection selection;
   uint64_t wall_begin = 0;
@@ -28,8 +28,8 @@ struct State {
   std::vector<RowRecord> rows;
 };
 
-State& state() {
-  static auto* const only = new State;
+Recorder& recorder() {
+  static auto* const only = new Recorder;
   return *only;
 }
 
@@ -70,7 +70,7 @@ void write(const std::filesystem::path& file, const std::string& text, bool appe
 }
 
 // False when nothing records; under the mutex.
-bool end(State& all) {
+bool end(Recorder& all) {
   if (!profiling) return false;
   profiling = false;
   if (all.selection.operands) --who_wants;
@@ -80,7 +80,7 @@ bool end(State& all) {
 }  // namespace
 
 bool start(Selection selection) {
-  State& all = state();
+  Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   if (profiling) return false;
   if (selection.operands) ++who_wants;
@@ -96,7 +96,7 @@ bool start(Selection selection) {
 }
 
 bool stop(const std::filesystem::path& folder, uint64_t data_types) {
-  State& all = state();
+  Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   if (!end(all)) return false;
   // As torch_npu reads it: microseconds of the day, nanoseconds of the clock, at one moment.
@@ -130,13 +130,13 @@ bool stop(const std::filesystem::path& folder, uint64_t data_types) {
 }
 
 void end() {
-  State& all = state();
+  Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   end(all);
 }
 
 Records take() {
-  State& all = state();
+  Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   Records taken{std::exchange(all.calls, {}), std::exchange(all.rows, {})};
   const uint64_t since = all.wall_begin - all.begin;
@@ -163,7 +163,7 @@ void Call::begin(const char* function) {
 void Call::end() {
   const uint64_t id = std::exchange(this_call, outer_);
   static thread_local const auto thread = static_cast<pid_t>(syscall(SYS_gettid));
-  State& all = state();
+  Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   if (is_profiling()) all.calls.push_back({id, function_, thread, begin_, now(), external_kind, external});
 }
@@ -184,7 +184,7 @@ std::optional<Row::Of> Row::within(std::string name, std::string type, std::shar
 Row::~Row() {
   const uint64_t end = now();
   this_row = outer_;
-  State& all = state();
+  Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   if (!is_profiling() || run_ != runs || !all.selection.devices.contains(of.device)) return;
   all.rows.push_back({std::move(of), begin_, end, !has_inner_});
