@@ -124,8 +124,9 @@ class BuildOperatorPackage(BuildExtension):
         extension.extra_compile_args += [f"-isystem{path}" for path in aclnn]
         # A library that was linked against another version of this one does not find it by its name, and is not loaded.
         extension.extra_link_args.append(f"-Wl,-soname,{self.vendor}_lib-{self.distribution.get_version()}.so")
-        super().run()
-        self.cmake("--build", self.opp, "--parallel", str(os.cpu_count()), "--target", "binary", "package")
+        # Beside each other: either has steps that one core works at alone.
+        with self.in_background("ninja", "-C", self.opp, "binary", "package"):
+            super().run()
         self.install()
         (self.folder / "_version.py").write_text(f'__version__ = "{self.distribution.get_version()}"\n')
         sources.record(made_of, self.folder)
@@ -209,6 +210,20 @@ class BuildOperatorPackage(BuildExtension):
         last.unlink(missing_ok=True)  # until this has succeeded
         self.cmake(*arguments)
         last.write_text(now)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def in_background(*command) -> Iterator[None]:
+        """Runs a command during a block, and raises its failure at the end; a failure of the block ends the command."""
+        running = subprocess.Popen(command)
+        try:
+            yield
+        except BaseException:
+            running.terminate()
+            running.wait()
+            raise
+        if running.wait():
+            raise subprocess.CalledProcessError(running.returncode, command)
 
     @staticmethod
     def cmake(*arguments) -> None:

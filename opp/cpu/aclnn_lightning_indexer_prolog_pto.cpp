@@ -12,13 +12,14 @@ using cann_cpu::InOut;
 using cann_cpu::StoredTensor;
 
 template <void (*function)(const opp::LightningIndexerPrologPto&)>
-void with_arguments(const Tensor& token_x, const Tensor& q_norm, const Tensor& q_norm_scale, const StoredTensor& wq_b,
-                    const Tensor& wq_b_scale, const StoredTensor& wk, const StoredTensor& weights_proj,
-                    const Tensor& ln_gamma_k, const Tensor& ln_beta_k, const Tensor& cos_idx_rope,
-                    const Tensor& sin_idx_rope, const Tensor& hadamard_q, const Tensor& hadamard_k, InOut idx_k_cache,
-                    InOut idx_k_scale_cache, const Tensor& idx_k_cache_index, double layernorm_epsilon_k,
-                    const std::string& layout_query, const std::string& layout_key, const std::string& rope_mode,
-                    Tensor& query, Tensor& query_scale, Tensor& weights) {
+void with_prolog_arguments(const Tensor& token_x, const Tensor& q_norm, const Tensor& q_norm_scale,
+                           const StoredTensor& wq_b, const Tensor& wq_b_scale, const StoredTensor& wk,
+                           const StoredTensor& weights_proj, const Tensor& ln_gamma_k, const Tensor& ln_beta_k,
+                           const Tensor& cos_idx_rope, const Tensor& sin_idx_rope, const Tensor& hadamard_q,
+                           const Tensor& hadamard_k, InOut idx_k_cache, InOut idx_k_scale_cache,
+                           const Tensor& idx_k_cache_index, double layernorm_epsilon_k, const std::string& layout_query,
+                           const std::string& layout_key, const std::string& rope_mode, Tensor& query,
+                           Tensor& query_scale, Tensor& weights) {
   function({token_x,
             q_norm,
             q_norm_scale,
@@ -46,5 +47,5 @@ void with_arguments(const Tensor& token_x, const Tensor& q_norm, const Tensor& q
 
 }  // namespace
 
-CPU_KERNEL_CHECKED(LightningIndexerPrologPto, with_arguments<opp::check>,
-                   with_arguments<opp::lightning_indexer_prolog_pto>);
+CPU_KERNEL_CHECKED(LightningIndexerPrologPto, with_prolog_arguments<opp::check>,
+                   with_prolog_arguments<opp::lightning_indexer_prolog_pto>);

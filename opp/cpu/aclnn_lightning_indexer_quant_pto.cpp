@@ -8,13 +8,14 @@
 namespace {
 
 template <void (*function)(const opp::LightningIndexerQuantPto&)>
-void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Tensor& weights,
-                    const at::Tensor& query_dequant_scale, const at::Tensor& key_dequant_scale,
-                    const std::optional<at::Tensor>& actual_seq_lengths_query,
-                    const std::optional<at::Tensor>& actual_seq_lengths_key,
-                    const std::optional<at::Tensor>& block_table, int64_t query_quant_mode, int64_t key_quant_mode,
-                    const std::string& layout_query, const std::string& layout_key, int64_t sparse_count,
-                    int64_t sparse_mode, bool return_value, at::Tensor& sparse_indices, at::Tensor& sparse_values) {
+void with_quant_indexer_arguments(const at::Tensor& query, const at::Tensor& key, const at::Tensor& weights,
+                                  const at::Tensor& query_dequant_scale, const at::Tensor& key_dequant_scale,
+                                  const std::optional<at::Tensor>& actual_seq_lengths_query,
+                                  const std::optional<at::Tensor>& actual_seq_lengths_key,
+                                  const std::optional<at::Tensor>& block_table, int64_t query_quant_mode,
+                                  int64_t key_quant_mode, const std::string& layout_query,
+                                  const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
+                                  bool return_value, at::Tensor& sparse_indices, at::Tensor& sparse_values) {
   function({{{query, key, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key,
               sparse_mode},
              weights,
@@ -30,5 +31,5 @@ void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Te
 
 }  // namespace
 
-CPU_KERNEL_CHECKED(LightningIndexerQuantPto, with_arguments<opp::check>,
-                   with_arguments<opp::lightning_indexer_quant_pto>);
+CPU_KERNEL_CHECKED(LightningIndexerQuantPto, with_quant_indexer_arguments<opp::check>,
+                   with_quant_indexer_arguments<opp::lightning_indexer_quant_pto>);

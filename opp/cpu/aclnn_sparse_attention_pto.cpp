@@ -12,14 +12,14 @@ using cann_cpu::InOut;
 using cann_cpu::StoredTensor;
 
 template <void (*function)(const opp::SparseAttentionPto&)>
-void with_arguments(const Tensor& x, const StoredTensor& w_dq, const StoredTensor& w_uq_qr, const Tensor& w_uk,
-                    const StoredTensor& w_dkv_kr, const Tensor& gamma_cq, const Tensor& gamma_ckv, const Tensor& sin,
-                    const Tensor& cos, const Tensor& cache_index, InOut kv_cache, InOut kr_cache,
-                    const Tensor& block_table, const Tensor& act_seqs, const StoredTensor& w_idx_qb,
-                    const StoredTensor& w_idx_k, const StoredTensor& w_idx_proj, const Tensor& in_gamma_k,
-                    const Tensor& in_beta_k, InOut index_k_cache, int64_t sparse_count, double softmax_scale,
-                    double rms_norm_eps, double layer_norm_eps, const std::string& rope_mode,
-                    const std::string& indexer_rope_mode, Tensor& attn_out) {
+void with_layer_arguments(const Tensor& x, const StoredTensor& w_dq, const StoredTensor& w_uq_qr, const Tensor& w_uk,
+                          const StoredTensor& w_dkv_kr, const Tensor& gamma_cq, const Tensor& gamma_ckv,
+                          const Tensor& sin, const Tensor& cos, const Tensor& cache_index, InOut kv_cache,
+                          InOut kr_cache, const Tensor& block_table, const Tensor& act_seqs,
+                          const StoredTensor& w_idx_qb, const StoredTensor& w_idx_k, const StoredTensor& w_idx_proj,
+                          const Tensor& in_gamma_k, const Tensor& in_beta_k, InOut index_k_cache, int64_t sparse_count,
+                          double softmax_scale, double rms_norm_eps, double layer_norm_eps,
+                          const std::string& rope_mode, const std::string& indexer_rope_mode, Tensor& attn_out) {
   function({x,
             w_dq,
             w_uq_qr,
@@ -51,4 +51,5 @@ void with_arguments(const Tensor& x, const StoredTensor& w_dq, const StoredTenso
 
 }  // namespace
 
-CPU_KERNEL_CHECKED(SparseAttentionPto, with_arguments<opp::check>, with_arguments<opp::sparse_attention_pto>);
+CPU_KERNEL_CHECKED(SparseAttentionPto, with_layer_arguments<opp::check>,
+                   with_layer_arguments<opp::sparse_attention_pto>);

@@ -8,13 +8,14 @@
 namespace {
 
 template <void (*function)(const opp::SparseFlashAttentionPto&)>
-void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                    const at::Tensor& sparse_indices, const std::optional<at::Tensor>& block_table,
-                    const std::optional<at::Tensor>& actual_seq_lengths_query,
-                    const std::optional<at::Tensor>& actual_seq_lengths_kv, const std::optional<at::Tensor>& query_rope,
-                    const std::optional<at::Tensor>& key_rope, const std::optional<at::Tensor>& attention_sinks,
-                    double scale_value, const std::string& layout_query, const std::string& layout_kv,
-                    int64_t sparse_mode, bool return_softmax_lse, at::Tensor& attention_out, at::Tensor& softmax_lse) {
+void with_attention_arguments(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                              const at::Tensor& sparse_indices, const std::optional<at::Tensor>& block_table,
+                              const std::optional<at::Tensor>& actual_seq_lengths_query,
+                              const std::optional<at::Tensor>& actual_seq_lengths_kv,
+                              const std::optional<at::Tensor>& query_rope, const std::optional<at::Tensor>& key_rope,
+                              const std::optional<at::Tensor>& attention_sinks, double scale_value,
+                              const std::string& layout_query, const std::string& layout_kv, int64_t sparse_mode,
+                              bool return_softmax_lse, at::Tensor& attention_out, at::Tensor& softmax_lse) {
   function({{query, key, actual_seq_lengths_query, actual_seq_lengths_kv, block_table, layout_query, layout_kv,
              sparse_mode, "actual_seq_lengths_kv"},
             value,
@@ -30,5 +31,5 @@ void with_arguments(const at::Tensor& query, const at::Tensor& key, const at::Te
 
 }  // namespace
 
-CPU_KERNEL_CHECKED(SparseFlashAttentionPto, with_arguments<opp::check>,
-                   with_arguments<opp::sparse_flash_attention_pto>);
+CPU_KERNEL_CHECKED(SparseFlashAttentionPto, with_attention_arguments<opp::check>,
+                   with_attention_arguments<opp::sparse_flash_attention_pto>);
