@@ -112,8 +112,9 @@ class Follower:
             self.folder /= command.removeprefix("cd ")
             return
         result = self.started(command)
-        matches = pattern(expected).fullmatch(result.stdout)
-        assert matches, f"$ {command}\n{result.stdout}{result.stderr}\nis not what the page shows:\n{expected}"
+        matches = result.returncode == 0 and pattern(expected).fullmatch(result.stdout)
+        said = f"$ {command}\n{result.stdout}{result.stderr}\nexit code {result.returncode}"
+        assert matches, f"{said}\nis not what the page shows:\n{expected}"
 
     def run_python(self, block: Block) -> None:
         result = self.started(["python", "-c", block.text])

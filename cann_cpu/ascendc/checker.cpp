@@ -465,26 +465,26 @@ void Checker::touch(const Instruction& by, const Lanes& lanes, const Operand& op
 
 namespace {
 
-struct Span {
+struct Extent {
   uintptr_t begin, end;
   uint32_t block;
-  bool meets(const Span& other) const { return begin < other.end && other.begin < end; }
+  bool meets(const Extent& other) const { return begin < other.end && other.begin < end; }
 };
 
-// The bytes that an operand's lanes are in one repeat, a span for each block of 32 that has some.
-std::vector<Span> spans_of(const Lanes& lanes, const Operand& operand, uint32_t repeat) {
+// The bytes that an operand's lanes are in one repeat, an extent for each block of 32 that has some.
+std::vector<Extent> extents_of(const Lanes& lanes, const Operand& operand, uint32_t repeat) {
   const uint32_t per_block = kBlockBytes / operand.itemsize;
   const Mask& mask = lanes.of_repeat(repeat);
-  std::vector<Span> spans;
+  std::vector<Extent> extents;
   for (uint32_t lane = 0; lane < lanes.per_repeat; ++lane) {
     if (!mask.has(lane)) continue;
     const uint32_t block = lane / per_block;
     const uintptr_t at = address_of(operand.memory.data) + uintptr_t{repeat} * operand.repeat_stride +
                          uintptr_t{block} * operand.block_stride + lane % per_block * operand.itemsize;
-    if (spans.empty() || spans.back().block != block) spans.push_back({at, at, block});
-    spans.back().end = at + operand.itemsize;
+    if (extents.empty() || extents.back().block != block) extents.push_back({at, at, block});
+    extents.back().end = at + operand.itemsize;
   }
-  return spans;
+  return extents;
 }
 
 uintptr_t end_of(const Lanes& lanes, const Operand& operand) {
@@ -515,18 +515,18 @@ void Checker::check_overlap(const Instruction& by, const Lanes& lanes, const Ope
   }
   if (end_of(lanes, dst) <= address_of(src.memory.data) || end_of(lanes, src) <= address_of(dst.memory.data)) return;
   const bool accumulates = may_accumulate && (dst.repeat_stride == 0 || src.repeat_stride == 0);
-  std::vector<Span> written;
+  std::vector<Extent> written;
   for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
-    const std::vector<Span> reads = spans_of(lanes, src, repeat), writes = spans_of(lanes, dst, repeat);
+    const std::vector<Extent> reads = extents_of(lanes, src, repeat), writes = extents_of(lanes, dst, repeat);
     const bool same_repeat = same_start && uint64_t{repeat} * dst.repeat_stride == uint64_t{repeat} * src.repeat_stride;
-    for (const Span& read : reads) {
-      for (const Span& earlier : written) {
+    for (const Extent& read : reads) {
+      for (const Extent& earlier : written) {
         if (accumulates || !read.meets(earlier)) continue;
         fail(by.where,
              "%s: repeat %u reads %s, which an earlier repeat has written; let source and destination lie apart",
              by.name, repeat, naming(src.memory).elements(read.begin, read.end).c_str());
       }
-      for (const Span& write : writes) {
+      for (const Extent& write : writes) {
         if (!read.meets(write)) continue;
         if (dst.itemsize == src.itemsize ? write.begin == read.begin && write.block == read.block : same_repeat)
           continue;

@@ -6,8 +6,6 @@
 namespace AscendC::cpu {
 namespace {
 
-constexpr int64_t kRows = 16;  // of a fractal
-
 void check_range(const char* name, Where where, const char* what, uint64_t value, uint64_t min, uint64_t max) {
   if (value >= min && value <= max) return;
   fail(where, "%s: %s is %llu; the device takes %llu to %llu", name, what, static_cast<unsigned long long>(value),
@@ -131,7 +129,7 @@ void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local
     }
     trace.touch(Use::Write, dst, to, kFractalBytes);
     if (p.ifTranspose) {
-      transpose(dst.data + to, kBlockBytes, source + from, kBlockBytes, kRows, kRows, itemsize);
+      transpose(dst.data + to, kBlockBytes, source + from, kBlockBytes, kFractalRows, kFractalRows, itemsize);
     } else {
       std::memcpy(dst.data + to, source + from, kFractalBytes);
     }
@@ -154,14 +152,14 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
   std::byte whole[32 * 32], turned[32 * 32];
   const int64_t row = side * itemsize;
   const auto piece = [&](std::byte* matrix, int64_t fractal, int64_t i) {
-    return itemsize == 4 ? matrix + i * row + fractal * kBlockBytes : matrix + (fractal * kRows + i) * row;
+    return itemsize == 4 ? matrix + i * row + fractal * kBlockBytes : matrix + (fractal * kFractalRows + i) * row;
   };
   for (int64_t i = 0; i < p.repeatTimes; ++i) {
     const int64_t from = (p.startIndex + (p.addrMode != 0 ? -i : i) * p.srcStride) * square;
     const int64_t to = i * (1 + int64_t{p.dstGap}) * kFractalBytes;
     trace.touch(Use::Read, src, from, square);
     for (int64_t fractal = 0; fractal < fractals; ++fractal) {
-      for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t r = 0; r < kFractalRows; ++r) {
         std::memcpy(piece(whole, fractal, r), src.data + from + fractal * kFractalBytes + r * kBlockBytes, kBlockBytes);
       }
     }
@@ -169,7 +167,7 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
     for (int64_t fractal = 0; fractal < fractals; ++fractal) {
       const int64_t at = to + fractal * (1 + int64_t{p.dstFracGap}) * kFractalBytes;
       trace.touch(Use::Write, dst, at, kFractalBytes);
-      for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t r = 0; r < kFractalRows; ++r) {
         std::memcpy(dst.data + at + r * kBlockBytes, piece(turned, fractal, r), kBlockBytes);
       }
     }
@@ -183,12 +181,12 @@ Image all_repeats(const char* name, Where where, const Image& part, int64_t piec
   const ImageRepeats& repeats = part.repeats;
   if (repeats.times == 1) return part;
   int64_t Image::* const repeated = repeats.along_columns ? &Image::columns : &Image::rows;
-  const int64_t step = repeats.along_columns && !right ? piece : kRows;
+  const int64_t step = repeats.along_columns && !right ? piece : kFractalRows;
   if (part.*repeated % step != 0) {
     fail(where, "%s: %sExtension is %lld and is repeated; it must be a multiple of %lld", name,
          repeats.along_columns ? "k" : "m", static_cast<long long>(part.*repeated), static_cast<long long>(step));
   }
-  if (repeats.along_columns && !right && !part.transpose && part.rows > kRows) {
+  if (repeats.along_columns && !right && !part.transpose && part.rows > kFractalRows) {
     fail(where,
          "%s: mExtension is %lld, repeated along columns to L0A without enTranspose; where the device puts more than "
          "16 rows is not served",
@@ -236,20 +234,25 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
 
   // Where the element (row, column) of the matrix goes, in bytes.
   const bool turned = image.transpose && !right;
-  const int64_t columns16 = (image.columns + kRows - 1) / kRows;
+  const int64_t columns16 = (image.columns + kFractalRows - 1) / kFractalRows;
   const int64_t depth = turned ? image.rows : image.columns;
   const int64_t depth_fractals =
-      itemsize == 4 && turned ? (depth + kRows - 1) / kRows * 2 : (depth + piece - 1) / piece;
+      itemsize == 4 && turned ? (depth + kFractalRows - 1) / kFractalRows * 2 : (depth + piece - 1) / piece;
   const auto place = [&](int64_t i, int64_t j) {
-    if (right) return ((i / piece * columns16 + j / kRows) * kRows * piece + j % kRows * piece + i % piece) * itemsize;
+    if (right)
+      return ((i / piece * columns16 + j / kFractalRows) * kFractalRows * piece + j % kFractalRows * piece +
+              i % piece) *
+             itemsize;
     if (turned) std::swap(i, j);
-    return ((i / kRows * depth_fractals + j / piece) * kRows * piece + i % kRows * piece + j % piece) * itemsize;
+    return ((i / kFractalRows * depth_fractals + j / piece) * kFractalRows * piece + i % kFractalRows * piece +
+            j % piece) *
+           itemsize;
   };
-  const int64_t rows = (image.rows + kRows - 1) / kRows * kRows;
+  const int64_t rows = (image.rows + kFractalRows - 1) / kFractalRows * kFractalRows;
   const int64_t columns = (image.columns + piece - 1) / piece * piece;
   const int64_t fractals = right    ? (image.rows + piece - 1) / piece * columns16
-                           : turned ? (image.columns + kRows - 1) / kRows * depth_fractals
-                                    : rows / kRows * depth_fractals;
+                           : turned ? (image.columns + kFractalRows - 1) / kFractalRows * depth_fractals
+                                    : rows / kFractalRows * depth_fractals;
   trace.copy(path_to(dst), fractals * kFractalBytes);
   for (int64_t j = 0; j < columns; j += piece) {
     const int64_t of_window = (image.first_column + along(j, part.columns, piece, repeats.along_columns)) / piece;
@@ -262,7 +265,7 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
       run_bytes = 0;
     };
     for (int64_t i = 0; i < image.rows; ++i) {
-      const int64_t window = image.first_row + along(i, part.rows, kRows, !repeats.along_columns);
+      const int64_t window = image.first_row + along(i, part.rows, kFractalRows, !repeats.along_columns);
       const int64_t h = window / out_w * image.stride_h - top + in_h, w = window % out_w * image.stride_w - left + in_w;
       const bool there = window < out_w * out_h && channel < pieces && h >= 0 && h < height && w >= 0 && w < width;
       const int64_t from = ((channel * height + h) * width + w) * kBlockBytes;

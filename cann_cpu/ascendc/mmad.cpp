@@ -6,8 +6,6 @@
 namespace AscendC::cpu {
 namespace {
 
-constexpr int64_t kRows = 16;  // of a fractal, and its columns in L0C
-
 constexpr int64_t ceil(int64_t number, int64_t by) { return (number + by - 1) / by; }
 
 struct Layout {
@@ -25,20 +23,21 @@ void widen_factors(const MmadCall& call, const Layout& of, SumOf<T>* a, SumOf<T>
     widen_run(left, a, of.k);
   } else {
     for (int64_t i = 0; i < of.m; ++i) {
-      const T* row = left + (i / kRows * of.depth_fractals * kRows + i % kRows) * of.piece;
-      for (int64_t p = 0; p < of.k; p += of.piece, row += kRows * of.piece) {
+      const T* row = left + (i / kFractalRows * of.depth_fractals * kFractalRows + i % kFractalRows) * of.piece;
+      for (int64_t p = 0; p < of.k; p += of.piece, row += kFractalRows * of.piece) {
         widen_run(row, a + i * of.k + p, std::min(of.piece, of.k - p));
       }
     }
   }
   // A fractal of L0B has a row for each column of the matrix.
-  const int64_t width = of.column_fractals * kRows;
+  const int64_t width = of.column_fractals * kFractalRows;
   SumOf<T> column[kBlockBytes];
   for (int64_t p = 0; p < of.k; p += of.piece) {
     const int64_t depth = std::min(of.piece, of.k - p);
     for (int64_t j = 0; j < width; ++j) {
-      widen_run(right + ((p / of.piece * of.column_fractals + j / kRows) * kRows + j % kRows) * of.piece, column,
-                depth);
+      widen_run(
+          right + ((p / of.piece * of.column_fractals + j / kFractalRows) * kFractalRows + j % kFractalRows) * of.piece,
+          column, depth);
       for (int64_t e = 0; e < depth; ++e) b[(p + e) * width + j] = j < of.n ? column[e] : SumOf<T>{};
     }
   }
@@ -47,7 +46,7 @@ void widen_factors(const MmadCall& call, const Layout& of, SumOf<T>* a, SumOf<T>
 template <class T>
 void multiply_factors(const MmadCall& call, const Layout& of) {
   using Sum = SumOf<T>;
-  const int64_t width = of.column_fractals * kRows;
+  const int64_t width = of.column_fractals * kFractalRows;
   Sum* a = factor_memory<Sum>(0, of.m * of.k);
   Sum* b = factor_memory<Sum>(1, of.k * width);
   widen_factors<T>(call, of, a, b);
@@ -57,13 +56,14 @@ void multiply_factors(const MmadCall& call, const Layout& of) {
     round_factors(a, of.m * of.k, rounding);
     round_factors(b, of.k * width, rounding);
   }
-  const StripedMatrix<Sum> sums{reinterpret_cast<Sum*>(call.sums.data), kRows, ceil(of.m, kRows) * kRows * kRows};
+  const StripedMatrix<Sum> sums{reinterpret_cast<Sum*>(call.sums.data), kFractalRows,
+                                ceil(of.m, kFractalRows) * kFractalRows * kFractalRows};
   const auto& p = call.params;
   if (call.bias != nullptr) {
     const auto* bias = reinterpret_cast<const Sum*>(call.bias->data);
     for (int64_t j = 0; j < width; ++j) {
       for (int64_t i = 0; i < of.m; ++i) {
-        sums.data[j / kRows * sums.stripe + i * kRows + j % kRows] = j < of.n ? bias[j] : Sum{};
+        sums.data[j / kFractalRows * sums.stripe + i * kFractalRows + j % kFractalRows] = j < of.n ? bias[j] : Sum{};
       }
     }
   }
@@ -98,13 +98,13 @@ void check_uses(Checker& checker, const MmadCall& call, const Layout& of, uint32
   const Checker::Instruction sums{"Mmad", call.where, PIPE_M, p.unitFlag != 0, in_order};
   if (Recorder* recorder = checker.recorder()) {
     recorder->products({reads.name, reads.where, reads.pipe},
-                       static_cast<uint64_t>(ceil(of.m, kRows) * of.column_fractals * of.depth_fractals),
+                       static_cast<uint64_t>(ceil(of.m, kFractalRows) * of.column_fractals * of.depth_fractals),
                        itemsize == 4 && !block(call.where).matrix_unit.hf32);
   }
   checker.check_alignment(reads, call.a, kFractalBytes);
   checker.check_alignment(reads, call.b, kFractalBytes);
   checker.check_alignment(sums, call.sums, 1024);
-  const int64_t a_bytes = of.m == 1 ? of.k * itemsize : ceil(of.m, kRows) * of.depth_fractals * kFractalBytes;
+  const int64_t a_bytes = of.m == 1 ? of.k * itemsize : ceil(of.m, kFractalRows) * of.depth_fractals * kFractalBytes;
   checker.touch(reads, Use::Read, call.a, 0, of.m == 1 ? whole_blocks(a_bytes) : a_bytes);
   checker.touch(reads, Use::Read, call.b, 0, ceil(of.k, of.piece) * of.column_fractals * kFractalBytes);
   if (call.bias != nullptr) {
@@ -112,9 +112,9 @@ void check_uses(Checker& checker, const MmadCall& call, const Layout& of, uint32
     checker.touch(reads, Use::Read, *call.bias, 0, of.n * static_cast<int64_t>(sizeof(float)));
   }
   const bool accumulates = call.bias == nullptr && (p.isBias || !p.cmatrixInitVal);
-  const int64_t stripe = ceil(of.m, kRows) * kRows * kRows * static_cast<int64_t>(sizeof(float));
+  const int64_t stripe = ceil(of.m, kFractalRows) * kFractalRows * kFractalRows * static_cast<int64_t>(sizeof(float));
   for (int64_t j = 0; j < of.column_fractals; ++j) {
-    const int64_t bytes = of.m * kRows * static_cast<int64_t>(sizeof(float));
+    const int64_t bytes = of.m * kFractalRows * static_cast<int64_t>(sizeof(float));
     if (accumulates) checker.touch(sums, Use::Read, call.sums, j * stripe, bytes);
     checker.touch(sums, Use::Write, call.sums, j * stripe, bytes);
   }
@@ -130,7 +130,8 @@ void mmad(Factors factors, const MmadCall& call) {
   const uint32_t itemsize = factors == Factors::Float ? 4 : factors == Factors::Int8 ? 1 : 2;
   const int64_t piece = kBlockBytes / itemsize;
   const bool by_16 = p.kDirectionAlign && factors == Factors::Float;
-  const Layout of{p.m, p.n, p.k, piece, by_16 ? ceil(p.k, kRows) * 2 : ceil(p.k, piece), ceil(p.n, kRows)};
+  const Layout of{
+      p.m, p.n, p.k, piece, by_16 ? ceil(p.k, kFractalRows) * 2 : ceil(p.k, piece), ceil(p.n, kFractalRows)};
   if (Checker* checker = cpu::checker()) check_uses(*checker, call, of, itemsize);
   switch (factors) {
     case Factors::Half:

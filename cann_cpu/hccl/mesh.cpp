@@ -88,7 +88,8 @@ bool Mesh::advance(Link& link, Sending& sending) {
     const Outgoing& message = *sending.queue[sending.next];
     if (sending.sent == 0) {
       const bool by_address = message.type == MessageType::kData && goes_by_address(message.peer, message.bytes);
-      sending.header = {kMessageMagic, message.type, message.bytes, by_address ? reinterpret_cast<uint64_t>(message.data) : 0};
+      sending.header = {kMessageMagic, message.type, message.bytes,
+                        by_address ? reinterpret_cast<uint64_t>(message.data) : 0};
     }
     const size_t payload = sending.header.address == 0 ? message.bytes : 0;
     const size_t total = sizeof(Header) + payload;
@@ -419,7 +420,7 @@ void Mesh::interrupt(const std::string& reason) {
   interruption_ = reason;
   interrupted_ = true;
   const uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof(one));
+  (void)!::write(wake_.get(), &one, sizeof(one));
 }
 
 }  // namespace cann_cpu

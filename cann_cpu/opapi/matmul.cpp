@@ -176,7 +176,7 @@ namespace {
 
 enum Division : int64_t { kNone = -1, kRows = 0, kSummed = 2 };
 
-using Group = std::vector<at::Tensor>;  // a tensor for each group
+using GroupTensors = std::vector<at::Tensor>;  // a tensor for each group
 
 // The sizes of the groups, of a list that holds where each ends, or their sizes.
 std::vector<int64_t> group_sizes(const at::Tensor& list, int64_t list_type) {
@@ -187,8 +187,8 @@ std::vector<int64_t> group_sizes(const at::Tensor& list, int64_t list_type) {
   return sizes;
 }
 
-Group divided(const at::Tensor& whole, int64_t dim, const std::vector<int64_t>& sizes) {
-  Group parts;
+GroupTensors divided(const at::Tensor& whole, int64_t dim, const std::vector<int64_t>& sizes) {
+  GroupTensors parts;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
     TORCH_CHECK(size >= 0 && size <= whole.size(dim) - begin, "groupList has a group of ", size, " from ", begin,
@@ -200,18 +200,18 @@ Group divided(const at::Tensor& whole, int64_t dim, const std::vector<int64_t>& 
 }
 
 // One tensor for all groups is a dimension more in front; nothing is given where there are no tensors.
-Group of_each(const char* name, const std::vector<at::Tensor>& given, int64_t rank, size_t groups) {
+GroupTensors of_each(const char* name, const std::vector<at::Tensor>& given, int64_t rank, size_t groups) {
   if (given.empty()) return {};
-  Group each = given.size() == 1 && given[0].dim() == rank + 1 ? given[0].unbind(0) : given;
+  GroupTensors each = given.size() == 1 && given[0].dim() == rank + 1 ? given[0].unbind(0) : given;
   TORCH_CHECK(each.size() == groups, name, " has ", each.size(), " tensors, there are ", groups, " groups");
   return each;
 }
-Group of_each(const char* name, OptionalTensors given, int64_t rank, size_t groups) {
-  return given.has_value() ? of_each(name, *given, rank, groups) : Group();
+GroupTensors of_each(const char* name, OptionalTensors given, int64_t rank, size_t groups) {
+  return given.has_value() ? of_each(name, *given, rank, groups) : GroupTensors();
 }
 
 struct GroupedProduct {
-  Group x, weight, bias, scale, token_scale, weight_scale, weight_offset, out;
+  GroupTensors x, weight, bias, scale, token_scale, weight_scale, weight_offset, out;
 
   GroupedProduct(Tensors given_x, Tensors given_weight, OutTensors given_out, const std::vector<int64_t>& sizes,
                  int64_t division) {

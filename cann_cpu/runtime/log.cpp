@@ -25,7 +25,7 @@ namespace {
 
 thread_local std::string last_error;
 
-constexpr const char* kNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
+constexpr const char* kLevelNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
 
 bool is_logged(aclLogLevel level) {
   const char* min_level = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
@@ -79,8 +79,8 @@ void write(aclLogLevel level, const char* module, const char* file, uint32_t lin
   const std::lock_guard lock(mutex());
   std::FILE* to = is_on_stdout() ? stdout : plog();
   if (to == nullptr) return;
-  std::fprintf(to, "[%s] %s(%d,%s):%s [%s:%u]%d %s\n", kNames[level], module, getpid(), program_invocation_short_name,
-               now(false).c_str(), file, line, gettid(), text.c_str());
+  std::fprintf(to, "[%s] %s(%d,%s):%s [%s:%u]%d %s\n", kLevelNames[level], module, getpid(),
+               program_invocation_short_name, now(false).c_str(), file, line, gettid(), text.c_str());
   std::fflush(to);
 }
 

@@ -69,8 +69,6 @@ MemoryMap& memory_map() {
   return *map;
 }
 
-uintptr_t to_integer(const void* address) { return reinterpret_cast<uintptr_t>(address); }
-
 void add_range(void* address, Allocation allocation) {
   MemoryMap& map = memory_map();
   std::unique_lock lock(map.mutex);

@@ -19,6 +19,8 @@ struct Range {
   uintptr_t end = 0;
 };
 
+inline uintptr_t to_integer(const void* address) { return reinterpret_cast<uintptr_t>(address); }
+
 // The range that holds the address; adjoining mappings of one device count as one. Pageable: unknown to the runtime.
 Range find_range(const void* address);
 

@@ -70,8 +70,6 @@ Reservations& reservations() {
   return *all;
 }
 
-uintptr_t to_integer(const void* address) { return reinterpret_cast<uintptr_t>(address); }
-
 void check_granularity(const char* name, size_t value) {
   if (value % kGranularity != 0) {
     fail(ACL_ERROR_INVALID_PARAM, "%s is %zu, no multiple of %zu bytes", name, value, kGranularity);

@@ -232,13 +232,13 @@ Attribute read_attribute(const std::string& name, std::string_view message) {
         value = read_tensor(field.message());
         break;
       case 14:
-        value = read_list_of_lists<int64_t>(field.message(), integers);
+        value = read_list_of_lists<int64_t>(field.message(), append_integers);
         break;
       case 15:
         value = dtype_of_number(field.integer());
         break;
       case 16:
-        value = read_list_of_lists<float>(field.message(), reals);
+        value = read_list_of_lists<float>(field.message(), append_reals);
         break;
       default:
         reject_kind(name, "value", field);

@@ -8,7 +8,7 @@ namespace cann_cpu::graph {
 namespace {
 
 // x, broadcast over the mask, to fill.
-at::Tensor filled(NodeCall& n) { return broadcast({0, 1}, n.in(0).scalar_type())(n).copy_(n.in(0)); }
+at::Tensor copied_to_mask(NodeCall& n) { return broadcast({0, 1}, n.in(0).scalar_type())(n).copy_(n.in(0)); }
 
 at::Tensor selected(NodeCall& n) {
   return broadcast({0, 1, 2}, at::promoteTypes(n.in(1).scalar_type(), n.in(2).scalar_type()))(n);
@@ -31,7 +31,7 @@ const NodeTable kComparisonNodes = {
     {"IsNan", aclnn("NeTensor", in(0), in(0), out(like(0, at::kBool)))},
     {"IsFinite", predicate("IsFinite")},
     {"SelectV2", aclnn("SWhere", in(0, at::kBool), in(1), in(2), out(selected))},
-    {"MaskedFill", aclnn("InplaceMaskedFillTensor", out(filled), in(1, at::kBool), in(2))},
+    {"MaskedFill", aclnn("InplaceMaskedFillTensor", out(copied_to_mask), in(1, at::kBool), in(2))},
 };
 
 }  // namespace cann_cpu::graph

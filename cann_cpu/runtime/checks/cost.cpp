@@ -24,8 +24,8 @@ constexpr size_t kSeries = 16;  // launches of one function in a row, for tensor
 constexpr size_t kRows = 30;    // of the table; the report has all
 
 enum Counted { kToDevice, kPageableToDevice, kToHost, kPageableToHost, kWaits, kAllocations, kFrees, kCounted };
-constexpr std::array<const char*, kCounted> kNames = {"to_device", "pageable_to_device", "to_host", "pageable_to_host",
-                                                      "waits",     "allocations",        "frees"};
+constexpr std::array<const char*, kCounted> kCountedNames = {
+    "to_device", "pageable_to_device", "to_host", "pageable_to_host", "waits", "allocations", "frees"};
 
 struct Count {
   uint64_t times = 0;
@@ -129,7 +129,7 @@ Json json(const std::string& place, const Line& line, uint64_t all) {
   for (size_t i = 0; i < kCounted; ++i) {
     const Count& count = line.counts[i];
     described.emplace_back(
-        kNames[i],
+        kCountedNames[i],
         Json::Object{{"times", count.times}, {"bytes", count.bytes}, {"in_steady_state", count.steady(all)}});
   }
   described.emplace_back("waited_ms", Json::rounded(static_cast<double>(line.waited.count()) * 1e-6, 3));

@@ -23,7 +23,7 @@ namespace cann_cpu {
 namespace {
 
 // In the order of Check.
-constexpr std::array<std::string_view, 5> kNames = {"cost", "fault", "memory", "race", "schedule"};
+constexpr std::array<std::string_view, 5> kCheckNames = {"cost", "fault", "memory", "race", "schedule"};
 
 // The text after the first colon of each name.
 std::multimap<std::string, std::string, std::less<>> given_names() {
@@ -42,8 +42,8 @@ std::multimap<std::string, std::string, std::less<>> given_names() {
 bool is_on(Check check) {
   static const auto on = [] {
     const auto given = given_names();
-    std::array<bool, kNames.size()> each;
-    std::ranges::transform(kNames, each.begin(), [&](std::string_view name) { return given.contains(name); });
+    std::array<bool, kCheckNames.size()> each;
+    std::ranges::transform(kCheckNames, each.begin(), [&](std::string_view name) { return given.contains(name); });
     return each;
   }();
   return on[static_cast<size_t>(check)];
@@ -51,7 +51,7 @@ bool is_on(Check check) {
 
 std::vector<std::string> given_to(Check check) {
   const auto names = given_names();
-  const auto [begin, end] = names.equal_range(kNames[static_cast<size_t>(check)]);
+  const auto [begin, end] = names.equal_range(kCheckNames[static_cast<size_t>(check)]);
   std::vector<std::string> given;
   for (auto name = begin; name != end; ++name) {
     if (!name->second.empty()) given.push_back(name->second);
@@ -61,15 +61,15 @@ std::vector<std::string> given_to(Check check) {
 
 void require_known_checks() {
   for (const auto& [name, rest] : given_names()) {
-    if (std::ranges::find(kNames, name) != kNames.end()) {
-      const bool is_memory = name == kNames[static_cast<size_t>(Check::kMemory)];
-      if (rest.empty() || name == kNames[static_cast<size_t>(Check::kFault)] || (is_memory && rest == "pages"))
+    if (std::ranges::find(kCheckNames, name) != kCheckNames.end()) {
+      const bool is_memory = name == kCheckNames[static_cast<size_t>(Check::kMemory)];
+      if (rest.empty() || name == kCheckNames[static_cast<size_t>(Check::kFault)] || (is_memory && rest == "pages"))
         continue;
       fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s:%s', and %s takes %s after a colon", name.c_str(),
            rest.c_str(), name.c_str(), is_memory ? "only 'pages'" : "nothing");
     }
     std::string known;
-    for (const std::string_view each : kNames) known += (known.empty() ? "" : ", ") + std::string(each);
+    for (const std::string_view each : kCheckNames) known += (known.empty() ? "" : ", ") + std::string(each);
     fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s', which is not a check; the checks are: %s", name.c_str(),
          known.c_str());
   }
@@ -85,7 +85,7 @@ void report(Check check, const std::string& key, const std::string& text,
   static auto* const reported = new std::set<std::string>;
   const std::lock_guard lock(*mutex);
   if (!reported->insert(key).second) return;
-  const std::string name(kNames[static_cast<size_t>(check)]);
+  const std::string name(kCheckNames[static_cast<size_t>(check)]);
   std::fprintf(stderr, "cann_cpu %s: %s\n", name.c_str(), text.c_str());
   Json::Object line{{"check", name}};
   for (const auto& [field, value] : fields) line.emplace_back(field, value);
@@ -98,7 +98,7 @@ void report_line(const Json& json) {
   const std::string line = to_text(json) + "\n";
   const int descriptor = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   const bool written =
-      descriptor >= 0 && write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+      descriptor >= 0 && ::write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   if (!written) std::fprintf(stderr, "cann_cpu: cannot write to %s, which CANN_CPU_CHECK_REPORT names\n", file);
   if (descriptor >= 0) close(descriptor);
 }

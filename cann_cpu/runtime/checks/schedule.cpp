@@ -317,7 +317,7 @@ void keep_digest(const Launch& launch, size_t node, const std::string& task, con
   const std::string line = std::string(rank == nullptr ? "0" : rank) + "\t" + std::to_string(launch.number) + "\t" +
                            std::to_string(node) + "\t" + task + "\t" + launch.where + "\t" +
                            std::to_string(digest_of(accesses)) + "\n";
-  if (write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+  if (::write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     throw Failure{ACL_ERROR_WRITE_FILE, "cannot write to the file that CANN_CPU_DIGESTS names"};
   }
 }

@@ -55,15 +55,15 @@ constexpr DataType kDataTypes[] = {
     {kAicoreShape, "ACL_PROF_AICORE_SHAPE", nullptr},
 };
 
-struct State {
+struct Session {
   std::mutex mutex;
   bool is_initialized = false;
   std::filesystem::path folder;  // PROF_*, made at the first start
   std::filesystem::path parent;
 };
 
-State& state() {
-  static auto* const only = new State;
+Session& session() {
+  static auto* const only = new Session;
   return *only;
 }
 
@@ -142,7 +142,7 @@ using namespace cann_cpu::profiler;
 aclError aclprofInit(const char* profilerResultPath, size_t length) {
   return printed_call(__func__, [&] {
     require_pointer(profilerResultPath, "profilerResultPath");
-    State& all = state();
+    Session& all = session();
     const std::lock_guard lock(all.mutex);
     if (all.is_initialized) fail(ACL_ERROR_REPEAT_INITIALIZE, "the profiler is initialized already");
     all.parent = std::string(profilerResultPath, strnlen(profilerResultPath, length));
@@ -158,7 +158,7 @@ aclError aclprofInit(const char* profilerResultPath, size_t length) {
 
 aclError aclprofFinalize() {
   return printed_call(__func__, [&] {
-    State& all = state();
+    Session& all = session();
     const std::lock_guard lock(all.mutex);
     if (!all.is_initialized) fail(ACL_ERROR_UNINITIALIZE, "the profiler is not initialized");
     if (is_profiling()) fail(ACL_ERROR_PROFILING_FAILURE, "the profiler still runs; aclprofStop comes first");
@@ -210,7 +210,7 @@ aclError aclprofSetConfig(aclprofConfigType configType, const char*, size_t) {
 aclError aclprofStart(const aclprofConfig* profilerConfig) {
   return printed_call(__func__, [&] {
     require_pointer(profilerConfig, "profilerConfig");
-    State& all = state();
+    Session& all = session();
     const std::lock_guard lock(all.mutex);
     if (!all.is_initialized) fail(ACL_ERROR_UNINITIALIZE, "the profiler is not initialized");
     if (!start(profilerConfig->selection)) fail(ACL_ERROR_PROF_ALREADY_RUN, "the profiler runs already");
@@ -221,7 +221,7 @@ aclError aclprofStart(const aclprofConfig* profilerConfig) {
 aclError aclprofStop(const aclprofConfig* profilerConfig) {
   return printed_call(__func__, [&] {
     require_pointer(profilerConfig, "profilerConfig");
-    State& all = state();
+    Session& all = session();
     const std::lock_guard lock(all.mutex);
     if (!stop(all.folder, profilerConfig->data_types)) fail(ACL_ERROR_PROF_NOT_RUN, "the profiler does not run");
   });

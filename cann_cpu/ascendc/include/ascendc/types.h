@@ -91,6 +91,7 @@ inline constexpr uint32_t kEventIds = 8;
 inline constexpr uint32_t kBlockBytes = 32;     // what DataCopy moves at least, and what addresses are aligned to
 inline constexpr uint32_t kRepeatBytes = 256;   // what the vector unit works on at a time
 inline constexpr uint32_t kFractalBytes = 512;  // 16 rows of 32 bytes, what LoadData moves at least
+inline constexpr int64_t kFractalRows = 16;
 inline constexpr const cann_cpu::Architecture& kArchitecture = cann_cpu::architecture_of(__NPU_ARCH__);
 
 constexpr int64_t whole_blocks(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
