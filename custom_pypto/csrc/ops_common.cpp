@@ -16,6 +16,7 @@
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <stdexcept>
 
 #include "torch_npu_versions.h"
 
@@ -166,7 +167,8 @@ struct PhaseTwo {
     if (arguments != nullptr) {
       release_huge_memory();
     }
-    TORCH_CHECK(status == ACL_SUCCESS, failure(*op, "phase two", "", status));
+    // Not a c10::Error, with whose frames torch_npu would print it.
+    if (status != ACL_SUCCESS) throw std::runtime_error(failure(*op, "phase two", "", status));
   }
 };
 
