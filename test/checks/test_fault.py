@@ -15,7 +15,7 @@ PROGRAMS = Path(fault_programs.__file__)
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(fault_injection, "PATIENCE", 2)
+    monkeypatch.setattr(fault_injection, "PATIENCE", 5)
 
 
 def tried(program, *given):
