@@ -2,8 +2,10 @@
 // Looks node types up in the table.
 #include "node_types.h"
 
+#include <map>
 #include <sstream>
-#include <unordered_map>
+
+#include "cann_cpu/export.h"
 
 namespace cann_cpu::graph {
 
@@ -20,9 +22,11 @@ Prototype NodeType::prototype() const {
   return prototype;
 }
 
-const NodeType* find_node_type(const std::string& type) {
+namespace {
+
+const std::map<std::string, const NodeType*>& rows_by_type() {
   static const auto table = [] {
-    std::unordered_map<std::string, const NodeType*> rows;
+    std::map<std::string, const NodeType*> rows;
     for (const NodeTable* part :
          {&kPointwiseNodes, &kComparisonNodes, &kReductionNodes, &kLinearAlgebraNodes, &kNormalizationNodes,
           &kIndexingNodes, &kViewNodes, &kCreationNodes, &kRandomNodes, &kActivationNodes, &kForeachNodes,
@@ -33,8 +37,24 @@ const NodeType* find_node_type(const std::string& type) {
     }
     return rows;
   }();
-  const auto found = table.find(type);
-  return found == table.end() ? nullptr : found->second;
+  return table;
+}
+
+}  // namespace
+
+const NodeType* find_node_type(const std::string& type) {
+  const auto found = rows_by_type().find(type);
+  return found == rows_by_type().end() ? nullptr : found->second;
 }
 
 }  // namespace cann_cpu::graph
+
+// The types of all rows, a line each: for `python -m cann_cpu coverage`.
+extern "C" CANN_EXPORT const char* cann_cpu_node_types() {
+  static const std::string types = [] {
+    std::string lines;
+    for (const auto& row : cann_cpu::graph::rows_by_type()) lines += row.first + "\n";
+    return lines;
+  }();
+  return types.c_str();
+}

@@ -145,6 +145,11 @@ def main() -> int:
     commands.add_parser("info", help="which CANN is in use and why, versions, devices, what is missing")
     commands.add_parser("home", help="print the toolkit's folder: export ASCEND_HOME_PATH=$(python -m cann_cpu home)")
     commands.add_parser("set_env", help="print the path of set_env.sh: source $(python -m cann_cpu set_env)")
+    coverage_parser = commands.add_parser(
+        "coverage", help="which of the aclnn functions and node types that torch_npu names are served"
+    )
+    coverage_parser.add_argument("file", metavar="FILE", nargs="?", help="a log or a source: which it names instead")
+    coverage_parser.add_argument("--missing", action="store_true", help="print the names that are not served")
     profile_parser = commands.add_parser("profile", help="print what launches cost under ASCENDC_CPU_PROFILE=FOLDER")
     profile_parser.add_argument("folder", metavar="FOLDER")
     project_parser = commands.add_parser(
@@ -188,6 +193,10 @@ def main() -> int:
     if arguments.command == "set_env":
         print(os.path.join(activation.HOME, "set_env.sh"))
         return 0
+    if arguments.command == "coverage":
+        from .coverage import main as print_coverage
+
+        return print_coverage(arguments.file, arguments.missing)
     if arguments.command == "project":
         from .toolkit.project import main as check_project
 
