@@ -29,7 +29,7 @@ FAMILIES = {
     "mixture of experts": r"^Moe",
     "grouped products": r"Grouped(Mat|Bias)",
     "quantised products": r"Quant.*(Mat[Mm]ul|Convolution)|Mat[Mm]ul.*[Qq]uant",
-    "quantisation": r"Quant|^Dequant|Quantize|FakeQuant",
+    "quantisation": r"[Qq]uant",
     "foreach": r"^Foreach",
     "products": r"Mat[Mm]ul|[Mm]m$|mm[A-Z]|[Mm]v$|^Addr$|^Dot$|^(Inplace)?Bad|^FFN|Lora|Einsum|^Ger|FormatCast",
     "convolution, pooling": r"Conv|Pool|Im2col|Upsample|Unfold|GridSample|ROI|Pad[123]d|AffineGrid",
@@ -96,18 +96,19 @@ def served_node_types() -> set[str]:
     return set(list_types().decode().split())
 
 
-def functions_of(text: str) -> set[str]:
-    """The aclnn functions that a log or a source names, and those of the operators of torch_npu that it calls.
+def functions_of(text: str) -> tuple[set[str], set[str]]:
+    """The aclnn functions that a log or a source names, and torch_npu's operators whose functions are not known.
 
-    ``npu_dynamic_quant`` is taken to call every version of aclnnDynamicQuant that torch_npu names.
+    ``torch_npu.npu_dynamic_quant`` names every version of aclnnDynamicQuant that torch_npu does.
     """
     functions = {name.removesuffix("GetWorkspaceSize") for name in re.findall(r"\baclnn[A-Z][A-Za-z0-9]+", text)}
     versions = collections.defaultdict(set)
     for name in named_functions():
         versions[re.sub(r"V\d+$", "", name.removeprefix("aclnn")).lower()].add(name)
-    for operator in set(re.findall(r"\bnpu_([a-z0-9_]+)", text)):
-        functions |= versions.get(operator.replace("_", ""), set())
-    return functions
+    operators = set(re.findall(r"\b(?:torch_npu|torch\.ops\.npu)\.(_?npu_[a-z0-9_]+)", text))
+    found = {each: versions.get(each.partition("npu_")[2].replace("_", "")) for each in operators}
+    functions = functions.union(*filter(None, found.values()))
+    return functions, {operator for operator, names in found.items() if not names}
 
 
 def _print_names(names: Iterable[str]) -> None:
@@ -121,7 +122,7 @@ def main(file: str | None, missing: bool) -> int:
         named, served = named_functions(), served_functions()
         types, served_types = named_node_types(), served_node_types()
         if file is not None:
-            named = functions_of(pathlib.Path(file).read_text(errors="replace"))
+            named, unknown = functions_of(pathlib.Path(file).read_text(errors="replace"))
     except OSError as error:
         print(f"cann_cpu: {error}", file=sys.stderr)
         return 2
@@ -135,6 +136,9 @@ def main(file: str | None, missing: bool) -> int:
             if missing or file is not None:
                 _print_names(functions - served)
     if file is not None:
+        if unknown:
+            print("\noperators of torch_npu whose functions are not known by their names")
+            _print_names(unknown)
         return 1 if named - served else 0
     print(f"\n{len(types & served_types)} of the {len(types)} node types that torchair's converters emit are served")
     if missing:
