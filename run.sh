@@ -39,10 +39,8 @@ case "${1:-main}" in
     shift
     install pytest pytest-timeout pytest-xdist hypothesis expecttest ruff mypy matplotlib tqdm
     # Side by side, in the groups and the order of test/conftest.py. python -m pytest would import the source folder custom_pypto instead of what is installed.
-    # Three workers for two cores: many tests wait for other processes. A crashed worker ends the run: another one would
-    # be given nothing, and waited for.
-    workers=$(($(nproc) * 3 / 2))
-    pytest --numprocesses $((workers > 8 ? 8 : workers)) --max-worker-restart 0 --dist loadscope --no-loadscope-reorder "$@"
+    # A crashed worker ends the run: another one would be given nothing, and waited for.
+    pytest --numprocesses auto --maxprocesses 8 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder "$@"
     ;;
   bench)
     python benchmark/runtime.py

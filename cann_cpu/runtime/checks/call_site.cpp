@@ -22,7 +22,7 @@ namespace cann_cpu {
 namespace {
 
 // For who has the GIL to give it away: longer than Python's own threads take, shorter than a user's patience.
-constexpr auto kPatience = std::chrono::milliseconds(500);
+constexpr auto kPatience = std::chrono::seconds(2);
 
 struct PyObject;
 

@@ -23,7 +23,7 @@ bool is_within(std::string_view symbol);
 std::string call_site();
 
 // The same, for functions that are called with locks held, such as those of PyTorch's allocators: who has the GIL may
-// be waiting for that lock. So they wait for half a second, and then the place of Python is empty.
+// be waiting for that lock. So they wait for two seconds, and then the place of Python is empty.
 const std::string& python_call_site_nonblocking();
 std::string call_site_nonblocking();
 
