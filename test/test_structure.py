@@ -28,7 +28,7 @@ graph_engine/abi
 # The same of what modules import when they are loaded.
 MODULES = """
 activation.py names.py chips.py __init__.py
-ascendc checks profiler
+ascendc checks coverage.py profiler
 kernel.py
 kernel_command.py toolkit
 __main__.py
