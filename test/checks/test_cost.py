@@ -89,6 +89,30 @@ def test_what_a_program_asks_for_is_counted(tmp_path):
     assert f"{program}:4 in <module>" in stderr
 
 
+def test_an_allocation_has_its_place_while_another_thread_holds_the_gil_for_a_second(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import ctypes, sys, threading, torch\n"
+        "torch.npu.synchronize()\n"
+        "acl, python, memory = ctypes.CDLL('libascendcl.so'), ctypes.PyDLL(None), ctypes.c_void_p()\n"
+        "turn = threading.Lock()\n"
+        "turn.acquire()\n"
+        "def hold():\n"
+        "    with turn:\n"
+        "        python.usleep(1_000_000)  # PyDLL keeps the GIL\n"
+        "thread = threading.Thread(target=hold)\n"
+        "thread.start()\n"
+        "sys.setswitchinterval(10)  # the call of aclrtMalloc releases the GIL, and nothing before it\n"
+        "turn.release()\n"
+        "acl.aclrtMalloc(ctypes.byref(memory), ctypes.c_size_t(4096), 0)\n"
+        "thread.join()\n"
+    )
+    done, reports = run_checked(tmp_path, sys.executable, program, checks="cost")
+    done.check_returncode()
+    (line,) = (each for each in reports if each["where"].startswith(f"{program}:13"))
+    assert line["allocations"]["times"] == 1
+
+
 def test_the_time_that_the_host_waits_is_measured(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
