@@ -89,6 +89,14 @@ def test_what_a_program_asks_for_is_counted(tmp_path):
     assert f"{program}:4 in <module>" in stderr
 
 
+def cost_of_line(program, number):
+    """What the check reports of a line of a program, and what the program prints."""
+    done, reports = run_checked(program.parent, sys.executable, program, checks="cost")
+    done.check_returncode()
+    (line,) = (each for each in reports if each["where"].startswith(f"{program}:{number}"))
+    return line, done.stdout
+
+
 def test_an_allocation_has_its_place_while_another_thread_holds_the_gil_for_a_second(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
@@ -107,9 +115,7 @@ def test_an_allocation_has_its_place_while_another_thread_holds_the_gil_for_a_se
         "acl.aclrtMalloc(ctypes.byref(memory), ctypes.c_size_t(4096), 0)\n"
         "thread.join()\n"
     )
-    done, reports = run_checked(tmp_path, sys.executable, program, checks="cost")
-    done.check_returncode()
-    (line,) = (each for each in reports if each["where"].startswith(f"{program}:13"))
+    line, _ = cost_of_line(program, 13)
     assert line["allocations"]["times"] == 1
 
 
@@ -124,7 +130,5 @@ def test_the_time_that_the_host_waits_is_measured(tmp_path):
         "torch.npu.synchronize()\n"
         "print((time.perf_counter() - begin) * 1000)\n"
     )
-    done, reports = run_checked(tmp_path, sys.executable, program, checks="cost")
-    done.check_returncode()
-    (line,) = (each for each in reports if each["where"].startswith(f"{program}:6"))
-    assert 1 < line["waited_ms"] <= float(done.stdout)
+    line, stdout = cost_of_line(program, 6)
+    assert 1 < line["waited_ms"] <= float(stdout)

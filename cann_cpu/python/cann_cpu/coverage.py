@@ -96,14 +96,14 @@ def served_node_types() -> set[str]:
     return set(list_types().decode().split())
 
 
-def functions_of(text: str) -> tuple[set[str], set[str]]:
+def functions_of(text: str, named: set[str]) -> tuple[set[str], set[str]]:
     """The aclnn functions that a log or a source names, and torch_npu's operators whose functions are not known.
 
-    ``torch_npu.npu_dynamic_quant`` names every version of aclnnDynamicQuant that torch_npu does.
+    ``torch_npu.npu_dynamic_quant`` stands for every version of aclnnDynamicQuant that torch_npu has `named`.
     """
     functions = {name.removesuffix("GetWorkspaceSize") for name in re.findall(r"\baclnn[A-Z][A-Za-z0-9]+", text)}
     versions = collections.defaultdict(set)
-    for name in named_functions():
+    for name in named:
         versions[re.sub(r"V\d+$", "", name.removeprefix("aclnn")).lower()].add(name)
     operators = set(re.findall(r"\b(?:torch_npu|torch\.ops\.npu)\.(_?npu_[a-z0-9_]+)", text))
     found = {each: versions.get(each.partition("npu_")[2].replace("_", "")) for each in operators}
@@ -120,9 +120,8 @@ def main(file: str | None, missing: bool) -> int:
     """Prints the table; fails if a file is given that names a function which is not served."""
     try:
         named, served = named_functions(), served_functions()
-        types, served_types = named_node_types(), served_node_types()
         if file is not None:
-            named, unknown = functions_of(pathlib.Path(file).read_text(errors="replace"))
+            named, unknown = functions_of(pathlib.Path(file).read_text(errors="replace"), named)
     except OSError as error:
         print(f"cann_cpu: {error}", file=sys.stderr)
         return 2
@@ -140,6 +139,7 @@ def main(file: str | None, missing: bool) -> int:
             print("\noperators of torch_npu whose functions are not known by their names")
             _print_names(unknown)
         return 1 if named - served else 0
+    types, served_types = named_node_types(), served_node_types()
     print(f"\n{len(types & served_types)} of the {len(types)} node types that torchair's converters emit are served")
     if missing:
         _print_names(types - served_types)
