@@ -3,7 +3,8 @@
 # Builds the wheels into dist/ and installs them in the active Python environment: cann_cpu, CANN on the CPU, and
 # custom_pypto, the operators. They are for the torch that is there, or another one: TORCH=2.10.0 bash build_and_install.sh
 # Objects are kept in build/, so that a second run compiles only what has changed; where nothing has, it builds nothing.
-# WHEELS=folder takes wheels that were built of these sources elsewhere.
+# It compiles nothing where a wheel of these sources fits: one that an earlier run left in dist/, at a release's tag the one
+# that pip finds, or those of WHEELS=folder, which were built from these sources elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")"
 mkdir -p build dist
@@ -20,7 +21,7 @@ install_torch() {
 
 declare -A SOURCES=(
   [cann_cpu]="cann_cpu"
-  [custom_pypto]="custom_pypto graph opp setup.py pyproject.toml cann_cpu/backend"
+  [custom_pypto]="custom_pypto graph opp setup.py pyproject.toml cann_cpu"
 )
 
 # The fingerprint of a wheel: its sources as they were before the build, and what is installed of the wheels, torch and
@@ -34,26 +35,49 @@ is_built() { [ "$(sources "$1")$(installed "$1")" = "$(cat "build/$1.fingerprint
 
 BESIDE=("libtorch*.so" libc10.so "libascend*.so" libnnopbase.so libregister.so libexe_graph.so libplatform.so "libgomp.so*")  # what the wheels are linked against
 
-# wheel NAME DIRECTORY OPTIONS...: builds the wheel of a project, or takes that in WHEELS, into dist/ and installs it. Shows
-# what is being compiled; the whole log is kept, and shown where the build fails. auditwheel gives the wheel the tag of
-# the Linux that it needs.
+# fitting_wheel NAME FINGERPRINT FOLDER: puts the wheel of these sources for this Python and torch there, if there is one. A
+# wheel in dist/ has the fingerprint of its sources beside it.
+fitting_wheel() {
+  local version python wheel
+  version=$(PYTHONPATH=cann_cpu/backend python -c "import versions; print(versions.wheel_version())")
+  python=$(python -c "import sys; print('cp%d%d' % sys.version_info[:2])")
+  for wheel in "${WHEELS:-dist}/$1-$version-"{py3,"$python"}-*"$(uname -m).whl"; do
+    if [ -f "$wheel" ] && [ -n "${WHEELS:-}" -o "$(cat "$wheel.sources" 2>&1)" = "$2" ]; then
+      cp "$wheel" "$3"
+      return
+    fi
+  done
+  [ -z "${WHEELS:-}" ] || { echo "$WHEELS has no wheel of $1 $version for $python on $(uname -m)" >&2; exit 1; }
+  [ "$(git describe --exact-match --dirty 2>&1)" = "v${version%+*}" ] || return 1
+  quiet_pip download --no-deps --only-binary :all: --dest "$3" "$1==$version"
+}
+
+# wheel NAME DIRECTORY OPTIONS...: puts the wheel of a project, fitting or built, into dist/ and installs it. Shows what is
+# being compiled; the whole log is kept, and shown where the build fails. auditwheel gives the wheel the tag of the Linux
+# that it needs.
 wheel() {
-  local out log=build/$1.log
+  local out log=build/$1.log before file
+  before=$(sources "$1")
   out=$(mktemp -d build/wheel.XXXX)
-  if [ -n "${WHEELS:-}" ]; then
-    cp "$WHEELS/$1"-*.whl "$out"
-  elif ! python -m pip --disable-pip-version-check wheel -v --no-build-isolation --no-deps --wheel-dir "$out" "${@:2}" \
-    2>&1 | tee "$log" | sed -u -n 's/^ *\(\[[0-9]*\/[0-9]*\]\).*[ /]\([^ /]*\.c[cp]*\) *.*/  \1 \2/p'; then
-    cat "$log" >&2
-    return 1
+  if fitting_wheel "$1" "$before" "$out"; then
+    echo "  a wheel of these sources fits: nothing to compile"
+  else
+    if ! python -m pip --disable-pip-version-check wheel -v --no-build-isolation --no-deps --wheel-dir "$out/built" "${@:2}" \
+      2>&1 | tee "$log" | sed -u -n 's/^ *\(\[[0-9]*\/[0-9]*\]\).*[ /]\([^ /]*\.c[cp]*\) *.*/  \1 \2/p'; then
+      cat "$log" >&2
+      return 1
+    fi
+    python -m auditwheel repair --wheel-dir "$out" "${BESIDE[@]/#/--exclude=}" "$out"/built/*.whl &>>"$log" || {
+      cat "$log" >&2
+      return 1
+    }
   fi
-  python -m auditwheel repair --wheel-dir "$out/repaired" "${BESIDE[@]/#/--exclude=}" "$out"/*.whl &>>"$log" || {
-    cat "$log" >&2
-    return 1
-  }
-  quiet_pip install --force-reinstall --no-deps "$out"/repaired/*.whl
-  mv "$out"/repaired/*.whl dist/
+  quiet_pip install --force-reinstall --no-deps "$out"/*.whl
+  file=dist/$(basename "$out"/*.whl)
+  mv "$out"/*.whl dist/
+  echo "$before" >"$file.sources"
   rm -r "$out"
+  echo "$before$(installed "$1")" >"build/$1.fingerprint"
 }
 
 site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
@@ -74,18 +98,14 @@ quiet_pip install "setuptools>=77" wheel "scikit-build-core>=1.1" nlohmann-json=
 
 if [ -n "${WHEELS:-}" ] || ! is_built cann_cpu; then
   step "cann_cpu: CANN on the CPU"
-  before=$(sources cann_cpu)
   wheel cann_cpu ./cann_cpu --config-settings build-dir=build/cann_cpu
   # The headers keep the times of their sources, so that what includes them is not compiled again.
-  [ -n "${WHEELS:-}" ] || cmake --install cann_cpu/build/cann_cpu --component headers --prefix "$site" >/dev/null
-  echo "$before$(installed cann_cpu)" >build/cann_cpu.fingerprint
+  [ ! -d cann_cpu/build/cann_cpu ] || cmake --install cann_cpu/build/cann_cpu --component headers --prefix "$site" >/dev/null
 fi
 
 step "custom_pypto: the operators"
-before=$(sources custom_pypto)
 rm -rf build/lib.*  # it may hold files that the sources have no longer
 wheel custom_pypto .
-echo "$before$(installed custom_pypto)" >build/custom_pypto.fingerprint
 
 step "installed"
 python -m cann_cpu info

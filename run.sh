@@ -16,7 +16,7 @@ if [ -z "${VIRTUAL_ENV:-}" ]; then
   . .venv/bin/activate
 fi
 
-echo "The first run takes 10 to 15 minutes to build on two cores, and needs 3 GB of disk and 5 GB of memory; later runs build"
+echo "The first run takes about 10 minutes to build on two cores, and needs 3 GB of disk and 5 GB of memory; later runs build"
 echo "what has changed. The main job then takes about a minute."
 bash build_and_install.sh
 
@@ -47,6 +47,7 @@ case "${1:-main}" in
     python benchmark/checks.py
     python benchmark/dispatch.py
     python benchmark/sparse_attention.py
+    python benchmark/functions.py
     python benchmark/ascendc.py
     python benchmark/collectives.py
     ;;

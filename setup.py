@@ -8,7 +8,7 @@ from setuptools import find_packages, setup
 sys.path[:0] = ["custom_pypto", "graph", "cann_cpu/backend"]  # the package cannot be imported before it is built
 import versions  # noqa: E402
 
-TEMPLATE = "custom_pypto.authoring.templates.project.opp.op_host"
+TEMPLATE = "custom_pypto.authoring.templates.project.opp"
 HEADERS = [
     f"csrc/{name}.h" for name in ("arguments/checks", "arguments/table", "operator", "ops_common", "registration")
 ]  # for others
@@ -28,7 +28,7 @@ def built() -> dict:
 setup(
     python_requires=versions.PYTHON,
     packages=[*find_packages(include=["custom_pypto", "custom_pypto.*"]), "custom_pypto.graph", TEMPLATE],
-    package_dir={"custom_pypto.graph": "graph", TEMPLATE: "opp/op_host"},
+    package_dir={"custom_pypto.graph": "graph", TEMPLATE: "opp"},
     package_data={
         "custom_pypto": [
             "py.typed",
@@ -37,7 +37,7 @@ setup(
             "authoring/templates/**",
             "authoring/templates/**/.*",
         ],
-        TEMPLATE: ["definition.h"],  # new projects have it as it is here
+        TEMPLATE: ["CMakeLists.txt", "op_host/definition.h"],  # which new projects also have
     },
     include_package_data=False,  # the sources of the extension stay out of the wheel
     **({"version": versions.VERSION} if "sdist" in sys.argv else built()),

@@ -77,7 +77,7 @@ def main() -> int:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"CANN_CPU_KERNELS": "ascendc", "CANN_CPU_SOC": arguments.soc, "ASCENDC_CPU_PROFILE": folder}
-        sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
+        sys.path.insert(0, str(Path(__file__).parents[1] / "test/support"))
         from cann_cpu.profiler.kernel_costs import draw
 
         print(f"By the model of {arguments.soc}, one new token in each of 4 sequences, bfloat16, top {TOP}:")

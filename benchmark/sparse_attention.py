@@ -45,7 +45,7 @@ from torch import Tensor
 
 import custom_pypto
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "test/support"))
 import references
 
 TOP = 2048

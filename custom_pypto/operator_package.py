@@ -168,6 +168,7 @@ class BuildOperatorPackage(BuildExtension):
         )
         options = {
             "CMAKE_BUILD_TYPE": "Release",
+            "CMAKE_COMPILE_WARNING_AS_ERROR": "ON" if "-Werror" in self.extensions[0].extra_compile_args else "OFF",
             "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
             "CMAKE_INSTALL_RPATH": ";".join(libraries),
             "ASCEND_CANN_PACKAGE_PATH": cann_home(),

@@ -28,7 +28,7 @@ PARTS = {
     "aclGetRecentErrMsg": "nothing; it gives the latest message alone, and CANN several",
     "aclmdlRIExecute": "nothing; it runs captured graphs, which CANN leaves to aclmdlRIExecuteAsync",
     "aclnnInit": "what aclInit rejects",
-    "aclopStartDumpArgs": "every call: arguments of operators are not dumped",
+    "aclopStartDumpArgs": "every call: arguments of operators are not dumped, and no static kernels are compiled",
     "aclprofCreateConfig": "L2CACHE, TRAINING_TRACE, MSPROFTX, OP_ATTR, TASK_TIME_L2 and L3, GE_API, "
     "API_STATS; events; metrics but PIPE_UTILIZATION",
     "aclprofRegisterDeviceCallback": "every call: only the devices of the configuration are recorded",
@@ -37,8 +37,8 @@ PARTS = {
     "aclrtBinaryLoadFromData": "binaries that cann_cpu's tools have not built, ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE",
     "aclrtBinaryLoadFromFile": "binaries that cann_cpu's tools have not built, json files of AI CPU kernels, "
     "ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE",
-    "aclrtCreateEventExWithFlag": "ACL_EVENT_IPC, ACL_EVENT_EXTERNAL, ACL_EVENT_DEVICE_USE_ONLY",
-    "aclrtCreateEventWithFlag": "ACL_EVENT_IPC, ACL_EVENT_EXTERNAL, ACL_EVENT_DEVICE_USE_ONLY",
+    "aclrtCreateEventExWithFlag": "ACL_EVENT_IPC, ACL_EVENT_DEVICE_USE_ONLY; ACL_EVENT_EXTERNAL, as CANN does",
+    "aclrtCreateEventWithFlag": "ACL_EVENT_IPC, ACL_EVENT_DEVICE_USE_ONLY",
     "aclrtDestroyStreamForce": "nothing; it waits up to 5 s for the task that runs, which nothing can end",
     "aclrtCreateStreamWithConfig": "flags but ACL_STREAM_FAST_LAUNCH, FAST_SYNC and HUGE",
     "aclrtGetDeviceInfo": "attributes that a CPU has no answer for",
@@ -124,7 +124,7 @@ def page() -> str:
         "below says how.\n"
         "- **Rejected**: torch_npu or torchair look the function up; it returns an error with its name.\n"
         "- **Not there**: a program that calls the function does not link.\n\n"
-        "Every `aclnn*` function that is there has a test, which `test/cann_cpu/test_coverage.py` makes sure of.\n\n"
+        "Every `aclnn*` function that is there is called by a test: a run of all tests fails if one is not.\n\n"
         "## C functions\n\n| header | served | in part | rejected | not there |\n|---|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n\n## Functions served in part\n\n| function | what is rejected, or differs |\n|---|---|\n"

@@ -37,7 +37,7 @@ from tqdm import tqdm
 import custom_pypto
 from custom_pypto.modes import MODES, late_warnings
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "test/support"))
 import references
 
 NEW_TOKENS = 2  # that a step decodes of each sequence

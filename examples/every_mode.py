@@ -16,7 +16,7 @@ from torch import Tensor
 import custom_pypto
 from custom_pypto.modes import MODES, late_warnings
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "test/support"))
 import references
 
 COLUMNS = "{:<32} {:<16} {:<79} {:>14} {:>10}  {}"

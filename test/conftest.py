@@ -9,6 +9,7 @@ import math
 import os
 import platform
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -57,10 +58,34 @@ def pytest_runtest_logreport(report):
     measured[group_of(report.nodeid)] += report.duration
 
 
+def runs_all(config) -> bool:
+    """Whether this process starts a run of all tests."""
+    is_selected = config.option.keyword or config.option.markexpr or getattr(config.option, "lf", False)
+    is_whole = config.args_source is config.ArgsSource.TESTPATHS and not is_selected
+    return is_whole and config.getoption("--nightly") and not hasattr(config, "workerinput")
+
+
+def pytest_configure(config):
+    if runs_all(config):
+        calls = Path(tempfile.mkdtemp(), "aclnn_calls")
+        os.environ["CANN_CPU_CALLS"] = str(calls)  # of every process that the tests start
+
+
+uncalled = set()
+
+
 def pytest_sessionfinish(session):
     if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
         seconds = {group: round(total) for group, total in measured.most_common()}
         DURATIONS.write_text(json.dumps(seconds, indent=1) + "\n")
+    if runs_all(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        import torch_versions
+        from cann_cpu import coverage
+
+        called = set(Path(os.environ["CANN_CPU_CALLS"]).read_text().split())
+        uncalled.update(coverage.served_functions() - called - torch_versions.UNCALLED)
+        if uncalled:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def leave_out_of_checks(item):
@@ -91,8 +116,10 @@ def pytest_report_header(config):
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
-    """After a run of all tests, the row for README.md's table of what was run."""
-    if exitstatus == 0 and config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword:
+    """After a run of all tests, the row for README.md's table of what was run, or the functions that no test calls."""
+    if uncalled:
+        terminalreporter.write_line(f"aclnn functions that no test calls: {', '.join(sorted(uncalled))}", red=True)
+    elif exitstatus == 0 and config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword:
         from kernels import machine
 
         versions = [sys.modules[name].__version__.partition("+")[0] for name in ("torch", "torch_npu")]

@@ -19,6 +19,7 @@ from custom_pypto.authoring import check
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 import cann_functions
+import functions
 import pages
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +60,10 @@ def test_the_page_of_canns_functions_is_what_the_libraries_export():
     assert not {name.replace("ge::GE", "ge::functions::GE") for name in cann_functions.PARTS} - there
     if torch_versions.DECLARES_NEWEST_FUNCTIONS:
         assert cann_functions.PAGE.read_text() == cann_functions.page(), "write it: python docs/cann_functions.py"
+
+
+def test_the_page_of_dtypes_is_what_the_rows_of_the_library_say():
+    assert functions.PAGE.read_text() == functions.page(), "write it: python docs/functions.py"
 
 
 def test_every_environment_variable_is_in_the_table():
@@ -179,7 +184,6 @@ def test_the_pages_name_the_version():
     assert released[0] == version
     for page in ("README.md", "README_zh.md", "CHANGELOG.md", "docs/own_repository.md"):
         assert set(re.findall(r"`([\d.]+)\+torch", (ROOT / page).read_text())) == {version}
-    assert (ROOT / "cann_cpu" / "version.info").read_text() == f"Version={version}\n"
 
 
 QUICK = ("export ", "python -m cann_cpu ", "python -m custom_pypto new ", "source $", "CANN_CPU=0 ")

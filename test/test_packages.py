@@ -4,6 +4,7 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -64,12 +65,14 @@ def environment(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def installed(environment):
-    """The environment, with the wheels of dist/ installed."""
+def installed(environment, tmp_path_factory):
+    """The environment, in which build_and_install.sh has installed the wheels of dist/, in a tree without objects."""
     folder, variables = environment
-    install = [folder / "bin/python", "-m", "pip", "install", "--no-index", "--no-deps", *map(wheel_file, WHEELS)]
-    result = run(install, folder, variables)
+    tree = tmp_path_factory.mktemp("sources") / "tree"
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "build", "__pycache__"))
+    result = run(["bash", "build_and_install.sh"], tree, variables)
     assert result.returncode == 0, result.stderr
+    assert result.stdout.count("a wheel of these sources fits: nothing to compile") == len(WHEELS)
     return folder, variables
 
 

@@ -16,10 +16,10 @@ common
 ascendc/include
 ascendc
 runtime
-metadef
+runtime/checks runtime/profiler metadef
 tiling nnopbase hccl aclop
 opapi graph_engine/include graph_engine/model
-graph_engine/compiled_graph
+atb graph_engine/compiled_graph
 graph_engine/packages
 graph_engine/nodes
 graph_engine/execution
@@ -114,6 +114,19 @@ def test_no_file_of_cann_cpu_includes_itself(includes):
     assert not circle(includes)
 
 
+def test_no_file_of_the_runtime_needs_itself(includes):
+    """A file is a header and the source of its name: together they include no file that includes them in turn."""
+
+    def whole(file: Path) -> Path:
+        return file.with_name(file.name.partition(".")[0])
+
+    edges: dict[Path, list[Path]] = {}
+    for file, targets in includes.items():
+        if file.parts[0] == "runtime":
+            edges.setdefault(whole(file), []).extend(whole(each) for each in targets if whole(each) != whole(file))
+    assert not circle(edges)
+
+
 def test_headers_of_a_library_include_no_file_that_is_not_one(includes):
     def is_header(file: Path) -> bool:
         return file.parts[1] == "include" or file.parts[0] == "common"
@@ -134,16 +147,17 @@ def test_the_installed_headers_include_installed_ones():
     assert not wrong
 
 
-@pytest.mark.parametrize("part", ["opp/op_host", "opp/op_kernel", "custom_pypto/csrc"])
+@pytest.mark.parametrize("part", ["opp/op_host", "opp/op_kernel", "opp/cpu", "custom_pypto/csrc"])
 def test_operators_include_no_source_of_another_part(part):
     top = ROOT / Path(part).parts[0]
     wrong = []
     for file in sources(ROOT / part):
         for name in quoted(file):
             inside = any((folder / name).is_file() for folder in (file.parent, ROOT / part, top))
-            outside = [ROOT / name, CANN / name]
+            outside = [ROOT / name, CANN / name, ROOT / "custom_pypto/csrc" / name]
             leaves = not (file.parent / name).resolve().is_relative_to(top)
-            if leaves or name.startswith("cann_cpu/") or (not inside and any(each.is_file() for each in outside)):
+            cann_cpus = name.startswith("cann_cpu/") and part != "opp/cpu"
+            if leaves or cann_cpus or (not inside and any(each.is_file() for each in outside)):
                 wrong.append(f'{file.relative_to(ROOT)}: "{name}"')
     assert not wrong
 

@@ -15,8 +15,8 @@
 #include "acl/acl_op_compiler.h"
 #include "acl/acl_rt.h"
 #include "cann_cpu/call.h"
+#include "cann_cpu/operator_models.h"
 #include "format_cast.h"
-#include "operator_models.h"
 
 using namespace cann_cpu;
 
@@ -37,29 +37,6 @@ void check_option(aclCompileOpt option) {
   if (option < ACL_PRECISION_MODE || option > ACL_OP_DEBUG_OPTION) {
     fail(ACL_ERROR_INVALID_PARAM, "option %d is unknown", option);
   }
-}
-
-// What makes the value may fail: it is made where failures become codes.
-template <class MakeValue>
-aclError set_attribute(const char* function, aclopAttr* attr, const char* name, const MakeValue& make_value) {
-  return host_call(function, [&] {
-    require_pointer(attr, "attr");
-    require_pointer(name, "attrName");
-    attr->values[name] = make_value();
-  });
-}
-
-void check_list(const char* count_name, int count, const char* name, const void* values) {
-  if (count < 0) fail(ACL_ERROR_INVALID_PARAM, "%s is %d", count_name, count);
-  if (count > 0) require_pointer(values, name);
-}
-
-template <class To, class From>
-aclError set_list(const char* function, aclopAttr* attr, const char* name, int count, const From* values) {
-  return set_attribute(function, attr, name, [&] {
-    check_list("numValues", count, "values", values);
-    return std::vector<To>(values, values + count);
-  });
 }
 
 aclError not_served(const std::string& op_type) {
@@ -105,6 +82,14 @@ std::string name_of(const char* op_type) { return op_type == nullptr ? "(null)" 
 
 }  // namespace
 
+aclError aclopSetCompileFlag(aclOpCompileFlag flag) {
+  return host_call(__func__, [&] {
+    if (flag != ACL_OP_COMPILE_DEFAULT && flag != ACL_OP_COMPILE_FUZZ) {
+      fail(ACL_ERROR_INVALID_PARAM, "flag is %d; expected ACL_OP_COMPILE_DEFAULT (0) or ACL_OP_COMPILE_FUZZ (1)", flag);
+    }
+  });
+}
+
 aclError aclSetCompileopt(aclCompileOpt opt, const char* value) {
   return host_call(__func__, [&] {
     check_option(opt);
@@ -139,76 +124,9 @@ aclError aclGetCompileopt(aclCompileOpt opt, char* value, size_t length) {
   });
 }
 
-aclopAttr* aclopCreateAttr() { return new (std::nothrow) aclopAttr; }
-
-void aclopDestroyAttr(const aclopAttr* attr) { delete attr; }
-
-aclError aclopSetAttrBool(aclopAttr* attr, const char* attrName, uint8_t attrValue) {
-  return set_attribute(__func__, attr, attrName, [&] { return attrValue != 0; });
-}
-
-aclError aclopSetAttrInt(aclopAttr* attr, const char* attrName, int64_t attrValue) {
-  return set_attribute(__func__, attr, attrName, [&] { return attrValue; });
-}
-
-aclError aclopSetAttrFloat(aclopAttr* attr, const char* attrName, float attrValue) {
-  return set_attribute(__func__, attr, attrName, [&] { return attrValue; });
-}
-
-aclError aclopSetAttrString(aclopAttr* attr, const char* attrName, const char* attrValue) {
-  return set_attribute(__func__, attr, attrName, [&] {
-    require_pointer(attrValue, "attrValue");
-    return std::string(attrValue);
-  });
-}
-
-aclError aclopSetAttrDataType(aclopAttr* attr, const char* attrName, aclDataType attrValue) {
-  return set_attribute(__func__, attr, attrName, [&] { return attrValue; });
-}
-
-aclError aclopSetAttrListBool(aclopAttr* attr, const char* attrName, int numValues, const uint8_t* values) {
-  return set_list<bool>(__func__, attr, attrName, numValues, values);
-}
-
-aclError aclopSetAttrListInt(aclopAttr* attr, const char* attrName, int numValues, const int64_t* values) {
-  return set_list<int64_t>(__func__, attr, attrName, numValues, values);
-}
-
-aclError aclopSetAttrListFloat(aclopAttr* attr, const char* attrName, int numValues, const float* values) {
-  return set_list<float>(__func__, attr, attrName, numValues, values);
-}
-
-aclError aclopSetAttrListListInt(aclopAttr* attr, const char* attrName, int numLists, const int* numValues,
-                                 const int64_t* const values[]) {
-  return set_attribute(__func__, attr, attrName, [&] {
-    check_list("numLists", numLists, "numValues", numValues);
-    check_list("numLists", numLists, "values", values);
-    std::vector<std::vector<int64_t>> lists;
-    for (int i = 0; i < numLists; ++i) {
-      check_list("one of numValues", numValues[i], "one of values", values[i]);
-      lists.emplace_back(values[i], values[i] + numValues[i]);
-    }
-    return lists;
-  });
-}
-
 aclError aclopCompile(const char* opType, int, const aclTensorDesc* const[], int, const aclTensorDesc* const[],
                       const aclopAttr*, aclopEngineType, aclopCompileType, const char*) {
   return not_served(name_of(opType));
-}
-
-aclError aclopSetModelDir(const char* modelDir) {
-  return host_call(__func__, [&] {
-    require_pointer(modelDir, "modelDir");
-    load_models(modelDir);
-  });
-}
-
-aclError aclopLoad(const void* model, size_t modelSize) {
-  return host_call(__func__, [&] {
-    require_pointer(model, "model");
-    load_model({static_cast<const char*>(model), modelSize}, "the model");
-  });
 }
 
 namespace {

@@ -18,7 +18,6 @@
 #include "cann_cpu/timed_kernel.h"
 #include "cann_cpu/waiting.h"
 #include "executor.h"
-#include "executor_cache.h"
 #include "inference.h"
 #include "package.h"
 
@@ -284,22 +283,18 @@ class Preparation {
   Preparation(const DefinedOperator& op, const OperatorArgument* arguments, size_t count)
       : op_(op), arguments_(arguments), count_(count) {}
 
-  // Throws unless the arguments are as the definition wants them.
+  // Throws unless the arguments are as the definition wants them, and its tiling, if there is one.
   void check() {
     read();
     matching(given_types());
+    if (op_.definition->core.tiler() != nullptr) tiled();
   }
 
   std::shared_ptr<const Call> call() {
     read();
     const std::vector<ge::DataType> types = given_types();
     const OperatorKernel& kernel = kernel_for(matching(types), types);
-    std::shared_ptr<const Tiled> tiled = op_.find_tiled(key());
-    if (tiled == nullptr) {
-      describe();
-      tiled = tile();
-      op_.store_tiled(key_, tiled);
-    }
+    std::shared_ptr<const Tiled> tiled = this->tiled();
     if (kernel.keys && !kernel.keys->count(tiled->key) && tiled->blocks != 0) {
       std::string keys;
       for (const uint64_t each : *kernel.keys) keys += (keys.empty() ? "" : ", ") + std::to_string(each);
@@ -611,6 +606,16 @@ class Preparation {
 
   std::string arguments() const { return arguments_of(*op_.definition, call_); }
 
+  // What tiling says of such a call, which it is asked once.
+  std::shared_ptr<const Tiled> tiled() {
+    std::shared_ptr<const Tiled> found = op_.find_tiled(key());
+    if (found != nullptr) return found;
+    describe();
+    found = tile();
+    op_.store_tiled(key_, found);
+    return found;
+  }
+
   std::shared_ptr<const Tiled> tile() {
     std::vector<uint64_t> room(kTilingCapacity / sizeof(uint64_t) * 2);
     auto* const bytes = reinterpret_cast<char*>(room.data());
@@ -678,12 +683,8 @@ aclnnStatus operator_phase_one(const char* type, const void* in_library, const O
     }
     const DefinedOperator& op = find_operator(type, in_library);
     if (op.cpu_kernel != nullptr) {
-      if (!op.cpu_kernel->checks) Preparation(op, arguments, count).check();
-      if (op.runs_on_cpu()) return op.cpu_kernel->phase_one(arguments, workspace_size, executor);
-      const ExecutorCachePause checks_only;
-      const aclnnStatus status = op.cpu_kernel->phase_one(arguments, workspace_size, executor);
-      if (status != ACLNN_SUCCESS) return status;
-      aclDestroyAclOpExecutor(*executor);
+      Preparation(op, arguments, count).check();
+      return op.cpu_kernel->phase_one(arguments, workspace_size, executor);
     }
     return finish_phase_one(Preparation(op, arguments, count).call(), workspace_size, executor);
   } catch (const CallError& e) {

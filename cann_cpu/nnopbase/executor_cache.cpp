@@ -109,9 +109,6 @@ void store_in_executor_cache(const std::shared_ptr<const Call>& call, std::share
   forget_this_call();
 }
 
-ExecutorCachePause::ExecutorCachePause() : key_(std::exchange(this_key, {})) {}
-ExecutorCachePause::~ExecutorCachePause() { this_key = std::move(key_); }
-
 }  // namespace cann_cpu
 
 aclnnStatus aclnnInit(const char* config_path) {

@@ -179,8 +179,9 @@ std::unique_ptr<DefinedOperator> open_operator(const std::string& type, const fs
   op->cpu_kernel = open_cpu_kernel(package, type, count_arguments(*op->definition));
   op->parameters = op->definition->on(soc().family);
   op->combinations = ops::combinations(type, op->parameters);
+  op->compile_info = parse(type, *op->definition);
   if (op->cpu_kernel != nullptr && !wants_ascendc()) return op;
-  if (op->cpu_kernel != nullptr && !op->cpu_kernel->checks) op->cpu_kernel = nullptr;
+  op->cpu_kernel = nullptr;
   if (!op->definition->core.defined) {
     throw CallError(kFindKernelError, std::string("it has no kernel in Ascend C: its definition has no AICore()") +
                                           (wants_ascendc() ? "; without CANN_CPU_KERNELS=ascendc its CPU kernel, if "
@@ -199,7 +200,6 @@ std::unique_ptr<DefinedOperator> open_operator(const std::string& type, const fs
                                             std::to_string(expected));
     }
   }
-  op->compile_info = parse(type, *op->definition);
   return op;
 }
 

@@ -32,12 +32,10 @@ struct DefinedOperator {
   std::shared_ptr<const ops::Definition> definition;
   ops::Parameters parameters;  // on this chip
   std::vector<ops::Combination> combinations;
-  // Takes the place of the others; or only checks what they are called with, where it does so itself.
-  const CpuKernel* cpu_kernel = nullptr;
+  const CpuKernel* cpu_kernel = nullptr;  // takes the place of the others
   std::vector<OperatorKernel> kernels;
   void* compile_info = nullptr;
 
-  bool runs_on_cpu() const { return kernels.empty(); }
   std::shared_ptr<const Tiled> find_tiled(const std::string& key) const;
   void store_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled) const;
 

@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
-#include "table.h"
+#include "checks.h"
 
 using namespace cann_cpu;
 
@@ -155,3 +155,137 @@ ACLNN(LogSoftmaxBackward, [](In grad, In output, int64_t dim, Out out) {
   require_same_shape(grad, output);
   assign(out, at::_log_softmax_backward_data(grad, output, dim, output.scalar_type()));
 });
+
+namespace {
+
+void check_halves(const char* name, In self, int64_t dim, const char* half_name, In half) {
+  TORCH_CHECK(dim >= -self.dim() && dim < self.dim(), "dim is ", dim, "; expected ", -self.dim(), " to ",
+              self.dim() - 1);
+  TORCH_CHECK(self.size(dim) % 2 == 0, name, " has shape ", self.sizes(), "; expected an even size in dimension ", dim);
+  auto shape = self.sizes().vec();
+  shape[dim < 0 ? dim + self.dim() : dim] /= 2;
+  check_shape(half_name, half, shape);
+}
+
+const char* approximation(int64_t approximate) {
+  check_range("approximate", approximate, 0, 1);
+  return approximate == 0 ? "none" : "tanh";
+}
+
+constexpr const char* kGeGlu = "self: float32 float16 bfloat16; out, out_gelu: as self";
+
+}  // namespace
+
+ACLNN_TYPED(GeGluV3, kGeGlu, [](In self, int64_t dim, int64_t approximate, bool activate_left, Out out, Out out_gelu) {
+  check_halves("self", self, dim, "out", out);
+  check_shape("out_gelu", out_gelu, out.sizes());
+  const auto halves = in_float(self).chunk(2, dim);
+  const auto gelu = at::gelu(halves[activate_left ? 0 : 1], approximation(approximate));
+  assign(out, gelu * halves[activate_left ? 1 : 0]);
+  assign(out_gelu, gelu);
+});
+ACLNN_TYPED(GeGluV3Backward, "grad_output: float32 float16 bfloat16; self, gelu, grad_input: as grad_output",
+            [](In grad_output, In self, In gelu, int64_t dim, int64_t approximate, bool activate_left, Out grad_input) {
+              check_halves("self", self, dim, "grad_output", grad_output);
+              check_shape("gelu", gelu, grad_output.sizes());
+              const auto halves = in_float(self).chunk(2, dim);
+              const auto grad = in_float(grad_output);
+              const auto of_gate = at::gelu_backward(grad * halves[activate_left ? 1 : 0],
+                                                     halves[activate_left ? 0 : 1], approximation(approximate));
+              const auto of_other = grad * in_float(gelu);
+              assign(grad_input, activate_left ? at::cat({of_gate, of_other}, dim) : at::cat({of_other, of_gate}, dim));
+            });
+ACLNN_TYPED(GeluMul, "input: float32 float16 bfloat16; out: as input", [](In input, Text approximate, Out out) {
+  TORCH_CHECK(approximate == "none" || approximate == "tanh" || approximate.empty(), "approximate is '", approximate,
+              "'; expected none or tanh");
+  check_halves("input", input, -1, "out", out);
+  const auto halves = in_float(input).chunk(2, -1);
+  assign(out, at::gelu(halves[0], approximate.empty() ? "none" : approximate) * halves[1]);
+});
+
+// What lies past the rows that the groups count is 0.
+ACLNN_TYPED_CHECKED(ClippedSwiglu, "x: float32 float16 bfloat16; group_index: int64; out: as x",
+                    [](Phase phase, In x, OptionalIn group_index, int64_t dim, double alpha, double limit, double bias,
+                       bool interleaved, Out out) {
+                      if (phase == Phase::Check) {
+                        TORCH_CHECK(x.dim() > 0, "x has no dimension; expected one to divide");
+                        check_halves("x", x, dim, "out", out);
+                        TORCH_CHECK(limit > 0, "limit is ", limit, "; expected more than 0");
+                        if (!group_index.has_value()) return;
+                        check_rank("group_index", *group_index, 1);
+                        check_range("the size of group_index", group_index->size(0), 1, 8192);
+                        return;
+                      }
+                      dim = dim < 0 ? dim + x.dim() : dim;
+                      const int64_t before = c10::multiply_integers(x.sizes().slice(0, dim));
+                      int64_t counted = before;
+                      if (group_index.has_value()) {
+                        check_values("group_index", *group_index, 0, std::numeric_limits<int64_t>::max());
+                        counted = std::min(counted, group_index->sum().item<int64_t>());
+                      }
+                      const int64_t size = x.size(dim), after = c10::multiply_integers(x.sizes().slice(dim + 1));
+                      const auto rows = x.reshape({before, size, after}).narrow(0, 0, counted).to(at::kFloat);
+                      const auto pairs = interleaved ? rows.unflatten(1, {size / 2, 2})
+                                                     : rows.unflatten(1, {2, size / 2}).transpose(1, 2);
+                      const auto gate = pairs.select(2, 0).clamp_max(limit);
+                      const auto linear = pairs.select(2, 1).clamp(-limit, limit) + at::Scalar(bias);
+                      const auto result = at::zeros({before, size / 2, after}, out.options());
+                      result.narrow(0, 0, counted).copy_(gate * at::sigmoid(gate * at::Scalar(alpha)) * linear);
+                      assign(out, result.view(out.sizes()));
+                    });
+
+ACLNN_TYPED(MaskedSoftmaxWithRelPosBias, "x: float32 float16 bfloat16; atten_mask, relative_pos_bias, out: as x",
+            [](In x, OptionalIn atten_mask, In relative_pos_bias, double scale_value, Ignored<int64_t>, Out out) {
+              TORCH_CHECK(x.dim() == 4 || x.dim() == 5, "x has shape ", x.sizes(), "; expected 4 or 5 dimensions");
+              const auto heads = x.sizes().slice(x.dim() - 3);
+              TORCH_CHECK(relative_pos_bias.dim() >= 3 && relative_pos_bias.dim() <= 5 &&
+                              relative_pos_bias.sizes().slice(relative_pos_bias.dim() - 3) == heads &&
+                              relative_pos_bias.numel() == c10::multiply_integers(heads),
+                          "relative_pos_bias has shape ", relative_pos_bias.sizes(), "; expected ", heads);
+              at::Tensor scores = in_float(x) * at::Scalar(scale_value);
+              if (atten_mask.has_value()) {
+                const auto sizes = atten_mask->sizes();
+                const int64_t windows = atten_mask->dim() == 5 ? sizes[1] : sizes[0];
+                const std::vector<int64_t> shape{windows, 1, heads[1], heads[2]};
+                const bool fits = atten_mask->dim() >= 3 && atten_mask->dim() <= 5 &&
+                                  atten_mask->numel() == c10::multiply_integers(shape) &&
+                                  sizes.slice(atten_mask->dim() - 2) == heads.slice(1) &&
+                                  (x.dim() == 5 ? x.size(1) == windows : windows > 0 && x.size(0) % windows == 0);
+                TORCH_CHECK(fits, "atten_mask has shape ", sizes, "; expected [windows, ", heads[1], ", ", heads[2],
+                            "], where x has shape ", x.sizes());
+                const auto by_window = scores.reshape({-1, windows, heads[0], heads[1], heads[2]});
+                scores = (by_window + in_float(*atten_mask).reshape(shape)).reshape(x.sizes());
+              }
+              assign(out, at::_softmax(scores + in_float(relative_pos_bias).reshape(heads), -1, false));
+            });
+
+namespace {
+
+void check_scaled_mask(In x, In mask, bool fix_triu_mask) {
+  check_rank("x", x, 4);
+  check_range("the last dimension of x", x.size(3), 1, 4096);
+  TORCH_CHECK(!fix_triu_mask, "fix_triu_mask is true; expected false");
+  check_rank("mask", mask, 4);
+  const auto fits = [&](int64_t dim) { return mask.size(dim) == x.size(dim) || (dim < 2 && mask.size(dim) == 1); };
+  TORCH_CHECK(fits(0) && fits(1) && fits(2) && fits(3), "mask has shape ", mask.sizes(), "; expected ", x.sizes(),
+              ", or 1 in the first two dimensions");
+}
+
+constexpr double kMasked = -10000;  // what stands for a number that is masked: a row that all is, is uniform
+
+}  // namespace
+
+ACLNN_TYPED(ScaledMaskedSoftmax, "x: float32 float16 bfloat16; mask: bool; y: as x",
+            [](In x, In mask, double scale, bool fix_triu_mask, Out y) {
+              check_scaled_mask(x, mask, fix_triu_mask);
+              const auto scores = (in_float(x) * at::Scalar(scale)).masked_fill(mask, kMasked);
+              assign(y, at::_softmax(scores, -1, false));
+            });
+ACLNN_TYPED(ScaledMaskedSoftmaxBackward, "grad_output: float32 float16 bfloat16; y, out: as grad_output; mask: bool",
+            [](In grad_output, In y, In mask, double scale, bool fix_triu_mask, Out out) {
+              check_scaled_mask(y, mask, fix_triu_mask);
+              check_shape("grad_output", grad_output, y.sizes());
+              const auto product = in_float(grad_output) * in_float(y);
+              const auto gradient = product - product.sum(-1, /*keepdim=*/true) * in_float(y);
+              assign(out, (gradient * at::Scalar(scale)).masked_fill(mask, 0));
+            });

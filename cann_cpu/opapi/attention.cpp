@@ -1,378 +1,406 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention with materialised scores, its gradient, and the sum of two attentions to parts of the keys.
+#include "attention.h"
+
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/matmul.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/InferenceMode.h>
 
-#include "dropout_mask.h"
-#include "table.h"
-
-using namespace cann_cpu;
-
+namespace cann_cpu {
 namespace {
 
-struct Attributes {
-  double scale;
-  double keep_probability;
-  int64_t previous_tokens;
-  int64_t next_tokens;
-  int64_t heads;
-  const std::string& layout;
-  int64_t sparse_mode;
-};
+constexpr int64_t kColumns = 512;  // keys of a block, at most
 
-// A view of shape (batch, heads, tokens, head size).
-at::Tensor by_head(const at::Tensor& tensor, const std::string& layout, int64_t head_size) {
-  if (layout == "BNSD") return tensor;
-  if (layout == "BSND") return tensor.transpose(1, 2);
-  if (layout == "BSH") return tensor.unflatten(2, {-1, head_size}).transpose(1, 2);
-  if (layout == "SBH") return tensor.unflatten(2, {-1, head_size}).permute({1, 2, 0, 3});
-  TORCH_CHECK(false, "layout \"", layout, "\" is not served; expected BNSD, BSND, BSH or SBH");
+int64_t shared_heads(const Attention& attention) {
+  const int64_t heads = attention.heads(), key_heads = attention.key.heads;
+  TORCH_CHECK(key_heads > 0 && heads % key_heads == 0, "query has ", heads, " heads, which do not divide among the ",
+              key_heads, " of the keys");
+  return heads / key_heads;
 }
 
-int64_t head_size(const at::Tensor& query, const Attributes& attributes) {
-  return query.dim() == 4 ? query.size(3) : query.size(2) / attributes.heads;
-}
+// How heads, queries and keys are divided into blocks.
+struct Division {
+  const Attention& attention;
+  int64_t key_heads, rows, columns;
 
-// True where a query does not see a key; nullopt where all is seen.
-std::optional<at::Tensor> hidden(int64_t queries, int64_t keys, const std::optional<at::Tensor>& mask,
-                                 const Attributes& attributes) {
-  const auto ahead = [&](int64_t diagonal) {  // how far each key lies after the last one that its query sees
-    return at::arange(keys).unsqueeze(0) - at::arange(queries).unsqueeze(1) - at::Scalar(diagonal);
-  };
-  switch (attributes.sparse_mode) {
-    case 0:
-      if (!mask.has_value()) return std::nullopt;
-      return mask->to(at::kBool)
-          .logical_or(ahead(0).gt(attributes.next_tokens))
-          .logical_or(ahead(0).neg().gt(attributes.previous_tokens));
-    case 1:
-      return mask.has_value() ? std::optional<at::Tensor>(mask->to(at::kBool)) : std::nullopt;
-    case 2:
-      return ahead(0).gt(0);
-    case 3:
-      return ahead(keys - queries).gt(0);
-    case 4: {
-      const auto distance = ahead(keys - queries);
-      return distance.gt(attributes.next_tokens).logical_or(distance.neg().gt(attributes.previous_tokens));
-    }
-    default:
-      TORCH_CHECK(false, "sparse mode ", attributes.sparse_mode, " is not served; expected 0 to 4");
+  int64_t groups() const { return (attention.key.heads + key_heads - 1) / key_heads; }
+  int64_t row_blocks() const { return (attention.queries() + rows - 1) / rows; }
+
+  // A block of queries with the keys that one of them sees.
+  Block queries(int64_t i) const {
+    const int64_t shared = shared_heads(attention), head = i / row_blocks() * key_heads * shared;
+    const int64_t row = i % row_blocks() * rows, last_row = std::min(row + rows, attention.queries());
+    const auto [column, last_column] = attention.visible.range(row, last_row, attention.key.length);
+    return {head, std::min(head + key_heads * shared, attention.heads()), row, last_row, column, last_column};
   }
-}
 
-// torch_npu has each number of the statistics eight times.
-at::Tensor first_of(const at::Tensor& statistics) { return statistics.slice(-1, 0, 1); }
-
-struct Probabilities {
-  at::Tensor values;   // (heads, queries, keys), 0 where a query sees nothing
-  at::Tensor maximum;  // (heads, queries, 1)
-  at::Tensor sum;
+  template <class Body>
+  void for_each_keys(const Block& queries, Body body) const {
+    for (int64_t column = queries.column; column < queries.last_column; column += columns) {
+      Block block = queries;
+      block.column = column;
+      block.last_column = std::min(column + columns, queries.last_column);
+      body(block);
+    }
+  }
 };
 
-at::Tensor weights(const at::Tensor& scores, const at::Tensor& maximum) { return (scores - maximum).exp_(); }
-
-at::Tensor normalized(const at::Tensor& weights, const at::Tensor& sum) {
-  return (weights / sum).masked_fill_(sum.eq(0), 0);
+int64_t columns_of(const Attention& attention, int64_t key_heads, int64_t elements) {
+  const int64_t each = key_heads * std::max(attention.key.size, attention.value.size);
+  return std::clamp<int64_t>(elements / std::max<int64_t>(each, 1), 1, kColumns);
 }
 
-Probabilities probabilities(const at::Tensor& scores) {
-  auto maximum = scores.amax({-1}, /*keepdim=*/true);
-  maximum.masked_fill_(maximum.isinf(), 0);
-  const auto exponentials = weights(scores, maximum);
-  const auto sum = exponentials.sum({-1}, /*keepdim=*/true);
-  return {normalized(exponentials, sum), maximum, sum};
+int64_t rows_of(const Attention& attention, int64_t key_heads, int64_t columns, int64_t scores) {
+  const int64_t each = key_heads * shared_heads(attention) * columns;
+  return std::clamp<int64_t>(scores / std::max<int64_t>(each, 1), 1, std::max<int64_t>(attention.queries(), 1));
 }
 
-// What each probability is multiplied by in dropout; nullopt without dropout.
-std::optional<at::Tensor> dropout_factor(const std::optional<at::Tensor>& mask, at::IntArrayRef shape,
-                                         const Attributes& attributes) {
-  if (!mask.has_value() || mask->numel() == 0 || attributes.keep_probability >= 1) return std::nullopt;
-  return unpack_dropout_mask(*mask, shape) / at::Scalar(attributes.keep_probability);
+// A thread's blocks of scores and keys, which stay in its second-level cache: one key head, or more where there are few
+// queries.
+Division for_one_thread(const Attention& attention) {
+  constexpr int64_t kScores = 1 << 17, kKeys = 1 << 20;
+  const int64_t columns = columns_of(attention, 1, kKeys), rows = rows_of(attention, 1, columns, kScores);
+  const int64_t each = columns * std::max({attention.key.size, attention.value.size, int64_t{1}});
+  const int64_t key_heads = std::clamp<int64_t>(
+      std::min(kScores / (shared_heads(attention) * rows * columns), kKeys / each), 1, attention.key.heads);
+  return {attention, key_heads, rows, columns};
 }
 
-// Tensors of (batch, heads, tokens, size), those of a query's heads that share a key's at a time: the scores of all
-// would take more memory than there is.
-class Attention {
+Division for_all_threads(const Attention& attention) {
+  const int64_t key_heads = attention.key.heads, columns = columns_of(attention, key_heads, 1 << 21);
+  return {attention, key_heads, rows_of(attention, key_heads, columns, 1 << 20), columns};
+}
+
+// The block's queries of (heads, queries, size) in float, those of the heads that share a key's after each other.
+at::Tensor by_key_head(const at::Tensor& tensor, const Block& block, int64_t shared) {
+  const auto rows = queries_of(tensor, block).to(at::kFloat).contiguous();
+  return rows.view({block.heads() / shared, shared * block.rows(), rows.size(2)});
+}
+
+at::Tensor by_query_head(const at::Tensor& tensor, const Block& block) {
+  return tensor.view({block.heads(), block.rows(), tensor.size(2)});
+}
+
+// Memory for any block: to allocate it for each costs as much as a tenth of the products.
+class Scratch {
  public:
-  Attention(In query, In key, In value, OptionalIn mask, const Attributes& attributes)
-      : query_(query), key_(key), value_(value), attributes_(attributes) {
-    const int64_t heads = query.size(1), key_heads = key.size(1);
-    TORCH_CHECK(key_heads > 0 && heads % key_heads == 0, heads, " heads of the query do not divide among ", key_heads);
-    shared_ = heads / key_heads;
-    const auto unseen = hidden(query.size(2), key.size(2), mask, attributes);
-    if (unseen.has_value()) unseen_ = unseen->expand(scores_shape());
+  explicit Scratch(const Division& division)
+      : attention_(division.attention),
+        shared_(shared_heads(attention_)),
+        scores_(at::empty({division.key_heads * shared_ * division.rows * division.columns}, at::kFloat)),
+        key_(rows(division, attention_.key)),
+        value_(attention_.values_are_keys ? key_.narrow(2, 0, attention_.value.size)
+                                          : rows(division, attention_.value)) {}
+
+  at::Tensor scores(const Block& block) const {
+    const int64_t key_heads = block.heads() / shared_, rows = shared_ * block.rows();
+    return scores_.narrow(0, 0, key_heads * rows * block.columns()).view({key_heads, rows, block.columns()});
   }
 
-  std::vector<int64_t> scores_shape() const { return {query_.size(0), query_.size(1), query_.size(2), key_.size(2)}; }
-
-  std::optional<at::Tensor> dropout;  // what each probability is multiplied by
-
-  void forward(OptionalOut maximum, OptionalOut sum, Out out) const {
-    for (int64_t i = 0; i < blocks(); ++i) {
-      auto p = probabilities(scores(i));
-      if (dropout.has_value()) p.values = p.values * of_query(*dropout, i);
-      of_query(out, i).copy_(at::matmul(p.values, in_key(value_, i)));
-      if (maximum.has_value()) of_query(*maximum, i).copy_(p.maximum);
-      if (sum.has_value()) of_query(*sum, i).copy_(p.sum);
-    }
-  }
-
-  // With what the forward pass has kept: the statistics give the probabilities again, and its result, times the
-  // gradient, the sum of each query's probabilities times theirs.
-  void backward(In grad, In out, In maximum, In sum, Out grad_query, Out grad_key, Out grad_value) const {
-    for (int64_t i = 0; i < blocks(); ++i) {
-      const auto dy = of_query(grad, i).to(at::kFloat);
-      const auto p = normalized(weights(scores(i), first_of(of_query(maximum, i))), first_of(of_query(sum, i)));
-      auto dp = at::matmul(dy, in_key(value_, i).mT());
-      if (dropout.has_value()) dp = dp * of_query(*dropout, i);
-      const auto dropped = dropout.has_value() ? p * of_query(*dropout, i) : p;
-      const auto total = (dy * of_query(out, i)).sum({-1}, /*keepdim=*/true);
-      const auto ds = p * (dp - total) * at::Scalar(attributes_.scale);
-      of_query(grad_query, i).copy_(at::matmul(ds, in_key(key_, i)));
-      of_key(grad_key, i).copy_(at::matmul(ds.mT(), of_query(query_, i).to(at::kFloat)).sum(0));
-      of_key(grad_value, i).copy_(at::matmul(dropped.mT(), dy).sum(0));
-    }
+  // The keys of a block, then its values.
+  at::Tensor key(const Block& block) const { return read(attention_.key, key_, block); }
+  at::Tensor value(const Block& block) const {
+    return attention_.values_are_keys ? part(value_, block) : read(attention_.value, value_, block);
   }
 
  private:
-  int64_t blocks() const { return key_.size(0) * key_.size(1); }
-  at::Tensor of_key(In tensor, int64_t i) const { return tensor[i / key_.size(1)][i % key_.size(1)]; }
-  at::Tensor of_query(In tensor, int64_t i) const {
-    return tensor[i / key_.size(1)].narrow(0, i % key_.size(1) * shared_, shared_);
-  }
-  at::Tensor in_key(In tensor, int64_t i) const { return of_key(tensor, i).to(at::kFloat).unsqueeze(0); }
-
-  at::Tensor scores(int64_t i) const {
-    auto scores = at::matmul(of_query(query_, i).to(at::kFloat), in_key(key_, i).mT()) * at::Scalar(attributes_.scale);
-    if (unseen_.has_value()) scores.masked_fill_(of_query(*unseen_, i), -std::numeric_limits<double>::infinity());
-    return scores;
+  static at::Tensor rows(const Division& division, const Rows& all) {
+    return at::empty({division.key_heads, std::min(division.columns, all.length), all.size}, at::kFloat);
   }
 
-  at::Tensor query_, key_, value_;
-  std::optional<at::Tensor> unseen_;
-  const Attributes& attributes_;
-  int64_t shared_;  // heads of the query to one of the key
+  at::Tensor part(const at::Tensor& memory, const Block& block) const {
+    return memory.narrow(0, 0, block.heads() / shared_).narrow(1, 0, block.columns());
+  }
+
+  at::Tensor read(const Rows& all, const at::Tensor& memory, const Block& block) const {
+    const at::Tensor rows = part(memory, block);
+    all.read(block.head / shared_, block.column, rows);
+    return rows;
+  }
+
+  const Attention& attention_;
+  const int64_t shared_;
+  at::Tensor scores_, key_, value_;
 };
 
-// Consecutive sequences in a tensor of (tokens, heads, head size), by their ends.
-struct Sequences {
-  Sequences(In query, at::IntArrayRef query_ends, at::IntArrayRef key_ends, const Attributes& attributes)
-      : queries(query_ends), keys(key_ends) {
-    TORCH_CHECK(attributes.layout == "TND", "layout \"", attributes.layout,
-                "\" is not served for sequences of several lengths; expected TND");
-    TORCH_CHECK(query.dim() == 3 && query.size(1) == attributes.heads, "headNum is ", attributes.heads,
-                ", the query has shape ", query.sizes());
-    TORCH_CHECK(query_ends.size() == key_ends.size(), "actualSeqQLen has ", query_ends.size(),
-                " sequences, actualSeqKvLen ", key_ends.size());
-  }
-
-  size_t count() const { return queries.size(); }
-  static int64_t begin(at::IntArrayRef ends, size_t i) { return i == 0 ? 0 : ends[i - 1]; }
-  static int64_t length(at::IntArrayRef ends, size_t i) { return ends[i] - begin(ends, i); }
-
-  // Sequence i as a batch of one: (1, heads, tokens, head size).
-  static at::Tensor of(const at::Tensor& tensor, at::IntArrayRef ends, size_t i) {
-    return tensor.narrow(0, begin(ends, i), length(ends, i)).transpose(0, 1).unsqueeze(0);
-  }
-
-  at::IntArrayRef queries, keys;
-};
-
-// A sequence's statistics lie by token, as its queries do, or by head.
-enum class StatisticsOrder { kByToken, kByHead };
-
-StatisticsOrder statistics_order(Text layout) {
-  if (layout == "same_as_input" || layout == "TND") return StatisticsOrder::kByToken;
-  TORCH_CHECK(layout.empty() || layout == "SBH", "the layout of the statistics is \"", layout,
-              "\"; expected same_as_input or nothing");
-  return StatisticsOrder::kByHead;
-}
-
-// The statistics of sequence i as (1, heads, tokens, 8), from those of all in (tokens, heads, 8).
-at::Tensor statistics_of(const at::Tensor& all, at::IntArrayRef ends, size_t i, StatisticsOrder order) {
-  if (order == StatisticsOrder::kByToken) return Sequences::of(all, ends, i);
-  TORCH_CHECK(all.is_contiguous(), "statistics that lie by head must be contiguous, got strides ", all.strides());
-  const auto part = all.narrow(0, Sequences::begin(ends, i), Sequences::length(ends, i));
-  return part.view({1, all.size(1), part.size(0), all.size(2)});
-}
-
-// Sequence i's part of a mask of as many bits as there are scores.
-std::optional<at::Tensor> next_dropout(const std::optional<at::Tensor>& factor, int64_t& begin,
-                                       const std::vector<int64_t>& shape) {
-  if (!factor.has_value()) return std::nullopt;
-  const int64_t count = c10::multiply_integers(shape);
-  const auto part = factor->narrow(0, begin, count).view(shape);
-  begin += count;
-  return part;
-}
-
-std::optional<at::Tensor> dropout_factors(const std::optional<at::Tensor>& mask, const at::Tensor& query,
-                                          const Sequences& sequences, const Attributes& attributes) {
-  int64_t count = 0;
-  for (size_t i = 0; i < sequences.count(); ++i) {
-    count += query.size(1) * Sequences::length(sequences.queries, i) * Sequences::length(sequences.keys, i);
-  }
-  return dropout_factor(mask, {count}, attributes);
-}
-
-void attend(In query, In key, In value, OptionalIn drop_mask, OptionalIn mask, Ints query_ends, Ints key_ends,
-            const Attributes& attributes, StatisticsOrder order, OptionalOut maximum, OptionalOut sum, Out out) {
-  const Sequences sequences(query, query_ends, key_ends, attributes);
-  const auto dropout = dropout_factors(drop_mask, query, sequences, attributes);
-  int64_t dropped = 0;
-  for (size_t i = 0; i < sequences.count(); ++i) {
-    const auto statistics = [&](OptionalOut all) {
-      return all.has_value() ? std::optional(statistics_of(*all, query_ends, i, order)) : std::nullopt;
-    };
-    Attention attention(Sequences::of(query, query_ends, i), Sequences::of(key, key_ends, i),
-                        Sequences::of(value, key_ends, i), mask, attributes);
-    attention.dropout = next_dropout(dropout, dropped, attention.scores_shape());
-    auto highest = statistics(maximum), total = statistics(sum);
-    auto result = Sequences::of(out, query_ends, i);
-    attention.forward(highest, total, result);
+// out = a @ b, or out += a @ b, for each head. A batch of one product is not divided among threads; a product is.
+void multiply(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool adds) {
+  at::Tensor first = out;
+  if (out.size(0) == 1) {
+    first = out[0];
+    adds ? at::addmm_out(first, first, a[0], b[0]) : at::mm_out(first, a[0], b[0]);
+  } else {
+    adds ? at::baddbmm_out(first, first, a, b) : at::bmm_out(first, a, b);
   }
 }
 
-void attend_backward(In query, In key, In value, In grad, OptionalIn drop_mask, OptionalIn mask, In maximum, In sum,
-                     In result, Ints query_ends, Ints key_ends, const Attributes& attributes, StatisticsOrder order,
-                     Out grad_query, Out grad_key, Out grad_value) {
-  const Sequences sequences(query, query_ends, key_ends, attributes);
-  const auto dropout = dropout_factors(drop_mask, query, sequences, attributes);
-  int64_t dropped = 0;
-  for (size_t i = 0; i < sequences.count(); ++i) {
-    const auto by_query = [&](In tensor) { return Sequences::of(tensor, query_ends, i); };
-    const auto by_key = [&](In tensor) { return Sequences::of(tensor, key_ends, i); };
-    Attention attention(by_query(query), by_key(key), by_key(value), mask, attributes);
-    attention.dropout = next_dropout(dropout, dropped, attention.scores_shape());
-    auto dq = by_query(grad_query), dk = by_key(grad_key), dv = by_key(grad_value);
-    attention.backward(by_query(grad), by_query(result), statistics_of(maximum, query_ends, i, order),
-                       statistics_of(sum, query_ends, i, order), dq, dk, dv);
-  }
+// Scores (heads, queries, keys) of queries that are multiplied by the scale.
+at::Tensor scores(const Attention& attention, const at::Tensor& query, const at::Tensor& key, const Block& block,
+                  const Scratch& scratch) {
+  const at::Tensor products = scratch.scores(block);
+  multiply(products, query, key.mT(), /*adds=*/false);
+  auto scores = by_query_head(products, block);
+  if (attention.quantized) scores.mul_(attention.scale * attention.quantized->score_scale);
+  if (attention.shift) scores.add_(attention.shift(block));
+  if (const auto hidden = attention.visible.hidden(block)) scores.masked_fill_(*hidden, kMinusInfinity);
+  return scores;
 }
 
-// What the functions do not implement, and what makes no difference.
-using Shift = Absent<"realShift", OptionalIn>;
-using PaddingMask = Absent<"paddingMask", OptionalIn>;
-using Prefix = Absent<"prefix", OptionalInts>;
-using SoftmaxOut = Absent<"softmaxOut", OptionalOut>;
-using SoftmaxIn = Absent<"softmaxIn", OptionalIn>;
-using ShiftGradient = Absent<"dpse", OptionalOut>;
-using InnerPrecise = Ignored<int64_t>;  // how precisely to compute; all is float here
+at::Tensor scaled_query(const Attention& attention, const Block& block) {
+  const auto query = by_key_head(attention.query, block, shared_heads(attention));
+  return attention.quantized ? query : query * at::Scalar(attention.scale);
+}
 
-}  // namespace
+at::Tensor zero_if_infinite(const at::Tensor& maximum) { return maximum.masked_fill(maximum.isinf(), 0); }
 
-ACLNN(FlashAttentionScore,
-      [](In query, In key, In value, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, Prefix, double scale,
-         double keep_probability, int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout,
-         InnerPrecise, int64_t sparse_mode, OptionalOut maximum, OptionalOut sum, SoftmaxOut, Out out) {
-        const Attributes attributes{scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode};
-        const auto size = head_size(query, attributes);
-        const auto viewed = [&](const at::Tensor& tensor) { return by_head(tensor, layout, size); };
-        Attention attention(viewed(query), viewed(key), viewed(value), mask, attributes);
-        attention.dropout = dropout_factor(drop_mask, attention.scores_shape(), attributes);
-        auto result = viewed(out);
-        attention.forward(maximum, sum, result);
-      });
+at::Tensor of_each_query(const at::Tensor& sinks, const Block& block) {
+  return sinks.narrow(0, block.head, block.heads()).to(at::kFloat).reshape({-1, 1, 1}).expand({-1, block.rows(), 1});
+}
 
-ACLNN(FlashAttentionScoreGrad,
-      [](In query, In key, In value, In grad, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, In maximum,
-         In sum, SoftmaxIn, In result, Prefix, double scale, double keep_probability, int64_t previous_tokens,
-         int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode, Out grad_query,
-         Out grad_key, Out grad_value, ShiftGradient) {
-        const Attributes attributes{scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode};
-        const auto size = head_size(query, attributes);
-        const auto viewed = [&](const at::Tensor& tensor) { return by_head(tensor, layout, size); };
-        Attention attention(viewed(query), viewed(key), viewed(value), mask, attributes);
-        attention.dropout = dropout_factor(drop_mask, attention.scores_shape(), attributes);
-        auto dq = viewed(grad_query), dk = viewed(grad_key), dv = viewed(grad_value);
-        attention.backward(viewed(grad), viewed(result), maximum, sum, dq, dk, dv);
-      });
-
-ACLNN(FlashAttentionVarLenScore,
-      [](In query, In key, In value, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, Prefix, Ints query_ends,
-         Ints key_ends, double scale, double keep_probability, int64_t previous_tokens, int64_t next_tokens,
-         int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode, OptionalOut maximum, OptionalOut sum,
-         SoftmaxOut, Out out) {
-        attend(query, key, value, drop_mask, mask, query_ends, key_ends,
-               {scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode},
-               StatisticsOrder::kByHead, maximum, sum, out);
-      });
-ACLNN(FlashAttentionVarLenScoreV4,
-      [](In query, In key, In value, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, Prefix, Ints query_ends,
-         Ints key_ends, double scale, double keep_probability, int64_t previous_tokens, int64_t next_tokens,
-         int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode, Text statistics_layout, OptionalOut maximum,
-         OptionalOut sum, SoftmaxOut, Out out) {
-        attend(query, key, value, drop_mask, mask, query_ends, key_ends,
-               {scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode},
-               statistics_order(statistics_layout), maximum, sum, out);
-      });
-ACLNN(FlashAttentionUnpaddingScoreGrad,
-      [](In query, In key, In value, In grad, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, In maximum,
-         In sum, SoftmaxIn, In result, Prefix, Ints query_ends, Ints key_ends, double scale, double keep_probability,
-         int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode,
-         Out grad_query, Out grad_key, Out grad_value, ShiftGradient) {
-        attend_backward(query, key, value, grad, drop_mask, mask, maximum, sum, result, query_ends, key_ends,
-                        {scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode},
-                        StatisticsOrder::kByHead, grad_query, grad_key, grad_value);
-      });
-ACLNN(FlashAttentionUnpaddingScoreGradV4,
-      [](In query, In key, In value, In grad, Shift, OptionalIn drop_mask, PaddingMask, OptionalIn mask, In maximum,
-         In sum, SoftmaxIn, In result, Prefix, Ints query_ends, Ints key_ends, double scale, double keep_probability,
-         int64_t previous_tokens, int64_t next_tokens, int64_t heads, Text layout, InnerPrecise, int64_t sparse_mode,
-         Out grad_query, Out grad_key, Out grad_value, ShiftGradient, Text statistics_layout) {
-        attend_backward(query, key, value, grad, drop_mask, mask, maximum, sum, result, query_ends, key_ends,
-                        {scale, keep_probability, previous_tokens, next_tokens, heads, layout, sparse_mode},
-                        statistics_order(statistics_layout), grad_query, grad_key, grad_value);
-      });
-
-namespace {
-
-// Two attentions of the same queries, each to some of the keys: each part counts by its share of the sum.
-struct Joined {
-  at::Tensor maximum, sum, first_share, second_share;
-
-  Joined(In first_maximum, In first_sum, In second_maximum, In second_sum)
-      : maximum(at::maximum(first_maximum, second_maximum)) {
-    const auto first = first_sum * (first_maximum - maximum).exp();
-    const auto second = second_sum * (second_maximum - maximum).exp();
-    sum = first + second;
-    first_share = first / sum;
-    second_share = second / sum;
+// Sums over the dimensions in which the gradient was broadcast.
+void add_reduced(const at::Tensor& sum, const at::Tensor& gradient) {
+  auto reduced = gradient;
+  for (int64_t dim = 0; dim < sum.dim(); ++dim) {
+    if (sum.size(dim) == 1 && reduced.size(dim) != 1) reduced = reduced.sum({dim}, /*keepdim=*/true);
   }
-};
+  sum.add_(reduced);
+}
 
-// The shares of (tokens, heads, 8) as factors of (tokens, heads, 1).
-at::Tensor by_token(const at::Tensor& shares, OptionalIn query_ends, StatisticsOrder order) {
-  if (order == StatisticsOrder::kByToken) return first_of(shares);
-  TORCH_CHECK(query_ends.has_value(), "actualSeqQlen is null; statistics that lie by head need it");
-  const auto ends = query_ends->to(at::kLong).contiguous();
-  const at::IntArrayRef all(ends.const_data_ptr<int64_t>(), static_cast<size_t>(ends.numel()));
-  auto factors = at::empty_like(shares);
-  for (size_t i = 0; i < all.size(); ++i) {
-    Sequences::of(factors, all, i).copy_(statistics_of(shares, all, i, StatisticsOrder::kByHead));
+void attend(const Division& division, const AttentionResults& results, const Block& rows) {
+  const Attention& attention = division.attention;
+  const int64_t shared = shared_heads(attention), key_heads = rows.heads() / shared;
+  const Scratch scratch(division);
+  const auto query = scaled_query(attention, rows);
+  at::Tensor maximum = at::full({rows.heads(), rows.rows(), 1}, kMinusInfinity, at::kFloat);
+  at::Tensor sum = at::zeros_like(maximum);
+  if (attention.sinks.has_value()) {
+    maximum.copy_(of_each_query(*attention.sinks, rows));
+    sum.fill_(1);
   }
-  return first_of(factors);
+  if (attention.quantized) {
+    // Rounded probabilities depend on the maximum, so that it has to be known.
+    division.for_each_keys(rows, [&](const Block& block) {
+      const auto block_scores = scores(attention, query, scratch.key(block), block, scratch);
+      maximum = at::maximum(maximum, block_scores.amax({-1}, /*keepdim=*/true));
+    });
+  }
+  at::Tensor values;
+  division.for_each_keys(rows, [&](const Block& block) {
+    auto weights = scores(attention, query, scratch.key(block), block, scratch);
+    const auto highest = at::maximum(maximum, weights.amax({-1}, /*keepdim=*/true));
+    const auto finite = zero_if_infinite(highest);
+    weights.sub_(finite).exp_();
+    const auto factor = maximum.sub_(finite).exp_();
+    sum.mul_(factor).add_(weights.sum({-1}, /*keepdim=*/true));
+    maximum = highest;
+    if (attention.dropout) weights.mul_(attention.dropout(block));
+    if (attention.quantized) weights.mul_(attention.quantized->probability_scale).round_().clamp_(-128, 127);
+    const auto by_key = weights.view({key_heads, shared * block.rows(), block.columns()});
+    const auto value = scratch.value(block);
+    if (!values.defined()) {
+      values = at::empty({by_key.size(0), by_key.size(1), value.size(2)}, at::kFloat);
+      multiply(values, by_key, value, /*adds=*/false);
+    } else {
+      values.mul_(factor.view({key_heads, shared * block.rows(), 1}));
+      multiply(values, by_key, value, /*adds=*/true);
+    }
+  });
+  if (!values.defined()) {
+    values = at::zeros({key_heads, shared * rows.rows(), attention.value.size}, at::kFloat);
+  }
+  values = by_query_head(values, rows).div_(sum);
+  const auto sees_nothing = sum.eq(0);
+  values.masked_fill_(sees_nothing, 0);
+  if (attention.quantized) values.mul_(attention.quantized->value_scale);
+  results.write(rows, values);
+  const auto keep = [&](const std::optional<at::Tensor>& statistics, const at::Tensor& value) {
+    if (statistics.has_value()) queries_of(*statistics, rows).copy_(value);
+  };
+  keep(results.maximum, zero_if_infinite(maximum));
+  keep(results.sum, sum);
+  if (results.log_sum.has_value()) {
+    keep(results.log_sum, (maximum + sum.log()).masked_fill_(sees_nothing, -kMinusInfinity));
+  }
 }
 
 }  // namespace
 
-ACLNN(RingAttentionUpdateV2, [](In first, In first_maximum, In first_sum, In second, In second_maximum, In second_sum,
-                                OptionalIn query_ends, Text layout, Text statistics_layout, Out out, Out maximum,
-                                Out sum) {
-  const Joined joined(first_maximum, first_sum, second_maximum, second_sum);
-  assign(maximum, joined.maximum);
-  assign(sum, joined.sum);
-  if (layout == "TND") {
-    const auto order = statistics_order(statistics_layout);
-    assign(out, first * by_token(joined.first_share, query_ends, order) +
-                    second * by_token(joined.second_share, query_ends, order));
+Rows rows_of(In tensor) {
+  return {tensor.size(0), tensor.size(1), tensor.size(2),
+          [tensor](int64_t head, int64_t begin, const at::Tensor& rows) {
+            rows.copy_(tensor.narrow(0, head, rows.size(0)).narrow(1, begin, rows.size(1)));
+          }};
+}
+
+Rows side_by_side(Rows a, Rows b) {
+  return {a.heads, a.length, a.size + b.size, [=](int64_t head, int64_t begin, const at::Tensor& rows) {
+            a.read(head, begin, rows.narrow(2, 0, a.size));
+            b.read(head, begin, rows.narrow(2, a.size, b.size));
+          }};
+}
+
+Rows one_after_other(Rows a, Rows b) {
+  return {a.heads, a.length + b.length, a.size, [=](int64_t head, int64_t begin, const at::Tensor& rows) {
+            const int64_t first = std::clamp<int64_t>(a.length - begin, 0, rows.size(1)), second = rows.size(1) - first;
+            if (first > 0) a.read(head, begin, rows.narrow(1, 0, first));
+            if (second > 0) b.read(head, begin + first - a.length, rows.narrow(1, first, second));
+          }};
+}
+
+at::Tensor queries_of(In tensor, const Block& block) {
+  const auto heads = tensor.size(0) == 1 ? tensor : tensor.narrow(0, block.head, block.heads());
+  return heads.size(1) == 1 ? heads : heads.narrow(1, block.row, block.rows());
+}
+
+at::Tensor part_of(In tensor, const Block& block) {
+  const auto rows = queries_of(tensor, block);
+  return rows.size(2) == 1 ? rows : rows.narrow(2, block.column, block.columns());
+}
+
+std::pair<int64_t, int64_t> Visibility::range(int64_t row, int64_t last_row, int64_t keys) const {
+  const int64_t last = std::clamp<int64_t>(std::max(last_row + high, prefix), 0, keys);
+  const int64_t first = prefix > 0 ? 0 : std::clamp<int64_t>(row + low, 0, last);
+  return {first, last};
+}
+
+std::optional<at::Tensor> Visibility::hidden(const Block& block) const {
+  std::optional<at::Tensor> hidden;
+  const bool after = block.last_column - 1 - block.row > high;
+  const bool before = block.column - (block.last_row - 1) < low;
+  if (after || before) {
+    const auto distance =
+        at::arange(block.column, block.last_column).unsqueeze(0) - at::arange(block.row, block.last_row).unsqueeze(1);
+    hidden = distance.gt(high).logical_or_(distance.lt(low));
+    if (prefix > block.column) hidden->narrow(1, 0, std::min(prefix - block.column, block.columns())).fill_(false);
+  }
+  if (!mask.has_value()) return hidden;
+  const auto given = part_of(*mask, block).to(at::kBool);
+  return hidden.has_value() ? given.logical_or(*hidden) : given;
+}
+
+Visibility visibility(int64_t sparse_mode, int64_t previous_tokens, int64_t next_tokens, int64_t queries, int64_t keys,
+                      std::optional<at::Tensor> mask) {
+  switch (sparse_mode) {
+    case 0:
+      if (!mask.has_value()) return {};
+      return {.low = -previous_tokens, .high = next_tokens, .mask = std::move(mask)};
+    case 1:
+      return {.mask = std::move(mask)};
+    case 2:
+      return {.high = 0};
+    case 3:
+      return {.high = keys - queries};
+    case 4:
+      return {.low = keys - queries - previous_tokens, .high = keys - queries + next_tokens};
+    default:
+      TORCH_CHECK(false, "sparse_mode is ", sparse_mode, "; expected 0 to 4");
+  }
+}
+
+void for_each_in_parallel(int64_t count, const std::function<void(int64_t)>& body) {
+  const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+  if (threads == 1 || count < threads) {
+    for (int64_t i = 0; i < count; ++i) body(i);
     return;
   }
-  TORCH_CHECK(layout == "SBH", "layout \"", layout, "\" is not served; expected SBH or TND");
-  const auto heads = [&](const at::Tensor& tensor) { return tensor.unflatten(2, {maximum.size(1), -1}); };
-  const auto factor = [](const at::Tensor& share) { return first_of(share).permute({2, 0, 1, 3}); };
-  assign(out, (heads(first) * factor(joined.first_share) + heads(second) * factor(joined.second_share)).flatten(2));
-});
+  at::parallel_for(0, threads, 1, [&](int64_t first, int64_t last) {
+    const c10::InferenceMode as_in_the_stream;
+    for (int64_t thread = first; thread < last; ++thread) {
+      for (int64_t i = thread; i < count; i += threads) body(i);
+    }
+  });
+}
+
+void attend(const Attention& attention, const AttentionResults& results) {
+  const Division division = for_one_thread(attention);
+  for_each_in_parallel(division.groups() * division.row_blocks(),
+                       [&](int64_t i) { attend(division, results, division.queries(i)); });
+}
+
+AttentionResults written_to(In out) {
+  return {.write = [out](const Block& queries, const at::Tensor& values) { queries_of(out, queries).copy_(values); }};
+}
+
+void attend_backward(const Attention& attention, In grad, In out, In maximum, In sum,
+                     const AttentionGradients& gradients) {
+  const int64_t key_heads = attention.key.heads, shared = shared_heads(attention), keys = attention.key.length;
+  const at::Tensor grad_key = at::zeros({key_heads, keys, attention.key.size}, at::kFloat);
+  const at::Tensor grad_value = at::zeros({key_heads, keys, attention.value.size}, at::kFloat);
+  const Division division = for_all_threads(attention);
+  const Scratch scratch(division);
+  for (int64_t i = 0; i < division.row_blocks(); ++i) {
+    const Block rows = division.queries(i);
+    const auto of_rows = [&](const at::Tensor& tensor) {
+      return tensor.narrow(1, rows.row, rows.rows()).to(at::kFloat);
+    };
+    const auto query = scaled_query(attention, rows);
+    const auto dy = by_key_head(grad, rows, shared);
+    const auto highest = of_rows(maximum), total = of_rows(sum);
+    // The sum of each query's probabilities times their gradients.
+    const auto expected = (of_rows(grad) * of_rows(out)).sum({-1}, /*keepdim=*/true);
+    const at::Tensor grad_query = at::zeros_like(query);
+    division.for_each_keys(rows, [&](const Block& block) {
+      const auto by_key = [&](const at::Tensor& tensor) {
+        return tensor.view({key_heads, shared * block.rows(), block.columns()});
+      };
+      const auto key = scratch.key(block);
+      const auto value = scratch.value(block);
+      const auto p =
+          scores(attention, query, key, block, scratch).sub_(highest).exp_().div_(total).masked_fill_(total.eq(0), 0);
+      auto ds = by_query_head(at::bmm(dy, value.mT()), block);
+      auto dropped = p;
+      if (attention.dropout) {
+        const auto factor = attention.dropout(block);
+        ds.mul_(factor);
+        dropped = p * factor;
+      }
+      ds.sub_(expected).mul_(p);
+      grad_value.narrow(1, block.column, block.columns()).baddbmm_(by_key(dropped).mT(), dy);
+      grad_query.baddbmm_(by_key(ds), key);
+      grad_key.narrow(1, block.column, block.columns()).baddbmm_(by_key(ds).mT(), query);
+      if (gradients.shift.has_value()) {
+        add_reduced(part_of(*gradients.shift, block), ds * at::Scalar(gradients.shift_scale));
+      }
+    });
+    gradients.query.narrow(1, rows.row, rows.rows()).copy_(by_query_head(grad_query.mul_(attention.scale), rows));
+    if (gradients.sinks.has_value()) {
+      const auto p = (of_each_query(*attention.sinks, rows) - highest).exp_().div_(total);
+      gradients.sinks->sub_((p * expected).sum({1, 2}));
+    }
+  }
+  gradients.key.copy_(grad_key);  // its queries are multiplied by the scale
+  gradients.value.copy_(grad_value);
+}
+
+at::Tensor by_head(In tensor, std::string_view layout, int64_t heads) {
+  auto letters = std::string(layout);
+  auto all = tensor;
+  if (const size_t joined = letters.find('H'); joined != letters.npos) {
+    letters.replace(joined, 1, "ND");
+    all = all.unflatten(static_cast<int64_t>(joined), {heads, heads > 0 ? all.size(joined) / heads : 0});
+  }
+  std::replace(letters.begin(), letters.end(), 'T', 'S');
+  if (letters.find('B') == letters.npos) {
+    letters.insert(0, "B");
+    all = all.unsqueeze(0);
+  }
+  std::vector<int64_t> order;
+  for (const char letter : std::string_view("BNSD")) {
+    order.push_back(static_cast<int64_t>(letters.find(letter)));
+    TORCH_CHECK(letters.find(letter) != letters.npos && all.dim() == 4, "a tensor of layout ", layout, " has shape ",
+                tensor.sizes());
+  }
+  return all.permute(order);
+}
+
+}  // namespace cann_cpu

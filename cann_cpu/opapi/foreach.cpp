@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <cmath>
 #include <tuple>
 
 #include "table.h"
@@ -70,9 +71,12 @@ ACLNN(ForeachNorm, [](Tensors self, Scalar order, OutTensors out) {
   each(out, std::tie(self),
        [&](size_t i, Out result) { assign(result, at::linalg_vector_norm(self[i], order).reshape(result.sizes())); });
 });
-ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) {
+namespace {
+
+// Rounds as numbers say: 1 to the even one of two, 2 down, 3 up, 4 away from zero, 5 towards zero, 7 leaves a fraction.
+void round_off(Tensors self, int64_t mode, OutTensors out) {
   each(out, std::tie(self), [&](size_t i, Out result) {
-    switch (mode.toLong()) {
+    switch (mode) {
       case 1:
         return void(at::round_out(result, self[i]));
       case 2:
@@ -86,12 +90,46 @@ ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) {
       case 7:
         return void(at::frac_out(result, self[i]));
       default:
-        TORCH_CHECK(false, "round mode ", mode.toLong(), " is unknown");
+        TORCH_CHECK(false, "round mode ", mode, " is unknown");
     }
   });
-});
+}
 
-// aclnnForeachOpScalarV2(self, number, out), aclnnForeachOpScalarList(self, numbers, out).
+// A number that a function takes as a tensor of one element.
+at::Scalar number_in(const char* name, In tensor) {
+  TORCH_CHECK(tensor.numel() == 1, name, " has shape ", tensor.sizes(), "; expected 1 element");
+  return tensor.item();
+}
+
+}  // namespace
+
+ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) { round_off(self, mode.toLong(), out); });
+ACLNN_TYPED_CHECKED(ForeachRoundOffNumber,
+                    "x: float32 float16 bfloat16; round_mode: int8; out: float32 float16 bfloat16",
+                    [](Phase phase, Tensors x, In round_mode, OutTensors out) {
+                      TORCH_CHECK(x.size() == out.size(), "out has ", out.size(), " tensors; expected ", x.size(),
+                                  ", as x");
+                      TORCH_CHECK(round_mode.numel() == 1, "round_mode has shape ", round_mode.sizes(),
+                                  "; expected 1 element");
+                      if (phase == Phase::Check) return;
+                      round_off(x, number_in("round_mode", round_mode).toLong(), out);
+                    });
+
+namespace {
+
+constexpr const char* kForeachScalar =
+    "x: float32 float16 bfloat16 int32; scalar: float32 float16 bfloat16 int32; out: float32 float16 bfloat16 int32";
+constexpr const char* kForeachLists =
+    "x1, x2: float32 float16 bfloat16 int32; alpha: float32 float16 bfloat16 int32; "
+    "out: float32 float16 bfloat16 int32";
+constexpr const char* kForeachTernary =
+    "x1, x2, x3: float32 float16 bfloat16 int32; scalar: float32 float16 bfloat16 int32; "
+    "out: float32 float16 bfloat16 int32";
+
+}  // namespace
+
+// aclnnForeachOpScalarV2(self, number, out), aclnnForeachOpScalarList(self, numbers, out), and aclnnForeachOpScalar
+// with the number in a tensor.
 #define FOREACH_SCALARS(Op, function)                                                                              \
   ACLNN(Foreach##Op##ScalarV2, [](Tensors self, Scalar other, OutTensors out) {                                    \
     each(out, std::tie(self), [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other)); }); \
@@ -99,6 +137,10 @@ ACLNN(ForeachRoundOffNumberV2, [](Tensors self, Scalar mode, OutTensors out) {
   ACLNN(Foreach##Op##ScalarList, [](Tensors self, Scalars other, OutTensors out) {                                 \
     each(out, std::tie(self, other),                                                                               \
          [&](size_t i, Out result) { at::function##_out(result, self[i], wrapped(other[i])); });                   \
+  });                                                                                                              \
+  ACLNN_TYPED(Foreach##Op##Scalar, kForeachScalar, [](Tensors x, In scalar, OutTensors out) {                      \
+    const at::Tensor number = wrapped(number_in("scalar", scalar));                                                \
+    each(out, std::tie(x), [&](size_t i, Out result) { at::function##_out(result, x[i], number); });               \
   })
 
 // The same, and aclnnForeachOpList(self, other, out).
@@ -113,11 +155,15 @@ FOREACH_BINARY(Div, div);
 FOREACH_BINARY(Maximum, maximum);
 FOREACH_BINARY(Minimum, minimum);
 
-#define FOREACH_WITH_ALPHA(Op, function)                                                       \
-  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, OutTensors out) {   \
-    each(out, std::tie(self, other),                                                           \
-         [&](size_t i, Out result) { at::function##_out(result, self[i], other[i], alpha); }); \
-  });                                                                                          \
+#define FOREACH_WITH_ALPHA(Op, function)                                                                          \
+  ACLNN(Foreach##Op##ListV2, [](Tensors self, Tensors other, Scalar alpha, OutTensors out) {                      \
+    each(out, std::tie(self, other),                                                                              \
+         [&](size_t i, Out result) { at::function##_out(result, self[i], other[i], alpha); });                    \
+  });                                                                                                             \
+  ACLNN_TYPED(Foreach##Op##List, kForeachLists, [](Tensors x1, Tensors x2, In alpha, OutTensors out) {            \
+    const at::Scalar factor = number_in("alpha", alpha);                                                          \
+    each(out, std::tie(x1, x2), [&](size_t i, Out result) { at::function##_out(result, x1[i], x2[i], factor); }); \
+  });                                                                                                             \
   FOREACH_SCALARS(Op, function)
 
 FOREACH_WITH_ALPHA(Add, add);
@@ -128,6 +174,10 @@ ACLNN(ForeachPowList, [](Tensors self, Tensors exponent, OutTensors out) {
 });
 ACLNN(ForeachPowScalarV2, [](Tensors self, Scalar exponent, OutTensors out) {
   each(out, std::tie(self), [&](size_t i, Out result) { at::pow_out(result, self[i], exponent); });
+});
+ACLNN_TYPED(ForeachPowScalar, kForeachScalar, [](Tensors x, In scalar, OutTensors out) {
+  const at::Scalar exponent = number_in("scalar", scalar);
+  each(out, std::tie(x), [&](size_t i, Out result) { at::pow_out(result, x[i], exponent); });
 });
 ACLNN(ForeachPowScalarList, [](Tensors self, Scalars exponent, OutTensors out) {
   each(out, std::tie(self, exponent), [&](size_t i, Out result) { at::pow_out(result, self[i], exponent[i]); });
@@ -149,6 +199,12 @@ ACLNN(ForeachLerpList, [](Tensors self, Tensors end, Tensors weight, OutTensors 
     each(out, std::tie(self, tensor1, tensor2),                                                                   \
          [&](size_t i, Out result) { at::function##_out(result, self[i], tensor1[i], tensor2[i], value); });      \
   });                                                                                                             \
+  ACLNN_TYPED(Foreach##Op##Scalar, kForeachTernary,                                                               \
+              [](Tensors x1, Tensors x2, Tensors x3, In scalar, OutTensors out) {                                 \
+                const at::Scalar value = number_in("scalar", scalar);                                             \
+                each(out, std::tie(x1, x2, x3),                                                                   \
+                     [&](size_t i, Out result) { at::function##_out(result, x1[i], x2[i], x3[i], value); });      \
+              });                                                                                                 \
   ACLNN(Foreach##Op##ScalarList, [](Tensors self, Tensors tensor1, Tensors tensor2, In values, OutTensors out) {  \
     each(out, std::tie(self, tensor1, tensor2), [&](size_t i, Out result) {                                       \
       at::function##_out(result, self[i], tensor1[i], tensor2[i], values.select(0, i).item());                    \
@@ -204,6 +260,26 @@ ACLNN(ApplyAdamW, [](Out parameter, Out exp_avg, Out exp_avg_sq, In beta1_power,
   const auto step = mean / root * (number(lr) / (1 - number(beta1_power) * number(beta1)));
   parameter.copy_(in_float(parameter) * (1 - number(lr) * number(weight_decay)) - step);
 });
+// var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon), with the powers of this step.
+ACLNN_TYPED(ApplyAdam,
+            "var: float32 float16 bfloat16; m, v: as var; beta1_power, beta2_power, lr, beta1, beta2, epsilon: float32 "
+            "float16 bfloat16; grad: as var",
+            [](InOut var, InOut m, InOut v, In beta1_power, In beta2_power, In lr, In beta1, In beta2, In epsilon,
+               In grad, Ignored<bool>, bool use_nesterov) {
+              require_like({var}, std::vector<at::Tensor>{grad}, std::vector<at::Tensor>{m},
+                           std::vector<at::Tensor>{v});
+              const auto g = in_float(grad);
+              const double b1 = number_in("beta1", beta1).toDouble(), b2 = number_in("beta2", beta2).toDouble();
+              const double power1 = number_in("beta1_power", beta1_power).toDouble();
+              const double power2 = number_in("beta2_power", beta2_power).toDouble();
+              const double rate = number_in("lr", lr).toDouble() * std::sqrt(1 - power2) / (1 - power1);
+              const auto mean = in_float(m) * b1 + g * (1 - b1), square = in_float(v) * b2 + g * g * (1 - b2);
+              const auto direction = use_nesterov ? mean * b1 + g * (1 - b1) : mean;
+              const auto step = direction / (square.sqrt() + number_in("epsilon", epsilon).toDouble());
+              m.copy_(mean);
+              v.copy_(square);
+              var.copy_(in_float(var) - step * rate);
+            });
 ACLNN(FusedSgd, [](OutTensors parameters, OutTensors grads, OutTensors momentum_buffers, OptionalIn grad_scale,
                    float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize,
                    bool is_first_step) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic, unary functions, bits and logic, element by element.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
 
 #include "table.h"
 
@@ -152,3 +155,25 @@ ACLNN(InplaceClampMaxTensor, [](Out self, In max) { self.clamp_max_(max); });
 
 ACLNN(Complex, [](In real, In imag, Out out) { at::complex_out(out, real, imag); });
 ACLNN(Polar, [](In abs, In angle, Out out) { at::polar_out(out, abs, angle); });
+
+ACLNN_TYPED(MaskedScale, "self: float32 float16 bfloat16; mask: uint8 int8 float16 float32; y: as self",
+            [](In self, In mask, float scale, Out y) {
+              TORCH_CHECK(mask.sizes() == self.sizes(), "mask has shape ", mask.sizes(), "; expected ", self.sizes());
+              assign(y, in_float(self) * in_float(mask) * at::Scalar(scale));
+            });
+
+// Queries, keys and values of each head, with their biases; the queries by the root of a head's size.
+ACLNN_TYPED(TransformBiasRescaleQkv, "qkv: float32 float16 bfloat16; qkv_bias, q_out, k_out, v_out: as qkv",
+            [](In qkv, In qkv_bias, int64_t num_heads, Out q_out, Out k_out, Out v_out) {
+              TORCH_CHECK(qkv.dim() == 3, "qkv has shape ", qkv.sizes(), "; expected 3 dimensions");
+              TORCH_CHECK(num_heads > 0 && qkv.size(2) % (3 * num_heads) == 0, "num_heads is ", num_heads,
+                          "; expected a divisor of a third of ", qkv.size(2), ", the last dimension of qkv");
+              TORCH_CHECK(qkv_bias.sizes() == at::IntArrayRef({qkv.size(2)}), "qkv_bias has shape ", qkv_bias.sizes(),
+                          "; expected [", qkv.size(2), "]");
+              const int64_t size = qkv.size(2) / 3 / num_heads;
+              const auto sums = (in_float(qkv) + in_float(qkv_bias)).unflatten(2, {3, num_heads, size});
+              const auto heads = sums.permute({2, 0, 3, 1, 4});
+              assign(q_out, heads[0] / at::Scalar(std::sqrt(static_cast<double>(size))));
+              assign(k_out, heads[1]);
+              assign(v_out, heads[2]);
+            });

@@ -93,12 +93,34 @@ ACLNN(InplaceRandom, [](Out self, int64_t from, int64_t to, uint64_t seed, uint6
 ACLNN(InplaceRandomTensor, [](Out self, int64_t from, int64_t to, In seed, In offset, uint64_t in_graph) {
   self.random_(from, to, generator(seed, offset, in_graph));
 });
+// All whole numbers that the dtype has without a gap, from 0.
+ACLNN(InplaceRandomWithoutFromTo,
+      [](Out self, int64_t seed, int64_t offset) { self.random_(generator(seed, offset)); });
+ACLNN(InplaceRandomWithoutFromToTensor,
+      [](Out self, In seed, In offset, int64_t in_graph) { self.random_(generator(seed, offset, in_graph)); });
 ACLNN(InplaceBernoulli, [](Out self, Scalar probability, uint64_t seed, uint64_t offset) {
   self.bernoulli_(probability.toDouble(), generator(seed, offset));
 });
 ACLNN(InplaceBernoulliTensor, [](Out self, In probability, uint64_t seed, uint64_t offset) {
   self.bernoulli_(probability.expand_as(self), generator(seed, offset));
 });
+ACLNN_TYPED_CHECKED(StatelessExponentialTensor, "self: float32 float16 bfloat16; seed, offset: int64",
+                    [](Phase phase, InOut self, In seed, In offset, int64_t in_graph, double lambd) {
+                      TORCH_CHECK(seed.numel() == 1 && offset.numel() == 1, "seed and offset have shapes ",
+                                  seed.sizes(), " and ", offset.sizes(), "; expected a number each");
+                      TORCH_CHECK(lambd > 0, "lambd is ", lambd, "; expected a positive number");
+                      if (phase == Phase::Check) return;
+                      self.exponential_(lambd, generator(seed, offset, static_cast<uint64_t>(in_graph)));
+                    });
+ACLNN_TYPED_CHECKED(SimThreadExponential, "self: float32 float16 bfloat16",
+                    [](Phase phase, InOut self, int64_t count, double lambda, int64_t seed, int64_t offset) {
+                      TORCH_CHECK(count == self.numel(), "count is ", count, "; expected ", self.numel(),
+                                  ", the elements of self");
+                      TORCH_CHECK(lambda > 0, "lambda is ", lambda, "; expected a positive number");
+                      TORCH_CHECK(offset % 4 == 0, "offset is ", offset, "; expected a multiple of 4");
+                      if (phase == Phase::Check) return;
+                      self.exponential_(lambda, generator(static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)));
+                    });
 ACLNN(Randperm,
       [](int64_t n, uint64_t seed, uint64_t offset, Out out) { at::randperm_out(out, n, generator(seed, offset)); });
 ACLNN(Multinomial, [](In self, int64_t samples, bool replacement, uint64_t seed, uint64_t offset, Out out) {
@@ -145,3 +167,8 @@ ACLNN(DropoutV3, [](In self, Absent<"optionalNoiseShape", OptionalIn>, double pr
   draw_dropout_mask(probability, generator(seed, offset), self.sizes(), mask);
   apply_dropout(self, mask, probability, out);
 });
+ACLNN_TYPED(DropoutV3Grad, "grad_y: float32 float16 bfloat16; mask: uint8; grad_x: float32 float16 bfloat16",
+            [](In grad_y, In mask, double scale, Out grad_x) {
+              const auto kept = unpack_dropout_mask(mask, grad_y.sizes());
+              assign(grad_x, in_float(grad_y) * kept * at::Scalar(scale));
+            });

@@ -10,6 +10,7 @@
 #include <ATen/ops/_upsample_nearest_exact2d_backward.h>
 #include <ATen/ops/_upsample_nearest_exact3d.h>
 #include <ATen/ops/_upsample_nearest_exact3d_backward.h>
+#include <ATen/ops/affine_grid_generator.h>
 #include <ATen/ops/grid_sampler_2d.h>
 #include <ATen/ops/grid_sampler_2d_backward.h>
 #include <ATen/ops/grid_sampler_3d.h>
@@ -123,3 +124,8 @@ ACLNN(UpsampleTrilinear3dBackward,
 
 GRID_SAMPLER(GridSampler2D, grid_sampler_2d);
 GRID_SAMPLER(GridSampler3D, grid_sampler_3d);
+
+ACLNN_TYPED(AffineGrid, "theta: float32 float16 bfloat16; out: as theta",
+            [](In theta, Ints size, bool align_corners, Out out) {
+              assign(out, at::affine_grid_generator(in_float(theta), size, align_corners));
+            });

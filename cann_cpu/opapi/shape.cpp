@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joining, splitting, repeating, reordering and padding.
+#include <ATen/ops/_chunk_cat.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/channel_shuffle.h>
 #include <ATen/ops/col2im.h>
@@ -22,6 +23,8 @@
 #include <ATen/ops/roll.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/unfold_backward.h>
+
+#include <limits>
 
 #include "table.h"
 
@@ -107,3 +110,60 @@ PAD(ReflectionPad3d, reflection_pad3d, 3);
 PAD(ReplicationPad1d, replication_pad1d, 1);
 PAD(ReplicationPad2d, replication_pad2d, 2);
 PAD(ReplicationPad3d, replication_pad3d, 3);
+
+ACLNN_TYPED(ConfusionTranspose,
+            "x: int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 bfloat16; out: as x",
+            [](In x, Ints perm, Ints shape, bool transpose_first, Out out) {
+              const size_t rank = transpose_first ? x.dim() : shape.size();
+              TORCH_CHECK(perm.size() == rank, "perm has ", perm.size(), " elements; expected ", rank);
+              TORCH_CHECK(c10::multiply_integers(shape) == x.numel(), "shape is ", shape, "; expected ", x.numel(),
+                          " elements, as x has");
+              assign(out, transpose_first ? x.permute(perm).reshape(shape) : x.reshape(shape).permute(perm));
+            });
+ACLNN_TYPED(ChunkCat, "tensors: float32 float16 bfloat16; out: float32 float16 bfloat16",
+            [](Tensors tensors, int64_t dim, int64_t num_chunks, Out out) {
+              TORCH_CHECK(dim == 0, "dim is ", dim, "; expected 0");
+              TORCH_CHECK(num_chunks > 0, "num_chunks is ", num_chunks, "; expected more than 0");
+              assign(out, at::_chunk_cat(tensors, dim, num_chunks));
+            });
+
+namespace {
+
+// The part of a tensor that begin, end and stride choose in each dimension, as TensorFlow's strided slice; a bit of a
+// mask is for the element of the lists in its place.
+at::Tensor strided_slice(In self, Ints begin, Ints end, Ints strides, int64_t begin_mask, int64_t end_mask,
+                         int64_t ellipsis_mask, int64_t new_axis_mask, int64_t shrink_axis_mask) {
+  TORCH_CHECK(begin.size() == end.size() && begin.size() == strides.size(), "begin, end and strides have ",
+              begin.size(), ", ", end.size(), " and ", strides.size(), " elements; expected as many of each");
+  const auto is_set = [](int64_t mask, size_t i) { return (mask >> i & 1) != 0; };
+  int64_t chosen = 0;  // dimensions of self that the lists have an element for
+  for (size_t i = 0; i < begin.size(); ++i) chosen += !is_set(ellipsis_mask, i) && !is_set(new_axis_mask, i);
+  TORCH_CHECK(chosen <= self.dim(), "begin has an element for ", chosen, " dimensions; self has ", self.dim());
+  at::Tensor part = self;
+  int64_t dim = 0;
+  for (size_t i = 0; i < begin.size(); ++i) {
+    if (is_set(ellipsis_mask, i)) {
+      dim += self.dim() - chosen;
+    } else if (is_set(new_axis_mask, i)) {
+      part = part.unsqueeze(dim++);
+    } else if (is_set(shrink_axis_mask, i)) {
+      const int64_t size = part.size(dim);
+      TORCH_CHECK(begin[i] >= -size && begin[i] < size, "begin[", i, "] is ", begin[i], "; expected ", -size, " to ",
+                  size - 1);
+      part = part.select(dim, begin[i]);
+    } else {
+      TORCH_CHECK(strides[i] > 0, "strides[", i, "] is ", strides[i], "; expected more than 0");
+      part = part.slice(dim++, is_set(begin_mask, i) ? 0 : begin[i],
+                        is_set(end_mask, i) ? std::numeric_limits<int64_t>::max() : end[i], strides[i]);
+    }
+  }
+  return part;
+}
+
+}  // namespace
+
+ACLNN(StridedSlice, [](In self, Ints begin, Ints end, Ints strides, int64_t begin_mask, int64_t end_mask,
+                       int64_t ellipsis_mask, int64_t new_axis_mask, int64_t shrink_axis_mask, Out out) {
+  assign(out, strided_slice(self, begin, end, strides, begin_mask, end_mask, ellipsis_mask, new_axis_mask,
+                            shrink_axis_mask));
+});

@@ -10,7 +10,7 @@
 #include <ATen/ops/unique_consecutive.h>
 #include <ATen/ops/unique_dim.h>
 
-#include "table.h"
+#include "checks.h"
 
 using namespace cann_cpu;
 
@@ -20,6 +20,27 @@ ACLNN(Sort, [](In self, bool stable, int64_t dim, bool descending, Out values, O
 ACLNN(Topk, [](In self, int64_t k, int64_t dim, bool largest, bool sorted, Out values, Out indices) {
   at::topk_out(values, indices, self, k, dim, largest, sorted);
 });
+ACLNN_TYPED_CHECKED(
+    TopkV2, "self: float32 float16 bfloat16 float64 int8 uint8 int16 int32 int64; values: as self; indices: int64",
+    [](Phase phase, In self, int64_t k, int64_t dim, bool largest, bool sorted, int64_t sort_policy, Out values,
+       Out indices) {
+      // 0 leaves the sort to CANN, 1 asks for a bitonic one: they differ in the order of equal values, which is free.
+      check_range("sort_policy", sort_policy, 0, 1);
+      const int64_t rank = std::max<int64_t>(self.dim(), 1);
+      check_range("dim", dim, -rank, rank - 1);
+      auto expected = self.sizes().vec();
+      if (expected.empty()) {
+        check_range("k", k, 0, 1);
+      } else {
+        int64_t& size = expected[static_cast<size_t>(dim < 0 ? dim + rank : dim)];
+        check_range("k", k, 0, size);
+        size = k;
+      }
+      check_shape("values", values, expected);
+      check_shape("indices", indices, expected);
+      if (phase == Phase::Check) return;
+      at::topk_out(values, indices, self, k, dim, largest, sorted);
+    });
 ACLNN(Kthvalue, [](In self, int64_t k, int64_t dim, bool keepdim, Out values, Out indices) {
   at::kthvalue_out(values, indices, self, k, dim, keepdim);
 });

@@ -48,16 +48,24 @@ inline at::Tensor wrapped(const at::Scalar& number) { return at::native::wrapped
 
 }  // namespace cann_cpu
 
-// The rows of op.h, with a trial in phase one.
+// The rows of op.h, with a trial in phase one; listed for docs/functions.md.
 #undef ACLNN
-#undef ACLNN_CHECKED
-#define ACLNN_TRIED(op, rejects, check, ...) \
-  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, cann_cpu::tried<cann_cpu::rejects>, check, __VA_ARGS__)
+#define ACLNN_ROW(op, phase_two, dtypes, trial, ...)                                                 \
+  CANN_CPU_DEFINE_ACLNN(op, phase_two, dtypes, trial, __VA_ARGS__);                                  \
+  [[gnu::used, gnu::section("aclnn_rows")]] static const cann_cpu::detail::Row* const op##IsListed { \
+    &op##Definition::row                                                                             \
+  }
+#define ACLNN_TRIED(op, rejects, dtypes, ...) \
+  ACLNN_ROW(op, cann_cpu::detail::phase_two, dtypes, cann_cpu::tried<cann_cpu::rejects>, __VA_ARGS__)
 #define ACLNN(op, ...) ACLNN_TRIED(op, Rejects::Any, nullptr, __VA_ARGS__)
-#define ACLNN_CHECKED(op, check, ...) ACLNN_TRIED(op, Rejects::Any, +check, __VA_ARGS__)
 
 // For a kernel whose shapes depend on the tensors' values: a trial only shows which dtypes it takes.
 #define ACLNN_OF_VALUES(op, ...) ACLNN_TRIED(op, Rejects::Dtypes, nullptr, __VA_ARGS__)
+
+// With a table of dtypes (signature.h) for phase one: with a trial, or, for a kernel whose errors depend on the
+// tensors' values, without one: its first parameter is a Phase, and it checks the rest.
+#define ACLNN_TYPED(op, dtypes, ...) ACLNN_TRIED(op, Rejects::Any, dtypes, __VA_ARGS__)
+#define ACLNN_TYPED_CHECKED(op, dtypes, ...) ACLNN_ROW(op, cann_cpu::detail::phase_two, dtypes, nullptr, __VA_ARGS__)
 
 // aclnnOp(self, out) and aclnnInplaceOp(self).
 #define UNARY(Op, function)                                           \

@@ -98,24 +98,6 @@ std::string error_of(const std::function<void()>& attempt) {
   }
 }
 
-// The names of the parameters, of a lambda's text; empty for one that has none.
-std::vector<std::string> parameter_names(std::string_view source) {
-  std::vector<std::string> names(1);
-  int depth = 0;
-  for (const char character : source.substr(source.find('(') + 1)) {
-    depth += (character == '<' || character == '(') - (character == '>' || character == ')');
-    if (depth < 0) break;
-    if (character == ',' && depth == 0) {
-      names.emplace_back();
-    } else if (character == ' ' || character == '>' || character == '*' || character == '&') {
-      names.back().clear();
-    } else {
-      names.back() += character;
-    }
-  }
-  return names;
-}
-
 class TrialCall {
  public:
   TrialCall(const char* name, const std::vector<void*>& addresses, const std::vector<StoredArgument>& arguments);
@@ -286,7 +268,7 @@ void TrialCall::run(Rejects rejects, const char* source,
     for (const Operand& operand : operands_) {
       const auto [begin, end] = extent(*operand.tensor);
       const at::ScalarType dtype = scalar_type(operand.tensor->dtype);
-      if (c10::isFloat8Type(dtype)) continue;
+      if (c10::isFloat8Type(dtype) || c10::isBitsType(dtype)) continue;
       at::from_blob(reinterpret_cast<void*>(bases[operand.storage] + begin),
                     {(end - begin) / static_cast<int64_t>(c10::elementSize(dtype))}, dtype)
           .fill_(1);

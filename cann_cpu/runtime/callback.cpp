@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <deque>
 
-#include "runtime/checks/memory.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -197,9 +196,8 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
     if (fn == nullptr) fail(ACL_ERROR_INVALID_PARAM, "fn is null");
     take_host_function(stream);
     append(stream, "aclrtLaunchHostFunc", [=] {
-      if (schedule::is_on()) schedule::begin_host_function(*running_stream());
-      is_on(Check::kMemory) ? memory::call_host_function([=] { fn(args); }) : fn(args);
-      if (schedule::is_on()) schedule::end_host_function(*running_stream());
+      const Scope called = scope_of(&Observer::on_host_function, *running_stream());
+      fn(args);
       return ACL_SUCCESS;
     });
   });

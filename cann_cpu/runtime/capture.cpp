@@ -4,53 +4,37 @@
 // A replay is one task of the replaying stream. Each captured stream's nodes run in their order, those of the first in
 // the replaying stream and those of the others in streams beside it, and wait for the nodes that events put before
 // them.
-#include "capture.h"
-
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <list>
 
 #include "cann_cpu/json.h"
-#include "runtime/checks/cost.h"
-#include "runtime/checks/memory.h"
+#include "capture.h"
 
 namespace cann_cpu {
 
-enum class CaptureState { kActive, kInvalidated, kEnded };
+std::mutex& capture_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
 
-struct Node {
-  race::Recorded recorded;
-  aclrtStream stream;  // which may be gone at the replay
-  int32_t stream_id;
-  Task task;
-  std::shared_ptr<const TaskTensors> operands;
-  std::vector<size_t> predecessors;  // nodes of other streams that end before this one begins
-  bool is_awaited = false;           // whether it is a predecessor of another node
-};
+void invalidate(Graph& graph, const std::string& cause, aclError code) {
+  if (graph.state != CaptureState::kActive) return;
+  graph.state = CaptureState::kInvalidated;
+  graph.cause = {code, cause};
+}
 
-using Lane = std::vector<size_t>;  // the nodes of one stream, in their order
+void require_ended(const Graph& graph) {
+  if (graph.state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
+}
 
-struct Graph : HasHandle {
-  uint32_t id;
-  int32_t device;
-  aclmdlRICaptureMode mode;
-  std::thread::id thread;
-  const Stream* origin;
-
-  CaptureState state = CaptureState::kActive;
-  std::optional<Failure> cause;          // of the invalidation
-  std::map<Stream*, Progress> progress;  // per captured stream: the nodes known to have ended before its next one
-  std::vector<Node> nodes;
-  std::optional<size_t> collective;  // the last node that is one
-  std::vector<Lane> lanes;  // the first is of the stream on which the capture began; once the capture has ended
-  std::list<StreamResource> streams;  // which the replays take, for each that was captured
-  Shadow memory;                      // that the nodes use
-  std::mutex replay_mutex;            // one replay at a time
-};
+bool is_collective(const std::string& task) {
+  const auto has = [&](const char* part) { return task.find(part) != std::string::npos; };
+  return task.starts_with("Hccl") || has("AllReduce") || has("AllGather") || has("ReduceScatter") || has("AlltoAll");
+}
 
 namespace {
 
@@ -58,21 +42,9 @@ std::atomic<uint32_t> next_graph_id{1};
 std::atomic<int> active_captures{0};
 thread_local aclmdlRICaptureMode thread_mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
 
-// Guards everything of captures that are underway: they are rare, and cross streams.
-std::mutex& capture_mutex() {
-  static auto* mutex = new std::mutex;
-  return *mutex;
-}
-
 Registry<Graph>& graphs() {
   static auto* registry = new Registry<Graph>("captured graph", "captured graphs");
   return *registry;
-}
-
-void invalidate(Graph& graph, const std::string& cause, aclError code = ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED) {
-  if (graph.state != CaptureState::kActive) return;
-  graph.state = CaptureState::kInvalidated;
-  graph.cause = {code, cause};
 }
 
 // Releases the captured streams.
@@ -100,6 +72,7 @@ void begin_capture(aclrtStream handle, aclmdlRICaptureMode mode) {
   graph->streams.emplace_back(find_device(graph->device));
   std::lock_guard lock(capture_mutex());
   if (stream->graph != nullptr) fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured already", stream->id);
+  if (stream->updates_tasks) fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream %d updates a task group", stream->id);
   graph->progress[stream.get()] = {};
   graphs().add(graph);
   stream->graph = graph.get();
@@ -107,7 +80,11 @@ void begin_capture(aclrtStream handle, aclmdlRICaptureMode mode) {
   profiler::begin_capture();
 }
 
-void remove(const void* model) { graphs().remove(model)->streams.clear(); }  // events hold on to graphs
+void remove(const void* model) {
+  const std::shared_ptr<Graph> graph = graphs().remove(model);
+  graph->streams.clear();  // events hold on to graphs
+  remove_task_groups(*graph);
+}
 
 // A captured stream has work that its capture's first stream never waited for.
 const Stream* find_unjoined(const Graph& graph, const Stream& origin) {
@@ -149,7 +126,9 @@ void finish_capture(aclrtStream handle, aclmdlRI* model) {
   }
   const Stream* unjoined = find_unjoined(*graph, *stream);
   const std::optional<Failure> cause = graph->cause;
-  bool valid = graph->state == CaptureState::kActive && unjoined == nullptr;
+  const Stream* in_group = graph->open_groups.empty() ? nullptr : graph->open_groups.begin()->first;
+  const int32_t in_group_id = in_group == nullptr ? 0 : in_group->id;
+  bool valid = graph->state == CaptureState::kActive && in_group == nullptr && unjoined == nullptr;
   end_capture(*graph);
   if (valid) {
     graph->lanes = lanes_of(*graph);
@@ -158,6 +137,9 @@ void finish_capture(aclrtStream handle, aclmdlRI* model) {
   }
   remove(graph->handle);
   if (cause) fail(cause->code, "the capture was invalidated: %s", cause->message.c_str());
+  if (in_group != nullptr) {
+    fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS, "the task group that was begun on stream %d was not ended", in_group_id);
+  }
   fail(ACL_ERROR_RT_STREAM_UNJOINED,
        "stream %d took part in the capture and has work that the capture's stream never waited for", unjoined->id);
 }
@@ -165,8 +147,8 @@ void finish_capture(aclrtStream handle, aclmdlRI* model) {
 // A replay that is underway.
 class Replay {
  public:
-  Replay(std::shared_ptr<Graph> graph, std::optional<schedule::Launch> launch)
-      : graph_(std::move(graph)), launch_(std::move(launch)), done_(graph_->nodes.size()) {
+  Replay(std::shared_ptr<Graph> graph, const Observer::TaskEnds& task_ends)
+      : graph_(std::move(graph)), task_ends_(task_ends), done_(graph_->nodes.size()) {
     if (is_profiling()) row_ = profiler::Row::within("", "", nullptr);
   }
 
@@ -205,25 +187,30 @@ class Replay {
 
   void run(size_t i) {
     const Node& node = graph_->nodes[i];
+    const std::string& name = graph_->tasks[i].name;
+    const std::shared_ptr<const Work> work = work_of(node);
     std::optional<profiler::Row> row;
     if (row_) {
       profiler::Row::Of of = *row_;
-      of.name = node.recorded.task;
-      of.operands = node.operands;
+      of.name = name;
+      of.operands = work->operands;
       of.stream = node.stream_id;
       row.emplace(std::move(of));
     }
-    std::optional<Failure> failure = run_task_as(node.stream, node.task);
+    std::optional<Failure> failure = run_task_as(node.stream, work->task);
     row.reset();
-    if (launch_) {
-      schedule::keep_digest(*launch_, i + 1, "captured graph: " + node.recorded.task, node.recorded.accesses);
-    }
+    for (const auto& task_ends : task_ends_) task_ends(i);
     if (failure) {
-      keep(i, Failure{failure->code, node.recorded.task + ": " + failure->message});
+      keep(i, Failure{failure->code, name + ": " + failure->message});
       if (running_stream()->context->stops_on_failure) cut();
     }
     done_[i] = true;
     if (node.is_awaited) notify_waits();
+  }
+
+  std::shared_ptr<const Work> work_of(const Node& node) {
+    const std::lock_guard lock(graph_->update_mutex);
+    return node.work;
   }
 
   void keep(size_t node, Failure failure) {
@@ -234,7 +221,7 @@ class Replay {
   }
 
   const std::shared_ptr<Graph> graph_;
-  const std::optional<schedule::Launch> launch_;
+  const Observer::TaskEnds task_ends_;
   std::optional<profiler::Row::Of> row_;  // which the nodes' rows are copied from
   std::vector<std::atomic<bool>> done_;   // of each node
   std::atomic<size_t> lanes_done_{0};     // but for the first
@@ -244,9 +231,9 @@ class Replay {
   size_t failed_node_ = 0;
 };
 
-std::optional<Failure> replay(const std::shared_ptr<Graph>& graph, const std::optional<schedule::Launch>& launch) {
+std::optional<Failure> replay(const std::shared_ptr<Graph>& graph, const Observer::TaskEnds& task_ends) {
   std::lock_guard lock(graph->replay_mutex);
-  const auto replay = std::make_shared<Replay>(graph, launch);
+  const auto replay = std::make_shared<Replay>(graph, task_ends);
   Stream& stream = *running_stream();
   try {
     for (size_t i = 1; i < graph->lanes.size(); ++i) {
@@ -272,11 +259,6 @@ std::optional<Failure> replay(const std::shared_ptr<Graph>& graph, const std::op
   return replay->failure();
 }
 
-// Under capture_mutex().
-void require_ended(const Graph& graph) {
-  if (graph.state != CaptureState::kEnded) fail(ACL_ERROR_RT_MODEL_CAPTURED, "the graph is still being captured");
-}
-
 void execute(aclmdlRI model, aclrtStream stream) {
   require_pointer(model, "modelRI");
   std::shared_ptr<Graph> graph = graphs().find(model);
@@ -293,18 +275,18 @@ void execute(aclmdlRI model, aclrtStream stream) {
   if (device != graph->device) {
     fail(ACL_ERROR_RT_STREAM_CONTEXT, "the graph is of device %d, the stream of device %d", graph->device, device);
   }
-  if (!is_running(on->handle)) cost::launched("captured graph");
-  if (accesses_are_checked() && !is_running(on->handle)) {
-    const std::string where = race::where();
-    for (const Node& node : graph->nodes) {
-      race::replayed(*on, node.recorded, where);
-      if (is_on(Check::kMemory)) memory::used(*on, node.recorded.accesses);
+  if (!is_running(on->handle)) notify(&Observer::on_request, "captured graph");
+  Observer::TaskEnds task_ends;  // which may refer to the tasks
+  std::shared_ptr<const std::vector<CapturedTask>> tasks;
+  if (observers != nullptr) {
+    {
+      const std::lock_guard lock(graph->update_mutex);
+      tasks = std::make_shared<const std::vector<CapturedTask>>(graph->tasks);
     }
+    notify(&Observer::on_replay, *on, *tasks, task_ends);
   }
-  std::optional<schedule::Launch> launch;
-  if (schedule::are_digests_kept()) launch = schedule::launch();
-  append(stream, "captured graph", [graph, launch] {
-    std::optional<Failure> failure = replay(graph, launch);
+  append(stream, "captured graph", [graph, tasks, task_ends = std::move(task_ends)] {
+    std::optional<Failure> failure = replay(graph, task_ends);
     return failure ? error(failure->code, "%s", failure->message.c_str()) : ACL_SUCCESS;
   });
 }
@@ -322,11 +304,10 @@ std::string describe(aclmdlRI model) {
   const std::string process = "graph " + std::to_string(graph->id) + " of device " + std::to_string(graph->device);
   Json::Array events;
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
-    const Node& node = graph->nodes[i];
-    events.push_back(Json::Object{{"name", node.recorded.task},
+    events.push_back(Json::Object{{"name", graph->tasks[i].name},
                                   {"ph", "X"},
                                   {"pid", process},
-                                  {"tid", "stream " + std::to_string(node.stream_id)},
+                                  {"tid", "stream " + std::to_string(graph->nodes[i].stream_id)},
                                   {"ts", i},
                                   {"dur", 1},
                                   {"args", Json::Object{{"task id", i}}}});
@@ -334,143 +315,162 @@ std::string describe(aclmdlRI model) {
   return to_text(Json::Object{{"traceEvents", std::move(events)}}) + "\n";
 }
 
-}  // namespace
-
-namespace {
-
-// The ranks have to come to a communicator's collectives in one order, that of the capture.
-bool is_collective(const std::string& task) {
-  const auto has = [&](const char* part) { return task.find(part) != std::string::npos; };
-  return task.starts_with("Hccl") || has("AllReduce") || has("AllGather") || has("ReduceScatter") || has("AlltoAll");
-}
-
 void require_capturable(const Event& event) {
   if (event.reusable) return;
   fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "a capture takes events of aclrtCreateEventExWithFlag only");
 }
 
-}  // namespace
-
-bool record_task(Stream& stream, const Task& task, const race::Recorded& recorded,
-                 std::shared_ptr<const TaskTensors> operands) {
-  std::lock_guard lock(capture_mutex());
-  Graph* graph = stream.graph;
-  if (graph == nullptr) return false;
-  if (graph->state == CaptureState::kInvalidated) return true;
-  Progress& progress = graph->progress[&stream];
-  Node node{recorded, stream.handle, stream.id, task, std::move(operands), {}};
-  for (const auto& [other, count] : progress) {
-    if (other == &stream || count == 0) continue;
-    node.predecessors.push_back(count - 1);
-    graph->nodes[count - 1].is_awaited = true;
-  }
-  if (is_collective(recorded.task)) {
-    const auto before = std::exchange(graph->collective, graph->nodes.size());
-    if (before && graph->nodes[*before].stream != &stream) {
-      node.predecessors.push_back(*before);
-      graph->nodes[*before].is_awaited = true;
+struct Captures final : TaskRecorder {
+  bool record(Stream& stream, const Task& task, const CapturedTask& captured,
+              std::shared_ptr<const TaskTensors> operands) override {
+    std::unique_lock lock(capture_mutex());
+    if (stream.updates_tasks) {
+      take_update(stream, task, captured, std::move(operands));
+      return true;
     }
-  }
-  graph->nodes.push_back(std::move(node));
-  progress[&stream] = graph->nodes.size();
-  race::captured_task(graph->memory, stream, progress, recorded);
-  return true;
-}
-
-bool record_event_mark(Stream& stream, Event& event) {
-  std::lock_guard lock(capture_mutex());
-  Graph* graph = stream.graph;
-  if (graph == nullptr) return false;
-  require_capturable(event);
-  std::shared_ptr<Graph> shared = graphs().find(graph->handle);
-  std::lock_guard event_lock(event.mutex);
-  event.graph = shared;
-  event.progress = graph->progress[&stream];
-  return true;
-}
-
-bool join_capture(Stream& stream, Event& event) {
-  if (active_captures == 0 && stream.graph == nullptr) {
-    std::lock_guard event_lock(event.mutex);
-    if (!event.graph) return false;
-  }
-  std::lock_guard lock(capture_mutex());
-  std::lock_guard event_lock(event.mutex);
-  Graph* own = stream.graph;
-  Graph* other = event.graph.get();
-  if (own == nullptr && (other == nullptr || other->state == CaptureState::kEnded)) return false;
-  require_capturable(event);
-  if (stream.context->is_default(stream)) {
-    fail(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "the default stream cannot take part in a capture");
-  }
-  if (own != nullptr && own != other) {
-    bool was_recorded = other != nullptr || event.latest != nullptr;
-    if (was_recorded) {
-      invalidate(*own, "stream " + std::to_string(stream.id) + " waited for an event that was recorded outside of it");
+    Graph* graph = stream.graph;
+    if (graph == nullptr) return false;
+    if (graph->state == CaptureState::kInvalidated || !fits_task_groups(*graph, stream, captured.name)) return true;
+    const auto group = graph->open_groups.find(&stream);
+    if (group != graph->open_groups.end()) group->second->nodes.push_back(graph->nodes.size());
+    Progress& progress = graph->progress[&stream];
+    Node node{stream.handle, stream.id, std::make_shared<const Work>(task, std::move(operands)), {}};
+    for (const auto& [other, count] : progress) {
+      if (other == &stream || count == 0) continue;
+      node.predecessors.push_back(count - 1);
+      graph->nodes[count - 1].is_awaited = true;
     }
+    if (is_collective(captured.name)) {
+      const auto before = std::exchange(graph->collective, graph->nodes.size());
+      if (before && graph->nodes[*before].stream != &stream) {
+        node.predecessors.push_back(*before);
+        graph->nodes[*before].is_awaited = true;
+      }
+    }
+    graph->nodes.push_back(std::move(node));
+    graph->tasks.push_back(captured);
+    progress[&stream] = graph->nodes.size();
+    if (observers == nullptr) return true;
+    const std::shared_ptr<Graph> kept = graphs().find(graph->handle);
+    std::map<int32_t, size_t> known;
+    for (const auto& [earlier, count] : progress) known[earlier->id] = count;
+    lock.unlock();
+    notify(&Observer::on_capture, stream, captured, known, kept->notes);
     return true;
   }
-  if (own == nullptr) {
-    try {
-      other->streams.emplace_back(find_device(stream.context->device));
-    } catch (const Failure& failure) {
-      invalidate(*other, failure.message, failure.code);
+
+  bool mark(Stream& stream, Event& event) override {
+    std::lock_guard lock(capture_mutex());
+    if (stream.updates_tasks) {
+      take_update(stream, {}, {"aclrtRecordEvent", {}}, {});
+      return true;
     }
+    Graph* graph = stream.graph;
+    if (graph == nullptr) return false;
+    require_capturable(event);
+    fits_task_groups(*graph, stream, "aclrtRecordEvent");
+    std::shared_ptr<Graph> shared = graphs().find(graph->handle);
+    std::lock_guard event_lock(event.mutex);
+    event.graph = shared;
+    event.progress = graph->progress[&stream];
+    return true;
   }
-  stream.graph = other;
-  Progress& progress = other->progress[&stream];
-  for (const auto& [earlier, count] : event.progress) progress[earlier] = std::max(progress[earlier], count);
-  return true;
-}
 
-void stop_capture(Stream& stream) {
-  std::lock_guard lock(capture_mutex());
-  Graph* graph = stream.graph;
-  if (graph == nullptr) return;
-  invalidate(*graph, "a stream of it was destroyed");
-  stream.graph = nullptr;
-  graph->progress.erase(&stream);
-  if (graph->origin != &stream) return;
-  end_capture(*graph);
-  remove(graph->handle);
-}
-
-void forbid_during_capture(Stream& stream) {
-  if (stream.graph == nullptr) return;
-  std::lock_guard lock(capture_mutex());
-  Graph* graph = stream.graph;
-  if (graph == nullptr) return;
-  invalidate(*graph, "the host asked for the state of stream " + std::to_string(stream.id));
-  fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured and cannot be waited for or queried", stream.id);
-}
-
-void forbid_unsafe_during_capture(aclError code) {
-  if (active_captures == 0 || is_worker() || thread_mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) return;
-  std::lock_guard lock(capture_mutex());
-  auto forbidding = graphs().find_if([](const Graph& graph) {
-    if (graph.state == CaptureState::kEnded || graph.mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) return false;
-    bool is_own = graph.thread == std::this_thread::get_id();
-    bool is_global = graph.mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL && thread_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
-    return is_own || is_global;
-  });
-  if (forbidding.empty()) return;
-  for (const auto& graph : forbidding) {
-    if (graph->thread == std::this_thread::get_id())
-      invalidate(*graph, "a call that works beside the streams was made");
+  bool join(Stream& stream, Event& event) override {
+    if (active_captures == 0 && stream.graph == nullptr && !stream.updates_tasks) {
+      std::lock_guard event_lock(event.mutex);
+      if (!event.graph) return false;
+    }
+    std::lock_guard lock(capture_mutex());
+    if (stream.updates_tasks) {
+      take_update(stream, {}, {"aclrtStreamWaitEvent", {}}, {});
+      return true;
+    }
+    std::lock_guard event_lock(event.mutex);
+    Graph* own = stream.graph;
+    Graph* other = event.graph.get();
+    if (own == nullptr && (other == nullptr || other->state == CaptureState::kEnded)) return false;
+    require_capturable(event);
+    if (stream.context->is_default(stream)) {
+      fail(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "the default stream cannot take part in a capture");
+    }
+    if (own != nullptr && own != other) {
+      bool was_recorded = other != nullptr || event.latest != nullptr;
+      if (was_recorded) {
+        invalidate(*own,
+                   "stream " + std::to_string(stream.id) + " waited for an event that was recorded outside of it");
+      }
+      return true;
+    }
+    fits_task_groups(*other, stream, "aclrtStreamWaitEvent");
+    if (own == nullptr) {
+      try {
+        other->streams.emplace_back(find_device(stream.context->device));
+      } catch (const Failure& failure) {
+        invalidate(*other, failure.message, failure.code);
+      }
+    }
+    stream.graph = other;
+    Progress& progress = other->progress[&stream];
+    for (const auto& [earlier, count] : event.progress) progress[earlier] = std::max(progress[earlier], count);
+    return true;
   }
-  fail(code, "not allowed while a stream is being captured (aclmdlRICaptureThreadExchangeMode can allow it)");
-}
 
-bool reject_pageable(aclrtStream handle) {
-  if (active_captures == 0 || is_running(handle)) return false;
-  std::shared_ptr<Stream> stream = find_stream(handle);
-  std::lock_guard lock(capture_mutex());
-  Graph* graph = stream->graph;
-  if (graph == nullptr || is_running(stream->handle)) return false;
-  invalidate(*graph, "an asynchronous copy used host memory that is not pinned");
-  return true;
-}
+  void stop(Stream& stream) override {
+    std::lock_guard lock(capture_mutex());
+    if (stream.updates_tasks) drop_update(stream);
+    Graph* graph = stream.graph;
+    if (graph == nullptr) return;
+    invalidate(*graph, "a stream of it was destroyed");
+    graph->open_groups.erase(&stream);
+    stream.graph = nullptr;
+    graph->progress.erase(&stream);
+    if (graph->origin != &stream) return;
+    end_capture(*graph);
+    remove(graph->handle);
+  }
 
+  void forbid(Stream& stream) override {
+    if (stream.graph == nullptr) return;
+    std::lock_guard lock(capture_mutex());
+    Graph* graph = stream.graph;
+    if (graph == nullptr) return;
+    invalidate(*graph, "the host asked for the state of stream " + std::to_string(stream.id));
+    fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured and cannot be waited for or queried", stream.id);
+  }
+
+  void forbid_unsafe(aclError code) override {
+    if (active_captures == 0 || is_worker() || thread_mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) return;
+    std::lock_guard lock(capture_mutex());
+    auto forbidding = graphs().find_if([](const Graph& graph) {
+      if (graph.state == CaptureState::kEnded || graph.mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) return false;
+      bool is_own = graph.thread == std::this_thread::get_id();
+      bool is_global =
+          graph.mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL && thread_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+      return is_own || is_global;
+    });
+    if (forbidding.empty()) return;
+    for (const auto& graph : forbidding) {
+      if (graph->thread == std::this_thread::get_id())
+        invalidate(*graph, "a call that works beside the streams was made");
+    }
+    fail(code, "not allowed while a stream is being captured (aclmdlRICaptureThreadExchangeMode can allow it)");
+  }
+
+  bool reject_pageable(aclrtStream handle) override {
+    if (active_captures == 0 || is_running(handle)) return false;
+    std::shared_ptr<Stream> stream = find_stream(handle);
+    std::lock_guard lock(capture_mutex());
+    Graph* graph = stream->graph;
+    if (graph == nullptr || is_running(stream->handle)) return false;
+    invalidate(*graph, "an asynchronous copy used host memory that is not pinned");
+    return true;
+  }
+} captures;
+
+const bool is_recorder_set = (task_recorder = &captures) != nullptr;
+
+}  // namespace
 }  // namespace cann_cpu
 
 using namespace cann_cpu;
@@ -529,7 +529,7 @@ aclError aclmdlRIDestroy(aclmdlRI modelRI) {
       require_ended(*graph);
       remove(modelRI);
     }
-    if (is_on(Check::kMemory)) memory::graph_ended(graph.get());
+    notify(&Observer::on_graph_destroyed, graph.get());
   });
 }
 

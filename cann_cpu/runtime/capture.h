@@ -1,36 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captured graphs: streams whose tasks are recorded instead of run, to be replayed as one task later.
+// Captured graphs and their task groups, whose tasks can be replaced.
 #pragma once
 
+#include <list>
+
 #include "event.h"
-#include "runtime/checks/race.h"
 
 namespace cann_cpu {
 
-// An error in the work of a captured stream invalidates the capture, and the end of the capture reports the cause. The
-// calls themselves succeed: torch_npu makes them in the thread of its task queue, which silently drops all later work
-// after an error.
+enum class CaptureState { kActive, kInvalidated, kEnded };
 
-// Records a task of a captured stream; false when the stream is not captured (any more).
-bool record_task(Stream& stream, const Task& task, const race::Recorded& recorded,
+// What a node does.
+struct Work {
+  Task task;
+  std::shared_ptr<const TaskTensors> operands;
+};
+
+struct Node {
+  aclrtStream stream;  // which may be gone at the replay
+  int32_t stream_id;
+  std::shared_ptr<const Work> work;  // another one after an update; changes under the graph's update_mutex
+  std::vector<size_t> predecessors;  // nodes of other streams that end before this one begins
+  bool is_awaited = false;           // whether it is a predecessor of another node
+};
+
+using Lane = std::vector<size_t>;  // the nodes of one stream, in their order
+
+struct TaskGroup : HasHandle {
+  std::weak_ptr<Graph> graph;
+  std::vector<size_t> nodes;
+  bool is_updated = false;  // by a stream now
+};
+
+struct Graph : HasHandle, std::enable_shared_from_this<Graph> {
+  uint32_t id;
+  int32_t device;
+  aclmdlRICaptureMode mode;
+  std::thread::id thread;
+  const Stream* origin;
+
+  CaptureState state = CaptureState::kActive;
+  std::optional<Failure> cause;          // of the invalidation
+  std::map<Stream*, Progress> progress;  // per captured stream: the nodes known to have ended before its next one
+  std::vector<Node> nodes;
+  std::vector<CapturedTask> tasks;   // of each node; their accesses change under update_mutex
+  std::optional<size_t> collective;  // the last node that is one
+  std::vector<Lane> lanes;  // the first is of the stream on which the capture began; once the capture has ended
+  std::list<StreamResource> streams;  // which the replays take, for each that was captured
+  std::map<const Stream*, std::shared_ptr<TaskGroup>> open_groups;
+  std::vector<std::shared_ptr<TaskGroup>> groups;
+  Notes notes;
+  std::mutex replay_mutex;  // one replay at a time
+  std::mutex update_mutex;
+};
+
+// Guards everything of captures and updates that are underway: they are rare, and cross streams.
+std::mutex& capture_mutex();
+
+// These are called under capture_mutex().
+void invalidate(Graph& graph, const std::string& cause, aclError code = ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED);
+void require_ended(const Graph& graph);
+
+// The ranks have to come to a communicator's collectives in one order, that of the capture.
+bool is_collective(const std::string& task);
+
+// False when an open task group forbids the captured stream this task. The capture is invalid then.
+bool fits_task_groups(Graph& graph, const Stream& stream, const std::string& task);
+// Takes a task of the stream, which updates a task group.
+void take_update(const Stream& stream, const Task& task, const CapturedTask& captured,
                  std::shared_ptr<const TaskTensors> operands);
-// Marks in the event how far the captured stream has come; false when the stream is not captured (any more).
-bool record_event_mark(Stream& stream, Event& event);
-// If the event was recorded in a capture that is underway, makes the stream's next tasks part of that capture, after
-// the event. Returns false when neither the event nor the stream is part of a capture.
-bool join_capture(Stream& stream, Event& event);
-// Invalidates a capture of the stream: a replay could not rely on the host memory that it copies. False when the stream
-// is not captured.
-bool reject_pageable(aclrtStream stream);
-// Takes a stream that is going away out of its capture, which becomes invalid.
-void stop_capture(Stream& stream);
-
-// Both functions fail, and invalidate the capture, if the call is illegal during a capture. This one is for calls that
-// query the state of a captured stream.
-void forbid_during_capture(Stream& stream);
-// This one is for calls that work on the device outside of streams (a synchronous copy, a device synchronisation), or
-// wait for a stream that is not captured (an asynchronous copy with pageable memory:
-// ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC).
-void forbid_unsafe_during_capture(aclError code = ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT);
+// Forgets the update that the stream has begun, if any.
+void drop_update(Stream& stream);
+// Forgets the groups of a graph that is going away.
+void remove_task_groups(Graph& graph);
 
 }  // namespace cann_cpu

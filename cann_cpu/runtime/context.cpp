@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts: what a thread works in; every device has a primary one.
-#include "capture.h"
-#include "event.h"
+// Contexts: what a thread works in; every device has a primary one, from aclrtSetDevice to aclrtResetDevice.
 #include "memory.h"
+#include "stream.h"
 
 namespace cann_cpu {
 namespace {
@@ -73,7 +72,7 @@ bool Context::release(bool discard) {
   const bool is_finished = discard || finish(streams().find_if(is_own));
   const auto own = streams().remove_if(is_own);
   for (const auto& stream : own) {
-    stop_capture(*stream);
+    task_recorder->stop(*stream);
     stream->stop(/*discard=*/true);
   }
   for (const auto& stream : own) stream->join();
@@ -91,9 +90,68 @@ void require_finished(bool is_finished) {
        "the streams waited for events or values that did not come; what they had left to do was dropped");
 }
 
+bool release_device(Device& device, bool discard) {
+  std::shared_ptr<Context> context;
+  uint64_t resets = 0;
+  {
+    std::lock_guard lock(device.mutex);
+    context = std::exchange(device.primary, nullptr);
+    device.uses = 0;
+    resets = device.resets++;
+  }
+  const bool is_finished = !context || context->release(discard);
+  release_memory(device, resets);
+  return is_finished;
+}
+
+namespace {
+
+void reset_device(int32_t id, bool force) {
+  Device& device = find_device(id);
+  if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream");
+  {
+    std::lock_guard lock(device.mutex);
+    if (!device.primary) {
+      fail(ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set, or was reset already", id);
+    }
+    if (--device.uses > 0 && !force) return;
+  }
+  require_finished(release_device(device, /*discard=*/false));
+}
+
+}  // namespace
 }  // namespace cann_cpu
 
 using namespace cann_cpu;
+
+aclError aclrtSetDevice(int32_t deviceId) {
+  return call(__func__, [&] {
+    Device& device = find_device(deviceId);
+    std::lock_guard lock(device.mutex);
+    ++device.uses;
+    if (!device.primary) {
+      device.primary = std::make_shared<Context>(deviceId, true);
+      contexts().add(device.primary);
+    }
+    set_current_context(device.primary);
+    if (device.peak == 0) set_timer_slack();
+  });
+}
+
+aclError aclrtGetDevice(int32_t* deviceId) {
+  return call(__func__, [&] {
+    require_pointer(deviceId, "deviceId");
+    *deviceId = current_device();
+  });
+}
+
+aclError aclrtResetDevice(int32_t deviceId) {
+  return call(__func__, [&] { reset_device(deviceId, false); });
+}
+
+aclError aclrtResetDeviceForce(int32_t deviceId) {
+  return call(__func__, [&] { reset_device(deviceId, true); });
+}
 
 aclError aclrtCreateContext(aclrtContext* handle, int32_t deviceId) {
   return call(__func__, [&] {

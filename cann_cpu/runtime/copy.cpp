@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and fills, at once or in a stream, with their bounds checked where the allocation is known.
+// Copies, fills and prefetches, at once or in a stream, with their bounds checked where the allocation is known.
 #include <cstring>
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
 
-#include "capture.h"
 #include "memory.h"
-#include "runtime/checks/cost.h"
-#include "runtime/checks/memory.h"
-#include "runtime/checks/race.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -131,10 +127,9 @@ Accesses accesses_of_fill(void* address, size_t size) {
 void copy_now(const char* name, const Copy& copy) {
   current_context();
   const Accesses accesses = accesses_of(copy);
-  race::host(name, accesses);
-  cost::copied(copy.size, copy.target.space, copy.source.space);
-  const cost::Wait wait(cost::Wait::For::kCopy);
-  const memory::HostAccess access(name, accesses);
+  notify(&Observer::on_copy, copy.size, copy.target.space, copy.source.space);
+  const Scope wait = scope_of(&Observer::on_wait, /*is_for_copy=*/true);
+  const Scope access = scope_of(&Observer::on_host_access, name, accesses);
   copy_bytes(copy.to, copy.from, copy.size);
 }
 
@@ -148,10 +143,10 @@ void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
   bool from_pageable = copy.source.space == Space::kPageable;
   bool to_pageable = copy.target.space == Space::kPageable;
   if (from_pageable || to_pageable) {
-    if (reject_pageable(stream)) return;
-    if (!copy.staged) forbid_unsafe_during_capture(ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC);
+    if (task_recorder->reject_pageable(stream)) return;
+    if (!copy.staged) task_recorder->forbid_unsafe(ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC);
   }
-  if (!is_worker()) cost::copied(copy.size, copy.target.space, copy.source.space);
+  if (!is_worker()) notify(&Observer::on_copy, copy.size, copy.target.space, copy.source.space);
   if (copy.staged) {
     const char* begin = static_cast<const char*>(copy.from);
     append(
@@ -172,9 +167,9 @@ void copy_in_stream(const char* name, const Copy& copy, aclrtStream stream) {
       accesses_of(copy));
   if ((from_pageable || to_pageable) && number > 0) {
     const std::shared_ptr<Stream> on = find_stream(stream);
-    const cost::Wait wait(cost::Wait::For::kCopy);
+    const Scope wait = scope_of(&Observer::on_wait, /*is_for_copy=*/true);
     on->wait(number);
-    race::host_waited(*on);
+    notify(&Observer::on_stream_waited, *on);
   }
 }
 
@@ -261,7 +256,7 @@ aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count, a
   return call(__func__, [&] {
     repeat_unread_failure();
     if (count == 0) return;
-    forbid_unsafe_during_capture();
+    task_recorder->forbid_unsafe();
     check_sizes(dst, destMax, src, count);
     copy_now("aclrtMemcpy", check_copy(dst, src, count, kind, KindIs::kWithoutEffect));
   });
@@ -281,7 +276,7 @@ aclError aclrtMemcpyBatch(void** dsts, size_t* destMaxs, void** srcs, size_t* si
                           aclrtMemcpyBatchAttr* attrs, size_t* attrsIndexes, size_t numAttrs, size_t* failIndex) {
   return call(__func__, [&] {
     check_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex);
-    forbid_unsafe_during_capture();
+    task_recorder->forbid_unsafe();
     for (const Copy& copy :
          check_copies(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, numAttrs, failIndex)) {
       copy_now("aclrtMemcpyBatch", copy);
@@ -306,10 +301,9 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
     if (count == 0) return;
     check_fill(devPtr, maxCount, count);
     current_context();
-    forbid_unsafe_during_capture();
+    task_recorder->forbid_unsafe();
     const Accesses accesses = accesses_of_fill(devPtr, count);
-    race::host("aclrtMemset", accesses);
-    const memory::HostAccess access("aclrtMemset", accesses);
+    const Scope access = scope_of(&Observer::on_host_access, "aclrtMemset", accesses);
     std::memset(devPtr, value, count);
   });
 }
@@ -325,5 +319,21 @@ aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t c
           return ACL_SUCCESS;
         },
         accesses_of_fill(devPtr, count));
+  });
+}
+
+aclError aclrtCmoAsync(void* src, size_t size, aclrtCmoType cmoType, aclrtStream stream) {
+  return call(__func__, [&] {
+    if (cmoType != ACL_RT_CMO_TYPE_PREFETCH) {
+      fail(ACL_ERROR_INVALID_PARAM, "cmoType is %d; expected 0, ACL_RT_CMO_TYPE_PREFETCH", cmoType);
+    }
+    require_pointer(src, "src");
+    if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0; expected at least 1");
+    const Range range = check_range("src", src, size, /*on_device=*/true);
+    if (range.device != current_device()) {
+      fail(ACL_ERROR_RT_PARAM_INVALID, "src is of device %d; expected the current device, %d", range.device,
+           current_device());
+    }
+    append(stream, "aclrtCmoAsync", [] { return ACL_SUCCESS; });  // a hint: no byte changes
   });
 }

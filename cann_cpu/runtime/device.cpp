@@ -13,8 +13,6 @@
 #include <string_view>
 
 #include "cann_cpu/read_number.h"
-#include "memory.h"
-#include "stream.h"
 
 namespace cann_cpu {
 namespace {
@@ -138,49 +136,7 @@ StreamResource::StreamResource(Device& device) : device_(device) {
        device.id, limit);
 }
 
-bool release_device(Device& device, bool discard) {
-  std::shared_ptr<Context> context;
-  uint64_t resets = 0;
-  {
-    std::lock_guard lock(device.mutex);
-    context = std::exchange(device.primary, nullptr);
-    device.uses = 0;
-    resets = device.resets++;
-  }
-  const bool is_finished = !context || context->release(discard);
-  release_memory(device, resets);
-  return is_finished;
-}
-
 namespace {
-
-void set_device(int32_t id) {
-  Device& device = find_device(id);
-  std::shared_ptr<Context> context;
-  {
-    std::lock_guard lock(device.mutex);
-    ++device.uses;
-    if (!device.primary) {
-      device.primary = std::make_shared<Context>(id, true);
-      contexts().add(device.primary);
-    }
-    context = device.primary;
-  }
-  set_current_context(context);
-}
-
-void reset_device(int32_t id, bool force) {
-  Device& device = find_device(id);
-  if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream");
-  {
-    std::lock_guard lock(device.mutex);
-    if (!device.primary) {
-      fail(ACL_ERROR_RT_CONTEXT_RELEASE_ERROR, "device %d is not set, or was reset already", id);
-    }
-    if (--device.uses > 0 && !force) return;
-  }
-  require_finished(release_device(device, /*discard=*/false));
-}
 
 int64_t attribute_of(const Device& device, aclrtDevAttr attribute) {
   switch (attribute) {
@@ -253,25 +209,6 @@ aclError aclrtGetDeviceCount(uint32_t* count) {
     if (devices().empty()) fail(ACL_ERROR_RT_NO_DEVICE, "there is no device (CANN_CPU_DEVICES is 0)");
     *count = devices().size();
   });
-}
-
-aclError aclrtSetDevice(int32_t deviceId) {
-  return call(__func__, [&] { set_device(deviceId); });
-}
-
-aclError aclrtGetDevice(int32_t* deviceId) {
-  return call(__func__, [&] {
-    require_pointer(deviceId, "deviceId");
-    *deviceId = current_device();
-  });
-}
-
-aclError aclrtResetDevice(int32_t deviceId) {
-  return call(__func__, [&] { reset_device(deviceId, false); });
-}
-
-aclError aclrtResetDeviceForce(int32_t deviceId) {
-  return call(__func__, [&] { reset_device(deviceId, true); });
 }
 
 aclError aclrtGetRunMode(aclrtRunMode* runMode) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "acl/acl_rt.h"
@@ -84,6 +85,9 @@ class StreamResource {
 CANN_EXPORT std::vector<std::unique_ptr<Device>>& devices();
 Device& find_device(int32_t id);
 Registry<Context>& contexts();
+
+// Whether one of the devices may copy to the other: aclrtDeviceEnablePeerAccess.
+bool have_peer_access(int32_t device, int32_t other);
 
 // Bytes that each device has (CANN_CPU_MEMORY).
 size_t memory_limit();

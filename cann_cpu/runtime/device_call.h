@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cann_cpu/call.h"
-#include "runtime/profiler/recorder.h"
+#include "cann_cpu/profiling.h"
 
 namespace cann_cpu {
 
@@ -18,6 +18,7 @@ inline thread_local uint64_t calls_of_thread = 0;
 
 // How far this thread's sleeps may stretch in nanoseconds, where that has to be restored when there is device memory.
 inline thread_local int kept_slack = 0;
+void set_timer_slack();
 void restore_slack();
 
 // True in a child forked after the parent started a device: its worker threads and locks did not come along.

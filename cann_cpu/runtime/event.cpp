@@ -2,9 +2,6 @@
 // Events: recording, waiting across streams and devices, times.
 #include "event.h"
 
-#include "capture.h"
-#include "runtime/checks/cost.h"
-#include "runtime/checks/race.h"
 #include "timeouts.h"
 
 namespace cann_cpu {
@@ -49,16 +46,35 @@ void create_event(aclrtEvent* handle, uint32_t flags, bool reusable) {
   require_pointer(handle, "event");
   // torch_npu asks for these two to learn whether they exist, and knows this code as the answer no.
   if (flags & ACL_EVENT_IPC) fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "events across processes are not supported");
-  if (flags & ACL_EVENT_EXTERNAL) fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "external events are not supported");
+  if ((flags & ACL_EVENT_EXTERNAL) && reusable) {
+    fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "external events are made by aclrtCreateEventWithFlag");
+  }
+  if ((flags & ACL_EVENT_EXTERNAL) && flags != ACL_EVENT_EXTERNAL) {
+    fail(ACL_ERROR_RT_PARAM_INVALID, "flag is %#x; ACL_EVENT_EXTERNAL is not combined with others", flags);
+  }
   if (flags & ACL_EVENT_DEVICE_USE_ONLY) {
     fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "events for the device alone (ACL_EVENT_DEVICE_USE_ONLY) are not supported");
   }
-  if (flags == 0 || (flags & ~kCombined) != 0) {
+  if (flags != ACL_EVENT_EXTERNAL && (flags == 0 || (flags & ~kCombined) != 0)) {
     fail(ACL_ERROR_RT_PARAM_INVALID,
          "flag is %#x; ACL_EVENT_SYNC, ACL_EVENT_TIME_LINE and ACL_EVENT_CAPTURE_STREAM_PROGRESS may be combined",
          flags);
   }
   *handle = events().add(std::make_shared<Event>(flags, reusable, current_context()->device));
+}
+
+// A replay runs the task again, so that the recording is made there.
+void record_external(const std::shared_ptr<Event>& event, const std::shared_ptr<Stream>& stream) {
+  append(stream->handle, "aclrtRecordEvent", [event] {
+    const auto recording = std::make_shared<Recording>();
+    recording->failure = running_stream()->failure();
+    {
+      std::lock_guard lock(event->mutex);
+      event->set_by = recording;
+    }
+    recording->complete(Recording::State::kComplete);
+    return ACL_SUCCESS;
+  });
 }
 
 void record_event(aclrtEvent handle, aclrtStream stream_handle) {
@@ -69,11 +85,12 @@ void record_event(aclrtEvent handle, aclrtStream stream_handle) {
     fail(ACL_ERROR_RT_STREAM_CONTEXT, "the event was created on device %d, and stream %d is of device %d",
          event->device, stream->id, stream->context->device);
   }
-  if (stream->graph != nullptr && record_event_mark(*stream, *event)) return;
+  if (event->is_external()) return record_external(event, stream);
+  if (stream->is_recorded() && task_recorder->mark(*stream, *event)) return;
 
   auto recording = std::make_shared<Recording>();
   recording->stream = stream;
-  race::recorded(*stream, *recording);
+  notify(&Observer::on_event_recorded, *stream, *recording);
   auto record = std::make_shared<RecordTask>(recording, event->is_flag() ? event : nullptr);
   // The event's lock is not held, as others take it after the lock of captures. A capture that began just now comes
   // after this.
@@ -93,29 +110,44 @@ template <class Reached>
 void append_wait(aclrtStream stream, std::shared_ptr<Event> event, Reached reached) {
   ++event->open_waits;
   std::shared_ptr<void> open(nullptr, [event](void*) { --event->open_waits; });
-  append(stream, "aclrtStreamWaitEvent", [open, reached, seconds = event_wait_timeout_s.load()] {
-    std::optional<Clock::time_point> deadline;
-    if (seconds != 0) deadline = Clock::now() + std::chrono::seconds(seconds);
-    std::shared_ptr<Recording> recording;
-    running_stream()->block_until([&] { return (recording = reached()) != nullptr; }, /*poll=*/false, deadline);
-    if (!recording && deadline && Clock::now() >= *deadline) {
-      fail(ACL_ERROR_RT_TASK_TIMEOUT, "the event was not reached within %u s (aclrtSetOpWaitTimeout)", seconds);
-    }
-    if (!recording || !recording->failure || *recording->failure->taken) return ACL_SUCCESS;
-    // The tasks after the wait would use results that do not exist.
-    throw Failure{recording->failure->code, "the stream waited for work that failed: " + recording->failure->message,
-                  recording->failure->taken};
-  });
+  append(stream, "aclrtStreamWaitEvent",
+         [open, reached, is_external = event->is_external(), seconds = event_wait_timeout_s.load()] {
+           std::optional<Clock::time_point> deadline;
+           if (seconds != 0) deadline = Clock::now() + std::chrono::seconds(seconds);
+           std::shared_ptr<Recording> recording;
+           std::optional<Failure> stop;  // the record may be among the tasks that do not run any more
+           Stream& stream = *running_stream();
+           const auto is_over = [&] {
+             return (recording = reached()) != nullptr || (is_external && (stop = stream.context->stopped_by()));
+           };
+           stream.block_until(is_over, /*poll=*/is_external, deadline);
+           if (stop) throw Failure{stop->code, "it waits no longer (ACL_STOP_ON_FAILURE): " + stop->message};
+           if (!recording && deadline && Clock::now() >= *deadline) {
+             fail(ACL_ERROR_RT_TASK_TIMEOUT, "the event was not reached within %u s (aclrtSetOpWaitTimeout)", seconds);
+           }
+           if (!recording || !recording->failure || *recording->failure->taken) return ACL_SUCCESS;
+           // The tasks after the wait would use results that do not exist.
+           throw Failure{recording->failure->code,
+                         "the stream waited for work that failed: " + recording->failure->message,
+                         recording->failure->taken};
+         });
 }
 
 void wait_event(aclrtStream stream_handle, aclrtEvent handle) {
   require_pointer(handle, "event");
   std::shared_ptr<Event> event = events().find(handle);
-  if ((event->flags & (ACL_EVENT_SYNC | kRecordedAnew)) == 0) {
+  if ((event->flags & (ACL_EVENT_SYNC | kRecordedAnew | ACL_EVENT_EXTERNAL)) == 0) {
     fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "the event was created without ACL_EVENT_SYNC");
   }
   std::shared_ptr<Stream> stream = find_own_stream(stream_handle);
-  if (join_capture(*stream, *event)) return;
+  if (event->is_external()) {
+    append_wait(stream->handle, event, [event] {
+      std::lock_guard lock(event->mutex);
+      return event->set_by;
+    });
+    return;
+  }
+  if (task_recorder->join(*stream, *event)) return;
 
   std::shared_ptr<Recording> recording;
   bool was_captured = false;
@@ -129,7 +161,7 @@ void wait_event(aclrtStream stream_handle, aclrtEvent handle) {
            [] { return error(ACL_ERROR_RT_EVENT_CAPTURED, "the event was recorded in a capture that has ended"); });
     return;
   }
-  if (recording) race::stream_waits(*stream, *recording);
+  if (recording) notify(&Observer::on_event_waited, stream.get(), *recording);
   if (event->is_flag()) {
     append_wait(stream->handle, event, [event, recording]() -> std::shared_ptr<Recording> {
       if (recording && !recording->is_over()) return nullptr;
@@ -146,9 +178,10 @@ void wait_event(aclrtStream stream_handle, aclrtEvent handle) {
 void reset_event(aclrtEvent handle, aclrtStream stream) {
   require_pointer(handle, "event");
   std::shared_ptr<Event> event = events().find(handle);
-  if (!event->is_flag()) {
+  if (!event->is_flag() && !event->is_external()) {
     fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-         "only an event of aclrtCreateEventWithFlag with ACL_EVENT_SYNC is reset; others are recorded again without");
+         "only an event of aclrtCreateEventWithFlag with ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL is reset; others are "
+         "recorded again without");
   }
   std::shared_ptr<Recording> recording;
   {
@@ -163,10 +196,16 @@ void reset_event(aclrtEvent handle, aclrtStream stream) {
   });
 }
 
+void require_state(const Event& event) {
+  if (!event.is_external()) return;
+  fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "an external event has neither a state nor a time; streams alone wait for it");
+}
+
 // The latest recording, null when there is none.
 std::shared_ptr<Recording> latest_of(aclrtEvent handle) {
   require_pointer(handle, "event");
   std::shared_ptr<Event> event = events().find(handle);
+  require_state(*event);
   std::lock_guard lock(event->mutex);
   if (event->graph) {
     fail(ACL_ERROR_RT_EVENT_CAPTURED, "the event was recorded in a capture; it has a state in replays only");
@@ -176,7 +215,7 @@ std::shared_ptr<Recording> latest_of(aclrtEvent handle) {
 
 bool wait_for(const Recording& recording, const std::optional<Clock::time_point>& deadline) {
   const auto is_over = [&] { return recording.is_over(); };
-  if (schedule::is_on()) return schedule::wait(is_over, deadline);
+  if (scheduler != nullptr) return scheduler().wait(is_over, deadline);
   std::unique_lock lock(waits_mutex());
   if (deadline) return waits_condition().wait_until(lock, *deadline, is_over);
   waits_condition().wait(lock, is_over);
@@ -187,11 +226,11 @@ void synchronize_event(aclrtEvent handle, int32_t timeout) {
   std::optional<Clock::time_point> deadline = deadline_after("timeout", timeout);
   std::shared_ptr<Recording> recording = latest_of(handle);
   if (!recording) return;
-  const cost::Wait wait;
+  const Scope wait = scope_of(&Observer::on_wait, /*is_for_copy=*/false);
   if (!wait_for(*recording, deadline)) {
     fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "the event was not reached within %d ms", timeout);
   }
-  race::host_waited(*recording);
+  notify(&Observer::on_event_waited, nullptr, *recording);
   std::shared_ptr<Stream> stream = recording->stream.lock();
   if (!stream) return;
   if (std::optional<Failure> failure = stream->take_failure(recording->number)) throw *failure;
@@ -199,7 +238,9 @@ void synchronize_event(aclrtEvent handle, int32_t timeout) {
 
 uint64_t nanoseconds_of(aclrtEvent handle, const char* which) {
   require_pointer(handle, which);
-  if (!(events().find(handle)->flags & ACL_EVENT_TIME_LINE)) {
+  const std::shared_ptr<Event> event = events().find(handle);
+  require_state(*event);
+  if (!(event->flags & ACL_EVENT_TIME_LINE)) {
     fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "%s was created without ACL_EVENT_TIME_LINE", which);
   }
   std::shared_ptr<Recording> recording = latest_of(handle);
@@ -263,9 +304,9 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus* statu
   return call(__func__, [&] {
     require_pointer(status, "status");
     std::shared_ptr<Recording> recording = latest_of(event);
-    if (schedule::is_on()) schedule::asked();
+    if (scheduler != nullptr) scheduler().asked();
     bool is_over = recording ? recording->is_over() : events().find(event)->reusable;
-    if (recording && is_over) race::host_waited(*recording);
+    if (recording && is_over) notify(&Observer::on_event_waited, nullptr, *recording);
     *status = is_over ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
   });
 }
@@ -275,6 +316,7 @@ aclError aclrtQueryEventWaitStatus(aclrtEvent handle, aclrtEventWaitStatus* stat
     require_pointer(status, "status");
     require_pointer(handle, "event");
     const std::shared_ptr<Event> event = events().find(handle);
+    require_state(*event);
     if (event->reusable) {
       fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "events of aclrtCreateEventExWithFlag do not count their waits");
     }

@@ -2,9 +2,6 @@
 // Events: a mark in a stream that other streams and the host wait for.
 #pragma once
 
-#include <map>
-
-#include "runtime/checks/vector_clock.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -25,7 +22,7 @@ class Recording {
   std::weak_ptr<Stream> stream;
   uint64_t number = 0;             // of its task in the stream
   std::optional<Failure> failure;  // the stream's untaken failure at that point; set before complete()
-  VectorClock clock;               // the work that happened before it, for the check `race`
+  Notes notes;
 
  private:
   std::atomic<State> state_{State::kPending};
@@ -43,6 +40,8 @@ struct Event : HasHandle {
   const int32_t device;  // whose streams record it; those of all devices wait for it
   // Else the event is a flag of the device: a record sets it, aclrtResetEvent clears it, and a wait is until it is set.
   bool is_flag() const { return !reusable && (flags & ACL_EVENT_SYNC) != 0; }
+  // A flag whose record, wait and reset in a capture are nodes of the graph: it crosses a graph's border.
+  bool is_external() const { return flags == ACL_EVENT_EXTERNAL; }
   std::atomic<int> open_waits{0};  // waits of streams that did not end yet
 
   std::mutex mutex;

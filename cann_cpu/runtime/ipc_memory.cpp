@@ -4,8 +4,6 @@
 // An export turns the pages of an allocation into those of an anonymous file. The key names the file by process and
 // descriptor, and by a token. The kernel lets processes of the same user open the file, and nothing remains when the
 // exporting process ends. After the pages, the file has a header with the processes that may import it.
-#include "ipc_memory.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -19,7 +17,6 @@
 #include <map>
 
 #include "memory.h"
-#include "runtime/checks/memory.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -143,7 +140,7 @@ void export_memory(void* address, size_t size, char* key, size_t length, uint64_
   if (flags & ~ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION) {
     fail(ACL_ERROR_INVALID_PARAM, "flags is %#lx; expected 0 or 1", flags);
   }
-  if (is_on(Check::kMemory)) {
+  if (device_allocator != nullptr) {
     fail(ACL_ERROR_FEATURE_UNSUPPORTED, "memory is not shared between processes while the check memory is on");
   }
   const Range range = check_range("devPtr", address, size, /*on_device=*/true);

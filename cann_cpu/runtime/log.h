@@ -11,5 +11,7 @@ void log_error(const std::string& text);
 
 // Whether stderr gets errors: not in a process with torch_npu, which raises them.
 bool errors_are_printed();
+// Set while the library is loaded, where it is tested whether the program itself reports them.
+inline bool errors_are_hidden = false;
 
 }  // namespace cann_cpu

@@ -12,11 +12,6 @@
 #include <shared_mutex>
 
 #include "cann_cpu/device_memory.h"
-#include "ipc_memory.h"
-#include "runtime/checks/cost.h"
-#include "runtime/checks/memory.h"
-#include "runtime/checks/race.h"
-#include "runtime/checks/tensor_memory.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -87,8 +82,8 @@ Allocation remove_range(const char* name, void* address, Kind kind) {
   }
   Allocation allocation = found->second;
   map.ranges.erase(found);
-  lock.unlock();  // the check takes this lock after its own
-  race::freed(address, allocation.size);
+  lock.unlock();  // observers take this lock after their own
+  notify(&Observer::on_range_removed, address, allocation.size);
   return allocation;
 }
 
@@ -120,44 +115,14 @@ void free_pages(void* address) {
   std::free(address);
 }
 
-// The caller is who asks for it, an address of code.
-void malloc_device(void** address, size_t size, const void* caller) {
-  require_pointer(address, "devPtr");
-  *address = nullptr;
-  if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
-  Device& device = find_device(current_context()->device);
-  const bool is_checked = is_on(Check::kMemory);
-  size_t rounded = is_checked ? size : (size + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
-  charge(device, std::max(rounded, size));
-  void* memory = is_checked ? memory::allocate(size, device.id, caller) : allocate_device(rounded);
-  if (memory == nullptr) {
-    refund(device, rounded);
-    fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes: the machine has no memory left", size);
-  }
-  add_range(memory, {Kind::kDevice, device.id, rounded, device.resets});
-  cost::allocated(size);
-  *address = memory;
-}
-
-void check_free(const void* address) {
-  const Range range = find_range(address);
-  if (range.space != Space::kDevice || range.begin != to_integer(address)) {
-    memory::reject_free(address);
-  } else if (range.device != current_context()->device) {
-    memory::reject_device(address, current_context()->device);
-  }
-}
-
 // Tasks that were launched before may still use it: it is reused when they have ended.
 void retire(void* address) { retain_until_done(std::shared_ptr<void>(address, free_pages)); }
 
 void free_device(void* address) {
   require_pointer(address, "devPtr");
-  if (is_on(Check::kMemory)) check_free(address);
-  Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
-  refund(find_device(allocation.device), allocation.size);
-  cost::freed(allocation.size);
-  is_on(Check::kMemory) ? memory::release(address) : retire(address);
+  if (device_allocator != nullptr) device_allocator->check_free(address);
+  notify(&Observer::on_freed, forget_device_memory(address));
+  device_allocator != nullptr ? device_allocator->release(address) : retire(address);
 }
 
 void malloc_host(void** address, size_t size) {
@@ -168,7 +133,7 @@ void malloc_host(void** address, size_t size) {
   void* memory = allocate(kHostAlignment, size);
   if (memory == nullptr) fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes of host memory", size);
   add_range(memory, {Kind::kHost, -1, size});
-  cost::allocated(size);
+  notify(&Observer::on_allocated, size);
   *address = memory;
 }
 
@@ -251,6 +216,31 @@ bool is_device_memory(aclrtMemAttr attribute) {
 
 }  // namespace
 
+void malloc_device(void** address, size_t size, const void* caller) {
+  require_pointer(address, "devPtr");
+  *address = nullptr;
+  if (size == 0) fail(ACL_ERROR_INVALID_PARAM, "size is 0");
+  Device& device = find_device(current_context()->device);
+  const size_t rounded =
+      device_allocator != nullptr ? size : (size + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
+  charge(device, std::max(rounded, size));
+  void* memory =
+      device_allocator != nullptr ? device_allocator->allocate(size, device.id, caller) : allocate_device(rounded);
+  if (memory == nullptr) {
+    refund(device, rounded);
+    fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes: the machine has no memory left", size);
+  }
+  add_range(memory, {Kind::kDevice, device.id, rounded, device.resets});
+  notify(&Observer::on_allocated, size);
+  *address = memory;
+}
+
+size_t forget_device_memory(void* address) {
+  const Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
+  refund(find_device(allocation.device), allocation.size);
+  return allocation.size;
+}
+
 void charge(Device& device, size_t size) {
   size_t used = device.used;
   do {
@@ -300,12 +290,12 @@ Range check_range(const char* name, const void* address, size_t size, bool on_de
   require_pointer(address, name);
   Range range = find_range(address);
   if ((range.space == Space::kDevice) != on_device) {
-    if (is_on(Check::kMemory) && on_device) memory::reject_range(name, to_integer(address), size);
+    if (device_allocator != nullptr && on_device) device_allocator->reject_range(name, to_integer(address), size);
     fail(ACL_ERROR_INVALID_PARAM, "%s %p should be %s memory and is %s memory", name, address,
          on_device ? "device" : "host", on_device ? "host" : "device");
   }
   if (range.space != Space::kPageable && size > range.end - to_integer(address)) {
-    if (is_on(Check::kMemory)) memory::reject_range(name, to_integer(address), size);
+    if (device_allocator != nullptr) device_allocator->reject_range(name, to_integer(address), size);
     fail(ACL_ERROR_INVALID_PARAM, "%s %p has %zu bytes left in its allocation, %zu are needed", name, address,
          range.end - to_integer(address), size);
   }
@@ -329,33 +319,12 @@ void release_memory(Device& device, uint64_t resets) {
       return true;
     });
   }
-  if (is_on(Check::kMemory)) return memory::release_left(left);
+  if (device_allocator != nullptr) return device_allocator->release_left(left);
   for (void* const address : left) retire(address);
-}
-
-aclError allocate_tensor(void** address, size_t size, aclrtStream stream) {
-  return call("allocate_tensor", [&] {
-    const std::shared_ptr<Stream> on = find_stream(stream);
-    malloc_device(address, size, nullptr);
-    memory::belongs_to_tensor(*address, *on);
-  });
-}
-
-aclError free_tensor(void* address) {
-  return call("free_tensor", [&] {
-    if (find_range(address).space == Space::kPageable) return;  // it went with its device
-    const Allocation allocation = remove_range("devPtr", address, Kind::kDevice);
-    refund(find_device(allocation.device), allocation.size);
-    memory::release_tensor(address);
-  });
 }
 
 aclError require_device_memory(const char* name, const void* address, size_t size) {
   return code_of(name, [&] { check_range("the address", address, size, /*on_device=*/true); });
-}
-
-aclError record_tensor(void* address, aclrtStream stream) {
-  return call("record_tensor", [&] { memory::record_stream(address, stream); });
 }
 
 }  // namespace cann_cpu

@@ -1,31 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start and end of the runtime in a process: configuration, versions, fork and exit.
+// Start and end of the runtime in a process: configuration, fork and exit.
 #include <dlfcn.h>
 #include <pthread.h>
-#include <strings.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 
 #include "cann_cpu/cpu_capability.h"
 #include "configuration.h"
 #include "device.h"
-#include "runtime/checks/fault.h"
-#include "runtime/checks/report.h"
-#include "runtime/checks/schedule.h"
+#include "observer.h"
+#include "version.h"
 
 namespace cann_cpu {
 namespace {
-
-// The CANN whose interface is implemented: torch_npu chooses by these what it calls.
-constexpr const char* kCannVersion = "8.5.0";
-constexpr const char* kDriverVersion = "25.5.0";
 
 std::atomic<bool> initialized{false};
 std::atomic<bool> finalized{false};
@@ -67,26 +58,18 @@ int32_t read_default_device(const char* path) {
   }
 }
 
-// torch_npu's release thread polls its queue until the process ends, and sleeps for a microsecond between two polls.
-// Linux makes that 50 us by default, and a poll takes 9 us of a core: with few cores, kernels take a sixth longer. With
-// a slack of a millisecond they take a hundredth longer. The release thread inherits the slack from the thread that
-// called aclInit. That thread gets its slack back once the release thread exists, before there is device memory.
-void set_timer_slack() {
-  constexpr unsigned long nanoseconds = 1'000'000;
-  void* const torch_npu = dlopen("libtorch_npu.so", RTLD_NOW | RTLD_NOLOAD);
-  if (torch_npu == nullptr) return;
-  dlclose(torch_npu);
-  kept_slack = prctl(PR_GET_TIMERSLACK);
-  if (kept_slack < static_cast<int>(nanoseconds)) prctl(PR_SET_TIMERSLACK, nanoseconds);
+thread_local ptrdiff_t devices_before = 0;
+
+ptrdiff_t devices_with_memory() {
+  return std::ranges::count_if(devices(), [](const auto& device) { return device->peak > 0; });
 }
 
 void initialize(const char* path) {
   if (initialized.exchange(true)) fail(ACL_ERROR_REPEAT_INITIALIZE, "called before");
   try {
     cpu_capability();  // an error in its variable is named here, not by the first kernel
-    require_known_checks();
-    fault::require_readable();
-    schedule::require_seed();
+    require_readable_version();
+    notify(&Observer::on_start);
     set_default_device(read_default_device(path));
   } catch (...) {
     initialized = false;
@@ -105,25 +88,26 @@ void finalize() {
   if (!dead_after_fork) release_all();
 }
 
-// The packages of CANN that the libraries and tools here stand for, beside the driver.
-constexpr const char* kPackages[] = {"asc-devkit", "asc-tools",  "compiler", "ge-compiler", "ge-executor",
-                                     "hccl",       "hcomm",      "metadef",  "opbase",      "opp",
-                                     "ops-cv",     "ops-legacy", "ops-math", "ops-nn",      "ops-transformer",
-                                     "runtime",    "toolkit"};
-
-// The version of a package, which is named by its folder in share/info; - and _ are the same.
-const char* version_of(std::string package) {
-  std::ranges::replace(package, '_', '-');
-  const auto is_named = [&](const char* name) { return strcasecmp(package.c_str(), name) == 0; };
-  if (is_named("driver")) return kDriverVersion;
-  if (std::ranges::any_of(kPackages, is_named)) return kCannVersion;
-  fail(ACL_ERROR_INVALID_FILE, "there is no package %s", package.c_str());
-}
-
 }  // namespace
 
+// torch_npu's release thread of each device polls its queue until the process ends, and sleeps for a microsecond
+// between two polls. Linux makes that 50 us by default, and a poll takes 9 us of a core: with few cores, kernels take a
+// sixth longer. With a slack of a millisecond they take a hundredth longer. The release thread inherits the slack from
+// the thread that called aclInit or set the device. That thread gets its slack back once the release thread exists,
+// before the device has memory.
+void set_timer_slack() {
+  constexpr unsigned long nanoseconds = 1'000'000;
+  if (kept_slack != 0) return;
+  void* const torch_npu = dlopen("libtorch_npu.so", RTLD_NOW | RTLD_NOLOAD);
+  if (torch_npu == nullptr) return;
+  dlclose(torch_npu);
+  devices_before = devices_with_memory();
+  kept_slack = prctl(PR_GET_TIMERSLACK);
+  if (kept_slack < static_cast<int>(nanoseconds)) prctl(PR_SET_TIMERSLACK, nanoseconds);
+}
+
 void restore_slack() {
-  if (std::ranges::none_of(devices(), [](const auto& device) { return device->peak > 0; })) return;
+  if (devices_with_memory() <= devices_before) return;
   prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(std::exchange(kept_slack, 0)));
 }
 
@@ -147,7 +131,7 @@ aclError aclInit(const char* configPath) {
 }
 
 aclError aclFinalize() {
-  fault::end();
+  notify(&Observer::on_end);
   return host_call(__func__, [&] { finalize(); });
 }
 
@@ -160,27 +144,5 @@ aclError aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* 
     *majorVersion = 1;
     *minorVersion = 15;
     *patchVersion = 0;
-  });
-}
-
-aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion* version) {
-  return host_call(__func__, [&] {
-    require_pointer(version, "version");
-    if (name < ACL_PKG_NAME_CANN || name > ACL_PKG_NAME_DRIVER) {
-      fail(ACL_ERROR_INVALID_PARAM, "package %d is unknown", name);
-    }
-    *version = {};
-    const char* text = name == ACL_PKG_NAME_DRIVER ? kDriverVersion : kCannVersion;
-    std::strcpy(version->version, text);
-    std::sscanf(text, "%63[^.].%63[^.].%63s", version->majorVersion, version->minorVersion, version->releaseVersion);
-    std::strcpy(version->patchVersion, "0");
-  });
-}
-
-aclError aclsysGetVersionStr(char* pkgName, char* versionStr) {
-  return host_call(__func__, [&] {
-    require_pointer(pkgName, "pkgName");
-    require_pointer(versionStr, "versionStr");
-    std::strcpy(versionStr, version_of(pkgName));
   });
 }

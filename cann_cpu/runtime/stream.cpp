@@ -7,10 +7,6 @@
 #include <algorithm>
 
 #include "cann_cpu/waiting.h"
-#include "capture.h"
-#include "runtime/checks/cost.h"
-#include "runtime/checks/memory.h"
-#include "runtime/checks/race.h"
 
 namespace cann_cpu {
 namespace {
@@ -154,7 +150,7 @@ uint64_t Stream::push(std::string name, Task task, IfStopped if_stopped) {
   submitted_.notify_one();
   const uint64_t number = ++last_;
   lock.unlock();
-  if (schedule::is_on()) schedule::launched(*this);
+  if (scheduler != nullptr) scheduler().launched(*this);
   return number;
 }
 
@@ -172,16 +168,16 @@ void Stream::work() {
       for (const auto end = Clock::now() + kWatch; last_ == number && Clock::now() < end;) std::this_thread::yield();
       lock.lock();
     }
-    if (is_on(Check::kMemory) && !submitted_.wait_for(lock, kIdle, has_work)) {
+    if (observers != nullptr && !submitted_.wait_for(lock, kIdle, has_work)) {
       lock.unlock();
-      memory::close();
+      notify(&Observer::on_idle);
       lock.lock();
     }
     submitted_.wait(lock, has_work);
     if (queue_.empty()) break;
-    if (schedule::is_on()) {
+    if (scheduler != nullptr) {
       lock.unlock();
-      schedule::begin_turn(*this);
+      scheduler().begin_turn(*this);
       lock.lock();
     }
     const uint64_t before = done_;
@@ -190,10 +186,10 @@ void Stream::work() {
     } else if (!run_next(lock)) {
       return;
     }
-    if (schedule::is_on()) {
+    if (scheduler != nullptr) {
       const uint64_t ended = done_ - before;
       lock.unlock();
-      schedule::end_turn(*this, ended);
+      scheduler().end_turn(*this, ended);
       lock.lock();
     }
   }
@@ -209,8 +205,12 @@ bool Stream::run_next(std::unique_lock<std::mutex>& lock) {
   std::optional<Failure> failure = stopped_by(entry);
   running_ = entry.name;
   const uint64_t left_tasks = left_tasks_;
+  const uint64_t number = done_ + 1;
   lock.unlock();
-  if (!failure) failure = run_task(entry.task);
+  if (!failure) {
+    failure = run_task(entry.task);
+    if (failure) report_failed_task(*this, number, failure->code);
+  }
   entry.task = nullptr;  // releases what the task owns before it is reported as done
   lock.lock();
   if (left_tasks_ != left_tasks) {
@@ -286,8 +286,8 @@ void Stream::finish(std::unique_lock<std::mutex>& lock, uint64_t tasks, std::opt
 
 template <class Condition>
 bool Stream::await(Condition&& condition, std::optional<Clock::time_point> deadline) {
-  if (schedule::is_on()) {
-    return schedule::wait(
+  if (scheduler != nullptr) {
+    return scheduler().wait(
         [&] {
           const std::lock_guard lock(mutex_);
           return condition();
@@ -305,7 +305,7 @@ bool Stream::wait(uint64_t number, std::optional<Clock::time_point> deadline) {
   const auto waiter = awaited_.insert(number);
   lock.unlock();
   await([&] { return done_ >= number || abandoned_; }, deadline);
-  if (is_on(Check::kMemory)) memory::close();
+  notify(&Observer::on_idle);
   lock.lock();
   awaited_.erase(waiter);
   return done_ >= number;
@@ -327,7 +327,7 @@ uint64_t Stream::last() const {
 }
 
 bool Stream::is_idle() const {
-  if (schedule::is_on()) schedule::asked();
+  if (scheduler != nullptr) scheduler().asked();
   std::lock_guard lock(mutex_);
   return done_ == last_;
 }
@@ -377,7 +377,7 @@ void Stream::join() {
       if (abandoned_) dropped.swap(queue_);  // not done: drain() still sees the task that runs
       completed_.notify_all();
     }
-    if (schedule::is_on()) schedule::ended(*this);
+    if (scheduler != nullptr) scheduler().ended(*this);
     abandoned_ ? worker_.detach() : worker_.join();
     if (!abandoned_) end_streams_beside();
     dropped.clear();  // what waits for these tasks waits no longer
@@ -426,30 +426,19 @@ uint64_t append(aclrtStream handle, const char* name, Task task, const Accesses&
   std::shared_ptr<Stream> stream;
   // A recorded task may be replayed after its stream is gone: ask for the handle first.
   if (!is_running(handle)) stream = find_own_stream(handle);
-  if (is_on(Check::kMemory)) {
-    const Stream& on = stream ? *stream : *running.worker;
-    task = memory::checked(on, name, is_worker() ? "" : race::where(), accesses, std::move(task));
-  }
+  notify(&Observer::on_task, stream ? *stream : *running.worker, name, accesses, task);
   if (!stream) {
     run_in_place(name, task, std::move(operands));
     return 0;
   }
   if (is_running(stream->handle)) return append_uncaptured(*stream, name, std::move(task), std::move(operands));
-  if (stream->graph != nullptr && record_task(*stream, task, {accesses, name, race::where()}, operands)) return 0;
-  race::task(*stream, name, accesses);
-  if (is_on(Check::kMemory)) memory::used(*stream, accesses);
+  if (stream->is_recorded() && task_recorder->record(*stream, task, {name, accesses}, operands)) return 0;
   if (const int code = fault_of("stream", ACL_ERROR_RT_INTERNAL_ERROR)) {
     task = [code, name] {
       return error(code, "the stream was aborted because CANN_CPU_CHECK asks for it (fault:stream)");
     };
   }
-  if (!accesses.empty() && schedule::are_digests_kept()) {
-    task = [task = std::move(task), name = std::string(name), accesses, launch = schedule::launch()] {
-      const aclError code = task();
-      schedule::keep_digest(launch, 0, name, accesses);
-      return code;
-    };
-  }
+  notify(&Observer::on_queue, *stream, name, accesses, task);
   return append_uncaptured(*stream, name, std::move(task), std::move(operands));
 }
 
@@ -471,11 +460,11 @@ void wait_for(aclrtStream handle) noexcept try {
 }
 
 BlockingRegion::BlockingRegion() {
-  if (schedule::is_on() && is_worker()) schedule::suspend(*running_stream());
+  if (scheduler != nullptr && is_worker()) scheduler().suspend(*running_stream());
 }
 
 BlockingRegion::~BlockingRegion() {
-  if (schedule::is_on() && is_worker()) schedule::resume(*running_stream());
+  if (scheduler != nullptr && is_worker()) scheduler().resume(*running_stream());
 }
 
 void repeat_unread_failure() {
@@ -507,6 +496,8 @@ void retain_until_done(const std::shared_ptr<void>& memory) {
   for (const auto& stream : working_streams().find_if([](const Stream&) { return true; })) stream->retain(memory);
 }
 
+bool accesses_are_checked() { return observers_need_accesses || operands_are_wanted(); }
+
 aclError launch(aclrtStream stream, const char* name, Task task, const Accesses& accesses) {
   return launch(stream, name, std::move(task), accesses, nullptr);
 }
@@ -516,7 +507,7 @@ aclError launch(aclrtStream stream, const char* name, Task task, const Accesses&
   return code_on_device(name == nullptr ? "launch" : name, [&] {
     require_pointer(name, "name");
     if (!task) fail(ACL_ERROR_INVALID_PARAM, "the task is empty");
-    if (!is_worker()) cost::launched(name);
+    if (!is_worker()) notify(&Observer::on_request, name);
     append(stream, name, std::move(task), accesses, std::move(operands));
   });
 }
@@ -562,6 +553,7 @@ void destroy_stream(aclrtStream handle, bool discard) {
   require_not_running(*stream);
   if (stream->graph != nullptr) fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured", stream->id);
   streams().remove(handle);
+  task_recorder->stop(*stream);
   stream->stop(discard);
   stream->join();
 }
@@ -591,13 +583,13 @@ void synchronize_stream(aclrtStream handle, int32_t timeout) {
   if (is_running(handle)) return;  // all that came before has run in place
   std::shared_ptr<Stream> stream = find_stream(handle);
   if (is_running(stream->handle)) return;
-  forbid_during_capture(*stream);
+  task_recorder->forbid(*stream);
   uint64_t number = stream->last();
   {
-    const cost::Wait wait;
+    const Scope wait = scope_of(&Observer::on_wait, /*is_for_copy=*/false);
     if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
   }
-  race::host_waited(*stream);
+  notify(&Observer::on_stream_waited, *stream);
   if (std::optional<Failure> failure = stream->take_failure(number)) {
     failed_synchronization = {*failure, calls_of_thread};
     throw *failure;
@@ -609,15 +601,15 @@ void synchronize_device(int32_t timeout) {
   if (is_worker()) fail(ACL_ERROR_RT_STREAM_CONTEXT, "called from inside a task of a stream, which it would wait for");
   const std::shared_ptr<Context> context = current_context();
   const auto is_captured = [&](const Stream& s) { return s.context == context && s.graph != nullptr; };
-  for (const auto& stream : streams().find_if(is_captured)) forbid_during_capture(*stream);
-  forbid_unsafe_during_capture();
+  for (const auto& stream : streams().find_if(is_captured)) task_recorder->forbid(*stream);
+  task_recorder->forbid_unsafe();
   int32_t device = context->device;
-  const cost::Wait wait;
+  const Scope wait = scope_of(&Observer::on_wait, /*is_for_copy=*/false);
   std::optional<Failure> first;
   for (const auto& stream : in_order(streams().find_if([&](const Stream& s) { return s.context->device == device; }))) {
     uint64_t number = stream->last();
     if (!stream->wait(number, deadline)) fail_unfinished(*stream, timeout);
-    race::host_waited(*stream);
+    notify(&Observer::on_stream_waited, *stream);
     std::optional<Failure> failure = stream->take_failure(number);
     if (failure && first) first->message += "; " + failure->message;
     if (failure && !first) first = std::move(failure);
@@ -629,6 +621,15 @@ void synchronize_device(int32_t timeout) {
 
 aclError aclrtCreateStream(aclrtStream* stream) {
   return call(__func__, [&] { create_stream(stream, 0, 0); });
+}
+
+aclError aclrtDeviceGetStreamPriorityRange(int32_t* leastPriority, int32_t* greatestPriority) {
+  return host_call(__func__, [&] {
+    require_pointer(leastPriority, "leastPriority");
+    require_pointer(greatestPriority, "greatestPriority");
+    *leastPriority = kLeastPriority;
+    *greatestPriority = 0;
+  });
 }
 
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag) {
@@ -663,9 +664,9 @@ aclError aclrtStreamQuery(aclrtStream handle, aclrtStreamStatus* status) {
   return call(__func__, [&] {
     require_pointer(status, "status");
     std::shared_ptr<Stream> stream = find_stream(handle);
-    forbid_during_capture(*stream);
+    task_recorder->forbid(*stream);
     const bool is_idle = stream->is_idle();
-    if (is_idle) race::host_waited(*stream);
+    if (is_idle) notify(&Observer::on_stream_waited, *stream);
     *status = is_idle ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
   });
 }

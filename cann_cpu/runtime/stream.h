@@ -11,10 +11,11 @@
 
 #include "cann_cpu/profiling.h"
 #include "device.h"
-#include "runtime/checks/schedule.h"
+#include "observer.h"
 
 namespace cann_cpu {
 
+struct Event;
 struct Graph;
 
 using Clock = std::chrono::steady_clock;
@@ -78,8 +79,12 @@ class Stream : public HasHandle, public std::enable_shared_from_this<Stream> {
   std::mutex settings_mutex;
   std::optional<CoreLimits> core_limits;
 
-  // The graph that records this stream, or null; changes under capture_mutex().
+  // The graph that records this stream, or null; changes under the lock of the captures.
   std::atomic<Graph*> graph{nullptr};
+  // Whether its tasks replace those of a captured graph's task group; changes under the same lock.
+  std::atomic<bool> updates_tasks{false};
+  // Whether its tasks are recorded and not run.
+  bool is_recorded() const { return graph != nullptr || updates_tasks; }
 
  private:
   const std::shared_ptr<const StreamResource> resource_;  // null: a captured graph has it
@@ -125,6 +130,9 @@ class Stream : public HasHandle, public std::enable_shared_from_this<Stream> {
   std::vector<std::shared_ptr<Stream>> beside_;
 };
 
+// Calls the program's function for failed tasks, if there is one. Called without a lock.
+void report_failed_task(const Stream& stream, uint64_t number, aclError code);
+
 Registry<Stream>& streams();
 // The stream of a handle; null is the current context's default stream. Fails in a thread without a context.
 std::shared_ptr<Stream> find_stream(aclrtStream handle);
@@ -147,6 +155,40 @@ uint64_t append(aclrtStream stream, const char* name, Task task, const Accesses&
 uint64_t append_uncaptured(Stream& stream, const char* name, Task task,
                            std::shared_ptr<const TaskTensors> operands = {}, IfStopped if_stopped = IfStopped::kDrop);
 
+// Records the tasks of captured streams, and of streams that update a task group. An error in the work of a captured
+// stream invalidates the capture, and the end of the capture reports the cause. The calls themselves succeed: torch_npu
+// makes them in the thread of its task queue, which silently drops all later work after an error.
+class TaskRecorder {
+ public:
+  // Records a task; false when the stream is not captured (any more).
+  virtual bool record(Stream& stream, const Task& task, const CapturedTask& captured,
+                      std::shared_ptr<const TaskTensors> operands) = 0;
+  // Marks in the event how far the captured stream has come; false when the stream is not captured (any more).
+  virtual bool mark(Stream& stream, Event& event) = 0;
+  // If the event was recorded in a capture that is underway, makes the stream's next tasks part of that capture, after
+  // the event. Returns false when neither the event nor the stream is part of a capture.
+  virtual bool join(Stream& stream, Event& event) = 0;
+  // Invalidates a capture of the stream: a replay could not rely on the host memory that it copies. False when the
+  // stream is not captured.
+  virtual bool reject_pageable(aclrtStream stream) = 0;
+  // Takes a stream that is going away out of its capture, which becomes invalid, and drops its update.
+  virtual void stop(Stream& stream) = 0;
+
+  // Both functions fail, and invalidate the capture, if the call is illegal during a capture. This one is for calls
+  // that query the state of a captured stream.
+  virtual void forbid(Stream& stream) = 0;
+  // This one is for calls that work on the device outside of streams (a synchronous copy, a device synchronisation), or
+  // wait for a stream that is not captured (an asynchronous copy with pageable memory:
+  // ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC).
+  virtual void forbid_unsafe(aclError code = ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT) = 0;
+
+ protected:
+  ~TaskRecorder() = default;
+};
+
+// Set by capture.cpp when the library is loaded.
+inline TaskRecorder* task_recorder = nullptr;
+
 // Waits that cross streams (events, values in memory) share one lock and condition: they are few, and any may end.
 std::mutex& waits_mutex();
 std::condition_variable& waits_condition();
@@ -159,8 +201,8 @@ bool Stream::block_until(Condition&& condition, bool poll, std::optional<Clock::
     ~Since() { since = Clock::time_point::max(); }
     std::atomic<Clock::time_point>& since;
   } const waiting(waits_since_);
-  if (schedule::is_on()) {
-    schedule::block(*this, [&] { return discarding_ || condition(); });
+  if (scheduler != nullptr) {
+    scheduler().block(*this, [&] { return discarding_ || condition(); });
     return condition();
   }
   std::unique_lock lock(waits_mutex());

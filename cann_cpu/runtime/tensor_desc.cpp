@@ -77,6 +77,10 @@ size_t aclGetTensorDescSize(const aclTensorDesc* desc) {
   return desc == nullptr ? 0 : aclGetTensorDescElementCount(desc) * aclDataTypeSize(desc->type);
 }
 
+int64_t aclGetTensorDescDim(const aclTensorDesc* desc, size_t index) {
+  return desc == nullptr || index >= desc->dims.size() ? -1 : desc->dims[index];
+}
+
 aclError aclGetTensorDescDimV2(const aclTensorDesc* desc, size_t index, int64_t* dimSize) {
   return host_call(__func__, [&] {
     require_pointer(desc, "desc");

@@ -82,7 +82,7 @@ class Watch {
 TimedKernel::TimedKernel(const char* kernel, std::optional<uint64_t> microseconds) {
   const uint64_t limit = microseconds.value_or(kernel_timeout_us);
   Stream* const stream = running_stream();
-  if (limit == 0 || stream == nullptr || schedule::is_on() || AscendC::cpu::checks_by_default()) return;
+  if (limit == 0 || stream == nullptr || scheduler != nullptr || AscendC::cpu::checks_by_default()) return;
   watched_ = Watch::instance().add({kernel, stream->shared_from_this(), stream->running_task(), limit});
 }
 

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "memory.h"
-#include "runtime/checks/cost.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -252,7 +251,7 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size, const aclrt
     if (size > SIZE_MAX - granularity) fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "Failed to allocate %zu bytes", size);
     const size_t rounded = (size + granularity - 1) / granularity * granularity;
     *handle = physicals().add(std::make_shared<Physical>(find_device(prop->location.id), rounded));
-    cost::allocated(rounded);
+    notify(&Observer::on_allocated, rounded);
   });
 }
 
@@ -261,7 +260,7 @@ aclError aclrtFreePhysical(aclrtDrvMemHandle handle) {
     require_pointer(handle, "handle");
     const size_t size = physicals().find(handle)->size;
     physicals().remove(handle);
-    cost::freed(size);
+    notify(&Observer::on_freed, size);
   });
 }
 

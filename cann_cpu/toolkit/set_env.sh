@@ -17,6 +17,7 @@ export ASCEND_OPP_PATH=$_cann_cpu_home/opp
 _cann_cpu_prepend PATH "$_cann_cpu_home/bin"
 _cann_cpu_prepend PATH "$_cann_cpu_home/tools/profiler/bin"  # msprof, of torch_npu.profiler
 _cann_cpu_prepend LD_LIBRARY_PATH "$_cann_cpu_home/lib64"
+_cann_cpu_prepend PYTHONPATH "$_cann_cpu_home/python/site-packages"  # acl, pyACL
 # Where find_package looks for tikicpulib and ASC.
 _cann_cpu_prepend CMAKE_PREFIX_PATH "$_cann_cpu_home/tools/tikicpulib/lib/cmake"
 _cann_cpu_prepend CMAKE_PREFIX_PATH "$_cann_cpu_home/compiler/tikcpp/ascendc_kernel_cmake"

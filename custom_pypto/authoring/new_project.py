@@ -36,6 +36,8 @@ def make(name: str, folder: Path) -> list[Path]:
     files = [Path(str(source.relative_to(TEMPLATE)).replace("my_ops", name)) for source in sources]
     for source, file in zip(sources, files, strict=True):
         text = source.read_text().replace("my_ops", name)
+        if file.name == "CMakeLists.txt":  # which custom_pypto has itself
+            text = text.replace("custom_pypto", name)
         if file.name == "pyproject.toml":  # written for this version, whatever torch it is built for
             text = text.replace('"custom_pypto"', f'"custom_pypto=={version("custom_pypto").partition("+")[0]}"')
         (folder / file).parent.mkdir(parents=True, exist_ok=True)

@@ -3,16 +3,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/result_type.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include <algorithm>
 
 #include "aclnn_add_custom.h"
 #include "aclnn_add_custom_grad.h"
-#include "arguments/table.h"
-#include "ops_common.h"
+#include "operator.h"
 #include "ops_function.h"
-#include "registration.h"
 
 // CANN's function, with the parameters that op-plugin gives it.
 extern "C" int aclnnAddGetWorkspaceSize(const aclTensor* self, const aclTensor* other, const aclScalar* alpha,
@@ -55,59 +52,36 @@ at::SymDimVector broadcast(const Checks& checks, const Tensor& self, const Tenso
   return sizes;
 }
 
-struct Result {
-  at::SymDimVector sizes;
-  at::TensorOptions options;
-};
-
-// Checks the arguments, under eager and on Meta alike, and says what the result is.
-Result check_add_custom(const Tensor& self, const Tensor& other) {
-  const Checks checks("custom_pypto::add_custom");
+// Checks the arguments, under eager and on Meta alike, and allocates the result.
+Tensor check_add_custom(const Checks& checks, const Tensor& self, const Tensor& other) {
   const ArgumentTable table(checks,
                             {{"self", self, kDtypes, {}, Use::kScalar}, {"other", other, kDtypes, {}, Use::kScalar}});
   const Tensor& array = is_cpu_scalar(self) ? other : self;
-  const bool same = self.scalar_type() == other.scalar_type();
-  return {broadcast(checks, self, other),
-          array.options().dtype(same ? self.scalar_type() : at::result_type(self, other))};
-}
-
-Tensor converted(const Tensor& tensor, const at::TensorOptions& options) {
-  const bool is_it = tensor.scalar_type() == options.dtype() && tensor.device() == options.device();
-  return is_it ? tensor : tensor.to(options);
-}
-
-Tensor add_custom_npu(const Tensor& self, const Tensor& other) {
-  const Result result = check_add_custom(self, other);
-  const Tensor out = at::empty_symint(result.sizes, result.options);
-  if (out.numel() != 0) {
-    const Tensor left = converted(self, result.options), right = converted(other, result.options);
-    if (std::ranges::find(kVectorDtypes, out.scalar_type()) != std::end(kVectorDtypes)) {
-      EXEC_NPU_CMD(aclnnAddCustom, left, right, out);
-    } else {
-      EXEC_NPU_CMD(aclnnAdd, left, right, at::Scalar(1), out);
-    }
-  }
-  return out;
-}
-
-Tensor add_custom_meta(const Tensor& self, const Tensor& other) {
-  const Result result = check_add_custom(self, other);
-  return at::empty_symint(result.sizes, result.options);
-}
-
-std::tuple<Tensor, Tensor> empty_gradients(const Tensor& grad) {
-  const Checks checks("custom_pypto::add_custom_backward");
-  const ArgumentTable table(checks, {{"self", grad, kDtypes}});
-  return {at::empty_symint(grad.sym_sizes(), grad.options()), at::empty_symint(grad.sym_sizes(), grad.options())};
+  return at::empty_symint(broadcast(checks, self, other), array.options().dtype(at::result_type(self, other)));
 }
 
 // Two separate tensors, both equal to the gradient: the schema allows no aliases.
-std::tuple<Tensor, Tensor> add_custom_backward_npu(const Tensor& grad) {
-  const auto [grad_self, grad_other] = empty_gradients(grad);
-  if (grad.numel() != 0) {
-    EXEC_NPU_CMD(aclnnAddCustomGrad, grad, grad_self, grad_other);
+std::tuple<Tensor, Tensor> check_add_custom_backward(const Checks& checks, const Tensor& self) {
+  const ArgumentTable table(checks, {{"self", self, kDtypes}});
+  return {at::empty_symint(self.sym_sizes(), self.options()), at::empty_symint(self.sym_sizes(), self.options())};
+}
+
+// Of the result's dtype, on its device.
+Tensor converted(const Tensor& tensor, const Tensor& out) {
+  const bool is_it = tensor.scalar_type() == out.scalar_type() && tensor.device() == out.device();
+  return is_it ? tensor : tensor.to(out.options());
+}
+
+void launch_add_custom(const Tensor& self, const Tensor& other, const Tensor& out) {
+  if (out.numel() == 0) {
+    return;
   }
-  return {grad_self, grad_other};
+  const Tensor left = converted(self, out), right = converted(other, out);
+  if (std::ranges::find(kVectorDtypes, out.scalar_type()) != std::end(kVectorDtypes)) {
+    EXEC_NPU_CMD(aclnnAddCustom, left, right, out);
+  } else {
+    EXEC_NPU_CMD(aclnnAdd, left, right, at::Scalar(1), out);
+  }
 }
 
 struct AddCustom : torch::autograd::Function<AddCustom> {
@@ -170,14 +144,12 @@ std::tuple<Tensor, Tensor> add_custom_backward_autograd(const Tensor& grad) {
   return {grads[0], grads[1]};
 }
 
-TORCH_LIBRARY_IMPL(custom_pypto, PrivateUse1, m) {
-  m.impl("add_custom", &add_custom_npu);
-  m.impl("add_custom_backward", &add_custom_backward_npu);
-}
-
-TORCH_LIBRARY_IMPL(custom_pypto, Meta, m) {
-  m.impl("add_custom", &add_custom_meta);
-  m.impl("add_custom_backward", &empty_gradients);
+TORCH_LIBRARY_FRAGMENT(custom_pypto, m) {
+  implement<check_add_custom>(m, "custom_pypto::add_custom",
+                              [](const auto&... arguments) { launch_add_custom(arguments...); });
+  implement<check_add_custom_backward>(m, "custom_pypto::add_custom_backward", [](const auto&... arguments) {
+    EXEC_NPU_CMD(aclnnAddCustomGrad, arguments...);
+  });
 }
 
 void register_autograd(torch::Library& m) {
@@ -191,12 +163,12 @@ TORCH_LIBRARY_IMPL(custom_pypto, AutogradMeta, m) { register_autograd(m); }
 }  // namespace
 
 at::Tensor add_custom(const Tensor& self, const Tensor& other) {
-  static const auto op = find_operator<decltype(add_custom)>("custom_pypto::add_custom");
+  static const auto op = find_operator<Signature<check_add_custom>>("custom_pypto::add_custom");
   return op.call(self, other);
 }
 
 std::tuple<Tensor, Tensor> add_custom_backward(const Tensor& grad) {
-  static const auto op = find_operator<decltype(add_custom_backward)>("custom_pypto::add_custom_backward");
+  static const auto op = find_operator<Signature<check_add_custom_backward>>("custom_pypto::add_custom_backward");
   return op.call(grad);
 }
 

@@ -7,7 +7,6 @@
 
 namespace {
 
-template <void (*function)(const opp::LightningIndexerQuantPto&)>
 void with_quant_indexer_arguments(const at::Tensor& query, const at::Tensor& key, const at::Tensor& weights,
                                   const at::Tensor& query_dequant_scale, const at::Tensor& key_dequant_scale,
                                   const std::optional<at::Tensor>& actual_seq_lengths_query,
@@ -16,20 +15,19 @@ void with_quant_indexer_arguments(const at::Tensor& query, const at::Tensor& key
                                   int64_t key_quant_mode, const std::string& layout_query,
                                   const std::string& layout_key, int64_t sparse_count, int64_t sparse_mode,
                                   bool return_value, at::Tensor& sparse_indices, at::Tensor& sparse_values) {
-  function({{{query, key, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key,
-              sparse_mode},
-             weights,
-             sparse_count,
-             return_value,
-             sparse_indices,
-             sparse_values},
-            query_dequant_scale,
-            key_dequant_scale,
-            query_quant_mode,
-            key_quant_mode});
+  opp::lightning_indexer_quant_pto({{{query, key, actual_seq_lengths_query, actual_seq_lengths_key, block_table,
+                                      layout_query, layout_key, sparse_mode},
+                                     weights,
+                                     sparse_count,
+                                     return_value,
+                                     sparse_indices,
+                                     sparse_values},
+                                    query_dequant_scale,
+                                    key_dequant_scale,
+                                    query_quant_mode,
+                                    key_quant_mode});
 }
 
 }  // namespace
 
-CPU_KERNEL_CHECKED(LightningIndexerQuantPto, with_quant_indexer_arguments<opp::check>,
-                   with_quant_indexer_arguments<opp::lightning_indexer_quant_pto>);
+CPU_KERNEL(LightningIndexerQuantPto, with_quant_indexer_arguments);

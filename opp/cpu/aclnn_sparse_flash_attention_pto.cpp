@@ -7,7 +7,6 @@
 
 namespace {
 
-template <void (*function)(const opp::SparseFlashAttentionPto&)>
 void with_attention_arguments(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               const at::Tensor& sparse_indices, const std::optional<at::Tensor>& block_table,
                               const std::optional<at::Tensor>& actual_seq_lengths_query,
@@ -16,20 +15,19 @@ void with_attention_arguments(const at::Tensor& query, const at::Tensor& key, co
                               const std::optional<at::Tensor>& attention_sinks, double scale_value,
                               const std::string& layout_query, const std::string& layout_kv, int64_t sparse_mode,
                               bool return_softmax_lse, at::Tensor& attention_out, at::Tensor& softmax_lse) {
-  function({{query, key, actual_seq_lengths_query, actual_seq_lengths_kv, block_table, layout_query, layout_kv,
-             sparse_mode, "actual_seq_lengths_kv"},
-            value,
-            sparse_indices,
-            query_rope,
-            key_rope,
-            attention_sinks,
-            scale_value,
-            return_softmax_lse,
-            attention_out,
-            softmax_lse});
+  opp::sparse_flash_attention_pto({{query, key, actual_seq_lengths_query, actual_seq_lengths_kv, block_table,
+                                    layout_query, layout_kv, sparse_mode, "actual_seq_lengths_kv"},
+                                   value,
+                                   sparse_indices,
+                                   query_rope,
+                                   key_rope,
+                                   attention_sinks,
+                                   scale_value,
+                                   return_softmax_lse,
+                                   attention_out,
+                                   softmax_lse});
 }
 
 }  // namespace
 
-CPU_KERNEL_CHECKED(SparseFlashAttentionPto, with_attention_arguments<opp::check>,
-                   with_attention_arguments<opp::sparse_flash_attention_pto>);
+CPU_KERNEL(SparseFlashAttentionPto, with_attention_arguments);

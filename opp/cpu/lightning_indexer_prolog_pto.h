@@ -46,11 +46,8 @@ struct LightningIndexerPrologPto {
   int64_t slots() const { return idx_k_scale_cache.numel(); }
 };
 
-// Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.
-void check(const LightningIndexerPrologPto& call);
-
-// Runs a call that check() has passed on all cores. Throws c10::Error, before it writes anything, for a slot out of
-// range.
+// Runs a call, whose arguments tiling has checked, on all cores. Throws c10::Error, before it writes anything, for a
+// slot out of range.
 void lightning_indexer_prolog_pto(const LightningIndexerPrologPto& call);
 
 }  // namespace opp

@@ -26,10 +26,6 @@ struct LightningIndexerQuantPto : LightningIndexerPto {
   int64_t key_quant_mode;
 };
 
-// Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.
-void check(const LightningIndexerPto& call);
-void check(const LightningIndexerQuantPto& call);
-
 // Query tokens [first_query, first_query + queries) of a sequence, which share the heads of one key head.
 struct Tile {
   int64_t sequence;
@@ -62,7 +58,7 @@ struct Tiling {
 // or a block number out of range.
 Tiling tile(const LightningIndexerPto& call, int64_t threads);
 
-// Runs a call that check() has passed on all cores. Throws c10::Error, before it writes anything, for a length or a
+// Runs a call that tiling takes on all cores. Throws c10::Error, before it writes anything, for a length or a
 // block number out of range.
 void lightning_indexer_pto(const LightningIndexerPto& call);
 void lightning_indexer_quant_pto(const LightningIndexerQuantPto& call);

@@ -56,9 +56,6 @@ struct SparseAttentionPto {
   int64_t selected() const { return std::clamp<int64_t>(block_table.size(1) * index_k_cache.size(1), 1, sparse_count); }
 };
 
-// Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.
-void check(const SparseAttentionPto& call);
-
 // Tokens [first, first + count), counted over the batch entries, and the tokens of their entries that they attend to.
 struct TokenChunk {
   int64_t first;
@@ -78,7 +75,7 @@ struct SparseAttentionTiling {
 // `threads`. Throws c10::Error for a slot, a length or a block number out of range.
 SparseAttentionTiling tile(const SparseAttentionPto& call, int64_t threads);
 
-// Runs a call that check() has passed on all cores. Throws c10::Error, before it writes anything, for a slot, a length
+// Runs a call that tiling takes on all cores. Throws c10::Error, before it writes anything, for a slot, a length
 // or a block number out of range.
 void sparse_attention_pto(const SparseAttentionPto& call);
 

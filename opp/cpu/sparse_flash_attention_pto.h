@@ -26,9 +26,6 @@ struct SparseFlashAttentionPto : SequenceArguments {
   int64_t depth() const { return query.size(-1) + (query_rope ? query_rope->size(-1) : 0); }
 };
 
-// Throws c10::Error unless dtypes, ranks, sizes and attributes fit together; reads no tensor's data.
-void check(const SparseFlashAttentionPto& call);
-
 // A row of sparse_indices: what one query token attends to under one key head.
 struct AttentionRow {
   int64_t sequence;
@@ -58,7 +55,7 @@ struct AttentionTiling {
 // for a length, a block number or an index out of range.
 AttentionTiling tile(const SparseFlashAttentionPto& call, int64_t threads);
 
-// Runs a call that check() has passed on all cores. Throws c10::Error, before it writes anything, for a length, a block
+// Runs a call that tiling takes on all cores. Throws c10::Error, before it writes anything, for a length, a block
 // number or an index out of range.
 void sparse_flash_attention_pto(const SparseFlashAttentionPto& call);
 

@@ -110,6 +110,36 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
   return ge::GRAPH_SUCCESS;
 }
 
+// AddCustomGrad: the gradients of AddCustom by its inputs, not yet summed to their sizes: two copies of the gradient of
+// its output.
+ge::graphStatus tile_grad(gert::TilingContext* context) {
+  const opp::StridedShape self = opp::required(*context, 0);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::vector<int64_t> sizes = opp::output(*context, i).sizes;
+    if (sizes != self.sizes) {
+      return opp::reject(std::string(i == 0 ? "gradSelfOut" : "gradOtherOut") + " must have shape " +
+                         opp::text_of(self.sizes) + ", but has shape " + opp::text_of(sizes));
+    }
+  }
+  auto& tiling = *context->GetTilingData<opp::AddCustomGradTiling>();
+  tiling.bytes = static_cast<uint64_t>(self.bytes());
+  const uint64_t tiles = (tiling.bytes + tiling.kTileBytes - 1) / tiling.kTileBytes;
+  const uint64_t cores = opp::vector_cores(*context);
+  const uint64_t of_block = (tiles + cores - 1) / cores;
+  tiling.per_block = of_block * tiling.kTileBytes;
+  return opp::launch(*context, tiles == 0 ? 0 : static_cast<uint32_t>((tiles + of_block - 1) / of_block));
+}
+
+ge::graphStatus infer_grad_shape(gert::InferShapeContext* context) {
+  for (std::size_t i = 0; i < 2; ++i) *context->GetOutputShape(i) = *context->GetRequiredInputShape(0);
+  return ge::GRAPH_SUCCESS;
+}
+
+ge::graphStatus infer_grad_type(gert::InferDataTypeContext* context) {
+  for (std::size_t i = 0; i < 2; ++i) context->SetOutputDataType(i, context->GetRequiredInputDataType(0));
+  return ge::GRAPH_SUCCESS;
+}
+
 }  // namespace
 
 namespace ops {
@@ -129,5 +159,22 @@ class AddCustom : public OpDef {
 };
 
 OP_ADD(AddCustom);
+
+class AddCustomGrad : public OpDef {
+ public:
+  explicit AddCustomGrad(const char* name) : OpDef(name) {
+    const opp::Types types = {ge::DT_FLOAT16, ge::DT_BF16,  ge::DT_FLOAT, ge::DT_DOUBLE, ge::DT_INT8,
+                              ge::DT_UINT8,   ge::DT_INT16, ge::DT_INT32, ge::DT_INT64,  ge::DT_BOOL};
+    opp::of_types(Input("self"), REQUIRED, types);
+    opp::of_types(Output("grad_self"), REQUIRED, types);
+    opp::of_types(Output("grad_other"), REQUIRED, types);
+    SetInferShape(infer_grad_shape);
+    SetInferDataType(infer_grad_type);
+    AICore().SetTiling(tile_grad);
+    opp::for_all_socs(AICore());
+  }
+};
+
+OP_ADD(AddCustomGrad);
 
 }  // namespace ops

@@ -7,7 +7,7 @@
 // one; its slot is block * block_size + offset of that position, or -1 where the block table names no block.
 #include "op_kernel/advance_step_flashattn_tiling.h"
 
-#include "definition.h"
+#include "arguments.h"
 
 namespace {
 
@@ -15,33 +15,6 @@ enum Input { kInputTokens, kSampledTokenIds, kInputPositions, kSeqLens, kSlotMap
 enum Attribute { kNumSeqs, kNumQueries, kBlockSize };
 
 constexpr Input kWritten[] = {kInputTokens, kInputPositions, kSeqLens, kSlotMapping};  // the outputs, in order
-
-constexpr const char* kNames[] = {"input_tokens", "sampled_token_ids", "input_positions",
-                                  "seq_lens",     "slot_mapping",      "block_tables"};
-
-// Empty, or what is wrong with the arguments.
-std::string argument_error(const gert::TilingContext& context, int64_t num_seqs, int64_t num_queries,
-                           int64_t block_size) {
-  if (num_queries < 0 || num_queries > num_seqs) {
-    return "num_queries must lie between 0 and num_seqs (" + std::to_string(num_seqs) + "), but is " +
-           std::to_string(num_queries);
-  }
-  if (block_size < 1) return "block_size must be 1 or more, but is " + std::to_string(block_size);
-  for (const Input input : {kInputTokens, kSampledTokenIds, kInputPositions, kSeqLens, kSlotMapping, kBlockTables}) {
-    const std::vector<int64_t> sizes = opp::required(context, input).sizes;
-    std::vector<int64_t> expected = {input == kSampledTokenIds ? num_queries : num_seqs};
-    if (input == kSampledTokenIds && sizes.size() == 2) expected.push_back(1);
-    if (input == kBlockTables) {
-      if (sizes.size() != 2) return "block_tables must have 2 dimensions, but has shape " + opp::text_of(sizes);
-      expected.push_back(sizes[1]);
-    }
-    if (sizes != expected) {
-      return std::string(kNames[input]) + " must have shape " + opp::text_of(expected) + ", but has shape " +
-             opp::text_of(sizes);
-    }
-  }
-  return "";
-}
 
 uint32_t bytes_of_number(const gert::TilingContext& context, Input input) {
   return static_cast<uint32_t>(opp::required(context, input).itemsize);
@@ -54,9 +27,23 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling.num_seqs = *attributes.GetInt(kNumSeqs);
   tiling.num_queries = *attributes.GetInt(kNumQueries);
   tiling.block_size = *attributes.GetInt(kBlockSize);
-  const std::string wrong = argument_error(*context, tiling.num_seqs, tiling.num_queries, tiling.block_size);
-  if (!wrong.empty()) return opp::reject(wrong);
-  tiling.table_width = opp::required(*context, kBlockTables).sizes[1];
+  opp::Arguments arguments(*context);
+  arguments.at_least("num_seqs", tiling.num_seqs, 0);
+  arguments.check(0 <= tiling.num_queries && tiling.num_queries <= tiling.num_seqs, "num_queries",
+                  "between 0 and num_seqs (" + std::to_string(tiling.num_seqs) + ")",
+                  std::to_string(tiling.num_queries));
+  arguments.at_least("block_size", tiling.block_size, 1);
+  arguments.define("num_seqs", tiling.num_seqs);
+  arguments.define("num_queries", tiling.num_queries);
+  const bool flat = opp::required(*context, kSampledTokenIds).sizes.size() == 1;
+  arguments.inputs({{"input_tokens", {"num_seqs"}},
+                    {"sampled_token_ids", flat ? opp::SizeNames{"num_queries"} : opp::SizeNames{"num_queries", "1"}},
+                    {"input_positions", {"num_seqs"}},
+                    {"seq_lens", {"num_seqs"}},
+                    {"slot_mapping", {"num_seqs"}},
+                    {"block_tables", {"num_seqs", "blocks per sequence"}}});
+  if (!arguments.error().empty()) return opp::reject(arguments.error());
+  tiling.table_width = arguments["blocks per sequence"];
   tiling.seq_lens_bytes = bytes_of_number(*context, kSeqLens);
   tiling.slot_mapping_bytes = bytes_of_number(*context, kSlotMapping);
   tiling.block_tables_bytes = bytes_of_number(*context, kBlockTables);

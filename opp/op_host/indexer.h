@@ -22,15 +22,6 @@ inline ge::graphStatus infer_top_k_shapes(gert::InferShapeContext& context, int6
   return ge::GRAPH_SUCCESS;
 }
 
-// The attributes that tiling reads.
-struct IndexerAttributes {
-  std::string layout_query;
-  std::string layout_key;
-  int64_t sparse_count;
-  int64_t sparse_mode;
-  bool return_value;
-};
-
 inline FloatType float_type_of(const gert::TilingContext& context, std::size_t input) {
   switch (context.GetRequiredInputDesc(input)->GetDataType()) {
     case ge::DT_FLOAT16:
@@ -86,15 +77,17 @@ inline void divide(LightningIndexerTiling& tiling, const IndexerSizes& sizes, ui
   tiling.blocks = static_cast<uint32_t>(std::clamp<int64_t>(units / 2, 1, cores));
 }
 
-// Fills in what both indexers have, and launches as many blocks as the call can have work for.
-inline ge::graphStatus tile_indexer(gert::TilingContext& context, const SequenceInputs& inputs,
-                                    const IndexerAttributes& attributes, LightningIndexerTiling& tiling) {
-  const StridedShape query = required(context, inputs.query), key = required(context, inputs.key);
-  const int64_t heads = query.sizes.end()[-2], depth = query.sizes.back();
-  tiling.sequences =
-      sequences_of(context, inputs, attributes.layout_query, attributes.layout_key, attributes.sparse_mode);
-  tiling.return_value = attributes.return_value;
-  divide(tiling, {query.elements() / (heads * depth), heads, key.sizes.end()[-2], depth, attributes.sparse_count},
+// Checks and fills in what both indexers have, and launches as many blocks as the call can have work for.
+inline ge::graphStatus tile_indexer(gert::TilingContext& context, Arguments& arguments, const Sequences& sequences,
+                                    int64_t sparse_count, bool return_value, LightningIndexerTiling& tiling) {
+  arguments.at_least("sparse_count", sparse_count, 1);
+  arguments.define("sparse_count", sparse_count);
+  arguments.outputs({{"sparse_indices", sequences.of_query({"N2", "sparse_count"})},
+                     {"sparse_values", sequences.of_query_if(return_value, {"N2", "sparse_count"})}});
+  if (!arguments.error().empty()) return reject(arguments.error());
+  tiling.sequences = sequences.tiling();
+  tiling.return_value = return_value;
+  divide(tiling, {sequences.tokens(), arguments["N1"], arguments["N2"], arguments["D"], sparse_count},
          cube_cores(context));
   return launch_together(context, tiling.blocks, tiling.bytes_of_workspace());
 }

@@ -15,25 +15,16 @@
 #include <cmath>
 #include <string>
 
-#include "definition.h"
+#include "arguments.h"
 #include "workspace.h"
 
 namespace {
 
 using Tiling = opp::LightningIndexerPrologPtoTiling;
 
-enum Input {
-  kTokenX,
-  kQNorm,
-  kWqB = 3,
-  kWk = 5,
-  kWeightsProj,
-  kCosIdxRope = 9,
-  kIdxKCache = 13,
-  kIdxKScaleCache,
-  kIdxKCacheIndex
-};
+enum Input { kTokenX, kWqB = 3, kWk = 5, kWeightsProj, kIdxKCache = 13, kIdxKScaleCache, kIdxKCacheIndex };
 enum Output { kQuery, kQueryScale, kWeights, kIdxKCacheOut, kIdxKScaleCacheOut };
+enum Attribute { kEpsilon, kLayoutQuery, kLayoutKey, kRopeMode };
 
 ge::graphStatus infer_shape(gert::InferShapeContext* context) {
   std::vector<int64_t> tokens = opp::sizes_of(*context->GetRequiredInputShape(kTokenX));
@@ -87,38 +78,73 @@ uint32_t blocks_for(const Tiling& tiling, int64_t itemsize, uint32_t cores) {
   return static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, cores));
 }
 
+void check(opp::Arguments& arguments, const gert::RuntimeAttrs& attributes) {
+  const std::string layout_query = attributes.GetStr(kLayoutQuery), layout_key = attributes.GetStr(kLayoutKey);
+  arguments.one_of("layout_query", layout_query, {"TND", "BSND"});
+  arguments.one_of("layout_key", layout_key, {"PA_BSND", "BSND", "TND"});
+  arguments.one_of("rope_mode", attributes.GetStr(kRopeMode), {"interleave", "half"});
+  arguments.epsilon("layernorm_epsilon_k", *attributes.GetFloat(kEpsilon));
+  const auto tokens = [&](const opp::SizeNames& names) {
+    return opp::joined(layout_query == "TND" ? opp::SizeNames{"T"} : opp::SizeNames{"B", "S1"}, names);
+  };
+  const opp::SizeNames scales = layout_key == "TND"       ? opp::SizeNames{"T2", "1"}
+                                : layout_key == "PA_BSND" ? opp::SizeNames{"blocks", "block_size", "1"}
+                                                          : opp::SizeNames{"sequences", "S2", "1"};
+  arguments.inputs({{"token_x", tokens({"h"})},
+                    {"q_norm", tokens({"q_lora"})},
+                    {"q_norm_scale", tokens({"1"})},
+                    {"wq_b", {"q_lora", "N * D"}},
+                    {"wq_b_scale", {"N * D", "1"}},
+                    {"wk", {"h", "D"}},
+                    {"weights_proj", {"h", "N"}},
+                    {"ln_gamma_k", {"D"}},
+                    {"ln_beta_k", {"D"}},
+                    {"cos_idx_rope", tokens({"R"})},
+                    {"sin_idx_rope", tokens({"R"})},
+                    {"hadamard_q", {"D", "D"}},
+                    {"hadamard_k", {"D", "D"}},
+                    {"idx_k_cache", opp::joined(scales, {"D"})},
+                    {"idx_k_scale_cache", scales},
+                    {"idx_k_cache_index", tokens({})}});
+  arguments.positive({"h", "q_lora", "N", "D", "R"});
+  arguments.at_most("q_lora", opp::kMaxProducts, "whose products int32 can sum");
+  arguments.equal("N * D", arguments["N"] * arguments["D"], "N of weights_proj times D of wk");
+  arguments.rope("R", "D");
+  arguments.at_most("D", Tiling::kMaxDepth, "for a row of them lies in the unified buffer");
+  arguments.outputs({{"query", tokens({"N", "D"})}, {"query_scale", tokens({"N", "1"})}, {"weights", tokens({"N"})}});
+}
+
 ge::graphStatus tile(gert::TilingContext* context) {
-  const opp::StridedShape x = opp::required(*context, kTokenX), slots = opp::required(*context, kIdxKCacheIndex);
+  opp::Arguments arguments(*context);
+  check(arguments, *context->GetAttrs());
+  if (!arguments.error().empty()) return opp::reject(arguments.error());
+  const opp::StridedShape slots = opp::required(*context, kIdxKCacheIndex);
+  const int64_t itemsize = opp::required(*context, kTokenX).itemsize;
   auto& tiling = *context->GetTilingData<Tiling>();
   tiling = {};
   tiling.tokens = slots.elements();
-  tiling.hidden = x.sizes.back();
-  tiling.q_lora = opp::required(*context, kQNorm).sizes.back();
-  tiling.heads = context->GetRequiredInputShape(kWeightsProj)->GetOriginShape().GetDim(1);
-  tiling.depth = context->GetRequiredInputShape(kWk)->GetOriginShape().GetDim(1);
-  tiling.rope_depth = opp::required(*context, kCosIdxRope).sizes.back();
-  if (tiling.depth > Tiling::kMaxDepth) {
-    return opp::reject("wk must have at most " + std::to_string(Tiling::kMaxDepth) +
-                       " columns, for a row of them lies in the unified buffer, but has " +
-                       std::to_string(tiling.depth));
-  }
+  tiling.hidden = arguments["h"];
+  tiling.q_lora = arguments["q_lora"];
+  tiling.heads = arguments["N"];
+  tiling.depth = arguments["D"];
+  tiling.rope_depth = arguments["R"];
   tiling.capacity = opp::required(*context, kIdxKScaleCache).elements();
   tiling.slots_of_row = slots.sizes.size() == 2 ? slots.sizes[1] : 0;
   tiling.slot_bytes = static_cast<uint32_t>(slots.itemsize);
-  tiling.epsilon = *context->GetAttrs()->GetFloat(0);
+  tiling.epsilon = *context->GetAttrs()->GetFloat(kEpsilon);
   tiling.weights_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(tiling.heads * tiling.depth)));
-  tiling.interleaved = std::string(context->GetAttrs()->GetStr(3)) == "interleave";
+  tiling.interleaved = std::string(context->GetAttrs()->GetStr(kRopeMode)) == "interleave";
   tiling.wq_b_in_blocks = opp::is_in_blocks(*context, kWqB);
   tiling.wk_in_blocks = opp::is_in_blocks(*context, kWk);
   tiling.weights_proj_in_blocks = opp::is_in_blocks(*context, kWeightsProj);
   tiling.key_pitch = opp::round_up(tiling.depth, 16);      // blocks of 32 bytes, also after rounding to 16 bits
   tiling.product_pitch = opp::round_up(tiling.depth, 32);  // and to 8 bits
   tiling.chunk = 1;
-  lay_out(tiling, x.itemsize);
+  lay_out(tiling, itemsize);
   tiling.chunk =
       std::clamp<int64_t>(std::min(kMaxBytesOfAChunk / tiling.chunk_bytes, tiling.tokens), 1, Tiling::kMaxTokens);
-  lay_out(tiling, x.itemsize);
-  return opp::launch_together(*context, blocks_for(tiling, x.itemsize, opp::cube_cores(*context)),
+  lay_out(tiling, itemsize);
+  return opp::launch_together(*context, blocks_for(tiling, itemsize, opp::cube_cores(*context)),
                               2 * static_cast<uint64_t>(tiling.chunk_bytes));
 }
 

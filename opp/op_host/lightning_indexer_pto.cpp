@@ -13,7 +13,7 @@
 
 namespace {
 
-enum Input { kQuery, kKey, kWeights, kQueryLengths, kKeyLengths, kBlockTable };
+enum Input { kWeights = 2, kQueryLengths, kKeyLengths, kBlockTable };
 enum Output { kSparseIndices, kSparseValues };
 enum Attribute { kLayoutQuery, kLayoutKey, kSparseCount, kSparseMode, kReturnValue };
 
@@ -29,15 +29,21 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
 }
 
 ge::graphStatus tile(gert::TilingContext* context) {
-  const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  opp::Arguments arguments(*context);
+  const opp::Sequences sequences(*context, arguments,
+                                 {kQueryLengths, kKeyLengths, kBlockTable, kLayoutQuery, kLayoutKey, kSparseMode});
+  arguments.inputs({{"query", sequences.of_query({"N1", "D"})},
+                    {"key", sequences.of_key({"N2", "D"})},
+                    {"weights", sequences.of_query({"N1"})},
+                    {"actual_seq_lengths_query", {"B"}},
+                    {"actual_seq_lengths_key", {"B"}},
+                    {"block_table", {"B", "blocks per sequence"}}});
+  opp::check_heads(arguments);
   auto& tiling = *context->GetTilingData<opp::LightningIndexerTiling>();
   tiling = {};
   tiling.weights = opp::float_type_of(*context, kWeights);
-  return opp::tile_indexer(
-      *context, {kQuery, kKey, kQueryLengths, kKeyLengths, kBlockTable},
-      {attributes.GetStr(kLayoutQuery), attributes.GetStr(kLayoutKey), *attributes.GetInt(kSparseCount),
-       *attributes.GetInt(kSparseMode), *attributes.GetBool(kReturnValue)},
-      tiling);
+  return opp::tile_indexer(*context, arguments, sequences, *context->GetAttrs()->GetInt(kSparseCount),
+                           *context->GetAttrs()->GetBool(kReturnValue), tiling);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace {
 
-enum Input { kQuery, kKey, kWeights, kQueryScales, kKeyScales, kQueryLengths, kKeyLengths, kBlockTable };
+enum Input { kQuery, kWeights = 2, kQueryScales, kKeyScales, kQueryLengths, kKeyLengths, kBlockTable };
 enum Output { kSparseIndices, kSparseValues };
 enum Attribute { kQueryQuantMode, kKeyQuantMode, kLayoutQuery, kLayoutKey, kSparseCount, kSparseMode, kReturnValue };
 
@@ -27,16 +27,33 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
 
 ge::graphStatus tile(gert::TilingContext* context) {
   const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  opp::Arguments arguments(*context);
+  for (const auto& [name, mode] : {std::pair{"query_quant_mode", kQueryQuantMode}, {"key_quant_mode", kKeyQuantMode}}) {
+    const int64_t given = *attributes.GetInt(mode);
+    arguments.check(given == 0, name, "0, a scale for each token and head", std::to_string(given));
+  }
+  const opp::Sequences sequences(*context, arguments,
+                                 {kQueryLengths, kKeyLengths, kBlockTable, kLayoutQuery, kLayoutKey, kSparseMode});
+  const bool as_prolog =
+      opp::required(*context, kQueryScales).sizes.size() == opp::required(*context, kQuery).sizes.size();
+  arguments.inputs(
+      {{"query", sequences.of_query({"N1", "D"})},
+       {"key", sequences.of_key({"N2", "D"})},
+       {"weights", sequences.of_query({"N1"})},
+       {"query_dequant_scale", sequences.of_query(as_prolog ? opp::SizeNames{"N1", "1"} : opp::SizeNames{"N1"})},
+       {"key_dequant_scale", sequences.of_key({"N2"})},
+       {"actual_seq_lengths_query", {"B"}},
+       {"actual_seq_lengths_key", {"B"}},
+       {"block_table", {"B", "blocks per sequence"}}});
+  opp::check_heads(arguments);
+  arguments.at_most("D", opp::kMaxProducts, "whose products int32 can sum");
   auto& tiling = *context->GetTilingData<opp::LightningIndexerTiling>();
   tiling = {};
   tiling.weights = opp::float_type_of(*context, kWeights);
   tiling.query_scales = opp::float_type_of(*context, kQueryScales);
   tiling.key_scales = opp::float_type_of(*context, kKeyScales);
-  return opp::tile_indexer(
-      *context, {kQuery, kKey, kQueryLengths, kKeyLengths, kBlockTable},
-      {attributes.GetStr(kLayoutQuery), attributes.GetStr(kLayoutKey), *attributes.GetInt(kSparseCount),
-       *attributes.GetInt(kSparseMode), *attributes.GetBool(kReturnValue)},
-      tiling);
+  return opp::tile_indexer(*context, arguments, sequences, *attributes.GetInt(kSparseCount),
+                           *attributes.GetBool(kReturnValue), tiling);
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "definition.h"
 
@@ -134,40 +136,45 @@ std::string cache_error(const std::string& name, const opp::StridedShape& cache,
   if (nz) {
     const int64_t c0 = kFractalBytes / cache.itemsize;
     if (cache.sizes.size() != 4 || cache.sizes[3] != c0) {
-      return name + " must have shape [blocks, hidden / c0, block_size, c0] with c0 = " + std::to_string(c0) + has;
+      return name + "_cache must have shape [blocks, hidden / c0, block_size, c0] with c0 = " + std::to_string(c0) +
+             has;
     }
   } else if (cache.sizes.size() != 3 && cache.sizes.size() != 4) {
-    return name + " must have shape [blocks, block_size, N, D] or [blocks, block_size, hidden]" + has;
+    return name + "_cache must have shape [blocks, block_size, N, D] or [blocks, block_size, hidden]" + has;
   }
-  if (width_of(cache, nz) < 1) return name + " must have a size hidden of 1 or more" + has;
+  if (width_of(cache, nz) < 1) return name + "_cache must have 1 element or more of a token of " + name + has;
   return "";
 }
 
+int64_t count(const std::vector<int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
 std::string rows_error(const std::string& name, const opp::StridedShape& rows, const opp::StridedShape& cache, bool nz,
-                       int64_t tokens) {
+                       const std::vector<int64_t>& slots) {
   const std::string has = ", but has shape " + opp::text_of(rows.sizes);
   if (rows.sizes.size() < 2 || rows.sizes.size() > 4) {
     return name + " must have shape [T, hidden], [T, N, D], [B, S, hidden] or [B, S, N, D]" + has;
   }
-  int64_t of_tokens = 1, width = 1;
-  for (std::size_t i = 0; i < rows.sizes.size(); ++i) {
-    (i < rows.sizes.size() - dimensions_of_row(rows, cache, nz) ? of_tokens : width) *= rows.sizes[i];
-  }
+  std::vector<int64_t> tokens = rows.sizes;
+  tokens.resize(rows.sizes.size() - dimensions_of_row(rows, cache, nz));
+  const int64_t width = count({rows.sizes.begin() + static_cast<int64_t>(tokens.size()), rows.sizes.end()});
   if (width != width_of(cache, nz)) {
     return name + " must have " + std::to_string(width_of(cache, nz)) + " elements a token, as " + name + "_cache has" +
            has;
   }
-  if (of_tokens < tokens) {
-    return name + " must have " + std::to_string(tokens) + " tokens or more, as slot_mapping has" + has;
+  if (slots.size() == 2 ? tokens != slots : count(tokens) < slots[0]) {
+    return name + " must have the tokens of slot_mapping, whose shape is " + opp::text_of(slots) +
+           (slots.size() == 2 ? "" : ", or more") + has;
   }
   return "";
 }
 
 // Adds the copy of keys or values to the tiling.
 std::string add_copy(ReshapeAndCacheTiling& tiling, const std::string& name, const opp::StridedShape& rows,
-                     const opp::StridedShape& cache, bool nz) {
-  std::string wrong = cache_error(name + "_cache", cache, nz);
-  if (wrong.empty()) wrong = rows_error(name, rows, cache, nz, tiling.tokens);
+                     const opp::StridedShape& cache, bool nz, const std::vector<int64_t>& slots) {
+  std::string wrong = cache_error(name, cache, nz);
+  if (wrong.empty()) wrong = rows_error(name, rows, cache, nz, slots);
   if (wrong.empty()) tiling.copy[tiling.copies++] = copy_of(rows, cache, nz);
   return wrong;
 }
@@ -184,7 +191,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   tiling = {};
   tiling.tokens = slots.elements();
   tiling.slot_bytes = slots.itemsize;
-  std::string wrong = add_copy(tiling, "key", opp::required(*context, kKey), key_cache, nz);
+  std::string wrong = add_copy(tiling, "key", opp::required(*context, kKey), key_cache, nz, slots.sizes);
   if (!wrong.empty()) return opp::reject(wrong);
   const std::size_t of_slots = nz ? 2 : 1;
   if (key_cache.sizes[of_slots] < 1) {
@@ -200,7 +207,7 @@ ge::graphStatus tile(gert::TilingContext* context) {
   if (shape != nullptr) {
     const opp::StridedShape value(*shape, context->GetOptionalInputDesc(kValue)->GetDataType());
     const opp::StridedShape cache(*cache_shape, context->GetOptionalInputDesc(kValueCache)->GetDataType());
-    wrong = add_copy(tiling, "value", value, cache, nz);
+    wrong = add_copy(tiling, "value", value, cache, nz, slots.sizes);
     if (!wrong.empty()) return opp::reject(wrong);
     if (cache.sizes[0] != key_cache.sizes[0] || cache.sizes[of_slots] != key_cache.sizes[of_slots]) {
       return opp::reject("value_cache must have the blocks of key_cache, which has shape " +

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
-#include <utility>
 
 #include "op_kernel/sparse_attention_prolog_tiling.h"
 #include "workspace.h"
@@ -25,17 +23,8 @@ inline int64_t place_chunk(SparseAttentionPrologTiling& tiling, int64_t itemsize
   return tiling.chunk_bytes = part.bytes();
 }
 
-// Divides the tokens of a call, whose sizes the tiling has, in chunks, and the workspace. Says what is too large for
-// the kernel.
-inline std::string divide(SparseAttentionPrologTiling& tiling, int64_t itemsize) {
-  const std::pair<const char*, int64_t> widths[] = {{"w_dq must have at most ", tiling.q_lora},
-                                                    {"w_uk must have a last dimension of at most ", tiling.kv_lora},
-                                                    {"w_idx_k must have at most ", tiling.index_depth}};
-  for (const auto& [what, width] : widths) {
-    if (width <= SparseAttentionPrologTiling::kMaxWidth) continue;
-    return what + std::to_string(SparseAttentionPrologTiling::kMaxWidth) +
-           " columns, for a row of them lies in the unified buffer, but has " + std::to_string(width);
-  }
+// Divides the tokens of a call, whose sizes the tiling has, in chunks, and the workspace.
+inline void divide(SparseAttentionPrologTiling& tiling, int64_t itemsize) {
   constexpr int64_t kMaxBytesOfAChunk = 32 << 20;
   tiling.index_pitch = round_up(tiling.index_depth, 16);  // blocks of 32 bytes, also after rounding to 16 bits
   tiling.chunk = 1;
@@ -49,7 +38,6 @@ inline std::string divide(SparseAttentionPrologTiling& tiling, int64_t itemsize)
   tiling.index_weights = workspace.place(index_heads * itemsize);
   tiling.chunks = workspace.place(2 * place_chunk(tiling, itemsize));
   tiling.bytes = workspace.bytes();
-  return "";
 }
 
 }  // namespace opp

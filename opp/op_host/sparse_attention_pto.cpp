@@ -63,24 +63,63 @@ ge::graphStatus infer_type(gert::InferDataTypeContext* context) {
   return ge::GRAPH_SUCCESS;
 }
 
-opp::SparseAttentionPrologTiling prolog_of(const gert::TilingContext& context) {
+void check(opp::Arguments& arguments, const gert::RuntimeAttrs& attributes) {
+  const float scale = *attributes.GetFloat(kSoftmaxScale);
+  arguments.at_least("sparse_count", *attributes.GetInt(kSparseCount), 1);
+  arguments.check(std::isfinite(scale) && scale >= 0, "softmax_scale", "a finite number of 0 or more",
+                  std::to_string(scale));
+  arguments.epsilon("rms_norm_eps", *attributes.GetFloat(kRmsNormEps));
+  arguments.epsilon("layer_norm_eps", *attributes.GetFloat(kLayerNormEps));
+  arguments.one_of("rope_mode", attributes.GetStr(kRopeMode), {"interleave", "half"});
+  arguments.one_of("indexer_rope_mode", attributes.GetStr(kIndexerRopeMode), {"interleave", "half"});
+  arguments.inputs({{"x", {"B", "S1", "h"}},
+                    {"w_dq", {"h", "q_lora"}},
+                    {"w_uq_qr", {"q_lora", "N * (Dn + R)"}},
+                    {"w_uk", {"N", "Dn", "Dkv"}},
+                    {"w_dkv_kr", {"h", "Dkv + R"}},
+                    {"gamma_cq", {"q_lora"}},
+                    {"gamma_ckv", {"Dkv"}},
+                    {"sin", {"B", "S1", "R"}},
+                    {"cos", {"B", "S1", "R"}},
+                    {"cache_index", {"B", "S1"}},
+                    {"kv_cache", {"blocks", "block_size", "1", "Dkv"}},
+                    {"kr_cache", {"blocks", "block_size", "1", "R"}},
+                    {"block_table", {"B", "blocks per sequence"}},
+                    {"act_seqs", {"B"}},
+                    {"w_idx_qb", {"q_lora", "Ni * Di"}},
+                    {"w_idx_k", {"h", "Di"}},
+                    {"w_idx_proj", {"h", "Ni"}},
+                    {"in_gamma_k", {"Di"}},
+                    {"in_beta_k", {"Di"}},
+                    {"index_k_cache", {"blocks", "block_size", "1", "Di"}}});
+  arguments.positive({"h", "q_lora", "N", "Dn", "Dkv", "R", "Ni", "Di", "block_size"});
+  arguments.equal("N * (Dn + R)", arguments["N"] * (arguments["Dn"] + arguments["R"]), "N and Dn of w_uk, R of sin");
+  arguments.equal("Dkv + R", arguments["Dkv"] + arguments["R"], "Dkv of w_uk, R of sin");
+  arguments.equal("Ni * Di", arguments["Ni"] * arguments["Di"], "Ni of w_idx_proj, Di of w_idx_k");
+  arguments.rope("R", "Di");
+  for (const char* width : {"q_lora", "Dkv", "Di"}) {
+    arguments.at_most(width, opp::SparseAttentionPrologTiling::kMaxWidth,
+                      "for a row of them lies in the unified buffer");
+  }
+  arguments.at_most("block_size", opp::SparseFlashAttentionTiling::kMaxPage, "as positions are divided by it exactly");
+  arguments.outputs({{"attn_out", {"B", "S1", "N", "Dkv"}}});
+}
+
+opp::SparseAttentionPrologTiling prolog_of(const gert::TilingContext& context, const opp::Arguments& arguments) {
   const gert::RuntimeAttrs& attributes = *context.GetAttrs();
-  const auto columns = [&](Input input) { return context.GetRequiredInputShape(input)->GetOriginShape().GetDim(1); };
-  const opp::StridedShape x = opp::required(context, kX), w_uk = opp::required(context, kWUk),
-                          slots = opp::required(context, kCacheIndex), cache = opp::required(context, kKvCache);
   opp::SparseAttentionPrologTiling tiling{};
-  tiling.tokens = slots.elements();
-  tiling.hidden = x.sizes[2];
-  tiling.q_lora = columns(kWDq);
-  tiling.heads = w_uk.sizes[0];
-  tiling.depth = w_uk.sizes[1];
-  tiling.kv_lora = w_uk.sizes[2];
-  tiling.rope_depth = opp::required(context, kCos).sizes[2];
-  tiling.index_heads = columns(kWIdxProj);
-  tiling.index_depth = columns(kWIdxK);
-  tiling.capacity = cache.sizes[0] * cache.sizes[1];
-  tiling.slots_of_row = slots.sizes[1];
-  tiling.slot_bytes = static_cast<uint32_t>(slots.itemsize);
+  tiling.tokens = arguments["B"] * arguments["S1"];
+  tiling.hidden = arguments["h"];
+  tiling.q_lora = arguments["q_lora"];
+  tiling.heads = arguments["N"];
+  tiling.depth = arguments["Dn"];
+  tiling.kv_lora = arguments["Dkv"];
+  tiling.rope_depth = arguments["R"];
+  tiling.index_heads = arguments["Ni"];
+  tiling.index_depth = arguments["Di"];
+  tiling.capacity = arguments["blocks"] * arguments["block_size"];
+  tiling.slots_of_row = arguments["S1"];
+  tiling.slot_bytes = static_cast<uint32_t>(opp::required(context, kCacheIndex).itemsize);
   tiling.rms_epsilon = *attributes.GetFloat(kRmsNormEps);
   tiling.layer_epsilon = *attributes.GetFloat(kLayerNormEps);
   tiling.interleaved = std::string(attributes.GetStr(kRopeMode)) == "interleave";
@@ -95,15 +134,13 @@ opp::SparseAttentionPrologTiling prolog_of(const gert::TilingContext& context) {
 }
 
 // Each sequence has S1 new tokens, which see the keys up to their own.
-opp::SequencesTiling sequences_of(const gert::TilingContext& context) {
-  const opp::StridedShape x = opp::required(context, kX), cache = opp::required(context, kKvCache),
-                          table = opp::required(context, kBlockTable);
+opp::SequencesTiling sequences_of(const opp::Arguments& arguments) {
   opp::SequencesTiling tiling{};
-  tiling.batch = x.sizes[0];
-  tiling.queries = x.sizes[1];
-  tiling.pages = cache.sizes[0];
-  tiling.page_size = cache.sizes[1];
-  tiling.pages_of_row = table.sizes[1];
+  tiling.batch = arguments["B"];
+  tiling.queries = arguments["S1"];
+  tiling.pages = arguments["blocks"];
+  tiling.page_size = arguments["block_size"];
+  tiling.pages_of_row = arguments["blocks per sequence"];
   tiling.keys = tiling.pages_of_row * tiling.page_size;
   tiling.paged = tiling.causal = tiling.key_lengths = 1;
   return tiling;
@@ -111,15 +148,17 @@ opp::SequencesTiling sequences_of(const gert::TilingContext& context) {
 
 ge::graphStatus tile(gert::TilingContext* context) {
   const gert::RuntimeAttrs& attributes = *context->GetAttrs();
+  opp::Arguments arguments(*context);
+  check(arguments, attributes);
+  if (!arguments.error().empty()) return opp::reject(arguments.error());
   const int64_t itemsize = opp::required(*context, kX).itemsize;
   const uint32_t blocks = opp::cube_cores(*context);
   auto& tiling = *context->GetTilingData<opp::SparseAttentionPtoTiling>();
   tiling = {};
-  opp::SparseAttentionPrologTiling& prolog = tiling.prolog = prolog_of(*context);
-  std::string wrong = opp::divide(prolog, itemsize);
-  if (!wrong.empty()) return opp::reject(wrong);
+  opp::SparseAttentionPrologTiling& prolog = tiling.prolog = prolog_of(*context, arguments);
+  opp::divide(prolog, itemsize);
 
-  const opp::SequencesTiling sequences = sequences_of(*context);
+  const opp::SequencesTiling sequences = sequences_of(arguments);
   tiling.indexer.sequences = tiling.attention.sequences = sequences;
   // More than a sequence can have are not selected.
   const int64_t count = std::min(*attributes.GetInt(kSparseCount), std::max<int64_t>(sequences.keys, 1));
@@ -129,10 +168,9 @@ ge::graphStatus tile(gert::TilingContext* context) {
   const float scale = *attributes.GetFloat(kSoftmaxScale);
   tiling.attention.scale =
       scale > 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(prolog.kv_lora + prolog.rope_depth)));
-  wrong = opp::divide(tiling.attention,
-                      {prolog.tokens, prolog.heads, 1, prolog.kv_lora, prolog.rope_depth, prolog.kv_lora, count},
-                      itemsize, blocks);
-  if (!wrong.empty()) return opp::reject(wrong);
+  opp::divide(tiling.attention,
+              {prolog.tokens, prolog.heads, 1, prolog.kv_lora, prolog.rope_depth, prolog.kv_lora, count}, itemsize,
+              blocks);
   opp::use_blocks(tiling.attention, itemsize, blocks);
 
   opp::Workspace workspace;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divides the work of sparse flash attention, of whichever operator it is a part.
+// Divides the work of sparse flash attention, which two operators contain.
 #pragma once
 
 #include "op_kernel/sparse_flash_attention_pto_tiling.h"
 
 #include <algorithm>
 #include <limits>
-#include <string>
 
 namespace opp {
 
@@ -90,10 +89,8 @@ inline void use_blocks(SparseFlashAttentionTiling& tiling, uint64_t itemsize, ui
   attention::lay_out(tiling, itemsize);
 }
 
-// `itemsize` is that of queries and keys. The rest of the tiling is the caller's. Says what the kernel cannot do, if
-// anything.
-inline std::string divide(SparseFlashAttentionTiling& tiling, const AttentionSizes& sizes, uint64_t itemsize,
-                          uint32_t cores) {
+// `itemsize` is that of queries and keys. The rest of the tiling is the caller's.
+inline void divide(SparseFlashAttentionTiling& tiling, const AttentionSizes& sizes, uint64_t itemsize, uint32_t cores) {
   using Tiling = SparseFlashAttentionTiling;
   tiling.heads = sizes.heads;
   tiling.key_heads = sizes.key_heads;
@@ -112,10 +109,6 @@ inline std::string divide(SparseFlashAttentionTiling& tiling, const AttentionSiz
   tiling.gathered_elements = uint64_t{Tiling::kPiece} * (tiling.key_pitch + tiling.rope_pitch + tiling.value_pitch);
   tiling.partial_elements = uint64_t{tiling.height} * (2 + tiling.value_pitch);
   use_blocks(tiling, itemsize, attention::blocks_of(tiling, cores));
-  return tiling.sequences.page_size <= Tiling::kMaxPage
-             ? ""
-             : "a block of the cache must have at most " + std::to_string(Tiling::kMaxPage) + " tokens, but has " +
-                   std::to_string(tiling.sequences.page_size);
 }
 
 }  // namespace opp

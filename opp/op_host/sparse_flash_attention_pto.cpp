@@ -55,35 +55,40 @@ constexpr int64_t kMaxDepth = std::numeric_limits<uint16_t>::max() / 16 * 16;
 
 ge::graphStatus tile(gert::TilingContext* context) {
   const gert::RuntimeAttrs& attributes = *context->GetAttrs();
-  const opp::StridedShape query = opp::required(*context, kQuery), key = opp::required(*context, kKey),
-                          value = opp::required(*context, kValue), indices = opp::required(*context, kSparseIndices);
-  const gert::StorageShape* rope = context->GetOptionalInputShape(kQueryRope);
-  const std::size_t head = query.sizes.size() - 2;
-  const int64_t heads = query.sizes[head], depth = query.sizes[head + 1];
-  const opp::AttentionSizes sizes{query.elements() / std::max<int64_t>(1, query.strides[head - 1]),
-                                  heads,
-                                  key.sizes[key.sizes.size() - 2],
-                                  depth,
-                                  rope == nullptr ? 0 : opp::sizes_of(rope->GetStorageShape()).back(),
-                                  value.sizes.back(),
-                                  indices.sizes.back()};
-  for (const auto& [name, size] :
-       {std::pair{"query", sizes.depth}, {"query_rope", sizes.rope_depth}, {"value", sizes.value_depth}}) {
-    if (size > kMaxDepth) {
-      return opp::reject(std::string(name) + " must have a last dimension of at most " + std::to_string(kMaxDepth) +
-                         ", but it is " + std::to_string(size));
-    }
-  }
+  opp::Arguments arguments(*context);
+  const opp::Sequences sequences(*context, arguments,
+                                 {kQueryLengths, kKeyLengths, kBlockTable, kLayoutQuery, kLayoutKv, kSparseMode,
+                                  "layout_kv", "actual_seq_lengths_kv"});
+  const bool rope = context->GetOptionalInputShape(kQueryRope) != nullptr;
+  const bool with_lse = *attributes.GetBool(kReturnSoftmaxLse);
+  arguments.check(rope == (context->GetOptionalInputShape(kKeyRope) != nullptr), rope ? "key_rope" : "query_rope",
+                  rope ? "given with query_rope" : "given with key_rope", "null");
+  arguments.inputs({{"query", sequences.of_query({"N1", "D"})},
+                    {"key", sequences.of_key({"N2", "D"})},
+                    {"value", sequences.of_key({"N2", "Dv"})},
+                    {"sparse_indices", sequences.of_query({"N2", "k"})},
+                    {"block_table", {"B", "blocks per sequence"}},
+                    {"actual_seq_lengths_query", {"B"}},
+                    {"actual_seq_lengths_kv", {"B"}},
+                    {"query_rope", sequences.of_query({"N1", "Dr"})},
+                    {"key_rope", sequences.of_key({"N2", "Dr"})},
+                    {"attention_sinks", {"N1"}}});
+  opp::check_heads(arguments);
+  arguments.positive({"Dv", "k", "Dr"});
+  for (const char* depth : {"D", "Dr", "Dv"}) arguments.at_most(depth, kMaxDepth, "which an instruction can copy");
+  arguments.at_most("block_size", opp::SparseFlashAttentionTiling::kMaxPage, "as positions are divided by it exactly");
+  arguments.outputs(
+      {{"attention_out", sequences.of_query({"N1", "Dv"})}, {"softmax_lse", sequences.of_query_if(with_lse, {"N1"})}});
+  if (!arguments.error().empty()) return opp::reject(arguments.error());
+  const opp::AttentionSizes sizes{sequences.tokens(), arguments["N1"], arguments["N2"], arguments["D"],
+                                  arguments["Dr"],    arguments["Dv"], arguments["k"]};
   auto& tiling = *context->GetTilingData<opp::SparseFlashAttentionTiling>();
   tiling = {};
-  tiling.sequences =
-      opp::sequences_of(*context, {kQuery, kKey, kQueryLengths, kKeyLengths, kBlockTable},
-                        attributes.GetStr(kLayoutQuery), attributes.GetStr(kLayoutKv), *attributes.GetInt(kSparseMode));
+  tiling.sequences = sequences.tiling();
   tiling.scale = *attributes.GetFloat(kScaleValue);
   tiling.sinks = context->GetOptionalInputShape(kAttentionSinks) != nullptr;
-  tiling.with_lse = *attributes.GetBool(kReturnSoftmaxLse);
-  const std::string wrong = opp::divide(tiling, sizes, query.itemsize, opp::cube_cores(*context));
-  if (!wrong.empty()) return opp::reject(wrong);
+  tiling.with_lse = with_lse;
+  opp::divide(tiling, sizes, opp::required(*context, kQuery).itemsize, opp::cube_cores(*context));
   return opp::launch_together(*context, tiling.blocks, tiling.workspace);
 }
 

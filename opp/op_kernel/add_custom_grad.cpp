@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AddCustomGrad: two copies of a tensor of any dtype.
-#include "add_custom_grad_tiling.h"
+#include "add_custom_tiling.h"
 #include "kernel_operator.h"
 
 using namespace AscendC;

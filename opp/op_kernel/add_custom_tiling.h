@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The division of AddCustom's work among blocks, in plain C++ for the host and the kernel.
+// The division of AddCustom's and AddCustomGrad's work among blocks, in plain C++ for the host and the kernel.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,13 @@ struct AddCustomTiling {
   uint64_t sizes[kMaxDimensions];
   uint64_t self_strides[kMaxDimensions];  // elements; 0 where self is broadcast
   uint64_t other_strides[kMaxDimensions];
+};
+
+struct AddCustomGradTiling {
+  static constexpr uint32_t kTileBytes = 64 * 1024;  // that a block has in the unified buffer at a time, twice
+
+  uint64_t bytes;
+  uint64_t per_block;  // a multiple of kTileBytes
 };
 
 }  // namespace opp

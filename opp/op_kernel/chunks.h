@@ -2,8 +2,8 @@
 // Chunks of tokens that go through the stages of a kernel one after the other, and the common parts of these stages.
 #pragma once
 
+#include "cores.h"
 #include "kernel_operator.h"
-#include "share.h"
 
 namespace opp {
 

@@ -2,8 +2,8 @@
 // Products of rows with weight matrices, as linear layers compute them: the cube core's part.
 #pragma once
 
+#include "cores.h"
 #include "matrix.h"
-#include "share.h"
 
 namespace opp {
 

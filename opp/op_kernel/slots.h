@@ -2,8 +2,8 @@
 // The slots of a call's tokens: where in a cache each token is written.
 #pragma once
 
+#include "cores.h"
 #include "kernel_operator.h"
-#include "share.h"
 
 namespace opp {
 

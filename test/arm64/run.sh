@@ -21,7 +21,7 @@ COMPILER=aarch64-linux-gnu
 TESTS=(
   test/ascendc
   test/cann_cpu/runtime
-  test/cann_cpu/operators
+  test/cann_cpu/opapi
   test/cann_cpu/graph_engine
   test/graph
   test/opp

@@ -116,7 +116,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_what_does_not_fit_is_refused_with_its_reason(name, capfd, monkeypatch):
+def test_what_does_not_fit_is_rejected_with_its_reason(name, capfd, monkeypatch):
     monkeypatch.setenv("ASCEND_SLOG_PRINT_TO_STDOUT", "1")
     given_, message = REFUSALS[name]
     shape = {} if name == "no shape" else {"shape": (1024, 640, 256)}

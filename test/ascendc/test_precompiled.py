@@ -46,6 +46,7 @@ def test_headers_are_compiled_once_for_all_macros_of_kernels(source, tmp_path, m
     stamp = made.stat().st_mtime_ns
     assert filled(source, "-DUNIT=2") == 440
     assert filled(source, "-D__CCE_AICORE__=7") == 7, "the precompiled headers know another value"
+    assert filled(source, "-Wall", "-Wextra", "-Wno-unused-variable") == 220
     assert [file.stat().st_mtime_ns for file in headers(tmp_path)] == [stamp]
 
 
@@ -98,9 +99,11 @@ def test_the_key_is_of_the_compiler_its_options_and_the_headers(tmp_path, monkey
     header.parent.mkdir()
     header.write_text("")
     monkeypatch.setattr(precompiled, "HOME", str(tmp_path))
-    known = {precompiled._key(["g++", "-O2"]), precompiled._key(["g++", "-O0"]), precompiled._key(["cc", "-O2"])}
+    first, *others = (precompiled._key(command) for command in (["g++", "-O2"], ["g++", "-O0"], ["cc", "-O2"]))
     os.utime(header, (0, 0))
-    assert len(known | {precompiled._key(["g++", "-O2"])}) == 4
+    assert precompiled._key(["g++", "-O2"]) == first, "installed anew"
+    header.write_text(" ")
+    assert len({first, *others, precompiled._key(["g++", "-O2"])}) == 4
 
 
 def test_headers_that_nobody_used_for_long_are_removed(source, tmp_path, monkeypatch):

@@ -130,6 +130,22 @@ def test_a_spawned_process_uses_another_device(tmp_path):
     assert out.split() == ["12.0", "1", "0"]
 
 
+def test_mindspore_finds_the_libraries_by_a_path_that_names_its_home(tmp_path):
+    (tmp_path / "mindspore.py").write_text("")  # stands for MindSpore, which is not installed beside torch_npu
+    program = """
+        import ctypes, os
+        import mindspore
+
+        info, library = (ctypes.c_char_p * 4)(), ctypes.CDLL("libascendcl.so")
+        ctypes.CDLL(None).dladdr(ctypes.cast(library.aclInit, ctypes.c_void_p), info)
+        home = os.environ["ASCEND_HOME_PATH"]
+        print(home, info[0].decode(), open(home + "/compiler/version.info").read())
+    """
+    home, library, version = run_program(tmp_path, program).split()
+    assert (home, version) == (activation.HOME, "Version=9.1.0")
+    assert library == f"{home}/latest/lib64/libascendcl.so"
+
+
 @pytest.fixture
 def real_cann(tmp_path):
     """A folder that looks like an installed CANN."""
@@ -255,3 +271,36 @@ def test_an_installed_wheel_makes_its_operator_package_known(tmp_path):
     paths = result.stdout.strip().split(":")
     assert paths[0] == "/given/by/the/user"
     assert str(package / "opp" / "vendors" / "their_ops") in paths
+
+
+@pytest.mark.parametrize("first", ["import torch_npu", "sys.path.append(activation.PYTHON)"], ids=["torch_npu", "path"])
+def test_pyacl_copies_and_says_what_is_wrong(tmp_path, first):
+    out = run_program(
+        tmp_path,
+        f"""
+        import sys
+        from cann_cpu import activation
+        {first}
+        import acl
+        from acl.rt import memcpy
+
+        assert acl.init() == acl.rt.set_device(0) == 0 and acl.rt.get_device() == (0, 0)
+        device, code = acl.rt.malloc(64, 0)
+        host, _ = acl.rt.malloc_host(64)
+        data = b"some bytes"
+        assert code == 0 and memcpy(device, 64, acl.util.bytes_to_ptr(data), 10, 1) == 0
+        assert memcpy(host, 64, device, 10, 2) == 0
+        print(acl.util.ptr_to_bytes(host, 10))
+        assert memcpy(host, 4, device, 10, 2) != 0
+        print(acl.get_recent_err_msg())
+        try:
+            memcpy(host, device)
+        except TypeError as error:
+            print(error)
+        """,
+    )
+    assert out.splitlines() == [
+        "b'some bytes'",
+        "aclrtMemcpy: count 10 is more than destMax 4",
+        "acl.rt.memcpy takes 5 arguments, 2 were given",
+    ]

@@ -11,7 +11,7 @@ import torch
 import torch_npu
 import torch_versions
 import torchair
-from aclnn import FRACTAL_NZ, INVALID, ND, Stored
+from aclnn import FRACTAL_NZ, INVALID, ND, Stored, blocks_of, nz
 
 pytestmark = pytest.mark.usefixtures("internal_formats")
 
@@ -21,19 +21,6 @@ DTYPES = [torch.int8, torch.float16, torch.bfloat16]
 
 def random(*shape, dtype=torch.bfloat16):
     return torch.randint(-100, 100, shape).to(dtype)
-
-
-def blocks_of(matrix):
-    c0 = 32 // matrix.element_size()
-    rows, columns = matrix.shape[-2:]
-    padded = torch.nn.functional.pad(matrix, (0, -columns % c0, 0, -rows % 16))
-    return padded.unflatten(-1, (-1, c0)).unflatten(-3, (-1, 16)).movedim(-2, -4).contiguous()
-
-
-def nz(view):
-    """The view with the matrices it views laid out in blocks."""
-    matrix = view if view._base is None else view._base
-    return Stored(view, blocks_of(matrix), FRACTAL_NZ)
 
 
 call = functools.partial(aclnn.call, "libopapi.so")
@@ -93,13 +80,40 @@ def test_inputs_in_lists_and_those_that_may_be_null_are_read():
     torch.testing.assert_close(loss, expected)
 
 
+def storage_of(tensor, dst_format, additional_dtype):
+    """The shape of the storage, and the format, that libopapi computes."""
+    library, made = ctypes.CDLL("libopapi.so"), aclnn.Made()
+    shape, size, actual = ctypes.POINTER(ctypes.c_int64)(), ctypes.c_uint64(), ctypes.c_int()
+    status = library.aclnnNpuFormatCastCalculateSizeAndFormat(
+        made.argument(tensor), dst_format, additional_dtype, *map(ctypes.byref, (shape, size, actual))
+    )
+    made.destroy()
+    assert status == 0
+    return shape[: size.value], actual.value
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_cast_lays_out_blocks_and_rows(size, dtype):
+    matrix = random(*size, dtype=dtype)
+    blocks = blocks_of(matrix)
+    assert storage_of(matrix, FRACTAL_NZ, -1) == (list(blocks.shape), FRACTAL_NZ)
+    assert storage_of(matrix, ND, -1) == (list(size), ND)
+    written = torch.full_like(blocks, 7)
+    call("aclnnNpuFormatCast", matrix, Stored(matrix, written, FRACTAL_NZ))
+    assert written.equal(blocks)
+    back = torch.empty_like(matrix)
+    call("aclnnNpuFormatCast", Stored(matrix, blocks, FRACTAL_NZ), back)
+    assert back.equal(matrix)
+
+
 def test_outputs_in_blocks_are_rejected():
     x = random(20, 40)
     message = "is written, so it must be in format ND, but is in FRACTAL_NZ"
-    assert rejection("aclnnNeg", x, nz(x.clone())) == (INVALID, f"aclnnNeg: argument 2 {message}")
-    assert rejection("aclnnInplaceCopy", nz(x), x) == (INVALID, f"aclnnInplaceCopy: argument 1 {message}")
+    assert rejection("aclnnNeg", x, nz(x.clone())) == (INVALID, f"aclnnNeg: argument 2 (out) {message}")
+    assert rejection("aclnnInplaceCopy", nz(x), x) == (INVALID, f"aclnnInplaceCopy: argument 1 (self) {message}")
     rejected = rejection("aclnnForeachNeg", [x], [nz(x.clone())])
-    assert rejected == (INVALID, f"aclnnForeachNeg: argument 2 {message}")
+    assert rejected == (INVALID, f"aclnnForeachNeg: argument 2 (out) {message}")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +134,7 @@ def test_what_is_in_no_known_layout_is_rejected(argument, message):
     x = random(20, 40)
     given = argument(x)
     out = torch.empty(given.memory.shape)
-    assert rejection("aclnnNeg", given, out) == (INVALID, f"aclnnNeg: argument 1 {message}")
+    assert rejection("aclnnNeg", given, out) == (INVALID, f"aclnnNeg: argument 1 (self) {message}")
 
 
 def cast(tensor):
@@ -192,7 +206,21 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
+CASTS_THE_DESTINATION = pytest.mark.xfail(
+    torch_versions.CASTS_THE_DESTINATION,
+    reason="with CANN 9.1 torch_npu casts the destination of the copy",
+    strict=True,
+)
+COPIES_TO_BLOCKS = "rows to blocks", "host to blocks", "empty_with_format"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(use, marks=[CASTS_THE_DESTINATION] * (name in COPIES_TO_BLOCKS), id=name)
+        for name, use in USES.items()
+    ],
+)
 def test_torch_npus_own_functions_keep_the_values(use):
     matrix = random(23, 41)
     assert use(cast(matrix.npu()), matrix).cpu().equal(matrix)

@@ -1,11 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of several ranks for the checks, under torchrun: right ones, and one whose result depends on the order."""
+"""Programs of several ranks for the checks: right ones, and one whose result depends on the order.
+
+torchrun starts them; where it does not, this forks two ranks, from a process that may have imported torch already.
+"""
 
 import os
+import signal
+import socket
 import sys
 
-import torch
-import torch.distributed as dist
+
+def fork_ranks(size):
+    """Returns in each rank, with torchrun's variables. The first rank that fails ends the others."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(listener.getsockname()[1])}
+    ranks = set()
+    for rank in range(size):
+        process = os.fork()
+        if process == 0:
+            variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+            os.environ.update(address | {name: str(value) for name, value in variables.items()})
+            return
+        ranks.add(process)
+    code = 0
+    while ranks:
+        process, status = os.wait()
+        ranks.remove(process)
+        if status and not code:
+            code = 1
+            for other in ranks:
+                os.kill(other, signal.SIGKILL)
+    sys.exit(code)
+
+
+if __name__ == "__main__" and "LOCAL_RANK" not in os.environ:
+    fork_ranks(2)
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 
 N = 1 << 18  # a rank reads so much from the other's memory
 

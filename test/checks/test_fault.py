@@ -102,11 +102,10 @@ def test_calls_are_those_of_the_program(tmp_path):
 
 
 STOPPED = """
-import os, sys
+import os
 from cann_cpu.checks import repeated_runs
-program = f"import os, signal, time; stopped = {os.getpid()}; os.kill(stopped, signal.SIGSTOP); time.sleep(5)"
-program += "; os.kill(stopped, signal.SIGCONT); print('done')"
-print(repeated_runs.run([sys.executable, "-c", program], {}, timeout=3))
+this = os.getpid()
+print(repeated_runs.run(["sh", "-c", f"kill -STOP {this}; sleep 5; kill -CONT {this}; echo done"], {}, timeout=3))
 """
 
 

@@ -10,7 +10,7 @@ import torch
 from cases import equal, error_of
 from matmul_cases import name_of_group
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import aclnn
 

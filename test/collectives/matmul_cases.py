@@ -10,7 +10,7 @@ import torch_npu
 from cases import equal, error_of
 
 TEST = Path(__file__).parents[1]
-sys.path[:0] = [str(TEST), str(TEST / "cann_cpu/graph_engine")]
+sys.path[:0] = [str(TEST / "support"), str(TEST / "cann_cpu/graph_engine")]
 
 from single_node import run_node  # noqa: E402
 
@@ -77,6 +77,19 @@ def quantised(rank, size):
     scales = {"x2_scale": columns[rank].npu(), "comm_mode": "aiv"}
     sums = torch.cat(x1s).double() @ x2s[rank].double() * columns[rank]
     for dtype in torch.bfloat16, torch.float16:
+        bias = integers(COLUMNS, dtype=dtype)
+        out = torch_npu.npu_all_gather_base_mm(
+            x1, x2, group, size, bias=bias.npu(), x1_scale=rows[rank].npu(), output_dtype=dtype, **scales
+        )[0]
+        expected = (sums + bias.double() * columns[rank]) * torch.cat(rows)
+        torch.testing.assert_close(out.cpu().double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-6)
+        out = torch_npu.npu_mm_reduce_scatter_base(
+            x1, x2, group, size, bias=bias.npu(), x1_scale=rows[rank].npu(), output_dtype=dtype, **scales
+        )
+        expected = sum(
+            a.double() @ b.double() * c * r + bias.double() for a, b, c, r in zip(x1s, x2s, columns, rows, strict=True)
+        )[rank * part : (rank + 1) * part]
+        torch.testing.assert_close(out.cpu().double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-5)
         rtol = 2 * torch.finfo(dtype).eps
         for with_rows in False, True:
             x1_scale = rows[rank].npu() if with_rows else None

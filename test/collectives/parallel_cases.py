@@ -10,7 +10,7 @@ import torch.distributed as dist
 from cases import equal, error_of
 
 TEST = Path(__file__).parents[1]
-sys.path[:0] = [str(TEST), str(TEST / "custom_pypto")]
+sys.path[:0] = [str(TEST / "support"), str(TEST / "custom_pypto")]
 
 import calls  # noqa: E402
 import references  # noqa: E402

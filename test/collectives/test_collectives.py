@@ -42,7 +42,7 @@ def test_every_type_is_moved(ranks, size, transport):
     run_raw(ranks, "moves", size, transport)
 
 
-def test_communicators_of_some_ranks_groups_of_calls_and_what_is_refused(ranks):
+def test_communicators_of_some_ranks_groups_of_calls_and_what_is_rejected(ranks):
     run_raw(ranks, "parts", 3, "auto")
 
 
@@ -96,7 +96,7 @@ WRONG_TABLES = {
 }
 
 
-def test_wrong_rank_tables_are_refused(ranks, free_port, tmp_path):
+def test_wrong_rank_tables_are_rejected(ranks, free_port, tmp_path):
     path = tmp_path / "table.json"
     for words, table in WRONG_TABLES.items():
         path.write_text(table if isinstance(table, str) else json.dumps(table))

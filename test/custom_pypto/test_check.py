@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of one operator: a correct one passes them all, each error is a line with the file to fix."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -561,6 +562,16 @@ def test_a_gradient_that_is_lost_is_a_line(key, tmp_path, monkeypatch):
     verdict, text = behaviour(probe, "autograd", tmp_path, monkeypatch)
     assert verdict == "FAILED"
     assert text.endswith(" (ones): fix the backward in NAME/csrc/scale.cpp")
+
+
+def test_a_gradient_that_is_an_operator_is_named_by_its_kernel(tmp_path, monkeypatch):
+    of_gradient = property(lambda operator: dataclasses.replace(operator, name="scale_backward"))
+    monkeypatch.setattr(check.Operator, "gradient", of_gradient)
+    monkeypatch.setattr(Gradient, "off", 0.5)
+    probe = Probe()
+    probe.functions["AutogradPrivateUse1"] = lambda x, factor=2.0: Gradient.apply(x, factor)
+    _, text = behaviour(probe, "autograd", tmp_path, monkeypatch)
+    assert text.endswith(" (ones): fix opp/op_kernel/scale_grad.cpp, or the backward in NAME/csrc/scale.cpp")
 
 
 def test_an_operator_that_rejects_to_be_differentiated_has_no_gradient(tmp_path, monkeypatch):

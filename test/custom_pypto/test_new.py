@@ -288,9 +288,7 @@ def test_the_command_says_what_to_fill_in(package, monkeypatch, capsys):
 
 @pytest.mark.parametrize("command", ["", "new", "new_project", "check"])
 def test_each_command_says_what_it_takes(command):
-    said = subprocess.run(
-        [sys.executable, "-m", "custom_pypto", *command.split(), "--help"], capture_output=True, text=True
-    )
+    said = fresh.run([sys.executable, "-m", "custom_pypto", *command.split(), "--help"])
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith(f"usage: python -m custom_pypto {command}".rstrip())
 

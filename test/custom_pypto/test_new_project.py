@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import fresh
 import guide
 import pytest
 import torch  # noqa: F401
@@ -183,12 +184,11 @@ print("done")
 @pytest.mark.nightly
 def test_a_build_that_fails_ends_with_its_first_error():
     def run(how):
-        command = [sys.executable, "-c", FAILING_BUILD, how]
-        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        return fresh.run([sys.executable, "-c", FAILING_BUILD, how])
 
     failed = run("fails")
     assert failed.returncode == 1
-    assert failed.stdout.splitlines()[-1] == "setup.py: x.cpp:3:1: error: no such thing"
+    assert failed.stderr.splitlines()[-1] == "setup.py: x.cpp:3:1: error: no such thing"
     assert "[1/2] compiling" in failed.stdout
     passed = run("passes")
     assert (passed.returncode, passed.stdout.splitlines()[-1]) == (0, "done")

@@ -17,10 +17,10 @@ SOURCES = Path(__file__).parents[2]
 RARELY = ("GE dynamic", "reduce-overhead")
 
 
-@pytest.mark.parametrize("without", [RARELY, pytest.param((), marks=pytest.mark.nightly)], ids=["common", "all"])
 @pytest.mark.parametrize("name", prototypes.operators("custom_pypto"))
 @torch._dynamo.config.patch(specialize_float=True)  # else it traces twice, as it does in test_modes.py
-def test_passes_every_check(name, without, monkeypatch):
+def test_passes_every_check(name, request, monkeypatch):
+    without = () if request.config.getoption("--nightly") else RARELY
     lines = {line: run for line, run in check.BEHAVIOUR.items() if line not in without}
     monkeypatch.setattr(check.table, "BEHAVIOUR", lines)
     lines = check.check(check.Operator(custom_pypto, name, SOURCES))

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from operator_package import CANN
 
 pytestmark = pytest.mark.nightly  # compiles for a minute; test_machines.py runs the kernels themselves
 SOURCES = Path(__file__).with_name("kernels")
+PLATFORM = f"{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+BUILT = Path(__file__).parents[2] / f"build/temp.{PLATFORM}/opp/CMakeFiles/cust_cpu_kernels.dir/cpu"
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,7 @@ def functions(tmp_path_factory):
     build = tmp_path_factory.mktemp("functions")
     environment = os.environ | {"ASCEND_HOME_PATH": str(CANN)}
     for command in (
-        ["-S", SOURCES, "-B", build, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"],
+        ["-S", SOURCES, "-B", build, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}", f"-DBUILT={BUILT}"],
         ["--build", build],
     ):
         done = subprocess.run(["cmake", *command], env=environment, capture_output=True, text=True, timeout=500)

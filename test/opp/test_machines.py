@@ -67,12 +67,12 @@ def check_limits_of_the_ascend_c_kernels():
     attends(block_size=1 << 20)
     attends(depth=65520)
     for sizes, message in (
-        ({"block_size": (1 << 20) + 1}, "a block of the cache must have at most 1048576 tokens, but has 1048577"),
-        ({"depth": 65521}, "query must have a last dimension of at most 65520, but it is 65521"),
+        ({"block_size": (1 << 20) + 1}, "key must have a size block_size of 1048576 or less, .* 1048577"),
+        ({"depth": 65521}, "query must have a size D of 65520 or less, .* 65521"),
     ):
         with pytest.raises(RuntimeError, match=message):
             attends(**sizes)
-    with pytest.raises(RuntimeError, match=r"wk must have at most 2048 columns, .* but has 2049"):
+    with pytest.raises(RuntimeError, match=r"wk must have a size D of 2048 or less, .* 2049"):
         test_lightning_indexer_prolog.run(test_lightning_indexer_prolog.small(1, heads=1, depth=2049))
     print("rejected")
 

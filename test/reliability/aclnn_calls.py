@@ -17,7 +17,7 @@ from pathlib import Path
 import drawn_calls
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from aclnn_signatures import signatures
 
 ARENA = 64 << 20  # bytes of device memory that the tensors of a call lie in

@@ -34,7 +34,7 @@ MODULES = [
     *("torch.ao.quantization.fx", "torch.testing._internal.common_utils", "google.protobuf.text_format"),
     *("matplotlib.pyplot", "networkx", "pytest", "tqdm"),
 ]
-sys.path[:0] = [str(ROOT / "test"), str(ROOT / "examples")]
+sys.path[:0] = [str(ROOT / "test/support"), str(ROOT / "examples")]
 
 
 def decode(layer: str, *modes: str) -> int:

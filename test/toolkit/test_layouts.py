@@ -60,6 +60,8 @@ NAMED = [
     *(f"{part}/include/acl/acl.h" for part in ("acllib", "atc", "compiler", "fwkacllib", "hccl", "runtime", "toolkit")),
     "{machine}-linux/include/acl/acl.h",
     "{machine}-linux/runtime/include/acl/acl.h",
+    "latest/lib64/libascendcl.so",
+    "latest/lib64/driver/libascend_hal.so",
     "runtime/lib64/stub/libascendcl.so",
     "acllib/lib64/stub/libascendcl.so",
     "runtime/lib64/stub/linux/{machine}/libascendcl.so",

@@ -97,6 +97,11 @@ y = torch.zeros_like(x).npu()
 aclnn.call("libcust_opapi.so", "aclnnPlus", x.npu(), y)
 print("test pass" if torch.equal(y.cpu(), x + 1) else "[ERROR] result error")
 """
+ONE_FAILS = """import sys
+import plus_lib
+said = {"case1": "test pass", "case2": "[ERROR] result error"}
+print(said["case" + sys.argv[1]])
+"""
 
 
 def check(folder, *options, fails=False):
@@ -228,7 +233,7 @@ def test_the_first_cause_of_a_failure(project, tmp_path, file, text, by, row, sa
 
 
 def test_an_extension_of_torch_is_built_beside_the_project_and_its_cases_run(project, tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(HERE.parent))  # of aclnn
+    monkeypatch.setenv("PYTHONPATH", str(HERE.parent / "support"))  # of aclnn
     folder = tmp_path / "sample"
     shutil.copytree(project / "Plus", folder / "Plus")
     (folder / "Case").mkdir()
@@ -237,8 +242,13 @@ def test_an_extension_of_torch_is_built_beside_the_project_and_its_cases_run(pro
     rows, said = check(folder)
     assert rows["test"][0] == "ok", said
     assert re.match(r"python3 setup.py build_ext, 2 cases, ", rows["test"][1])
-    (folder / "Case/test_op.py").write_text(CASES.replace("x + 1)", "x + len(x) - 3)"))
-    rows, said = check(folder, fails=True)
+
+
+def test_a_case_of_an_extension_that_fails_is_named(tmp_path):
+    (tmp_path / "Case").mkdir()
+    for name, text in {"setup.py": SETUP, "plus.c": MODULE, "test_op.py": ONE_FAILS}.items():
+        (tmp_path / "Case" / name).write_text(text)
+    rows, said = check(tmp_path, fails=True)
     assert rows["test"][0] == "FAILED", said
     assert rows["test"][1].startswith("test_op.py 2: test: [ERROR] result error")
 

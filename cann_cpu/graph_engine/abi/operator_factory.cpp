@@ -2,8 +2,11 @@
 // ge::Operator, and ge::OperatorFactory over the prototypes of packages and the built-in node types.
 #include "graph/operator_factory.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <utility>
+#include <variant>
 
 #include "graph/operator.h"
 #include "graph_engine/nodes/node_types.h"
@@ -22,6 +25,7 @@ class OperatorImpl {
 
   std::string name;
   cann_cpu::graph::Prototype prototype;
+  std::map<std::string, cann_cpu::graph::Attribute> attributes{};
 };
 
 using cann_cpu::graph::Arity;
@@ -54,11 +58,55 @@ std::string value_type(const std::string& type) {
   return found == names.end() ? type : found->second;
 }
 
+// Numbers are kept in 64 bits.
+template <typename T>
+Attribute kept_attribute(const T& value) {
+  if constexpr (std::is_same_v<T, int32_t>) {
+    return static_cast<int64_t>(value);
+  } else if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
+    return std::vector<int64_t>(value.begin(), value.end());
+  } else {
+    return value;
+  }
+}
+
+// False where the attribute has another type, or a number does not fit.
+template <typename T>
+bool read_attribute(const Attribute& attribute, T& value) {
+  if constexpr (std::is_same_v<T, int32_t>) {
+    const auto* number = std::get_if<int64_t>(&attribute);
+    if (number == nullptr || !std::in_range<int32_t>(*number)) return false;
+    value = static_cast<int32_t>(*number);
+  } else if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
+    const auto* numbers = std::get_if<std::vector<int64_t>>(&attribute);
+    const auto fits = [](int64_t number) { return std::in_range<int32_t>(number); };
+    if (numbers == nullptr || !std::ranges::all_of(*numbers, fits)) return false;
+    value.assign(numbers->begin(), numbers->end());
+  } else {
+    const T* const found = std::get_if<T>(&attribute);
+    if (found == nullptr) return false;
+    value = *found;
+  }
+  return true;
+}
+
+// What was set, or the prototype's default; null where there is neither.
+const Attribute* find_attribute(const OperatorImpl& op, const std::string& name) {
+  const auto set = op.attributes.find(name);
+  if (set != op.attributes.end()) return &set->second;
+  const auto& declared = op.prototype.attributes;
+  const auto found = std::ranges::find(declared, name, &cann_cpu::graph::PrototypeAttribute::name);
+  return found == declared.end() || found->required ? nullptr : &found->default_value;
+}
+
 }  // namespace
 
 Operator::Operator(const AscendString& name, const AscendString& type)
     : operator_impl_(
           std::make_shared<OperatorImpl>(OperatorImpl{name.GetString(), {type.GetString(), {}, {}, {}, {}}})) {}
+
+Operator::Operator(const char_t* type) : Operator("", type) {}
+Operator::Operator(const char_t* name, const char_t* type) : Operator(AscendString(name), AscendString(type)) {}
 
 bool Operator::IsEmpty() const { return operator_impl_ == nullptr; }
 
@@ -92,6 +140,30 @@ graphStatus Operator::UpdateInputDesc(const char_t* name, const TensorDesc&) {
   return !IsEmpty() && name != nullptr && operator_impl_->prototype.has_input(name) ? GRAPH_SUCCESS : GRAPH_FAILED;
 }
 
+#define DEFINE_ATTRIBUTE(type, ...)                                                               \
+  Operator& Operator::SetAttr(const char_t* name, __VA_ARGS__ attr_value) {                       \
+    if (!IsEmpty() && name != nullptr) {                                                          \
+      operator_impl_->attributes.insert_or_assign(name, kept_attribute(attr_value));              \
+    }                                                                                             \
+    return *this;                                                                                 \
+  }                                                                                               \
+  graphStatus Operator::GetAttr(const char_t* name, type& attr_value) const {                     \
+    if (IsEmpty() || name == nullptr) return GRAPH_FAILED;                                        \
+    const Attribute* const found = find_attribute(*operator_impl_, name);                         \
+    return found != nullptr && read_attribute(*found, attr_value) ? GRAPH_SUCCESS : GRAPH_FAILED; \
+  }
+DEFINE_ATTRIBUTE(int64_t, int64_t)
+DEFINE_ATTRIBUTE(int32_t, int32_t)
+DEFINE_ATTRIBUTE(float32_t, float32_t)
+DEFINE_ATTRIBUTE(bool, bool)
+DEFINE_ATTRIBUTE(ge::DataType, const ge::DataType&)
+DEFINE_ATTRIBUTE(std::vector<int64_t>, const std::vector<int64_t>&)
+DEFINE_ATTRIBUTE(std::vector<int32_t>, const std::vector<int32_t>&)
+DEFINE_ATTRIBUTE(std::vector<float32_t>, const std::vector<float32_t>&)
+DEFINE_ATTRIBUTE(std::vector<ge::DataType>, const std::vector<ge::DataType>&)
+DEFINE_ATTRIBUTE(std::vector<std::vector<int64_t>>, const std::vector<std::vector<int64_t>>&)
+#undef DEFINE_ATTRIBUTE
+
 void Operator::InputRegister(const char_t* name, const char_t*) {
   operator_impl_->prototype.inputs.push_back({name, Arity::required});
 }
@@ -111,6 +183,16 @@ void Operator::OutputRegister(const char_t* name, const char_t*) {
 void Operator::DynamicOutputRegister(const char_t* name, const uint32_t, const char_t*, bool) {
   operator_impl_->prototype.outputs.push_back({name, Arity::dynamic});
 }
+
+void Operator::DynamicInputRegister(const char_t* name, const uint32_t num, bool is_push_back) {
+  DynamicInputRegister(name, num, "", is_push_back);
+}
+
+void Operator::DynamicOutputRegister(const char_t* name, const uint32_t num, bool is_push_back) {
+  DynamicOutputRegister(name, num, "", is_push_back);
+}
+
+void Operator::InferFuncRegister(const std::function<graphStatus(Operator&)>&) {}
 
 void Operator::DataTypeRegister(const char_t*, const TensorType&) {}
 
@@ -199,9 +281,18 @@ NamedTypes named_types(const std::vector<cann_cpu::graph::PrototypeTensor>& tens
 // Lists an operator's inputs, outputs and attributes, name and kind each, in IR order.
 extern "C" CANN_EXPORT uint32_t GetRegisteredIrDef(const char* op_type, NamedTypes& inputs, NamedTypes& outputs,
                                                    NamedTypes& attributes) {
-  const auto* prototype = op_type == nullptr ? nullptr : cann_cpu::graph::find_prototype(op_type);
-  if (prototype == nullptr) {
+  if (op_type == nullptr) {
     return ge::GRAPH_FAILED;
+  }
+  const auto* prototype = cann_cpu::graph::find_prototype(op_type);
+  const auto* node_type = cann_cpu::graph::find_node_type(op_type);
+  cann_cpu::graph::Prototype built_in;
+  if (prototype == nullptr) {
+    if (node_type != nullptr) built_in = node_type->prototype();
+    if (built_in.outputs.empty()) {
+      return ge::GRAPH_FAILED;
+    }
+    prototype = &built_in;
   }
   inputs = named_types(prototype->inputs);
   outputs = named_types(prototype->outputs);

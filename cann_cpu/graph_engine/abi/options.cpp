@@ -55,6 +55,7 @@ constexpr Known kKnown[] = {
     {"ge.oo.constantFolding"},
     {"ge.oo.deadCodeElimination"},
     {"ge.optimizationSwitch"},
+    {"ge.disableOptimizations"},
     {"ge.fusionSwitchFile"},
     {"ge.graphRunMode"},
     {"ge.exec.allow_hf32"},  // a permission: products of float32 stay such
@@ -66,6 +67,11 @@ constexpr Known kKnown[] = {
     {"ge.exec.deviceId"},
     {"ge.session_device_id"},
     {"ge.socVersion"},
+    // MindSpore's name of the job, the accumulation of variables that it turns off, and its mode of overflow: results
+    // hold infinities and NaN.
+    {"ge.exec.jobId"},
+    {"ge.exec.variable_acc", "0"},
+    {"ge.exec.overflow", "1"},
     // The dtypes are the graph's.
     {"ge.exec.precision_mode", "must_keep_origin_dtype"},
     {"ge.exec.precision_mode_v2", "origin"},

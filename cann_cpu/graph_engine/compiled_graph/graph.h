@@ -30,7 +30,8 @@ enum class Role { input, constant, compute, output, fused /* into a later node *
 struct Node {
   const ModelNode* model = nullptr;
   Role role = Role::compute;
-  std::vector<Edge> inputs;                  // without control edges
+  std::vector<Edge> inputs;                  // without control edges; of a built-in node, in the order of its row
+  std::vector<std::string> input_names;      // beside inputs; empty where the model has none
   const NodeType* type = nullptr;            // of a built-in node
   std::shared_ptr<const CustomNode> custom;  // of an operator package's node
   StoredTensor constant;

@@ -74,12 +74,6 @@ T required(const std::string& name, const std::optional<T>& value) {
   return *value;
 }
 
-std::string input_name(const ModelNode& node, size_t i) {
-  const auto& descriptions = node.input_descriptions;
-  const bool named = i < descriptions.size() && !descriptions[i].name.empty();
-  return named ? "'" + descriptions[i].name + "'" : std::to_string(i);
-}
-
 }  // namespace
 
 void NodeCall::check_all_read() const {
@@ -91,7 +85,8 @@ void NodeCall::check_all_read() const {
   }
   for (size_t i = 0; i < node_.inputs.size(); ++i) {
     if (has(i) && !read_inputs_[i]) {
-      throw GraphError("input " + input_name(node(), i) + " is not implemented; leave it out");
+      const std::string name = input_name(i).empty() ? std::to_string(i) : "'" + input_name(i) + "'";
+      throw GraphError("input " + name + " is not implemented; leave it out");
     }
   }
 }

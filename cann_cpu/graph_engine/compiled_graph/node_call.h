@@ -35,6 +35,7 @@ class NodeCall {
   bool in_place() const { return node_.in_place; }
 
   size_t input_count() const { return node_.inputs.size(); }
+  const std::string& input_name(size_t i) const { return node_.input_names.at(i); }
   bool has(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].absent(); }
   const at::Tensor& in(size_t i) const;  // in ND
   StoredTensor stored(size_t i) const;   // as it lies in memory, contiguous

@@ -127,7 +127,9 @@ StoredTensor constant_tensor(const ModelNode& node) {
   const ConstTensor& constant = **value;
   require_no_negative(node, constant.shape);
   // The numbers of elements are compared first: a wrong shape must not allocate.
-  const auto type = scalar_type(constant.dtype);
+  // torchair makes int4 without elements, for what is not computed.
+  const bool is_no_int4 = constant.dtype == ge::DT_INT4 && constant.bytes.empty();
+  const auto type = is_no_int4 ? at::kChar : scalar_type(constant.dtype);
   double elements = 1;
   for (const int64_t dim : constant.shape) {
     elements *= static_cast<double>(dim);
@@ -184,12 +186,43 @@ void resolve_type(Node& node, std::string& unknown) {
   const std::string& type = node.model->type;
   std::string reason;
   node.custom = find_custom_node(type, reason);
-  if (node.custom == nullptr) {
+  if (node.custom == nullptr || !node.custom->prototype->of_package) {
     node.type = find_node_type(type);
+    if (node.type != nullptr) node.custom = nullptr;
   }
   if (node.custom == nullptr && node.type == nullptr) {
     unknown += "\n  " + describe(*node.model) + ": " + reason;
   }
+}
+
+void name_inputs(Node& node) {
+  const auto& descriptions = node.model->input_descriptions;
+  node.input_names.resize(node.inputs.size());
+  for (size_t i = 0; i < std::min(descriptions.size(), node.inputs.size()); ++i) {
+    node.input_names[i] = descriptions[i].name;
+  }
+}
+
+// Moves a built-in node's optional inputs to their places after the required ones.
+void place_optional_inputs(Node& node) {
+  const auto optional = node.type->optional_input_names();
+  const auto& names = node.input_names;
+  if (optional.empty() || std::find(names.begin(), names.end(), "") != names.end()) return;
+  std::vector<Edge> edges, optional_edges(optional.size());
+  std::vector<std::string> edge_names;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto found = std::find(optional.begin(), optional.end(), names[i]);
+    if (found != optional.end()) {
+      optional_edges[found - optional.begin()] = node.inputs[i];
+    } else {
+      edges.push_back(node.inputs[i]);
+      edge_names.push_back(names[i]);
+    }
+  }
+  edges.insert(edges.end(), optional_edges.begin(), optional_edges.end());
+  edge_names.insert(edge_names.end(), optional.begin(), optional.end());
+  node.inputs = std::move(edges);
+  node.input_names = std::move(edge_names);
 }
 
 // ge.exec.outputReuseInputMemIndexes: "input,output|input,output".
@@ -281,6 +314,7 @@ CompiledGraph::CompiledGraph(std::shared_ptr<const Model> model, const Options& 
     node.model = &model_->nodes[i];
     node.role = role_of(*node.model);
     node.inputs = edges[i].data;
+    name_inputs(node);
     for (Edge& edge : node.inputs) {
       edge.node = edge.absent() ? edge.node : place[edge.node];
     }
@@ -303,6 +337,7 @@ CompiledGraph::CompiledGraph(std::shared_ptr<const Model> model, const Options& 
         break;
       case Role::compute:
         resolve_type(node, unknown);
+        if (node.type != nullptr) place_optional_inputs(node);
         break;
       case Role::fused:  // later
         break;

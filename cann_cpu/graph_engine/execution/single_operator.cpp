@@ -22,8 +22,13 @@ namespace {
 Attribute attribute(const aclopAttr::Value& value) {
   return std::visit(
       [](const auto& held) -> Attribute {
-        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, aclDataType>) {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, aclDataType>) {
           return static_cast<ge::DataType>(held);
+        } else if constexpr (std::is_same_v<Held, std::vector<aclDataType>>) {
+          std::vector<ge::DataType> types;
+          for (const aclDataType type : held) types.push_back(static_cast<ge::DataType>(type));
+          return types;
         } else {
           return held;
         }

@@ -38,6 +38,7 @@ struct Prototype {
   std::vector<PrototypeAttribute> attributes;
   std::vector<PrototypeTensor> outputs;
   std::shared_ptr<const ops::Definition> definition;  // the OpDef, where the package's library has one
+  bool of_package = false;  // one of the program itself does not take the place of a built-in node type
 
   bool has_input(const std::string& name) const {
     return std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.name == name; });

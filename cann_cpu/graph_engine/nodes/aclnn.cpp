@@ -79,6 +79,9 @@ Parameter in(size_t i) {
 Parameter in(size_t i, at::ScalarType dtype) {
   return [=](AclnnCall& c) { c.arguments.tensor(c.node.in(i).to(dtype)); };
 }
+Parameter stored(size_t i) {
+  return [=](AclnnCall& c) { c.arguments.tensor(c.node.stored(i)); };
+}
 Parameter optional(size_t i) {
   return [=](AclnnCall& c) { c.arguments.tensor(c.node.has(i) ? c.node.in(i) : at::Tensor()); };
 }
@@ -170,6 +173,13 @@ Parameter outs(std::function<std::vector<at::Tensor>(NodeCall&)> rule) {
   return [=](AclnnCall& c) {
     c.outputs = rule(c.node);
     value(c.outputs)(c);
+  };
+}
+Parameter int4_out(size_t place, Rule rule) {
+  return [=](AclnnCall& c) {
+    out(place, rule)(c);
+    c.conversions.push_back(
+        [=](AclnnCall& done) { done.outputs[place] = int4_values(done.outputs[place]).flatten(-2); });
   };
 }
 Parameter out_as(at::ScalarType dtype, Rule rule) {

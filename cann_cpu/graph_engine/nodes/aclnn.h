@@ -40,6 +40,7 @@ inline const at::Scalar kZero(0), kOne(1);
 // Inputs, by their place in the node.
 Parameter in(size_t i);
 Parameter in(size_t i, at::ScalarType dtype);  // cast to this dtype
+Parameter stored(size_t i);                    // in the format of its memory, FRACTAL_NZ or ND
 Parameter optional(size_t i);                  // a null pointer where the node leaves it out
 Parameter number(size_t i);                    // aclScalar, from a tensor of one element
 Parameter number(size_t i, at::Scalar fallback);
@@ -75,6 +76,7 @@ Parameter out(Rule rule);
 Parameter out(size_t place, Rule rule);
 Parameter out_as(at::ScalarType dtype, Rule rule);  // written as the rule says, then cast to this dtype
 Parameter out_as(size_t place, at::ScalarType dtype, Rule rule);
+Parameter int4_out(size_t place, Rule rule);                             // written eight in an int32
 Parameter outs(std::function<std::vector<at::Tensor>(NodeCall&)> rule);  // all of them, an aclTensorList
 
 // Not passed: what the function does not have.

@@ -232,6 +232,48 @@ at::Tensor reduced_product(NodeCall& n) {
 }
 at::Tensor no_maximum(NodeCall&) { return new_tensor({0}, at::kFloat); }
 
+// Products with an exchange of blocks before or after them.
+at::Tensor product_of_blocks(NodeCall& n) {
+  return new_tensor({n.in(0).size(0) / n.integer("world_size"), n.in(1).size(n.flag("transpose_x2", false) ? 0 : 1)},
+                    product_type(n));
+}
+at::Tensor exchanged_blocks(NodeCall& n) {
+  const int64_t ranks = n.integer("world_size");
+  return new_tensor({n.in(0).size(0) / ranks, n.in(0).size(1) * ranks}, n.dtype(0));
+}
+at::Tensor exchanged_product(NodeCall& n) {
+  const int64_t ranks = n.integer("world_size"), columns = n.in(1).size(n.flag("transpose_x2", false) ? 0 : 1);
+  return new_tensor({n.in(0).size(0) * ranks, columns / ranks}, product_type(n));
+}
+
+// An output that the function is not asked for is a null pointer to it, and empty.
+Parameter out_if(const char* flag, bool fallback, Rule rule) {
+  return [=](AclnnCall& c) {
+    if (c.node.flag(flag, fallback)) return out(rule)(c);
+    absent()(c);
+    c.set_output(c.outputs.size(), new_tensor({0}, c.node.dtype(0)));
+  };
+}
+
+// Products with experts, and of a shared expert where its inputs are given.
+at::Tensor products_of_experts(NodeCall& n) {
+  const auto counts = n.integers("recv_counts", {});
+  return new_tensor({std::accumulate(counts.begin(), counts.end(), int64_t{0}),
+                     n.in(1).size(n.flag("trans_gmm_weight", false) ? 1 : 2)},
+                    product_type(n));
+}
+Rule product_of_shared(size_t x, size_t weight) {
+  return [=](NodeCall& n) {
+    const auto dtype = n.dtype("mm_dtype", n.has(x) ? n.dtype(x) : n.dtype(0));
+    if (!n.has(x) || !n.has(weight)) return new_tensor({0}, c10::isFloat8Type(dtype) ? at::kHalf : dtype);
+    return new_tensor({n.in(x).size(0), n.in(weight).size(n.flag("trans_mm_weight", false) ? 0 : 1)}, dtype);
+  };
+}
+at::Tensor rows_of_experts(NodeCall& n) {
+  const auto counts = n.integers("recv_counts", {});
+  return new_tensor({std::accumulate(counts.begin(), counts.end(), int64_t{0}), n.in(0).size(1)}, n.dtype(0));
+}
+
 }  // namespace
 
 const NodeTable kCollectiveNodes = {
@@ -267,6 +309,48 @@ const NodeTable kCollectiveNodes = {
            integer("comm_turn", 0), plain(kStopOnFailure), out(reduced_product), only("is_trans_a", false),
            only("is_trans_b", false), only("antiquant_group_size", int64_t{0}), only("group_size", int64_t{0}),
            only("comm_quant_mode", int64_t{0}), ignore("comm_mode"))},
+    {"AlltoAllMatmul",
+     aclnn("AlltoAllMatmulV2", in(0), in(1), optional(2), integers("all2all_axes", {-2, -1}), text("group", ""),
+           text("comm_mode", ""), flag("transpose_x1", false), flag("transpose_x2", false), out(product_of_blocks),
+           out_if("alltoall_out_flag", true, exchanged_blocks), only("x1_quant_mode", int64_t{0}),
+           only("x2_quant_mode", int64_t{0}), only("comm_quant_mode", int64_t{0}), only("group_size", int64_t{0}),
+           ignore("x1_quant_dtype"), ignore("comm_quant_dtype")),
+     "bias", "y_dtype all2all_axes transpose_x1 transpose_x2 alltoall_out_flag comm_mode"},
+    {"MatmulAlltoAll",
+     aclnn("MatmulAlltoAllV2", in(0), in(1), optional(2), integers("all2all_axes", {-1, -2}), text("group", ""),
+           text("comm_mode", ""), flag("transpose_x1", false), flag("transpose_x2", false), out(exchanged_product),
+           only("x1_quant_mode", int64_t{0}), only("x2_quant_mode", int64_t{0}), only("comm_quant_mode", int64_t{0}),
+           only("group_size", int64_t{0}), ignore("comm_quant_dtype")),
+     "bias", "y_dtype all2all_axes transpose_x1 transpose_x2 comm_mode"},
+    {"AlltoAllvGroupedMatMul",
+     aclnn("AlltoAllvGroupedMatMulV2", in(0), in(1), optional(2), optional(3), optional(4), optional(5),
+           text("group", ""), text("comm_mode", ""), integer("ep_world_size"), integers("send_counts", {}),
+           integers("recv_counts", {}), flag("trans_gmm_weight", false), flag("trans_mm_weight", false),
+           flag("permute_out_flag", false), out(products_of_experts), out(product_of_shared(4, 5)),
+           out_if("permute_out_flag", false, rows_of_experts))},
+    {"GroupedMatMulAlltoAllv",
+     aclnn("GroupedMatMulAlltoAllvV2", in(0), in(1), optional(2), optional(3), optional(4), optional(5),
+           text("group", ""), text("comm_mode", ""), integer("ep_world_size"), integers("send_counts", {}),
+           integers("recv_counts", {}), flag("trans_gmm_weight", false), flag("trans_mm_weight", false),
+           out(products_of_experts), out(product_of_shared(4, 5)))},
+    {"AlltoAllvQuantGroupedMatMul",
+     aclnn("AlltoAllvQuantGroupedMatMulV2", in(0), in(1), in(2), in(3), optional(4), optional(5), optional(6),
+           optional(7), optional(8), optional(9), integer("gmm_x_quant_mode"), integer("gmm_weight_quant_mode"),
+           integer("mm_x_quant_mode", 0), integer("mm_weight_quant_mode", 0), text("group", ""), text("comm_mode", ""),
+           integer("ep_world_size"), integers("send_counts", {}), integers("recv_counts", {}),
+           flag("trans_gmm_weight", false), flag("trans_mm_weight", false), integer("group_size", 0),
+           flag("permute_out_flag", false), out(products_of_experts), out(product_of_shared(6, 7)),
+           out_if("permute_out_flag", false, rows_of_experts))},
+    {"QuantGroupedMatMulAlltoAllv",
+     aclnn("QuantGroupedMatMulAlltoAllvV2", in(0), in(1), in(2), in(3), optional(4), optional(5), optional(6),
+           optional(7), optional(8), optional(9), optional(10), integer("gmm_x_quant_mode"),
+           integer("gmm_weight_quant_mode"), integer("mm_x_quant_mode", 0), integer("mm_weight_quant_mode", 0),
+           integer("comm_quant_mode", 0), integer("comm_quant_dtype", 0), integer("group_size", 0), text("group", ""),
+           text("comm_mode", ""), integer("ep_world_size"), integers("send_counts", {}), integers("recv_counts", {}),
+           flag("trans_gmm_weight", false), flag("trans_mm_weight", false), out(products_of_experts),
+           out(product_of_shared(6, 7)))},
+    {"DistributeBarrier",
+     aclnn("DistributeBarrierV2", out(written(0)), optional(1), optional(2), text("group", ""), integer("world_size"))},
 };
 
 }  // namespace cann_cpu::graph

@@ -41,6 +41,16 @@ at::TensorOptions of_dtype(const NodeCall& n) { return at::TensorOptions().dtype
 }  // namespace
 
 const NodeTable kCreationNodes = {
+    // A prefetch into the cache of the NPU, which has no results.
+    {"Cmo",
+     [](NodeCall& n) -> Outputs {
+       n.only("type", int64_t{6});
+       n.ignore(0);
+       n.ignore("max_size");
+       n.ignore("offset");
+       return std::vector<at::Tensor>{};
+     },
+     "", "type offset"},
     {"Fill", aclnn("InplaceFillTensor", out(filled), in(1))},
     // Zeros whatever "init" says, so that what torchair builds on an empty tensor does not depend on what the memory
     // held.

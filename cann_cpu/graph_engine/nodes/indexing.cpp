@@ -102,6 +102,21 @@ at::Tensor embedding_gradient(NodeCall& n) {
   return new_tensor({n.integer("num_weights"), n.in(0).size(-1)}, n.in(0).scalar_type());
 }
 
+// How a bag of embeddings is reduced: ATen's number of it.
+constexpr int64_t kMaximumOfBag = 2;
+int64_t bag_mode(NodeCall& n) {
+  constexpr int64_t kModes[] = {1, 0, kMaximumOfBag};
+  return kModes[n.choice("mode", {"mean", "sum", "max"})];
+}
+int64_t bags(NodeCall& n) { return n.in(2).numel() - (n.flag("include_last_offset", false) ? 1 : 0); }
+at::Tensor reduced_bags(NodeCall& n) { return new_tensor({bags(n), n.in(0).size(1)}, n.in(0).scalar_type()); }
+at::Tensor bag_of_each_index(NodeCall& n) { return new_tensor({n.in(1).numel()}, n.in(1).scalar_type()); }
+at::Tensor bag_sizes(NodeCall& n) { return new_tensor({bags(n)}, n.in(1).scalar_type()); }
+at::Tensor indices_of_maxima(NodeCall& n) {
+  if (bag_mode(n) != kMaximumOfBag) return bag_sizes(n);
+  return new_tensor({bags(n), n.in(0).size(1)}, n.in(1).scalar_type());
+}
+
 // GE's indices have 32 bits.
 at::Tensor indices_like_input(NodeCall& n) { return like(0, at::kLong)(n); }
 Rule top(at::ScalarType (*dtype)(NodeCall&)) {
@@ -146,6 +161,13 @@ const NodeTable kIndexingNodes = {
     {"EmbeddingDenseGrad",
      aclnn("EmbeddingDenseBackward", in(0), in(1, at::kLong), integer("num_weights"), integer("padding_idx", -1),
            flag("scale_grad_by_freq", false), out(embedding_gradient))},
+    {"EmbeddingBag",
+     aclnn(
+         "EmbeddingBag", in(0), in(1), in(2), flag("scale_grad_by_freq", false),
+         [](AclnnCall& c) { plain(bag_mode(c.node))(c); }, flag("sparse", false), optional(3),
+         flag("include_last_offset", false), integer("padding_idx", -1), out(reduced_bags), out(bag_of_each_index),
+         out(bag_sizes), out(indices_of_maxima)),
+     "offsets per_sample_weights", "mode scale_grad_by_freq sparse include_last_offset padding_idx"},
     {"InplaceIndexAdd", aclnn("IndexAdd", in(0), integer("axis"), in(1), in(2), number(3, 1), out(like(0)))},
     {"ScatterElements", scatter_elements()},
     {"ScatterElementsV2", scatter_elements()},

@@ -3,6 +3,7 @@
 #include "aclnn.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/_fft_c2c.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/diff.h>
 #include <ATen/ops/zeros.h>
@@ -47,9 +48,8 @@ NodeFunction product(const char* transpose_1, const char* transpose_2) {
 // left out.
 std::vector<at::Tensor> listed(NodeCall& n, const std::string& name) {
   std::vector<at::Tensor> tensors;
-  const auto& descriptions = n.node().input_descriptions;
-  for (size_t i = 0; i < n.input_count() && i < descriptions.size(); ++i) {
-    const std::string& given = descriptions[i].name;
+  for (size_t i = 0; i < n.input_count(); ++i) {
+    const std::string& given = n.input_name(i);
     const bool numbered = given.size() > name.size() && given.starts_with(name) &&
                           given.find_first_not_of("0123456789", name.size()) == std::string::npos;
     if ((numbered || given == name) && n.has(i) && n.in(i).numel() > 0) {
@@ -66,15 +66,32 @@ at::Tensor group_list(NodeCall& n) {
   return given.empty() ? at::Tensor() : given[0];
 }
 
+// The dtype of a grouped product: torchair's number, or as x.
+at::ScalarType grouped_dtype(NodeCall& n, at::ScalarType of_x) {
+  switch (n.integer("dtype", -1)) {
+    case -1:
+      return of_x;
+    case 0:
+      return at::kHalf;
+    case 1:
+      return at::kBFloat16;
+    case 2:
+      return at::kInt;
+    default:
+      throw GraphError("a grouped product of this dtype is not implemented");
+  }
+}
+
 std::vector<at::Tensor> grouped_products(NodeCall& n) {
   const auto x = listed(n, "x"), weight = listed(n, "weight");
-  reject_unless(!x.empty() && !weight.empty() && x[0].is_floating_point(), "a product of these groups");
+  reject_unless(!x.empty() && !weight.empty() && weight[0].scalar_type() != at::kInt, "a product of these groups");
+  const at::ScalarType dtype = grouped_dtype(n, x[0].scalar_type());
   const at::Tensor groups = group_list(n);
   const int64_t columns = weight[0].size(-1);
-  const auto rows_of = [&](int64_t rows) { return new_tensor({rows, columns}, x[0].scalar_type()); };
+  const auto rows_of = [&](int64_t rows) { return new_tensor({rows, columns}, dtype); };
   const bool is_one = n.integer("split_item", 0) >= 2;
   if (is_one && n.integer("group_type", -1) == 2) {
-    return {new_tensor({groups.numel(), x[0].size(0), columns}, x[0].scalar_type())};
+    return {new_tensor({groups.size(0), x[0].size(0), columns}, dtype)};
   }
   if (is_one) {
     int64_t rows = 0;
@@ -97,9 +114,80 @@ std::vector<at::Tensor> grouped_products(NodeCall& n) {
   for (size_t i = 0; i < x.size(); ++i) {
     auto shape = x[i].sizes().vec();
     shape.back() = weight[i].size(-1);
-    y.push_back(new_tensor(shape, x[i].scalar_type()));
+    y.push_back(new_tensor(shape, dtype));
   }
   return y;
+}
+
+// Products of a quantised type, of the dtype that an attribute names.
+at::Tensor quantized_product(NodeCall& n) {
+  const at::Tensor a = transposed_if(n.flag("transpose_x1", false), n.in(0));
+  const at::Tensor b = transposed_if(n.flag("transpose_x2", false), n.in(1));
+  return new_tensor(product_shape(a, b), n.dtype("dtype"));
+}
+
+// Int4 comes eight in an int32, along the columns or along the rows.
+at::Tensor weight_quantized_product(NodeCall& n) {
+  const at::Tensor& x = n.in(0);
+  const at::Tensor& weight = n.in(1);
+  const bool along_columns = weight.scalar_type() == at::kInt && weight.size(0) == x.size(-1);
+  return new_tensor({x.size(0), weight.size(1) * (along_columns ? 8 : 1)}, n.has(4) ? at::kChar : x.scalar_type());
+}
+
+at::Tensor summed_product(NodeCall& n) { return new_tensor({n.in(0).size(1), n.in(1).size(2)}, n.dtype("dtype")); }
+
+at::Tensor transposed_products(NodeCall& n) {
+  const at::Tensor x1 = n.in(0).permute(n.integers("perm_x1", {0, 1, 2}));
+  const at::Tensor x2 = n.in(1).permute(n.integers("perm_x2", {0, 1, 2}));
+  const int64_t batch = x1.size(0), m = x1.size(1), columns = x2.size(2), factor = n.integer("batch_split_factor", 1);
+  if (n.has(3)) return new_tensor({m, 1, batch * columns}, at::kChar);
+  if (factor > 1) return new_tensor({factor, m, batch / factor * columns}, x1.scalar_type());
+  return new_tensor({m, batch, columns}, x1.scalar_type());
+}
+
+at::Tensor transposed_quantised_products(NodeCall& n) {
+  const at::Tensor x2 = n.in(1).permute(n.integers("perm_x2", {0, 1, 2}));
+  reject_unless(n.in(0).dim() == 3 && x2.dim() == 3, "a product of other than 3 dimensions");
+  return new_tensor({n.in(0).size(0), n.in(0).size(1), x2.size(2)}, n.dtype("dtype", at::kHalf));
+}
+
+at::Tensor feed_forward_result(NodeCall& n) {
+  const int64_t dtype = n.integer("output_dtype", -1);
+  const at::ScalarType of_x = n.in(0).scalar_type();
+  return new_tensor(n.in(0).sizes(), of_x != at::kChar ? of_x : dtype == 1 ? at::kBFloat16 : at::kHalf);
+}
+
+at::Tensor finalized_rows(NodeCall& n) {
+  reject_unless(n.in(1).scalar_type() != at::kInt, "int4 in int32");
+  const int64_t rows = n.integer("output_bs", 0);
+  return new_tensor({rows == 0 ? n.in(0).size(0) : rows, n.in(1).size(2)}, at::kFloat);
+}
+
+Rule swiglu_halves(bool is_scale) {
+  return [=](NodeCall& n) {
+    const int64_t rows = n.in(0).size(0), columns = listed(n, "weight_scale").at(0).size(-1);
+    return is_scale ? new_tensor({rows}, at::kFloat) : new_tensor({rows, columns / 2}, at::kChar);
+  };
+}
+
+// A list of integers from an input, or null.
+Parameter integers_or_null(size_t i) {
+  return [=](AclnnCall& c) { (c.node.has(i) ? integers(i) : absent())(c); };
+}
+
+// -1 stands for all columns.
+Parameter slice_size(const char* name) {
+  return [=](AclnnCall& c) {
+    const int64_t size = c.node.integer(name, -1);
+    plain(size == -1 ? c.node.in(0).size(1) : size)(c);
+  };
+}
+
+at::Tensor rows_by_channels(NodeCall& n) { return new_tensor({n.in(0).size(0), n.in(2).size(-1)}, at::kHalf); }
+
+at::Tensor fused_product(NodeCall& n) {
+  const bool to_float = n.text("fused_op_type", "") == "16cast32";
+  return new_tensor(product_shape(n.in(0), n.in(1)), to_float ? at::kFloat : n.in(0).scalar_type());
 }
 
 // One direction of one layer of an LSTM, on steps of a whole batch. Its weight is that of the inputs above that of the
@@ -176,6 +264,16 @@ Outputs dynamic_rnn_grad(NodeCall& n) {
   return std::vector<at::Tensor>{dw, gradients[2], dx, dh.reshape(n.in(4).sizes()), dc.reshape(n.in(5).sizes())};
 }
 
+// Along the last dimensions, neither backward nor scaled: torchair's nodes say no more.
+NodeFunction fourier(int64_t dimensions) {
+  return [=](NodeCall& n) -> Outputs {
+    std::vector<int64_t> dims;
+    for (int64_t dim = -dimensions; dim < 0; ++dim) dims.push_back(n.in(0).dim() + dim);
+    reject_unless(dims.front() >= 0, "a transform of fewer dimensions");
+    return at::_fft_c2c(n.in(0), dims, /*normalization=*/0, /*forward=*/true);
+  };
+}
+
 }  // namespace
 
 const NodeTable kLinearAlgebraNodes = {
@@ -185,14 +283,86 @@ const NodeTable kLinearAlgebraNodes = {
     {"BatchMatMul", product("adj_x1", "adj_x2")},
     {"BatchMatMulV2", product("adj_x1", "adj_x2")},
     {"BatchMatMulV3", product("adj_x1", "adj_x2")},
+    {"FFT", fourier(1)},
+    {"FFT2D", fourier(2)},
     {"DynamicRNN", dynamic_rnn},
     {"DynamicRNNGrad", dynamic_rnn_grad},
     {"GroupedMatmul",
      aclnn("GroupedMatmulV4", list("x"), list("weight"), list("bias"), list("scale"), list("offset"),
            list("antiquant_scale"), list("antiquant_offset"), list("per_token_scale"), computed(group_list), absent(),
            absent(), absent(), integer("split_item", 0), integer("group_type", -1), integer("group_list_type", 0),
-           integer("act_type", 0), outs(grouped_products), absent(), absent(), only("dtype", int64_t{-1}),
+           integer("act_type", 0), outs(grouped_products), absent(), absent(), ignore("dtype"),
            only("transpose_weight", false), only("transpose_x", false), ignore("tuning_config"))},
+    {"QuantBatchMatmulV3",
+     aclnn("QuantMatmulV5", in(0), in(1), optional(5), in(2), absent(), absent(), optional(3), absent(), optional(4),
+           flag("transpose_x1", false), flag("transpose_x2", false), plain(int64_t{0}), out(quantized_product))},
+    {"QuantBatchMatmulV4",
+     aclnn("QuantMatmulV5", in(0), in(1), optional(3), in(4), optional(5), optional(6), optional(7), optional(8),
+           optional(2), flag("transpose_x1", false), flag("transpose_x2", false), integer("group_size", 0),
+           out(quantized_product), ignore("compute_type"))},
+    {"FusedQuantMatMul",
+     aclnn("FusedQuantMatmul", in(0), in(1), in(3), in(4), optional(5), optional(6), optional(7), optional(8),
+           optional(2), optional(10), text("fused_op_type", ""), integer("group_size", 0), out(quantized_product),
+           only("transpose_x1", false), only("transpose_x2", false), ignore("compute_type"))},
+    {"QuantMatmulReduceSum", aclnn("QuantMatmulReduceSumWeightNz", in(0), in(1), in(4), in(5), optional(6), optional(7),
+                                   optional(8), optional(9), optional(3), flag("transpose_x1", false),
+                                   flag("transpose_x2", false), integer("group_size", -1), integers(2),
+                                   flag("keep_dims", false), out(summed_product), ignore("compute_type"))},
+    {"WeightQuantBatchMatmulV2",
+     aclnn("WeightQuantBatchMatmulV2", in(0), in(1), in(2), optional(3), optional(4), optional(5), optional(6),
+           integer("antiquant_group_size", 0), out(weight_quantized_product), only("transpose_x", false),
+           only("transpose_weight", false), only("dtype", int64_t{-1}), ignore("inner_precise"))},
+    {"QuantMatmulDequant",
+     aclnn("QuantMatmulDequant", in(0), in(1), in(2), optional(3), optional(4), optional(5), optional(6),
+           text("x_quant_mode", "pertoken"), flag("transpose_weight", true), out(rows_by_channels)),
+     "bias x_scale x_offset smooth_scale", "x_quant_mode transpose_weight"},
+    {"QuantGroupedMatmulDequant",
+     aclnn("QuantGroupedMatmulDequant", in(0), in(1), in(2), in(3), optional(4), optional(5), optional(6), optional(7),
+           text("x_quant_mode", "pertoken"), flag("transpose_weight", true), out(rows_by_channels)),
+     "bias x_scale x_offset smooth_scale", "x_quant_mode transpose_weight"},
+    {"TransposeBatchMatMul",
+     aclnn("TransposeBatchMatMul", in(0), in(1), optional(2), optional(3), integers("perm_x1", {0, 1, 2}),
+           integers("perm_x2", {0, 1, 2}), integers("perm_y", {1, 0, 2}), plain(kKeepPrecision),
+           integer("batch_split_factor", 1), out(transposed_products), ignore("enable_hf32")),
+     "bias scale", "perm_x1 perm_x2 perm_y enable_hf32 batch_split_factor"},
+    {"QuantBatchMatmulInplaceAdd",
+     aclnn("QuantBatchMatmulInplaceAdd", in(0), in(1), in(4), in(2), out(written(3)), flag("transpose_x1", false),
+           flag("transpose_x2", false), integer("group_size", 0))},
+    {"QuantGroupedMatmulInplaceAdd", aclnn("QuantGroupedMatmulInplaceAdd", in(0), in(1), in(5), in(2), in(3),
+                                           out(written(4)), integer("group_list_type", 0), integer("group_size", 0))},
+    {"TransposeQuantBatchMatMul",
+     aclnn("TransposeQuantBatchMatMul", in(0), in(1), optional(2), optional(3), optional(4), integer("dtype", 1),
+           integer("group_size", 0), integers("perm_x1", {1, 0, 2}), integers("perm_x2", {0, 1, 2}),
+           integers("perm_y", {1, 0, 2}), integer("batch_split_factor", 1), out(transposed_quantised_products)),
+     "bias x1_scale x2_scale", "dtype group_size perm_x1 perm_x2 perm_y batch_split_factor"},
+    {"FusedMatMul",
+     aclnn("FusedMatmul", in(0), in(1), optional(2), optional(3), text("fused_op_type", ""), plain(kKeepPrecision),
+           out(fused_product), only("transpose_x1", false), only("transpose_x2", false), ignore("enable_hf32")),
+     "bias x3", "transpose_x1 transpose_x2 enable_hf32 fused_op_type"},
+    {"FFN",
+     aclnn("FFNV2", in(0), in(1), in(2), integers_or_null(3), optional(4), optional(5), optional(6), optional(7),
+           optional(8), optional(9), optional(10), optional(11), optional(12), optional(13), text("activation", ""),
+           integer("inner_precise", 0), flag("tokens_index_flag", false), out(feed_forward_result))},
+    {"AddLora",
+     aclnn("AddLora", in(0), in(1), in(2), in(3), optional(4), integer("layer_idx", 0), real("scale", 1e-3),
+           integer("y_offset", 0), slice_size("y_slice_size"), out(like(0))),
+     "weightA", "layer_idx scale y_offset y_slice_size"},
+    {"GroupedMatmulSwigluQuantV2",
+     aclnn("GroupedMatmulSwigluQuantV2", in(0), list("weight"), list("weight_scale"), list("weight_assist_matrix"),
+           absent(), in(1), absent(), in(2), integer("dequant_mode", 0), integer("dequant_dtype", 0),
+           integer("quant_mode", 0), integer("group_list_type", 0), absent(), out(swiglu_halves(false)),
+           out(swiglu_halves(true)), only("quant_dtype", int64_t{2}), only("transpose_weight", false),
+           ignore("tuning_config")),
+     "bias smooth_scale",
+     "dequant_mode dequant_dtype quant_mode quant_dtype transpose_weight group_list_type tuning_config"},
+    {"GroupedMatmulFinalizeRouting",
+     aclnn("GroupedMatmulFinalizeRoutingV3", in(0), in(1), optional(2), optional(3), optional(9), absent(), absent(),
+           optional(4), optional(5), optional(6), optional(7), optional(8), integer("dtype", 0),
+           real32("shared_input_weight", 1), integer("shared_input_offset", 0), flag("transpose_x", false),
+           flag("transpose_w", false), integer("group_list_type", 1), absent(), out(finalized_rows),
+           ignore("tuning_config")),
+     "scale bias pertoken_scale group_list shared_input logit row_index offset",
+     "dtype shared_input_weight shared_input_offset transpose_x transpose_w output_bs group_list_type tuning_config"},
 };
 
 }  // namespace cann_cpu::graph

@@ -2,6 +2,7 @@
 // Looks node types up in the table.
 #include "node_types.h"
 
+#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -9,20 +10,12 @@
 
 namespace cann_cpu::graph {
 
-Prototype NodeType::prototype() const {
-  Prototype prototype;
-  prototype.type = type;
-  std::string name;
-  for (std::istringstream names(optional_inputs); names >> name;) {
-    prototype.inputs.push_back({name, Arity::optional});
-  }
-  for (std::istringstream names(attributes); names >> name;) {
-    prototype.attributes.push_back({name, "", false, {}});
-  }
-  return prototype;
-}
-
 namespace {
+
+std::vector<std::string> words(const char* text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
 
 const std::map<std::string, const NodeType*>& rows_by_type() {
   static const auto table = [] {
@@ -30,7 +23,7 @@ const std::map<std::string, const NodeType*>& rows_by_type() {
     for (const NodeTable* part :
          {&kPointwiseNodes, &kComparisonNodes, &kReductionNodes, &kLinearAlgebraNodes, &kNormalizationNodes,
           &kIndexingNodes, &kViewNodes, &kCreationNodes, &kRandomNodes, &kActivationNodes, &kForeachNodes,
-          &kVisionNodes, &kAttentionNodes, &kCollectiveNodes}) {
+          &kVisionNodes, &kAttentionNodes, &kExpertNodes, &kCollectiveNodes, &kQuantizationNodes}) {
       for (const NodeType& row : *part) {
         rows.emplace(row.type, &row);
       }
@@ -41,6 +34,17 @@ const std::map<std::string, const NodeType*>& rows_by_type() {
 }
 
 }  // namespace
+
+std::vector<std::string> NodeType::optional_input_names() const { return words(optional_inputs); }
+
+Prototype NodeType::prototype() const {
+  Prototype prototype;
+  prototype.type = type;
+  for (const auto& name : optional_input_names()) prototype.inputs.push_back({name, Arity::optional});
+  for (const auto& name : words(attributes)) prototype.attributes.push_back({name, "", false, {}});
+  for (const auto& name : words(outputs)) prototype.outputs.push_back({name, Arity::required});
+  return prototype;
+}
 
 const NodeType* find_node_type(const std::string& type) {
   const auto found = rows_by_type().find(type);

@@ -13,11 +13,15 @@ namespace cann_cpu::graph {
 struct NodeType {
   const char* type;
   NodeFunction run;
-  // Optional inputs and attributes that torchair asks for before it uses them: "name name ...".
+  // Optional inputs and attributes, "name name ...": torchair asks for them before it uses them. It leaves inputs out
+  // that are not given; these have their places after the required ones, in this order.
   const char* optional_inputs = "";
   const char* attributes = "";
+  // Outputs, where torchair asks for the whole prototype (torchair.ge.custom_op). All inputs are listed then.
+  const char* outputs = "";
 
   Prototype prototype() const;
+  std::vector<std::string> optional_input_names() const;
 };
 
 // The row of a node type, or nullptr.
@@ -27,6 +31,6 @@ const NodeType* find_node_type(const std::string& type);
 using NodeTable = std::vector<NodeType>;
 extern const NodeTable kPointwiseNodes, kComparisonNodes, kReductionNodes, kLinearAlgebraNodes, kNormalizationNodes,
     kIndexingNodes, kViewNodes, kCreationNodes, kRandomNodes, kActivationNodes, kForeachNodes, kVisionNodes,
-    kAttentionNodes, kCollectiveNodes;
+    kAttentionNodes, kExpertNodes, kCollectiveNodes, kQuantizationNodes;
 
 }  // namespace cann_cpu::graph

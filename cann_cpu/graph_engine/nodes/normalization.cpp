@@ -6,6 +6,8 @@
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/var.h>
 
+#include <numeric>
+
 namespace cann_cpu::graph {
 namespace {
 
@@ -55,6 +57,11 @@ Parameter sizes(size_t i) {
 }
 at::Tensor group_statistics(NodeCall& n) {
   return new_tensor({n.in(0).size(0), n.integer("num_groups")}, n.in(0).scalar_type());
+}
+// The statistics have the dtype of the parameters, where there are some.
+at::Tensor silu_statistics(NodeCall& n) {
+  const auto dtype = n.has(1) ? n.dtype(1) : n.has(2) ? n.dtype(2) : n.in(0).scalar_type();
+  return new_tensor({n.in(0).size(0), n.integer("num_groups")}, dtype);
 }
 NodeFunction group_norm(double eps) {
   return aclnn("GroupNorm", in(0), in(1), in(2), sizes(0), integer("num_groups"), real("eps", eps), out(like(0)),
@@ -117,13 +124,50 @@ NodeFunction inference_gradient() {
                real("epsilon", 1e-4), only_input(), out(like(0)), absent(), absent());
 }
 
+// From the sum of dy * x: the sum of dy * (x - mean), and the gradient of the weight.
+Outputs centered_sums(NodeCall& n) {
+  const auto sum = n.in(1).to(at::kFloat) - n.in(0).to(at::kFloat) * n.in(2).to(at::kFloat);
+  const auto dtype = n.in(0).scalar_type();
+  return std::vector<at::Tensor>{sum.to(dtype), (sum * n.in(3).to(at::kFloat)).to(dtype)};
+}
+
+// dy, x, mean, invstd, weight, and the means of dy and of dy * (x - mean), all broadcast to x.
+Outputs synchronized_gradient(NodeCall& n) {
+  const auto wide = [&](size_t i) { return n.in(i).to(at::kFloat); };
+  const auto slope = wide(3) * wide(3) * wide(6);
+  const auto centered = wide(0) - wide(5) - (wide(1) - wide(2)) * slope;
+  return (centered * wide(3) * wide(4)).to(n.in(1).scalar_type());
+}
+
+// Gives the variance where aclnnLayerNorm gives the inverse of the deviation.
+Outputs layer_norm_with_variance(NodeCall& n) {
+  const size_t rank = n.in(0).dim();
+  const int64_t axis = wrapped(n.integer("begin_norm_axis", 0), rank);
+  reject_unless(wrapped(n.integer("begin_params_axis", 0), rank) == axis, "a begin_params_axis other than begin_norm_axis");
+  const size_t normalized = rank - axis;
+  const Rule rows = [=](NodeCall& call) { return statistics(call, normalized); };
+  const auto shape = n.in(0).sizes().slice(axis).vec();
+  Outputs outputs = aclnn("LayerNorm", in(0), value(shape), in(1), in(2), real("epsilon", 1e-7), out(like(0)),
+                          out(rows), out(rows))(n);
+  std::vector<int64_t> axes(normalized);
+  std::iota(axes.begin(), axes.end(), axis);
+  outputs[2] = n.in(0).to(outputs[2].scalar_type()).var(axes, /*unbiased=*/false, /*keepdim=*/true);
+  return outputs;
+}
+
 }  // namespace
 
 const NodeTable kNormalizationNodes = {
+    {"SyncBatchNormGatherStats",
+     aclnn("SyncBatchNormGatherStats", in(0), in(1), in(2), out(2, referenced(3)), out(3, referenced(4)),
+           real32("momentum", 0.1), real32("eps", 1e-5), out(0, like(3)), out(1, like(3)))},
+    {"SyncBatchNormBackwardReduce", centered_sums},
+    {"SyncBatchNormBackwardElemt", synchronized_gradient},
     {"SoftmaxV2", aclnn("Softmax", in(0), only_axis("axes"), out(softmax))},
     {"LogSoftmaxV2", aclnn("LogSoftmax", in(0), only_axis("axes"), out(like(0)))},
     {"SoftmaxGrad", aclnn("SoftmaxBackward", in(1), in(0), only_axis("axes"), out(like(0)))},
     {"LogSoftmaxGrad", aclnn("LogSoftmaxBackward", in(0), in(1), only_axis("axis"), out(like(1)))},
+    {"LayerNorm", layer_norm_with_variance, "", "begin_norm_axis begin_params_axis epsilon"},
     {"LayerNormV4", aclnn("LayerNorm", in(0), integers(1), optional(2), optional(3), real("epsilon", 1e-5),
                           out(like(0)), out(layer_statistics), out(layer_statistics))},
     // gamma is also passed as the bias: the bias's gradient needs only its shape.
@@ -133,6 +177,16 @@ const NodeTable kNormalizationNodes = {
     {"RmsNormGrad", aclnn("RmsNormGrad", in(0), in(1), in(2), in(3), out(like(1)), out(like(3, at::kFloat)))},
     {"AddRmsNorm", aclnn("AddRmsNorm", in(0), in(1), in(2), real("epsilon", 1e-6), out(like(0)),
                          out(statistics_over(2)), out(like(0)))},
+    {"AddRmsNormCast", aclnn("AddRmsNormCast", in(0), in(1), in(2), real("epsilon", 1e-6), out(like(0, at::kFloat)),
+                             out(like(0)), out(statistics_over(2)), out(like(0)))},
+    {"GroupNormSilu", aclnn("GroupNormSilu", in(0), optional(1), optional(2), integer("num_groups"), real("eps", 1e-4),
+                            out(like(0)), out(silu_statistics), out(silu_statistics))},
+    {"ScaledMaskedSoftmax",
+     aclnn("ScaledMaskedSoftmax", in(0), in(1), real("scale", 1.0), flag("fixed_triu_mask", false), out(like(0)))},
+    {"ScaledMaskedSoftmaxGrad", aclnn("ScaledMaskedSoftmaxBackward", in(0), in(1), in(2), real("scale", 1.0),
+                                      flag("fixed_triu_mask", false), out(like(0)))},
+    {"MaskedSoftmaxWithRelPosBias", aclnn("MaskedSoftmaxWithRelPosBias", in(0), optional(1), in(2),
+                                          real("scale_value", 1.0), integer("inner_precision_mode", 0), out(like(0)))},
     {"GroupNorm", group_norm_with_variance},
     {"GroupNormV2", group_norm(1e-5)},
     {"GroupNormGrad", group_norm_gradient()},

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/imag.h>
 #include <ATen/ops/real.h>
+#include <ATen/ops/sum.h>
 
 namespace cann_cpu::graph {
 namespace {
@@ -55,6 +56,33 @@ at::Tensor clipped(NodeCall& n) {
   return numbers ? new_tensor(n.in(0).sizes(), dtype) : broadcast({0, 1, 2}, dtype)(n);
 }
 
+// The last dimension, or the second of NCHW and NCDHW.
+int64_t dimension_of_channels(NodeCall& n) {
+  const bool is_second = n.choice("data_format", {"NHWC", "NCHW", "NDHWC", "NCDHW"}) % 2 == 1;
+  reject_unless(n.in(0).dim() >= 2, "a bias of fewer than two dimensions");
+  return is_second ? 1 : n.in(0).dim() - 1;
+}
+
+// The bias of BiasAdd, with its elements along the dimension of channels.
+at::Tensor bias_of_channels(NodeCall& n) {
+  const at::Tensor& bias = n.in(1);
+  const int64_t rank = n.in(0).dim(), channels = dimension_of_channels(n);
+  reject_unless(bias.dim() == 1 && bias.size(0) == n.in(0).size(channels),
+                "a bias that is not of one element for each channel");
+  std::vector<int64_t> shape(rank - channels, 1);
+  shape[0] = bias.size(0);
+  return bias.reshape(shape);
+}
+
+Outputs bias_gradient(NodeCall& n) {
+  const int64_t channels = dimension_of_channels(n);
+  std::vector<int64_t> others;
+  for (int64_t d = 0; d < n.in(0).dim(); ++d) {
+    if (d != channels) others.push_back(d);
+  }
+  return n.in(0).sum(others);
+}
+
 NodeFunction scaled_product(const char* name) {
   return aclnn(name, in(0), in(1), in(2), number(3), out(promoted({0, 1, 2})));
 }
@@ -67,6 +95,8 @@ const NodeTable kPointwiseNodes = {
     {"Add", aclnn("Add", in(0), in(1), value(kOne), out(promoted({0, 1})))},
     {"AxpyV2", aclnn("Add", in(0), in(1), number(2), out(promoted({0, 1})))},
     {"Axpy", aclnn("Add", in(0), in(1), scalar("alpha"), out(promoted({0, 1})))},
+    {"BiasAdd", aclnn("Add", in(0), computed(bias_of_channels), value(kOne), out(like(0))), "", "data_format"},
+    {"BiasAddGrad", bias_gradient, "", "data_format"},
     {"Sub", aclnn("Sub", in(0), in(1), value(kOne), out(promoted({0, 1})))},
     {"Sxpy", aclnn("Sub", in(0), in(1), number(2, 1), out(promoted({0, 1})))},
     {"Mul", binary("Mul")},

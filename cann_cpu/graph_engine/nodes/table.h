@@ -15,6 +15,11 @@ inline at::Tensor without_dimensions(const at::Tensor& tensor) {
   return tensor.numel() == 1 ? tensor.reshape({}) : tensor;
 }
 
+// Int4 has no tensors here: it is an int8 for each value, which Bitcast makes of and into eight in an int32.
+bool is_int4(const NodeCall& n, const std::string& dtype);
+at::Tensor int4_values(const at::Tensor& packed);  // [...] to [..., 8]
+at::Tensor packed_int4(const at::Tensor& values);
+
 // Rejects a node that asks for what is not implemented.
 inline void reject_unless(bool condition, const char* what) {
   if (!condition) {

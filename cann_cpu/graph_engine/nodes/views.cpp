@@ -27,7 +27,13 @@ Outputs unpack(NodeCall& n) {
 // Elements of another size: a new last dimension of parts, or one that is joined, unless the last is to be scaled.
 Outputs bitcast(NodeCall& n) {
   const at::Tensor x = n.in(0).contiguous();
+  if (is_int4(n, "type")) {
+    reject_unless(x.scalar_type() == at::kInt, "int4 from what is not int32");
+    return n.flag("keep_dim", false) ? int4_values(x).flatten(-2) : int4_values(x);
+  }
   const auto type = n.dtype("type");
+  // Int8 fills an int32 four times.
+  if (type == at::kInt && x.scalar_type() == at::kChar && x.dim() > 0 && x.size(-1) == 8) return packed_int4(x);
   const auto size = static_cast<int64_t>(c10::elementSize(type));
   if (n.flag("keep_dim", false) || size == x.element_size()) {
     return x.view(type);
@@ -187,6 +193,13 @@ Outputs view_copy(NodeCall& n) {
   return dst;
 }
 
+// In one order or the other.
+Outputs transpose_and_reshape(NodeCall& n) {
+  const auto perm = n.integers("perm", {}), shape = n.integers("shape", {});
+  if (n.flag("transpose_first", false)) return n.in(0).permute(perm).reshape(shape);
+  return n.in(0).reshape(shape).permute(perm);
+}
+
 // Sizes come as they are: ATen rejects what does not fit, and a stream's work needs no lock.
 Outputs assign(NodeCall& n) {
   n.ignore("validate_shape");
@@ -202,6 +215,7 @@ const NodeTable kViewNodes = {
     {"Reshape", reshape},
     {"Transpose", [](NodeCall& n) -> Outputs { return n.in(0).permute(n.integers(1)); }},
     {"Permute", [](NodeCall& n) -> Outputs { return n.in(0).permute(n.integers("order", {0})); }},
+    {"ConfusionTransposeD", transpose_and_reshape},
     {"Squeeze", squeeze},
     {"Unsqueeze", unsqueeze},
     {"ExpandDims", [](NodeCall& n) -> Outputs { return n.in(0).unsqueeze(n.integer(1)); }},

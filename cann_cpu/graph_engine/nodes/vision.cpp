@@ -4,6 +4,8 @@
 
 #include <ATen/native/Pool.h>
 
+#include "graph_engine/model/dtypes.h"
+
 namespace cann_cpu::graph {
 namespace {
 
@@ -38,6 +40,20 @@ class Convolution {
   NodeFunction forward() const {
     return aclnn("Convolution", in(0), in(1), optional(2), common(), plain(false), zeros(), groups(),
                  out([*this](NodeCall& n) { return n_result(n); }), plain(kKeepPrecision), only("offset_x", 0));
+  }
+  // torchair numbers float16 as its protocol does.
+  NodeFunction quantized() const {
+    const auto result = [*this](NodeCall& n) {
+      const bool is_half = dtype_of_model(n.integer("dtype")) == ge::DT_FLOAT16;
+      return result_of(n, is_half ? at::kHalf : n.dtype("dtype"));
+    };
+    // A float in the lower half of an int64: TransQuantParam writes it.
+    const auto scale = [](NodeCall& n) {
+      const at::Tensor& given = n.in(2);
+      return given.scalar_type() == at::kFloat ? given : given.to(at::kInt).view(at::kFloat);
+    };
+    return aclnn("QuantConvolution", in(0), in(1), optional(3), computed(scale), absent(), common(), plain(false),
+                 zeros(), groups(), integer("offset_x", 0), text("round_mode", "rint"), out(result));
   }
   NodeFunction transposed() const {
     const Sizes output_padding = attribute("output_padding", 0);
@@ -80,7 +96,9 @@ class Convolution {
                  value(std::move(mask)), plain(kKeepPrecision), grad_x, grad_w, absent());
   }
 
-  at::Tensor n_result(NodeCall& n) const {
+  at::Tensor n_result(NodeCall& n) const { return result_of(n, n.in(0).scalar_type()); }
+
+  at::Tensor result_of(NodeCall& n, at::ScalarType dtype) const {
     const auto strides = attribute("strides", 1)(n), dilations = attribute("dilations", 1)(n), pads = padding(n);
     std::vector<int64_t> shape = {n.in(0).size(0), n.in(1).size(0)};
     for (size_t d = 0; d < rank_; ++d) {
@@ -88,7 +106,7 @@ class Convolution {
       const int64_t extent = dilations.at(d) * (n.in(1).size(d + 2) - 1) + 1;
       shape.push_back((n.in(0).size(d + 2) + 2 * pads.at(d) - extent) / strides.at(d) + 1);
     }
-    return new_tensor(shape, n.in(0).scalar_type());
+    return new_tensor(shape, dtype);
   }
 
   size_t rank_;
@@ -253,10 +271,20 @@ Outputs pad_gradient(NodeCall& n) {
   return aclnn(name.c_str(), in(0), computed(padded(-1)), value(pads), out(padded(-1)))(n);
 }
 
+// A row for each box of the second input, where aclnnIou has a column.
+Outputs overlaps(NodeCall& n) {
+  const Rule of_boxes = [](NodeCall& call) { return call.in(0).new_empty({call.in(0).size(0), call.in(1).size(0)}); };
+  Outputs outputs = aclnn("Iou", in(0), in(1), text("mode", "iou"), real32("eps", 1), plain(false), out(of_boxes))(n);
+  outputs[0] = outputs[0].t();
+  return outputs;
+}
+
 }  // namespace
 
 const NodeTable kVisionNodes = {
+    {"Iou", overlaps},
     {"Conv2D", Convolution(2).forward()},
+    {"QuantConv2D", Convolution(2).quantized()},
     {"Conv2DTranspose", Convolution(2).transposed()},
     {"Conv2DBackpropInput", Convolution(2).input_gradient()},
     {"Conv2DBackpropFilter", Convolution(2).filter_gradient()},

@@ -28,6 +28,7 @@ struct Registry {
   std::vector<std::string> added;  // by the library that is being loaded
   std::string errors;
   bool packages_loaded = false;
+  bool loads_package = false;
 };
 
 Registry& registry() {
@@ -51,11 +52,13 @@ bool same_inputs(const Prototype& prototype, const ops::Definition& definition) 
 // The files of op_host/ are part of the library, and register OpDefs and the functions of inference beside REG_OP's.
 void load(const std::string& library, Registry& r) {
   r.added.clear();
+  r.loads_package = true;
   try {
     load_definitions(library);
   } catch (const std::runtime_error& error) {
     r.errors += std::string("operator prototypes not loaded: ") + error.what() + "\n";
   }
+  r.loads_package = false;
   for (const std::string& type : r.added) {
     Prototype& prototype = r.prototypes.at(type);
     prototype.definition = find_definition(library, type);
@@ -106,8 +109,12 @@ const std::string& package_errors() {
 void add_prototype(const std::string& type, Prototype prototype) {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
-  // Packages are loaded in order of priority: the first prototype of a type stands.
-  if (r.prototypes.emplace(type, std::move(prototype)).second) r.added.push_back(type);
+  prototype.of_package = r.loads_package;
+  Prototype& known = r.prototypes[type];
+  // Packages are loaded in order of priority: the first prototype of a type stands, but for one of the program itself.
+  if (!known.type.empty() && known.of_package >= prototype.of_package) return;
+  known = std::move(prototype);
+  r.added.push_back(type);
 }
 
 }  // namespace cann_cpu::graph

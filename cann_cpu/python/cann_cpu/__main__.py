@@ -102,7 +102,7 @@ def _print_routes() -> list[str]:
 
 def home() -> int:
     """Prints the folder in CANN's layout that projects are built against."""
-    subprocess.run([os.path.join(activation.HOME, "bin", "link_folders")])  # says what it cannot make
+    activation.link_folders()
     print(activation.HOME)
     return 0
 
@@ -220,4 +220,10 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # as under `| head`, which reads a part
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides which CANN a process uses and, where it is the one on the CPU, loads it before torch_npu looks for it.
+"""Decides which CANN a process uses and, where it is the one on the CPU, loads it before a program looks for it.
 
-The wheel's cann_cpu.pth calls install_hook() when Python starts; nothing else happens until torch_npu is imported.
+The wheel's cann_cpu.pth calls install_hook() when Python starts; nothing else happens until torch_npu or MindSpore is
+imported.
 """
 
 import os
@@ -16,6 +17,9 @@ HOME = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = os.path.join(HOME, "lib64")
 TENSOR_MEMORY = "libtensor_memory.so"
 PROFILER = os.path.join(HOME, "tools", "profiler", "bin")
+FOR_MINDSPORE = os.path.join(HOME, "latest", "lib64")
+"""LIBRARIES by a path that MindSpore reads: its home of CANN is what is before /latest/ or /cann/."""
+PYTHON = os.path.join(HOME, "python", "site-packages")  # acl, pyACL
 OPERATOR_PACKAGES = "ascend.operator_packages"
 
 
@@ -105,20 +109,35 @@ def check_torch() -> None:
         )
 
 
-def activate() -> Choice:
-    """Loads this CANN into the process if it is the one to use. Has no effect the second time."""
+def link_folders() -> None:
+    """Makes the further names of the toolkit's folders; it says what it cannot make."""
+    import subprocess
+
+    subprocess.run([os.path.join(HOME, "bin", "link_folders")])
+
+
+def activate(folder: str = LIBRARIES) -> Choice:
+    """Loads this CANN into the process if it is the one to use. Has no effect the second time.
+
+    Args:
+        folder: LIBRARIES, or FOR_MINDSPORE
+    """
     choice = choose()
     if choice.cann == "cpu":
         import ctypes
 
         check_torch()
         os.environ.update(environment())
+        if not os.path.exists(folder):
+            link_folders()
+        if PYTHON not in sys.path:
+            sys.path.append(PYTHON)
         if os.environ.get("CANN_CPU_CHECK"):
             os.environ["TASK_QUEUE_ENABLE"] = "0"  # torch_npu calls from where the program does, which reports name
         # The dynamic linker takes a loaded library for one of the same SONAME, so torch_npu gets these.
         libraries = {name for name in os.listdir(LIBRARIES) if name.endswith(".so")}
         for library in sorted(libraries - {TENSOR_MEMORY}):
-            ctypes.CDLL(os.path.join(LIBRARIES, library))
+            ctypes.CDLL(os.path.join(folder, library))
     return choice
 
 
@@ -152,20 +171,23 @@ def _with_own_tensors(name: str):
     return spec
 
 
-class _BeforeTorchNpu:
-    """A finder that finds nothing: it is asked for torch_npu before anybody else, and activates then."""
+class _BeforePrograms:
+    """A finder that finds nothing: it is asked for torch_npu and MindSpore before anybody else, and activates then."""
 
     asked = False
 
     def find_spec(self, name, path=None, target=None):
+        if name == "mindspore" and not self.asked:
+            _BeforePrograms.asked = True
+            activate(FOR_MINDSPORE)
         if name == "torch_npu" and not self.asked:
             # And it stays: a list that grows shorter while it is gone through skips the next finder.
-            _BeforeTorchNpu.asked = True
+            _BeforePrograms.asked = True
             if activate().cann == "cpu" and "memory" in os.environ.get("CANN_CPU_CHECK", "").split(","):
                 return _with_own_tensors(name)
         return None
 
 
 def install_hook() -> None:
-    """Activates as soon as torch_npu is imported, directly or by `import torch`."""
-    sys.meta_path.insert(0, _BeforeTorchNpu())
+    """Activates as soon as MindSpore is imported, or torch_npu, directly or by `import torch`."""
+    sys.meta_path.insert(0, _BeforePrograms())

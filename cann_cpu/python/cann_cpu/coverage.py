@@ -76,6 +76,12 @@ def served_functions() -> set[str]:
     return {name.removesuffix("GetWorkspaceSize") for name in names if name.endswith("GetWorkspaceSize")} & names
 
 
+def served_queries() -> set[str]:
+    """The functions of libopapi that answer a question and start no task, so that they have one phase."""
+    names = _names_in(os.path.join(activation.LIBRARIES, "libopapi.so"))
+    return {name for name in names if name.endswith(("GetMaxWorkspaceSize", "CalculateSizeAndFormat"))}
+
+
 @functools.cache
 def named_node_types() -> set[str]:
     """The types of the nodes that torchair's converters emit: ge.Add(...), ge_op(op_type="Add", ...)."""
@@ -119,7 +125,7 @@ def _print_names(names: Iterable[str]) -> None:
 def main(file: str | None, missing: bool) -> int:
     """Prints the table; fails if a file is given that names a function which is not served."""
     try:
-        named, served = named_functions(), served_functions()
+        named, served = named_functions(), served_functions() | served_queries()
         if file is not None:
             named, unknown = functions_of(pathlib.Path(file).read_text(errors="replace"), named)
     except OSError as error:

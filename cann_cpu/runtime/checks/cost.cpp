@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cost.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "call_site.h"
+#include "observers.h"
 #include "report.h"
 
 namespace cann_cpu::cost {
@@ -194,60 +193,65 @@ void report_costs() {
   if (left > 0) std::fprintf(stderr, "  and %zu lines more (--report has all)\n", left);
 }
 
-}  // namespace
-
-void launched(const char* name) {
-  if (!is_on(Check::kCost)) return;
-  const std::string* const place = &python_call_site();
-  State& all = state();
-  const std::lock_guard lock(all.mutex);
-  ++all.tasks;
-  Line& line = all.lines[place];
-  ++line.launches;
-  if (all.series.line != &line) end_series(all, &line);
-  const std::string_view function = name;
-  if (!function.starts_with("aclnnInplace")) return;
-  const auto found = all.series.launches.find(function);
-  if (found != all.series.launches.end()) {
-    ++found->second;
-  } else {
-    all.series.launches.emplace(function, 1);
+// The host waits as long as it lives. PyTorch's allocators wait with their locks held, as they allocate.
+class Wait {
+ public:
+  explicit Wait(bool is_for_copy) : is_for_copy_(is_for_copy) {}
+  ~Wait() {
+    const auto waited = std::chrono::steady_clock::now() - begin_;
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    Line& line = all.lines[place_];
+    line.waited += waited;
+    if (is_for_copy_) return;
+    Count& waits = line.counts[kWaits];
+    ++waits.times;
+    waits.tasks.push_back(all.tasks);
   }
-}
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
 
-void copied(size_t bytes, Space to, Space from) {
-  if (!is_on(Check::kCost)) return;
-  const bool to_device = to == Space::kDevice;
-  if (to_device == (from == Space::kDevice)) return;
-  const bool is_pageable = (to_device ? from : to) == Space::kPageable;
-  const Counted to_it = is_pageable ? kPageableToDevice : kToDevice, from_it = is_pageable ? kPageableToHost : kToHost;
-  count(to_device ? to_it : from_it, bytes, python_call_site());
-}
+ private:
+  const bool is_for_copy_;  // which has been counted
+  const std::string* const place_ = &python_call_site_nonblocking();
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
 
-void allocated(size_t bytes) {
-  if (is_on(Check::kCost)) count(kAllocations, bytes, python_call_site_nonblocking());
-}
+struct CostObserver final : Observer {
+  void on_request(const char* name) override {
+    const std::string* const place = &python_call_site();
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    ++all.tasks;
+    Line& line = all.lines[place];
+    ++line.launches;
+    if (all.series.line != &line) end_series(all, &line);
+    const std::string_view function = name;
+    if (!function.starts_with("aclnnInplace")) return;
+    const auto found = all.series.launches.find(function);
+    if (found != all.series.launches.end()) {
+      ++found->second;
+    } else {
+      all.series.launches.emplace(function, 1);
+    }
+  }
 
-void freed(size_t bytes) {
-  if (is_on(Check::kCost)) count(kFrees, bytes, python_call_site_nonblocking());
-}
+  void on_copy(size_t bytes, Space to, Space from) override {
+    const bool to_device = to == Space::kDevice;
+    if (to_device == (from == Space::kDevice)) return;
+    const bool is_pageable = (to_device ? from : to) == Space::kPageable;
+    const Counted to_it = is_pageable ? kPageableToDevice : kToDevice,
+                  from_it = is_pageable ? kPageableToHost : kToHost;
+    count(to_device ? to_it : from_it, bytes, python_call_site());
+  }
 
-Wait::Wait(For what)
-    : what_(what),
-      place_(is_on(Check::kCost) ? &python_call_site_nonblocking() : nullptr),
-      begin_(place_ == nullptr ? std::chrono::steady_clock::time_point() : std::chrono::steady_clock::now()) {}
+  void on_wait(bool is_for_copy, Scope& scope) override { scope.push_back(std::make_shared<Wait>(is_for_copy)); }
+  // PyTorch's allocators ask for memory when they have none left.
+  void on_allocated(size_t bytes) override { count(kAllocations, bytes, python_call_site_nonblocking()); }
+  void on_freed(size_t bytes) override { count(kFrees, bytes, python_call_site_nonblocking()); }
+} cost_observer;
 
-Wait::~Wait() {
-  if (place_ == nullptr) return;
-  const auto waited = std::chrono::steady_clock::now() - begin_;
-  State& all = state();
-  const std::lock_guard lock(all.mutex);
-  Line& line = all.lines[place_];
-  line.waited += waited;
-  if (what_ == For::kCopy) return;
-  Count& waits = line.counts[kWaits];
-  ++waits.times;
-  waits.tasks.push_back(all.tasks);
-}
-
+}  // namespace
 }  // namespace cann_cpu::cost
+
+cann_cpu::Observer& cann_cpu::costs = cost::cost_observer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fault.h"
+#include "cann_cpu/fault.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 
 #include "call_site.h"
 #include "cann_cpu/call.h"
+#include "observers.h"
 #include "report.h"
 
 namespace cann_cpu {
@@ -52,7 +53,7 @@ State& state() {
     for (const std::string& text : given_to(Check::kFault)) {
       try {
         made->faults.push_back(parse(text));
-      } catch (const Failure&) {  // require_readable() reports it
+      } catch (const Failure&) {  // on_start() reports it
       }
     }
     return made;
@@ -79,7 +80,29 @@ bool is_at(const std::string& place, const std::string& asked) {
   return line.size() == asked.size() || line[line.size() - asked.size() - 1] == '/';
 }
 
+// Reports once which objects are still alive.
+void report_left() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    for (const auto& [kind, count] : all.live) log({"left", kind, std::to_string(count())});
+    for (const Fault& each : all.faults) log({"calls", each.function, std::to_string(each.calls)});
+  });
+}
+
+struct FaultObserver final : Observer {
+  void on_start() override {
+    for (const std::string& text : given_to(Check::kFault)) parse(text);
+    static std::once_flag once;
+    std::call_once(once, [] { std::atexit(report_left); });
+  }
+  void on_end() override { report_left(); }
+} fault_observer;
+
 }  // namespace
+
+Observer& faults = fault_observer;
 
 int fault_of(const char* function, int code) {
   if (!is_on(Check::kFault)) return 0;
@@ -104,24 +127,4 @@ void count_living(const char* kind, std::function<size_t()> count) {
   all.live[kind] = std::move(count);
 }
 
-namespace fault {
-
-void require_readable() {
-  for (const std::string& text : given_to(Check::kFault)) parse(text);
-  static std::once_flag once;
-  if (is_on(Check::kFault)) std::call_once(once, [] { std::atexit(end); });
-}
-
-void end() {
-  if (!is_on(Check::kFault)) return;
-  static std::once_flag once;
-  std::call_once(once, [] {
-    State& all = state();
-    const std::lock_guard lock(all.mutex);
-    for (const auto& [kind, count] : all.live) log({"left", kind, std::to_string(count())});
-    for (const Fault& each : all.faults) log({"calls", each.function, std::to_string(each.calls)});
-  });
-}
-
-}  // namespace fault
 }  // namespace cann_cpu

@@ -2,8 +2,10 @@
 #include "race.h"
 
 #include "call_site.h"
+#include "observers.h"
 #include "report.h"
-#include "runtime/memory.h"
+#include "runtime/event.h"
+#include "shadow.h"
 
 namespace cann_cpu::race {
 namespace {
@@ -18,9 +20,6 @@ State& state() {
   static auto* const only = new State;
   return *only;
 }
-
-// `memory` also needs the order of the agents' work.
-bool has_order() { return is_on(Check::kRace) || is_on(Check::kMemory); }
 
 std::string name_of(size_t agent) { return agent == kHost ? "the host" : "stream " + std::to_string(agent - 1); }
 
@@ -78,33 +77,76 @@ void act(size_t agent, const std::string& task, const std::string& where, const 
   for (const Conflict& each : conflicts) report_conflict(each, "");
 }
 
-}  // namespace
+// Where the caller is, for the reports: `memory` alone needs only the order of the agents' work.
+std::string where() { return is_on(Check::kRace) ? call_site() : ""; }
 
-std::string where() { return has_order() ? call_site() : ""; }
-
-void task(const Stream& stream, const char* name, const Accesses& accesses) {
-  if (!accesses.empty() && has_order()) act(agent_of(stream), name, is_on(Check::kRace) ? call_site() : "", accesses);
+VectorClock clock_of(const Recording& recording) {
+  return recording.notes == nullptr ? VectorClock() : *static_cast<const VectorClock*>(recording.notes.get());
 }
 
-void replayed(const Stream& stream, const Recorded& recorded, const std::string& where) {
-  if (!recorded.accesses.empty() && has_order()) {
-    act(agent_of(stream), "captured graph: " + recorded.task, where, recorded.accesses);
+struct RaceObserver final : Observer {
+  void on_queue(const Stream& stream, const char* name, const Accesses& accesses, Task&) override {
+    if (!accesses.empty()) act(agent_of(stream), name, where(), accesses);
   }
-}
 
-void captured_task(Shadow& graph, const Stream& stream, const Progress& progress, const Recorded& recorded) {
-  if (!is_on(Check::kRace)) return;
-  VectorClock clock;
-  for (const auto& [earlier, nodes] : progress) clock.reach(agent_of(*earlier), nodes);
-  const size_t agent = agent_of(stream);
-  const auto user = std::make_shared<const User>(agent, clock.of(agent), recorded.task, recorded.where);
-  for (const Conflict& each : use(graph, clock, user, recorded.accesses))
-    report_conflict(each, ", in every replay of a graph");
-}
+  void on_replay(const Stream& stream, std::span<const CapturedTask> tasks, TaskEnds&) override {
+    if (is_running(stream.handle)) return;
+    const std::string from = where();
+    for (const CapturedTask& task : tasks) {
+      if (!task.accesses.empty()) act(agent_of(stream), "captured graph: " + task.name, from, task.accesses);
+    }
+  }
 
-void host(const char* function, const Accesses& accesses) {
-  if (has_order()) act(kHost, function, is_on(Check::kRace) ? call_site() : "", accesses);
-}
+  void on_capture(const Stream& stream, const CapturedTask& task, const std::map<int32_t, size_t>& known,
+                  Notes& graph) override {
+    if (!is_on(Check::kRace)) return;
+    VectorClock clock;
+    for (const auto& [earlier, nodes] : known) clock.reach(agent_of(earlier), nodes);
+    const size_t agent = agent_of(stream);
+    const auto user = std::make_shared<const User>(agent, clock.of(agent), task.name, where());
+    std::vector<Conflict> conflicts;
+    {
+      const std::lock_guard lock(state().mutex);
+      if (graph == nullptr) graph = std::make_shared<Shadow>();  // of the memory that its nodes use
+      conflicts = use(*static_cast<Shadow*>(graph.get()), clock, user, task.accesses);
+    }
+    for (const Conflict& each : conflicts) report_conflict(each, ", in every replay of a graph");
+  }
+
+  void on_host_access(const char* function, const Accesses& accesses, Scope&) override {
+    act(kHost, function, where(), accesses);
+  }
+
+  void on_event_recorded(const Stream& stream, Recording& recording) override {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    VectorClock clock = all.clocks[agent_of(stream)];
+    clock.merge(all.clocks[kHost]);
+    recording.notes = std::make_shared<VectorClock>(std::move(clock));
+  }
+
+  void on_event_waited(const Stream* stream, const Recording& recording) override {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    all.clocks[stream == nullptr ? kHost : agent_of(*stream)].merge(clock_of(recording));
+  }
+
+  void on_stream_waited(const Stream& stream) override {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    all.clocks[kHost].merge(all.clocks[agent_of(stream)]);
+  }
+
+  // The next use of these addresses is unrelated to their earlier ones.
+  void on_range_removed(const void* address, size_t size) override {
+    State& all = state();
+    const std::lock_guard lock(all.mutex);
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    all.memory.forget(begin, begin + size);
+  }
+} race_observer;
+
+}  // namespace
 
 uint64_t time_of(size_t agent) {
   State& all = state();
@@ -118,41 +160,6 @@ bool knows(size_t agent, size_t other, uint64_t time) {
   return std::max(all.clocks[agent].of(other), all.clocks[kHost].of(other)) >= time;
 }
 
-void recorded(const Stream& stream, Recording& recording) {
-  if (!has_order()) return;
-  State& all = state();
-  const std::lock_guard lock(all.mutex);
-  recording.clock = all.clocks[agent_of(stream)];
-  recording.clock.merge(all.clocks[kHost]);
-}
-
-void stream_waits(const Stream& stream, const Recording& recording) {
-  if (!has_order()) return;
-  State& all = state();
-  const std::lock_guard lock(all.mutex);
-  all.clocks[agent_of(stream)].merge(recording.clock);
-}
-
-void host_waited(const Stream& stream) {
-  if (!has_order()) return;
-  State& all = state();
-  const std::lock_guard lock(all.mutex);
-  all.clocks[kHost].merge(all.clocks[agent_of(stream)]);
-}
-
-void host_waited(const Recording& recording) {
-  if (!has_order()) return;
-  State& all = state();
-  const std::lock_guard lock(all.mutex);
-  all.clocks[kHost].merge(recording.clock);
-}
-
-void freed(const void* address, size_t size) {
-  if (!is_on(Check::kRace)) return;
-  State& all = state();
-  const std::lock_guard lock(all.mutex);
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  all.memory.forget(begin, begin + size);
-}
-
 }  // namespace cann_cpu::race
+
+cann_cpu::Observer& cann_cpu::races = race::race_observer;

@@ -14,10 +14,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "cann_cpu/accesses.h"
 #include "cann_cpu/call.h"
-#include "cann_cpu/profiling.h"
-#include "schedule.h"
 
 namespace cann_cpu {
 namespace {
@@ -73,10 +70,6 @@ void require_known_checks() {
     fail(ACL_ERROR_INVALID_PARAM, "CANN_CPU_CHECK has '%s', which is not a check; the checks are: %s", name.c_str(),
          known.c_str());
   }
-}
-
-bool accesses_are_checked() {
-  return is_on(Check::kRace) || is_on(Check::kMemory) || schedule::are_digests_kept() || operands_are_wanted();
 }
 
 void report(Check check, const std::string& key, const std::string& text,

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule.h"
-
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,6 +20,8 @@
 #include <thread>
 
 #include "call_site.h"
+#include "observers.h"
+#include "report.h"
 #include "runtime/stream.h"
 
 namespace cann_cpu::schedule {
@@ -48,8 +48,8 @@ uint64_t given_seed() {
 // A stream that has had tasks.
 struct Member {
   uint64_t priority;
-  size_t tasks = 0;                      // not ended
-  const Condition* condition = nullptr;  // of the wait that its task is in
+  size_t tasks = 0;                                 // not ended
+  const Scheduler::Condition* condition = nullptr;  // of the wait that its task is in
   bool is_suspended = false;
   bool is_in_host_function = false;
 
@@ -70,15 +70,15 @@ bool is_host_asleep() {
   return true;
 }
 
-class Scheduler {
+class DrawnScheduler final : public Scheduler {
  public:
-  Scheduler() : seed_(given_seed()), random_(seed_) {
+  DrawnScheduler() : seed_(given_seed()), random_(seed_) {
     constexpr uint64_t kOfSixteen[] = {0, 1, 4, 10};
     eagerness_ = kOfSixteen[random_() % 4];
     std::thread([this] { watch(); }).detach();
   }
 
-  void launched(const Stream& stream) {
+  void launched(const Stream& stream) override {
     std::unique_lock lock(mutex_);
     ++calls_;
     if (ended_.contains(stream.id)) return;
@@ -93,13 +93,18 @@ class Scheduler {
     }
   }
 
-  void asked() {
+  void asked() override {
     std::unique_lock lock(mutex_);
     ++calls_;
     if (!is_worker() && random_() % 2 == 0) run_one(lock);
   }
 
-  bool wait(const Condition& condition, const Deadline& deadline) {
+  bool wait(const Condition& condition, const Deadline& deadline) override {
+    if (const Stream* const own = running_stream()) {
+      const auto is_late = [&] { return deadline && std::chrono::steady_clock::now() >= *deadline; };
+      block(*own, [&] { return condition() || is_late(); });
+      return condition();
+    }
     std::unique_lock lock(mutex_);
     ++calls_;
     ++waiting_;
@@ -111,7 +116,7 @@ class Scheduler {
     return held;
   }
 
-  void ended(const Stream& stream) {
+  void ended(const Stream& stream) override {
     const std::lock_guard lock(mutex_);
     members_.erase(stream.id);
     ended_.insert(stream.id);
@@ -119,12 +124,12 @@ class Scheduler {
     changed_.notify_all();
   }
 
-  void begin_turn(const Stream& stream) {
+  void begin_turn(const Stream& stream) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return is_turn_of(stream); });
   }
 
-  void end_turn(const Stream& stream, size_t tasks) {
+  void end_turn(const Stream& stream, size_t tasks) override {
     const std::lock_guard lock(mutex_);
     const auto found = members_.find(stream.id);
     if (found == members_.end()) return;
@@ -132,7 +137,7 @@ class Scheduler {
     leave(stream);
   }
 
-  void block(const Stream& stream, const Condition& condition) {
+  void block(const Stream& stream, const Condition& condition) override {
     std::unique_lock lock(mutex_);
     const auto found = members_.find(stream.id);
     if (found == members_.end()) return;
@@ -142,7 +147,7 @@ class Scheduler {
     if (const auto still = members_.find(stream.id); still != members_.end()) still->second.condition = nullptr;
   }
 
-  void suspend(const Stream& stream) {
+  void suspend(const Stream& stream) override {
     const std::lock_guard lock(mutex_);
     const auto found = members_.find(stream.id);
     if (found == members_.end()) return;
@@ -150,7 +155,7 @@ class Scheduler {
     leave(stream);
   }
 
-  void resume(const Stream& stream) {
+  void resume(const Stream& stream) override {
     std::unique_lock lock(mutex_);
     const auto found = members_.find(stream.id);
     if (found == members_.end()) return;
@@ -262,8 +267,8 @@ class Scheduler {
   int waiting_ = 0;
 };
 
-Scheduler& scheduler() {
-  static auto* const only = new Scheduler;
+DrawnScheduler& only_scheduler() {
+  static auto* const only = new DrawnScheduler;
   return *only;
 }
 
@@ -277,36 +282,13 @@ uint64_t digest_of(const Accesses& accesses) {
   return digest;
 }
 
-}  // namespace
+// The names and numbers of a launch's tasks distinguish them.
+struct Launch {
+  uint64_t number;
+  std::string where;
+};
 
-void require_seed() {
-  if (is_on()) given_seed();
-}
-
-void launched(const Stream& stream) { scheduler().launched(stream); }
-void asked() { scheduler().asked(); }
-bool wait(const Condition& condition, const Deadline& deadline) {
-  const Stream* const own = running_stream();
-  if (own == nullptr) return scheduler().wait(condition, deadline);
-  const auto is_late = [&] { return deadline && std::chrono::steady_clock::now() >= *deadline; };
-  scheduler().block(*own, [&] { return condition() || is_late(); });
-  return condition();
-}
-void ended(const Stream& stream) { scheduler().ended(stream); }
-void begin_turn(const Stream& stream) { scheduler().begin_turn(stream); }
-void end_turn(const Stream& stream, size_t tasks) { scheduler().end_turn(stream, tasks); }
-void block(const Stream& stream, const Condition& condition) { scheduler().block(stream, condition); }
-void suspend(const Stream& stream) { scheduler().suspend(stream); }
-void resume(const Stream& stream) { scheduler().resume(stream); }
-void begin_host_function(const Stream& stream) { scheduler().begin_host_function(stream); }
-void end_host_function(const Stream& stream) { scheduler().end_host_function(stream); }
-
-bool are_digests_kept() {
-  static const bool kept = is_on() && std::getenv("CANN_CPU_DIGESTS") != nullptr;
-  return kept;
-}
-
-Launch launch() {
+Launch next_launch() {
   static std::atomic<uint64_t> launches{0};
   return {launches++, python_call_site()};
 }
@@ -322,4 +304,44 @@ void keep_digest(const Launch& launch, size_t node, const std::string& task, con
   }
 }
 
+struct ScheduleObserver final : Observer {
+  void on_start() override { given_seed(); }
+
+  void on_queue(const Stream&, const char* name, const Accesses& accesses, Task& task) override {
+    if (accesses.empty() || !are_digests_kept()) return;
+    task = [task = std::move(task), name = std::string(name), accesses, launch = next_launch()] {
+      const aclError code = task();
+      keep_digest(launch, 0, name, accesses);
+      return code;
+    };
+  }
+
+  void on_replay(const Stream&, std::span<const CapturedTask> tasks, TaskEnds& ends) override {
+    if (!are_digests_kept()) return;
+    ends.push_back([tasks, launch = next_launch()](size_t i) {
+      keep_digest(launch, i + 1, "captured graph: " + tasks[i].name, tasks[i].accesses);
+    });
+  }
+
+  // Its task is the program's own function, which may be Python's and need the GIL.
+  void on_host_function(const Stream& stream, Scope& scope) override {
+    only_scheduler().begin_host_function(stream);
+    scope.emplace_back(nullptr, [&stream](void*) { only_scheduler().end_host_function(stream); });
+  }
+} schedule_observer;
+
+}  // namespace
 }  // namespace cann_cpu::schedule
+
+namespace cann_cpu {
+
+Observer& schedules = schedule::schedule_observer;
+
+Scheduler& drawn_scheduler() { return schedule::only_scheduler(); }
+
+bool are_digests_kept() {
+  static const bool kept = is_on(Check::kSchedule) && std::getenv("CANN_CPU_DIGESTS") != nullptr;
+  return kept;
+}
+
+}  // namespace cann_cpu

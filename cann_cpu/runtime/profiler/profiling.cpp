@@ -247,10 +247,12 @@ CANN_EXPORT int32_t halGetAPIVersion(int32_t* version) {
   return 0;
 }
 
-// What torch_npu asks for with record_op_args.
+// What torch_npu asks for with record_op_args, and torchair before it compiles static kernels, which are hardware's.
 CANN_EXPORT aclError aclopStartDumpArgs(uint32_t, const char*) {
   return printed_call(__func__, [] {
-    fail(ACL_ERROR_FEATURE_UNSUPPORTED, "record_op_args is not implemented: arguments of operators are not dumped");
+    fail(ACL_ERROR_FEATURE_UNSUPPORTED,
+         "record_op_args and static kernels (_aclnn_static_shape_kernel) are not implemented: arguments of operators "
+         "are not dumped, and there is no op_compiler");
   });
 }
 
@@ -269,6 +271,8 @@ CANN_EXPORT int32_t MsprofReportAdditionalInfo(uint32_t, const void*, uint32_t) 
 CANN_EXPORT uint64_t MsprofGetHashId(const char* text, size_t length) {
   return text == nullptr ? 0 : std::hash<std::string_view>{}({text, length});
 }
+
+CANN_EXPORT uint64_t MsprofStr2Id(const char* text, size_t length) { return MsprofGetHashId(text, length); }
 
 CANN_EXPORT uint64_t MsprofSysCycleTime() {
   auto now = std::chrono::steady_clock::now().time_since_epoch();

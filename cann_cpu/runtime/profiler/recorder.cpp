@@ -194,23 +194,18 @@ Row::~Row() {
 
 bool operands_are_wanted() { return profiler::who_wants.load(std::memory_order_relaxed) > 0; }
 
-struct ProfiledNode::State {
-  explicit State(profiler::Row::Of of) : row(std::move(of)) {}
-  profiler::Row row;
-};
-
 ProfiledNode::ProfiledNode(std::string name, std::string type) {
   if (!is_profiling()) return;
   auto of = profiler::Row::within(std::move(name), std::move(type), nullptr);
   if (!of) return;
   of->is_whole = true;
-  state_ = std::make_unique<State>(*std::move(of));
+  row_ = std::make_unique<profiler::Row>(*std::move(of));
 }
 
 ProfiledNode::~ProfiledNode() = default;
 
 void ProfiledNode::set_operands(TaskTensors operands) {
-  if (state_) state_->row.of.operands = std::make_shared<const TaskTensors>(std::move(operands));
+  if (row_) row_->of.operands = std::make_shared<const TaskTensors>(std::move(operands));
 }
 
 }  // namespace cann_cpu

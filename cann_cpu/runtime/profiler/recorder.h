@@ -25,63 +25,6 @@ bool stop(const std::filesystem::path& folder, uint64_t data_types);
 // Ends that, and drops it.
 CANN_EXPORT void end();
 
-// Graphs that are captured now may be profiled later.
-void begin_capture();
-void end_capture();
-
-// A call of the runtime by the host, as long as it lives.
-class CANN_EXPORT Call {
- public:
-  explicit Call(const char* function) {
-    if (is_profiling()) begin(function);
-  }
-  ~Call() {
-    if (begin_ != 0) end();
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
- private:
-  void begin(const char* function);
-  void end();
-
-  const char* function_ = nullptr;
-  uint64_t begin_ = 0;  // 0: not recorded
-  uint64_t outer_ = 0;
-};
-
-// A row of a stream, as long as it lives in the thread that works for the stream. It is a kernel's unless other rows
-// lie within it.
-class Row {
- public:
-  struct Of {
-    std::string name;
-    std::string type;  // empty: by the name
-    std::shared_ptr<const TaskTensors> operands;
-    int32_t device = -1;
-    int32_t stream = -1;
-    uint64_t call = 0;      // of the host, that asked for it
-    bool is_whole = false;  // what it launches in turn has no rows
-  };
-  explicit Row(Of of);
-  // Within the row of this thread, if there is one that is to have rows within.
-  static std::optional<Of> within(std::string name, std::string type, std::shared_ptr<const TaskTensors> operands);
-  ~Row();
-  Row(const Row&) = delete;
-  Row& operator=(const Row&) = delete;
-
-  Of of;
-
- private:
-  const uint64_t run_;  // of the profiler, that it belongs to; 0: of none
-  const uint64_t begin_;
-  Row* const outer_;
-  bool has_inner_ = false;
-};
-
-// The call that the host makes now, for rows that it asks for.
-uint64_t current_call();
-
 // ---- for tools that read while it records
 
 struct CallRecord {

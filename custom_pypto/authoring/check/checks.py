@@ -430,7 +430,9 @@ def _check_gradients(call: Call, floating: list[Tensor]) -> None:
         gradcheck(function, values, **DIFFERENCES[dtype])
     except GradcheckError as error:
         found = _gradient_that_differs(function, values, DIFFERENCES[dtype]) or line_of(error)
-        raise CheckFailure(f"{found} ({call.name}): fix the backward in {call.operator.source}") from error
+        gradient = call.operator.gradient
+        fix = f"{gradient.kernel}, or " if gradient else ""
+        raise CheckFailure(f"{found} ({call.name}): fix {fix}the backward in {call.operator.source}") from error
 
 
 def _gradient_that_differs(function: Callable, values: list[Tensor], options: dict[str, float]) -> str | None:

@@ -4,7 +4,7 @@
 import re
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,12 @@ class Operator:
     def kernel(self) -> Path:
         """The file of its kernel."""
         return kernel_source(self.folder, prototypes.ge_type(self.name))
+
+    @property
+    def gradient(self) -> "Operator | None":
+        """The operator that computes its gradient, if that is one."""
+        name = f"{self.name}_backward"
+        return replace(self, name=name) if name in prototypes.operators(self.package.__name__) else None
 
     @property
     def definition(self) -> Path:

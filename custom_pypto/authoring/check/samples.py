@@ -119,16 +119,20 @@ def gradients_of(reference: Callable, calls: dict[str, Callable], results: list[
 
 
 def load_samples(package: str, folder: Path) -> dict[str, tuple[Samples, str]]:
-    """The samples of the operators of a package, of all files test/PACKAGE/*_calls.py in the folder, and their file."""
+    """The samples of the operators of a package, of all files test/PACKAGE/*_calls.py in the folder, and their file.
+
+    These files may import each other, and modules of test/ and test/support/.
+    """
     tests = folder / "test" / package
     found = {}
-    sys.path[:0] = [str(tests), str(tests.parent)]
+    places = [str(tests), str(tests.parent), str(tests.parent / "support")]
+    sys.path[:0] = places
     try:
         for file in sorted(tests.glob("*_calls.py")):
             samples = getattr(importlib.import_module(file.stem), "SAMPLES", {})
             found |= {name: (of_it, str(file.relative_to(folder))) for name, of_it in samples.items()}
     finally:
-        del sys.path[:2]
+        del sys.path[: len(places)]
     return found
 
 

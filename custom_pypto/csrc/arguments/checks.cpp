@@ -45,8 +45,7 @@ void record(const char* name, const char* use, int64_t min) {
 }  // namespace
 
 void Checks::reject(const char* name, std::string_view expected, std::string_view found, std::string_view hint) const {
-  TORCH_CHECK(false, op_ == nullptr ? "" : op_, op_ == nullptr ? "" : ": ", "argument '", name, "' must ", expected,
-              ", but ", found, hint.empty() ? "" : "; ", hint);
+  TORCH_CHECK(false, op_, ": argument '", name, "' must ", expected, ", but ", found, hint.empty() ? "" : "; ", hint);
 }
 
 void Checks::defined(const char* name, const at::Tensor& tensor) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of single arguments, with one wording: eagerly, on Meta and in aclnn functions.
+// Checks of single arguments, with one wording, eagerly and on Meta.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,9 +17,8 @@ using OptionalTensor = std::optional<at::Tensor>;
 //   OPERATOR: argument 'NAME' must be EXPECTED, but is FOUND[; what to do]
 class C10_EXPORT Checks {
  public:
-  // The operator with its namespace, "custom_pypto::add_custom"; none in an aclnn function, whose name is put in front
-  // of what it throws.
-  explicit Checks(const char* op = nullptr) : op_(op) {}
+  // The operator with its namespace, "custom_pypto::add_custom".
+  explicit Checks(const char* op) : op_(op) {}
 
   void defined(const char* name, const at::Tensor& tensor) const;
   void dtype(const char* name, const at::Tensor& tensor, c10::ArrayRef<at::ScalarType> allowed,

@@ -226,12 +226,4 @@ Result ArgumentTable::result(const ResultRow& row) const {
   return result;
 }
 
-void Result::check(const Checks& checks, const at::Tensor& given) const {
-  checks.dtype(name, given, dtype);
-  const c10::SymIntArrayRef expected = sizes;
-  if (given.sym_sizes() != expected) {
-    checks.reject(name, c10::str("have shape ", expected), c10::str("its shape is ", given.sym_sizes()));
-  }
-}
-
 }  // namespace custom_pypto

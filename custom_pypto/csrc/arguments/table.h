@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arguments of an operator as a table, said once: a row for each tensor with its dtypes, the names of its sizes and
 // what it is used for, the relations of sizes, and the results. The extension checks and allocates by it, eagerly and
-// on Meta; aclnn functions check by it what they are given.
+// on Meta.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -64,22 +64,13 @@ struct Result {
   const char* name;
   at::ScalarType dtype;
   c10::SmallVector<c10::SymInt, 5> sizes;
-
-  C10_EXPORT void check(const Checks& checks, const at::Tensor& given) const;
 };
 
-// The results of an operator: what the extension allocates, and aclnn functions are given.
+// The results of an operator, which the extension allocates.
 template <size_t n>
 struct Results {
   std::array<Result, n> rows;
   at::Device device;
-
-  template <typename... Given>
-    requires(sizeof...(Given) == n)
-  void check(const Checks& checks, const Given&... given) const {
-    size_t i = 0;
-    (rows[i++].check(checks, given), ...);
-  }
 };
 
 class C10_EXPORT ArgumentTable {
@@ -131,7 +122,7 @@ class C10_EXPORT ArgumentTable {
   c10::SmallVector<Size, 12> sizes_;
 };
 
-// Checks where the tensors of a table lie; each library that has tables has its own.
+// Checks where the tensors of a table lie.
 void check_placement(const Checks& checks, c10::ArrayRef<ArgumentRow> rows);
 
 }  // namespace custom_pypto

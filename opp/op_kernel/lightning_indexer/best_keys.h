@@ -2,8 +2,8 @@
 // The best keys of query tokens: sorted runs, and where they are written.
 #pragma once
 
+#include "cores.h"
 #include "division.h"
-#include "flags.h"
 
 namespace opp {
 

@@ -4,7 +4,7 @@
 
 #include "../sequences.h"
 #include "../sparse_flash_attention_pto_tiling.h"
-#include "flags.h"
+#include "cores.h"
 
 namespace opp {
 

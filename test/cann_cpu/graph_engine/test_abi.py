@@ -115,3 +115,86 @@ def test_reg_op_of_canns_headers_calls_what_we_export(tmp_path):
     }
     assert registering
     assert registering - symbols(LIBRARIES / "libge_runner.so", "defined") == set()
+
+
+OF_AN_OLDER_ABI = """
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+#include "graph/operator_factory.h"
+
+namespace ge {
+class StatusFactory {  // CANN's, as far as programs use it
+ public:
+  static StatusFactory* Instance();
+  std::map<uint32_t, std::string> texts;
+};
+}  // namespace ge
+
+struct Blend : ge::Operator {
+  explicit Blend(const std::string& name) : Operator(name, "OlderBlend") {
+    InputRegister(std::string("x"));
+    OptionalInputRegister(std::string("mask"));
+    DynamicInputRegister("others", 0, true);
+    OutputRegister(std::string("y"));
+    RequiredAttrRegister(std::string("alpha"));
+    InferFuncRegister([](ge::Operator&) { return ge::GRAPH_SUCCESS; });
+  }
+  using Operator::RequiredAttrRegister;
+};
+
+static ge::OperatorCreatorRegister registered(std::string("OlderBlend"),
+                                              [](const std::string& name) -> ge::Operator { return Blend(name); });
+
+extern "C" void not_there() __asm__("_ZN2ge5Graph16SetNeedIterationEb");
+
+int main() {
+  const std::string long_name(100, 'n');
+  ge::StatusFactory::Instance()->texts[7] = long_name;
+  const auto made = ge::OperatorFactory::CreateOperator(long_name, std::string("OlderBlend"));
+  const ge::TensorDesc desc;
+  std::printf("%d %d %d %d %d\\n", made.GetName() == long_name, made.GetOpType() == "OlderBlend",
+              ge::OperatorFactory::IsExistOp(std::string("Add")), ge::OperatorFactory::IsExistOp(std::string("Adds")),
+              ge::StatusFactory::Instance()->texts.at(7) == long_name);
+  std::printf("%d %d\\n", Blend("b").UpdateInputDesc(std::string("mask"), desc) == ge::GRAPH_SUCCESS,
+              Blend("b").UpdateInputDesc(std::string("musk"), desc) == ge::GRAPH_SUCCESS);
+  Blend op("c");
+  op.SetAttr("flag", true).SetAttr("count", int32_t{-3}).SetAttr("sizes", std::vector<int64_t>{4, int64_t{1} << 40});
+  bool flag = false;
+  int64_t count = 0;
+  int32_t narrow = 0;
+  std::vector<int64_t> sizes;
+  std::vector<int32_t> narrow_sizes;
+  const bool read = op.GetAttr("flag", flag) == 0 && op.GetAttr("count", count) == 0 && op.GetAttr("sizes", sizes) == 0;
+  std::printf("%d %d %d %d %d %d %d %d\\n", read, flag, count == -3, op.GetAttr("count", narrow) == 0 && narrow == -3,
+              sizes.size() == 2, op.GetAttr("sizes", narrow_sizes) == 0, op.GetAttr("flag", count) == 0,
+              op.GetAttr("alpha", flag) == 0);
+  try {
+    not_there();
+  } catch (const std::runtime_error& error) {
+    std::puts(error.what());
+  }
+}
+"""
+
+
+def test_a_program_with_the_older_string_abi_registers_and_finds_operators(tmp_path):
+    source, program = tmp_path / "program.cpp", tmp_path / "program"
+    source.write_text(OF_AN_OLDER_ABI)
+    torch = SITE_PACKAGES / "torch" / "lib"
+    command = ["g++", "-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", f"-I{HEADERS}", source, "-o", program]
+    command += [
+        f"-L{LIBRARIES}",
+        "-lge_runner",
+        "-lregister",
+        f"-Wl,-rpath,{LIBRARIES}",
+        f"-Wl,-rpath-link,{LIBRARIES}:{torch}",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr[-3000:]
+    result = subprocess.run([program], capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout.splitlines()[:3]) == (0, ["1 1 1 0 1", "1 0", "1 1 1 1 1 0 0 0"]), (
+        result.stderr
+    )
+    assert result.stdout.splitlines()[3].startswith("ge::Graph::SetNeedIteration(bool) is not supported by cann_cpu")

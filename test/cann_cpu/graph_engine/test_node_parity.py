@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every built-in node type is bitwise equal to eager: one table of functions, compiled with torchair."""
+"""Every built-in node type is bitwise equal to eager: one table of functions, compiled with torchair and captured."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 import torch_npu
-import torchair
+from graphs import MODES, assert_same_bits, compiled
+
+
+def int8(numbers):
+    """Of 0 to 254, whatever dtype they have."""
+    return (numbers - 127).to(torch.int8)
+
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+HALVES = FLOATS[1:]
 INTEGERS = (torch.int64, torch.int32)
 
 
-def compiled(function, *, dynamic):
-    torch._dynamo.reset()
-    return torch.compile(function, backend=torchair.get_npu_backend(), dynamic=dynamic, fullgraph=True)
-
-
 def make(spec, dtype, seed=0):
-    """A tensor on the NPU from its sizes, or from ("int", high, sizes), ("bool", sizes), ("positive", sizes)."""
+    """A tensor on the NPU of sizes, ("int", high, sizes), ("bool", sizes), ("positive", sizes) or ("given", values)."""
     generator = torch.Generator().manual_seed(seed)
     kind = spec[0] if spec and isinstance(spec[0], str) else "normal"
+    if kind == "given":
+        return torch.tensor(spec[1], dtype=torch.int32).npu()
     if kind == "int":
         return torch.randint(0, spec[1], spec[2], generator=generator).npu()
     if kind == "bool":
@@ -29,22 +33,6 @@ def make(spec, dtype, seed=0):
     if dtype.is_floating_point:
         return torch.randn(spec, generator=generator).to(dtype).npu()
     return torch.randint(-9, 9, spec, generator=generator).to(dtype).npu()
-
-
-def flat(outputs):
-    return [outputs] if isinstance(outputs, torch.Tensor) else [leaf for output in outputs for leaf in flat(output)]
-
-
-def assert_same_bits(actual, expected):
-    for got, want in zip(flat(actual), flat(expected), strict=True):
-        assert got.dtype == want.dtype
-        assert got.shape == want.shape
-        got, want = got.detach().cpu().contiguous(), want.detach().cpu().contiguous()
-        if got.dtype.is_floating_point:
-            same = (got == want) | (got.isnan() & want.isnan())
-            assert same.all(), f"{int((~same).sum())} of {same.numel()} differ: {got[~same][:4]} {want[~same][:4]}"
-        else:
-            assert torch.equal(got, want)
 
 
 M = (5, 7)
@@ -273,6 +261,40 @@ CASES = [
         (torch.float32,),
     ),
     ("swiglu", lambda x: torch_npu.npu_swiglu(x, -1), [(5, 8)], FLOATS),
+    ("ascend_quant", lambda x, s, o: torch_npu.npu_quantize(x, s, o, torch.qint8, -1, False), [M, (7,), (7,)], FLOATS),
+    (
+        "quantize",
+        lambda x, s, z: torch_npu.npu_quantize(x, s.float(), z.int(), torch.qint8, 1, True),
+        [M, ("positive", (7,)), ("int", 5, (7,))],
+        FLOATS,
+    ),
+    ("anti_quant", lambda x, s: torch_npu.npu_anti_quant((x * 9).to(torch.int8), s.float()), [M, (7,)], FLOATS),
+    ("dynamic_quant", lambda x, s: torch_npu.npu_dynamic_quant(x, smooth_scales=s), [(5, 16), (16,)], HALVES),
+    ("dynamic_quant by tensor", lambda x: torch_npu.npu_dynamic_quant(x, quant_mode="pertensor"), [(5, 16)], HALVES),
+    ("dynamic_quant_asymmetric", lambda x: torch_npu.npu_dynamic_quant_asymmetric(x), [(5, 16)], HALVES),
+    (
+        "group_quant",
+        lambda x, s, e: torch_npu.npu_group_quant(x, s, e + 5, dst_dtype=torch.int8),
+        [M, (1, 7), ("int", 1, (1,))],
+        FLOATS,
+    ),
+    ("trans_quant_param", lambda x: torch_npu.npu_trans_quant_param(x.float(), round_mode=1), [(7,)], FLOATS),
+    ("gelu_quant", lambda x: torch_npu.npu_gelu_quant(x, quant_mode="dynamic"), [(5, 16)], FLOATS),
+    ("add_rms_norm_cast", lambda x, y, w: torch_npu.npu_add_rms_norm_cast(x, y, w, 1e-6), [M, M, (7,)], HALVES),
+    ("geglu", lambda x: torch_npu.npu_geglu(x, -1, 1, True), [(5, 8)], FLOATS),
+    ("clipped_swiglu", lambda x: torch_npu.npu_clipped_swiglu(x), [(5, 8)], FLOATS),
+    (
+        "group_norm_silu",
+        lambda x, w, b: torch_npu.npu_group_norm_silu(x, w, b, 2, 1e-3),
+        [(2, 4, 3, 3), (4,), (4,)],
+        FLOATS,
+    ),
+    (
+        "masked_softmax_with_rel_pos_bias",
+        lambda x, m, b: torch_npu.npu_masked_softmax_with_rel_pos_bias(x, m, b, 0.5),
+        [(4, 2, 3, 5), (2, 3, 5), (2, 3, 5)],
+        FLOATS,
+    ),
     ("add_rms_norm", lambda x, y, w: torch_npu.npu_add_rms_norm(x, y, w, 1e-6), [M, M, (7,)], FLOATS),
     (
         "fast_gelu, rotary_mul",
@@ -298,9 +320,173 @@ CASES = [
         (torch.float32, torch.bfloat16),
     ),
     (
+        "quant_matmul",
+        lambda a, b, s, t, c: (
+            torch_npu.npu_quant_matmul(int8(a), int8(b), s, pertoken_scale=t, output_dtype=torch.float16),
+            torch_npu.npu_quant_matmul(int8(a), int8(b), s, bias=c.int(), output_dtype=torch.int32),
+            torch_npu.npu_quant_matmul(int8(a), int8(b), s.bfloat16(), output_dtype=torch.bfloat16),
+        ),
+        [("int", 255, (5, 32)), ("int", 255, (32, 16)), ("positive", (16,)), ("positive", (5,)), ("int", 99, (16,))],
+        (torch.float32,),
+    ),
+    (
+        "weight_quant_batchmatmul",
+        lambda x, w, s, o: (
+            torch_npu.npu_weight_quant_batchmatmul(x, int8(w), s[0], o[0]),
+            torch_npu.npu_weight_quant_batchmatmul(x, int8(w), s, o, antiquant_group_size=32),
+        ),
+        [(5, 64), ("int", 255, (64, 16)), (2, 16), (2, 16)],
+        (torch.float16, torch.bfloat16),
+    ),
+    (
+        "grouped_matmul of int8",
+        lambda x, w, s, t, i: (
+            *torch_npu.npu_grouped_matmul(
+                [int8(x)],
+                [int8(w)],
+                scale=[s],
+                per_token_scale=[t],
+                group_list=i + 3,
+                split_item=3,
+                group_type=0,
+                group_list_type=1,
+                output_dtype=torch.float16,
+            ),
+            *torch_npu.npu_grouped_matmul_swiglu_quant_v2(
+                int8(x), [int8(w)], [s], t, i + 3, group_list_type=1, quant_dtype=1
+            ),
+        ),
+        [("int", 255, (9, 32)), ("int", 255, (3, 32, 16)), ("positive", (3, 16)), ("positive", (9,)), ("int", 1, (3,))],
+        (torch.float32,),
+    ),
+    (
+        "grouped_matmul_finalize_routing",
+        lambda x, w, s, t, i, j, r: torch_npu.npu_grouped_matmul_finalize_routing(
+            int8(x), int8(w), i + 3, scale=s, pertoken_scale=t, logit=j, row_index=r, output_bs=4
+        ),
+        [
+            *(("int", 255, (9, 32)), ("int", 255, (3, 32, 16)), ("positive", (3, 16)), ("positive", (9,))),
+            *(("int", 1, (3,)), ("positive", (9,)), ("int", 4, (9,))),
+        ],
+        (torch.float32,),
+    ),
+    (
+        "transpose_batchmatmul",
+        lambda a, b: (
+            torch_npu.npu_transpose_batchmatmul(a, b),
+            torch_npu.npu_transpose_batchmatmul(a, b, batch_split_factor=2),
+        ),
+        [(4, 5, 32), (4, 32, 16)],
+        (torch.float16, torch.bfloat16),
+    ),
+    (
+        "ffn",
+        lambda x, w, v: (
+            torch_npu.npu_ffn(x, w[0], v[0], "gelu"),
+            torch_npu.npu_ffn(x, w, v, "relu", expert_tokens=[2, 3]),
+        ),
+        [(5, 32), (2, 32, 48), (2, 48, 32)],
+        (torch.float16,),
+    ),
+    (
+        "quant_matmul_dequant",
+        lambda x, w, s, i: (
+            torch_npu.npu_quant_matmul_dequant(x, int8(w[0]), s[0].float()),
+            torch_npu.npu_quant_grouped_matmul_dequant(x, int8(w), s.float(), (i + 3).cumsum(0)),
+        ),
+        [(9, 32), ("int", 255, (3, 16, 32)), ("positive", (3, 16)), ("int", 1, (3,))],
+        (torch.float16,),
+    ),
+    (
         "fusion_attention",
         lambda q, k, v: torch_npu.npu_fusion_attention(q, k, v, 3, "BNSD", scale=0.5)[:3],
         [(2, 3, 5, 8)] * 3,
+        FLOATS,
+    ),
+    (
+        "fused_infer_attention_score",
+        lambda q, k, v: torch_npu.npu_fused_infer_attention_score(
+            q,
+            k,
+            v,
+            num_heads=4,
+            num_key_value_heads=2,
+            scale=0.5,
+            input_layout="BNSD_BSND",
+            softmax_lse_flag=True,
+            actual_seq_lengths=[5, 3],
+            actual_seq_lengths_kv=[6, 6],
+        ),
+        [(2, 4, 5, 16), (2, 2, 6, 16), (2, 2, 6, 16)],
+        HALVES,
+    ),
+    (
+        "fused_infer_attention_score from pages",
+        lambda q, k, v, t: torch_npu.npu_fused_infer_attention_score(
+            q,
+            k,
+            v,
+            num_heads=4,
+            num_key_value_heads=2,
+            scale=0.5,
+            input_layout="TND",
+            block_table=t.int(),
+            block_size=16,
+            actual_seq_lengths=[1, 2],
+            actual_seq_lengths_kv=[30, 17],
+        )[0],
+        [(2, 4, 16), (5, 2, 16, 16), (5, 2, 16, 16), ("int", 5, (2, 2))],
+        HALVES,
+    ),
+    (
+        "fused_infer_attention_score_v2",
+        lambda q, k, v, s: torch_npu.npu_fused_infer_attention_score_v2(
+            q,
+            k,
+            v,
+            num_query_heads=4,
+            num_key_value_heads=2,
+            softmax_scale=0.5,
+            input_layout="BSH",
+            learnable_sink=s,
+        )[0],
+        [(2, 5, 64), (2, 6, 32), (2, 6, 32), (4,)],
+        HALVES,
+    ),
+    (
+        "prompt_flash_attention",
+        lambda q, k, v: torch_npu.npu_prompt_flash_attention(
+            q, k, v, num_heads=4, num_key_value_heads=2, scale_value=0.5, input_layout="BNSD", next_tokens=65535
+        ),
+        [(2, 4, 5, 16), (2, 2, 6, 16), (2, 2, 6, 16)],
+        HALVES,
+    ),
+    (
+        "incre_flash_attention",
+        lambda q, k, v: torch_npu.npu_incre_flash_attention(
+            q, k, v, num_heads=4, num_key_value_heads=2, scale_value=0.5, input_layout="BNSD"
+        ),
+        [(2, 4, 1, 16), (2, 2, 6, 16), (2, 2, 6, 16)],
+        HALVES,
+    ),
+    (
+        "scatter_pa_kv_cache",
+        lambda k, v, kc, vc, slots: torch_npu.npu_scatter_pa_kv_cache_functional(
+            k, v, kc, vc, slots, cache_mode="Norm"
+        ),
+        [(2, 2, 16), (2, 2, 16), (3, 16, 2, 16), (3, 16, 2, 16), ("given", [3, 40])],
+        FLOATS,
+    ),
+    (
+        "quant_scatter",
+        lambda c, u, s, i: torch_npu.npu_quant_scatter(c.to(torch.int8), i, u, s.float(), None, 1, -1),
+        [(2, 9, 3, 32), (2, 1, 3, 32), ("positive", (32,)), ("given", [3, 1])],
+        (torch.float16,),
+    ),
+    (
+        "attention_update",
+        lambda a, b, x, y: torch_npu.npu_attention_update([a.float(), b.float()], [x, y], 0)[0],
+        [(5,), (5,), (5, 16), (5, 16)],
         FLOATS,
     ),
     ("complex", lambda x: torch.view_as_real(torch.view_as_complex(x) * 1), [(5, 2)], (torch.float32,)),
@@ -312,21 +498,22 @@ CASES = [
     ),
     (
         "scatter_update",
-        lambda x, u: torch_npu.scatter_update(x, torch.tensor([2, 0], device=x.device), u, -2),
-        [(2, 3, 5, 4), (2, 3, 1, 4)],
+        lambda x, u, i: torch_npu.scatter_update(x, i.long(), u, -2),
+        [(2, 3, 5, 4), (2, 3, 1, 4), ("given", [2, 0])],
         (torch.float32,),
     ),
     ("attention", lambda q, k, v: ((q @ k.transpose(-2, -1)) * 0.125).softmax(-1) @ v, [(2, 3, 5, 8)] * 3, FLOATS),
 ]
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("function, inputs, dtypes", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_graph_gives_the_bits_of_eager(function, inputs, dtypes, dynamic):
-    graph = compiled(function, dynamic=dynamic)
-    for dtype in dtypes[:1] if dynamic else dtypes:  # where sizes are symbols has nothing to do with types
+def test_graph_gives_the_bits_of_eager(function, inputs, dtypes, mode):
+    graph = MODES[mode](function)
+    for dtype in dtypes[:1] if mode == "dynamic" else dtypes:  # where sizes are symbols has nothing to do with types
         arguments = [make(spec, dtype, seed) for seed, spec in enumerate(inputs)]
-        assert_same_bits(graph(*arguments), function(*arguments))
+        expected = function(*arguments)
+        assert_same_bits(graph(*arguments), expected)
 
 
 GRADIENTS = [

@@ -3,6 +3,7 @@
 
 from collections import defaultdict
 
+import aclnn
 import pytest
 import torch
 import torch.nn.functional as F
@@ -92,6 +93,10 @@ case("Div", [U, D], lambda x, y: torch.div(x, y, rounding_mode="trunc"))
 case("Atan2", [X, Y], torch.atan2)
 case("Pow", [P, Y], torch.pow)
 case("Pow", [X, number(3.0)], lambda x, y: x**3)
+case("BiasAdd", [X, X[0] * 3], torch.add)
+case("BiasAdd", [tensor(2, 7, 5, 4), X[0] * 3], lambda x, b: x + b.reshape(-1, 1, 1), data_format="NCHW")
+case("BiasAddGrad", [X], lambda dy: dy.sum(0))
+case("BiasAddGrad", [tensor(2, 7, 5, 4)], lambda dy: dy.sum((0, 2, 3)), data_format="NCHW")
 case("AxpyV2", [X, Y, number(0.3)], lambda x, y, a: torch.add(x, y, alpha=0.3))
 case("Axpy", [X, Y], lambda x, y: torch.add(x, y, alpha=0.3), alpha=0.3)
 case("Sxpy", [X, Y, number(0.3)], lambda x, y, a: torch.sub(x, y, alpha=0.3))
@@ -275,6 +280,21 @@ case(
     lambda x, s, g, b: torch.native_layer_norm(x, (7,), g, b, 1e-3),
     epsilon=1e-3,
 )
+VOLUME = tensor(3, 5, 7, seed=5)
+for axis, dims in ((1, (1, 2)), (-1, (2,))):
+    case(
+        "LayerNorm",
+        [VOLUME, VOLUME[0][(0,) * (2 - len(dims))], VOLUME[1][(0,) * (2 - len(dims))]],
+        lambda x, g, b, dims=dims: (
+            F.layer_norm(x, g.shape, g, b, 1e-3),
+            x.mean(dims, keepdim=True),
+            x.var(dims, correction=0, keepdim=True),
+        ),
+        begin_norm_axis=axis,
+        begin_params_axis=axis,
+        epsilon=1e-3,
+        exact=False,
+    )
 STATISTICS = torch.native_layer_norm(X, (7,), GAMMA, BETA, 1e-5)[1:]
 case(
     "LayerNormGradV3",
@@ -869,6 +889,29 @@ def test_a_node_that_asks_for_too_much_writes_nothing():
     assert not torch.equal(x.cpu(), BATCH)
 
 
+PLANE = torch.complex(tensor(3, 5, 7), tensor(3, 5, 7, seed=1))
+case("FFT", [PLANE], torch.fft.fft)
+case("FFT2D", [PLANE], torch.fft.fft2)
+
+shape = dict(perm=[1, 2, 0], shape=[7, 5, 3])
+case("ConfusionTransposeD", [tensor(3, 7, 5)], lambda x: x.permute(1, 2, 0), transpose_first=True, **shape)
+case("ConfusionTransposeD", [tensor(3, 35)], lambda x: x.reshape(7, 5, 3).permute(1, 2, 0), **shape)
+
+
+def corners(count, seed):
+    low, high = tensor(count, 2, seed=seed).abs(), tensor(count, 2, seed=seed + 1).abs()
+    return torch.cat([low, low + high], 1)
+
+
+def overlaps(mode):
+    """A row for each of the other boxes, where aclnnIou (opapi/test_boxes.py) has a column."""
+    return lambda *boxes: aclnn.written_by("aclnnIou", *boxes, mode, aclnn.Float(0.01), False, aclnn.Out((7, 5)))[0].T
+
+
+BOXES = [corners(7, 0), corners(5, 2)]
+case("Iou", BOXES, overlaps("iou"), eps=0.01)
+case("Iou", BOXES, overlaps("iof"), mode="iof", eps=0.01)
+
 TESTED_ALONE = {*RANDOM, "StatelessRandperm", "StatelessDropOutGenMask", "DropOutDoMask", "MultinomialWithReplacement"}
 TESTED_ALONE |= {"DynamicRNN", "DynamicRNNGrad"}  # test_fused_operators.py
 TESTED_ALONE |= {"GroupedMatmul"}  # its lists have names, in graphs: test_node_parity.py
@@ -876,7 +919,54 @@ TESTED_ALONE |= {"GroupedMatmul"}  # its lists have names, in graphs: test_node_
 TESTED_ALONE |= {"HcomAllReduce", "HcomAllGather", "HcomAllGatherV", "HcomReduceScatter", "HcomReduceScatterV"}
 TESTED_ALONE |= {"HcomBroadcast", "HcomAllToAll", "HcomAllToAllV", "HcomSend", "HcomReceive"}
 TESTED_ALONE |= {"AllGatherMatmul", "AllGatherMatmulV2", "MatmulReduceScatter", "MatmulReduceScatterV2"}
-TESTED_ALONE |= {"MatmulAllReduce"}
+TESTED_ALONE |= {"MatmulAllReduce", "AlltoAllMatmul", "MatmulAlltoAll", "AlltoAllvGroupedMatMul"}
+TESTED_ALONE |= {"AlltoAllvQuantGroupedMatMul", "QuantGroupedMatMulAlltoAllv"}
+TESTED_ALONE |= {"GroupedMatMulAlltoAllv", "DistributeBarrier", "MoeDistributeDispatch", "MoeDistributeDispatchV2"}
+TESTED_ALONE |= {"MoeDistributeCombine", "MoeDistributeCombineV2", "MoeDistributeCombineAddRmsNorm"}
+# test_worker_schedule.py
+TESTED_ALONE |= {"AttentionWorkerCombine", "AttentionWorkerScheduler", "FfnWorkerBatching", "FfnWorkerScheduler"}
+# Nodes of graphs that are compared with eager: test_node_parity.py and test_expert_nodes.py.
+TESTED_ALONE |= {"AddRmsNormCast", "ApplyRotaryPosEmb", "AscendAntiQuantV2", "AscendQuantV2", "AttentionUpdate"}
+TESTED_ALONE |= {"ClippedSwiglu", "DynamicQuant", "DynamicQuantV2", "FFN", "FusedInferAttentionScore", "GeGluV2"}
+TESTED_ALONE |= {"GeluQuant", "GroupNormSilu", "GroupQuant", "GroupedMatmulFinalizeRouting", "IncreFlashAttention"}
+TESTED_ALONE |= {"GroupedMatmulSwigluQuantV2", "InterleaveRope", "KvRmsNormRopeCache", "MaskedSoftmaxWithRelPosBias"}
+TESTED_ALONE |= {
+    "MoeComputeExpertTokens",
+    "MoeFinalizeRouting",
+    "MoeFinalizeRoutingV2",
+    "MoeGatingTopK",
+    "MoeReRouting",
+}
+TESTED_ALONE |= {
+    "MoeGatingTopKSoftmax",
+    "MoeInitRouting",
+    "MoeInitRoutingV3",
+    "MoeUpdateExpert",
+    "PromptFlashAttention",
+}
+TESTED_ALONE |= {"QkvRmsNormRopeCache", "QuantBatchMatmulV3", "QuantGroupedMatmulDequant", "QuantMatmulDequant"}
+TESTED_ALONE |= {"QuantUpdateScatter", "Quantize", "ScaledMaskedSoftmax", "ScaledMaskedSoftmaxGrad", "ScatterPaKvCache"}
+TESTED_ALONE |= {"TransQuantParamV2", "TransposeBatchMatMul", "WeightQuantBatchMatmulV2"}
+# The same: test_fused_nodes.py.
+TESTED_ALONE |= {
+    "AddLora",
+    "AddRmsNormDynamicQuant",
+    "Cmo",
+    "DequantRopeQuantKvcache",
+    "DequantSwigluQuant",
+    "EmbeddingBag",
+    "FlatQuant",
+}
+TESTED_ALONE |= {"FusedCausalConv1d", "FusedMatMul", "FusedQuantMatMul", "GroupedQuantMax", "InplaceFusedCausalConv1d"}
+TESTED_ALONE |= {"MaskedCausalConv1d", "QuantBatchMatmulV4", "QuantConv2D", "QuantMatmulReduceSum", "QuantMax"}
+TESTED_ALONE |= {"RecurrentGatedDeltaRule", "RmsNormGradQuant", "RotateQuant", "ScatterList"}
+# Beside eager's tests: test/cann_cpu/opapi.
+TESTED_ALONE |= {"MlaProlog", "MlaPrologV2", "MlaPrologV3", "LightningIndexer", "QuantLightningIndexer"}
+TESTED_ALONE |= {"SparseFlashAttention", "KvQuantSparseFlashAttention", "SyncBatchNormBackwardElemt"}
+TESTED_ALONE |= {"SyncBatchNormBackwardReduce", "SyncBatchNormGatherStats"}
+# test_float8_nodes.py
+TESTED_ALONE |= {"AntiMxQuant", "DynamicBlockQuant", "DynamicMxQuant", "TransposeQuantBatchMatMul"}
+TESTED_ALONE |= {"QuantBatchMatmulInplaceAdd", "QuantGroupedMatmulInplaceAdd"}
 
 
 def as_tuple(result):
@@ -921,10 +1011,13 @@ REJECTED = [
     ("MseLoss", [X, Y], {"reduction": "batchmean"}, "attribute 'reduction' = \"batchmean\" is not implemented"),
     ("Elu", [X], {"alpha": 1}, "attribute 'alpha', here 1, has another type"),
     ("Abs", [X, Y], {}, "input 1 is not implemented; leave it out"),
+    ("BiasAdd", [X, X[0, :6]], {}, "one element for each channel"),
+    ("BiasAddGrad", [X[0]], {}, "fewer than two dimensions"),
+    ("BiasAdd", [X, X[0]], {"data_format": "ND"}, "attribute 'data_format' = \"ND\" is not implemented"),
     ("Mul", [X, Y], {"alpha": 2}, "attribute 'alpha', here 2, is not implemented"),
     ("Conv2D", [IMAGE, FILTER], CONV | {"data_format": "NHWC"}, "attribute 'data_format' = \"NHWC\""),
     ("Conv2D", [IMAGE, FILTER], CONV | {"pads": [1, 0, 0, 0]}, "a padding that differs between the two sides"),
-    ("FlashAttentionScore", [QUERY, KEY, VALUE, MAXIMUM], ATTENTION, "argument 4 (realShift) is not implemented"),
+    ("FlashAttentionScore", [QUERY, KEY, VALUE, None, None, MAXIMUM], ATTENTION, "(paddingMask) is not implemented"),
     ("FlashAttentionScore", [QUERY, KEY, VALUE], ATTENTION | {"input_layout": "NNSD"}, "this input_layout"),
     (
         "FlashAttentionScoreGrad",
@@ -944,6 +1037,8 @@ REJECTED = [
     ("ReduceMax", [X, longs(2)], {}, "Dimension out of range"),
     ("ReduceProd", [X, longs(2)], {}, "Dimension out of range"),
     ("Split", [number(1, torch.int32), X], {"num_split": 0}, "a split into parts of different sizes"),
+    ("LayerNorm", [X, X[0], X[1]], {"begin_norm_axis": -1}, "a begin_params_axis other than begin_norm_axis"),
+    ("LayerNorm", [X, X[0], X[1]], {"begin_norm_axis": 2}, "Dimension out of range"),
     ("LayerNormV4", [X, longs(1, 5, 7)], {}, "a normalization over more dimensions than there are"),
     ("GridSampler2D", [IMAGE, number(1.0)], {}, "a grid of fewer than two dimensions"),
     ("ResizeNearestNeighborV2Grad", [X[0], longs(5, 4)], {}, "fewer dimensions than are resized"),

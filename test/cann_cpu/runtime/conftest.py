@@ -56,3 +56,15 @@ def tasks(cann_cpu_lib, tmp_path_factory):
 def counter():
     """A 64-bit integer that tasks count in."""
     return ctypes.c_int64(0)
+
+
+@pytest.fixture
+def stream(acl):
+    with acl.stream() as made:
+        yield made
+
+
+@pytest.fixture
+def side(acl):
+    with acl.stream() as made:
+        yield made

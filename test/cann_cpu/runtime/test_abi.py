@@ -12,7 +12,14 @@ import pytest
 CANN_CPU = Path(__file__).resolve().parents[3] / "cann_cpu"
 TORCH_NPU = Path(importlib.util.find_spec("torch_npu").submodule_search_locations[0])
 THEIRS = [TORCH_NPU / "include" / folder for folder in ("third_party/acl/inc", "third_party/hccl/inc", "")]
-INCLUDES = ["acl/acl.h", "acl/acl_op_compiler.h", "acl/acl_prof.h", "acl/acl_tdt.h", "hccl/hccl.h"]
+INCLUDES = [
+    "acl/acl.h",
+    "acl/acl_rt_allocator.h",
+    "acl/acl_op_compiler.h",
+    "acl/acl_prof.h",
+    "acl/acl_tdt.h",
+    "hccl/hccl.h",
+]
 HANDLES = [
     "HcclComm",
     "aclError",

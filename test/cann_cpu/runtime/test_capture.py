@@ -22,18 +22,6 @@ def capturing(acl, stream, mode=0):
     graphs.append(acl.get("aclmdlRICaptureEnd", ctypes.c_void_p, stream))
 
 
-@pytest.fixture
-def stream(acl):
-    with acl.stream() as made:
-        yield made
-
-
-@pytest.fixture
-def side(acl):
-    with acl.stream() as made:
-        yield made
-
-
 def test_what_is_captured_runs_at_the_replay_and_not_before(acl, tasks, counter, stream):
     with capturing(acl, stream) as graphs:
         for _ in range(3):

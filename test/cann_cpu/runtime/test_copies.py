@@ -250,6 +250,36 @@ def test_fills_beyond_their_bounds_are_rejected(acl, places):
             acl.call("aclrtMemset", *arguments)
 
 
+PREFETCH, WRITEBACK = range(2)
+
+
+def test_a_prefetch_changes_nothing(acl):
+    with acl.device_memory(512) as memory, acl.stream() as stream:
+        acl.write(memory, bytes(range(100)))
+        acl.call("aclrtCmoAsync", memory + 10, 502, PREFETCH, stream)
+        acl.call("aclrtSynchronizeStream", stream)
+        assert acl.read(memory, 100) == bytes(range(100))
+
+
+@pytest.mark.unchecked("memory", reason="asks for what is out of bounds")
+def test_bad_prefetches_are_rejected(acl, places):
+    with acl.stream() as stream:
+        for arguments, message in [
+            ((0, 8, PREFETCH), "src is null"),
+            ((places["device"], 0, PREFETCH), "size is 0; expected at least 1"),
+            ((places["device"], 513, PREFETCH), "512 bytes left in its allocation, 513 are needed"),
+            ((places["pinned"], 8, PREFETCH), "should be device memory and is host memory"),
+            ((places["device"], 8, WRITEBACK), "cmoType is 1; expected 0, ACL_RT_CMO_TYPE_PREFETCH"),
+        ]:
+            with pytest.raises(acl.AclError, match=message):
+                acl.call("aclrtCmoAsync", *arguments, stream)
+        acl.call("aclrtSetDevice", 1)
+        with acl.device_memory(512) as other:
+            acl.call("aclrtSetDevice", 0)
+            with pytest.raises(acl.AclError, match="src is of device 1; expected the current device, 0"):
+                acl.call("aclrtCmoAsync", other, 8, PREFETCH, stream)
+
+
 class BatchAttribute(ctypes.Structure):
     _fields_ = [
         ("dst_id", ctypes.c_uint32),

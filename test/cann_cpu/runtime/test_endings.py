@@ -60,7 +60,7 @@ KINDS = {
     "device": ("aclrtMallocAlign32", "aclrtFree", "aclrtFreeWithDevSync"),
     "pinned": ("aclrtMallocHost", "aclrtFreeHost", "aclrtFreeHostWithDevSync"),
 }
-SIZE = 64 << 20  # large enough for a separate mapping, which free() unmaps
+SIZE = 512 << 20  # more than malloc keeps free, hence a separate mapping, which free() unmaps
 
 
 def is_mapped(address):

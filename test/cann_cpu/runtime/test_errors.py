@@ -102,6 +102,81 @@ def test_a_list_in_a_list_attribute_is_checked(acl, count, values, name):
     acl.op_compiler.aclopDestroyAttr(attributes)
 
 
+def test_attributes_are_of_the_runtime_and_lists_of_them_are_checked(acl):
+    """MindSpore looks for them in libascendcl."""
+    acl.library.aclopCreateAttr.restype = ctypes.c_void_p
+    attributes = ctypes.c_void_p(acl.library.aclopCreateAttr())
+    acl.call("aclopSetAttrListString", attributes, b"names", 2, (ctypes.c_char_p * 2)(b"a", b"bc"))
+    acl.call("aclopSetAttrListDataType", attributes, b"dtypes", 2, (ctypes.c_int * 2)(0, 1))
+    with pytest.raises(acl.AclError, match="one of values is null"):
+        acl.call("aclopSetAttrListString", attributes, b"names", 2, (ctypes.c_char_p * 2)(b"a", None))
+    for name in ("aclopSetAttrListString", "aclopSetAttrListDataType"):
+        with pytest.raises(acl.AclError, match="numValues is -1"):
+            acl.call(name, attributes, b"names", -1, None)
+        with pytest.raises(acl.AclError, match="values is null"):
+            acl.call(name, attributes, b"names", 1, None)
+    acl.library.aclopDestroyAttr(attributes)
+
+
+def test_the_compile_flag_is_one_of_two(acl):
+    for flag in (0, 1):
+        acl.check(acl.status(acl.op_compiler.aclopSetCompileFlag, flag))
+    with pytest.raises(acl.AclError, match="flag is 2; expected ACL_OP_COMPILE_DEFAULT"):
+        acl.check(acl.status(acl.op_compiler.aclopSetCompileFlag, 2))
+
+
+def test_a_dimension_of_a_description_is_minus_one_where_there_is_none(acl):
+    acl.library.aclCreateTensorDesc.restype = ctypes.c_void_p
+    acl.library.aclGetTensorDescDim.restype = ctypes.c_int64
+    desc = ctypes.c_void_p(acl.status(acl.library.aclCreateTensorDesc, 0, 2, (ctypes.c_int64 * 2)(3, 5), 2))
+    assert [acl.status(acl.library.aclGetTensorDescDim, desc, i) for i in range(3)] == [3, 5, -1]
+    assert acl.status(acl.library.aclGetTensorDescDim, None, 0) == -1
+    acl.library.aclDestroyTensorDesc(desc)
+
+
+FIELDS = ("Device", "Stream", "Task", "Thread", "ErrorCode")
+
+
+def test_the_program_is_told_of_each_task_that_fails(acl, tasks):
+    functions = [
+        getattr(acl.library, f"aclrtGet{field.removesuffix('Code')}{end}FromExceptionInfo")
+        for field, end in zip(FIELDS, ("Id", "Id", "Id", "Id", "Code"), strict=True)
+    ]
+    for function in functions:
+        function.restype = ctypes.c_uint32
+        assert acl.status(function, None) == 0xFFFFFFFF
+    told = []
+    callback = acl.Callback(lambda info: told.append([f(ctypes.c_void_p(info)) for f in functions]))
+    acl.call("aclrtSetExceptionInfoCallback", callback)
+    try:
+        with acl.stream() as stream:
+            number = acl.get("aclrtStreamGetId", ctypes.c_int32, stream)
+            digits = ctypes.c_int64(0)
+            acl.check(acl.status(tasks.launch_digit, ctypes.c_void_p(stream), b"Digit", ctypes.byref(digits), 7))
+            acl.check(acl.status(tasks.launch_failing, ctypes.c_void_p(stream), b"Failing", 507015, b"wrong"))
+            with pytest.raises(acl.AclError, match="Failing on stream"):
+                acl.call("aclrtSynchronizeStream", stream)
+            assert len(told) == 1 and told[0][3] != threading.get_native_id()
+            assert told[0][:3] + told[0][4:] == [0, number, 2, 507015]
+            acl.call("aclrtSetExceptionInfoCallback", None)
+            acl.check(acl.status(tasks.launch_failing, ctypes.c_void_p(stream), b"Failing", 507015, b"wrong"))
+            with pytest.raises(acl.AclError, match="Failing on stream"):
+                acl.call("aclrtSynchronizeStream", stream)
+            assert len(told) == 1
+    finally:
+        acl.call("aclrtSetExceptionInfoCallback", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("aclmdlUnload", 200006), ("aclmdlCreateDesc", 0), ("aclmdlGetInputFormat", -1), ("halHostRegister", 200006)],
+)
+def test_what_is_not_there_says_its_name(acl, name, answer):
+    function = ctypes.CFUNCTYPE(ctypes.c_int64 if answer == 0 else ctypes.c_int)((name, acl.library))
+    assert function() == answer
+    assert acl.library.aclGetRecentErrMsg().decode().startswith(f"{name} is not supported")
+
+
 def test_compile_options_are_kept_and_their_size_is_real(acl):
     size, value = acl.op_compiler.aclGetCompileoptSize, ctypes.create_string_buffer(64)
     size.restype = ctypes.c_size_t

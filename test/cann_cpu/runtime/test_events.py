@@ -217,9 +217,68 @@ def test_flags_of_events_are_checked(acl, create):
     acl.call("aclrtDestroyEvent", acl.make(create, 0xF))
 
 
-@pytest.mark.parametrize("flag", ["EVENT_IPC", "EVENT_EXTERNAL", "EVENT_DEVICE_USE_ONLY"])
+@pytest.mark.parametrize("flag", ["EVENT_IPC", "EVENT_DEVICE_USE_ONLY"])
 def test_events_of_unsupported_kinds_answer_with_the_code_that_callers_probe_for(acl, flag):
     with pytest.raises(acl.AclError, match="not supported") as failure:
         acl.make("aclrtCreateEventExWithFlag", getattr(acl, flag))
     assert failure.value.code == acl.RT_FEATURE_NOT_SUPPORT
     assert acl.library.aclrtPeekAtLastError(0) != acl.RT_FEATURE_NOT_SUPPORT
+
+
+def test_a_wait_for_an_external_event_is_until_it_is_set_and_a_reset_clears_it(acl, tasks, counter):
+    with acl.stream() as recording, acl.stream() as waiting, acl.external_event() as event:
+        for waits in (1, 2, 3):
+            acl.call("aclrtStreamWaitEvent", waiting, event)  # asked for before the record
+            acl.call("aclrtResetEvent", event, waiting)
+            acl.check(acl.status(tasks.launch_increment, waiting, ctypes.byref(counter)))
+            acl.call("aclrtRecordEvent", event, recording)
+            acl.call("aclrtSynchronizeStream", waiting)
+            assert counter.value == waits
+
+
+@pytest.mark.unchecked("schedule", reason="no stream can go on")
+def test_an_external_event_that_was_reset_is_waited_for_again(acl):
+    with acl.stream() as recording, acl.stream() as waiting, acl.external_event() as event:
+        acl.call("aclrtRecordEvent", event, recording)
+        acl.call("aclrtSynchronizeStream", recording)
+        for _ in range(2):  # a wait does not clear it
+            acl.call("aclrtStreamWaitEvent", waiting, event)
+        acl.call("aclrtSynchronizeStream", waiting)
+        acl.call("aclrtResetEvent", event, waiting)
+        acl.call("aclrtStreamWaitEvent", waiting, event)
+        with pytest.raises(acl.AclError) as failure:
+            acl.call("aclrtSynchronizeStreamWithTimeout", waiting, 50)
+        assert failure.value.code == acl.RT_STREAM_SYNC_TIMEOUT
+        acl.call("aclrtRecordEvent", event, recording)
+        acl.call("aclrtSynchronizeStream", waiting)
+
+
+def test_an_external_event_carries_the_failure_of_the_work_before_it(acl, tasks, context):
+    with acl.stream() as recording, acl.stream() as waiting, acl.external_event() as event:
+        acl.check(acl.status(tasks.launch_failing, recording, b"Failing", 507018, b"broken"))
+        acl.call("aclrtRecordEvent", event, recording)
+        acl.call("aclrtStreamWaitEvent", waiting, event)
+        with pytest.raises(acl.AclError, match=r"waited for work that failed: .*broken"):
+            acl.call("aclrtSynchronizeStream", waiting)
+
+
+def test_an_external_event_has_no_state_and_is_not_combined_with_other_kinds(acl):
+    with acl.stream() as stream, acl.external_event() as event:
+        acl.call("aclrtRecordEvent", event, stream)
+        for name, *arguments in (
+            ("aclrtSynchronizeEvent", event),
+            ("aclrtSynchronizeEventWithTimeout", event, 10),
+            ("aclrtQueryEventStatus", event, ctypes.byref(ctypes.c_int())),
+            ("aclrtQueryEventWaitStatus", event, ctypes.byref(ctypes.c_int())),
+            ("aclrtEventElapsedTime", ctypes.byref(ctypes.c_float()), event, event),
+            ("aclrtEventGetTimestamp", event, ctypes.byref(ctypes.c_uint64())),
+        ):
+            with pytest.raises(acl.AclError, match="external event") as failure:
+                acl.call(name, *arguments)
+            assert failure.value.code == acl.RT_FEATURE_NOT_SUPPORT
+    with pytest.raises(acl.AclError, match="ACL_EVENT_EXTERNAL is not combined") as failure:
+        acl.make("aclrtCreateEventWithFlag", acl.EVENT_EXTERNAL | acl.EVENT_SYNC)
+    assert failure.value.code == acl.RT_PARAM_INVALID
+    with pytest.raises(acl.AclError, match="aclrtCreateEventWithFlag") as failure:
+        acl.make("aclrtCreateEventExWithFlag", acl.EVENT_EXTERNAL)
+    assert failure.value.code == acl.RT_FEATURE_NOT_SUPPORT

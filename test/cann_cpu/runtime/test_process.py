@@ -257,7 +257,7 @@ def test_packages_tell_their_versions_and_what_is_no_package_is_an_error():
             print(failure("aclsysGetVersionStr", name, ctypes.create_string_buffer(128)))
     """
     *versions, first, second = run(program).stdout.splitlines()
-    assert versions == ["8.5.0", "8.5.0", "8.5.0", "25.5.0", "25.5.0"]
+    assert versions == ["9.1.0", "9.1.0", "9.1.0", "25.5.0", "25.5.0"]
     assert first == "100003: aclsysGetVersionStr: there is no package nonsense"
     assert second == "100003: aclsysGetVersionStr: there is no package firmware"
 
@@ -268,7 +268,34 @@ def test_the_version_of_a_package_comes_in_parts():
         acl.call("aclsysGetCANNVersion", 0, parts)
         print(*[parts.raw[begin : begin + 64].split(bytes(1))[0].decode() for begin in range(128, 128 + 256, 64)])
     """
-    assert printed(program) == ["8", "5", "0", "0"]
+    assert printed(program) == ["9", "1", "0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("version", "parts"), [("8.5.0", "8 5 0 0"), ("8.3.RC1", "8 3 RC1 0"), ("9.0.0.beta2", "9 0 0 beta2")]
+)
+def test_a_variable_chooses_the_version(version, parts):
+    program = """
+        acl.call("aclInit", None)
+        text = ctypes.create_string_buffer(128)
+        acl.call("aclsysGetVersionStr", b"runtime", text)
+        parts = ctypes.create_string_buffer(128 + 4 * 64 + 128)
+        acl.call("aclsysGetCANNVersion", 0, parts)
+        print(text.value.decode())
+        print(*[parts.raw[begin : begin + 64].split(bytes(1))[0].decode() for begin in range(128, 128 + 256, 64)])
+    """
+    assert printed(program, CANN_CPU_VERSION=version) == [version, *parts.split()]
+
+
+@pytest.mark.parametrize("version", ["9", "nine.one.0", "9.1.", "9.1.0 "])
+def test_what_is_no_version_is_an_error_that_names_the_variable(version):
+    message = f"100000: aclInit: CANN_CPU_VERSION is '{version}'; expected a version such as 9.1.0"
+    assert run('print(failure("aclInit", None))', CANN_CPU_VERSION=version).stdout.startswith(message)
+
+
+def test_torch_knows_the_version():
+    program = "import torch, torch_npu; print(torch.version.cann, torch_npu.npu.utils.get_cann_version())"
+    assert printed(program) == ["9.1.0", "9.1.0"]
 
 
 def test_contexts_are_per_thread_and_end_with_their_streams():

@@ -517,3 +517,37 @@ def check_a_thread_without_a_context(acl, tasks):
         thread.join()
         assert codes == dict.fromkeys(calls, acl.RT_CONTEXT_NULL)
         assert pinned
+
+
+def test_the_range_of_priorities_is_that_which_streams_take(acl):
+    least, greatest = ctypes.c_int32(), ctypes.c_int32()
+    acl.call("aclrtDeviceGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
+    assert (least.value, greatest.value) == (7, 0)
+    with pytest.raises(acl.AclError, match="greatestPriority is null"):
+        acl.call("aclrtDeviceGetStreamPriorityRange", ctypes.byref(least), None)
+
+
+def test_a_stream_keeps_an_allocator_and_gives_it_back(acl):
+    acl.library.aclrtAllocatorCreateDesc.restype = ctypes.c_void_p
+    description = ctypes.c_void_p(acl.library.aclrtAllocatorCreateDesc())
+    given = {"Obj": 16, "AllocFunc": 32, "FreeFunc": 48, "AllocAdviseFunc": 64, "GetAddrFromBlockFunc": 80}
+    got = [ctypes.c_void_p() for _ in range(6)]
+    with acl.stream() as stream:
+        with pytest.raises(acl.AclError, match="the description's allocator is null"):
+            acl.call("aclrtAllocatorRegister", stream, description)
+        acl.call("aclrtAllocatorSetObjToDesc", description, given["Obj"])
+        with pytest.raises(acl.AclError, match="no Alloc, Free or GetAddrFromBlock"):
+            acl.call("aclrtAllocatorRegister", stream, description)
+        for name, value in given.items():
+            acl.call(f"aclrtAllocatorSet{name}ToDesc", description, value)
+        with pytest.raises(acl.AclError, match="the stream has no allocator"):
+            acl.call("aclrtAllocatorGetByStream", stream, *map(ctypes.byref, got))
+        acl.call("aclrtAllocatorRegister", stream, description)
+        acl.call("aclrtAllocatorDestroyDesc", description)
+        acl.call("aclrtAllocatorGetByStream", stream, *map(ctypes.byref, got))
+        assert [each.value for each in got] == [description.value, *given.values()]
+        acl.call("aclrtAllocatorUnregister", stream)
+        with pytest.raises(acl.AclError, match="the stream has no allocator"):
+            acl.call("aclrtAllocatorUnregister", stream)
+    with pytest.raises(acl.AclError, match="is not a valid allocator description"):
+        acl.call("aclrtAllocatorDestroyDesc", description)

@@ -29,16 +29,18 @@ def test_sleeps_of_torch_npus_threads_may_stretch_and_not_those_of_the_program()
         PR_SET_TIMERSLACK, PR_GET_TIMERSLACK = 29, 30
         libc = ctypes.CDLL(None)
         libc.prctl(PR_SET_TIMERSLACK, ctypes.c_ulong(70_000))
-        torch.ones(1).npu()
-        torch.npu.synchronize()
-        assert libc.prctl(PR_GET_TIMERSLACK) == 70_000
+        for device in range(2):
+            torch.ones(1).npu(device)
+            torch.npu.synchronize(device)
+            assert libc.prctl(PR_GET_TIMERSLACK) == 70_000, device
         def read(path):
             return open(path).read().strip()
-        threads = {}
-        while "release_thread" not in threads:  # a thread names itself once it runs
+        of_devices = []
+        while len(of_devices) < 2:  # a thread names itself once it runs
             time.sleep(0.01)
-            threads = {read(f"/proc/self/task/{thread}/comm"): thread for thread in os.listdir("/proc/self/task")}
-        assert read(f"/proc/{threads['release_thread']}/timerslack_ns") == "1000000"
+            threads = os.listdir("/proc/self/task")
+            of_devices = [thread for thread in threads if read(f"/proc/self/task/{thread}/comm") == "release_thread"]
+        assert {read(f"/proc/{thread}/timerslack_ns") for thread in of_devices} == {"1000000"}
         """
     )
 
@@ -455,3 +457,20 @@ def test_a_capture_without_streams_left_says_so_and_leaves_none_underway(limit):
         """,
         CANN_CPU_STREAMS=str(limit),
     )
+
+
+def test_static_kernels_of_torchair_are_rejected_by_name(tmp_path):
+    program = f"""
+        import torch, torch_npu
+        from torch_npu.dynamo import torchair
+        config = torchair.CompilerConfig()
+        config.mode = "reduce-overhead"
+        config.experimental_config.aclgraph._aclnn_static_shape_kernel = True
+        config.experimental_config.aclgraph._aclnn_static_shape_kernel_build_dir = {str(tmp_path)!r}
+        backend = torchair.get_npu_backend(compiler_config=config)
+        torch.compile(lambda x: x * 2, backend=backend)(torch.ones(4).npu())
+        """
+    result = fresh.run([sys.executable, "-c", textwrap.dedent(program)], env=os.environ)
+    assert result.returncode != 0
+    assert "_aclnn_static_shape_kernel" in result.stderr and "not implemented" in result.stderr
+    assert "AclopStartDumpArgs execute failed" in result.stderr

@@ -35,9 +35,9 @@ ACLNN(ProbeFormat, [](const cann_cpu::StoredTensor& self, at::Tensor& out) {
   std::copy(self.tensor.sizes().begin(), self.tensor.sizes().end(), written + 1);
 });
 
-void reject(const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "phase one rejects every call"); }
-
-ACLNN_CHECKED(ProbePhaseOneFails, reject, [](const at::Tensor&, at::Tensor&) {});
+ACLNN(ProbePhaseOneFails, [](cann_cpu::Phase phase, const at::Tensor&, at::Tensor&) {
+  TORCH_CHECK(phase == cann_cpu::Phase::Run, "phase one rejects every call");
+});
 
 ACLNN(ProbeKernelFails, [](const at::Tensor&, at::Tensor&) { TORCH_CHECK(false, "the kernel gives up"); });
 

@@ -25,21 +25,29 @@ declare -A sources=(
   [rule]="graph_engine/packages/inference_rule common/json"
 )
 
+# compile SOURCE OBJECT COMMAND...: unless the object is newer than all that it was compiled from.
+compile() {
+  local source=$1 object=$2 command=("${@:3}")
+  [ -e "$object" ] && [ -z "$(find "$here/run.sh" $(sed 's/^[^:]*://; s/\\$//' "$object.d") -newer "$object" 2>&1)" ] && return
+  "${command[@]}" -MD -MF "$object.d" -c "$source" -o "$object"
+}
+
 # build READER MAIN COMPILER...: the reader's sources, with one of the two main programs; of a model also the nodes that its
-# graph may have, as they are built.
+# graph may have, as they are built. Readers share objects.
 build() {
-  local reader=$1 main=$2 compiler=("${@:3}") objects=() flags=(-std=c++20 -g -O1 -fno-omit-frame-pointer
+  local reader=$1 main=$2 compiler=("${@:3}") objects=() flags=(-std=c++20 -g1 -O1 -fno-omit-frame-pointer
     -fsanitize=address,undefined -fno-sanitize-recover=all -I"$here" -Icann_cpu -Icann_cpu/common
     -isystem "$site/torch/include"
     -isystem "$site/nlohmann_json/include")
   local include
   for include in cann_cpu/*/include; do flags+=("-I$include"); done
   local libraries=(-L"$site/cann_cpu/lib64" -lascendcl -lascendc_cpu -Wl,-rpath,"$site/cann_cpu/lib64:$site/torch/lib" -lpthread)
-  mkdir -p "$out"
+  local shared=build/fuzz/objects.$main
+  mkdir -p "$shared"
   for source in "$here/$reader" "$here/$main" ${sources[$reader]}; do
     [ -e "$source.cpp" ] || source=cann_cpu/$source
-    objects+=("$out/${source//\//_}.$main.o")
-    "${compiler[@]}" "${flags[@]}" -c "$source.cpp" -o "${objects[-1]}"
+    objects+=("$shared/${source//\//_}.o")
+    compile "$source.cpp" "${objects[-1]}" "${compiler[@]}" "${flags[@]}"
   done
   [ "$reader" != wire ] || libraries+=(-L"$site/torch/lib" -ltorch_cpu -lc10)
   if [ "$reader" = model ]; then

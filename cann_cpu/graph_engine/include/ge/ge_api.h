@@ -22,6 +22,9 @@ class Tensor;
 namespace ge {
 
 CANN_EXPORT Status GEInitialize(const std::map<AscendString, AscendString>& options);
+#if !_GLIBCXX_USE_CXX11_ABI
+CANN_EXPORT Status GEInitialize(const std::map<std::string, std::string>& options);
+#endif
 CANN_EXPORT Status GEFinalize();
 // What went wrong in this thread's last call that failed. It is exported with the string ABI of before C++11.
 CANN_EXPORT std::string GEGetErrorMsg();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,6 +40,8 @@ class CANN_EXPORT Operator {
 
   Operator() {}
   Operator(const AscendString& name, const AscendString& type);
+  explicit Operator(const char_t* type);
+  Operator(const char_t* name, const char_t* type);
   virtual ~Operator() = default;
 
   // True for the operator of an unknown type.
@@ -50,6 +53,37 @@ class CANN_EXPORT Operator {
   // Fails for a name that is no input of the prototype.
   graphStatus UpdateInputDesc(const char_t* name, const TensorDesc& tensor_desc);
 
+  // An attribute of this operator; GetAttr fails for one that was not set and has no default, or that has another type.
+  Operator& SetAttr(const char_t* name, int64_t attr_value);
+  Operator& SetAttr(const char_t* name, int32_t attr_value);
+  Operator& SetAttr(const char_t* name, float32_t attr_value);
+  Operator& SetAttr(const char_t* name, bool attr_value);
+  Operator& SetAttr(const char_t* name, const ge::DataType& attr_value);
+  Operator& SetAttr(const char_t* name, const std::vector<int64_t>& attr_value);
+  Operator& SetAttr(const char_t* name, const std::vector<int32_t>& attr_value);
+  Operator& SetAttr(const char_t* name, const std::vector<float32_t>& attr_value);
+  Operator& SetAttr(const char_t* name, const std::vector<ge::DataType>& attr_value);
+  Operator& SetAttr(const char_t* name, const std::vector<std::vector<int64_t>>& attr_value);
+  graphStatus GetAttr(const char_t* name, int64_t& attr_value) const;
+  graphStatus GetAttr(const char_t* name, int32_t& attr_value) const;
+  graphStatus GetAttr(const char_t* name, float32_t& attr_value) const;
+  graphStatus GetAttr(const char_t* name, bool& attr_value) const;
+  graphStatus GetAttr(const char_t* name, ge::DataType& attr_value) const;
+  graphStatus GetAttr(const char_t* name, std::vector<int64_t>& attr_value) const;
+  graphStatus GetAttr(const char_t* name, std::vector<int32_t>& attr_value) const;
+  graphStatus GetAttr(const char_t* name, std::vector<float32_t>& attr_value) const;
+  graphStatus GetAttr(const char_t* name, std::vector<ge::DataType>& attr_value) const;
+  graphStatus GetAttr(const char_t* name, std::vector<std::vector<int64_t>>& attr_value) const;
+
+#if !_GLIBCXX_USE_CXX11_ABI
+  // For programs with the string ABI of before C++11, such as MindSpore's.
+  explicit Operator(const std::string& type);
+  Operator(const std::string& name, const std::string& type);
+  std::string GetName() const;
+  std::string GetOpType() const;
+  graphStatus UpdateInputDesc(const std::string& name, const TensorDesc& tensor_desc);
+#endif
+
  protected:
   void InputRegister(const char_t* name, const char_t* datatype_symbol);
   void OptionalInputRegister(const char_t* name, const char_t* datatype_symbol);
@@ -58,6 +92,10 @@ class CANN_EXPORT Operator {
   void OutputRegister(const char_t* name, const char_t* datatype_symbol);
   void DynamicOutputRegister(const char_t* name, const uint32_t num, const char_t* datatype_symbol,
                              bool is_push_back = true);
+  void DynamicInputRegister(const char_t* name, const uint32_t num, bool is_push_back = true);
+  void DynamicOutputRegister(const char_t* name, const uint32_t num, bool is_push_back = true);
+  // The function infers the shapes of a graph's nodes. Nodes here infer their own, and no others run.
+  void InferFuncRegister(const std::function<graphStatus(Operator&)>& func);
   void DataTypeRegister(const char_t* datatype_symbol, const TensorType& type_range);
   void RequiredAttrWithTypeRegister(const char_t* name, const char_t* type);
   void AttrRegister(const char_t* name, int64_t value);
@@ -74,6 +112,13 @@ class CANN_EXPORT Operator {
   void AttrRegister(const char_t* name, const OpBytes& value);
   void AttrRegister(const char_t* name, const std::vector<std::vector<int64_t>>& value);
   void AttrRegister(const char_t* name, const std::vector<ge::DataType>& value);
+
+#if !_GLIBCXX_USE_CXX11_ABI
+  void InputRegister(const std::string& name);
+  void OptionalInputRegister(const std::string& name);
+  void OutputRegister(const std::string& name);
+  void RequiredAttrRegister(const std::string& name);
+#endif
 
  private:
   friend class OperatorImpl;

@@ -19,6 +19,7 @@
 //   at::IntArrayRef                       const aclIntArray*
 //   at::OptionalIntArrayRef               const aclIntArray*     may be null
 //   at::ArrayRef<float>, <bool>           const aclFloatArray*, const aclBoolArray*
+//   std::optional<at::ArrayRef<bool>>     const aclBoolArray*    may be null
 //   const std::string&                    char*                  null is the empty string
 //   at::ScalarType                        aclDataType
 //   int64_t, double, bool, ...            the same
@@ -329,6 +330,8 @@ template <>
 struct Argument<at::ArrayRef<float>> : detail::ArrayArgument<aclFloatArray, at::ArrayRef<float>> {};
 template <>
 struct Argument<at::ArrayRef<bool>> : detail::ArrayArgument<aclBoolArray, at::ArrayRef<bool>> {};
+template <>
+struct Argument<std::optional<at::ArrayRef<bool>>> : detail::OptionalArgument<Argument<at::ArrayRef<bool>>> {};
 template <>
 struct Argument<at::OptionalIntArrayRef>
     : detail::OptionalArgument<Argument<at::IntArrayRef>, at::OptionalIntArrayRef> {};

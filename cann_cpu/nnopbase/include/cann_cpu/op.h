@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defines an aclnn function from a kernel: ACLNN(Name, kernel) or ACLNN_CHECKED(Name, check, kernel).
+// Defines an aclnn function from a kernel: ACLNN(Name, kernel).
 //
 //   ACLNN(Add, [](const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
 //     at::add_out(out, self, other, alpha);
@@ -8,12 +8,18 @@
 // exports aclnnAddGetWorkspaceSize and aclnnAdd. The kernel's parameters are those of the C function, in its order;
 // cann_cpu/arguments.h has the table of their types.
 //
-// CPU_KERNEL and CPU_KERNEL_CHECKED make of the same the kernel of an operator that has a definition (OpDef): its aclnn
-// function, which op_build makes, calls it in the place of the operator's Ascend C kernel.
+// CPU_KERNEL makes of the same the kernel of an operator that has a definition (OpDef): its aclnn function, which
+// op_build makes, calls it in the place of the operator's Ascend C kernel, after the definition's checks and tiling.
 //
-// Phase one copies the arguments and calls check, if there is one: check sees the tensors' shapes and dtypes, must not
-// read their data, and throws to reject the call. Phase two enqueues the kernel. What either throws becomes CANN's
-// status and the text of aclGetRecentErrMsg.
+// Phase one copies the arguments, and calls a kernel whose first parameter is a Phase with Phase::Check: it then sees
+// the tensors' shapes and dtypes, must not read their data, and throws to reject the call. Phase two enqueues the
+// kernel. What either throws becomes CANN's status and the text of aclGetRecentErrMsg.
+//
+//   ACLNN(Dot, [](cann_cpu::Phase phase, const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+//     TORCH_CHECK(self.sizes() == other.sizes(), "other has shape ", other.sizes(), "; expected ", self.sizes());
+//     if (phase == cann_cpu::Phase::Check) return;
+//     at::dot_out(out, self, other);
+//   });
 #pragma once
 
 #include <c10/core/InferenceMode.h>
@@ -31,8 +37,23 @@
 #include "cann_cpu/executor.h"
 #include "cann_cpu/operator_call.h"
 #include "cann_cpu/runtime.h"
+#include "cann_cpu/signature.h"
 
 namespace cann_cpu {
+
+// What a kernel is called for: to check its arguments, in phase one, or to compute.
+enum class Phase { Check, Run };
+
+// For a kernel that is a struct of arguments with the members check() and run().
+template <class Task, class... Outputs>
+void check_or_run(Phase phase, Task&& task, Outputs&&... outputs) {
+  if (phase == Phase::Check) {
+    task.check(outputs...);
+  } else {
+    task.run(outputs...);
+  }
+}
+
 namespace detail {
 
 // Runs body; what it throws becomes a status and the text of aclGetRecentErrMsg.
@@ -65,9 +86,11 @@ template <class T>
 constexpr Parameter parameter_of() {
   using Object = std::remove_cv_t<std::remove_pointer_t<typename Argument<T>::CType>>;
   constexpr bool is_list = std::is_same_v<Object, aclTensorList>;
+  constexpr bool is_copied = requires { Argument<T>::is_copied; };  // to the host in phase one
+  constexpr bool is_tensor = std::is_same_v<Object, aclTensor> && !is_copied;
   constexpr bool is_in_out = std::is_same_v<T, InOut> || std::is_same_v<T, const std::optional<InOut>&>;
   constexpr bool is_result = std::is_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>;
-  return {store<T>, is_list || std::is_same_v<Object, aclTensor>, is_list, !is_result, is_in_out || is_result};
+  return {store<T>, is_tensor || is_list, is_list, !is_result, is_in_out || is_result};
 }
 
 // An argument of type T in C.
@@ -82,18 +105,17 @@ OperatorArgument passed(T argument) {
 
 class KernelCall;
 
-// A row: a kernel, and a check or null. What depends on its parameters' types is in `parameters` and `apply`, so that a
-// new list of types costs little to compile.
+// A row: a kernel. What depends on its parameters' types is in `parameters` and `apply`, so that a new list of types
+// costs little to compile.
 struct Row {
-  enum class Part { Check, Kernel };
-
   const char* name;
   const char* source;  // of the kernel
+  const char* dtypes;  // of its tensors, as check_dtypes() reads them; may be null
   const Parameter* parameters;
   size_t count;
-  bool has_check;
+  bool has_check;                         // the kernel's first parameter is a Phase
   void (*trial)(const KernelCall& call);  // of a call that is right so far; throws to reject it, may be null
-  void (*apply)(const Row& row, Part part, const StoredArgument* arguments, AddressCursor& addresses);
+  void (*apply)(const Row& row, Phase phase, const StoredArgument* arguments, AddressCursor& addresses);
 };
 
 // An out= function of ATen resizes an output of another shape than its result, which then lies beside the caller's
@@ -103,26 +125,26 @@ inline void check_not_resized(size_t position, const aclTensor& given, const at:
               at::IntArrayRef(given.shape), ", the result has shape ", output.sizes());
 }
 
-template <class... Params>
+template <bool has_phase, class... Params>
 class TypedRow : public Row {
  public:
-  using Kernel = void (*)(Params...);
+  using Kernel = std::conditional_t<has_phase, void (*)(Phase, Params...), void (*)(Params...)>;
 
-  constexpr TypedRow(const char* name, const char* source, void (*trial)(const KernelCall&), Kernel check,
+  constexpr TypedRow(const char* name, const char* source, const char* dtypes, void (*trial)(const KernelCall&),
                      Kernel kernel)
-      : Row{name, source, kParameters, sizeof...(Params), check != nullptr, trial, apply},
-        check_(check),
-        kernel_(kernel) {}
-  constexpr TypedRow(const char* name, const char* source, void (*trial)(const KernelCall&), std::nullptr_t,
-                     Kernel kernel)
-      : TypedRow(name, source, trial, Kernel(), kernel) {}
+      : Row{name, source, dtypes, kParameters, sizeof...(Params), has_phase, trial, apply}, kernel_(kernel) {}
 
  private:
   static constexpr Parameter kParameters[] = {parameter_of<Params>()..., {}};
 
   struct Application {
-    Application(Kernel function, const StoredArgument* arguments, typename Argument<Params>::Bound... bound) {
-      function(static_cast<Params>(bound)...);
+    Application(Kernel kernel, [[maybe_unused]] Phase phase, const StoredArgument* arguments,
+                typename Argument<Params>::Bound... bound) {
+      if constexpr (has_phase) {
+        kernel(phase, static_cast<Params>(bound)...);
+      } else {
+        kernel(static_cast<Params>(bound)...);
+      }
       size_t i = 0;
       (check_result<Params>(i++, arguments, bound), ...);
     }
@@ -136,21 +158,26 @@ class TypedRow : public Row {
     }
   };
 
-  static void apply(const Row& row, Part part, const StoredArgument* arguments, AddressCursor& addresses) {
-    const auto& typed = static_cast<const TypedRow&>(row);
-    typed.apply(part == Part::Check ? typed.check_ : typed.kernel_, arguments, addresses,
-                std::index_sequence_for<Params...>());
+  static void apply(const Row& row, Phase phase, const StoredArgument* arguments, AddressCursor& addresses) {
+    apply(static_cast<const TypedRow&>(row).kernel_, phase, arguments, addresses, std::index_sequence_for<Params...>());
   }
 
   template <size_t... I>
-  static void apply(Kernel function, const StoredArgument* arguments, [[maybe_unused]] AddressCursor& addresses,
-                    std::index_sequence<I...>) {
+  static void apply(Kernel kernel, Phase phase, const StoredArgument* arguments,
+                    [[maybe_unused]] AddressCursor& addresses, std::index_sequence<I...>) {
     // Braces, because they bind the arguments from left to right, as the addresses lie.
-    Application{function, arguments, Argument<Params>::bind(arguments[I], addresses)...};
+    Application{kernel, phase, arguments, Argument<Params>::bind(arguments[I], addresses)...};
   }
 
-  Kernel check_, kernel_;
+  Kernel kernel_;
 };
+
+template <class... Params>
+TypedRow(const char*, const char*, const char*, void (*)(const KernelCall&), void (*)(Params...))
+    -> TypedRow<false, Params...>;
+template <class... Params>
+TypedRow(const char*, const char*, const char*, void (*)(const KernelCall&), void (*)(Phase, Params...))
+    -> TypedRow<true, Params...>;
 
 class KernelCall final : public Call {
  public:
@@ -162,17 +189,17 @@ class KernelCall final : public Call {
   }
 
   // run(), but throws.
-  void compute(const std::vector<void*>& addresses) const { apply(Row::Part::Kernel, AddressCursor(addresses, true)); }
+  void compute(const std::vector<void*>& addresses) const { apply(Phase::Run, AddressCursor(addresses, true)); }
 
-  void check() const { apply(Row::Part::Check, AddressCursor(this->operands.addresses, false)); }
+  void check() const { apply(Phase::Check, AddressCursor(this->operands.addresses, false)); }
 
   const Row& row;
   const std::vector<StoredArgument> arguments;
 
  private:
-  void apply(Row::Part part, AddressCursor addresses) const {
+  void apply(Phase phase, AddressCursor addresses) const {
     c10::InferenceMode no_autograd;
-    row.apply(row, part, arguments.data(), addresses);
+    row.apply(row, phase, arguments.data(), addresses);
   }
 };
 
@@ -185,7 +212,7 @@ inline std::vector<StoredArgument> store_all(const Row& row, const OperatorArgum
     if (parameter.is_tensor) {
       operands.parameters.push_back({i + 1, parameter.is_list, parameter.is_input, parameter.is_output, first});
     }
-    const auto position = [&] { return "argument " + std::to_string(i + 1) + " "; };
+    const auto position = [&] { return "argument " + std::to_string(i + 1) + in_brackets(row.source, i) + " "; };
     try {
       parameter.store(arguments[i], operands, stored[i]);
     } catch (const NullArgument& e) {
@@ -205,6 +232,7 @@ inline aclnnStatus phase_one(const Row& row, const OperatorArgument* arguments, 
     if (workspace_size == nullptr || executor == nullptr) throw NullArgument("workspaceSize or executor is null");
     Operands operands;
     auto stored = store_all(row, arguments, operands);
+    if (row.dtypes != nullptr) check_dtypes(row.source, row.dtypes, operands);
     auto call = std::make_shared<KernelCall>(row, std::move(operands), std::move(stored));
     if (row.has_check) call->check();
     if (row.trial != nullptr) row.trial(*call);
@@ -229,8 +257,8 @@ struct Exactly {
   operator U() const;
 };
 
-template <class Definition, class... Params>
-struct PhaseOne<Definition, TypedRow<Params...>> {
+template <class Definition, bool has_phase, class... Params>
+struct PhaseOne<Definition, TypedRow<has_phase, Params...>> {
   static aclnnStatus call(typename Argument<Params>::CType... arguments, uint64_t* workspace_size,
                           aclOpExecutor** executor) {
     const OperatorArgument passed_on[] = {passed(arguments)..., nullptr};
@@ -257,10 +285,10 @@ inline aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) { retu
 }  // namespace cann_cpu
 
 // The parameters are written once, in the kernel; a header that is included and declares the function has to agree.
-#define CANN_CPU_PHASE_ONE(op, trial, check, ...)                                                                      \
+#define CANN_CPU_PHASE_ONE(op, name, dtypes, trial, ...)                                                               \
   namespace {                                                                                                          \
   struct op##Definition {                                                                                              \
-    static constexpr cann_cpu::detail::TypedRow row{"aclnn" #op, #__VA_ARGS__, trial, check, +__VA_ARGS__};            \
+    static constexpr cann_cpu::detail::TypedRow row{name, #__VA_ARGS__, dtypes, trial, +__VA_ARGS__};                  \
     static constexpr bool takes(auto... arguments) {                                                                   \
       return requires { aclnn##op##GetWorkspaceSize(arguments...); };                                                  \
     }                                                                                                                  \
@@ -273,8 +301,8 @@ inline aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) { retu
   }
 
 // ifunc gives the C name to the function that the template makes.
-#define CANN_CPU_DEFINE_ACLNN(op, phase_two, trial, check, ...)                                               \
-  CANN_CPU_PHASE_ONE(op, trial, check, __VA_ARGS__)                                                           \
+#define CANN_CPU_DEFINE_ACLNN(op, phase_two, dtypes, trial, ...)                                              \
+  CANN_CPU_PHASE_ONE(op, "aclnn" #op, dtypes, trial, __VA_ARGS__)                                             \
   extern "C" {                                                                                                \
   [[gnu::used]] static auto aclnn##op##Resolve() { return &op##PhaseOne::call; }                              \
   CANN_EXPORT decltype(op##PhaseOne::call) aclnn##op##GetWorkspaceSize [[gnu::ifunc("aclnn" #op "Resolve")]]; \
@@ -284,14 +312,9 @@ inline aclnnStatus phase_two(aclOpExecutor* executor, aclrtStream stream) { retu
   }                                                                                                           \
   static_assert(true)
 
-#define CANN_CPU_DEFINE_KERNEL(op, checks, check, ...)                                                             \
-  CANN_CPU_PHASE_ONE(op, nullptr, check, __VA_ARGS__)                                                              \
-  extern "C" CANN_EXPORT constinit const cann_cpu::CpuKernel ascendc_cpu_kernel_##op{op##PhaseOne::call_with,      \
-                                                                                     op##PhaseOne::count, checks}; \
-  static_assert(true)
-
 #define ACLNN(op, ...) CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, nullptr, nullptr, __VA_ARGS__)
-#define ACLNN_CHECKED(op, check, ...) \
-  CANN_CPU_DEFINE_ACLNN(op, cann_cpu::detail::phase_two, nullptr, +check, __VA_ARGS__)
-#define CPU_KERNEL(op, ...) CANN_CPU_DEFINE_KERNEL(op, false, nullptr, __VA_ARGS__)
-#define CPU_KERNEL_CHECKED(op, check, ...) CANN_CPU_DEFINE_KERNEL(op, true, +check, __VA_ARGS__)
+#define CPU_KERNEL(op, ...)                                                                                   \
+  CANN_CPU_PHASE_ONE(op, "aclnn" #op, nullptr, nullptr, __VA_ARGS__)                                          \
+  extern "C" CANN_EXPORT constinit const cann_cpu::CpuKernel ascendc_cpu_kernel_##op{op##PhaseOne::call_with, \
+                                                                                     op##PhaseOne::count};    \
+  static_assert(true)

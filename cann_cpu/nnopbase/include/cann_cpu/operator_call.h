@@ -67,7 +67,6 @@ class CANN_EXPORT EmbeddedPackage {
 struct CpuKernel {
   aclnnStatus (*phase_one)(const OperatorArgument* arguments, uint64_t* workspace_size, aclOpExecutor** executor);
   size_t arguments;
-  bool checks;  // it checks the arguments itself: they are not compared with the definition before
 };
 
 }  // namespace cann_cpu

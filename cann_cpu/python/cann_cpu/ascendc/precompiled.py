@@ -7,6 +7,7 @@ give what the headers themselves would give, and else reads those; so does a mac
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,8 +23,10 @@ UNUSED_DAYS = 30
 def include(command: list[str]) -> list[str]:
     """The option by which the compiler that is called by this command finds the precompiled headers.
 
-    Of the options for the preprocessor the command has those alone that the headers depend on.
+    Of the options for the preprocessor the command has those alone that the headers depend on. They depend on none that
+    chooses warnings.
     """
+    command = [option for option in command if not re.match("-W(?![alp],)", option)]
     try:
         place = _cache() / _key(command)
         if not (place / f"{HEADER}.gch").exists():
@@ -41,10 +44,12 @@ def _cache() -> Path:
 
 def _key(command: list[str]) -> str:
     """What the precompiled headers depend on: the compiler, its options and the headers."""
-    compiler = shutil.which(command[0]) or command[0]
-    files = [Path(compiler).resolve(), *sorted(Path(HOME, "include").rglob("*.h"))]
-    states = [f"{file} {state.st_size} {state.st_mtime_ns}" for file in files for state in [file.stat()]]
-    return hashlib.sha256("\n".join([*command, *states]).encode()).hexdigest()[:16]
+    compiler = Path(shutil.which(command[0]) or command[0]).resolve()
+    state = compiler.stat()
+    key = hashlib.sha256("\n".join([*command, f"{compiler} {state.st_size} {state.st_mtime_ns}"]).encode())
+    for file in sorted(Path(HOME, "include").rglob("*.h")):  # by what it says: an installation dates it anew
+        key.update(f"\n{file}\n".encode() + file.read_bytes())
+    return key.hexdigest()[:16]
 
 
 def _compile(command: list[str], place: Path) -> None:

@@ -6,6 +6,7 @@
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.abc
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import threading
 import types
+from collections.abc import Iterable
 
 PRELOADED = ("torch", "torch._inductor.compile_fx", "torch.distributed.tensor", "torch.onnx", "networkx")
 """Modules that torch_npu and torchair import, and that do not depend on torch's backends."""
@@ -127,8 +129,11 @@ def _serve(address: str) -> None:
     key = read_at_start(dict(os.environ))
     paths = [path for path in sys.path[1:] if path not in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    before = set(sys.modules)
+    atexit.register(lambda: _leave_whole(preloaded))  # before the modules register theirs, so that it is the last
     for module in PRELOADED:
         importlib.import_module(module)
+    preloaded = sys.modules.keys() - before
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -153,6 +158,7 @@ def _serve(address: str) -> None:
             with contextlib.suppress(BrokenPipeError):  # it has been killed after its time
                 connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
             os._exit(0)
+    _end_before_libraries()
     os.setsid()
     for stream, target in zip(streams, (0, 1, 2), strict=True):
         os.dup2(stream, target)
@@ -164,6 +170,22 @@ def _serve(address: str) -> None:
     sys.argv = arguments
     sys.path = [*filter(None, variables.get("PYTHONPATH", "").split(os.pathsep)), *paths]
     importlib.import_module(__spec__.name).servers[key] = address
+
+
+def _leave_whole(names: Iterable[str]) -> None:
+    """Keeps Python from clearing modules when it ends, which would copy the memory that this process shares with the
+    server. They cannot be imported from then on, as always when Python ends."""
+    modules = [sys.modules[name] for name in names if sys.modules.get(name)]
+    sys.modules.update(dict.fromkeys(names))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))  # for ever
+
+
+def _end_before_libraries() -> None:
+    """Lets this process end without the destructors of the libraries that the server has loaded: those of torch remove
+    its operators from tables one by one, in memory that is copied for it. What is registered later is still called."""
+    libc = ctypes.CDLL(None)
+    libc.on_exit(libc._exit, None)  # with the exit code
+    libc.__cxa_atexit(libc.fflush, None, None)
 
 
 class Backends(importlib.abc.Loader, importlib.abc.MetaPathFinder):

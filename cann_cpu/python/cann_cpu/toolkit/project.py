@@ -119,6 +119,7 @@ class Work:
         return kept | dict.fromkeys(names, home) | {
             "CANN_CPU": "0",  # the variables say it all
             "HOME": str(user),  # scripts delete logs there
+            "XDG_CACHE_HOME": kept.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),  # of precompiled headers
             **_pip_settings(),
             "PIP_TARGET": str(self.site),  # what scripts install, which is not the user's
             "PYTHONPATH": os.pathsep.join(filter(None, [str(self.site), kept.get("PYTHONPATH")])),

@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "protection_keys.h"
-#include "runtime/checks/memory.h"
 
 namespace cann_cpu::memory {
 namespace {

@@ -71,6 +71,14 @@ Buffers& buffers();
 // When the tasks that may use them have ended. Not to be called with the buffers' lock.
 void give_back_when_done(const std::vector<uintptr_t>& all_pages);
 
+// No task runs, and the host looks at results: makes device memory inaccessible until the next task.
+void close();
+
+// The stream has been given a task that does this.
+void used(const Stream& stream, const Accesses& accesses);
+// Memory that tensors of the captured graph have left goes with it.
+void graph_destroyed(const void* graph);
+
 // The first and the last byte around a buffer that was written, or nothing.
 std::optional<std::pair<uintptr_t, uintptr_t>> written_around(const Buffer& buffer);
 

@@ -7,7 +7,8 @@
 #include "findings.h"
 #include "protection_keys.h"
 #include "runtime/checks/call_site.h"
-#include "runtime/checks/memory.h"
+#include "runtime/checks/observers.h"
+#include "runtime/stream.h"
 
 namespace cann_cpu::memory {
 namespace {
@@ -190,9 +191,9 @@ void check_behind(const Running& running, bool has_written) {
 }
 
 // A task that runs, or a call of the host's that does the work of one.
-class Scope {
+class Checked {
  public:
-  explicit Scope(const Launch& launch) : running_{&launch, current} {
+  explicit Checked(const Launch& launch) : running_{&launch, current} {
     ++buffers().touching;
     current = &running_;
     {
@@ -202,7 +203,7 @@ class Scope {
     has_written_ = check_before(running_);
   }
 
-  ~Scope() {
+  ~Checked() {
     check_behind(running_, has_written_);
     {
       const std::lock_guard lock(tasks().mutex);
@@ -212,13 +213,69 @@ class Scope {
     --buffers().touching;
   }
 
-  Scope(const Scope&) = delete;
+  Checked(const Checked&) = delete;
 
  private:
   const protection_keys::ThreadAccess access_{true};
   Running running_;
   bool has_written_;
 };
+
+// The thread may touch device memory: the runtime's own copies do.
+class HostAccess {
+ public:
+  HostAccess(const char* function, const Accesses& accesses)
+      : launch_{function, call_site(), -1, accesses, ++buffers().launches} {
+    ++host_accesses;
+    checked_.emplace(launch_);
+  }
+  ~HostAccess() {
+    checked_.reset();
+    --host_accesses;
+    close();
+  }
+  HostAccess(const HostAccess&) = delete;
+
+ private:
+  const Launch launch_;
+  std::optional<Checked> checked_;
+};
+
+// A stream's thread calls a function of the host's, and may not touch device memory meanwhile.
+struct HostCall {
+  HostCall() { is_in_host_function = true; }
+  ~HostCall() { is_in_host_function = false; }
+  HostCall(const HostCall&) = delete;
+  const protection_keys::ThreadAccess access{false};
+};
+
+struct MemoryObserver final : Observer {
+  void on_task(const Stream& stream, const char* name, const Accesses& accesses, Task& task) override {
+    const std::string where = is_worker() ? "" : call_site();
+    auto launch = std::make_shared<const Launch>(name, where, stream.id, accesses, ++buffers().launches);
+    task = [launch = std::move(launch), task = std::move(task)] {
+      const Checked checked(*launch);
+      return task();
+    };
+  }
+
+  void on_queue(const Stream& stream, const char*, const Accesses& accesses, Task&) override { used(stream, accesses); }
+
+  void on_replay(const Stream& stream, std::span<const CapturedTask> tasks, TaskEnds&) override {
+    if (is_running(stream.handle)) return;
+    for (const CapturedTask& task : tasks) used(stream, task.accesses);
+  }
+
+  void on_graph_destroyed(const void* graph) override { graph_destroyed(graph); }
+
+  void on_host_access(const char* function, const Accesses& accesses, Scope& scope) override {
+    scope.push_back(std::make_shared<HostAccess>(function, accesses));
+  }
+
+  void on_host_function(const Stream&, Scope& scope) override { scope.push_back(std::make_shared<HostCall>()); }
+
+  void on_idle() override { close(); }
+} memory_observer;
 
 }  // namespace
 
@@ -230,41 +287,6 @@ std::string running_task() {
   return "one of the tasks that run now";
 }
 
-Task checked(const Stream& stream, const char* name, const std::string& where, const Accesses& accesses, Task task) {
-  auto launch = std::make_shared<const Launch>(name, where, stream.id, accesses, ++buffers().launches);
-  return [launch = std::move(launch), task = std::move(task)] {
-    const Scope scope(*launch);
-    return task();
-  };
-}
-
-struct HostAccess::State {
-  State(const char* function, const Accesses& accesses)
-      : launch{function, call_site(), -1, accesses, ++buffers().launches} {
-    ++host_accesses;
-    scope.emplace(launch);
-  }
-  ~State() {
-    scope.reset();
-    --host_accesses;
-    close();
-  }
-
-  const Launch launch;
-  std::optional<Scope> scope;
-};
-
-HostAccess::HostAccess(const char* function, const Accesses& accesses) {
-  if (is_on(Check::kMemory)) state_ = std::make_unique<State>(function, accesses);
-}
-
-HostAccess::~HostAccess() = default;
-
-void call_host_function(const std::function<void()>& function) {
-  const protection_keys::ThreadAccess access(false);
-  is_in_host_function = true;
-  function();
-  is_in_host_function = false;
-}
-
 }  // namespace cann_cpu::memory
+
+cann_cpu::Observer& cann_cpu::memory_uses = memory::memory_observer;

@@ -5,8 +5,9 @@
 #include "buffers.h"
 #include "findings.h"
 #include "runtime/checks/call_site.h"
-#include "runtime/checks/memory.h"
 #include "runtime/checks/race.h"
+#include "runtime/checks/tensor_memory.h"
+#include "runtime/memory.h"
 
 namespace cann_cpu::memory {
 
@@ -20,21 +21,6 @@ void give_back_when_done(const std::vector<uintptr_t>& all_pages) {
   }));
 }
 
-void belongs_to_tensor(void* address, const Stream& stream) {
-  const std::lock_guard lock(buffers().mutex);
-  Buffer* const found = buffers().find(reinterpret_cast<uintptr_t>(address));
-  if (found == nullptr) return;
-  found->agent = race::agent_of(stream);
-  found->graph = stream.graph;
-}
-
-void record_stream(void* address, aclrtStream handle) {
-  const std::shared_ptr<Stream> stream = find_stream(handle);
-  const std::lock_guard lock(buffers().mutex);
-  Buffer* const found = buffers().find(reinterpret_cast<uintptr_t>(address));
-  if (found != nullptr) found->recorded.insert(race::agent_of(*stream));
-}
-
 void used(const Stream& stream, const Accesses& accesses) {
   const auto is_device = [](const Access& access) { return guarded::contains(access.begin); };
   if (std::ranges::none_of(accesses, is_device)) return;
@@ -46,6 +32,9 @@ void used(const Stream& stream, const Accesses& accesses) {
   }
 }
 
+namespace {
+
+// Tasks may still use the memory.
 void release_tensor(void* address) {
   std::string where = call_site();
   uintptr_t pages = 0;
@@ -76,7 +65,9 @@ void release_tensor(void* address) {
                  "tensor.record_stream(stream) before it goes, or let its own stream wait: stream.wait_stream(other).");
 }
 
-void graph_ended(const void* graph) {
+}  // namespace
+
+void graph_destroyed(const void* graph) {
   std::vector<uintptr_t> left;
   {
     Buffers& all = buffers();
@@ -94,3 +85,36 @@ void graph_ended(const void* graph) {
 }
 
 }  // namespace cann_cpu::memory
+
+namespace cann_cpu {
+
+aclError allocate_tensor(void** address, size_t size, aclrtStream handle) {
+  return call("allocate_tensor", [&] {
+    const std::shared_ptr<Stream> stream = find_stream(handle);
+    malloc_device(address, size, nullptr);
+    const std::lock_guard lock(memory::buffers().mutex);
+    memory::Buffer* const found = memory::buffers().find(to_integer(*address));
+    if (found == nullptr) return;
+    found->agent = race::agent_of(*stream);
+    found->graph = stream->graph;
+  });
+}
+
+aclError free_tensor(void* address) {
+  return call("free_tensor", [&] {
+    if (find_range(address).space == Space::kPageable) return;  // it went with its device
+    forget_device_memory(address);
+    memory::release_tensor(address);
+  });
+}
+
+aclError record_tensor(void* address, aclrtStream handle) {
+  return call("record_tensor", [&] {
+    const std::shared_ptr<Stream> stream = find_stream(handle);
+    const std::lock_guard lock(memory::buffers().mutex);
+    memory::Buffer* const found = memory::buffers().find(to_integer(address));
+    if (found != nullptr) found->recorded.insert(race::agent_of(*stream));
+  });
+}
+
+}  // namespace cann_cpu

@@ -161,6 +161,7 @@ aclFormat aclGetTensorDescFormat(const aclTensorDesc* desc);
 size_t aclGetTensorDescSize(const aclTensorDesc* desc);
 size_t aclGetTensorDescElementCount(const aclTensorDesc* desc);
 size_t aclGetTensorDescNumDims(const aclTensorDesc* desc);
+int64_t aclGetTensorDescDim(const aclTensorDesc* desc, size_t index);
 aclError aclGetTensorDescDimV2(const aclTensorDesc* desc, size_t index, int64_t* dimSize);
 void aclSetTensorDescName(aclTensorDesc* desc, const char* name);
 const char* aclGetTensorDescName(aclTensorDesc* desc);

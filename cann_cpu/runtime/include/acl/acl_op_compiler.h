@@ -30,6 +30,10 @@ typedef enum aclCompileOpt {
   ACL_OP_DEBUG_OPTION,
 } aclCompileOpt;
 
+typedef enum aclCompileFlag { ACL_OP_COMPILE_DEFAULT, ACL_OP_COMPILE_FUZZ } aclOpCompileFlag;
+
+// Whether operators are compiled for their shapes or for any: there is nothing to compile here.
+aclError aclopSetCompileFlag(aclOpCompileFlag flag);
 aclError aclSetCompileopt(aclCompileOpt opt, const char* value);
 // Bytes aclGetCompileopt needs for the option's value, the closing zero counted.
 size_t aclGetCompileoptSize(aclCompileOpt opt);

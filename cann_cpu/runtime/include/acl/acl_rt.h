@@ -275,6 +275,15 @@ aclError aclrtMemcpyBatchAsync(void** dsts, size_t* destMaxs, void** srcs, size_
 aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count);
 aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream);
 
+typedef enum aclrtCmoType {
+  ACL_RT_CMO_TYPE_PREFETCH = 0,
+  ACL_RT_CMO_TYPE_WRITEBACK,
+  ACL_RT_CMO_TYPE_INVALID,
+  ACL_RT_CMO_TYPE_FLUSH,
+} aclrtCmoType;
+
+aclError aclrtCmoAsync(void* src, size_t size, aclrtCmoType cmoType, aclrtStream stream);
+
 // --- Streams -------------------------------------------------------------------------------------------------------
 
 #define ACL_CONTINUE_ON_FAILURE 0x00000000U
@@ -312,6 +321,8 @@ typedef union aclrtStreamAttrValue {
 } aclrtStreamAttrValue;
 
 aclError aclrtCreateStream(aclrtStream* stream);
+// The numbers of the lowest and of the highest priority; a lower number is a higher priority.
+aclError aclrtDeviceGetStreamPriorityRange(int32_t* leastPriority, int32_t* greatestPriority);
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag);
 aclError aclrtDestroyStream(aclrtStream stream);
 aclError aclrtDestroyStreamForce(aclrtStream stream);
@@ -382,6 +393,21 @@ aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 // timeout in milliseconds; -1 waits indefinitely.
 aclError aclrtProcessReport(int32_t timeout);
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args);
+
+// --- Failed tasks --------------------------------------------------------------------------------------------------
+
+typedef struct rtExceptionInfo aclrtExceptionInfo;
+typedef void (*aclrtExceptionInfoCallback)(aclrtExceptionInfo* exceptionInfo);
+
+// The function is called after each task that fails, by the thread that ran it; null: none is. What it is given lives
+// until it returns.
+aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);
+// These answer 0xFFFFFFFF for null. A task's number counts in its stream.
+uint32_t aclrtGetTaskIdFromExceptionInfo(const aclrtExceptionInfo* info);
+uint32_t aclrtGetStreamIdFromExceptionInfo(const aclrtExceptionInfo* info);
+uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo* info);
+uint32_t aclrtGetDeviceIdFromExceptionInfo(const aclrtExceptionInfo* info);
+uint32_t aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo* info);
 
 // --- Kernels -------------------------------------------------------------------------------------------------------
 
@@ -495,6 +521,7 @@ aclError aclrtLaunchKernelWithHostArgs(aclrtFuncHandle funcHandle, uint32_t numB
 // --- Captured graphs -----------------------------------------------------------------------------------------------
 
 typedef void* aclmdlRI;
+typedef void* aclrtTaskGrp;
 
 typedef enum aclmdlRICaptureMode {
   ACL_MODEL_RI_CAPTURE_MODE_GLOBAL = 0,
@@ -512,6 +539,10 @@ aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode);
 aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus* status, aclmdlRI* modelRI);
 aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI* modelRI);
 aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode* mode);
+aclError aclmdlRICaptureTaskGrpBegin(aclrtStream stream);
+aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp* handle);
+aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle);
+aclError aclmdlRICaptureTaskUpdateEnd(aclrtStream stream);
 aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream);
 aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout);
 aclError aclmdlRIDestroy(aclmdlRI modelRI);

@@ -28,7 +28,8 @@ struct aclTensorDesc {
 
 struct aclopAttr {
   using Value = std::variant<bool, int64_t, float, std::string, aclDataType, std::vector<bool>, std::vector<int64_t>,
-                             std::vector<float>, std::vector<std::vector<int64_t>>>;
+                             std::vector<float>, std::vector<std::string>, std::vector<aclDataType>,
+                             std::vector<std::vector<int64_t>>>;
   std::map<std::string, Value> values;
 };
 

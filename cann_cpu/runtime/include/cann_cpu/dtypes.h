@@ -8,7 +8,7 @@
 #include "acl/acl_base.h"
 
 // X(name, what PyTorch calls it, bytes, number in a model file (ge.proto.DataType), at::ScalarType)
-// 0 bytes: less than a byte, or no size; Undefined: ATen does not have it.
+// 0 bytes: less than a byte, or no size; Undefined: ATen does not have it. Bits8 are bytes without a meaning to ATen.
 #define CANN_CPU_DTYPES(X)                                \
   X(FLOAT, "float32", 4, 1, Float)                        \
   X(FLOAT16, "float16", 2, 2, Half)                       \
@@ -28,7 +28,7 @@
   X(BF16, "bfloat16", 2, 27, BFloat16)                    \
   X(INT4, "int4", 0, 28, Undefined)                       \
   X(COMPLEX32, "complex32", 4, 32, ComplexHalf)           \
-  X(HIFLOAT8, "hifloat8", 1, 33, Undefined)               \
+  X(HIFLOAT8, "hifloat8", 1, 33, Bits8)                   \
   X(FLOAT8_E5M2, "float8_e5m2", 1, 34, Float8_e5m2)       \
   X(FLOAT8_E4M3FN, "float8_e4m3fn", 1, 35, Float8_e4m3fn) \
   X(FLOAT8_E8M0, "float8_e8m0fnu", 1, 36, Float8_e8m0fnu)

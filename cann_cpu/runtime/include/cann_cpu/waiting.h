@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits of the other libraries of cann_cpu that the runtime has to know of (checks/schedule.h), and where they are.
+// Waits of the other libraries of cann_cpu that the runtime has to know of (Scheduler of observer.h), and where they
+// are.
 #pragma once
 
 #include "acl/acl_base.h"

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,7 +31,7 @@ class CountingAllocator : public ge::Allocator {
 const std::shared_ptr<CountingAllocator> allocator = std::make_shared<CountingAllocator>();
 
 ge::Session& session() {
-  static const ge::Status ready = ge::GEInitialize({});
+  static const ge::Status ready = ge::GEInitialize(std::map<ge::AscendString, ge::AscendString>{});
   if (ready != ge::SUCCESS) std::abort();
   static ge::Session instance({});
   return instance;
@@ -158,11 +159,11 @@ CANN_EXPORT void add_at_all_times(const char* model, size_t size, uint32_t* stat
   };
   statuses[0] = add_to_it(0);
   fail(text, capacity);
-  ge::GEInitialize({});
+  ge::GEInitialize(std::map<ge::AscendString, ge::AscendString>{});
   statuses[1] = add_to_it(1);
   ge::GEFinalize();
   statuses[2] = add_to_it(2);
-  ge::GEInitialize({});
+  ge::GEInitialize(std::map<ge::AscendString, ge::AscendString>{});
 }
 
 // Takes each step before the one that it needs, and gives the text of the first that is not rejected, or "".

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs with the string ABI of before C++11 call (torchair, MindSpore): CMake compiles this file so. Each
+// function passes its strings on as const char* or AscendString; objects with a std::string in them stay on one side.
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "cann_cpu/export.h"
+#include "ge/ge_api.h"
+#include "graph/operator.h"
+#include "graph/operator_factory.h"
+
+static_assert(_GLIBCXX_USE_CXX11_ABI == 0, "this file needs -D_GLIBCXX_USE_CXX11_ABI=0");
+
+namespace cann_cpu::graph {
+const char* last_error();
+}
+
+namespace ge {
+namespace {
+
+std::string string_of(const AscendString& text) { return {text.GetString(), text.GetLength()}; }
+
+std::map<AscendString, AscendString> ascend_strings(const std::map<std::string, std::string>& options) {
+  std::map<AscendString, AscendString> copies;
+  for (const auto& [name, value] : options) copies.emplace(name.c_str(), value.c_str());
+  return copies;
+}
+
+}  // namespace
+
+// Texts of status codes. Programs read and write the map themselves, by inline functions of CANN's headers.
+class CANN_EXPORT StatusFactory {
+ public:
+  static StatusFactory* Instance();
+
+ private:
+  std::map<uint32_t, std::string> texts_;
+};
+
+StatusFactory* StatusFactory::Instance() {
+  static auto* const instance = new StatusFactory;
+  return instance;
+}
+
+CANN_EXPORT std::string GEGetErrorMsg() { return cann_cpu::graph::last_error(); }
+
+CANN_EXPORT Status GEInitialize(const std::map<std::string, std::string>& options) {
+  return GEInitialize(ascend_strings(options));
+}
+
+Operator::Operator(const std::string& type) : Operator(type.c_str()) {}
+Operator::Operator(const std::string& name, const std::string& type) : Operator(name.c_str(), type.c_str()) {}
+
+std::string Operator::GetName() const {
+  AscendString name;
+  GetName(name);
+  return string_of(name);
+}
+
+std::string Operator::GetOpType() const {
+  AscendString type;
+  GetOpType(type);
+  return string_of(type);
+}
+
+graphStatus Operator::UpdateInputDesc(const std::string& name, const TensorDesc& tensor_desc) {
+  return UpdateInputDesc(name.c_str(), tensor_desc);
+}
+
+void Operator::InputRegister(const std::string& name) { InputRegister(name.c_str(), ""); }
+void Operator::OptionalInputRegister(const std::string& name) { OptionalInputRegister(name.c_str(), ""); }
+void Operator::OutputRegister(const std::string& name) { OutputRegister(name.c_str(), ""); }
+void Operator::RequiredAttrRegister(const std::string& name) { RequiredAttrWithTypeRegister(name.c_str(), ""); }
+
+Operator OperatorFactory::CreateOperator(const std::string& operator_name, const std::string& operator_type) {
+  return CreateOperator(operator_name.c_str(), operator_type.c_str());
+}
+
+bool OperatorFactory::IsExistOp(const std::string& operator_type) { return IsExistOp(operator_type.c_str()); }
+
+OperatorCreatorRegister::OperatorCreatorRegister(const std::string& operator_type,
+                                                 const std::function<Operator(const std::string&)>& op_creator)
+    : OperatorCreatorRegister(operator_type.c_str(),
+                              [&](const AscendString& name) { return op_creator(string_of(name)); }) {}
+
+InferShapeFuncRegister::InferShapeFuncRegister(const std::string&, const std::function<graphStatus(Operator&)>&) {}
+
+}  // namespace ge
