@@ -143,7 +143,8 @@ Outputs synchronized_gradient(NodeCall& n) {
 Outputs layer_norm_with_variance(NodeCall& n) {
   const size_t rank = n.in(0).dim();
   const int64_t axis = wrapped(n.integer("begin_norm_axis", 0), rank);
-  reject_unless(wrapped(n.integer("begin_params_axis", 0), rank) == axis, "a begin_params_axis other than begin_norm_axis");
+  reject_unless(wrapped(n.integer("begin_params_axis", 0), rank) == axis,
+                "a begin_params_axis other than begin_norm_axis");
   const size_t normalized = rank - axis;
   const Rule rows = [=](NodeCall& call) { return statistics(call, normalized); };
   const auto shape = n.in(0).sizes().slice(axis).vec();
