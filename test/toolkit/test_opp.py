@@ -91,6 +91,8 @@ def test_it_has_the_operators_with_kernels_in_ascend_c(package):
         "SparseFlashAttentionPto",
     ]
     assert not (package / "op_impl/cann_cpu").exists()
+    kernels = [*package.glob("op_impl/ai_core/tbe/kernel/ascend910b/*/*.o")]
+    assert len(kernels) >= len(types) and all(b".debug_info" in kernel.read_bytes() for kernel in kernels)
 
 
 @pytest.mark.nightly

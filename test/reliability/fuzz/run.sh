@@ -35,7 +35,7 @@ compile() {
 # build READER MAIN COMPILER...: the reader's sources, with one of the two main programs; of a model also the nodes that its
 # graph may have, as they are built. Readers share objects.
 build() {
-  local reader=$1 main=$2 compiler=("${@:3}") objects=() flags=(-std=c++20 -g1 -O1 -fno-omit-frame-pointer
+  local reader=$1 main=$2 compiler=("${@:3}") objects=() flags=(-std=c++20 -g1 -fno-omit-frame-pointer
     -fsanitize=address,undefined -fno-sanitize-recover=all -I"$here" -Icann_cpu -Icann_cpu/common
     -isystem "$site/torch/include"
     -isystem "$site/nlohmann_json/include")
@@ -74,7 +74,7 @@ coverage() {
   clang=${CLANG:-$(compgen -c clang++ | sort -V | tail -1)}
   [ -n "$clang" ] || { echo "there is no clang++: apt-get install clang" >&2; exit 2; }
   prepare "$reader"
-  build "$reader" coverage "$clang" -fsanitize=fuzzer
+  build "$reader" coverage "$clang" -O1 -fsanitize=fuzzer
   mkdir -p "$out/corpus"
   echo "$reader, $seconds s"
   (cd "$out" && ./coverage -max_total_time="$seconds" -timeout=300 -report_slow_units=5 -rss_limit_mb=4096 -print_final_stats=1 corpus seeds)
@@ -83,7 +83,7 @@ coverage() {
 case "${1:-}" in
   --mutations)
     prepare "$2"
-    build "$2" mutations g++
+    build "$2" mutations g++ -O0  # the compiler would take longer for -O1 than the mutations do
     "$out/mutations" "${3:-20000}" "$out"/seeds/*
     ;;
   "") for reader in "${!sources[@]}"; do coverage "$reader" 1200; done ;;

@@ -12,6 +12,7 @@
 #
 # The targets `binary` (the kernels) and `package` (custom_opp_*.run, or with SHARED the folders themselves,
 # and in op_api/ a library of the functions, shared and static, for find_package(PACKAGE)) make it.
+# CMAKE_BUILD_TYPE=Debug compiles kernels for a debugger.
 include_guard(GLOBAL)
 get_filename_component(NPU_OP_HOME "${CMAKE_CURRENT_LIST_DIR}" REALPATH)  # which may be a link to this folder
 get_filename_component(NPU_OP_HOME "${NPU_OP_HOME}/../../.." ABSOLUTE)
@@ -192,6 +193,9 @@ function(_npu_op_finish_kernels target base autogen folder)
   string(JSON count LENGTH "${definitions}" operators)
   math(EXPR last "${count} - 1")
   get_property(for_all GLOBAL PROPERTY NPU_OP_${target}_OPTIONS_ALL)
+  if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(for_all -O0 -g ${for_all})
+  endif()
   foreach(i RANGE ${last})
     string(JSON type GET "${definitions}" operators ${i} type)
     string(JSON has_kernel GET "${definitions}" operators ${i} ai_core)
