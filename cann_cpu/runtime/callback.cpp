@@ -196,7 +196,7 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void* args) {
     if (fn == nullptr) fail(ACL_ERROR_INVALID_PARAM, "fn is null");
     take_host_function(stream);
     append(stream, "aclrtLaunchHostFunc", [=] {
-      const Scope called = scope_of(&Observer::on_host_function, *running_stream());
+      const Scope called = scope_of(&Observer::on_host_function, *running_stream(), /*is_kernel=*/false);
       fn(args);
       return ACL_SUCCESS;
     });

@@ -2,6 +2,7 @@
 // Events: recording, waiting across streams and devices, times.
 #include "event.h"
 
+#include "gil.h"
 #include "timeouts.h"
 
 namespace cann_cpu {
@@ -214,6 +215,7 @@ std::shared_ptr<Recording> latest_of(aclrtEvent handle) {
 }
 
 bool wait_for(const Recording& recording, const std::optional<Clock::time_point>& deadline) {
+  const WithoutGil others_run;
   const auto is_over = [&] { return recording.is_over(); };
   if (scheduler != nullptr) return scheduler().wait(is_over, deadline);
   std::unique_lock lock(waits_mutex());

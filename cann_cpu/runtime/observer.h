@@ -60,8 +60,8 @@ class Observer {
   virtual void on_copy(size_t, Space, Space) {}
   // A function of the runtime's copies or fills at once.
   virtual void on_host_access(const char*, const Accesses&, Scope&) {}
-  // The stream's worker calls a function of the program's.
-  virtual void on_host_function(const Stream&, Scope&) {}
+  // The stream's worker calls a function of the program's; or of a kernel in Python, which uses device memory.
+  virtual void on_host_function(const Stream&, bool, Scope&) {}
   // A stream has no work, or the host has waited for it and looks at results.
   virtual void on_idle() {}
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "cann_cpu/waiting.h"
+#include "gil.h"
 
 namespace cann_cpu {
 namespace {
@@ -286,6 +287,7 @@ void Stream::finish(std::unique_lock<std::mutex>& lock, uint64_t tasks, std::opt
 
 template <class Condition>
 bool Stream::await(Condition&& condition, std::optional<Clock::time_point> deadline) {
+  const WithoutGil others_run;
   if (scheduler != nullptr) {
     return scheduler().wait(
         [&] {

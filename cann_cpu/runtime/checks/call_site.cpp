@@ -84,8 +84,9 @@ const Python& python_of_the_process() {
 // Whether the file belongs to a library, such as PyTorch, and not to the program.
 bool is_librarys(std::string_view file) {
   // typing_extensions.deprecated wraps functions of PyTorch's.
-  constexpr std::array kParts = {"/torch/",  "/torch_npu/",     "/torchair/", "/numpy/", "/typing_extensions.py",
-                                 "/ctypes/", "<eval_with_key>", "<frozen "};
+  constexpr std::array kParts = {
+      "/torch/",  "/torch_npu/",     "/torchair/", "/numpy/",          "/typing_extensions.py",
+      "/ctypes/", "<eval_with_key>", "<frozen ",   "/triton/runtime/", "/triton/backends/"};
   return std::ranges::any_of(kParts, [&](const char* part) { return file.find(part) != std::string_view::npos; });
 }
 

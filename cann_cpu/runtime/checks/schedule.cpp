@@ -324,7 +324,7 @@ struct ScheduleObserver final : Observer {
   }
 
   // Its task is the program's own function, which may be Python's and need the GIL.
-  void on_host_function(const Stream& stream, Scope& scope) override {
+  void on_host_function(const Stream& stream, bool, Scope& scope) override {
     only_scheduler().begin_host_function(stream);
     scope.emplace_back(nullptr, [&stream](void*) { only_scheduler().end_host_function(stream); });
   }

@@ -272,7 +272,9 @@ struct MemoryObserver final : Observer {
     scope.push_back(std::make_shared<HostAccess>(function, accesses));
   }
 
-  void on_host_function(const Stream&, Scope& scope) override { scope.push_back(std::make_shared<HostCall>()); }
+  void on_host_function(const Stream&, bool is_kernel, Scope& scope) override {
+    if (!is_kernel) scope.push_back(std::make_shared<HostCall>());
+  }
 
   void on_idle() override { close(); }
 } memory_observer;
