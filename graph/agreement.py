@@ -36,6 +36,7 @@ from .prototypes import (
     snake_case,
     type_of,
 )
+from .python_operators import PYTHON_OPERATORS
 
 
 def mismatches(schemas: Iterable[torch.FunctionSchema], prototype: Prototype) -> list[str]:
@@ -145,7 +146,8 @@ def _result_mismatches(schema: torch.FunctionSchema, outputs: list[str], prototy
 def disagreements(package: types.ModuleType, folder: Path) -> Iterator[str]:
     """What is missing or disagrees in a package's operators, a line each, with the file in `folder` to fix."""
     prototypes = {name: Prototype.of(ir) for name, ir in ge_api(package.__name__).IR.items()}
-    defined = operators(package.__name__)
+    found_all = operators(package.__name__).items()  # those in Python are nodes by their names
+    defined = {name: found for name, found in found_all if f"{package.__name__}::{name}" not in PYTHON_OPERATORS}
     schemas = f"{package.__name__}/csrc/ops_def_registration.cpp"
     for name, overloads in defined.items():
         graph_type = ge_type(name)

@@ -23,7 +23,7 @@ from .prototypes import Prototype, ge_type, operators
 _TORCHAIR = ("torch_npu.dynamo.torchair", "torchair")
 
 
-_packages: list[str] = []
+_after_torchair: list[Callable[[], None]] = []
 
 
 def ge_api(package: str) -> types.ModuleType:
@@ -110,21 +110,29 @@ class _AfterTorchair(importlib.abc.MetaPathFinder):
 
             def exec_module(module):
                 execute(module)
-                for package in _packages:
-                    _register_converters(package)
+                for run in _after_torchair:
+                    run()
 
             spec.loader.exec_module = exec_module
         return spec
 
 
 def register(package: str) -> None:
-    """Registers a package's converters now if torchair is imported, else when it will be: importing it takes seconds.
+    """Registers a package's converters.
 
-    torch.compile imports torchair before it asks for a converter. Without torchair nothing happens. The operators are
-    those of the library with the package's name. Their own converters are in modules of its subpackage `converter`.
+    The operators are those of the library with the package's name. Their own converters are in modules of its
+    subpackage `converter`.
     """
-    _packages.append(package)
+    when_torchair(lambda: _register_converters(package))
+
+
+def when_torchair(run: Callable[[], None]) -> None:
+    """Registers converters now if torchair is imported, else when it will be: importing it takes seconds.
+
+    torch.compile imports torchair before it asks for a converter. Without torchair nothing happens.
+    """
+    _after_torchair.append(run)
     if any(isinstance(sys.modules.get(name), types.ModuleType) for name in _TORCHAIR):
-        _register_converters(package)
+        run()
     elif not any(isinstance(finder, _AfterTorchair) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterTorchair())

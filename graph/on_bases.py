@@ -156,13 +156,16 @@ def _trace_on_bases(op: torch._ops.OpOverload, written: list[str], by_count: dic
 
 @functools.cache
 def on_bases(package: str) -> list[OnBases]:
-    """The operators on bases of a package. The first call defines them, in a library for them alone."""
-    library = torch.library.Library(f"{package}_on_bases", "DEF")
-    found = []
-    for op in (op for overloads in operators(package).values() for op in overloads):
-        written = [each.name for each in op._schema.arguments if is_written(each) and "List" not in type_of(each)]
-        if written:
-            by_count = {n: OnBases.define(op, written, n, library) for n in range(1, len(written) + 1)}
-            _trace_on_bases(op, written, by_count)
-            found += by_count.values()
-    return found
+    """The operators on bases of a package. The first call defines them."""
+    return [each for overloads in operators(package).values() for op in overloads for each in on_bases_of(op)]
+
+
+@functools.cache
+def on_bases_of(op: torch._ops.OpOverload) -> list[OnBases]:
+    """The operators on bases that stand for one. The first call defines them, in a library for them alone."""
+    library = torch.library.Library(f"{op.namespace}_on_bases", "FRAGMENT")
+    written = [each.name for each in op._schema.arguments if is_written(each) and "List" not in type_of(each)]
+    by_count = {n: OnBases.define(op, written, n, library) for n in range(1, len(written) + 1)}
+    if written:
+        _trace_on_bases(op, written, by_count)
+    return [*by_count.values()]

@@ -16,6 +16,7 @@ import torch_versions
 import custom_pypto
 from custom_pypto.arguments import checked
 from custom_pypto.authoring import check
+from custom_pypto.graph.python_operators import PYTHON_OPERATORS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 import cann_functions
@@ -33,6 +34,7 @@ PAGES = [
 def operators_of_the_library():
     names = (name.removeprefix("custom_pypto::") for name in torch._C._dispatch_get_all_op_names())
     names = {name.split(".")[0] for name in names if "::" not in name}
+    names -= {name.removeprefix("custom_pypto::") for name in PYTHON_OPERATORS}
     return {name for name in names if not name.endswith(("_backward", "_functional"))}
 
 

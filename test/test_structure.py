@@ -27,8 +27,8 @@ graph_engine/abi
 """
 # The same of what modules import when they are loaded.
 MODULES = """
-activation.py names.py chips.py __init__.py
-ascendc checks coverage.py profiler
+activation.py names.py chips.py python_task.py __init__.py
+ascendc checks coverage.py profiler torch_operator.py triton
 kernel.py
 kernel_command.py toolkit
 __main__.py

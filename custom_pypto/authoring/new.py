@@ -4,20 +4,26 @@
 ``python -m custom_pypto new "my_op(Tensor x, Tensor? bias=None, *, float alpha=1.0) -> Tensor"`` in the folder of the
 sources of a package. The written files build and pass every check: each result is a copy of the first tensor. In the
 files that it names, write the checks, the kernel and the reference. The files are generated from the templates in
-``templates/operator``. The kernel is in Ascend C, for both machines; with ``--aten`` it is for the CPU alone.
+``templates/operator``. The kernel is in Ascend C, for both machines; with ``--aten`` it is for the CPU alone. With
+``--triton`` the operator is in Python, all of it in one file, and its kernel in Triton (docs/triton.md).
 """
 
 import argparse
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .schema import EXAMPLE, Operator, Rejected, gradient_of
+from ..graph.python_operators import NODE
+from .schema import EXAMPLE, Operator, Rejected, gradient_of, objections_in_python, parsed
 
 REGISTRATION = "csrc/ops_def_registration.cpp"
+LIST_OF_PYTHON_OPERATORS = (
+    '"""Operators in Python, with Triton kernels, a module each. Importing this defines them."""\n\n'
+)
 WIDTH = 120
 """The width of a line in every file."""
 
@@ -84,9 +90,11 @@ class Package:
     name: str
 
     @staticmethod
-    def of(folder: Path) -> "Package":
-        """The one in a folder."""
+    def of(folder: Path, name: str = "") -> "Package":
+        """The one in a folder. One of this name may be without C++."""
         found = [*folder.glob(f"*/{REGISTRATION}")]
+        if name and name not in [file.relative_to(folder).parts[0] for file in found]:
+            return Package(folder, name)
         if len(found) != 1:
             reason = f"is not an operator package: run this where there is one */{REGISTRATION}"
             raise Rejected(f"{folder.resolve()} {reason}")
@@ -107,7 +115,7 @@ class Package:
     @property
     def licence(self) -> str:
         """What its files say of it in their first line, if they do: SPDX-License-Identifier: Apache-2.0."""
-        first = self.registration.read_text().partition("\n")[0]
+        first = self.registration.read_text().partition("\n")[0] if self.registration.exists() else ""
         return first.removeprefix("// ") if "SPDX-License-Identifier" in first else ""
 
 
@@ -189,8 +197,46 @@ def files(package: Package, op: Operator, gradient: Operator | None) -> dict[Pat
     return written
 
 
+def strings(text: str) -> list[str]:
+    """A text as a string in Python, or as several, one for each line."""
+    lines = [""]
+    for part in re.split(r"(?<=, )|(?= -> )", text):
+        if len(lines[-1]) + len(part) > WIDTH - 8:
+            lines.append("")
+        lines[-1] += part
+    return ["\n    ".join(json.dumps(line) for line in lines)]
+
+
+def python_files(package: Package, op: Operator, gradient: Operator | None) -> dict[Path, tuple[str, str]]:
+    """What is written for an operator in Python: the same as `files`."""
+    for objection in objections_in_python(parsed(op.text)):
+        raise Rejected(objection)
+    operators = [op, *filter(None, [gradient])]
+    reject_existing(package, operators)
+    made = environment()
+    made.globals |= {"strings": strings, "allocation": Operator.allocated_in_python}
+    made.globals["unpacked"] = lambda names: f"({names[0]},)" if len(names) == 1 else ", ".join(names)
+    made.globals["shaped"] = lambda names: f", {(*names,)!r}".replace("'", '"') if names else ""
+    text = made.get_template("triton.py.jinja").render(
+        op=op, gradient=gradient, operators=operators, package=package.name
+    )
+    head = f"# {package.licence}\n" if package.licence else ""
+    folder = package.folder / package.name / "triton_ops"
+    file = folder / f"{op.name}.py"
+    if file.exists():
+        raise Rejected(f"{file} exists: remove it, or choose another name")
+    listed = folder / "__init__.py"
+    before = listed.read_text() if listed.exists() else f"{head}{LIST_OF_PYTHON_OPERATORS}"
+    documentation, _, imports = before.partition("\n\n")
+    imports = sorted([*imports.splitlines(), f"from .{op.name} import {op.name} as {op.name}"])
+    return {
+        file: (head + text, "the checks, the kernel, the reference, and more calls"),
+        listed: ("\n".join([documentation, "", *imports, ""]), ""),
+    }
+
+
 def reject_existing(package: Package, operators: list[Operator]) -> None:
-    schemas = package.registration.read_text()
+    schemas = package.registration.read_text() if package.registration.exists() else ""
     defined = {file: file.read_text() for file in sorted(package.definitions.glob("*.cpp"))}
     builtin = builtin_operators()
     for each in operators:
@@ -211,11 +257,14 @@ def builtin_operators() -> str:
     return "".join((folder / module).read_text() for folder in folders if (folder / module).exists())
 
 
-def create(folder: Path, schema: str, autograd: bool, aten: bool = False) -> tuple[Package, Operator, dict[Path, str]]:
+def create(
+    folder: Path, schema: str, autograd: bool, aten: bool = False, triton: bool = False
+) -> tuple[Package, Operator, dict[Path, str]]:
     """Writes an operator to the package in a folder, or raises Rejected; gives what is left to do in each file."""
-    package = Package.of(folder)
-    op = Operator(schema.removeprefix(f"{package.name}::"), aten)
-    found = files(package, op, gradient_of(op) if autograd else None)
+    package = Package.of(folder, schema.partition("(")[0].rpartition("::")[0] if triton else "")
+    op = Operator(schema.removeprefix(f"{package.name}::"), aten or triton)
+    written = python_files if triton else files
+    found = written(package, op, gradient_of(op) if autograd else None)
     for file, (text, _) in found.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -227,15 +276,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("schema", help=f'"{EXAMPLE}"')
     parser.add_argument("--autograd", action="store_true", help="with a gradient, as a separate operator")
     parser.add_argument("--aten", action="store_true", help="with a kernel for the CPU alone, of ATen's functions")
+    parser.add_argument("--triton", action="store_true", help="in Python, in one file, with a Triton kernel")
     options = parser.parse_args(arguments)
     try:
-        package, op, tasks = create(Path(), options.schema, options.autograd, options.aten)
+        package, op, tasks = create(Path(), options.schema, options.autograd, options.aten, options.triton)
     except Rejected as rejection:
         print(f"error: {rejection}", file=sys.stderr)
         return 1
-    print(f"{package.name}::{op.name}, in a graph {op.type}. It copies, until you fill in:")
+    in_a_graph = NODE if options.triton else op.type
+    print(f"{package.name}::{op.name}, in a graph {in_a_graph}. It copies, until you fill in:")
     width = max(len(str(file)) for file in tasks)
     print(*(f"  {file!s:{width}}  {task}" for file, task in tasks.items()), sep="\n")
     name = op.name if package.name == "custom_pypto" else f"{package.name}::{op.name}"
-    print(f"Then build, and: python -m custom_pypto check {name}")
+    print(f"Then{' build, and' * package.registration.exists()}: python -m custom_pypto check {name}")
     return 0

@@ -190,6 +190,13 @@ class Argument:
         return self.kind.python + " | None" * (self.optional and not self.is_tensor)
 
     @property
+    def gradient_in_python(self) -> str:
+        """What a backward returns for it."""
+        if not self.is_tensor:
+            return "None"
+        return f"None if {self.name} is None else grad_{self.name}" if self.optional else f"grad_{self.name}"
+
+    @property
     def python_default(self) -> str:
         if isinstance(self.default, str):
             return json.dumps(self.default)
@@ -521,6 +528,43 @@ class Operator:
     def python_arguments(self) -> list[str]:
         return [f"{each.name}={each.name}" if each.keyword_only else each.name for each in self.arguments]
 
+    @property
+    def named_tensors(self) -> list[str]:
+        return [f'"{each.name}": {each.name}' for each in self.tensors]
+
+    @property
+    def kernel_tensors(self) -> list[str]:
+        """The tensors that the Triton kernel reads: of a gradient those of the results, and the first tensor."""
+        return [*self.grads, self.of.model] if self.of else self.read
+
+    @property
+    def _kernel_attributes(self) -> list[str]:
+        return [each.name for each in self.attributes if each.kind.tiling and not each.optional]
+
+    @property
+    def kernel_parameters_in_python(self) -> list[str]:
+        return [*self.kernel_tensors, "out", "elements", *self._kernel_attributes, "BLOCK: tl.constexpr"]
+
+    def launched(self, out: str, first: str = "") -> list[str]:
+        """The arguments of a launch."""
+        tensors = [first] if first else [f"{name}.contiguous()" for name in self.kernel_tensors]
+        return [*tensors, out, "elements", *self._kernel_attributes, "BLOCK=BLOCK"]
+
+    @property
+    def keyword_only(self) -> list[Argument]:
+        return [argument for argument in self.arguments if argument.keyword_only]
+
+    def given(self, context: str) -> list[str]:
+        """The arguments of a backward's call, whose attributes a context of autograd holds."""
+        values = {each.name: each.name if each.is_tensor else f"{context}.{each.name}" for each in self.arguments}
+        return [f"{k.name}={values[k.name]}" if k.keyword_only else values[k.name] for k in self.arguments]
+
+    def allocated_in_python(self, result: Result) -> str:
+        """A gradient is like the tensor it belongs to, any other result like the first tensor."""
+        of = next((argument for argument in self.tensors if f"grad_{argument.name}" == result.name), None)
+        made = f"new_like({of.name if of else self.model})"
+        return f"{self.model}.new_empty(0) if {of.name} is None else {made}" if of and of.optional else made
+
     def described(self, argument: Argument) -> str:
         """An argument in the docstring."""
         if not argument.is_tensor:
@@ -656,6 +700,17 @@ def objections_in_ascendc(schema: torch.FunctionSchema) -> Iterator[str]:
     for what, name, each in named:
         if prototypes.type_of(each) == "List[Tensor]":
             yield f"{what} '{name}' is a Tensor[], for which the kernel in Ascend C is by hand: add --aten"
+
+
+def objections_in_python(schema: torch.FunctionSchema) -> Iterator[str]:
+    """Why the operator in Python cannot be written."""
+    for argument in schema.arguments:
+        if "List" in prototypes.type_of(argument) and prototypes.is_tensor(argument):
+            yield f"argument '{argument.name}' is a Tensor[], for which the operator in Python is by hand"
+        if argument.kwarg_only and prototypes.is_tensor(argument):
+            yield f"argument '{argument.name}' is a keyword-only tensor, which torch.library.custom_op does not take"
+    if any("List" in prototypes.type_of(result) for result in schema.returns):
+        yield "a result is a Tensor[], for which the operator in Python is by hand"
 
 
 def _name_objections(what: str, name: str) -> Iterator[str]:

@@ -5,9 +5,13 @@ import pytest
 import torch
 
 import custom_pypto  # noqa: F401
-from custom_pypto.graph import converters, prototypes
+from custom_pypto.graph import converters, prototypes, python_operators
 
-OPERATORS = prototypes.operators("custom_pypto")
+OPERATORS = [
+    name
+    for name in prototypes.operators("custom_pypto")
+    if f"custom_pypto::{name}" not in python_operators.PYTHON_OPERATORS
+]
 GE_TYPES = [prototypes.ge_type(operator) for operator in OPERATORS]
 
 # type of an attribute in torchair.ge.attr: in Graph Engine

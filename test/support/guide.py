@@ -36,8 +36,8 @@ def blocks(page: Path) -> list[Block]:
 
 @dataclass
 class Part:
-    """A function, a table or a single line of a file: what begins at the left, with the comment directly above it, with
-    what is indented under it, and with the bracket that closes it."""
+    """A function, a table or a single line of a file: what begins at the left, with the comment or decorator directly
+    above it, with what is indented under it, and with the bracket that closes it."""
 
     start: int
     """The first line of its comment."""
@@ -49,7 +49,7 @@ def parts(lines: list[str]) -> list[Part]:
     found: list[Part] = []
     comment, closed = None, True
     for i, line in enumerate(lines):
-        if line.startswith("//"):
+        if line.startswith(("//", "@")):
             comment = i if comment is None else comment
         elif not line.strip():
             comment = None

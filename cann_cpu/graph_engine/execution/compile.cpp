@@ -190,6 +190,13 @@ void resolve_type(Node& node, std::string& unknown) {
     node.type = find_node_type(type);
     if (node.type != nullptr) node.custom = nullptr;
   }
+  if (node.type != nullptr && node.type->prepare != nullptr) {
+    try {
+      node.type->prepare();
+    } catch (const GraphError& error) {
+      throw GraphError(describe(*node.model) + ": " + error.what());
+    }
+  }
   if (node.custom == nullptr && node.type == nullptr) {
     unknown += "\n  " + describe(*node.model) + ": " + reason;
   }

@@ -20,10 +20,10 @@ std::vector<std::string> words(const char* text) {
 const std::map<std::string, const NodeType*>& rows_by_type() {
   static const auto table = [] {
     std::map<std::string, const NodeType*> rows;
-    for (const NodeTable* part :
-         {&kPointwiseNodes, &kComparisonNodes, &kReductionNodes, &kLinearAlgebraNodes, &kNormalizationNodes,
-          &kIndexingNodes, &kViewNodes, &kCreationNodes, &kRandomNodes, &kActivationNodes, &kForeachNodes,
-          &kVisionNodes, &kAttentionNodes, &kExpertNodes, &kCollectiveNodes, &kQuantizationNodes}) {
+    for (const NodeTable* part : {&kPointwiseNodes, &kComparisonNodes, &kReductionNodes, &kLinearAlgebraNodes,
+                                  &kNormalizationNodes, &kIndexingNodes, &kViewNodes, &kCreationNodes, &kRandomNodes,
+                                  &kActivationNodes, &kForeachNodes, &kVisionNodes, &kAttentionNodes, &kExpertNodes,
+                                  &kCollectiveNodes, &kQuantizationNodes, &kTorchOperatorNodes}) {
       for (const NodeType& row : *part) {
         rows.emplace(row.type, &row);
       }

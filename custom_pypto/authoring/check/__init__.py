@@ -6,7 +6,7 @@ installed package; exit code 1 if a line failed. A file ``test/my_package/*_call
 calls of the operator and their expected results as `SAMPLES["my_op"]`. The operator's tests also use them.
 """
 
-from .operator import Operator
+from .operator import Operator, operator_of
 from .samples import Samples, close_to, gradients_of, load_samples, same
 from .table import BEHAVIOUR, FORM, check, main
 
@@ -20,5 +20,6 @@ __all__ = [
     "gradients_of",
     "load_samples",
     "main",
+    "operator_of",
     "same",
 ]

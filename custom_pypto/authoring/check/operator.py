@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ...graph import agreement, prototypes
-from .samples import Samples, difference, load_samples, same, tensor_names
+from ...graph.python_operators import PYTHON_OPERATORS, PythonOperator
+from .samples import Samples, close_to, difference, gradients_of, load_samples, same, tensor_names
 
 
 class CheckFailure(Exception):
@@ -94,6 +95,48 @@ class Operator:
 
     def calls(self) -> Iterator["Call"]:
         return map(self.call, self.samples.calls)
+
+
+@dataclass(frozen=True)
+class InPython(Operator):
+    """An operator in Python: its file has all of it, and its calls as CALLS, which `reference` judges."""
+
+    @property
+    def _of(self) -> PythonOperator:
+        return PYTHON_OPERATORS[self.full_name]
+
+    @property
+    def source(self) -> Path:
+        return self._of.source
+
+    kernel = definition = source
+
+    @property
+    def schemas(self) -> str:
+        return str(self.source)
+
+    @property
+    def converter(self) -> str:
+        return str(self.source)
+
+    @cached_property
+    def _found(self) -> tuple[Samples, str]:
+        calls = getattr(self._of.module, "CALLS", None)
+        reference = getattr(self._of.module, "reference", None)
+        if not calls or reference is None:
+            raise CheckFailure(f"there are no calls of it: add CALLS and reference to {self.source}")
+        forward = PYTHON_OPERATORS.get(self.full_name.removesuffix("_backward"))
+        if forward is None or forward is self._of:
+            return Samples(calls, close_to(reference)), str(self.source)
+        schema, of_forward = self._of.op._schema, {each.name for each in forward.op._schema.arguments}
+        results = [each.name for each in schema.arguments if each.name not in of_forward]
+        tensors = [each.name.removeprefix("grad_") for each in schema.returns]
+        return gradients_of(reference, calls, results, tensors), str(self.source)
+
+
+def operator_of(package: types.ModuleType, name: str, folder: Path) -> Operator:
+    kind = InPython if f"{package.__name__}::{name}" in PYTHON_OPERATORS else Operator
+    return kind(package, name, folder)
 
 
 def kernel_source(folder: Path, graph_type: str) -> Path:

@@ -4,6 +4,7 @@
 import argparse
 import contextlib
 import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +15,7 @@ import torch
 from ...graph import prototypes
 from ...modes import MODES, late_warnings
 from . import checks
-from .operator import CheckFailure, Operator, described, line_of
+from .operator import CheckFailure, Operator, described, line_of, operator_of
 
 COLUMNS = "{:<16} {:<8} {}"
 
@@ -48,6 +49,12 @@ def check(operator: Operator) -> Iterator[tuple[str, str, str]]:
                 yield name, "FAILED", f"{described(error)}: fix {fix}"
 
 
+def _import_python_operators(package: str) -> None:
+    importlib.import_module(package)
+    if importlib.util.find_spec(f"{package}.triton_ops") is not None:
+        importlib.import_module(f"{package}.triton_ops")
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m custom_pypto check", description=__doc__.splitlines()[0])
     parser.add_argument("operator", help="its name, with that of its package in front unless that is custom_pypto")
@@ -56,8 +63,12 @@ def main(arguments: list[str]) -> int:
     package, _, name = options.operator.rpartition("::")
     with contextlib.suppress(ValueError):
         sys.path.remove(str(Path.cwd()))  # of the sources: the installed package is checked
+    package = package or "custom_pypto"
+    if not (options.folder / package / "csrc").exists() and importlib.util.find_spec(package) is None:
+        sys.path.insert(0, str(options.folder.resolve()))  # a package in Python alone needs no build
     try:
-        operator = Operator(importlib.import_module(package or "custom_pypto"), name, options.folder)
+        _import_python_operators(package)
+        operator = operator_of(importlib.import_module(package), name, options.folder)
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name == package:
             error = f"{package} is not installed: pip install --no-build-isolation FOLDER, that of its sources"
