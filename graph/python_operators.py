@@ -19,6 +19,7 @@ from .on_bases import on_bases_of
 from .prototypes import is_tensor, is_written, type_of
 
 NODE = "TorchOperator"
+REMEDY = "compile with the mode 'reduce-overhead' or the backend 'npugraph_ex', which capture its kernels"
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,11 @@ def _register_converter(op: torch._ops.OpOverload) -> None:
     def convert(*args, meta_outputs=None, **kwargs):
         if is_cann_compat(NODE, (), ()):
             raise RuntimeError(
-                f"{name} is an operator in Python, which Graph Engine of this CANN does not call: compile with the "
-                "mode 'reduce-overhead' or the backend 'npugraph_ex', which capture its kernels"
+                f"{name} is an operator in Python, which Graph Engine of this CANN does not call: {REMEDY}"
             )
+        for each in parameters:
+            if is_written(each) and "List" in type_of(each):
+                raise RuntimeError(f"{name} writes to the list '{each.name}', and its node cannot: {REMEDY}")
         given = dict(zip((each.name for each in parameters), args, strict=False)) | kwargs
         inputs: dict[str, Tensor] = {}
 
@@ -70,17 +73,14 @@ def _register_converter(op: torch._ops.OpOverload) -> None:
             if isinstance(value, Tensor):
                 return {kind: place(key, value)}
             if isinstance(value, list | tuple):
-                return [value_of(f"{key}{i}", each, kind) for i, each in enumerate(value)]
+                return [value_of(f"{key}.{i}", each, kind.rstrip("s")) for i, each in enumerate(value)]
             if isinstance(value, torch.dtype):
                 return {"dtype": str(value).removeprefix("torch.")}
             if isinstance(value, float) and not math.isfinite(value):
                 return {"float": str(value)}
             if value is None or isinstance(value, bool | int | float | str):
                 return value
-            raise RuntimeError(
-                f"{name}: argument '{key}' is {value!r}, which a graph of Graph Engine does not take: compile with the "
-                "mode 'reduce-overhead' or the backend 'npugraph_ex'"
-            )
+            raise RuntimeError(f"{name}: argument '{key}' is {value!r}, which its node does not take: {REMEDY}")
 
         arguments = {}
         for each in parameters:

@@ -915,6 +915,7 @@ case("Iou", BOXES, overlaps("iof"), mode="iof", eps=0.01)
 TESTED_ALONE = {*RANDOM, "StatelessRandperm", "StatelessDropOutGenMask", "DropOutDoMask", "MultinomialWithReplacement"}
 TESTED_ALONE |= {"DynamicRNN", "DynamicRNNGrad"}  # test_fused_operators.py
 TESTED_ALONE |= {"GroupedMatmul"}  # its lists have names, in graphs: test_node_parity.py
+TESTED_ALONE |= {"TorchOperator"}  # test/custom_pypto/test_triton.py
 # Nodes that need several ranks: test/collectives.
 TESTED_ALONE |= {"HcomAllReduce", "HcomAllGather", "HcomAllGatherV", "HcomReduceScatter", "HcomReduceScatterV"}
 TESTED_ALONE |= {"HcomBroadcast", "HcomAllToAll", "HcomAllToAllV", "HcomSend", "HcomReceive"}
