@@ -18,6 +18,7 @@ class Chip:
     name: str
     family: str
     npu_arch: int
+    unified_buffer: int  # bytes of a vector core
 
 
 @functools.cache
@@ -27,7 +28,8 @@ def chips() -> dict[str, Chip]:
         config = configparser.ConfigParser()
         config.read(file)
         version = config["version"]
-        found[file.stem] = Chip(file.stem, version["Short_SoC_version"].lower(), int(version["NpuArch"]))
+        family, arch = version["Short_SoC_version"].lower(), int(version["NpuArch"])
+        found[file.stem] = Chip(file.stem, family, arch, config["AICoreSpec"].getint("ub_size"))
     return found
 
 
