@@ -171,12 +171,33 @@ def _with_own_tensors(name: str):
     return spec
 
 
+def _with_own_backend(name: str):
+    """Returns the spec of triton.backends. On import, the backend of this CANN is added where triton has not found it."""
+    from importlib.util import find_spec
+
+    spec = find_spec(name)
+    execute = spec.loader.exec_module
+
+    def exec_module(module):
+        execute(module)
+        from .triton import register
+
+        register(module)
+
+    spec.loader.exec_module = exec_module
+    return spec
+
+
 class _BeforePrograms:
     """A finder that finds nothing: it is asked for torch_npu and MindSpore before anybody else, and activates then."""
 
     asked = False
+    asked_for_triton = False
 
     def find_spec(self, name, path=None, target=None):
+        if name == "triton.backends" and not self.asked_for_triton:
+            _BeforePrograms.asked_for_triton = True
+            return _with_own_backend(name)
         if name == "mindspore" and not self.asked:
             _BeforePrograms.asked = True
             activate(FOR_MINDSPORE)

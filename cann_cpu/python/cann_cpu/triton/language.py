@@ -245,28 +245,15 @@ class Handlers:
             return [Value(first.type, shape, first.type.round(result))]
         # Halves by halves, the left operand the one before.
         while handles[0].shape[axis] > 1:
-            size = handles[0].shape[axis]
-            even, odd = (self._every(handles, axis, start, size) for start in (0, 1))
-            merged = self._call(combine, even, odd, inputs)
-            if size % 2:
-                merged = [self._append(m, h, axis) for m, h in zip(merged, handles, strict=True)]
-            handles = merged
+            even, odd = (self._every_second(handles, axis, start) for start in (0, 1))
+            handles = self._call(combine, even, odd, inputs)
         return [handle.like(shape, lambda data: data.reshape(len(data), *shape)) for handle in handles]
 
     @staticmethod
-    def _every(handles, axis, start, size):
-        index = (slice(None),) * (axis + 1) + (slice(start, size - size % 2, 2),)
-        shape = tuple(size // 2 if i == axis else n for i, n in enumerate(handles[0].shape))
+    def _every_second(handles, axis, start):
+        index = (slice(None),) * (axis + 1) + (slice(start, None, 2),)
+        shape = tuple(size // 2 if i == axis else size for i, size in enumerate(handles[0].shape))
         return [handle.like(shape, lambda data: data[index]) for handle in handles]
-
-    @staticmethod
-    def _append(merged, handle, axis):
-        last = handle.data[(slice(None),) * (axis + 1) + (slice(-1, None),)]
-        data = merged.data
-        programs = max(len(data), len(last))
-        arrays = [np.broadcast_to(x, (programs, *x.shape[1:])) for x in (data, last)]
-        shape = tuple(n + 1 if i == axis else n for i, n in enumerate(merged.shape))
-        return Value(merged.type, shape, np.concatenate(arrays, axis=axis + 1))
 
     def _call(self, combine, left, right, inputs):
         """combine(*left, *right) for all elements of the blocks, which have one shape."""
@@ -317,18 +304,17 @@ class Handlers:
         return self._packed(handles, inputs, many)
 
     def _scanned(self, handles, axis, combine, inputs):
+        """Each step combines with what is twice as far before, for all elements that have one."""
         before = (slice(None),) * (axis + 1)
         size, distance = handles[0].shape[axis], 1
         while distance < size:
-            shape = tuple(size - distance if i == axis else n for i, n in enumerate(handles[0].shape))
-            left = [h.like(shape, lambda data, d=distance: data[(*before, slice(0, size - d))]) for h in handles]
-            right = [h.like(shape, lambda data, d=distance: data[(*before, slice(d, None))]) for h in handles]
-            merged = self._call(combine, left, right, inputs)
+            have = (*before, slice(distance, None))
+            left = [handle.like(handle.shape, lambda data, d=distance: np.roll(data, d, axis + 1)) for handle in handles]
             joined = []
-            for handle, new in zip(handles, merged, strict=True):
+            for handle, new in zip(handles, self._call(combine, left, handles, inputs), strict=True):
                 programs = max(len(handle.data), len(new.data))
                 data = np.array(np.broadcast_to(handle.data, (programs, *handle.shape)))
-                data[(*before, slice(distance, None))] = new.data
+                data[have] = new.data[have]
                 joined.append(Value(handle.type, handle.shape, data))
             handles, distance = joined, 2 * distance
         return handles

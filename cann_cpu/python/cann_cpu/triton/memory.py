@@ -393,7 +393,7 @@ class Memory:
             before = type.decode(memory[place : place + 1]).astype(type.array)
             chain = np.concatenate([before, data[lanes]])
             if function is not None and type.memory == type.array:
-                chain = function.accumulate(view(chain)).view(type.array)
+                chain = function.accumulate(view(chain), dtype=view(chain).dtype).view(type.array)
             elif function is not None:
                 for i in range(1, len(chain)):
                     chain[i : i + 1] = type.round(function(chain[i - 1 : i], chain[i : i + 1]))
