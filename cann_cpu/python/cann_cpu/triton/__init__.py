@@ -18,6 +18,7 @@ the kernel's Python function runs there, for many programs at once (engine.py), 
 """
 
 from .. import activation
+from . import extension
 
 
 def register(backends):
@@ -27,6 +28,7 @@ def register(backends):
     """
     if activation.choose().cann != "cpu":
         return
+    extension.install()
     backends.backends.pop("ascend", None)
     if "cann_cpu" not in backends.backends:
         from . import compiler, driver

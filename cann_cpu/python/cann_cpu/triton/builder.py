@@ -9,6 +9,7 @@ import numpy as np
 
 from .control import Handles, scalar
 from .diagnostics import KernelError
+from .extension import Ascend
 from .memory import Memory
 from .values import FP32, INT1, INT32, INT64, TYPES, Affine, BlockType, PointerType, Value, element_of
 
@@ -143,7 +144,7 @@ UNARY = {
 CASTS = ("si_to_fp", "fp_to_si", "fp_ext", "fp_trunc")
 
 
-class Builder:
+class Builder(Ascend):
     """Its handles are Value and Descriptor, its types those of values.py."""
 
     def __init__(self, engine, memory: Memory):
@@ -459,15 +460,11 @@ class Builder:
 
     def create_fp_to_ui(self, value, type):
         to = element_of(type)
-        top = np.dtype(f"u{to.bytes}")
-        whole = np.trunc(np.nan_to_num(value.data.astype(np.float64)))
-        data = np.clip(whole, 0, np.iinfo(top).max)
-        data = np.where(
-            data >= 2.0**63,
-            np.uint64(2**63) + (data - 2.0**63).clip(0).astype(np.uint64),
-            data.clip(0, 2.0**62).astype(np.uint64) if False else np.minimum(data, 2.0**63 - 1024).astype(np.uint64),
-        )
-        return Value(to, value.shape, data.astype(top).view(to.array))
+        whole = np.trunc(np.nan_to_num(value.data.astype(np.float64))).clip(0, 2.0**to.bits)
+        half = 2.0 ** (to.bits - 1)
+        data = np.where(whole >= half, whole - half, whole).astype(np.int64).astype(f"u{to.bytes}")
+        data = np.where(whole >= 2.0**to.bits, np.iinfo(data.dtype).max, data + (whole >= half) * data.dtype.type(half))
+        return Value(to, value.shape, data.astype(f"u{to.bytes}").view(to.array))
 
     def create_int_cast(self, value, type, signed):
         to = element_of(type)
@@ -517,10 +514,6 @@ class Builder:
 
     def create_unsplat(self, value):
         return value.like((), lambda data: data.reshape(len(data), -1)[:, 0], ())
-
-    def create_extract_scalar(self, value, indices):
-        at = tuple(int(index.data[0]) for index in indices)
-        return value.like((), lambda data: data[(slice(None), *at)])
 
     def create_expand_dims(self, value, axis):
         shape = list(value.shape)

@@ -6,10 +6,11 @@ axis, in which the combining function runs for all elements of all programs at o
 """
 
 import inspect
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
+from .extension import BlockPointers, Operation
 from .values import TYPES, Value
 
 
@@ -144,8 +145,6 @@ class Handlers:
             "multiple_of": self.hint,
             "max_contiguous": self.hint,
             "max_constancy": self.hint,
-            "make_block_ptr": self.make_block_ptr,
-            "advance": self.advance,
         }
         self.table = {id(getattr(core, name)): handler for name, handler in named.items() if hasattr(core, name)}
         for name, handler in {"sort": self.sort, "flip": self.flip}.items():
@@ -161,14 +160,14 @@ class Handlers:
         }.items():
             self.table[id(function)] = handler
         self.combine = {id(getattr(standard, name, None)): name for name in {**REDUCED, **SCANNED, **ARG}}
-        from .extension import handlers
-
-        self.by_module = handlers(engine)
+        self.table |= BlockPointers(engine).table
 
     def find(self, function):
         handler = self.table.get(id(function))
         if handler is not None:
             return handler
+        if isinstance(function, Operation):
+            return partial(function.function, self.engine)
         owner = getattr(function, "__self__", None)
         if isinstance(owner, self.tensor):
             handler = self.table.get(id(getattr(type(owner), function.__name__, None)))
@@ -178,7 +177,7 @@ class Handlers:
         module = getattr(function, "__module__", None) or ""
         if "libdevice" in module:
             return lambda *args: self.library(function.__name__, *args)
-        return self.by_module.get((module, getattr(function, "__name__", None)))
+        return None
 
     def wrap(self, handle: Value, dtype):
         core = self.triton.core
@@ -353,17 +352,11 @@ class Handlers:
 
     def sort(self, x, dim=None, descending=False, **_):
         dim, descending = self.triton.unwrap(dim), self.triton.unwrap(descending)
-        handle = x.handle
-        axis = len(handle.shape) - 1 if dim is None else dim % len(handle.shape)
-        data = np.sort(handle.data, axis=axis + 1)
-        if descending:
-            data = np.flip(data, axis + 1)
-        return self.wrap(Value(handle.type, handle.shape, data), x.dtype)
+        return self.wrap(self.engine.builder.create_sort(x.handle, -1 if dim is None else dim, descending), x.dtype)
 
     def flip(self, x, dim=None, **_):
         dim = self.triton.unwrap(dim)
-        axis = len(x.handle.shape) - 1 if dim is None else dim % len(x.handle.shape)
-        return self.wrap(x.handle.like(x.handle.shape, lambda data: np.flip(data, axis + 1)), x.dtype)
+        return self.wrap(self.engine.builder.create_flip(x.handle, -1 if dim is None else dim), x.dtype)
 
     def hint(self, input, values, **_):
         return input
@@ -434,17 +427,3 @@ class Handlers:
         if len(handles) == 1:
             return self.wrap(self.engine.builder.unary(LIBRARY[name], handles[0]), like.dtype)
         return self.wrap(self.engine.builder.binary(LIBRARY[name], *handles, like.handle.type), like.dtype)
-
-    # block pointers, also for versions of triton that have removed them
-
-    def make_block_ptr(self, base, shape, strides, offsets, block_shape, order, **_):
-        from .extension import BlockPointer
-
-        handles = [[self.engine.to_tensor(x).handle for x in group] for group in (shape, strides, offsets)]
-        block = [self.triton.unwrap(size) for size in block_shape]
-        handle = self.engine.builder.create_make_block_ptr(base.handle, *handles, block, order)
-        return BlockPointer.of(self, handle, base)
-
-    def advance(self, base, offsets, **_):
-        handle = self.engine.builder.create_advance(base.handle, [self.engine.to_tensor(x).handle for x in offsets])
-        return self.tensor(handle, base.type)
