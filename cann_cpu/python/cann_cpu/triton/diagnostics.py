@@ -10,7 +10,8 @@ These are always looked for:
 - more blocks in one instruction than the chip's unified buffer holds;
 - grids of more than 65,535 programs, when the kernel is launched.
 
-Only under `--check=memory`, which costs a lookup for each load: a load of what nobody has written.
+Only under `--check=memory`, which fills new memory with poison: a load of an element of two bytes or more that is
+still poison, which nobody has written.
 """
 
 import sys
@@ -113,6 +114,13 @@ def conflict(engine, region, offsets, wrong, others, old, new):
     text += f"  {lanes}, offset {int(lanes.of(offsets))}: {lanes.of(new)}\n"
     text += f"  program {engine.index_of(other)} stored {lanes.of(old)} before\n"
     raise KernelError(text + "  On an NPU either may win: give each program elements of its own, or use tl.atomic_add.")
+
+
+def unwritten(engine, region, offsets, wrong):
+    lanes = Lanes(engine, wrong)
+    text = f"{where()}: tl.load of an element of `{region.name}` that nobody has written\n"
+    text += f"  {lanes}, offset {int(lanes.of(offsets))} of {region.elements} elements of {region.type.name}\n"
+    raise KernelError(text + "  Write the tensor first, with torch.zeros for example, or mask the load.")
 
 
 def too_big(engine, bytes, capacity):

@@ -22,7 +22,7 @@ from .memory import Memory
 from .rewrite import compile_kernel
 from .values import INT1, TYPES, Value
 
-TEMPORARY = 1 << 19
+TEMPORARY = 1 << 21
 """Bytes of one temporary of a group of programs, so that those of an expression stay in the cache."""
 MOST_PROGRAMS = 1 << 14
 REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -63,19 +63,19 @@ class Engine:
         grid: the three sizes
         regions: the tensors of the launch
         capacity: bytes of the chip's unified buffer
-        written: a function (address, bytes) -> the offset of the first byte that nobody wrote or None; or None
+        poison: the two bytes that new memory is filled with, or None where it is not
     """
 
     undefined = UNDEFINED
 
-    def __init__(self, kernel, grid, regions, capacity, written=None):
+    def __init__(self, kernel, grid, regions, capacity, poison=None):
         self.kernel = kernel
         self.triton = Triton.installed()
         self.core = self.triton.core
         self.structures = Structures(self.triton.language)
         self.grid = grid
         self.capacity = capacity
-        self.written = written
+        self.poison = poison
         self.largest = 1
         self.group = None
         self.frames = []
@@ -388,16 +388,13 @@ class Engine:
 
     def fits(self, *values: Value):
         """Notes the operands of an instruction, which the unified buffer must hold together."""
-        sizes = {id(value): int(np.prod(value.shape)) * value.type.bytes for value in values if value.affine is None}
+        own = [value for value in values if value.affine is None and any(value.data.strides)]  # no constants
+        sizes = {id(value): int(np.prod(value.shape)) * value.type.bytes for value in own}
         bytes = sum(sizes.values())
         if bytes > self.capacity:
             diagnostics.too_big(self, bytes, self.capacity)
         if sizes and max(sizes.values()) > self.largest:
             self.largest = max(sizes.values())
-
-    def check_written(self, region, pointer, mask):
-        if self.written is None:
-            return
 
     def check(self, test, message):
         """`assert` in a kernel."""

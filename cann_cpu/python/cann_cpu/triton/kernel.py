@@ -14,6 +14,7 @@ from .language import Triton
 from .memory import Region, region_of
 from .values import Affine, PointerType, Value
 
+POISON = b"\xa5\xff"
 MOST_BLOCKS = 65535
 ALL_BLOCKS = "TRITON_ALL_BLOCKS_PARALLEL"
 
@@ -265,7 +266,7 @@ class Kernel:
         """Runs all programs, in the thread that calls it."""
         regions = {}
         pending = []
-        engine = Engine(self.analysis, grid, pending, capacity())
+        engine = Engine(self.analysis, grid, pending, capacity(), poison())
         arguments = {name: self._argument(engine, name, type, value, regions) for name, type, value in rows}
         pending += [snapshot.region for snapshot in regions.values()]
         engine.run(self.jit.fn, arguments)
@@ -301,6 +302,11 @@ def capacity() -> int:
     """Bytes of the unified buffer of the chip in use."""
     chip = chips.find(os.environ.get("CANN_CPU_SOC") or "Ascend910B3")
     return chip.unified_buffer if chip else 192 * 1024
+
+
+def poison() -> bytes | None:
+    """What the check `memory` fills new memory with (kPoison of runtime/checks/memory/guarded.cpp)."""
+    return POISON if "memory" in os.environ.get("CANN_CPU_CHECK", "").split(",") else None
 
 
 def launch(name, function, accesses):

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import diagnostics
 from .diagnostics import KernelError
-from .values import INT1, Affine, PointerType, Value, element_of
+from .values import INT1, Affine, PointerType, Value
 
 ATOMICS = {
     "add": np.add,
@@ -140,7 +140,7 @@ class Memory:
         offset = (pointer.data * unit - found.address) // unit
         return Value(pointer.type, pointer.shape, offset, region=found), found
 
-    def _prepare(self, kind, pointer: Value, mask: Value | None):
+    def _prepare(self, kind, pointer: Value, mask: Value | None, masked=False):
         """Returns (pointer, region, array of memory, mask or None), or None where no lane is active; checks the bounds."""
         if mask is not None:
             if self.everywhere(mask):
@@ -162,7 +162,7 @@ class Memory:
                 wrong = wrong & mask.data
             if wrong.any():
                 self._wrapped(kind, region, pointer, mask)
-                diagnostics.outside(self.engine, kind, region, pointer.data, wrong, mask is not None)
+                diagnostics.outside(self.engine, kind, region, pointer.data, wrong, masked or mask is not None)
         if pointer.wrapped is not None:
             self._wrapped(kind, region, pointer, mask)
         return pointer, region, memory, mask
@@ -190,43 +190,95 @@ class Memory:
             memory[first:], (programs, *shape), (step * memory.itemsize, *strides), writeable=memory.flags.writeable
         )
 
+    @staticmethod
+    def _box(pointer: Value, mask: Value | None):
+        """The part of an affine block that a mask lets pass, if that is a box, and the same in all programs.
+
+        Returns (pointers of the part, index of the part in the block), or None.
+        """
+        form = pointer.as_affine()
+        if mask is None or form is None or not pointer.shape or len(mask.data) != 1:
+            return None
+        kept = mask.data[0]
+        bounds = []
+        for axis in range(kept.ndim):
+            along = np.flatnonzero(kept.any(axis=tuple(other for other in range(kept.ndim) if other != axis)))
+            if not len(along):
+                return None
+            bounds.append((int(along[0]), int(along[-1]) + 1))
+        shape = tuple(high - low for low, high in bounds)
+        index = tuple(slice(low, high) for low, high in bounds)
+        if shape == pointer.shape or not kept[index].all():
+            return None
+        start = form.start + sum(low * stride for (low, _), stride in zip(bounds, form.strides, strict=True))
+        wrapped = pointer.wrapped
+        if wrapped is not None:
+            wrapped = np.broadcast_to(wrapped, (len(wrapped), *pointer.shape))[(slice(None), *index)]
+        part = Value(
+            pointer.type, shape, affine=Affine(start, form.strides, shape), region=pointer.region, wrapped=wrapped
+        )
+        return part, index
+
     # instructions
 
-    def load(self, pointer: Value, mask: Value | None, other: Value | None) -> Value:
+    def load(self, pointer: Value, mask: Value | None, other: Value | None, masked=False) -> Value:
         type, shape = pointer.type.element, pointer.shape
-        prepared = self._prepare("load", pointer, mask)
         self.engine.holds(shape, type)
+        if box := self._box(pointer, mask):
+            part = self.load(box[0], None, None, masked=True).data
+            fill = 0 if other is None else other.data.reshape(-1, *other.shape, *[1] * (len(shape) - len(other.shape)))
+            programs = max(len(part), 1 if other is None else len(fill))
+            data = np.empty((programs, *shape), type.array)
+            data[...] = fill
+            data[(slice(None), *box[1])] = part
+            return Value(type, shape, data)
+        prepared = self._prepare("load", pointer, mask, masked)
         if prepared is None:
             if other is not None:
                 return other
             return Value(type, shape, np.zeros((1, *shape), type.array))
         pointer, region, memory, mask = prepared
-        self.engine.check_written(region, pointer, mask)
         if mask is None:
             form = pointer.as_affine()
             view = self._slice(memory, form, shape) if form else None
-            if view is not None:
-                return self._loaded(type, shape, np.array(view))
-            return self._loaded(type, shape, memory.take(pointer.data))
+            data = np.array(view) if view is not None else memory.take(pointer.data)
+            self._check_written(region, pointer, data, None)
+            return self._loaded(type, shape, data)
         index = pointer.data
         size = np.broadcast_shapes(index.shape, mask.data.shape)
         kept = np.where(mask.data, index, 0)
-        data = type.decode(memory.take(kept, mode="clip"))
+        data = memory.take(kept, mode="clip")
+        self._check_written(region, pointer, data, mask)
+        data = type.decode(data)
         fill = 0 if other is None else other.data.reshape(-1, *other.shape, *[1] * (len(shape) - len(other.shape)))
         data = np.where(mask.data, data, np.asarray(fill, data.dtype)) if data.shape else data
         return Value(type, shape, np.broadcast_to(data, np.broadcast_shapes(size, data.shape)))
+
+    def _check_written(self, region, pointer, data, mask):
+        poison = self.engine.poison
+        if poison is None or data.itemsize < (2 if data.dtype.kind == "f" else 4) or data.itemsize % 2:
+            return
+        wrong = np.ascontiguousarray(data).view(f"u{data.itemsize}") == int.from_bytes(poison * (data.itemsize // 2), "little")
+        wrong = wrong if mask is None else wrong & mask.data
+        if wrong.any():
+            diagnostics.unwritten(self.engine, region, pointer.data, wrong)
 
     @staticmethod
     def _loaded(type, shape, data):
         data = type.decode(data)
         return Value(type, shape, data if data.dtype == type.array else data.astype(type.array))
 
-    def store(self, pointer: Value, value: Value, mask: Value | None):
+    def store(self, pointer: Value, value: Value, mask: Value | None, masked=False):
         shape = pointer.shape
-        prepared = self._prepare("store", pointer, mask)
         self.engine.holds(shape, pointer.type.element)
+        if box := self._box(pointer, mask):
+            if len(value.shape) == len(shape):
+                data = value.data[(slice(None), *box[1])]
+                value = Value(value.type, box[0].shape, data)
+            return self.store(box[0], value, None, masked=True)
+        prepared = self._prepare("store", pointer, mask, masked)
         if prepared is None:
-            return
+            return None
         pointer, region, memory, mask = prepared
         type = pointer.type.element
         data = value.data
@@ -239,11 +291,9 @@ class Memory:
             if view is not None and (len(view) > 1 or len(data) == 1):
                 self._claim(region, form, shape, pointer, data)
                 view[...] = data
-                return
+                return None
         index = pointer.data
         size = np.broadcast_shapes(index.shape, data.shape, () if mask is None else mask.data.shape)
-        if size[0] == 1 and len(self.engine.group.programs) > 1 and self.races:
-            pass  # all programs store the same values to the same elements
         index, data = (np.broadcast_to(array, size) for array in (index, data))
         if self.races:
             self._check_race(region, memory, index, data, None if mask is None else np.broadcast_to(mask.data, size))
@@ -252,6 +302,7 @@ class Memory:
         else:
             kept = np.broadcast_to(mask.data, size)
             memory[index[kept]] = data[kept]
+        return None
 
     @staticmethod
     def _disjoint(form: Affine, shape) -> bool:
@@ -308,25 +359,17 @@ class Memory:
         self._compare(region, memory, safe, data, writers[safe], programs, kept)
         flat, by = index[kept], programs[kept]
         writers[flat] = by
-        clash = writers[flat] != by
-        if clash.any():
-            # Within one instruction: a later program has the element now.
-            stored = np.empty(0, data.dtype)
-            last = np.zeros(len(writers), np.int64)
-            order = np.arange(len(flat))
-            last[flat] = order
-            stored = data[kept][last[flat]]
-            values = data[kept]
-            differs = clash & ~self._same(stored, values)
+        if (writers[flat] != by).any():
+            # Within one instruction: against the first of those that store to an element.
+            first = np.empty(len(writers), np.int64)
+            first[flat[::-1]] = np.arange(len(flat))[::-1]
+            values, first = data[kept], first[flat]
+            differs = (by != by[first]) & ~self._same(values[first], values)
             if differs.any():
-                wrong = np.zeros(index.shape, bool)
-                wrong[kept] = differs
-                others, old = np.zeros(index.shape, np.int64), np.zeros(index.shape, data.dtype)
-                others[kept] = writers[flat] - 1
-                old[kept] = stored
-                diagnostics.conflict(
-                    self.engine, region, index, wrong, others, region.type.decode(old), region.type.decode(data)
-                )
+                wrong, others, old = (np.zeros(index.shape, kind) for kind in (bool, np.int64, data.dtype))
+                wrong[kept], others[kept], old[kept] = differs, by[first] - 1, values[first]
+                decode = region.type.decode
+                diagnostics.conflict(self.engine, region, index, wrong, others, decode(old), decode(np.array(data)))
 
     def _compare(self, region, memory, index, data, writers, programs, kept):
         other = (writers != 0) & (writers != programs)
@@ -426,7 +469,3 @@ def region_of(name, tensor, type) -> Region:
     last = sum((length - 1) * stride for length, stride in zip(base.shape, base.stride(), strict=True))
     storage = base.untyped_storage()
     return Region(name, address, (last + 1) * size, type, (storage.data_ptr(), storage.nbytes()))
-
-
-def element_type(name: str):
-    return element_of(name)
