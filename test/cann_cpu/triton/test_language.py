@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of the language that are not computations, and what a user does around a kernel."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton", reason="neither triton nor triton-ascend is installed")
+
+import triton.language as tl  # noqa: E402
+import triton.language.extra.cann.extension as extension  # noqa: E402
+
+SUPPORT = Path(__file__).parents[2] / "support"
+ASCEND = triton.__version__.startswith("3.2")
+
+
+def launched(kernel, grid, *arguments, **options):
+    kernel[grid](*arguments, **options)
+    torch.npu.synchronize()
+
+
+def failure(kernel, grid, *arguments):
+    with pytest.raises(RuntimeError) as error:
+        launched(kernel, grid, *arguments)
+    return str(error.value)
+
+
+@triton.jit
+def printing_kernel(x_ptr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * N + tl.arange(0, N))
+    tl.device_print("x", x)
+    print("twice", x * 2)
+    tl.static_print("N is", N)
+
+
+def test_prints_of_each_program(capfd):
+    launched(printing_kernel, (2,), torch.arange(4).npu(), 2)
+    lines = capfd.readouterr().out.splitlines()
+    for line in ("(0, 0, 0) x [0 1]", "(1, 0, 0) x [2 3]", "(1, 0, 0) twice [4 6]", "N is 2"):
+        assert line in lines
+
+
+@triton.jit
+def asserting_kernel(x_ptr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * N + tl.arange(0, N))
+    tl.device_assert(x < 5, "x is large")
+    assert x >= 0, "x is negative"
+
+
+def test_assertions():
+    launched(asserting_kernel, (2,), torch.arange(4).npu(), 2)
+    text = failure(asserting_kernel, (2,), torch.tensor([0, 1, 2, 9]).npu(), 2)
+    assert "assertion failed: x is large" in text
+    assert "program (1, 0, 0), lane 1" in text
+    assert "x is negative" in failure(asserting_kernel, (2,), torch.tensor([0, 1, -2, 3]).npu(), 2)
+
+
+SESSION = """
+import torch, torch_npu, triton, triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, N: tl.constexpr):
+    pid = tl.program_id(0)
+    x = tl.load(x_ptr + pid * N + tl.arange(0, N))
+    if pid == 1:
+        breakpoint()
+    tl.store(x_ptr + pid * N + tl.arange(0, N), x + 1)
+
+x = torch.arange(6).npu()
+kernel[(3,)](x, 2)
+torch.npu.synchronize()
+print(x.cpu())
+"""
+
+
+def test_breakpoint_stops_in_the_kernel(tmp_path):
+    program = tmp_path / "session.py"
+    program.write_text(SESSION)
+    commands = "p pid\np x\nn\np 'at', pid\nc\n"
+    run = subprocess.run([sys.executable, program], input=commands, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert "tl.store(x_ptr" in run.stdout
+    assert "[[2 3]]" in run.stdout or "[2 3]" in run.stdout
+    assert "tensor([1, 2, 3, 4, 5, 6])" in run.stdout
+
+
+@triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64})], key=["n"])
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def tuned_kernel(x_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        tl.store(out_ptr + at, tl.load(x_ptr + at) + 1)
+    else:
+        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
+
+
+@pytest.mark.parametrize("n", [128, 100])
+def test_autotune_and_heuristics(n):
+    x = torch.randn(n).npu()
+    out = torch.zeros_like(x)
+    launched(tuned_kernel, lambda args: (triton.cdiv(n, args["BLOCK"]),), x, out, n)
+    assert torch.equal(out, x + 1)
+
+
+@triton.jit
+def block_pointer_kernel(x_ptr, out_ptr, M, N, BLOCK: tl.constexpr):
+    x = tl.make_block_ptr(x_ptr, (M, N), (N, 1), (tl.program_id(0) * BLOCK, 0), (BLOCK, BLOCK), (1, 0))
+    out = tl.make_block_ptr(out_ptr, (N, M), (M, 1), (0, tl.program_id(0) * BLOCK), (BLOCK, BLOCK), (1, 0))
+    for _ in range(0, N, BLOCK):
+        block = tl.load(x, boundary_check=(0, 1), padding_option="zero")
+        tl.store(out, tl.trans(block), boundary_check=(0, 1))
+        x = tl.advance(x, (0, BLOCK))
+        out = tl.advance(out, (BLOCK, 0))
+
+
+def test_block_pointers():
+    x = torch.randn(20, 37).npu()
+    out = torch.zeros(37, 20).npu()
+    launched(block_pointer_kernel, (2,), x, out, 20, 37, 16)
+    assert torch.equal(out, x.T)
+
+
+@triton.jit
+def descriptor_kernel(x_ptr, out_ptr, M, N, BLOCK: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
+    out = tl.make_tensor_descriptor(out_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
+    row = tl.program_id(0) * BLOCK
+    for column in range(0, N, BLOCK):
+        out.store([row, column], x.load([row, column]) * 2)
+
+
+def test_tensor_descriptors():
+    x = torch.randn(20, 40).npu()
+    out = torch.zeros_like(x)
+    launched(descriptor_kernel, (2,), x, out, 20, 40, 16)
+    assert torch.equal(out, x * 2)
+
+
+insert_slice = tl.insert_slice if ASCEND else extension.insert_slice
+extract_slice = tl.extract_slice if ASCEND else extension.extract_slice
+get_element = tl.get_element if ASCEND else extension.get_element
+
+
+@triton.jit
+def slices_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    pid = tl.program_id(0)
+    at = tl.arange(0, N)
+    x = tl.load(x_ptr + at)
+    part = extract_slice(x, (pid,), (4,), (2,))
+    x = insert_slice(x, part * 10, (pid + 1,), (4,), (1,))
+    tl.store(out_ptr + pid * N + at, x + get_element(x, (pid,)))
+
+
+def test_operations_of_triton_ascend():
+    x = torch.arange(16.0)
+    out = torch.zeros(3, 16).npu()
+    launched(slices_kernel, (3,), x.npu(), out, 16)
+    for pid in range(3):
+        expected = x.clone()
+        expected[pid + 1 : pid + 5] = x[pid : pid + 8 : 2] * 10
+        assert torch.equal(out[pid].cpu(), expected + expected[pid])
+
+
+@triton.jit
+def constants_kernel(out_ptr, n, flag, alpha, NAME: tl.constexpr, KIND: tl.constexpr):
+    value = alpha
+    if NAME == "double" and n > 1:
+        value = value * 2
+    if not flag:
+        value += 1
+    tl.store(out_ptr, tl.full((), value, KIND))
+
+
+def test_scalars_and_constants():
+    out = torch.zeros(1).npu()
+    launched(constants_kernel, (1,), out, 3, False, 1.5, "double", tl.float32)
+    assert out.item() == 4.0
+    launched(constants_kernel, (1,), out, 1, True, 1.5, "double", tl.float32)
+    assert out.item() == 1.5
+
+
+@triton.jit
+def mixed_kernel(x_ptr, out_ptr):
+    value = 0
+    if tl.load(x_ptr + tl.program_id(0)) > 0:
+        value = 1.5
+    tl.store(out_ptr + tl.program_id(0), value)
+
+
+def test_a_variable_with_two_types_is_named():
+    text = failure(mixed_kernel, (2,), torch.tensor([1.0, -1.0]).npu(), torch.zeros(2).npu())
+    assert "`value` has another type on each way" in text
+
+
+@triton.jit
+def broken_kernel(x_ptr):
+    for i in range(4):
+        if i == 2:
+            break
+
+
+def test_what_the_compiler_does_not_take():
+    with pytest.raises((SyntaxError, RuntimeError), match="unsupported AST node type: Break"):
+        launched(broken_kernel, (1,), torch.zeros(1).npu())
+
+
+def test_tensors_of_the_cpu_are_rejected():
+    with pytest.raises(ValueError, match=r"Pointer argument \(x_ptr\) cannot be accessed from Triton"):
+        printing_kernel[(1,)](torch.zeros(4), 2)
+
+
+def test_options_that_are_unknown_are_rejected():
+    with pytest.raises(KeyError, match="num_warpz"):
+        printing_kernel[(1,)](torch.zeros(4).npu(), 2, num_warpz=4)
+
+
+def test_the_driver():
+    from triton.runtime import driver
+
+    target = driver.active.get_current_target()
+    assert target.backend == "npu"
+    assert target.arch.startswith("Ascend")
+    cores = driver.active.utils.get_device_properties(torch.npu.current_device())
+    assert 0 < cores["num_aicore"] <= cores["num_vectorcore"]
+
+
+def test_install_twice_changes_nothing():
+    from cann_cpu.triton import compiler
+
+    compiler.install()
+    once = triton.compiler.compile
+    compiler.install()
+    assert triton.compiler.compile is once
+
+
+def test_without_cann_cpu_no_driver_is_active():
+    program = "import triton\nfrom cann_cpu.triton.driver import Driver\nprint(Driver.is_active())"
+    environment = {**os.environ, "CANN_CPU": "0"}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert run.stdout.splitlines()[-1:] == ["False"], run.stderr
+
+
+UNWRITTEN = """
+import torch, torch_npu, triton, triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n))
+
+x = torch.empty(64, dtype=torch.{dtype}, device="npu")
+x[:{written}] = 1
+kernel[(1,)](x, torch.zeros_like(x), {n}, 64)
+torch.npu.synchronize()
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bfloat16", "int64"])
+def test_a_load_of_what_nobody_wrote(dtype, tmp_path):
+    program = tmp_path / "unwritten.py"
+    environment = {**os.environ, "CANN_CPU_CHECK": "memory"}
+    for n in (40, 30):
+        program.write_text(UNWRITTEN.format(dtype=dtype, written=30, n=n))
+        run = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True)
+        if n == 40:
+            assert "tl.load of an element of `x_ptr` that nobody has written" in run.stderr
+            assert re.search(r"lane 30 \(and 9 more\), offset 30 of 64", run.stderr)
+        else:
+            assert run.returncode == 0, run.stderr
