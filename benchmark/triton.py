@@ -10,12 +10,12 @@ import sys
 
 sys.path.pop(0)  # this folder, whose triton.py is not the triton to import
 
-import json  # noqa: E402
-import os  # noqa: E402
-import statistics  # noqa: E402
-import subprocess  # noqa: E402
-import time  # noqa: E402
-from pathlib import Path  # noqa: E402
+import json
+import os
+import statistics
+import subprocess
+import time
+from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "support"))
 

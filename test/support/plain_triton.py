@@ -9,8 +9,8 @@ import sys
 
 os.environ["TRITON_INTERPRET"] = "1"
 
-import torch  # noqa: E402
-import triton_kernels  # noqa: E402
+import torch
+import triton_kernels
 
 written = {}
 for name, make in triton_kernels.CASES.items():

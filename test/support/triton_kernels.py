@@ -118,8 +118,12 @@ def matmul_kernel(
 def matmul():
     a, b = randn(50, 70, dtype=torch.float16), randn(70, 90, dtype=torch.float16, seed=1)
     c = torch.empty(50, 90, dtype=torch.float16)
-    arguments = dict(zip(matmul_kernel.arg_names, (a, b, c, 50, 90, 70, 70, 1, 90, 1, 90, 1, 16, 32, 16, 2), strict=True))
-    return Case(matmul_kernel, (4 * 3,), arguments, {"c_ptr": (a.float() @ b.float()).half()}, exact=False, rtol=2e-3, atol=2e-3)
+    arguments = dict(
+        zip(matmul_kernel.arg_names, (a, b, c, 50, 90, 70, 70, 1, 90, 1, 90, 1, 16, 32, 16, 2), strict=True)
+    )
+    return Case(
+        matmul_kernel, (4 * 3,), arguments, {"c_ptr": (a.float() @ b.float()).half()}, exact=False, rtol=2e-3, atol=2e-3
+    )
 
 
 @triton.jit
@@ -164,7 +168,7 @@ def collatz_kernel(x_ptr, steps_ptr, n, BLOCK: tl.constexpr):
         x = tl.load(x_ptr + i)
         steps = 0
         while x != 1:
-            if x % 2 == 0:
+            if x % 2 == 0:  # noqa: SIM108
                 x = x // 2
             else:
                 x = 3 * x + 1
@@ -249,7 +253,13 @@ def histogram():
     old = torch.zeros(300, dtype=torch.int32)
     for i in range(300):
         old[i] = (x[:i] == x[i]).sum()
-    arguments = {"x_ptr": x, "out_ptr": torch.zeros(7, dtype=torch.int32), "old_ptr": torch.zeros_like(x), "n": 300, "BLOCK": 64}
+    arguments = {
+        "x_ptr": x,
+        "out_ptr": torch.zeros(7, dtype=torch.int32),
+        "old_ptr": torch.zeros_like(x),
+        "n": 300,
+        "BLOCK": 64,
+    }
     return Case(histogram_kernel, (5,), arguments, {"out_ptr": torch.bincount(x, minlength=7).int(), "old_ptr": old})
 
 
@@ -265,7 +275,11 @@ def locked_kernel(lock_ptr, sum_ptr, x_ptr):
 @case
 def locked():
     x = randint(100, (50,))
-    arguments = {"lock_ptr": torch.zeros(1, dtype=torch.int32), "sum_ptr": torch.zeros(1, dtype=torch.int32), "x_ptr": x}
+    arguments = {
+        "lock_ptr": torch.zeros(1, dtype=torch.int32),
+        "sum_ptr": torch.zeros(1, dtype=torch.int32),
+        "x_ptr": x,
+    }
     return Case(locked_kernel, (50,), arguments, {"sum_ptr": x.sum(0, keepdim=True).int()})
 
 
@@ -290,10 +304,17 @@ def reductions():
     x = randint(50, (3, 8, 16)).float()
     rows = torch.arange(8.0)
     floats = [
-        torch.cat([x[i].amax(1), x[i].amin(1), x[i].sum(1), x[i].sum() + rows, x[i].cumsum(1).amax(1)]) for i in range(3)
+        torch.cat([x[i].amax(1), x[i].amin(1), x[i].sum(1), x[i].sum() + rows, x[i].cumsum(1).amax(1)])
+        for i in range(3)
     ]
     indices = [torch.cat([x[i].argmax(1), x[i].argmin(1)]).int() for i in range(3)]
-    arguments = {"x_ptr": x, "out_ptr": torch.zeros(3, 40), "index_ptr": torch.zeros(3, 16, dtype=torch.int32), "M": 8, "N": 16}
+    arguments = {
+        "x_ptr": x,
+        "out_ptr": torch.zeros(3, 40),
+        "index_ptr": torch.zeros(3, 16, dtype=torch.int32),
+        "M": 8,
+        "N": 16,
+    }
     return Case(reductions_kernel, (3,), arguments, {"out_ptr": torch.stack(floats), "index_ptr": torch.stack(indices)})
 
 
@@ -332,7 +353,14 @@ def _scan(reverse):
         for k in range(16):
             product, y = product * a[row, k], a[row, k] * y + b[row, k]
         last[row] = product + y
-    arguments = {"a_ptr": a, "b_ptr": b, "out_ptr": torch.zeros(4, 16), "last_ptr": torch.zeros(4), "N": 16, "REVERSE": reverse}
+    arguments = {
+        "a_ptr": a,
+        "b_ptr": b,
+        "out_ptr": torch.zeros(4, 16),
+        "last_ptr": torch.zeros(4),
+        "N": 16,
+        "REVERSE": reverse,
+    }
     return Case(scan_kernel, (4,), arguments, {"out_ptr": expected, "last_ptr": last})
 
 
@@ -414,8 +442,8 @@ def functions_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 def functions():
     x = randn(64)
     rows = [
-        x.sigmoid(), x.erf(), x.abs().rsqrt(), x.exp2() + x.abs().log2(), x.cos() * x.sin(), x.clamp(-0.5, 0.5) + x.floor(),
-        x * x + x, x.softmax(0),
+        x.sigmoid(), x.erf(), x.abs().rsqrt(), x.exp2() + x.abs().log2(), x.cos() * x.sin(), x.clamp(-0.5, 0.5)
+        + x.floor(), x * x + x, x.softmax(0),
     ]  # fmt: skip
     arguments = {"x_ptr": x, "out_ptr": torch.zeros(8, 64), "BLOCK": 64}
     return Case(functions_kernel, (1,), arguments, {"out_ptr": torch.stack(rows)}, exact=False)
@@ -458,7 +486,15 @@ def strided_kernel(x_ptr, out_ptr, rows, columns, stride, BLOCK: tl.constexpr, U
 @case
 def strided():
     x = randn(2, 5, 24)
-    arguments = {"x_ptr": x, "out_ptr": torch.zeros(2, 5, 20), "rows": 5, "columns": 20, "stride": 24, "BLOCK": 8, "UNROLL": 3}
+    arguments = {
+        "x_ptr": x,
+        "out_ptr": torch.zeros(2, 5, 20),
+        "rows": 5,
+        "columns": 20,
+        "stride": 24,
+        "BLOCK": 8,
+        "UNROLL": 3,
+    }
     return Case(strided_kernel, (5, 1, 2), arguments, {"out_ptr": x[:, :, :20].flip(2) - x[0, 0, 0]})
 
 
@@ -487,7 +523,9 @@ def embedding_with_bias():
 
 
 @triton.jit
-def attention_kernel(q_ptr, k_ptr, v_ptr, out_ptr, length, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, length, scale, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
     """Causal attention with an online softmax, whose loops have another length in each program."""
     start = tl.program_id(0) * BLOCK_M
     head = tl.program_id(1) * length * D
@@ -516,7 +554,9 @@ def attention_kernel(q_ptr, k_ptr, v_ptr, out_ptr, length, scale, D: tl.constexp
 def attention():
     q, k, v = (randn(2, 75, 16, seed=seed) for seed in range(3))
     expected = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
-    arguments = dict(zip(attention_kernel.arg_names, (q, k, v, torch.zeros_like(q), 75, 1 / math.sqrt(16), 16, 16, 32), strict=True))
+    arguments = dict(
+        zip(attention_kernel.arg_names, (q, k, v, torch.zeros_like(q), 75, 1 / math.sqrt(16), 16, 16, 32), strict=True)
+    )
     return Case(attention_kernel, (5, 2), arguments, {"out_ptr": expected}, exact=False, rtol=1e-4, atol=1e-5)
 
 
@@ -533,7 +573,9 @@ def float8_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 def float8():
     x = randn(64)
     rows = [x.to(dtype).float() for dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16)]
-    return Case(float8_kernel, (1,), {"x_ptr": x, "out_ptr": torch.zeros(3, 64), "BLOCK": 64}, {"out_ptr": torch.stack(rows)})
+    return Case(
+        float8_kernel, (1,), {"x_ptr": x, "out_ptr": torch.zeros(3, 64), "BLOCK": 64}, {"out_ptr": torch.stack(rows)}
+    )
 
 
 @triton.jit

@@ -130,39 +130,111 @@ def _parts():
 
 # outside of a tensor
 
-row("outside", copy_kernel, (2,), lambda: (zeros(64), zeros(64), 64, 4, 32), lambda: (zeros(68), zeros(64), 64, 4, 32),
-    ["tl.load outside of `x_ptr`, 1 element behind the end", "program (1, 0, 0), lane 28", "offset 64 of 64"])  # fmt: skip
-row("outside", copy_kernel, (2,), lambda: (zeros(64), zeros(64), 64, -3, 32), lambda: (zeros(64), zeros(64), 64, 0, 32),
-    ["3 elements before the start", "program (0, 0, 0), lane 0", "offset -3"])  # fmt: skip
-row("outside", copy_kernel, (2,), lambda: (*_parts(), 40, 1, 32), lambda: (*_parts(), 40, 0, 32),
-    ["`x_ptr`, 1 element behind", "program (1, 0, 0), lane 7", "same storage, but not in the tensor"])  # fmt: skip
-row("outside", copy_kernel, (2,), lambda: (*_parts()[::-1], 41, -1, 64), lambda: (*_parts()[::-1], 40, 0, 64),
-    ["tl.load outside of `x_ptr`, 1 element before", "same storage"])  # fmt: skip
-row("outside", rows_kernel, (5,), lambda: (zeros(4, 20), zeros(5, 20), 20, 20, 32),
+row(
+    "outside",
+    copy_kernel,
+    (2,),
+    lambda: (zeros(64), zeros(64), 64, 4, 32),
+    lambda: (zeros(68), zeros(64), 64, 4, 32),
+    ["tl.load outside of `x_ptr`, 1 element behind the end", "program (1, 0, 0), lane 28", "offset 64 of 64"],
+)
+row(
+    "outside",
+    copy_kernel,
+    (2,),
+    lambda: (zeros(64), zeros(64), 64, -3, 32),
+    lambda: (zeros(64), zeros(64), 64, 0, 32),
+    ["3 elements before the start", "program (0, 0, 0), lane 0", "offset -3"],
+)
+row(
+    "outside",
+    copy_kernel,
+    (2,),
+    lambda: (*_parts(), 40, 1, 32),
+    lambda: (*_parts(), 40, 0, 32),
+    ["`x_ptr`, 1 element behind", "program (1, 0, 0), lane 7", "same storage, but not in the tensor"],
+)
+row(
+    "outside",
+    copy_kernel,
+    (2,),
+    lambda: (*_parts()[::-1], 41, -1, 64),
+    lambda: (*_parts()[::-1], 40, 0, 64),
+    ["tl.load outside of `x_ptr`, 1 element before", "same storage"],
+)
+row(
+    "outside",
+    rows_kernel,
+    (5,),
+    lambda: (zeros(4, 20), zeros(5, 20), 20, 20, 32),
     lambda: (zeros(5, 20), zeros(5, 20), 20, 20, 32),
-    ["tl.load outside of `x_ptr`", "program (4, 0, 0), lane 0", "offset 80 of 80"])  # fmt: skip
-row("outside", tile_kernel, (2, 1), lambda: (zeros(20, 8), zeros(20, 8), 20, 8, 20, 1, 16, 16),
+    ["tl.load outside of `x_ptr`", "program (4, 0, 0), lane 0", "offset 80 of 80"],
+)
+row(
+    "outside",
+    tile_kernel,
+    (2, 1),
+    lambda: (zeros(20, 8), zeros(20, 8), 20, 8, 20, 1, 16, 16),
     lambda: (zeros(20, 8), zeros(20, 8), 20, 8, 8, 1, 16, 16),
-    ["tl.load outside of `x_ptr`", "program (0, 0, 0), lane 8, 0", "offset 160 of 160"])  # fmt: skip
-row("outside", slots_kernel, (3,), lambda: (zeros(3, 16), ints(5, -1, 2), zeros(8, 16), 16),
+    ["tl.load outside of `x_ptr`", "program (0, 0, 0), lane 8, 0", "offset 160 of 160"],
+)
+row(
+    "outside",
+    slots_kernel,
+    (3,),
+    lambda: (zeros(3, 16), ints(5, -1, 2), zeros(8, 16), 16),
     lambda: (zeros(3, 16), ints(5, 0, 2), zeros(8, 16), 16),
-    ["tl.store outside of `cache_ptr`, 16 elements before the start", "program (1, 0, 0), lane 0"])  # fmt: skip
-row("outside", slots_kernel, (3,), lambda: (zeros(3, 16), ints(5, 8, 2), zeros(8, 16), 16),
+    ["tl.store outside of `cache_ptr`, 16 elements before the start", "program (1, 0, 0), lane 0"],
+)
+row(
+    "outside",
+    slots_kernel,
+    (3,),
+    lambda: (zeros(3, 16), ints(5, 8, 2), zeros(8, 16), 16),
     lambda: (zeros(3, 16), ints(5, 7, 2), zeros(8, 16), 16),
-    ["tl.store outside of `cache_ptr`", "program (1, 0, 0), lane 0", "offset 128 of 128"])  # fmt: skip
-row("outside", pages_kernel, (2,), lambda: (ints(0, 1, 2, 9), zeros(4, 8), zeros(2), 2, 13, 8),
+    ["tl.store outside of `cache_ptr`", "program (1, 0, 0), lane 0", "offset 128 of 128"],
+)
+row(
+    "outside",
+    pages_kernel,
+    (2,),
+    lambda: (ints(0, 1, 2, 9), zeros(4, 8), zeros(2), 2, 13, 8),
     lambda: (ints(0, 1, 2, 3), zeros(4, 8), zeros(2), 2, 13, 8),
-    ["tl.load outside of `cache_ptr`", "program (1, 0, 0), lane 0", "offset 72 of 32"])  # fmt: skip
-row("outside", pages_kernel, (2,), lambda: (ints(0, 1, 2, 3), zeros(4, 8), zeros(2), 2, 24, 8),
-    lambda: (ints(0, 1, 2, 3), zeros(4, 8), zeros(2), 2, 16, 8), ["tl.load outside of `table_ptr`", "program (1, 0, 0)"])  # fmt: skip
-row("outside", windows_kernel, (2,), lambda: (zeros(50), zeros(50), 50, 3, 32), lambda: (zeros(50), zeros(50), 50, 3, 32),
+    ["tl.load outside of `cache_ptr`", "program (1, 0, 0), lane 0", "offset 72 of 32"],
+)
+row(
+    "outside",
+    pages_kernel,
+    (2,),
+    lambda: (ints(0, 1, 2, 3), zeros(4, 8), zeros(2), 2, 24, 8),
+    lambda: (ints(0, 1, 2, 3), zeros(4, 8), zeros(2), 2, 16, 8),
+    ["tl.load outside of `table_ptr`", "program (1, 0, 0)"],
+)
+row(
+    "outside",
+    windows_kernel,
+    (2,),
+    lambda: (zeros(50), zeros(50), 50, 3, 32),
+    lambda: (zeros(50), zeros(50), 50, 3, 32),
     ["tl.load outside of `x_ptr`, 3 elements before the start", "program (0, 0, 0), lane 0"],
-    right_kernel=windows_masked_kernel)  # fmt: skip
-row("outside", counts_kernel, (2,), lambda: (ints(*range(8)), zeros(7, dtype=torch.int32), 8, 4),
+    right_kernel=windows_masked_kernel,
+)
+row(
+    "outside",
+    counts_kernel,
+    (2,),
+    lambda: (ints(*range(8)), zeros(7, dtype=torch.int32), 8, 4),
     lambda: (ints(*range(8)), zeros(8, dtype=torch.int32), 8, 4),
-    ["tl.atomic_add outside of `counts_ptr`, 1 element behind", "program (1, 0, 0), lane 3"])  # fmt: skip
-row("outside", steps_kernel, (4,), lambda: (zeros(10), zeros(4), 10, 11), lambda: (zeros(10), zeros(4), 10, 10),
-    ["tl.load outside of `x_ptr`, 1 element behind", "program (2, 0, 0)", "offset 10 of 10"])  # fmt: skip
+    ["tl.atomic_add outside of `counts_ptr`, 1 element behind", "program (1, 0, 0), lane 3"],
+)
+row(
+    "outside",
+    steps_kernel,
+    (4,),
+    lambda: (zeros(10), zeros(4), 10, 11),
+    lambda: (zeros(10), zeros(4), 10, 10),
+    ["tl.load outside of `x_ptr`, 1 element behind", "program (2, 0, 0)", "offset 10 of 10"],
+)
 
 # no mask at the tail
 
@@ -215,26 +287,86 @@ def unmasked_bias_kernel(x_ptr, bias_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 NO_MASK = "There is no mask, and the last block is not full"
-row("tail", unmasked_load_kernel, (4,), lambda: (zeros(100), zeros(100), 100, 32), lambda: (zeros(128), zeros(100), 100, 32),
-    ["tl.load outside of `x_ptr`", "program (3, 0, 0), lane 4", NO_MASK])  # fmt: skip
-row("tail", unmasked_load_kernel, (1,), lambda: (zeros(30), zeros(30), 30, 32), lambda: (zeros(32), zeros(30), 30, 32),
-    ["program (0, 0, 0), lane 30 (and 1 more)", NO_MASK])  # fmt: skip
-row("tail", unmasked_store_kernel, (4,), lambda: (zeros(100), zeros(100), 100, 32), lambda: (zeros(100), zeros(128), 100, 32),
-    ["tl.store outside of `out_ptr`", "program (3, 0, 0), lane 4", NO_MASK])  # fmt: skip
-row("tail", unmasked_rows_kernel, (5,), lambda: (zeros(5, 24), zeros(5, 24), 24, 32), lambda: (zeros(5, 32), zeros(5, 32), 32, 32),
-    ["tl.load outside of `x_ptr`", "program (4, 0, 0), lane 24", NO_MASK])  # fmt: skip
-row("tail", unmasked_tile_kernel, (2,), lambda: (zeros(20, 16), zeros(20, 16), 16, 16, 16),
-    lambda: (zeros(32, 16), zeros(32, 16), 16, 16, 16), ["program (1, 0, 0), lane 4, 0", NO_MASK])  # fmt: skip
-row("tail", unmasked_loop_kernel, (1,), lambda: (zeros(100), zeros(1), 100, 64), lambda: (zeros(128), zeros(1), 128, 64),
-    ["program (0, 0, 0), lane 36", NO_MASK])  # fmt: skip
-row("tail", unmasked_scatter_kernel, (2,), lambda: (zeros(12), ints(*range(12)), zeros(12), 12, 8),
-    lambda: (zeros(12), ints(*range(16)), zeros(12), 12, 8), ["tl.load outside of `index_ptr`", "lane 4", NO_MASK])  # fmt: skip
-row("tail", unmasked_backwards_kernel, (2,), lambda: (zeros(12), zeros(12), 12, 8), lambda: (zeros(16), zeros(16), 16, 8),
-    ["tl.store outside of `out_ptr`", "before the start", "There is no mask"])  # fmt: skip
-row("tail", unmasked_atomic_kernel, (2,), lambda: (zeros(12), zeros(12), 12, 8), lambda: (zeros(16), zeros(16), 16, 8),
-    ["tl.atomic_max outside of `out_ptr`", "program (1, 0, 0), lane 4"])  # fmt: skip
-row("tail", unmasked_bias_kernel, (2,), lambda: (zeros(12), zeros(12), zeros(12), 12, 8),
-    lambda: (zeros(12), zeros(16), zeros(12), 12, 8), ["tl.load outside of `bias_ptr`", "lane 4", NO_MASK])  # fmt: skip
+row(
+    "tail",
+    unmasked_load_kernel,
+    (4,),
+    lambda: (zeros(100), zeros(100), 100, 32),
+    lambda: (zeros(128), zeros(100), 100, 32),
+    ["tl.load outside of `x_ptr`", "program (3, 0, 0), lane 4", NO_MASK],
+)
+row(
+    "tail",
+    unmasked_load_kernel,
+    (1,),
+    lambda: (zeros(30), zeros(30), 30, 32),
+    lambda: (zeros(32), zeros(30), 30, 32),
+    ["program (0, 0, 0), lane 30 (and 1 more)", NO_MASK],
+)
+row(
+    "tail",
+    unmasked_store_kernel,
+    (4,),
+    lambda: (zeros(100), zeros(100), 100, 32),
+    lambda: (zeros(100), zeros(128), 100, 32),
+    ["tl.store outside of `out_ptr`", "program (3, 0, 0), lane 4", NO_MASK],
+)
+row(
+    "tail",
+    unmasked_rows_kernel,
+    (5,),
+    lambda: (zeros(5, 24), zeros(5, 24), 24, 32),
+    lambda: (zeros(5, 32), zeros(5, 32), 32, 32),
+    ["tl.load outside of `x_ptr`", "program (4, 0, 0), lane 24", NO_MASK],
+)
+row(
+    "tail",
+    unmasked_tile_kernel,
+    (2,),
+    lambda: (zeros(20, 16), zeros(20, 16), 16, 16, 16),
+    lambda: (zeros(32, 16), zeros(32, 16), 16, 16, 16),
+    ["program (1, 0, 0), lane 4, 0", NO_MASK],
+)
+row(
+    "tail",
+    unmasked_loop_kernel,
+    (1,),
+    lambda: (zeros(100), zeros(1), 100, 64),
+    lambda: (zeros(128), zeros(1), 128, 64),
+    ["program (0, 0, 0), lane 36", NO_MASK],
+)
+row(
+    "tail",
+    unmasked_scatter_kernel,
+    (2,),
+    lambda: (zeros(12), ints(*range(12)), zeros(12), 12, 8),
+    lambda: (zeros(12), ints(*range(16)), zeros(12), 12, 8),
+    ["tl.load outside of `index_ptr`", "lane 4", NO_MASK],
+)
+row(
+    "tail",
+    unmasked_backwards_kernel,
+    (2,),
+    lambda: (zeros(12), zeros(12), 12, 8),
+    lambda: (zeros(16), zeros(16), 16, 8),
+    ["tl.store outside of `out_ptr`", "before the start", "There is no mask"],
+)
+row(
+    "tail",
+    unmasked_atomic_kernel,
+    (2,),
+    lambda: (zeros(12), zeros(12), 12, 8),
+    lambda: (zeros(16), zeros(16), 16, 8),
+    ["tl.atomic_max outside of `out_ptr`", "program (1, 0, 0), lane 4"],
+)
+row(
+    "tail",
+    unmasked_bias_kernel,
+    (2,),
+    lambda: (zeros(12), zeros(12), zeros(12), 12, 8),
+    lambda: (zeros(12), zeros(16), zeros(12), 12, 8),
+    ["tl.load outside of `bias_ptr`", "lane 4", NO_MASK],
+)
 
 # two programs store different values to one element
 
@@ -306,26 +438,80 @@ def offsets_kernel(start_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 CONFLICT = "two programs store different values to one element"
-row("conflict", store_id_kernel, (4,), lambda: (zeros(40), 4, 8), lambda: (zeros(40), 8, 8),
-    [CONFLICT, "program (1, 0, 0)", "program (0, 0, 0) stored 0.0"])  # fmt: skip
+row(
+    "conflict",
+    store_id_kernel,
+    (4,),
+    lambda: (zeros(40), 4, 8),
+    lambda: (zeros(40), 8, 8),
+    [CONFLICT, "program (1, 0, 0)", "program (0, 0, 0) stored 0.0"],
+)
 row("conflict", store_id_kernel, (70,), lambda: (zeros(8), 0, 8), lambda: (zeros(560), 8, 8), [CONFLICT, "`out_ptr`"])
-row("conflict", store_sum_kernel, (3,), lambda: (torch.arange(24.0).npu(), zeros(3), 8, False),
-    lambda: (torch.arange(24.0).npu(), zeros(3), 8, True), [CONFLICT, "offset 0"])  # fmt: skip
-row("conflict", scatter_kernel, (2,), lambda: (torch.arange(8.0).npu(), ints(0, 1, 2, 3, 3, 4, 5, 6), zeros(8), 4),
-    lambda: (torch.arange(8.0).npu(), ints(0, 1, 2, 3, 7, 4, 5, 6), zeros(8), 4), [CONFLICT, "offset 3"])  # fmt: skip
-row("conflict", halo_kernel, (3,), lambda: (torch.ones(32).npu(), zeros(32), 32, 2, 8),
-    lambda: (torch.ones(32).npu(), zeros(32), 32, 0, 8), [CONFLICT])  # fmt: skip
-row("conflict", two_stores_kernel, (5,), lambda: (zeros(5, dtype=torch.int32), 5), lambda: (zeros(5, dtype=torch.int32), 5),
-    [CONFLICT], right_kernel=two_own_stores_kernel)  # fmt: skip
-row("conflict", branch_store_kernel, (6,), lambda: (zeros(1), zeros(6, dtype=torch.int32), 2),
-    lambda: (zeros(1), zeros(6, dtype=torch.int32), 1), [CONFLICT, "offset 0"])  # fmt: skip
-row("conflict", column_store_kernel, (8,), lambda: (zeros(1), zeros(64, dtype=torch.int32), 4, 8),
-    lambda: (zeros(1), zeros(64, dtype=torch.int32), 8, 8), [CONFLICT])  # fmt: skip
-row("conflict", offsets_kernel, (3,), lambda: (ints(0, 5, 10), zeros(32, dtype=torch.int32), 8),
-    lambda: (ints(0, 8, 16), zeros(32, dtype=torch.int32), 8), [CONFLICT, "program (1, 0, 0)"])  # fmt: skip
-row("conflict", slots_kernel, (3,), lambda: (torch.arange(48.0).npu(), ints(5, 5, 2), zeros(8, 16), 16),
+row(
+    "conflict",
+    store_sum_kernel,
+    (3,),
+    lambda: (torch.arange(24.0).npu(), zeros(3), 8, False),
+    lambda: (torch.arange(24.0).npu(), zeros(3), 8, True),
+    [CONFLICT, "offset 0"],
+)
+row(
+    "conflict",
+    scatter_kernel,
+    (2,),
+    lambda: (torch.arange(8.0).npu(), ints(0, 1, 2, 3, 3, 4, 5, 6), zeros(8), 4),
+    lambda: (torch.arange(8.0).npu(), ints(0, 1, 2, 3, 7, 4, 5, 6), zeros(8), 4),
+    [CONFLICT, "offset 3"],
+)
+row(
+    "conflict",
+    halo_kernel,
+    (3,),
+    lambda: (torch.ones(32).npu(), zeros(32), 32, 2, 8),
+    lambda: (torch.ones(32).npu(), zeros(32), 32, 0, 8),
+    [CONFLICT],
+)
+row(
+    "conflict",
+    two_stores_kernel,
+    (5,),
+    lambda: (zeros(5, dtype=torch.int32), 5),
+    lambda: (zeros(5, dtype=torch.int32), 5),
+    [CONFLICT],
+    right_kernel=two_own_stores_kernel,
+)
+row(
+    "conflict",
+    branch_store_kernel,
+    (6,),
+    lambda: (zeros(1), zeros(6, dtype=torch.int32), 2),
+    lambda: (zeros(1), zeros(6, dtype=torch.int32), 1),
+    [CONFLICT, "offset 0"],
+)
+row(
+    "conflict",
+    column_store_kernel,
+    (8,),
+    lambda: (zeros(1), zeros(64, dtype=torch.int32), 4, 8),
+    lambda: (zeros(1), zeros(64, dtype=torch.int32), 8, 8),
+    [CONFLICT],
+)
+row(
+    "conflict",
+    offsets_kernel,
+    (3,),
+    lambda: (ints(0, 5, 10), zeros(32, dtype=torch.int32), 8),
+    lambda: (ints(0, 8, 16), zeros(32, dtype=torch.int32), 8),
+    [CONFLICT, "program (1, 0, 0)"],
+)
+row(
+    "conflict",
+    slots_kernel,
+    (3,),
+    lambda: (torch.arange(48.0).npu(), ints(5, 5, 2), zeros(8, 16), 16),
     lambda: (torch.arange(48.0).npu(), ints(5, 6, 2), zeros(8, 16), 16),
-    [CONFLICT, "`cache_ptr`", "program (1, 0, 0), lane 0", "offset 80"])  # fmt: skip
+    [CONFLICT, "`cache_ptr`", "program (1, 0, 0), lane 0", "offset 80"],
+)
 
 # an offset that wraps in int32
 
@@ -376,18 +562,48 @@ BIG = 1 << 29
 
 
 for stride, programs in ((BIG * 2, 3), (BIG * 3, 3), ((1 << 31) - 1, 3)):
-    row("wrapped", wide_rows_kernel, (programs,), lambda s=stride, p=programs: (zeros(8), zeros(p), s, False),
-        lambda p=programs: (zeros(8), zeros(p), 2, True), [WRAPPED, "`x_ptr`", "cast one factor"])  # fmt: skip
+    row(
+        "wrapped",
+        wide_rows_kernel,
+        (programs,),
+        lambda s=stride, p=programs: (zeros(8), zeros(p), s, False),
+        lambda p=programs: (zeros(8), zeros(p), 2, True),
+        [WRAPPED, "`x_ptr`", "cast one factor"],
+    )
 for stride, block in ((BIG, 8), (BIG + 1, 4 * 2), (3 << 28, 8)):
-    row("wrapped", wide_block_kernel, (1,), lambda s=stride, b=block: (zeros(8), zeros(b), s, False, b),
-        lambda b=block: (zeros(64), zeros(b), 8, True, b), [WRAPPED, "program (0, 0, 0), lane"])  # fmt: skip
+    row(
+        "wrapped",
+        wide_block_kernel,
+        (1,),
+        lambda s=stride, b=block: (zeros(8), zeros(b), s, False, b),
+        lambda b=block: (zeros(64), zeros(b), 8, True, b),
+        [WRAPPED, "program (0, 0, 0), lane"],
+    )
 for index in ((0, 1, 2, 5), (40000, 0, 1, 2), (0, -50000, 3, 1)):
-    row("wrapped", wide_loaded_kernel, (1,), lambda i=index: (zeros(8), ints(*i), zeros(4), max(BIG, 1 << 29), False, 4),
-        lambda: (zeros(64), ints(0, 1, 2, 5), zeros(4), 8, True, 4), [WRAPPED, "lane"])  # fmt: skip
-row("wrapped", wide_sum_kernel, (1,), lambda: (zeros(8), zeros(1), (1 << 31) - 4, 8, False),
-    lambda: (zeros(16), zeros(1), (1 << 31) - 4, 8, True), [WRAPPED])  # fmt: skip
-row("wrapped", wide_loop_kernel, (1,), lambda: (zeros(8).expand(8, 8), zeros(1), 5, 1 << 30, False),
-    lambda: (zeros(64), zeros(1), 5, 8, True), [])  # fmt: skip
+    row(
+        "wrapped",
+        wide_loaded_kernel,
+        (1,),
+        lambda i=index: (zeros(8), ints(*i), zeros(4), max(BIG, 1 << 29), False, 4),
+        lambda: (zeros(64), ints(0, 1, 2, 5), zeros(4), 8, True, 4),
+        [WRAPPED, "lane"],
+    )
+row(
+    "wrapped",
+    wide_sum_kernel,
+    (1,),
+    lambda: (zeros(8), zeros(1), (1 << 31) - 4, 8, False),
+    lambda: (zeros(16), zeros(1), (1 << 31) - 4, 8, True),
+    [WRAPPED],
+)
+row(
+    "wrapped",
+    wide_loop_kernel,
+    (1,),
+    lambda: (zeros(8).expand(8, 8), zeros(1), 5, 1 << 30, False),
+    lambda: (zeros(64), zeros(1), 5, 8, True),
+    [],
+)
 
 # a BLOCK that the unified buffer does not hold
 
@@ -435,27 +651,99 @@ def block_outer_kernel(x_ptr, y_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr):
 
 BUFFER = "the unified buffer has 196608"
 for block in (65536, 131072):
-    row("buffer", block_kernel, (1,), lambda b=block: (zeros(100), zeros(100), 100, b), lambda: (zeros(100), zeros(100), 100, 16384),
-        [BUFFER, f"{block * 4} bytes"])  # fmt: skip
-row("buffer", block_kernel, (1,), lambda: (zeros(100, dtype=torch.float16), zeros(100, dtype=torch.float16), 100, 131072),
-    lambda: (zeros(100, dtype=torch.float16), zeros(100, dtype=torch.float16), 100, 32768), [BUFFER])  # fmt: skip
-row("buffer", block_kernel, (1,), lambda: (zeros(100, dtype=torch.int64), zeros(100, dtype=torch.int64), 100, 32768),
-    lambda: (zeros(100, dtype=torch.int64), zeros(100, dtype=torch.int64), 100, 8192), [BUFFER])  # fmt: skip
-row("buffer", block_add_kernel, (1,), lambda: (zeros(9), zeros(9), zeros(9), 9, 32768),
-    lambda: (zeros(9), zeros(9), zeros(9), 9, 16384), [BUFFER, "262144 bytes"])  # fmt: skip
-row("buffer", block_softmax_kernel, (1,), lambda: (zeros(100), zeros(100), 100, 65536), lambda: (zeros(100), zeros(100), 100, 8192),
-    [BUFFER])  # fmt: skip
-row("buffer", block_softmax_kernel, (1,), lambda: (zeros(9, dtype=torch.bfloat16), zeros(9), 9, 65536),
-    lambda: (zeros(9, dtype=torch.bfloat16), zeros(9), 9, 8192), [BUFFER])  # fmt: skip
-row("buffer", block_tile_kernel, (1,), lambda: (zeros(256, 256), zeros(256, 256), 256, 256),
-    lambda: (zeros(64, 64), zeros(64, 64), 64, 64), [BUFFER])  # fmt: skip
-row("buffer", block_scan_kernel, (1,), lambda: (zeros(65536, dtype=torch.float16), zeros(65536), 65536),
-    lambda: (zeros(4096, dtype=torch.float16), zeros(4096), 4096), [BUFFER])  # fmt: skip
-row("buffer", block_outer_kernel, (1,), lambda: (zeros(256), zeros(256), zeros(256), 256, 256),
-    lambda: (zeros(64), zeros(64), zeros(64), 64, 64), [BUFFER])  # fmt: skip
+    row(
+        "buffer",
+        block_kernel,
+        (1,),
+        lambda b=block: (zeros(100), zeros(100), 100, b),
+        lambda: (zeros(100), zeros(100), 100, 16384),
+        [BUFFER, f"{block * 4} bytes"],
+    )
+row(
+    "buffer",
+    block_kernel,
+    (1,),
+    lambda: (zeros(100, dtype=torch.float16), zeros(100, dtype=torch.float16), 100, 131072),
+    lambda: (zeros(100, dtype=torch.float16), zeros(100, dtype=torch.float16), 100, 32768),
+    [BUFFER],
+)
+row(
+    "buffer",
+    block_kernel,
+    (1,),
+    lambda: (zeros(100, dtype=torch.int64), zeros(100, dtype=torch.int64), 100, 32768),
+    lambda: (zeros(100, dtype=torch.int64), zeros(100, dtype=torch.int64), 100, 8192),
+    [BUFFER],
+)
+row(
+    "buffer",
+    block_add_kernel,
+    (1,),
+    lambda: (zeros(9), zeros(9), zeros(9), 9, 32768),
+    lambda: (zeros(9), zeros(9), zeros(9), 9, 16384),
+    [BUFFER, "262144 bytes"],
+)
+row(
+    "buffer",
+    block_softmax_kernel,
+    (1,),
+    lambda: (zeros(100), zeros(100), 100, 65536),
+    lambda: (zeros(100), zeros(100), 100, 8192),
+    [BUFFER],
+)
+row(
+    "buffer",
+    block_softmax_kernel,
+    (1,),
+    lambda: (zeros(9, dtype=torch.bfloat16), zeros(9), 9, 65536),
+    lambda: (zeros(9, dtype=torch.bfloat16), zeros(9), 9, 8192),
+    [BUFFER],
+)
+row(
+    "buffer",
+    block_tile_kernel,
+    (1,),
+    lambda: (zeros(256, 256), zeros(256, 256), 256, 256),
+    lambda: (zeros(64, 64), zeros(64, 64), 64, 64),
+    [BUFFER],
+)
+row(
+    "buffer",
+    block_scan_kernel,
+    (1,),
+    lambda: (zeros(65536, dtype=torch.float16), zeros(65536), 65536),
+    lambda: (zeros(4096, dtype=torch.float16), zeros(4096), 4096),
+    [BUFFER],
+)
+row(
+    "buffer",
+    block_outer_kernel,
+    (1,),
+    lambda: (zeros(256), zeros(256), zeros(256), 256, 256),
+    lambda: (zeros(64), zeros(64), zeros(64), 64, 64),
+    [BUFFER],
+)
 
 # more programs than a launch has
 
 GRID = "an NPU takes 65,535"
-for grid in ((65536,), (70000,), (256, 257), (1024, 64), (64, 32, 33), (1, 65536), (1, 1, 65536), (2, 32768), (41, 40, 40), (1 << 20,)):
-    row("grid", store_id_kernel, grid, lambda: (zeros(8), 8, 8), lambda: (zeros(8), 8, 8), [GRID, " x ".join(map(str, grid))])
+for grid in (
+    (65536,),
+    (70000,),
+    (256, 257),
+    (1024, 64),
+    (64, 32, 33),
+    (1, 65536),
+    (1, 1, 65536),
+    (2, 32768),
+    (41, 40, 40),
+    (1 << 20,),
+):
+    row(
+        "grid",
+        store_id_kernel,
+        grid,
+        lambda: (zeros(8), 8, 8),
+        lambda: (zeros(8), 8, 8),
+        [GRID, " x ".join(map(str, grid))],
+    )

@@ -172,7 +172,7 @@ def _with_own_tensors(name: str):
 
 
 def _with_own_backend(name: str):
-    """Returns the spec of triton.backends. On import, the backend of this CANN is added where triton has not found it."""
+    """Returns the spec of triton.backends. On import, this CANN's backend is added where triton has not found it."""
     from importlib.util import find_spec
 
     spec = find_spec(name)

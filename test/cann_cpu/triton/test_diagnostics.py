@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong kernels are named, with the line, the program, the lane and the offset; the same kernels put right are silent."""
+"""Wrong kernels are named, with line, program, lane and offset; the same kernels put right are silent."""
 
 import re
 

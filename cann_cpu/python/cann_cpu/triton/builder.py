@@ -115,6 +115,7 @@ INTEGER = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
+# Of integers, and of int1.
 LINEAR = {"add": (np.add, np.logical_xor), "sub": (np.subtract, np.logical_xor), "mul": (np.multiply, np.logical_and)}
 COMPARE = {
     "LT": np.less,
@@ -305,7 +306,7 @@ class Builder(Ascend):
         return min(ends) < low or max(ends) > high
 
     def _of_integers(name):
-        function, on_bools = LINEAR[name]
+        on_bools = LINEAR[name][1]
 
         def create(self, left, right):
             if left.type is INT1:
@@ -328,8 +329,8 @@ class Builder(Ascend):
 
     def create_srem(self, left, right):
         divisor = right.constant
-        if left.affine and divisor and 0 <= left.affine.bounds[0] and left.affine.bounds[1] < divisor:
-            return left
+        if left.affine and divisor and left.affine.bounds[0] >= 0 and left.affine.bounds[1] < divisor:
+            return left  # which is its own remainder
         return self.binary(remainder, left, right)
 
     def create_and(self, left, right):
@@ -668,10 +669,10 @@ class Builder(Ascend):
         self.engine.print(prefix, values, hexadecimal)
 
     def create_assert(self, condition, message, *_):
-        self.engine.assert_(condition, message)
+        self.engine.demand(condition, message)
 
     def create_assume(self, condition):
-        self.engine.assert_(condition, "tl.assume: the condition does not hold")
+        self.engine.demand(condition, "tl.assume: the condition does not hold")
 
     def create_barrier(self, *_):
         """Programs are one thread here."""

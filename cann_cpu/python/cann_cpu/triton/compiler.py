@@ -23,15 +23,16 @@ class _Fixed:
 
 
 OF_THE_COMPILER = (
-    "maxnreg", "instrumentation_mode", "fpsan_homomorphic_casts", "allow_fp8e4nv", "ir_override", "stream", "cluster_dims",
-    "warp_size", "llvm_version", "kernel_name", "multibuffer", "enable_auto_bind_sub_block", "enable_select_analysis",
-    "enable_hivm_auto_cv_balance", "sync_solver", "unit_flag", "inject_barrier_all", "inject_block_all",
-    "limit_auto_multi_buffer_only_for_local_buffer", "limit_auto_multi_buffer_of_local_buffer",
+    "maxnreg", "instrumentation_mode", "fpsan_homomorphic_casts", "allow_fp8e4nv", "ir_override", "stream",
+    "cluster_dims", "warp_size", "llvm_version", "kernel_name", "multibuffer", "enable_auto_bind_sub_block",
+    "enable_select_analysis", "enable_hivm_auto_cv_balance", "sync_solver", "unit_flag", "inject_barrier_all",
+    "inject_block_all", "limit_auto_multi_buffer_only_for_local_buffer", "limit_auto_multi_buffer_of_local_buffer",
     "set_workspace_multibuffer", "tile_mix_vector_loop", "tile_mix_cube_loop", "disable_auto_inject_block_sync",
-    "enable_linearize", "enable_warp_specialization", "enable_nd2nz_on_vector", "enable_persistent", "optimize_epilogue",
-    "num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer", "parallel_mode",
-    "force_simt_only", "shared_mem_dynamic_size", "compile_on_910_95", "bishengir_options", "waves_per_eu",
-    "matrix_instr_nonkdim", "kpack", "enable_ubuf_saving", "simt_stack_limit", "auto_tile_and_bind_subblock",
+    "enable_linearize", "enable_warp_specialization", "enable_nd2nz_on_vector", "enable_persistent",
+    "optimize_epilogue", "num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer",
+    "parallel_mode", "force_simt_only", "shared_mem_dynamic_size", "compile_on_910_95", "bishengir_options",
+    "waves_per_eu", "matrix_instr_nonkdim", "kpack", "enable_ubuf_saving", "simt_stack_limit",
+    "auto_tile_and_bind_subblock",
 )  # fmt: skip
 """Options of launches that say how to compile, as triton-ascend knows them; they change no result."""
 

@@ -74,9 +74,9 @@ class Structures:
     def join(self, parts, programs):
         """One thing of [(places, thing)]; raises TypeError where they have no common type."""
         first = parts[0][1]
-        if all(thing is first for _, thing in parts[1:]) and not isinstance(first, (self.tensor, Value)):
-            if self.parts(first) is None:
-                return first
+        alike = all(thing is first for _, thing in parts[1:])
+        if alike and not isinstance(first, (self.tensor, Value)) and self.parts(first) is None:
+            return first
         if any(thing is UNDEFINED for _, thing in parts):
             return UNDEFINED
         if isinstance(first, self.tensor):

@@ -124,5 +124,6 @@ def unwritten(engine, region, offsets, wrong):
 
 
 def too_big(engine, bytes, capacity):
-    text = f"{where()}: the operands of one instruction take {bytes} bytes of a program, and the unified buffer has {capacity}\n"
+    text = f"{where()}: the operands of one instruction take {bytes} bytes of a program, "
+    text += f"and the unified buffer has {capacity}\n"
     raise KernelError(text + "  Take a smaller BLOCK, and a loop over the parts of a row.")

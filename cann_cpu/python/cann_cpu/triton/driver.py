@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triton's driver for the NPUs of cann_cpu. It is active where this CANN is the one in use and torch_npu sees devices."""
+"""Triton's driver for the NPUs of cann_cpu, active where this CANN is the one in use and torch_npu sees devices."""
 
 import ctypes
 import functools
@@ -64,11 +64,10 @@ class Driver(DriverBase):
         if activation.choose().cann != "cpu":
             return False
         try:
-            import torch
-            import torch_npu  # noqa: F401
+            import torch_npu
         except ImportError:
             return False
-        return torch.npu.is_available()
+        return torch_npu.npu.is_available()
 
     def get_current_target(self):
         return GPUTarget(TARGET, self.utils.get_arch(), 0)

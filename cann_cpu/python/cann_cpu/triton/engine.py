@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import diagnostics
-from .builder import Builder
+from .builder import Builder, unsigned
 from .control import UNDEFINED, Branch, For, Group, Steps, Structures, While, gather, scalar
 from .control import Part as LeftPart
 from .diagnostics import KERNELS, KernelError
@@ -403,9 +403,9 @@ class Engine:
             if not test:
                 raise KernelError(f"{diagnostics.where()}: assertion failed: {message}")
             return
-        self.assert_(test.handle, message)
+        self.demand(test.handle, message)
 
-    def assert_(self, condition, message):
+    def demand(self, condition, message):
         wrong = condition.data == 0 if condition.type is not INT1 else ~condition.data
         if wrong.any():
             lanes = diagnostics.Lanes(self, wrong)
@@ -420,9 +420,9 @@ class Engine:
             for value in values:
                 data = value.data[place if len(value.data) > 1 else 0]
                 if hexadecimal and data.dtype.kind in "iu":
-                    width = 2 * data.dtype.itemsize
-                    mask = (1 << 4 * width) - 1
-                    data = np.vectorize(lambda number: f"0x{int(number) & mask:0{width}x}", otypes=[object])(data)
+                    digits = 2 * data.dtype.itemsize
+                    bits = unsigned(np.atleast_1d(data))
+                    data = " ".join(f"0x{int(number):0{digits}x}" for number in bits.ravel())
                 print(head, data)
 
 

@@ -252,9 +252,8 @@ def gather_out_to_ub(engine, src, index, index_boundary, dim, src_stride, end_of
     """Elements of a tensor in memory, chosen by an index along one axis."""
     bound, dim = (int(engine.triton.unwrap(value)) for value in (index_boundary, dim))
     other = None if engine.triton.unwrap(other) is None else engine.to_tensor(other).handle
-    handle = engine.builder.create_gather_out_to_ub(
-        src.handle, index.handle, bound, dim, *(_handles(engine, values) for values in (src_stride, end_offset, start_offset)), other
-    )  # fmt: skip
+    lists = [_handles(engine, values) for values in (src_stride, end_offset, start_offset)]
+    handle = engine.builder.create_gather_out_to_ub(src.handle, index.handle, bound, dim, *lists, other)
     return engine.handlers.wrap(handle, src.dtype.element_ty)
 
 

@@ -214,10 +214,11 @@ class Kernel:
 
     def run(self, x, y, z, stream, function, packed, metadata, enter, exit, *values):
         grid = tuple(int(size) for size in (x, y, z))
-        if grid[0] * grid[1] * grid[2] > MOST_BLOCKS and os.environ.get(ALL_BLOCKS, "0") == "0":
+        programs = grid[0] * grid[1] * grid[2]
+        if programs > MOST_BLOCKS and os.environ.get(ALL_BLOCKS, "0") == "0":
             raise RuntimeError(
-                f"{self.name}: a grid of {' x '.join(map(str, grid))} has {grid[0] * grid[1] * grid[2]:,} programs, and an NPU "
-                f"takes {MOST_BLOCKS:,}: let each program do more, or set {ALL_BLOCKS}=1, with which triton-ascend loops over them"
+                f"{self.name}: a grid of {' x '.join(map(str, grid))} has {programs:,} programs, and an NPU takes "
+                f"{MOST_BLOCKS:,}: let each program do more, or set {ALL_BLOCKS}=1, with which triton-ascend loops over them"
             )
         if 0 in grid:
             return

@@ -187,8 +187,7 @@ class Handlers:
     # reductions and scans
 
     def _inputs(self, input):
-        values = self.triton.language.core
-        many = isinstance(input, (tuple, list)) or isinstance(input, getattr(values, "tuple", ()))
+        many = isinstance(input, (tuple, list, getattr(self.triton.core, "tuple", tuple)))
         return (list(input) if many else [input]), many
 
     def _packed(self, handles, inputs, many):
@@ -308,7 +307,9 @@ class Handlers:
         size, distance = handles[0].shape[axis], 1
         while distance < size:
             have = (*before, slice(distance, None))
-            left = [handle.like(handle.shape, lambda data, d=distance: np.roll(data, d, axis + 1)) for handle in handles]
+            left = [
+                handle.like(handle.shape, lambda data, d=distance: np.roll(data, d, axis + 1)) for handle in handles
+            ]
             joined = []
             for handle, new in zip(handles, self._call(combine, left, handles, inputs), strict=True):
                 programs = max(len(handle.data), len(new.data))
@@ -413,7 +414,7 @@ class Handlers:
         if mask is not None:
             mask = self.engine.to_tensor(mask).handle
             condition = Value(condition.type, condition.shape, condition.data | ~mask.data)
-        self.engine.assert_(condition, self.triton.unwrap(message))
+        self.engine.demand(condition, self.triton.unwrap(message))
 
     def library(self, name, *args):
         if name not in LIBRARY:

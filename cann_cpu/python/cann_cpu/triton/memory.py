@@ -141,7 +141,7 @@ class Memory:
         return Value(pointer.type, pointer.shape, offset, region=found), found
 
     def _prepare(self, kind, pointer: Value, mask: Value | None, masked=False):
-        """Returns (pointer, region, array of memory, mask or None), or None where no lane is active; checks the bounds."""
+        """Checks the bounds. Returns (pointer, region, array of memory, mask or None); None where no lane is active."""
         if mask is not None:
             if self.everywhere(mask):
                 mask = None
@@ -258,7 +258,8 @@ class Memory:
         poison = self.engine.poison
         if poison is None or data.itemsize < (2 if data.dtype.kind == "f" else 4) or data.itemsize % 2:
             return
-        wrong = np.ascontiguousarray(data).view(f"u{data.itemsize}") == int.from_bytes(poison * (data.itemsize // 2), "little")
+        unwritten = int.from_bytes(poison * (data.itemsize // 2), "little")
+        wrong = np.ascontiguousarray(data).view(f"u{data.itemsize}") == unwritten
         wrong = wrong if mask is None else wrong & mask.data
         if wrong.any():
             diagnostics.unwritten(self.engine, region, pointer.data, wrong)

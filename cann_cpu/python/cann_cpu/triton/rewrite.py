@@ -169,11 +169,10 @@ class Rewriter(ast.NodeTransformer):
         target = self.visit(node.target)
         body = self.block(node.body)
         self.loops, self.ways = self.loops - 1, ways
-        names = lambda: _names(self.names, ast.Load)  # noqa: E731
         return [
             _assign(ast.Name(loop, ast.Store()), _engine("loop", steps)),
             ast.While(
-                _method(loop, "next", names()),
+                _method(loop, "next", _names(self.names, ast.Load)),
                 [
                     _assign(_names(self.names, ast.Store), _attribute(loop, "values")),
                     _assign(target, _attribute(loop, "index")),
@@ -300,9 +299,9 @@ class Rewriter(ast.NodeTransformer):
     def visit_Attribute(self, node):
         if isinstance(node.ctx, ast.Store):
             self.fail(node, "Attribute assignment is not supported in triton")
-        if isinstance(node.value, ast.Name) and node.value.id not in self.names:
-            if inspect.ismodule(self.namespace.get(node.value.id)):
-                return node
+        owner = node.value.id if isinstance(node.value, ast.Name) else None
+        if owner not in self.names and inspect.ismodule(self.namespace.get(owner)):
+            return node
         return _engine("attribute", self.visit(node.value), ast.Constant(node.attr))
 
     def visit_Call(self, node):
