@@ -71,6 +71,7 @@ ACLNN_OF_VALUES(RepeatInterleaveGrad, [](In grad, In repeats, int64_t dim, Out o
   const auto source = at::repeat_interleave(repeats.expand({out.size(dim)}));
   out.zero_().index_add_(dim, source, grad);
 });
+ACLNN(Permute, [](In self, Ints dims, Out out) { assign(out, self.permute(dims)); });
 ACLNN(Flip, [](In self, Ints dims, Out out) { at::flip_out(out, self, dims); });
 ACLNN(Roll, [](In self, Ints shifts, Ints dims, Out out) { assign(out, at::roll(self, shifts, dims)); });
 ACLNN(ChannelShuffle, [](In self, int64_t groups, Out out) { assign(out, at::channel_shuffle(self, groups)); });

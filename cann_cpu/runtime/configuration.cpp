@@ -16,7 +16,7 @@ struct Harmless {
   std::string_view value;
 };
 constexpr Harmless kHarmless[] = {
-    {"defaultDevice", "default_device", ""},   // read by default_device_of()
+    {"defaultDevice", "default_device", ""},   // read by read_configuration()
     {"dump", "dump_scene", "lite_exception"},  // torch_npu's; the error of a failed kernel names what it is to show
     {"dump", "dump_debug", "off"},
     {"dump", "dump_op_switch", "off"},
@@ -25,6 +25,7 @@ constexpr Harmless kHarmless[] = {
     {"StackSize", "aicore_stack_size", ""},  // kernels run on stacks of the host, of megabytes
     {"", "max_opqueue_num", ""},             // no operator is compiled, so none is kept
     {"", "err_msg_mode", "0"},               // messages of each thread
+    {"", "err_msg_mode", "1"},               // and of the process, read by read_configuration()
 };
 
 void require_harmless(const std::string& section, const std::string& member, const Json& value) {
@@ -49,17 +50,21 @@ void require_harmless(const Json::Object& configuration) {
 
 }  // namespace
 
-std::optional<int32_t> default_device_of(const std::string& configuration) {
-  if (configuration.empty()) return std::nullopt;
+Configuration read_configuration(const std::string& text) {
+  Configuration configuration;
+  if (text.empty()) return configuration;
   try {
-    const Json json = parse_json(configuration);
+    const Json json = parse_json(text);
     const Json* const section = json.find("defaultDevice");
     const Json* const device = section == nullptr ? nullptr : section->find("default_device");
+    const Json* const mode = json.find("err_msg_mode");
+    const std::string* const mode_text = mode == nullptr ? nullptr : mode->scalar();
     require_harmless(json.object());
-    if (device == nullptr) return std::nullopt;
-    const std::optional<int32_t> index = device->index();
-    if (!index) throw JsonError("default_device is not the number of a device");
-    return index;
+    configuration.shares_messages = mode_text != nullptr && *mode_text == "1";
+    if (device == nullptr) return configuration;
+    configuration.default_device = device->index();
+    if (!configuration.default_device) throw JsonError("default_device is not the number of a device");
+    return configuration;
   } catch (const JsonError& error) {
     fail(ACL_ERROR_PARSE_FILE, "%s", error.what());
   }

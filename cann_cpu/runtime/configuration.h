@@ -8,8 +8,12 @@
 
 namespace cann_cpu {
 
-// The device of threads that have set none, if the file names one. Throws Failure, also where the file asks for what is
-// not there, such as a dump.
-std::optional<int32_t> default_device_of(const std::string& configuration);
+struct Configuration {
+  std::optional<int32_t> default_device;  // of threads that have set none
+  bool shares_messages = false;           // "err_msg_mode" of 1: a thread is given the messages of others
+};
+
+// Throws Failure, also where the file asks for what is not there, such as a dump.
+Configuration read_configuration(const std::string& text);
 
 }  // namespace cann_cpu

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The error of a call: its code, and the text that aclGetRecentErrMsg gives once in the thread that failed.
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <mutex>
 #include <utility>
 
 #include "acl/acl_rt.h"
@@ -17,6 +19,25 @@ struct ThreadError {
   std::string given;    // keeps the latest answer of aclGetRecentErrMsg alive
 };
 thread_local ThreadError thread_error;
+
+std::atomic<bool> messages_are_shared{false};
+
+// The latest message of any thread, while messages are shared.
+struct SharedMessage {
+  std::mutex mutex;
+  std::string text;
+};
+SharedMessage& shared_message() {
+  static auto* const message = new SharedMessage;
+  return *message;
+}
+
+// The text was given out if it is the latest of all.
+void forget_shared(const std::string& text) {
+  if (!messages_are_shared) return;
+  const std::lock_guard lock(shared_message().mutex);
+  if (shared_message().text == text) shared_message().text.clear();
+}
 
 std::string format_text(const char* format, va_list arguments) {
   va_list copy;
@@ -44,6 +65,10 @@ aclError error(aclError code, const char* format, ...) {
   thread_error.message = format_text(format, arguments);
   va_end(arguments);
   log_error(thread_error.message);
+  if (messages_are_shared) {
+    const std::lock_guard lock(shared_message().mutex);
+    shared_message().text = thread_error.message;
+  }
   // torch_npu takes a last error in place of the code it was given and forgives this one, which would hide later
   // errors.
   if (code != ACL_ERROR_RT_FEATURE_NOT_SUPPORT) thread_error.last = code;
@@ -59,14 +84,26 @@ std::string take_message() { return std::exchange(thread_error.message, {}); }
 
 bool has_message() { return !thread_error.message.empty(); }
 
+void share_messages(bool shares) {
+  const std::lock_guard lock(shared_message().mutex);
+  shared_message().text.clear();
+  messages_are_shared = shares;
+}
+
 }  // namespace cann_cpu
 
 using namespace cann_cpu;
 
 const char* aclGetRecentErrMsg() {
-  if (thread_error.message.empty()) return nullptr;
-  thread_error.given = take_message();
-  return thread_error.given.c_str();
+  if (has_message()) {
+    thread_error.given = take_message();
+    forget_shared(thread_error.given);
+    return thread_error.given.c_str();
+  }
+  if (!messages_are_shared) return nullptr;
+  const std::lock_guard lock(shared_message().mutex);
+  thread_error.given = std::exchange(shared_message().text, {});
+  return thread_error.given.empty() ? nullptr : thread_error.given.c_str();
 }
 
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level) {

@@ -43,15 +43,15 @@ const bool handlers_set = [] {
   return true;
 }();
 
-int32_t read_default_device(const char* path) {
-  if (path == nullptr || *path == '\0') return -1;
+Configuration read_file(const char* path) {
+  if (path == nullptr || *path == '\0') return {};
   std::ifstream file(path);
   if (!file) fail(ACL_ERROR_INVALID_FILE, "cannot read %s", path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {
-    const int32_t id = default_device_of(text).value_or(-1);
-    if (id >= 0) find_device(id);
-    return id;
+    const Configuration configuration = read_configuration(text);
+    if (configuration.default_device) find_device(*configuration.default_device);
+    return configuration;
   } catch (Failure& failure) {
     failure.message = std::string(path) + ": " + failure.message;
     throw;
@@ -70,7 +70,9 @@ void initialize(const char* path) {
     cpu_capability();  // an error in its variable is named here, not by the first kernel
     require_readable_version();
     notify(&Observer::on_start);
-    set_default_device(read_default_device(path));
+    const Configuration configuration = read_file(path);
+    set_default_device(configuration.default_device.value_or(-1));
+    share_messages(configuration.shares_messages);
   } catch (...) {
     initialized = false;
     throw;
@@ -85,6 +87,7 @@ void finalize() {
   }
   finalized = true;
   set_default_device(-1);
+  share_messages(false);
   if (!dead_after_fork) release_all();
 }
 
@@ -112,7 +115,7 @@ void restore_slack() {
 }
 
 aclError check_configuration(const char* function, const char* path) {
-  return call(function, [&] { read_default_device(path); });
+  return call(function, [&] { read_file(path); });
 }
 
 bool is_dead_after_fork() { return dead_after_fork; }

@@ -2,8 +2,43 @@
 // Optimizers, and one operation on every tensor of a list, as those of torch.optim make them.
 #include "aclnn.h"
 
+#include <ATen/TensorOperators.h>
+
 namespace cann_cpu::graph {
 namespace {
+
+// In float, as the optimizers compute; results are rounded once.
+at::Tensor wide(const at::Tensor& tensor) {
+  return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+}
+
+// The elements of `stat` are 1 in a parameter's first step, which dampening leaves out. Without momentum the operator
+// writes the parameters only.
+Outputs stochastic_gradient_descent(NodeCall& n) {
+  const bool nesterov = n.flag("nesterov", false);
+  const double dampening = n.real("dampening", 0), decay = n.real("weight_decay", 0);
+  reject_unless(!nesterov || dampening == 0, "nesterov with a dampening other than 0");
+  const at::Tensor rate = without_dimensions(wide(n.in(2))), momentum = without_dimensions(wide(n.in(4)));
+  at::Tensor& parameters = n.referenced(0);
+  const at::Tensor gradient = decay == 0 ? wide(n.in(1)) : wide(n.in(1)) + wide(parameters) * decay;
+  const at::Tensor sum = wide(n.in(3)) * momentum + gradient - gradient * (1 - wide(n.in(5))) * dampening;
+  parameters.copy_(wide(parameters) - (nesterov ? gradient + sum * momentum : sum) * rate);
+  if (momentum.item<double>() != 0) {
+    n.referenced(3).copy_(sum);
+    n.referenced(5).zero_();
+  }
+  return parameters;
+}
+
+Outputs momentum_step(NodeCall& n) {
+  n.ignore("use_locking");
+  const at::Tensor rate = without_dimensions(wide(n.in(2))), momentum = without_dimensions(wide(n.in(4)));
+  const at::Tensor gradient = wide(n.in(3)), sum = wide(n.in(1)) * momentum + gradient;
+  at::Tensor& var = n.referenced(0);
+  var.copy_(wide(var) - (n.flag("use_nesterov", false) ? gradient + sum * momentum : sum) * rate);
+  n.referenced(1).copy_(sum);
+  return var;
+}
 
 // List i of a node whose inputs are `lists` lists of equal length, and then one tensor if one input remains.
 std::vector<at::Tensor> list_at(NodeCall& n, size_t i, size_t lists) {
@@ -83,6 +118,12 @@ NodeFunction of_three_with(const char* name, const Parameter& last) {
 }  // namespace
 
 const NodeTable kForeachNodes = {
+    {"SGD", stochastic_gradient_descent, "", "dampening weight_decay nesterov"},
+    {"ApplyMomentum", momentum_step, "", "use_nesterov use_locking"},
+    {"ApplyAdamD",
+     aclnn("ApplyAdam", out(0, referenced(0)), out(1, referenced(1)), out(2, referenced(2)), in(3), in(4), in(5), in(6),
+           in(7), in(8), in(9), flag("use_locking", false), flag("use_nesterov", false)),
+     "", "use_locking use_nesterov"},
     {"ApplyAdamW",
      aclnn("ApplyAdamW", out(0, referenced(0)), out(1, referenced(1)), out(2, referenced(2)), in(3), in(4), in(5),
            in(6), in(7), in(8), in(9), in(10), optional(11), flag("amsgrad", false), flag("maximize", false))},

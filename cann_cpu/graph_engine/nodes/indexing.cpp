@@ -140,6 +140,12 @@ Outputs distinct(std::tuple<at::Tensor, at::Tensor, at::Tensor> values_inverse_c
   return std::vector<at::Tensor>{values, inverse, counts};
 }
 
+// sort_policy: which algorithm the NPU takes.
+NodeFunction top_k() {
+  return aclnn("Topk", in(0), integer(1), integer("dim", -1), flag("largest", true), flag("sorted", true),
+               out(top(own)), out_as(at::kInt, top(wide)), ignore("sort_policy"));
+}
+
 }  // namespace
 
 const NodeTable kIndexingNodes = {
@@ -174,9 +180,8 @@ const NodeTable kIndexingNodes = {
     {"ScatterNdUpdate", aclnn("ScatterNdUpdate", out(referenced(0)), in(1), in(2), ignore("use_locking"))},
     {"Scatter", aclnn("InplaceScatterUpdate", out(referenced(0)), in(1), in(2), integer("axis", 0),
                       only("reduce", std::string("update")))},
-    // sort_policy: which algorithm the NPU takes.
-    {"TopKV2", aclnn("Topk", in(0), integer(1), integer("dim", -1), flag("largest", true), flag("sorted", true),
-                     out(top(own)), out_as(at::kInt, top(wide)), ignore("sort_policy"))},
+    {"TopK", top_k(), "", "sorted largest dim"},
+    {"TopKV2", top_k()},
     {"Sort", aclnn("Sort", in(0), flag("stable", false), integer("axis", -1), flag("descending", false), out(like(0)),
                    out_as(at::kInt, indices_like_input))},
     {"SearchSorted", aclnn("SearchSorted", in(0), in(1), narrow_index(), flag("right", false), optional(2),

@@ -156,6 +156,13 @@ Outputs layer_norm_with_variance(NodeCall& n) {
   return outputs;
 }
 
+// Its inputs are dy, x, variance, mean and gamma. The epsilon is the operator's own: it has no attribute for one.
+Outputs layer_norm_gradient_of_variance(NodeCall& n) {
+  const auto rstd = [](NodeCall& call) { return at::rsqrt(call.in(2) + 1e-12); };
+  return aclnn("LayerNormBackward", in(0), in(1), shape_of(4), in(3), computed(rstd), in(4), in(4), value(kAllOutputs),
+               out(like(1)), out(like(4)), out(like(4)))(n);
+}
+
 }  // namespace
 
 const NodeTable kNormalizationNodes = {
@@ -169,6 +176,7 @@ const NodeTable kNormalizationNodes = {
     {"SoftmaxGrad", aclnn("SoftmaxBackward", in(1), in(0), only_axis("axes"), out(like(0)))},
     {"LogSoftmaxGrad", aclnn("LogSoftmaxBackward", in(0), in(1), only_axis("axis"), out(like(1)))},
     {"LayerNorm", layer_norm_with_variance, "", "begin_norm_axis begin_params_axis epsilon"},
+    {"LayerNormGrad", layer_norm_gradient_of_variance},
     {"LayerNormV4", aclnn("LayerNorm", in(0), integers(1), optional(2), optional(3), real("epsilon", 1e-5),
                           out(like(0)), out(layer_statistics), out(layer_statistics))},
     // gamma is also passed as the bias: the bias's gradient needs only its shape.

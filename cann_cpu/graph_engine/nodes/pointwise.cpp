@@ -83,6 +83,16 @@ Outputs bias_gradient(NodeCall& n) {
   return n.in(0).sum(others);
 }
 
+Outputs sum_of_all(NodeCall& n) {
+  n.only("N", static_cast<int64_t>(n.input_count()));
+  at::Tensor sum = n.in(0).clone();
+  for (const at::Tensor& each : n.in_from(1)) {
+    reject_unless(each.sizes() == sum.sizes(), "a sum of tensors of different shapes");
+    sum.add_(each);
+  }
+  return sum;
+}
+
 NodeFunction scaled_product(const char* name) {
   return aclnn(name, in(0), in(1), in(2), number(3), out(promoted({0, 1, 2})));
 }
@@ -96,6 +106,7 @@ const NodeTable kPointwiseNodes = {
     {"AxpyV2", aclnn("Add", in(0), in(1), number(2), out(promoted({0, 1})))},
     {"Axpy", aclnn("Add", in(0), in(1), scalar("alpha"), out(promoted({0, 1})))},
     {"BiasAdd", aclnn("Add", in(0), computed(bias_of_channels), value(kOne), out(like(0))), "", "data_format"},
+    {"AddN", sum_of_all, "", "N"},
     {"BiasAddGrad", bias_gradient, "", "data_format"},
     {"Sub", aclnn("Sub", in(0), in(1), value(kOne), out(promoted({0, 1})))},
     {"Sxpy", aclnn("Sub", in(0), in(1), number(2, 1), out(promoted({0, 1})))},

@@ -209,6 +209,15 @@ Outputs assign(NodeCall& n) {
   return ref;
 }
 
+NodeFunction add_in_place(const at::Scalar& factor) {
+  return [factor](NodeCall& n) -> Outputs {
+    n.ignore("use_locking");
+    at::Tensor& ref = n.referenced(0);
+    ref.add_(n.in(1), factor);
+    return ref;
+  };
+}
+
 }  // namespace
 
 const NodeTable kViewNodes = {
@@ -249,6 +258,8 @@ const NodeTable kViewNodes = {
     {"AsStrided", as_strided},
     {"ViewCopy", view_copy},
     {"Assign", assign},
+    {"AssignAdd", add_in_place(1), "", "use_locking"},
+    {"AssignSub", add_in_place(-1), "", "use_locking"},
 };
 
 }  // namespace cann_cpu::graph

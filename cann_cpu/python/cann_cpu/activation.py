@@ -188,6 +188,20 @@ def _with_own_backend(name: str):
     return spec
 
 
+def _without_compilers(record) -> bool:
+    """MindSpore looks for te and tbe, with which CANN compiles operators for an NPU. Nothing here needs them."""
+    message = record.getMessage()
+    return not any(text in message for text in ("No module named 'te'", 'whl package "te"', "the tbe operator"))
+
+
+def activate_for_mindspore() -> None:
+    """The same for MindSpore, without its lines of log about compilers that this CANN does not have."""
+    if activate(FOR_MINDSPORE).cann == "cpu":
+        import logging
+
+        logging.getLogger(f"ME.mindspore.log.{os.getpid()}").addFilter(_without_compilers)
+
+
 class _BeforePrograms:
     """A finder that finds nothing: it is asked for torch_npu and MindSpore before anybody else, and activates then."""
 
@@ -200,7 +214,7 @@ class _BeforePrograms:
             return _with_own_backend(name)
         if name == "mindspore" and not self.asked:
             _BeforePrograms.asked = True
-            activate(FOR_MINDSPORE)
+            activate_for_mindspore()
         if name == "torch_npu" and not self.asked:
             # And it stays: a list that grows shorter while it is gone through skips the next finder.
             _BeforePrograms.asked = True

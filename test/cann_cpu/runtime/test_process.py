@@ -199,7 +199,8 @@ def test_the_configurations_default_device_serves_threads_that_set_none(tmp_path
         ('{"dump": {"dump_list": [], "dump_path": "/tmp"}}', 200006, '"dump.dump_list" is not supported'),
         ('{"dump": {"dump_scene": "watcher"}}', 200006, '"dump.dump_scene" of watcher is not supported'),
         ('{"profiler": {"switch": "on"}}', 200006, '"profiler.switch" of on is not supported'),
-        ('{"err_msg_mode": "1"}', 200006, '"err_msg_mode" of 1 is not supported'),
+        ('{"err_msg_mode": "2"}', 200006, '"err_msg_mode" of 2 is not supported'),
+        ('{"err_msg_mode": ["1"]}', 200006, '"err_msg_mode" is not supported'),
         ('{"defaultDevice": {"device": "0"}}', 200006, '"defaultDevice.device" of 0 is not supported'),
         ('{"made_up": [1]}', 200006, '"made_up" is not supported'),
         ('{"defaultDevice": {"default_device": "99"}}', 107001, "there is no device 99"),
@@ -231,6 +232,22 @@ def test_a_wrong_configuration_is_named(tmp_path, text, code, message):
 def test_a_configuration_that_asks_for_nothing_that_is_not_there_is_valid(tmp_path, text):
     (path := tmp_path / "acl.json").write_text(text)
     printed(f'acl.call("aclInit", {str(path)!r}.encode())')
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("0", "None"), ("1", "b'aclrtFree: ")])
+def test_a_thread_is_given_the_message_of_another_where_the_configuration_shares_them(tmp_path, mode, expected):
+    (path := tmp_path / "acl.json").write_text(f'{{"err_msg_mode": "{mode}"}}')
+    program = f"""
+        acl.call("aclInit", {str(path)!r}.encode())
+        acl.call("aclrtSetDevice", 0)
+        thread = threading.Thread(target=lambda: acl.library.aclrtFree(ctypes.c_void_p(1)))
+        thread.start()
+        thread.join()
+        print(acl.library.aclGetRecentErrMsg())
+        print(acl.library.aclGetRecentErrMsg())
+    """
+    first, second = run(program).stdout.splitlines()
+    assert first.startswith(expected) and second == "None"
 
 
 def test_init_and_finalize_come_in_pairs(tmp_path):

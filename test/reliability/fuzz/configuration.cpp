@@ -9,7 +9,7 @@
 bool is_valid(const std::string& contents) {
   int valid = 0;
   try {
-    cann_cpu::default_device_of(contents);
+    cann_cpu::read_configuration(contents);
     ++valid;
   } catch (const cann_cpu::Failure&) {
   }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 namespace ge {
 
@@ -19,6 +20,7 @@ class Allocator {
   virtual void Free(MemBlock* block) = 0;                                        // slot 3
   virtual MemBlock* MallocAdvise(size_t bytes, void*) { return Malloc(bytes); }  // slot 4; not called here
 };
+using AllocatorPtr = std::shared_ptr<Allocator>;
 
 // Memory of an allocator, for as long as it is referenced.
 class MemBlock {

@@ -194,6 +194,14 @@ typedef struct aclrtMemUsageInfo {
   size_t reserved[8];
 } aclrtMemUsageInfo;
 
+// An address range with uncorrectable errors. The CPU has none: the functions that take it are not implemented.
+#define UCE_INFO_RESERVED_SIZE 14
+typedef struct aclrtMemUceInfo {
+  void* addr;
+  size_t len;
+  size_t reserved[UCE_INFO_RESERVED_SIZE];
+} aclrtMemUceInfo;
+
 typedef enum aclrtMemAllocationType { ACL_MEM_ALLOCATION_TYPE_PINNED = 0 } aclrtMemAllocationType;
 
 typedef enum aclrtMemHandleType { ACL_MEM_HANDLE_TYPE_NONE = 0 } aclrtMemHandleType;
