@@ -75,12 +75,10 @@ enum Input : size_t { kKey, kValue, kKeyCache, kValueCache, kSlotMapping, kCache
 // The node has an output, which nobody reads: MindSpore's nodes have one.
 class Inference : public ops::OpFuncImpl {
  public:
-  ShapeArray InferShape(const PrimitivePtr&,
-                                   const ops::InferInfoPtrList& inputs) const override {
+  ShapeArray InferShape(const PrimitivePtr&, const ops::InferInfoPtrList& inputs) const override {
     return {inputs[kKey]->GetShape()};
   }
-  std::vector<ms::TypeId> InferType(const PrimitivePtr&,
-                                    const ops::InferInfoPtrList& inputs) const override {
+  std::vector<ms::TypeId> InferType(const PrimitivePtr&, const ops::InferInfoPtrList& inputs) const override {
     return {inputs[kKey]->GetType()};
   }
   bool GeneralInferRegistered() const override { return true; }
@@ -131,11 +129,13 @@ class Kernel : public AclnnKernelMod {
 
 }  // namespace mindspore::kernel::custom_ops
 
-MS_CUSTOM_OPS_REGISTER(reshape_and_cache, mindspore::kernel::custom_ops::Inference, mindspore::kernel::custom_ops::Kernel);
+MS_CUSTOM_OPS_REGISTER(reshape_and_cache, mindspore::kernel::custom_ops::Inference,
+                       mindspore::kernel::custom_ops::Kernel);
 
 void add_reshape_and_cache(pybind11::module_& module) {
   using pybind11::arg;
-  module.def("reshape_and_cache", &mindspore::kernel::custom_ops::reshape_and_cache, arg("key"), arg("value") = pybind11::none(),
-             arg("key_cache") = pybind11::none(), arg("value_cache") = pybind11::none(),
-             arg("slot_mapping") = pybind11::none(), arg("cache_mode") = 0, arg("head_num") = 0);
+  module.def("reshape_and_cache", &mindspore::kernel::custom_ops::reshape_and_cache, arg("key"),
+             arg("value") = pybind11::none(), arg("key_cache") = pybind11::none(),
+             arg("value_cache") = pybind11::none(), arg("slot_mapping") = pybind11::none(), arg("cache_mode") = 0,
+             arg("head_num") = 0);
 }

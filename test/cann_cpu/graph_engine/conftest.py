@@ -82,3 +82,22 @@ def session_library(tmp_path_factory):
         "-Wl,--allow-shlib-undefined",
     )
     return ctypes.CDLL(str(output))
+
+
+PROTOTYPE = """
+#include "graph/operator_reg.h"
+namespace ge {
+REG_OP(Relu)
+    .INPUT(x, TensorType({DT_FLOAT}))
+    .OUTPUT(y, TensorType({DT_FLOAT}))
+    .REQUIRED_ATTR(of_the_program, Int)
+    .OP_END_FACTORY_REG(Relu)
+}
+"""
+
+
+@pytest.fixture
+def prototypes_of_a_program(tmp_path):
+    """A library that registers a prototype of its own for Relu, as MindSpore's do for all types."""
+    (source := tmp_path / "prototype.cpp").write_text(PROTOTYPE)
+    return compile_cpp(tmp_path / "libprototype.so", [source], "-shared", f"-L{LIBRARIES}", "-lge_runner", "-lregister")

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every built-in node type, one by one: a table of nodes beside the same computation in ATen on the CPU."""
 
+import sys
+import textwrap
 from collections import defaultdict
 
 import aclnn
+import fresh
 import pytest
 import torch
 import torch.nn.functional as F
@@ -95,6 +98,7 @@ case("Pow", [P, Y], torch.pow)
 case("Pow", [X, number(3.0)], lambda x, y: x**3)
 case("BiasAdd", [X, X[0] * 3], torch.add)
 case("BiasAdd", [tensor(2, 7, 5, 4), X[0] * 3], lambda x, b: x + b.reshape(-1, 1, 1), data_format="NCHW")
+case("AddN", [X, Y, Z], lambda *x: sum(x[1:], x[0]), N=3)
 case("BiasAddGrad", [X], lambda dy: dy.sum(0))
 case("BiasAddGrad", [tensor(2, 7, 5, 4)], lambda dy: dy.sum((0, 2, 3)), data_format="NCHW")
 case("AxpyV2", [X, Y, number(0.3)], lambda x, y, a: torch.add(x, y, alpha=0.3))
@@ -186,6 +190,50 @@ def adam_w(x, mean, square, power_1, power_2, lr, decay, beta_1, beta_2, epsilon
 
 ADAM_W = [number(value) for value in (0.5, 0.6, 0.1, 0.2, 0.8, 0.9, 1e-3)]
 case("ApplyAdamW", [X, Y, Q, *ADAM_W, Z], adam_w, exact=False)
+
+
+def adam(x, mean, square, power_1, power_2, lr, beta_1, beta_2, epsilon, grad):
+    mean, square = beta_1 * mean + (1 - beta_1) * grad, beta_2 * square + (1 - beta_2) * grad**2
+    return x - lr * (1 - power_2).sqrt() / (1 - power_1) * mean / (square.sqrt() + epsilon), mean, square
+
+
+case("ApplyAdamD", [X, Y, Q, *ADAM_W[:3], *ADAM_W[4:], Z], adam, use_locking=False, exact=False)
+
+
+def momentum(nesterov):
+    def step(x, accum, lr, grad, momentum):
+        accum = accum * momentum + grad
+        return x - lr * (grad + momentum * accum if nesterov else accum)
+
+    return step
+
+
+RATE = number(0.1)
+case("ApplyMomentum", [X, Y, RATE, Z, number(0.9)], momentum(False), exact=False)
+case("ApplyMomentum", [X, Y, RATE, Z, number(0.9)], momentum(True), use_nesterov=True, exact=False)
+
+
+def sgd(factor, decay=0.0, dampening=0.0, nesterov=False):
+    def step(x, grad, lr, accum, momentum, stat):
+        parameter = x.clone().requires_grad_()
+        optimizer = torch.optim.SGD([parameter], lr.item(), factor, dampening, decay, nesterov)
+        optimizer.state[parameter]["momentum_buffer"] = accum.clone() if not stat.any() else None
+        parameter.grad = grad
+        with torch.enable_grad():
+            optimizer.step()
+        return parameter.detach()
+
+    return step
+
+
+ACCUM, LATER = [torch.zeros(5, 7), torch.ones(5, 7)], [Z, torch.zeros(5, 7)]  # of the first step and of another
+for factor in (0.0, 0.9):
+    for accum, stat in (ACCUM, LATER):
+        given = [X, Y, RATE, accum, number(factor), stat]
+        case("SGD", given, sgd(factor), exact=False)
+        case("SGD", given, sgd(factor, 0.5), weight_decay=0.5, exact=False)
+case("SGD", [X, Y, RATE, LATER[0], number(0.9), LATER[1]], sgd(0.9, 0, 0.3), dampening=0.3, exact=False)
+case("SGD", [X, Y, RATE, LATER[0], number(0.9), LATER[1]], sgd(0.9, nesterov=True), nesterov=True, exact=False)
 case("SigmoidGrad", [X.sigmoid(), Y], lambda y, dy: dy * y * (1 - y), exact=False)
 case("TanhGrad", [X.tanh(), Y], lambda y, dy: dy * (1 - y * y), exact=False)
 case("LeakyReluGrad", [Y, X], gradient(lambda x: F.leaky_relu(x, 0.1)), negative_slope=0.1)
@@ -300,6 +348,12 @@ case(
     "LayerNormGradV3",
     [Y, X, STATISTICS[1], STATISTICS[0], GAMMA],
     lambda dy, x, rstd, mean, g: gradient(lambda x, g, b: F.layer_norm(x, (7,), g, b), (0, 1, 2))(dy, x, g, BETA),
+)
+case(
+    "LayerNormGrad",
+    [Y, X, X.var(-1, correction=0, keepdim=True), STATISTICS[0], GAMMA],
+    lambda dy, x, v, m, g: gradient(lambda x, g, b: F.layer_norm(x, (7,), g, b, 1e-12), (0, 1, 2))(dy, x, g, BETA),
+    exact=False,
 )
 
 
@@ -594,6 +648,7 @@ def with_int_index(result):
     return result.values, result.indices.int()
 
 
+case("TopK", [X, number(3, torch.int32)], lambda x, k: with_int_index(x.topk(3)))
 case("TopKV2", [X, number(3, torch.int32)], lambda x, k: with_int_index(x.topk(3)), sorted=True, dim=-1, largest=True)
 case(
     "TopKV2",
@@ -689,6 +744,8 @@ case(
     lambda x, *rest: x.clone().as_strided_scatter(Y.as_strided((2, 3), (7, 2)), (2, 3), (7, 1), 1),
 )
 case("Assign", [X, Y], lambda x, y: y)
+case("AssignAdd", [X, Y], torch.add)
+case("AssignSub", [X, Y], torch.sub)
 case("Fill", [longs(2, 3), number(1.5)], lambda s, v: torch.full((2, 3), 1.5))
 case("Empty", [longs(2, 3)], lambda s: torch.zeros(2, 3), dtype=0)
 case("ZerosLike", [X], torch.zeros_like)
@@ -1070,3 +1127,19 @@ def test_the_gradient_of_attention_is_of_what_the_forward_pass_has_kept():
     p = (QUERY @ KEY.mT * 0.5).softmax(-1)
     shift = p * DOUT.sum(-1, keepdim=True) * 0.5
     torch.testing.assert_close(moved[0], exact[0] - shift @ KEY, rtol=1e-4, atol=1e-5)
+
+
+def test_a_built_in_node_goes_before_a_prototype_of_the_program(prototypes_of_a_program):
+    program = f"""
+        import ctypes, sys
+        sys.path[:0] = {sys.path!r}
+        import torch, torchair
+        from single_node import run_node
+        ctypes.CDLL({str(prototypes_of_a_program)!r})
+        x = torch.randn(3)
+        result, = run_node("Relu", [x], [x])
+        graph = torch.compile(torch.relu, backend=torchair.get_npu_backend(), dynamic=False)
+        print(torch.equal(result, x.relu()), torch.equal(graph(x.npu()).cpu(), x.relu()))
+    """
+    done = fresh.run([sys.executable, "-c", textwrap.dedent(program)])
+    assert done.stdout == "True True\n", done.stderr

@@ -16,6 +16,10 @@ def test_confusion_transpose(first):
     assert torch.equal(written_by("aclnnConfusionTranspose", *given)[0], expected)
 
 
+def test_permute():
+    assert torch.equal(written_by("aclnnPermute", X, [2, 0, 3, 1], Out((4, 2, 5, 3)))[0], X.permute(2, 0, 3, 1))
+
+
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 def test_chunk_cat(chunks):
     tensors = [torch.randn(5, 3), torch.randn(4), torch.randn(6, 2, 2)]
@@ -41,6 +45,7 @@ def test_strided_slice(label):
 
 
 BAD = {
+    "permutation": ("aclnnPermute", [X, [0, 1, 1, 2], Out((2, 3, 3, 4))], "duplicate dims"),
     "order": ("aclnnConfusionTranspose", [X, [1, 0], [2, 60], True, Out((2, 60))], "perm has 2 elements; expected 4"),
     "elements": (
         "aclnnConfusionTranspose",

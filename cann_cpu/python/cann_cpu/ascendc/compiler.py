@@ -495,6 +495,8 @@ class Source:
 # ---- the command
 
 _SOURCE = re.compile(r"[^-].*\.(?:asc|cce|cpp|cc|cxx|c\+\+|C)")
+_OF_KERNELS = re.compile(r"-x ?(?:asc|cce)")
+"""Says that a file is one of kernels whatever its name is, as vLLM-MindSpore's adv_step_flash.c."""
 LINKED = (f"-L{LIBRARIES}", "-lascendc_cpu", "-lascendcl")
 
 
@@ -535,7 +537,8 @@ def _write_launch_headers(folder: str, sources: list[str], options: list[str]) -
 
 def _run(arguments: list[str]) -> int:
     options = _joined(arguments)
-    sources = [option for option in options if _SOURCE.fullmatch(option)]
+    of_kernels = any(_OF_KERNELS.fullmatch(option) for option in options)
+    sources = [option for option in options if _SOURCE.fullmatch(option) or (of_kernels and option[0] != "-")]
     outputs = [option[3:] for option in options if option.startswith("-o ")]
     folders = [option.partition("=")[2] for option in options if option.startswith("--launch-headers=")]
     rest = [

@@ -5,7 +5,8 @@
 #   ascendc_fatbin_library(NAME files...)                     installs fatbin/NAME/NAME.o for aclrtBinaryLoadFromFile
 #   ascendc_include_directories, ascendc_compile_definitions, ascendc_compile_options(NAME [PRIVATE|...] items...)
 #
-# The files are of the language ASC. A target that links such a library, or host_intf_pub, also links ACL.
+# The files are of the language ASC, whatever their names end with. A STATIC library is put into ${CMAKE_BINARY_DIR}/lib.
+# A target that links such a library, or host_intf_pub, also links ACL.
 cmake_policy(PUSH)
 cmake_policy(VERSION 3.16...3.25)
 
@@ -24,7 +25,8 @@ endif()
 function(_ascendc_add_library target type)
   add_library(${target} ${type} ${ARGN})
   set_source_files_properties(${ARGN} PROPERTIES LANGUAGE ASC)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
   # A debug build concerns the host. The device's code is optimized in it as well.
   target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Release,RelWithDebInfo,MinSizeRel>>:-O2>)
   if(CANN_CPU_NPU_ARCH)
@@ -53,7 +55,7 @@ function(ascendc_library target type)
     OUTPUT "${stamp}"
     COMMAND "${CMAKE_ASC_COMPILER}" "--launch-headers=${folder}"
             "$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},;-D>>" "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>"
-            "$<TARGET_PROPERTY:${target},ASCENDC_COMPILE_OPTIONS>" -MD -MT "${stamp}" -MF "${stamp}.d" -c ${sources}
+            "$<TARGET_PROPERTY:${target},ASCENDC_COMPILE_OPTIONS>" -MD -MT "${stamp}" -MF "${stamp}.d" -x asc -c ${sources}
     COMMAND "${CMAKE_COMMAND}" -E touch "${stamp}"
     DEPENDS ${sources}
     DEPFILE "${stamp}.d"
