@@ -114,6 +114,17 @@ def test_headers_of_acl_that_a_file_is_given_go_before_ours(tmp_path, option):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("options", [("-x", "asc"), ("-xcce",)])
+def test_a_file_of_any_name_is_one_of_kernels_where_the_option_says_so(tmp_path, options):
+    launch = "void launch(void* stream, uint8_t* x) { k<<<1, nullptr, stream>>>(x); }"
+    text = f"{HEADER}{KERNEL} k(GM_ADDR) {{}}\n{launch}\n"
+    done = compiled(tmp_path, text, *options, name="kernel.c")
+    assert done.returncode == 0, done.stderr
+    symbols = subprocess.run(["nm", tmp_path / "kernel.o"], capture_output=True, text=True, check=True).stdout
+    assert "aclrtlaunch_k" in symbols
+    assert compiled(tmp_path, text, name="kernel.c").returncode != 0  # a file in C
+
+
 def test_options_of_the_device_are_taken_and_the_standard_is_twenty(tmp_path):
     holds = "__cplusplus == 202002 && VALUE == 3 && _GLIBCXX_USE_CXX11_ABI == 1"
     text = f"{HEADER}static_assert({holds});\nstatic int unused() {{ return 1; }}\n"
