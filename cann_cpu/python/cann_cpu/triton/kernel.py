@@ -218,7 +218,8 @@ class Kernel:
         if programs > MOST_BLOCKS and os.environ.get(ALL_BLOCKS, "0") == "0":
             raise RuntimeError(
                 f"{self.name}: a grid of {' x '.join(map(str, grid))} has {programs:,} programs, and an NPU takes "
-                f"{MOST_BLOCKS:,}: let each program do more, or set {ALL_BLOCKS}=1, with which triton-ascend loops over them"
+                f"{MOST_BLOCKS:,}: let each program do more, or set {ALL_BLOCKS}=1, with which triton-ascend loops over "
+                "them"
             )
         if 0 in grid:
             return
