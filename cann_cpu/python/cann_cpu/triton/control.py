@@ -135,13 +135,24 @@ def gather(engine, whole: Group, before: tuple, parts: list[Part]) -> tuple[Grou
     return group, tuple(values)
 
 
+def same_types(engine, before: tuple, after: tuple):
+    """Raises TypeError where a variable that had a value has one of another type, which the compiler rejects."""
+    tensor = engine.core.tensor
+    for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old is not new and isinstance(old, tensor) and isinstance(new, tensor) and old.type != new.type:
+            raise TypeError(
+                f"`{engine.name(i)}` has another type on each way of an `if` or a loop: {old.type}, {new.type}"
+            )
+
+
 class Branch:
     """The ways of an `if`: iterating gives each way's values, with its programs as the engine's group."""
 
-    def __init__(self, engine, test, values):
+    def __init__(self, engine, test, values, is_dynamic=True):
         self.engine = engine
         self.whole = engine.group
         self.values = values
+        self.is_dynamic = is_dynamic  # the test is a tensor
         self.left = False
         self.parts = []
         self.way_taken = values
@@ -165,6 +176,8 @@ class Branch:
 
     def end(self, values):
         if len(self.engine.group.places):
+            if self.is_dynamic:
+                same_types(self.engine, self.way_taken, values)
             self.parts.append(Part(self.engine.group, self.way_taken, values))
 
 
@@ -177,6 +190,14 @@ class Loop:
         self.parts = []
         self.values = None
         self.before = None
+
+    def check(self, values):
+        """After the first step: what the loop carries keeps its type."""
+        if self.before is None:
+            self.before = values
+        elif self.before:
+            same_types(self.engine, self.before, values)
+            self.before = ()
 
     def keep(self, going: np.ndarray, values):
         """Lets the programs wait that are not going; their values are those of `values`."""
@@ -199,6 +220,7 @@ class Loop:
 
 class While(Loop):
     def test(self, test, values) -> bool:
+        self.check(values)
         going = self.engine.truth(test)
         if isinstance(going, bool):
             if going:
@@ -216,6 +238,7 @@ class Steps(NamedTuple):
     stop: object
     step: object
     wrap: object  # makes the index of a number or an array
+    is_static: bool = False
 
 
 class For(Loop):
@@ -232,6 +255,8 @@ class For(Loop):
             self.start, self.stop, self.step = (np.broadcast_to(n, self.whole.places.shape) for n in numbers)
 
     def next(self, values) -> bool:
+        if not self.steps.is_static:
+            self.check(values)
         if self.uniform:
             number = next(self.numbers, None)
             if number is None:

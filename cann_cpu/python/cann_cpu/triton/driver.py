@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triton's driver for the NPUs of cann_cpu, active where this CANN is the one in use and torch_npu sees devices."""
 
-import ctypes
-import functools
 import time
 
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from .. import activation
+from . import runtime
 from .compiler import TARGET, install
-
-AICORES, VECTOR_CORES = 101, 201  # ACL_DEV_ATTR_AICORE_CORE_NUM, ACL_DEV_ATTR_VECTOR_CORE_NUM
-
-
-@functools.cache
-def _runtime() -> ctypes.CDLL:
-    library = ctypes.CDLL("libascendcl.so")
-    library.aclrtGetSocName.restype = ctypes.c_char_p
-    library.aclrtGetDeviceInfo.argtypes = (ctypes.c_uint32, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
-    return library
 
 
 class Utils:
@@ -29,20 +18,19 @@ class Utils:
     def get_device_properties(device=0) -> dict:
         from .kernel import capacity
 
-        cores = {}
-        for name, attribute in (("num_aicore", AICORES), ("num_vectorcore", VECTOR_CORES)):
-            value = ctypes.c_int64()
-            number = getattr(device, "index", device) or 0
-            if code := _runtime().aclrtGetDeviceInfo(int(number), attribute, ctypes.byref(value)):
-                raise RuntimeError(f"aclrtGetDeviceInfo of device {device} returned {code}")
-            cores[name] = value.value
+        number = int(getattr(device, "index", device) or 0)
+        aicores = runtime.cores(number, runtime.AICORES)
         return {
-            **cores, "max_shared_mem": capacity(), "multiprocessor_count": cores["num_aicore"], "warpSize": 1,
+            "num_aicore": aicores,
+            "num_vectorcore": runtime.cores(number, runtime.VECTOR_CORES),
+            "max_shared_mem": capacity(),
+            "multiprocessor_count": aicores,
+            "warpSize": 1,
             "max_num_regs": 0,
-        }  # fmt: skip
+        }
 
     def get_arch(self) -> str:
-        return _runtime().aclrtGetSocName().decode()
+        return runtime.chip()
 
     def get_aicore_num(self) -> int:
         return self.get_device_properties()["num_aicore"]

@@ -20,11 +20,12 @@ from .diagnostics import KERNELS, KernelError
 from .language import Handlers, Triton
 from .memory import Memory
 from .rewrite import compile_kernel
-from .values import INT1, TYPES, Value
+from .values import INT1, Value
 
 TEMPORARY = 1 << 21
 """Bytes of one temporary of a group of programs, so that those of an expression stay in the cache."""
 MOST_PROGRAMS = 1 << 14
+PLAIN = {"add": "add", "sub": "sub", "mul": "mul"}
 REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
@@ -78,6 +79,7 @@ class Engine:
         self.poison = poison
         self.largest = 1
         self.group = None
+        self.is_first = True  # of the groups
         self.frames = []
         self.functions = {}
         self.memory = Memory(self, regions)
@@ -97,6 +99,7 @@ class Engine:
                 self.group = Group(programs, np.arange(len(programs)))
                 self.function(function)(**arguments)
                 done += len(programs)
+                self.is_first = False
 
     def group_size(self, count) -> int:
         if self.kernel.one_at_a_time:
@@ -189,7 +192,7 @@ class Engine:
         return data if data.any() else False
 
     def branch(self, test, values):
-        return Branch(self, self.truth(test), values)
+        return Branch(self, self.truth(test), values, self.is_tensor(self.triton.unwrap(test)))
 
     def loop(self, steps):
         if isinstance(steps, Steps):
@@ -204,7 +207,7 @@ class Engine:
         bounds = [self.triton.unwrap(bound) for bound in bounds]
         start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
         if static:
-            return Steps(start, stop, step, self.core.constexpr)
+            return Steps(start, stop, step, self.core.constexpr, is_static=True)
         tensors = [self.to_tensor(bound) for bound in (start, stop, step)]
         if any(tensor.type.is_block() or not tensor.dtype.is_int() for tensor in tensors):
             raise TypeError(f"For loop bounds and step must all be scalar ints, are {[str(t.type) for t in tensors]}")
@@ -245,6 +248,9 @@ class Engine:
         return function(*args, **kwargs, **self.triton.extra(function, self.passed))
 
     def binary(self, op, left, right):
+        result = self._direct(op, left, right)
+        if result is not None:
+            return result
         if self.is_tensor(left):
             owner, name, other = left, f"__{op}__", right
         elif self.is_tensor(right):
@@ -253,6 +259,18 @@ class Engine:
             left, right = self.triton.unwrap(left), self.triton.unwrap(right)
             return getattr(operator, {"and": "and_", "or": "or_"}.get(op, op))(left, right)
         return self._operator(owner, name, other)
+
+    def _direct(self, op, left, right):
+        """The sum, difference or product of tensors of one type, without the language's rules for other types."""
+        tensor, name = self.core.tensor, PLAIN.get(op)
+        if name is None or type(left) is not tensor or type(right) is not tensor or left.type != right.type:
+            return None
+        kind = left.type.scalar
+        if kind.is_floating():
+            return tensor(getattr(self.builder, f"create_f{name}")(left.handle, right.handle), left.type)
+        if kind.is_int() and kind.primitive_bitwidth > 1:
+            return tensor(getattr(self.builder, f"create_{name}")(left.handle, right.handle), left.type)
+        return None
 
     def _operator(self, owner, name, *others):
         method = getattr(owner, name, None)
@@ -304,7 +322,7 @@ class Engine:
         if isinstance(test, bool):
             function, names = yes if test else no
             return function(*names)
-        branch = Branch(self, test, (yes[1], no[1]))
+        branch = Branch(self, test, (yes[1], no[1]), is_dynamic=False)
         for names in branch:
             function = yes[0] if branch.taken else no[0]
             result = self.to_tensor(function(*(names[0] if branch.taken else names[1])))
@@ -338,6 +356,8 @@ class Engine:
     def attribute(self, value, name):
         if isinstance(value, self.core.tensor) and name == "T":
             return self.handlers.transpose(value)
+        if inspect.ismodule(value) and not hasattr(value, name):
+            return self.handlers.supplied(value, name)
         if isinstance(value, self.core.constexpr) and name not in ("value", "type"):
             value = value.value
         if self.is_tensor(value):
@@ -424,6 +444,3 @@ class Engine:
                     bits = unsigned(np.atleast_1d(data))
                     data = " ".join(f"0x{int(number):0{digits}x}" for number in bits.ravel())
                 print(head, data)
-
-
-__all__ = ["TYPES", "Engine", "KernelError"]

@@ -6,6 +6,7 @@ triton-ascend 3.2 has them in `triton.language`; later versions, and kernels wri
 the same kernels run with plain triton.
 """
 
+import contextlib
 import importlib.abc
 import importlib.util
 import sys
@@ -261,6 +262,12 @@ def gather_out_to_ub(engine, src, index, index_boundary, dim, src_stride, end_of
 def parallel(engine, *bounds, **_):
     """A range whose steps the compiler may divide among cores."""
     return engine.steps(*bounds)
+
+
+@operation
+def scope(engine, *_, **__):
+    """A block of statements for some of a program's cores, which is one thread here."""
+    return contextlib.nullcontext()
 
 
 @operation

@@ -7,8 +7,7 @@ import threading
 from functools import cached_property
 
 from .. import chips
-from .control import scalar
-from .diagnostics import KernelError
+from . import runtime
 from .engine import Engine
 from .language import Triton
 from .memory import Region, region_of
@@ -218,8 +217,7 @@ class Kernel:
         if programs > MOST_BLOCKS and os.environ.get(ALL_BLOCKS, "0") == "0":
             raise RuntimeError(
                 f"{self.name}: a grid of {' x '.join(map(str, grid))} has {programs:,} programs, and an NPU takes "
-                f"{MOST_BLOCKS:,}: let each program do more, or set {ALL_BLOCKS}=1, with which triton-ascend loops over "
-                "them"
+                f"{MOST_BLOCKS:,}: let each do more, or set {ALL_BLOCKS}=1, with which triton-ascend loops over them"
             )
         if 0 in grid:
             return
@@ -302,8 +300,7 @@ class Snapshot:
 
 def capacity() -> int:
     """Bytes of the unified buffer of the chip in use."""
-    chip = chips.find(os.environ.get("CANN_CPU_SOC") or "Ascend910B3")
-    return chip.unified_buffer if chip else 192 * 1024
+    return chips.chips()[runtime.chip()].unified_buffer
 
 
 def poison() -> bytes | None:
@@ -320,6 +317,3 @@ def launch(name, function, accesses):
         torch.npu.synchronize()
         return function()
     python_task.launch(name, function, accesses)
-
-
-__all__ = ["Kernel", "KernelError", "scalar"]

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from .extension import BlockPointers, Operation
+from .extension import OPERATIONS, BlockPointers, Operation
 from .values import TYPES, Value
 
 
@@ -22,11 +22,12 @@ class Triton:
     def __init__(self):
         import triton
         from triton import language
+        from triton.language import semantic
         from triton.runtime.jit import JITFunction
 
         self.triton, self.language, self.core = triton, language, language.core
-        self.jit = JITFunction
-        self.semantic_class = getattr(language.semantic, "TritonSemantic", None)
+        self.jit, self.semantic = JITFunction, semantic
+        self.semantic_class = getattr(semantic, "TritonSemantic", None)
         self.unwrap = language.core._unwrap_if_constexpr
         self.extra_names = cache(self._extra_names)
 
@@ -86,7 +87,7 @@ class Triton:
 
     def to_tensor(self, value, builder):
         if self.semantic_class is None:
-            return self.language.semantic.to_tensor(value, builder)
+            return self.semantic.to_tensor(value, builder)
         return builder.semantic.to_tensor(value)
 
 
@@ -142,6 +143,7 @@ class Handlers:
             "device_assert": self.device_assert,
             "range": self.range,
             "static_range": self.static_range,
+            "parallel": self.range,
             "multiple_of": self.hint,
             "max_contiguous": self.hint,
             "max_constancy": self.hint,
@@ -178,6 +180,13 @@ class Handlers:
         if "libdevice" in module:
             return lambda *args: self.library(function.__name__, *args)
         return None
+
+    def supplied(self, module, name):
+        """What a kernel takes from triton.language that the installed version has not: triton-ascend's, or removed."""
+        core = self.triton.core
+        if module in (self.triton.language, core) and (name in OPERATIONS or hasattr(core, name)):
+            return OPERATIONS.get(name) or getattr(core, name)
+        raise AttributeError(f"module {module.__name__} has no attribute {name}")
 
     def wrap(self, handle: Value, dtype):
         core = self.triton.core
@@ -395,11 +404,9 @@ class Handlers:
             prefix, values = self.triton.unwrap(values[0]), values[1:]
         self.device_print(prefix, *values)
 
-    def static_print(self, *values, **options):
-        print(
-            *(self.triton.unwrap(value) for value in values),
-            **{k: v for k, v in options.items() if k in ("sep", "end")},
-        )
+    def static_print(self, *values, sep=" ", end="\n", **_):
+        if self.engine.is_first:
+            print(*(self.triton.unwrap(value) for value in values), sep=sep, end=end)
 
     def static_assert(self, condition, message="", **_):
         if not self.triton.unwrap(condition):

@@ -9,7 +9,7 @@ import ctypes
 
 import numpy as np
 
-from . import diagnostics
+from . import diagnostics, runtime
 from .diagnostics import KernelError
 from .values import INT1, Affine, PointerType, Value
 
@@ -126,17 +126,21 @@ class Memory:
 
     def _resolve(self, pointer: Value) -> tuple[Value, Region]:
         region = pointer.region
-        if region is None:
-            raise KernelError(f"{diagnostics.where()}: a null pointer")
         if region is not self.everything:
             return pointer, region
-        low = pointer.bounds[0] * pointer.type.element.bytes
-        found = self.everything.find(low)
-        if found is None:
-            raise KernelError(
-                f"{diagnostics.where()}: address {low:#x} is in none of the tensors that were given to the launch"
-            )
         unit = pointer.type.element.bytes
+        rows = pointer.data.reshape(len(pointer.data), -1) * unit
+        low, high = int(rows.min()), int(rows.max())
+        found = self.everything.find(low)
+        if found is None or found is not self.everything.find(high):
+            # Tensors whose addresses the kernel has read from memory.
+            for address in np.unique([rows.min(1), rows.max(1)]):
+                if self.everything.find(int(address)) is None and not runtime.is_device_memory(int(address)):
+                    raise KernelError(
+                        f"{diagnostics.where()}: address {int(address):#x} is neither in a tensor that was given to "
+                        "the launch nor in device memory"
+                    )
+            found = Region("memory", low, high - low + unit, pointer.type.element)
         offset = (pointer.data * unit - found.address) // unit
         return Value(pointer.type, pointer.shape, offset, region=found), found
 
@@ -296,7 +300,7 @@ class Memory:
         index = pointer.data
         size = np.broadcast_shapes(index.shape, data.shape, () if mask is None else mask.data.shape)
         index, data = (np.broadcast_to(array, size) for array in (index, data))
-        if self.races:
+        if self.races and self._root(region) is not None:
             self._check_race(region, memory, index, data, None if mask is None else np.broadcast_to(mask.data, size))
         if mask is None:
             memory[index] = data
@@ -333,11 +337,12 @@ class Memory:
         return root.writers
 
     def _root(self, region):
-        return next((one for one in self.everything.regions if one.address == region.address), region)
+        """The tensor of the launch, or None for memory that the kernel has an address of otherwise."""
+        return next((one for one in self.everything.regions if one.address == region.address), None)
 
     def _claim(self, region, form, shape, pointer, data):
         """Notes who stores to a slice of memory; each program's elements are apart."""
-        if not self.races:
+        if not self.races or self._root(region) is None:
             return
         writers = self._slice(self._writers(region), form, shape)
         programs = self.engine.group.programs.astype(np.int32) + 1

@@ -86,6 +86,7 @@ class Rewriter(ast.NodeTransformer):
         ]
         self.new = [name for name in dict.fromkeys(stored) if name not in self.parameters]
         self.names = self.parameters + self.new
+        self.constants = set()  # names that are annotated before they are assigned
         self.count = 0
         self.ways = 0  # depth of `if`
         self.loops = 0  # depth of `for` and `while`
@@ -204,13 +205,19 @@ class Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node):
         if len(node.targets) != 1:
             self.fail(node, "Simultaneous multiple assignment is not supported in triton")
-        return _assign(self.visit(node.targets[0]), _engine("value", self.visit(node.value)))
+        target, value = node.targets[0], self.visit(node.value)
+        if not (isinstance(target, ast.Name) and target.id in self.constants):
+            value = _engine("value", value)
+        return _assign(self.visit(target), value)
 
     def visit_AnnAssign(self, node):
+        is_constant = "constexpr" in ast.unparse(node.annotation)
         if node.value is None:
+            if is_constant:
+                self.constants.add(node.target.id)
             return ast.Pass()
         value = self.visit(node.value)
-        if "constexpr" not in ast.unparse(node.annotation):
+        if not is_constant:
             value = _engine("value", value)
         return _assign(self.visit(node.target), value)
 
@@ -300,7 +307,8 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node.ctx, ast.Store):
             self.fail(node, "Attribute assignment is not supported in triton")
         owner = node.value.id if isinstance(node.value, ast.Name) else None
-        if owner not in self.names and inspect.ismodule(self.namespace.get(owner)):
+        module = self.namespace.get(owner) if owner not in self.names else None
+        if inspect.ismodule(module) and hasattr(module, node.attr):
             return node
         return _engine("attribute", self.visit(node.value), ast.Constant(node.attr))
 
