@@ -589,3 +589,28 @@ def int8_dot():
     a, b = (randint(127, (32, 32), torch.int8, seed, -128) for seed in (0, 1))
     arguments = {"a_ptr": a, "b_ptr": b, "c_ptr": torch.zeros(32, 32, dtype=torch.int32), "N": 32}
     return Case(int8_dot_kernel, (1,), arguments, {"c_ptr": (a.long() @ b.long()).int()})
+
+
+@triton.jit
+def conditions_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    """Chained comparisons, expressions that programs choose differently, and constants in the body."""
+    half: tl.constexpr = BLOCK // 2
+    whole: tl.constexpr
+    whole = half * 2
+    pid = tl.program_id(0)
+    at = tl.arange(0, whole)
+    x = tl.load(x_ptr + at)
+    middle = pid if 0 < pid < 3 else -pid
+    even = not (pid % 2 == 1) and pid != 2
+    tl.store(out_ptr + pid * BLOCK + at, tl.where((x > -1) & (x < 1), x * middle, 10.0) + even.to(tl.float32))
+
+
+@case
+def conditions():
+    x = randn(8)
+    rows = []
+    for pid in range(5):
+        middle = pid if 0 < pid < 3 else -pid
+        rows.append(torch.where((x > -1) & (x < 1), x * middle, torch.tensor(10.0)) + float(pid % 2 == 0 and pid != 2))
+    arguments = {"x_ptr": x, "out_ptr": torch.zeros(5, 8), "BLOCK": 8}
+    return Case(conditions_kernel, (5,), arguments, {"out_ptr": torch.stack(rows)})

@@ -18,6 +18,7 @@ ASCEND = triton.__version__.startswith("3.2")
 NOT_ON_ASCEND = {"float8": "triton-ascend 3.2 has no float8 on this chip"}
 OTHERWISE = {
     "add_bfloat16": "it adds the bits as integers",
+    "conditions": "its `if` expressions and constants are those of Python",
     "float8": "it rounds halves away from zero",
     "functions": "its erf is computed in float64",
     "integers": "its division of negative numbers is not that of the processor",

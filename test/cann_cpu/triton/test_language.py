@@ -273,3 +273,29 @@ def test_a_load_of_what_nobody_wrote(dtype, tmp_path):
             assert re.search(r"lane 30 \(and 9 more\), offset 30 of 64", run.stderr)
         else:
             assert run.returncode == 0, run.stderr
+
+
+def test_poison_is_that_of_the_check():
+    from cann_cpu.triton.kernel import POISON
+
+    header = Path(__file__).parents[3] / "cann_cpu/runtime/checks/memory/guarded.h"
+    found = re.search(r"kPoison\[\] = \{0x(\w\w), 0x(\w\w)\}", header.read_text())
+    assert bytes(int(byte, 16) for byte in found.groups()) == POISON
+
+
+def test_which_arguments_are_written():
+    import triton_kernels
+    from cann_cpu.triton.kernel import Analysis
+
+    for kernel, written in {
+        triton_kernels.add_kernel: {"out_ptr"},
+        triton_kernels.matmul_kernel: {"c_ptr"},
+        triton_kernels.histogram_kernel: {"out_ptr", "old_ptr"},
+        triton_kernels.locked_kernel: {"lock_ptr", "sum_ptr"},
+        triton_kernels.gather_kernel: {"out_ptr"},
+        block_pointer_kernel: {"out_ptr"},
+        descriptor_kernel: {"out_ptr"},
+    }.items():
+        assert {name for name in Analysis(kernel).written if name.endswith("_ptr")} == written
+    assert Analysis(triton_kernels.locked_kernel).one_at_a_time
+    assert not Analysis(triton_kernels.collatz_kernel).one_at_a_time

@@ -284,7 +284,7 @@ class Rewriter(ast.NodeTransformer):
         parts = [self._compare(node.ops[0], kept[0], kept[1])]
         parts += [
             self._compare(op, _load(name), value)
-            for op, name, value in zip(node.ops[1:], names[1:], kept[2:], strict=True)
+            for op, name, value in zip(node.ops[1:], names[1:-1], kept[2:], strict=True)
         ]
         return _engine("all_", *parts)
 
