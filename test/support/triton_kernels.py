@@ -601,7 +601,7 @@ def conditions_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     at = tl.arange(0, whole)
     x = tl.load(x_ptr + at)
     middle = pid if 0 < pid < 3 else -pid
-    even = not (pid % 2 == 1) and pid != 2
+    even = not (pid % 2 == 1) and pid != 2  # noqa: SIM201
     tl.store(out_ptr + pid * BLOCK + at, tl.where((x > -1) & (x < 1), x * middle, 10.0) + even.to(tl.float32))
 
 

@@ -132,14 +132,14 @@ def descriptor_kernel(x_ptr, out_ptr, M, N, BLOCK: tl.constexpr):
     out = tl.make_tensor_descriptor(out_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
     row = tl.program_id(0) * BLOCK
     for column in range(0, N, BLOCK):
-        out.store([row, column], x.load([row, column]) * 2)
+        out.store([row, column], x.load([row, column]))
 
 
 def test_tensor_descriptors():
     x = torch.randn(20, 40).npu()
     out = torch.zeros_like(x)
     launched(descriptor_kernel, (2,), x, out, 20, 40, 16)
-    assert torch.equal(out, x * 2)
+    assert torch.equal(out, x)
 
 
 insert_slice = tl.insert_slice if ASCEND else extension.insert_slice
