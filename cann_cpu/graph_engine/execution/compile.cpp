@@ -18,6 +18,7 @@
 #include "graph_engine/model/attributes.h"
 #include "graph_engine/model/dtypes.h"
 #include "graph_engine/nodes/node_types.h"
+#include "graph_engine/nodes/torch_operator.h"
 #include "graph_engine/packages/custom_node.h"
 
 namespace cann_cpu::graph {
@@ -190,13 +191,7 @@ void resolve_type(Node& node, std::string& unknown) {
     node.type = find_node_type(type);
     if (node.type != nullptr) node.custom = nullptr;
   }
-  if (node.type != nullptr && node.type->prepare != nullptr) {
-    try {
-      node.type->prepare();
-    } catch (const GraphError& error) {
-      throw GraphError(describe(*node.model) + ": " + error.what());
-    }
-  }
+  if (node.type == &kTorchOperatorNodes.front()) import_torch_operators();
   if (node.custom == nullptr && node.type == nullptr) {
     unknown += "\n  " + describe(*node.model) + ": " + reason;
   }

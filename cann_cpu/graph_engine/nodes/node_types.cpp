@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cann_cpu/export.h"
+#include "torch_operator.h"
 
 namespace cann_cpu::graph {
 

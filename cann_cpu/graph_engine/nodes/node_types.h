@@ -19,8 +19,6 @@ struct NodeType {
   const char* attributes = "";
   // Outputs, where torchair asks for the whole prototype (torchair.ge.custom_op). All inputs are listed then.
   const char* outputs = "";
-  // Called when a graph with such a node is compiled; throws to reject.
-  void (*prepare)() = nullptr;
 
   Prototype prototype() const;
   std::vector<std::string> optional_input_names() const;
@@ -33,6 +31,6 @@ const NodeType* find_node_type(const std::string& type);
 using NodeTable = std::vector<NodeType>;
 extern const NodeTable kPointwiseNodes, kComparisonNodes, kReductionNodes, kLinearAlgebraNodes, kNormalizationNodes,
     kIndexingNodes, kViewNodes, kCreationNodes, kRandomNodes, kActivationNodes, kForeachNodes, kVisionNodes,
-    kAttentionNodes, kExpertNodes, kCollectiveNodes, kQuantizationNodes, kTorchOperatorNodes;
+    kAttentionNodes, kExpertNodes, kCollectiveNodes, kQuantizationNodes;
 
 }  // namespace cann_cpu::graph

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that Python has registered with PyTorch: python/cann_cpu/torch_operator.py calls them.
+#include "torch_operator.h"
+
 #include <ATen/ops/empty.h>
 #include <dlfcn.h>
 
@@ -31,20 +33,6 @@ CallOperator call_operator = nullptr;
 template <class Function>
 Function* function_of_python(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-}
-
-// Lets the module register what calls operators.
-void import_module() {
-  if (call_operator != nullptr) return;
-  const auto is_initialized = function_of_python<int()>("Py_IsInitialized");
-  if (is_initialized == nullptr || is_initialized() == 0) throw GraphError("it needs Python, in which it is written");
-  const auto ensure = function_of_python<int()>("PyGILState_Ensure");
-  const auto run = function_of_python<int(const char*, void*)>("PyRun_SimpleStringFlags");
-  const auto release = function_of_python<void(int)>("PyGILState_Release");
-  const int state = ensure();
-  run("import cann_cpu.torch_operator", nullptr);  // prints an error
-  release(state);
-  if (call_operator == nullptr) throw GraphError("the module cann_cpu.torch_operator cannot be imported");
 }
 
 OperatorTensor described(const at::Tensor& tensor) {
@@ -88,8 +76,21 @@ Outputs called(NodeCall& n) {
 
 }  // namespace
 
+void import_torch_operators() {
+  if (call_operator != nullptr) return;
+  const auto is_initialized = function_of_python<int()>("Py_IsInitialized");
+  if (is_initialized == nullptr || is_initialized() == 0) throw GraphError("it needs Python, in which it is written");
+  const auto ensure = function_of_python<int()>("PyGILState_Ensure");
+  const auto run = function_of_python<int(const char*, void*)>("PyRun_SimpleStringFlags");
+  const auto release = function_of_python<void(int)>("PyGILState_Release");
+  const int state = ensure();
+  run("import cann_cpu.torch_operator", nullptr);  // prints an error
+  release(state);
+  if (call_operator == nullptr) throw GraphError("the module cann_cpu.torch_operator cannot be imported");
+}
+
 const NodeTable kTorchOperatorNodes = {
-    {"TorchOperator", called, "", "operator arguments", "", import_module},
+    {"TorchOperator", called, "", "operator arguments"},
 };
 
 }  // namespace cann_cpu::graph
