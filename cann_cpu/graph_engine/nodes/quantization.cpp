@@ -210,7 +210,7 @@ const NodeTable kQuantizationNodes = {
                                 real("dst_type_max", 0), out(0, in_dst_type), out(1, block_scales))},
     {"DynamicMxQuant",
      aclnn("DynamicMxQuantV3", in(0), integer("axis", -1), text("round_mode", "rint"), integer("dst_type"),
-           integer("block_size", 32), integer("scale_alg", 0), real("dst_type_max", 0), real("max_low_bound", 0),
+           integer("blocksize", 32), integer("scale_alg", 0), real("dst_type_max", 0), real("max_low_bound", 0),
            out(0, in_dst_type), out(1, block_exponents))},
     {"AntiMxQuant", aclnn("AntiMxQuant", in(0), in(1), integer("axis", -1), integer("dst_type"), out(in_dst_type))},
     {"GroupQuant", aclnn("GroupQuant", in(0), in(1), in(2), optional(3), integer("dst_type", kInt8), out(quantised(0))),

@@ -279,10 +279,14 @@ Outputs overlaps(NodeCall& n) {
   return outputs;
 }
 
+at::Tensor for_each_box(NodeCall& n) { return n.in(0).new_empty({1, n.in(0).size(1)}); }
+
 }  // namespace
 
 const NodeTable kVisionNodes = {
     {"Iou", overlaps},
+    {"CIoU", aclnn("CIoU", in(0), in(1), flag("trans", false), flag("is_cross", true), text("mode", "iou"),
+                   out(0, for_each_box), out(1, for_each_box), ignore("atan_sub_flag"))},
     {"Conv2D", Convolution(2).forward()},
     {"QuantConv2D", Convolution(2).quantized()},
     {"Conv2DTranspose", Convolution(2).transposed()},

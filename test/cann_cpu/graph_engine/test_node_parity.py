@@ -35,6 +35,12 @@ def make(spec, dtype, seed=0):
     return torch.randint(-9, 9, spec, generator=generator).to(dtype).npu()
 
 
+def attention_gradients(q, k, v, dy):
+    out, maximum, total, *_ = torch_npu.npu_fusion_attention(q, k, v, 3, "BNSD", scale=0.5)
+    kept = dict(softmax_max=maximum, softmax_sum=total, attention_in=out)
+    return torch_npu.npu_fusion_attention_grad(q, k, v, dy, 3, "BNSD", scale_value=0.5, **kept)[:3]
+
+
 M = (5, 7)
 CASES = [
     # name, function, inputs, dtypes
@@ -403,6 +409,32 @@ CASES = [
         [(2, 3, 5, 8)] * 3,
         FLOATS,
     ),
+    ("fusion_attention_grad", attention_gradients, [(2, 3, 5, 16)] * 4, HALVES),
+    (
+        "activations_backward",
+        lambda dy, x, half: (
+            torch_npu.npu_fast_gelu_backward(dy, x),
+            torch_npu.npu_gelu(x, approximate="tanh"),
+            torch_npu.npu_gelu_backward(dy, x, approximate="tanh"),
+            torch_npu.npu_swiglu_backward(half, x),
+        ),
+        [(5, 8), (5, 8), (5, 4)],
+        FLOATS,
+    ),
+    (
+        "rms_norm_backward",
+        lambda dy, x, w, r: torch_npu.npu_rms_norm_backward(dy, x, w, r.float()),
+        [M, M, (7,), ("positive", (5, 1))],
+        FLOATS,
+    ),
+    ("rotary_mul_backward", torch_npu.npu_rotary_mul_backward, [(2, 3, 4, 64)] * 2 + [(1, 3, 1, 64)] * 2, FLOATS),
+    (
+        "scatter_nd_update",
+        lambda x, i, u: torch_npu.npu_scatter_nd_update(x, i, u),
+        [M, ("given", [[3], [0]]), (2, 7)],
+        FLOATS,
+    ),
+    ("linear_by_name", torch_npu.npu_linear, [(5, 7), (3, 7), (3,)], FLOATS),
     (
         "fused_infer_attention_score",
         lambda q, k, v: torch_npu.npu_fused_infer_attention_score(

@@ -969,6 +969,15 @@ BOXES = [corners(7, 0), corners(5, 2)]
 case("Iou", BOXES, overlaps("iou"), eps=0.01)
 case("Iou", BOXES, overlaps("iof"), mode="iof", eps=0.01)
 
+
+def complete_overlaps(*boxes):
+    out = aclnn.Out((1, 1024))
+    return aclnn.written_by("aclnnCIoU", *boxes, True, False, "iou", out, out)
+
+
+PLACES = [tensor(4, 1024, seed=seed).abs() for seed in range(2)]
+case("CIoU", PLACES, complete_overlaps, trans=True, is_cross=False, atan_sub_flag=True)
+
 TESTED_ALONE = {*RANDOM, "StatelessRandperm", "StatelessDropOutGenMask", "DropOutDoMask", "MultinomialWithReplacement"}
 TESTED_ALONE |= {"DynamicRNN", "DynamicRNNGrad"}  # test_fused_operators.py
 TESTED_ALONE |= {"GroupedMatmul"}  # its lists have names, in graphs: test_node_parity.py

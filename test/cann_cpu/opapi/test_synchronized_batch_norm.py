@@ -4,8 +4,8 @@
 import pytest
 import torch
 import torch_npu
-import torchair
 from aclnn import Out, Rejected, written_by
+from graphs import MODES, assert_same_bits
 
 EPS, MOMENTUM = 1e-5, 0.1
 SHAPES = [(4, 3, 5, 7), (1, 1), (7, 13), (2, 257, 9), (2, 3, 2, 1, 4), (3, 2, 1_100_000)]  # the last: more than a block
@@ -134,9 +134,10 @@ def test_sums_of_ranks_become_statistics():
         assert_close(got, expected)
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_in_graphs(dynamic):
-    """Their nodes divide the work otherwise than eager's functions, so that sums are rounded otherwise."""
+@pytest.mark.parametrize("mode", MODES)
+def test_in_graphs(mode):
+    """Gradients in their nodes divide the work otherwise than in eager's functions, so that sums are rounded
+    otherwise."""
     x, dy, weight = samples((3, 5, 4, 2)).npu(), samples((3, 5, 4, 2)).npu(), samples((5,)).npu()
     counts = torch.tensor([24]).int().npu()
 
@@ -150,15 +151,12 @@ def test_in_graphs(dynamic):
 
     mean, invstd = expected = statistics_of_all(x, *(eager := running(5)))
     in_graph = running(5)
-    torch._dynamo.reset()
-    compiled = torch.compile(statistics_of_all, backend=torchair.get_npu_backend(), dynamic=dynamic, fullgraph=True)
-    for got, want in zip((*compiled(x, *in_graph), *in_graph), (*expected, *eager), strict=True):
-        assert torch.equal(got, want)
-    if dynamic:
+    results = MODES[mode](statistics_of_all)(x, *in_graph)
+    assert_same_bits((results, in_graph), (expected, eager))
+    if mode == "dynamic":
         return  # ATen's batch_norm_backward_reduce has no shapes for torch.compile but by a call
-    compiled = torch.compile(gradients, backend=torchair.get_npu_backend(), dynamic=False, fullgraph=True)
     expected = gradients(dy, x, mean, invstd, weight)
-    for got, want in zip(compiled(dy, x, mean, invstd, weight), expected, strict=True):
+    for got, want in zip(MODES[mode](gradients)(dy, x, mean, invstd, weight), expected, strict=True):
         assert_close(got, want.cpu())
 
 
