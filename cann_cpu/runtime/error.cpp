@@ -110,6 +110,12 @@ aclError aclrtPeekAtLastError(aclrtLastErrLevel level) {
   return level == ACL_RT_THREAD_LEVEL ? thread_error.last : ACL_ERROR_INVALID_PARAM;
 }
 
+aclError aclrtGetErrorVerbose(int32_t, aclrtErrorInfo* errorInfo) {
+  if (errorInfo == nullptr) return error(ACL_ERROR_INVALID_PARAM, "aclrtGetErrorVerbose: errorInfo is null");
+  *errorInfo = {};
+  return ACL_SUCCESS;
+}
+
 aclError aclrtGetLastError(aclrtLastErrLevel level) {
   return level == ACL_RT_THREAD_LEVEL ? std::exchange(thread_error.last, ACL_SUCCESS) : ACL_ERROR_INVALID_PARAM;
 }

@@ -58,6 +58,14 @@ def test_a_view_of_blocks_is_read_as_the_view_of_their_matrix(view):
     assert out.equal(-viewed)
 
 
+@pytest.mark.parametrize("size, blocks", [((5, 0), (0, 1, 16, 16)), ((0, 5), (1, 0, 16, 16))], ids=str)
+def test_an_empty_matrix_in_blocks_is_read(size, blocks):
+    matrix, out = (torch.full(shape, 7, dtype=torch.bfloat16) for shape in (size, (3, size[1])))
+    weight = Stored(matrix, torch.empty(blocks, dtype=torch.bfloat16), FRACTAL_NZ)
+    call("aclnnMatmul", torch.ones(3, size[0], dtype=torch.bfloat16), weight, out, 0)
+    assert torch.equal(out, torch.zeros(3, size[1], dtype=torch.bfloat16))
+
+
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: x.transpose(1, 2), lambda x: x[1:, 2:20]])
 def test_a_stack_of_matrices_is_read(view):
     viewed = view(random(3, 23, 41))

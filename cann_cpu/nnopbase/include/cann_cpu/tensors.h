@@ -71,7 +71,7 @@ inline at::Scalar scalar_of(const aclScalar& scalar) {
 // A tensor in FRACTAL_NZ that is no view of a part of its storage, nor a transposed one.
 inline bool is_whole(const aclTensor& tensor) {
   int64_t stride = 1;
-  for (size_t i = tensor.shape.size(); i-- > 0; stride *= tensor.shape[i]) {
+  for (size_t i = tensor.shape.size(); i-- > 0; stride *= std::max<int64_t>(tensor.shape[i], 1)) {
     if (tensor.shape[i] != 1 && tensor.strides[i] != stride) return false;
   }
   return tensor.offset == 0 && tensor.storage_shape.size() == tensor.shape.size() + 2;

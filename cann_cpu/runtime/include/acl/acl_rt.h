@@ -31,12 +31,46 @@ typedef struct aclCANNPackageVersion {
 
 typedef enum aclrtLastErrLevel { ACL_RT_THREAD_LEVEL = 0 } aclrtLastErrLevel;
 
+// What the hardware reports of a failure.
+#define UCE_INFO_RESERVED_SIZE 14
+#define ACL_RT_MEM_UCE_INFO_MAX_NUM 20
+
+typedef struct aclrtMemUceInfo {
+  void* addr;
+  size_t len;
+  size_t reserved[UCE_INFO_RESERVED_SIZE];
+} aclrtMemUceInfo;
+
+typedef enum aclrtErrorType { ACL_RT_NO_ERROR = 0, ACL_RT_ERROR_OTHERS = 0xFFFF } aclrtErrorType;
+
+typedef enum aclrtAicoreErrorType { ACL_RT_AICORE_ERROR_UNKNOWN = 0 } aclrtAicoreErrorType;
+
+typedef struct aclrtMemUceInfoArray {
+  size_t arraySize;
+  aclrtMemUceInfo memUceInfoArray[ACL_RT_MEM_UCE_INFO_MAX_NUM];
+} aclrtMemUceInfoArray;
+
+typedef union aclrtErrorInfoDetail {
+  aclrtMemUceInfoArray uceInfo;
+  aclrtAicoreErrorType aicoreErrType;
+} aclrtErrorInfoDetail;
+
+typedef struct aclrtErrorInfo {
+  uint8_t tryRepair;
+  uint8_t hasDetail;
+  uint8_t reserved[2];
+  aclrtErrorType errorType;
+  aclrtErrorInfoDetail detail;
+} aclrtErrorInfo;
+
 aclError aclInit(const char* configPath);
 aclError aclFinalize();
 // The message of this thread's latest failed call, given once: the next call answers nullptr until something fails.
 const char* aclGetRecentErrMsg();
 aclError aclrtGetLastError(aclrtLastErrLevel level);
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
+// There is no hardware that fails: always ACL_RT_NO_ERROR. The message of a failed call stays.
+aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo* errorInfo);
 aclError aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* patchVersion);
 aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion* version);
 // versionStr holds ACL_PKG_VERSION_MAX_SIZE bytes.
