@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
@@ -14,7 +13,9 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/InferenceMode.h>
+
+#include "hifloat8.h"
+#include "parallel.h"
 
 namespace cann_cpu {
 namespace {
@@ -83,7 +84,7 @@ Division for_all_threads(const Attention& attention) {
 
 // The block's queries of (heads, queries, size) in float, those of the heads that share a key's after each other.
 at::Tensor by_key_head(const at::Tensor& tensor, const Block& block, int64_t shared) {
-  const auto rows = queries_of(tensor, block).to(at::kFloat).contiguous();
+  const auto rows = in_wide_float(queries_of(tensor, block)).contiguous();
   return rows.view({block.heads() / shared, shared * block.rows(), rows.size(2)});
 }
 
@@ -156,8 +157,15 @@ at::Tensor scores(const Attention& attention, const at::Tensor& query, const at:
   return scores;
 }
 
+// The same, multiplied by the scale of each query, if there is one.
+at::Tensor by_key_head(const at::Tensor& tensor, const std::optional<at::Tensor>& scale, const Block& block,
+                       int64_t shared) {
+  const auto rows = by_key_head(tensor, block, shared);
+  return scale.has_value() ? rows * by_key_head(*scale, block, shared) : rows;
+}
+
 at::Tensor scaled_query(const Attention& attention, const Block& block) {
-  const auto query = by_key_head(attention.query, block, shared_heads(attention));
+  const auto query = by_key_head(attention.query, attention.query_scale, block, shared_heads(attention));
   return attention.quantized ? query : query * at::Scalar(attention.scale);
 }
 
@@ -187,38 +195,49 @@ void attend(const Division& division, const AttentionResults& results, const Blo
     maximum.copy_(of_each_query(*attention.sinks, rows));
     sum.fill_(1);
   }
-  if (attention.quantized) {
-    // Rounded probabilities depend on the maximum, so that it has to be known.
-    division.for_each_keys(rows, [&](const Block& block) {
-      const auto block_scores = scores(attention, query, scratch.key(block), block, scratch);
-      maximum = at::maximum(maximum, block_scores.amax({-1}, /*keepdim=*/true));
-    });
+  // Makes powers of scores, adds them to the statistics, and returns what earlier sums have to be multiplied by.
+  const auto accumulate = [&](const at::Tensor& block_scores) {
+    const auto highest = at::maximum(maximum, block_scores.amax({-1}, /*keepdim=*/true));
+    const auto finite = zero_if_infinite(highest);
+    block_scores.sub_(finite).exp_();
+    const auto factor = maximum.sub_(finite).exp_();
+    sum.mul_(factor).add_(block_scores.sum({-1}, /*keepdim=*/true));
+    maximum = highest;
+    return factor;
+  };
+  // What is rounded depends on the statistics, so that they have to be known.
+  const bool is_rounded = attention.quantized || attention.rounded;
+  if (is_rounded) {
+    division.for_each_keys(
+        rows, [&](const Block& block) { accumulate(scores(attention, query, scratch.key(block), block, scratch)); });
   }
   at::Tensor values;
   division.for_each_keys(rows, [&](const Block& block) {
     auto weights = scores(attention, query, scratch.key(block), block, scratch);
-    const auto highest = at::maximum(maximum, weights.amax({-1}, /*keepdim=*/true));
-    const auto finite = zero_if_infinite(highest);
-    weights.sub_(finite).exp_();
-    const auto factor = maximum.sub_(finite).exp_();
-    sum.mul_(factor).add_(weights.sum({-1}, /*keepdim=*/true));
-    maximum = highest;
+    at::Tensor factor;
+    if (is_rounded) {
+      weights.sub_(zero_if_infinite(maximum)).exp_();
+    } else {
+      factor = accumulate(weights);
+    }
     if (attention.dropout) weights.mul_(attention.dropout(block));
     if (attention.quantized) weights.mul_(attention.quantized->probability_scale).round_().clamp_(-128, 127);
+    if (attention.rounded) weights = attention.rounded(weights.div_(sum));
     const auto by_key = weights.view({key_heads, shared * block.rows(), block.columns()});
     const auto value = scratch.value(block);
     if (!values.defined()) {
       values = at::empty({by_key.size(0), by_key.size(1), value.size(2)}, at::kFloat);
       multiply(values, by_key, value, /*adds=*/false);
     } else {
-      values.mul_(factor.view({key_heads, shared * block.rows(), 1}));
+      if (factor.defined()) values.mul_(factor.view({key_heads, shared * block.rows(), 1}));
       multiply(values, by_key, value, /*adds=*/true);
     }
   });
   if (!values.defined()) {
     values = at::zeros({key_heads, shared * rows.rows(), attention.value.size}, at::kFloat);
   }
-  values = by_query_head(values, rows).div_(sum);
+  values = by_query_head(values, rows);
+  if (!attention.rounded) values.div_(sum);
   const auto sees_nothing = sum.eq(0);
   values.masked_fill_(sees_nothing, 0);
   if (attention.quantized) values.mul_(attention.quantized->value_scale);
@@ -307,20 +326,6 @@ Visibility visibility(int64_t sparse_mode, int64_t previous_tokens, int64_t next
   }
 }
 
-void for_each_in_parallel(int64_t count, const std::function<void(int64_t)>& body) {
-  const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
-  if (threads == 1 || count < threads) {
-    for (int64_t i = 0; i < count; ++i) body(i);
-    return;
-  }
-  at::parallel_for(0, threads, 1, [&](int64_t first, int64_t last) {
-    const c10::InferenceMode as_in_the_stream;
-    for (int64_t thread = first; thread < last; ++thread) {
-      for (int64_t i = thread; i < count; i += threads) body(i);
-    }
-  });
-}
-
 void attend(const Attention& attention, const AttentionResults& results) {
   const Division division = for_one_thread(attention);
   for_each_in_parallel(division.groups() * division.row_blocks(),
@@ -344,10 +349,10 @@ void attend_backward(const Attention& attention, In grad, In out, In maximum, In
       return tensor.narrow(1, rows.row, rows.rows()).to(at::kFloat);
     };
     const auto query = scaled_query(attention, rows);
-    const auto dy = by_key_head(grad, rows, shared);
+    const auto dy = by_key_head(grad, gradients.grad_scale, rows, shared);
     const auto highest = of_rows(maximum), total = of_rows(sum);
     // The sum of each query's probabilities times their gradients.
-    const auto expected = (of_rows(grad) * of_rows(out)).sum({-1}, /*keepdim=*/true);
+    const auto expected = (by_query_head(dy, rows) * of_rows(out)).sum({-1}, /*keepdim=*/true);
     const at::Tensor grad_query = at::zeros_like(query);
     division.for_each_keys(rows, [&](const Block& block) {
       const auto by_key = [&](const at::Tensor& tensor) {
@@ -364,7 +369,9 @@ void attend_backward(const Attention& attention, In grad, In out, In maximum, In
         ds.mul_(factor);
         dropped = p * factor;
       }
+      if (attention.rounded) dropped = attention.rounded(dropped);
       ds.sub_(expected).mul_(p);
+      if (gradients.rounded) ds = gradients.rounded(ds);
       grad_value.narrow(1, block.column, block.columns()).baddbmm_(by_key(dropped).mT(), dy);
       grad_query.baddbmm_(by_key(ds), key);
       grad_key.narrow(1, block.column, block.columns()).baddbmm_(by_key(ds).mT(), query);

@@ -66,6 +66,8 @@ struct Attention {
   std::function<at::Tensor(const Block&)> shift = nullptr;    // added to the block's scores, after the scale
   std::function<at::Tensor(const Block&)> dropout = nullptr;  // what the block's probabilities are multiplied by
   std::optional<at::Tensor> sinks = std::nullopt;             // (heads): the score of one more key, without a value
+  std::optional<at::Tensor> query_scale = std::nullopt;       // (heads, queries, 1), that the queries are multiplied by
+  std::function<at::Tensor(const at::Tensor&)> rounded = nullptr;  // of probabilities, before those of the values
 
   // For int8: scores times score_scale; probabilities, at most 1, to int8 times probability_scale; their sum of values
   // times value_scale.
@@ -91,17 +93,14 @@ CANN_EXPORT void attend(const Attention& attention, const AttentionResults& resu
 // Results without statistics, copied to a tensor (heads, queries, size).
 CANN_EXPORT AttentionResults written_to(In out);
 
-// Calls body for 0 to count - 1: in as many threads as there are, where there is enough for all, so that they do not
-// wait for each other in every operator; otherwise one after the other, and operators use the threads. Neighbours go to
-// different threads, since later queries see more keys.
-CANN_EXPORT void for_each_in_parallel(int64_t count, const std::function<void(int64_t i)>& body);
-
 // The gradients, with what attend() has kept: maximum and sum, (heads, queries, 1), and out.
 struct AttentionGradients {
-  at::Tensor query, key, value;          // as the inputs
-  std::optional<at::Tensor> shift = {};  // (heads or 1, queries or 1, keys), added to
-  std::optional<at::Tensor> sinks = {};  // (heads), added to
-  double shift_scale = 1;                // what the shift was multiplied by
+  at::Tensor query, key, value;                               // as the inputs
+  std::optional<at::Tensor> shift = {};                       // (heads or 1, queries or 1, keys), added to
+  std::optional<at::Tensor> sinks = {};                       // (heads), added to
+  double shift_scale = 1;                                     // what the shift was multiplied by
+  std::optional<at::Tensor> grad_scale = {};                  // (heads, queries, 1), that the gradient is multiplied by
+  std::function<at::Tensor(const at::Tensor&)> rounded = {};  // of the scores' gradients, before their products
 };
 
 void attend_backward(const Attention& attention, In grad, In out, In maximum, In sum,

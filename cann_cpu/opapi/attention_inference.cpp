@@ -12,6 +12,7 @@
 
 #include "attention.h"
 #include "checks.h"
+#include "parallel.h"
 #include "quantization.h"
 
 using namespace cann_cpu;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of training, its gradient, and the sum of two attentions to parts of the keys.
+// Attention of training, of floats and of hifloat8, its gradient, and the sum of two attentions to parts of the keys.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -9,6 +9,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "attention.h"
+#include "checks.h"
+#include "hifloat8.h"
 
 using namespace cann_cpu;
 
@@ -353,7 +355,7 @@ void score_backward(const Training& given, In grad, In maximum, In sum, In resul
 
 // What the functions do not implement, and what makes no difference.
 using PaddingMask = Absent<"paddingMask", OptionalIn>;
-using SoftmaxOut = Absent<"softmaxOut", OptionalOut>;
+using SoftmaxOut = Ignored<OptionalOut>;  // reserved
 using SoftmaxIn = Absent<"softmaxIn", OptionalIn>;
 using QueryScale = Absent<"dScaleQ", OptionalIn>;
 using KeyScale = Absent<"dScaleK", OptionalIn>;
@@ -573,3 +575,152 @@ ACLNN(RingAttentionUpdateV2, [](In first, In first_maximum, In first_sum, In sec
   const auto factor = [](const at::Tensor& share) { return first_of(share).permute({2, 0, 1, 3}); };
   assign(out, (heads(first) * factor(joined.first_share) + heads(second) * factor(joined.second_share)).flatten(2));
 });
+
+namespace {
+
+// ---- hifloat8, where the tokens of a block share a scale
+
+// A tensor (batch, tokens, heads, size) in hifloat8, and the scales (batch, heads, blocks of tokens, 1) of its numbers.
+struct Scaled {
+  const char *name, *scale_name;
+  In values, scale;
+  int64_t block;
+
+  int64_t batch() const { return values.size(0); }
+  int64_t tokens() const { return values.size(1); }
+  int64_t heads() const { return values.size(2); }
+
+  void check() const {
+    check_rank(name, values, 4);
+    check_shape(scale_name, scale, {batch(), heads(), (tokens() + block - 1) / block, 1});
+  }
+  at::Tensor numbers(int64_t i) const { return values[i].transpose(0, 1); }  // (heads, tokens, size)
+  at::Tensor scales(int64_t i) const {                                       // (heads, tokens, 1)
+    return scale[i].repeat_interleave(block, 1).narrow(1, 0, tokens());
+  }
+  Rows rows(int64_t i) const {
+    return {heads(), tokens(), values.size(3),
+            [numbers = numbers(i), scales = scales(i)](int64_t head, int64_t begin, const at::Tensor& rows) {
+              const auto part = [&](const at::Tensor& all) {
+                return all.narrow(0, head, rows.size(0)).narrow(1, begin, rows.size(1));
+              };
+              rows.copy_(in_wide_float(part(numbers)) * part(scales));
+            }};
+  }
+};
+
+// Rounds numbers, multiplied by a scale, to hifloat8, and divides them by it.
+std::function<at::Tensor(const at::Tensor&)> rounding(OptionalIn scale) {
+  const auto factor = scale.has_value() ? scale->item<float>() : 1.0F;
+  return [factor](const at::Tensor& numbers) { return in_wide_float(in_hifloat8(numbers * factor)).div_(factor); };
+}
+
+struct HiFloat8Attention {
+  Scaled query, key, value;
+  OptionalIn probability_scale;
+  double scale;
+  int64_t heads;
+  Text layout;
+  int64_t sparse_mode;
+
+  void check() const {
+    TORCH_CHECK(layout == "BSND", "input_layout is \"", layout, "\"; expected BSND");
+    check_range("sparse_mode", sparse_mode, 0, 0);
+    for (const Scaled& each : {query, key, value}) each.check();
+    TORCH_CHECK(query.heads() == heads, "head_num is ", heads, ", query has shape ", query.values.sizes());
+    const int64_t key_heads = key.heads(), size = query.values.size(3);
+    TORCH_CHECK(key_heads > 0 && heads % key_heads == 0, "query has ", heads, " heads, which do not divide among the ",
+                key_heads, " of the keys");
+    check_shape("key", key.values, {query.batch(), key.tokens(), key_heads, size});
+    check_range("the last dimension of value", value.values.size(3), 1, size);
+    check_shape("value", value.values, {query.batch(), key.tokens(), key_heads, value.values.size(3)});
+    check_scale("p_scale", probability_scale);
+  }
+  static void check_scale(const char* name, OptionalIn scale) {
+    if (scale.has_value()) check_shape(name, *scale, {1});
+  }
+  void check_statistics(const char* name, In statistics) const {
+    check_shape(name, statistics, {query.batch(), heads, query.tokens(), 1});
+  }
+
+  // The shape of the result.
+  std::vector<int64_t> shape() const { return {query.batch(), query.tokens(), heads, value.values.size(3)}; }
+
+  Attention attention(int64_t i) const {
+    return {.query = query.numbers(i),
+            .key = key.rows(i),
+            .value = value.rows(i),
+            .scale = scale,
+            .visible = {},
+            .query_scale = query.scales(i),
+            .rounded = rounding(probability_scale)};
+  }
+};
+
+at::Tensor heads_first(In tensor, int64_t i) { return tensor[i].transpose(0, 1); }
+
+using Mask = Absent<"attenMask", OptionalIn>;
+using Window = Ignored<int64_t>;       // reserved
+using ResultDtype = Ignored<int64_t>;  // the outputs say it as well
+
+#define HIFLOAT8_ATTENTION(query_block, key_block)                                                        \
+  {"query", "d_scale_q", query, d_scale_q, query_block}, {"key", "d_scale_k", key, d_scale_k, key_block}, \
+      {"value", "d_scale_v", value, d_scale_v, 512}, p_scale, scale_value, head_num, input_layout, sparse_mode
+#define HIFLOAT8_DTYPES \
+  "query, key, value: hifloat8; d_scale_q, d_scale_k, d_scale_v, p_scale, softmax_max, softmax_sum: float32; "
+
+}  // namespace
+
+ACLNN_TYPED_CHECKED(QuantFlashAttentionScore, HIFLOAT8_DTYPES "attention_out: bfloat16",
+                    [](Phase phase, In query, In key, In value, Mask, In d_scale_q, In d_scale_k, In d_scale_v,
+                       OptionalIn p_scale, double scale_value, Window, Window, int64_t head_num, Text input_layout,
+                       int64_t sparse_mode, Out softmax_max, Out softmax_sum, SoftmaxOut, Out attention_out) {
+                      const HiFloat8Attention given{HIFLOAT8_ATTENTION(128, 256)};
+                      if (phase == Phase::Check) {
+                        given.check();
+                        given.check_statistics("softmax_max", softmax_max);
+                        given.check_statistics("softmax_sum", softmax_sum);
+                        check_shape("attention_out", attention_out, given.shape());
+                        return;
+                      }
+                      for (int64_t i = 0; i < query.size(0); ++i) {
+                        auto results = written_to(heads_first(attention_out, i));
+                        results.maximum = softmax_max[i];
+                        results.sum = softmax_sum[i];
+                        attend(given.attention(i), results);
+                      }
+                    });
+
+ACLNN_TYPED_CHECKED(
+    QuantFlashAttentionScoreGrad,
+    HIFLOAT8_DTYPES
+    "dy: hifloat8; attention_in: bfloat16; d_scale_dy, ds_scale: float32; dq: float16 bfloat16; dk, dv: as dq",
+    [](Phase phase, In query, In key, In value, In dy, Mask, In softmax_max, In softmax_sum, In attention_in,
+       In d_scale_q, In d_scale_k, In d_scale_v, In d_scale_dy, OptionalIn ds_scale, OptionalIn p_scale,
+       double scale_value, Window, Window, int64_t head_num, Text input_layout, int64_t sparse_mode, ResultDtype,
+       Out dq, Out dk, Out dv) {
+      const HiFloat8Attention given{HIFLOAT8_ATTENTION(512, 512)};
+      const Scaled grad{"dy", "d_scale_dy", dy, d_scale_dy, 512};
+      if (phase == Phase::Check) {
+        given.check();
+        grad.check();
+        check_shape("dy", dy, given.shape());
+        check_shape("attention_in", attention_in, given.shape());
+        given.check_statistics("softmax_max", softmax_max);
+        given.check_statistics("softmax_sum", softmax_sum);
+        given.check_scale("ds_scale", ds_scale);
+        check_shape("dq", dq, query.sizes());
+        check_shape("dk", dk, key.sizes());
+        check_shape("dv", dv, value.sizes());
+        return;
+      }
+      for (int64_t i = 0; i < query.size(0); ++i) {
+        attend_backward(given.attention(i), grad.numbers(i), heads_first(attention_in, i), softmax_max[i],
+                        softmax_sum[i],
+                        {.query = heads_first(dq, i),
+                         .key = heads_first(dk, i),
+                         .value = heads_first(dv, i),
+                         .grad_scale = grad.scales(i),
+                         .rounded = rounding(ds_scale)});
+      }
+    });

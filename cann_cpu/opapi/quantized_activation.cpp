@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "checks.h"
+#include "hifloat8.h"
 #include "quantization.h"
 
 using namespace cann_cpu;
@@ -347,74 +348,142 @@ int64_t counted_rows(OptionalIn group_index, int64_t rows) {
   return std::min(group_index->sum().item<int64_t>(), rows);
 }
 
-enum GroupQuantMode : int64_t { kBlocks, kMicroscaling };
+enum GroupQuantMode : int64_t { kBlocks, kMicroscaling, kStaticHiFloat8, kDynamicHiFloat8 };
+
+constexpr double kLeastMaximum = 1e-4;  // of the numbers that share a scale
+
+// silu(a) * b * weight of the rows of x, in float.
+struct WeightedGate {
+  In x;
+  OptionalIn weight;
+  double limit;
+
+  at::Tensor rows(int64_t begin, int64_t count) const {
+    const auto halves = as_rows(x).narrow(0, begin, count).to(at::kFloat).chunk(2, -1);
+    at::Tensor value = at::silu(limited(halves[0], limit, false)) * limited(halves[1], limit, true);
+    return weight.has_value() ? value * weight->reshape({-1, 1}).narrow(0, begin, count) : value;
+  }
+};
+
+// Float8 with a float scale for 128 numbers, or with an exponent for 32.
+void quantize_in_blocks(const WeightedGate& gate, int64_t mode, bool round_scale, int64_t counted, Out y_out,
+                        Out y_scale_out) {
+  const int64_t block = mode == kBlocks ? 128 : 32;
+  const at::Tensor rows = as_rows(gate.x);
+  const RowsOut out(y_out);
+  const at::Tensor scales = at::zeros({rows.size(0), rows.size(1) / 2 / block}, at::kFloat);
+  out.part(counted, rows.size(0) - counted).zero_();
+  in_blocks(counted, rows.size(1), [&](int64_t begin, int64_t count) {
+    const at::Tensor blocks = gate.rows(begin, count).unflatten(-1, {-1, block});
+    const at::Tensor magnitude = blocks.abs();
+    const at::Tensor largest =
+        magnitude.masked_fill(magnitude.isfinite().logical_not(), 0).amax(-1).clamp_min(kLeastMaximum);
+    const double highest = range_of(y_out.scalar_type()).second;
+    at::Tensor scale = largest / at::Scalar(highest);
+    at::Tensor inverse = at::Scalar(highest) / largest;
+    if (round_scale) {  // up to a power of two
+      const at::Tensor bits = scale.view(at::kInt);
+      const at::Tensor exponent = bits.bitwise_right_shift(23) + bits.bitwise_and(0x7FFFFF).ne(0);
+      scale = exponent.bitwise_left_shift(23).view(at::kFloat);
+      inverse = (at::Scalar(254) - exponent).bitwise_left_shift(23).to(at::kInt).view(at::kFloat);
+    }
+    scales.narrow(0, begin, count).copy_(scale);
+    const at::Tensor scaled = blocks * inverse.unsqueeze(-1);
+    out.part(begin, count).copy_(saturated(scaled.where(scaled.isfinite(), blocks).flatten(-2), y_out.scalar_type()));
+  });
+  out.stored();
+  if (mode == kBlocks) {
+    y_scale_out.copy_(scales.view(y_scale_out.sizes()));
+  } else {
+    y_scale_out.view(at::kByte).copy_(scales.view(at::kInt).bitwise_right_shift(23).view(y_scale_out.sizes()));
+  }
+}
+
+// HiFloat8 with a scale for each group of rows: a factor that is given, or the divisor that makes the largest number
+// `highest`.
+void quantize_by_group(const WeightedGate& gate, OptionalIn counts, OptionalIn factors, double highest, int64_t counted,
+                       Out y_out, Out y_scale_out, const std::optional<at::Tensor>& y_origin) {
+  const at::Tensor rows = as_rows(gate.x);
+  const RowsOut out(y_out.view(at::kByte));
+  out.part(counted, rows.size(0) - counted).zero_();
+  const int64_t groups = counts.has_value() ? counts->size(0) : 1;
+  int64_t first = 0;
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t given = counts.has_value() ? (*counts)[group].item<int64_t>() : rows.size(0);
+    const int64_t length = std::min(given, counted - first);
+    float factor = 1, divisor = 1;
+    if (factors.has_value()) {
+      factor = (*factors)[group].item<float>();
+    } else {
+      double largest = kLeastMaximum;
+      in_blocks(length, rows.size(1), [&](int64_t begin, int64_t count) {
+        largest = std::max(largest, gate.rows(first + begin, count).abs().max().item<double>());
+      });
+      divisor = static_cast<float>(largest) / static_cast<float>(highest);
+      y_scale_out[group].fill_(divisor);
+    }
+    in_blocks(length, rows.size(1), [&](int64_t begin, int64_t count) {
+      const auto value = gate.rows(first + begin, count);
+      out.part(first + begin, count).copy_(saturated(value * factor / divisor, kHiFloat8).view(at::kByte));
+      if (y_origin.has_value()) y_origin->view({rows.size(0), -1}).narrow(0, first + begin, count).copy_(value);
+    });
+    first += length;
+  }
+  out.stored();
+}
 
 }  // namespace
 
-// Float8 with a float scale for 128 numbers (mode 0), or with an exponent for 32 (mode 1).
 ACLNN_TYPED_CHECKED(
     SwigluGroupQuant,
-    "x: float16 bfloat16; weight: float32; group_index: int64; y_out: float8_e5m2 float8_e4m3fn; "
-    "y_scale_out: float32 float8_e8m0fnu",
-    [](Phase phase, In x, OptionalIn weight, OptionalIn group_index, Absent<"scale", In>, int64_t dst_type,
-       int64_t quant_mode, int64_t block_size, bool round_scale, double clamp_limit, Ignored<double>,
-       bool output_origin, Out y_out, Out y_scale_out, Out) {
-      check_range("quant_mode", quant_mode, kBlocks, kMicroscaling);
-      const bool in_blocks_of_128 = quant_mode == kBlocks;
-      check_range("the number of dimensions of x", x.dim(), 2, in_blocks_of_128 ? 8 : 7);
-      const int64_t columns = x.size(-1) / 2;
-      const int64_t block = in_blocks_of_128 ? 128 : 32;
+    "x: float16 bfloat16 float32; weight, scale: float32; group_index: int64; "
+    "y_out: float8_e5m2 float8_e4m3fn hifloat8; y_scale_out: float32 float8_e8m0fnu; y_origin_out: as x",
+    [](Phase phase, In x, OptionalIn weight, OptionalIn group_index, OptionalIn scale, int64_t dst_type,
+       int64_t quant_mode, int64_t block_size, bool round_scale, double clamp_limit, double dst_type_max,
+       bool output_origin, Out y_out, Out y_scale_out, Out y_origin_out) {
+      check_range("quant_mode", quant_mode, kBlocks, kDynamicHiFloat8);
+      const bool by_group = quant_mode >= kStaticHiFloat8;
+      const int64_t columns = x.size(-1) / 2, block = quant_mode == kBlocks ? 128 : 32;
+      check_range("the number of dimensions of x", x.dim(), 2, quant_mode == kMicroscaling ? 7 : 8);
       TORCH_CHECK(x.size(-1) % 256 == 0, "x has ", x.size(-1), " columns; expected a multiple of 256");
-      check_dst_type(dst_type, "y_out", y_out);
-      TORCH_CHECK(block_size == 0 || block_size == block, "block_size is ", block_size, "; expected 0 or ", block);
-      TORCH_CHECK(in_blocks_of_128 || round_scale, "round_scale is false; expected true, since quant_mode is 1");
-      TORCH_CHECK(!output_origin, "output_origin is true; expected false, since quant_mode is ", quant_mode);
       check_clamp_limit(clamp_limit);
       auto shape = x.sizes().vec();
       shape.back() = columns;
       check_shape("y_out", y_out, shape);
+      TORCH_CHECK(by_group == (y_out.scalar_type() == kHiFloat8), "y_out must ", by_group ? "" : "not ",
+                  "be hifloat8, since quant_mode is ", quant_mode);
       TORCH_CHECK(!weight.has_value() || weight->numel() * columns == y_out.numel(),
                   "weight has another number of elements than x has rows");
       if (group_index.has_value()) check_rank("group_index", *group_index, 1);
-      TORCH_CHECK((y_scale_out.scalar_type() == at::kFloat) == in_blocks_of_128, "y_scale_out has dtype ",
-                  y_scale_out.scalar_type(), "; expected ", in_blocks_of_128 ? "float32" : "float8_e8m0fnu");
-      shape.back() = in_blocks_of_128 ? columns / 128 : columns / 64;
-      if (!in_blocks_of_128) shape.push_back(2);
-      check_shape("y_scale_out", y_scale_out, shape);
-      if (phase == Phase::Check) return;
-      const at::Tensor rows = as_rows(x);
-      const int64_t counted = counted_rows(group_index, rows.size(0));
-      const RowsOut out(y_out);
-      const at::Tensor scales = at::zeros({rows.size(0), rows.size(1) / 2 / block}, rows.options().dtype(at::kFloat));
-      out.part(counted, rows.size(0) - counted).zero_();
-      in_blocks(counted, rows.size(1), [&](int64_t begin, int64_t count) {
-        const auto halves = rows.narrow(0, begin, count).to(at::kFloat).chunk(2, -1);
-        at::Tensor value = at::silu(limited(halves[0], clamp_limit, false)) * limited(halves[1], clamp_limit, true);
-        if (weight.has_value()) value = value * weight->reshape({-1, 1}).narrow(0, begin, count);
-        const at::Tensor blocks = value.unflatten(-1, {-1, block});
-        const at::Tensor magnitude = blocks.abs();
-        const at::Tensor largest =
-            magnitude.masked_fill(magnitude.isfinite().logical_not(), 0).amax(-1).clamp_min(1e-4);
-        const double highest = range_of(y_out.scalar_type()).second;
-        at::Tensor scale = largest / at::Scalar(highest);
-        at::Tensor inverse = at::Scalar(highest) / largest;
-        if (round_scale) {  // up to a power of two
-          const at::Tensor bits = scale.view(at::kInt);
-          const at::Tensor exponent = bits.bitwise_right_shift(23) + bits.bitwise_and(0x7FFFFF).ne(0);
-          scale = exponent.bitwise_left_shift(23).view(at::kFloat);
-          inverse = (at::Scalar(254) - exponent).bitwise_left_shift(23).to(at::kInt).view(at::kFloat);
+      const bool is_given = scale.has_value() && scale->numel() > 0;
+      TORCH_CHECK(is_given == (quant_mode == kStaticHiFloat8), "scale is ", is_given ? "given" : "null",
+                  ", and quant_mode is ", quant_mode);
+      const bool has_exponents = quant_mode == kMicroscaling;
+      TORCH_CHECK((y_scale_out.scalar_type() == at::kFloat) == !has_exponents, "y_scale_out has dtype ",
+                  y_scale_out.scalar_type(), "; expected ", has_exponents ? "float8_e8m0fnu" : "float32");
+      if (by_group) {
+        const int64_t groups = group_index.has_value() ? group_index->size(0) : 1;
+        if (is_given) check_shape("scale", *scale, {groups});
+        if (quant_mode == kDynamicHiFloat8) {
+          check_shape("y_scale_out", y_scale_out, {groups});
+          TORCH_CHECK(dst_type_max > 0, "dst_type_max is ", dst_type_max, "; expected more than 0");
         }
-        scales.narrow(0, begin, count).copy_(scale);
-        const at::Tensor scaled = blocks * inverse.unsqueeze(-1);
-        out.part(begin, count)
-            .copy_(saturated(scaled.where(scaled.isfinite(), blocks).flatten(-2), y_out.scalar_type()));
-      });
-      out.stored();
-      if (quant_mode == kBlocks) {
-        y_scale_out.copy_(scales.view(y_scale_out.sizes()));
+        if (output_origin) check_shape("y_origin_out", y_origin_out, shape);
       } else {
-        y_scale_out.view(at::kByte).copy_(scales.view(at::kInt).bitwise_right_shift(23).view(y_scale_out.sizes()));
+        check_dst_type(dst_type, "y_out", y_out);
+        TORCH_CHECK(block_size == 0 || block_size == block, "block_size is ", block_size, "; expected 0 or ", block);
+        TORCH_CHECK(quant_mode == kBlocks || round_scale, "round_scale is false; expected true, since quant_mode is 1");
+        TORCH_CHECK(!output_origin, "output_origin is true; expected false, since quant_mode is ", quant_mode);
+        shape.back() = quant_mode == kBlocks ? columns / 128 : columns / 64;
+        if (has_exponents) shape.push_back(2);
+        check_shape("y_scale_out", y_scale_out, shape);
       }
+      if (phase == Phase::Check) return;
+      const int64_t counted = counted_rows(group_index, as_rows(x).size(0));
+      const WeightedGate gate{x, weight, clamp_limit};
+      if (!by_group) return quantize_in_blocks(gate, quant_mode, round_scale, counted, y_out, y_scale_out);
+      quantize_by_group(gate, group_index, is_given ? scale : std::optional<at::Tensor>(), dst_type_max, counted, y_out,
+                        y_scale_out, output_origin ? std::optional(y_origin_out) : std::nullopt);
     });
 
 ACLNN_TYPED_CHECKED(

@@ -3,6 +3,7 @@
 
 import math
 
+import hifloat8
 import pytest
 import torch
 from aclnn import InOut, Out, Rejected, nz, written_by
@@ -15,37 +16,15 @@ def generator(seed):
     return torch.Generator().manual_seed(seed)
 
 
-def hifloat8(code):
-    """The number of a byte, by the format's fields: sign, prefix, exponent, mantissa."""
-    bits = f"{code:08b}"
-    if code == 0x80:
-        return math.nan
-    sign, rest = (-1.0 if bits[0] == "1" else 1.0), bits[1:]
-    if rest == "1101111":
-        return sign * math.inf
-    if rest.startswith("0000"):
-        return sign * 2.0 ** (int(rest, 2) - 23) if int(rest, 2) else 0.0
-    prefix, width = next(each for each in PREFIXES if rest.startswith(each[0]))
-    field, mantissa = rest[len(prefix) : len(prefix) + width], rest[len(prefix) + width :]
-    exponent = int("1" + field[1:], 2) * (-1 if field[0] == "1" else 1) if width else 0
-    return sign * 2.0**exponent * (1 + int(mantissa, 2) / 2 ** len(mantissa))
-
-
-PREFIXES = [("11", 4), ("10", 3), ("01", 2), ("001", 1), ("0001", 0)]
-HIFLOAT8 = torch.tensor([hifloat8(code) for code in range(256)], dtype=torch.float64)
-
-
 def numbers(*shape, seed, dtype):
     """8-bit floats of several magnitudes, none of them infinite or not a number."""
     if dtype != torch.bits8:
         return torch.randn(shape, generator=generator(seed)).mul(8).to(dtype)
-    codes = torch.nonzero(HIFLOAT8.abs() < 300).flatten()
-    picked = torch.randint(0, len(codes), shape, generator=generator(seed))
-    return codes[picked].to(torch.uint8).view(torch.bits8)
+    return hifloat8.random(*shape, seed=seed)
 
 
 def wide(x):
-    return HIFLOAT8[x.view(torch.uint8).long()] if x.dtype == torch.bits8 else x.double()
+    return hifloat8.wide(x) if x.dtype == torch.bits8 else x.double()
 
 
 def exponents(*shape, seed):
@@ -63,16 +42,16 @@ def close(actual, expected, magnitude):
 
 
 def test_hifloat8_has_the_numbers_of_its_format():
-    finite = HIFLOAT8[HIFLOAT8.isfinite()]
+    finite = hifloat8.NUMBERS[hifloat8.NUMBERS.isfinite()]
     assert finite.max() == 32768 and finite[finite > 0].min() == 2**-22 and len(finite.unique()) == 253
     codes = torch.arange(256, dtype=torch.uint8).view(torch.bits8).view(1, 256)
-    keep = HIFLOAT8.isfinite()
+    keep = hifloat8.NUMBERS.isfinite()
     one = torch.tensor([0b0001000], dtype=torch.uint8).view(torch.bits8).view(1, 1)
     unit = torch.ones(1)
     (y,) = written_by(
         "aclnnQuantBatchMatmulInplaceAdd", one, codes, unit, unit, InOut(torch.zeros(1, 256)), True, False, 0
     )
-    assert torch.equal(y[0].double()[keep], HIFLOAT8[keep])
+    assert torch.equal(y[0].double()[keep], hifloat8.NUMBERS[keep])
     assert y[0, 0x80].isnan() and y[0, 0x6F] == math.inf and y[0, 0xEF] == -math.inf
 
 
@@ -200,7 +179,7 @@ def test_transposed_products_of_hifloat8(has_scale1, out):
     if out == torch.float16:
         return rounded_close(found, expected)
     values = wide(found.view(torch.bits8))
-    nearest = HIFLOAT8[HIFLOAT8.isfinite()]
+    nearest = hifloat8.NUMBERS[hifloat8.NUMBERS.isfinite()]
     distance = (expected.clamp(-32768, 32768).unsqueeze(-1) - nearest).abs().amin(-1)
     assert ((values - expected.clamp(-32768, 32768)).abs() <= distance + 1e-5 * expected.abs()).all()
 

@@ -2,6 +2,7 @@
 """Activation functions between the scales of quantised products, against their formulas in float64. Where a value lies
 within an error of float32 of the middle of two integers, either is right."""
 
+import hifloat8
 import pytest
 import torch
 import torch.nn.functional as F
@@ -223,11 +224,40 @@ def test_swiglu_group_quant(mode, rounds, full, to, dtype):
     assert ((values - scaled).abs() <= spacing / 2 + scaled.abs() * 1e-5).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("full", [False, True], ids=["plain", "weight, groups, limit"])
+@pytest.mark.parametrize("mode", [2, 3])
+def test_swiglu_group_quant_to_hifloat8(mode, full, dtype):
+    x, counts, limit = floats(9, 512, dtype=dtype, scale=3), torch.tensor([3, 0, 4]), 2.0 if full else -1.0
+    weight, used = floats(9, seed=2), 7 if full else 9
+    a, b = x[:used].double().chunk(2, -1)
+    exact = F.silu(a.clamp(max=limit)) * b.clamp(-limit, limit) * weight[:used, None] if full else F.silu(a) * b
+    group = torch.tensor([0, 0, 0, 2, 2, 2, 2] if full else [0] * 9)
+    groups = 3 if full else 1
+    static = torch.tensor([0.5, 7.0, 3.0])[:groups] if mode == 2 else None
+    largest = torch.tensor([exact[group == g].abs().max() if (group == g).any() else 1e-4 for g in range(groups)])
+    factor = static.double() if mode == 2 else 15 / largest
+    values, scale, origin = torch_npu.npu_swiglu_group_quant(
+        x.npu(), weight=weight.npu() if full else None, group_index=counts.npu() if full else None,
+        scale=None if static is None else static.npu(), quant_mode=mode, clamp_limit=limit, output_origin=True,
+    )  # fmt: skip
+    if mode == 3:
+        torch.testing.assert_close(scale.cpu().double(), largest.double() / 15, rtol=1e-5, atol=0)
+    torch.testing.assert_close(origin.cpu()[:used].double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-5)
+    assert (values.cpu()[used:] == 0).all()
+    scaled = exact * factor[group, None].double()
+    low, high = (hifloat8.rounded(scaled * (1 + error)) for error in (-1e-5, 1e-5))
+    found = hifloat8.wide(values.cpu()[:used])
+    assert ((found == low) | (found == high)).all()
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
         ({4: 35}, "dst_type is 35; expected 36"),
-        ({5: 2}, "quant_mode is 2; expected 0 to 1"),
+        ({5: 4}, "quant_mode is 4; expected 0 to 3"),
+        ({5: 3}, "y_out must be hifloat8, since quant_mode is 3"),
+        ({3: torch.ones(1)}, "scale is given, and quant_mode is 0"),
         ({6: 32}, "block_size is 32; expected 0 or 128"),
         ({8: -2.0}, "clamp_limit is -2; expected -1"),
         ({10: True}, "output_origin is true; expected false"),
