@@ -3,7 +3,11 @@
 
 import itertools
 import math
+import os
+import pathlib
+import sys
 
+import fresh
 import pytest
 import torch
 import torch.nn.functional as F
@@ -175,6 +179,35 @@ CASES = {
         QKV,
     ),
 }
+
+
+def float8(*shape, seed):
+    return floats(*shape, seed=seed).to(torch.float8_e4m3fn)
+
+
+def exponents(*shape, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(124, 130, shape, generator=generator).to(torch.uint8).view(torch.float8_e8m0fnu)
+
+
+def scaled(x, scale):
+    """Rows of 64 numbers times the two exponents of each."""
+    return x.double() * scale.double().reshape(len(x), 2).repeat_interleave(32, 1)
+
+
+PRODUCT = [floats(5, 7), float8(5, 64, seed=1), float8(64, 7, seed=2)]
+for name in ("npu_add_quant_matmul", "npu_add_quant_matmul_"):
+    CASES[name] = (
+        lambda y, a, b, s, t, name=name: getattr(torch_npu, name)(y, a, b, s, x1_scale=t, group_sizes=[1, 1, 32]),
+        lambda y, a, b, s, t: y.double() + scaled(a, t) @ scaled(b.T, s).T,
+        [*PRODUCT, exponents(1, 7, 2, seed=3), exponents(5, 1, 2, seed=4)],
+    )
+for name in ("npu_add_quant_gmm", "npu_add_quant_gmm_"):  # one group, after which the scales have a row without use
+    CASES[name] = (
+        lambda y, a, b, s, g, t, name=name: getattr(torch_npu, name)(y[None], a, b, s, g, x1_scale=t)[0],
+        lambda y, a, b, s, g, t: y.double() + scaled(a, t.double()[0]) @ scaled(b.T, s.double()[0]).T,
+        [*PRODUCT, exponents(2, 7, 2, seed=3), torch.tensor([64]), exponents(2, 5, 2, seed=4)],
+    )
 BOXES = [torch.tensor([[0.0, 0, 4, 2], [1, 1, 3, 3]]), torch.tensor([[0.0, 0, 4, 2], [2, 0, 6, 2], [5, 5, 6, 6]])]
 SHARED, AREAS = torch.tensor([[8.0, 2], [4, 1], [0, 0]]), [((x[:, 2:] - x[:, :2]) + 0.01).prod(-1) for x in BOXES]
 OVERLAPS = SHARED / (AREAS[0] + AREAS[1][:, None] - SHARED)
@@ -202,3 +235,50 @@ def test_a_name_of_torch_npu_gives_the_reference(name):
     for got, wanted in zip(results, tuple_of(reference(*inputs)), strict=True):
         got, tolerance = got.cpu(), 2e-5 if got.dtype == torch.float32 else math.sqrt(torch.finfo(got.dtype).eps) / 8
         assert_close(got.double(), wanted.double(), rtol=tolerance, atol=tolerance)
+
+
+def shapes(results):
+    return [(x.shape, x.dtype) for x in results]
+
+
+def test_attention_gives_what_graphs_ask_for_before_they_call_it():
+    """Empty results, and the most workspace that any lengths need; the functions with `out` take both."""
+    q, k, v = (x.npu() for x in QKV)
+    of_v1 = dict(num_heads=3, input_layout="BNSD", softmax_lse_flag=True)
+    of_v2 = dict(num_query_heads=3, input_layout="BNSD", return_softmax_lse=True)
+    for name, options in {"": of_v1, "_v2": of_v2}.items():
+        operator = getattr(torch_npu, f"npu_fused_infer_attention_score{name}")
+        infer = getattr(torch_npu, f"_npu_fused_infer_attention_score{name}_infer_output")
+        find_workspace = getattr(torch_npu, f"_npu_fused_infer_attention_score{name}_get_max_workspace")
+        expected, outputs = operator(q, k, v, **options), infer(q, v, **options)
+        assert shapes(outputs) == shapes(expected)
+        operator.out(q, k, v, **options, workspace=find_workspace(q, k, v, **options), out=[x.zero_() for x in outputs])
+        assert all(torch.equal(got, want) for got, want in zip(outputs, expected, strict=True))
+
+
+def test_attention_of_training_gives_what_graphs_ask_for_before_they_call_it():
+    tokens = [x.npu().transpose(1, 2).flatten(0, 1) for x in QKV]
+    of_tokens = dict(head_num=3, input_layout="TND", actual_seq_qlen=torch.tensor([17, 34]))
+    of_tokens["actual_seq_kvlen"] = of_tokens["actual_seq_qlen"]
+    out, maximum, total, *_ = forward = torch_npu.npu_fusion_attention_v3(*tokens, **of_tokens)
+    assert shapes(torch_npu._npu_fusion_attention_v3_infer_output(*tokens, 3, "TND")) == shapes(forward[:3])
+    kept = dict(softmax_max=maximum, softmax_sum=total, attention_in=out)
+    gradients = torch_npu.npu_fusion_attention_grad_v3(*tokens, out, **of_tokens, **kept)
+    inferred = torch_npu._npu_fusion_attention_grad_v3_infer_output(*tokens)
+    assert shapes(inferred[:3]) == shapes(gradients[:3])
+    find, find_backward = (
+        getattr(torch_npu, f"_npu_fusion_attention_{name}_get_max_workspace") for name in ("v3", "grad_v3")
+    )
+    for workspace in (find(*tokens, **of_tokens), find_backward(*tokens, out, **of_tokens, **kept)):
+        assert workspace.dim() == 1 and workspace.device == out.device
+
+
+NEXT_CHIP = pathlib.Path(__file__).with_name("next_chip_cases.py")
+
+
+def test_names_of_the_next_chip():
+    """torch_npu reads the chip once a process."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", NEXT_CHIP.name]
+    variables = os.environ | {"CANN_CPU_SOC": "Ascend950PR_9579"}
+    result = fresh.run(command, cwd=NEXT_CHIP.parent, env=variables)
+    assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
