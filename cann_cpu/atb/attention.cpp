@@ -40,9 +40,9 @@ int64_t sum_of(at::IntArrayRef list) {
 }
 
 // The first rows of a sequence in pages, in the order of its row of the block table.
-class Pages {
+class PagedRows {
  public:
-  Pages(In block_table, int64_t sequence, int64_t length, int64_t blocks, int64_t block_size)
+  PagedRows(In block_table, int64_t sequence, int64_t length, int64_t blocks, int64_t block_size)
       : length_(length), block_size_(block_size) {
     const int64_t count = (length + block_size - 1) / block_size;
     pages_ = block_table[sequence].narrow(0, 0, count).to(at::kLong);
@@ -186,7 +186,7 @@ struct PagedArguments {
   void run() const {
     const auto q = token_heads("query", query, heads), y = token_heads("out", out, heads);
     const auto k = block_heads("key_cache", key_cache, key_heads), v = values();
-    std::vector<Pages> pages;
+    std::vector<PagedRows> pages;
     for (size_t i = 0; i < lengths.size(); ++i) {
       pages.emplace_back(block_table, static_cast<int64_t>(i), lengths[i], k.size(0), k.size(1));
     }
@@ -356,7 +356,7 @@ ATB_FUNCTION(
           .check();
       if (phase == Phase::Check) return;
       const auto query = at::cat({q_nope, q_rope}, 2);
-      std::vector<Pages> pages;
+      std::vector<PagedRows> pages;
       for (size_t i = 0; i < context_lens.size(); ++i) {
         pages.emplace_back(block_tables, static_cast<int64_t>(i), context_lens[i], ctkv.size(0), ctkv.size(1));
       }

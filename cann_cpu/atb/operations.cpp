@@ -2,25 +2,31 @@
 // The operations that CreateOperation makes, but for attention (attention.cpp).
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/index_select.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/rsqrt.h>
 
 #include "expert_groups.h"
+#include "opapi/gating.h"
+#include "opapi/normalization.h"
+#include "opapi/pages.h"
+#include "opapi/quantization.h"
 #include "opapi/rotary.h"
 #include "operation.h"
-#include "paged_cache.h"
 
 using namespace cann_cpu;
 
 ATB_ROW(ReshapeAndCache, "key, key_cache: float16 bfloat16 int8; value, value_cache: as key; slots: int32",
         [](Phase phase, In key, OptionalIn value, Out key_cache, OptionalOut value_cache, In slots) {
-          check_cache_rows("key", key, "key_cache", key_cache, slots);
-          if (value.has_value()) check_cache_rows("value", *value, "value_cache", *value_cache, slots);
+          check_rank("slots", slots, 1);
+          const Pages keys = pages_of("key_cache", key_cache, CacheLayout::Rows);
+          check_tokens("key", key, keys, slots.size(0));
+          if (value.has_value()) {
+            check_tokens("value", *value, pages_of("value_cache", *value_cache, CacheLayout::Rows), slots.size(0));
+          }
           if (phase == Phase::Check) return;
-          const auto rows = rows_of_slots(slots, key_cache);
-          rows.write(key, key_cache);
-          if (value.has_value()) rows.write(*value, *value_cache);
+          check_values("slots", slots, std::numeric_limits<int32_t>::min(), keys.slots() - 1);
+          const auto places = slots.to(at::kLong);
+          scatter(keys, key, places);
+          if (value.has_value()) scatter(pages_of("value_cache", *value_cache, CacheLayout::Rows), *value, places);
         });
 
 atb::Operation* atb::make(const infer::ReshapeAndCacheParam& param) {
@@ -91,7 +97,7 @@ ATB_ROW(GroupTopk, "x, out: float16 bfloat16",
           check_shape("the output", out, x.sizes());
           check_expert_groups(x, groups, k, n);
           if (phase == Phase::Check) return;
-          assign(out, with_best_groups(x, groups, k, n));
+          assign(out, with_best_groups(x.to(at::kFloat), groups, k, n, /*hidden=*/0));
         });
 
 atb::Operation* atb::make(const infer::GroupTopkParam& param) {
@@ -146,24 +152,15 @@ atb::Operation* atb::make(const infer::LinearParam& param) {
       });
 }
 
-namespace {
-
-// Rounded half to even, shifted, and saturated to int8.
-at::Tensor to_int8(const at::Tensor& value, OptionalIn offset) {
-  auto rounded = value.round();
-  if (offset.has_value() && offset->numel() > 0) rounded = rounded + offset->to(at::kFloat);
-  return rounded.clamp(-128, 127).to(at::kChar);
-}
-
-}  // namespace
-
 ATB_ROW(Elewise, "x: float16 bfloat16; scale: as x; offset, y: int8",
         [](Phase phase, In x, In scale, OptionalIn offset, Out y) {
           check_shape("y", y, x.sizes());
           (void)scale.expand(x.sizes());
           if (offset.has_value() && offset->numel() > 0) (void)offset->expand(x.sizes());
           if (phase == Phase::Check) return;
-          assign(y, to_int8(x.to(at::kFloat) / scale.to(at::kFloat), offset));
+          auto value = (x.to(at::kFloat) / scale.to(at::kFloat)).round_();  // before the offset is added
+          if (offset.has_value() && offset->numel() > 0) value.add_(*offset);
+          assign(y, saturated(value, at::kChar));
         });
 
 atb::Operation* atb::make(const infer::ElewiseParam& param) {
@@ -178,18 +175,8 @@ atb::Operation* atb::make(const infer::ElewiseParam& param) {
 // y = round((x / sqrt(mean(x ^ 2) + epsilon) * gamma + beta) / scale + offset)
 ATB_ROW(RmsNorm, "x: float16 bfloat16; gamma, beta, scale: as x; offset, y: int8",
         [](Phase phase, In x, In gamma, In beta, In scale, In offset, double epsilon, Out y) {
-          check_shape("y", y, x.sizes());
-          for (const auto& [name, weight] : {std::pair("gamma", gamma), std::pair("beta", beta)}) {
-            TORCH_CHECK(x.dim() > 0 && weight.numel() == x.size(-1), name, " has shape ", weight.sizes(),
-                        "; expected as many elements as the last dimension of x, ", x.sizes());
-          }
-          TORCH_CHECK(scale.numel() == 1 && offset.numel() == 1, "scale and offset must have one element, got shapes ",
-                      scale.sizes(), " and ", offset.sizes());
-          if (phase == Phase::Check) return;
-          const auto wide = x.to(at::kFloat);
-          const auto rstd = at::rsqrt(wide.square().mean({-1}, /*keepdim=*/true) + epsilon);
-          const auto value = wide * rstd * gamma.reshape({-1}) + beta.reshape({-1});
-          assign(y, (value / scale.to(at::kFloat) + offset.to(at::kFloat)).round().clamp(-128, 127).to(at::kChar));
+          check_shape("scale", scale, {1});
+          check_or_run(phase, QuantizedRmsNorm({x, gamma, beta, scale, offset, epsilon, /*divides=*/true, y, {}}));
         });
 
 atb::Operation* atb::make(const infer::RmsNormParam& param) {

@@ -13,18 +13,25 @@
 #include <limits>
 
 #include "checks.h"
+#include "gating.h"
 
 using namespace cann_cpu;
+
+std::pair<at::Tensor, at::Tensor> cann_cpu::highest_scores(In scores, int64_t k) {
+  const auto [values, places] = at::sort(scores, /*stable=*/true, -1, /*descending=*/true);
+  return {values.narrow(-1, 0, k), places.narrow(-1, 0, k)};
+}
+
+at::Tensor cann_cpu::with_best_groups(In scores, int64_t groups, int64_t k, int64_t n, double hidden) {
+  const auto grouped = scores.unflatten(-1, {groups, -1});
+  const auto of_group = n == 1 ? grouped.amax({-1}) : std::get<0>(grouped.topk(n, -1)).sum({-1});
+  const auto left_out = at::ones(of_group.sizes(), at::kBool).scatter_(-1, highest_scores(of_group, k).second, 0);
+  return grouped.masked_fill(left_out.unsqueeze(-1), hidden).flatten(-2);
+}
 
 namespace {
 
 constexpr int64_t kGateScores = 1 << 20;  // at a time
-
-// The k highest of each row and their places; of equal ones, those that come first.
-std::pair<at::Tensor, at::Tensor> highest_scores(In scores, int64_t k) {
-  const auto [values, places] = at::sort(scores, /*stable=*/true, -1, /*descending=*/true);
-  return {values.narrow(-1, 0, k), places.narrow(-1, 0, k)};
-}
 
 enum ScoreFunction : int64_t { kSoftmaxScore, kSigmoidScore };
 
@@ -91,12 +98,8 @@ struct Gate {
  private:
   at::Tensor best(In scores) const {
     if (chosen_groups == groups) return highest_scores(scores, k).second;
-    const auto grouped = scores.unflatten(-1, {groups, -1});
-    const auto of_group = group_score == 0 ? grouped.amax({-1}) : highest_scores(grouped, 2).first.sum({-1});
-    const auto left_out =
-        at::ones(of_group.sizes(), at::kBool).scatter_(-1, highest_scores(of_group, chosen_groups).second, 0);
-    const auto kept = grouped.masked_fill(left_out.unsqueeze(-1), -std::numeric_limits<double>::infinity());
-    return highest_scores(kept.flatten(-2), k).second;
+    const double hidden = -std::numeric_limits<double>::infinity();
+    return highest_scores(with_best_groups(scores, groups, chosen_groups, group_score + 1, hidden), k).second;
   }
 };
 

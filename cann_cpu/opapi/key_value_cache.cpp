@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes keys and values to caches, by page or by position, and gathers them from pages.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/index_put.h>
 
 #include "checks.h"
+#include "pages.h"
 #include "quantization.h"
 #include "rotary.h"
 
@@ -29,16 +31,11 @@ at::Tensor as_integers(const at::Tensor& tensor) {
   }
 }
 
-// The pages of a cache as (pages, tokens, ...), the rest being the row of a token, of shape `row`.
-struct Pages {
-  at::Tensor cache;
-  std::vector<int64_t> row;
+}  // namespace
 
-  int64_t tokens() const { return cache.size(1); }
-  int64_t slots() const { return cache.size(0) * cache.size(1); }
-};
+namespace cann_cpu {
 
-enum class CacheLayout { Rows, HeadsFirst, Parts };  // ND, NHSD and PA_NZ
+Pages::Pages(const at::Tensor& view) : cache(as_integers(view)), row(view.sizes().slice(2).vec()) {}
 
 Pages pages_of(const char* name, const at::Tensor& cache, CacheLayout layout) {
   at::Tensor view = cache;
@@ -52,8 +49,81 @@ Pages pages_of(const char* name, const at::Tensor& cache, CacheLayout layout) {
     check_rank(name, cache, 4);
     if (layout == CacheLayout::HeadsFirst) view = cache.transpose(1, 2);
   }
-  return {as_integers(view), view.sizes().slice(2).vec()};
+  return Pages(view);
 }
+
+void check_tokens(const char* name, const at::Tensor& tokens, const Pages& pages, int64_t count) {
+  TORCH_CHECK(
+      tokens.size(0) == count && c10::multiply_integers(tokens.sizes().slice(1)) == c10::multiply_integers(pages.row),
+      name, " has shape ", tokens.sizes(), "; expected [", count, "] tokens of ", c10::multiply_integers(pages.row),
+      " elements, as the cache has");
+}
+
+void scatter(const Pages& pages, const at::Tensor& tokens, const at::Tensor& slots) {
+  const auto kept = slots.ge(0).nonzero().reshape({-1});
+  const auto places = slots.index_select(0, kept);
+  std::vector<int64_t> shape = pages.row;
+  shape.insert(shape.begin(), tokens.size(0));
+  auto rows = as_integers(tokens).reshape(shape);
+  if (kept.numel() != slots.numel()) rows = rows.index_select(0, kept);
+  c10::List<std::optional<at::Tensor>> indices;
+  indices.push_back(places.div(pages.tokens(), "floor"));
+  indices.push_back(places.remainder(pages.tokens()));
+  at::Tensor cache = pages.cache;
+  at::index_put_(cache, indices, rows);
+}
+
+void PagedRead::check() const {
+  check_rank(tables_name, block_tables, 2);
+  check_shape(lengths_name, seq_lens, {batch() + (is_seq_lens_cumsum ? 1 : 0)});
+  if (seq_offset.has_value()) check_shape(offsets_name, *seq_offset, {batch()});
+  const auto keys = pages_of("key_cache", key_cache, layout), values = pages_of("value_cache", value_cache, layout);
+  TORCH_CHECK(keys.cache.sizes().slice(0, 2) == values.cache.sizes().slice(0, 2), "value_cache has shape ",
+              value_cache.sizes(), ", key_cache has shape ", key_cache.sizes(), ": their blocks differ");
+  check_tokens("key", key, keys, key.size(0));
+  check_tokens("value", value, values, key.size(0));
+}
+
+void PagedRead::run() const {
+  const auto keys = pages_of("key_cache", key_cache, layout), values = pages_of("value_cache", value_cache, layout);
+  const auto lengths = seq_lens.to(at::kLong).contiguous(), table = block_tables.to(at::kLong).contiguous();
+  const auto skipped = seq_offset.has_value() ? seq_offset->to(at::kLong).contiguous() : at::Tensor();
+  const auto* length = lengths.const_data_ptr<int64_t>();
+  struct Copy {
+    int64_t page, row, count;
+  };
+  std::vector<Copy> copies;
+  int64_t row = 0;
+  for (int64_t b = 0; b < batch(); ++b) {
+    const int64_t count = is_seq_lens_cumsum ? length[b + 1] - length[b] : length[b];
+    const int64_t offset = skipped.defined() ? skipped[b].item<int64_t>() : 0;
+    const int64_t first = offset / keys.tokens();
+    const int64_t most = (table.size(1) - first) * keys.tokens();
+    TORCH_CHECK(offset >= 0 && first <= table.size(1), offsets_name, "[", b, "] is ", offset, "; expected 0 to ",
+                table.size(1) * keys.tokens());
+    TORCH_CHECK(count >= 0 && count <= most, lengths_name, "[", b, "] is ", count, "; expected 0 to ", most);
+    for (int64_t done = 0; done < count; done += keys.tokens(), row += copies.back().count) {
+      const int64_t column = first + done / keys.tokens();
+      const int64_t page = table.const_data_ptr<int64_t>()[b * table.size(1) + column];
+      TORCH_CHECK(page >= 0 && page < keys.cache.size(0), tables_name, "[", b, ", ", column, "] is ", page,
+                  "; expected 0 to ", keys.cache.size(0) - 1);
+      copies.push_back({page, row, std::min(keys.tokens(), count - done)});
+    }
+  }
+  TORCH_CHECK(row <= key.size(0), lengths_name, " add up to ", row, "; expected at most ", key.size(0), ", as key has");
+  for (const auto& [tokens, pages] : {std::pair(key, &keys), std::pair(value, &values)}) {
+    std::vector<int64_t> shape = pages->row;
+    shape.insert(shape.begin(), tokens.size(0));
+    const auto rows = as_integers(tokens).view(shape);
+    for (const auto& copy : copies) {
+      rows.narrow(0, copy.row, copy.count).copy_(pages->cache[copy.page].narrow(0, 0, copy.count));
+    }
+  }
+}
+
+}  // namespace cann_cpu
+
+namespace {
 
 CacheLayout cache_layout(Text cache_mode, Text scatter_mode) {
   if (cache_mode == "PA_NZ") {
@@ -66,28 +136,6 @@ CacheLayout cache_layout(Text cache_mode, Text scatter_mode) {
   TORCH_CHECK(scatter_mode.empty() || scatter_mode == "None", "scatter_mode is \"", scatter_mode,
               "\"; expected None or NHSD");
   return CacheLayout::Rows;
-}
-
-void check_tokens(const char* name, const at::Tensor& tokens, const Pages& pages, int64_t count) {
-  TORCH_CHECK(
-      tokens.size(0) == count && c10::multiply_integers(tokens.sizes().slice(1)) == c10::multiply_integers(pages.row),
-      name, " has shape ", tokens.sizes(), "; expected [", count, "] tokens of ", c10::multiply_integers(pages.row),
-      " elements, as the cache has");
-}
-
-// Each token to its slot.
-void scatter(const Pages& pages, const at::Tensor& tokens, const at::Tensor& slots) {
-  const auto kept = slots.ne(kSkipped).nonzero().reshape({-1});
-  const auto places = slots.index_select(0, kept);
-  std::vector<int64_t> shape = pages.row;
-  shape.insert(shape.begin(), tokens.size(0));
-  auto rows = as_integers(tokens).reshape(shape);
-  if (kept.numel() != slots.numel()) rows = rows.index_select(0, kept);
-  c10::List<std::optional<at::Tensor>> indices;
-  indices.push_back(places.div(pages.tokens(), "floor"));
-  indices.push_back(places.remainder(pages.tokens()));
-  at::Tensor cache = pages.cache;
-  at::index_put_(cache, indices, rows);
 }
 
 struct PagedWrite {
@@ -215,71 +263,6 @@ ACLNN_TYPED_CHECKED(ScatterPaCache,
                       }
                     });
 
-namespace {
-
-struct PagedRead {
-  In key_cache, value_cache, block_tables, seq_lens;
-  const at::Tensor &key, &value;
-  OptionalIn seq_offset;
-  Text cache_mode;
-  bool is_seq_lens_cumsum;
-
-  CacheLayout layout() const { return cache_layout(cache_mode, ""); }
-  int64_t batch() const { return block_tables.size(0); }
-
-  void check() const {
-    check_rank("block_tables", block_tables, 2);
-    check_shape("seq_lens", seq_lens, {batch() + (is_seq_lens_cumsum ? 1 : 0)});
-    if (seq_offset.has_value()) check_shape("seq_offset", *seq_offset, {batch()});
-    const auto keys = pages_of("key_cache", key_cache, layout()),
-               values = pages_of("value_cache", value_cache, layout());
-    TORCH_CHECK(keys.cache.sizes().slice(0, 2) == values.cache.sizes().slice(0, 2), "value_cache has shape ",
-                value_cache.sizes(), ", key_cache has shape ", key_cache.sizes(), ": their blocks differ");
-    check_tokens("key", key, keys, key.size(0));
-    check_tokens("value", value, values, key.size(0));
-  }
-
-  void run() const {
-    const auto keys = pages_of("key_cache", key_cache, layout()),
-               values = pages_of("value_cache", value_cache, layout());
-    const auto lengths = seq_lens.to(at::kLong).contiguous(), table = block_tables.to(at::kLong).contiguous();
-    const auto skipped = seq_offset.has_value() ? seq_offset->to(at::kLong).contiguous() : at::Tensor();
-    const auto* length = lengths.const_data_ptr<int64_t>();
-    struct Copy {
-      int64_t page, row, count;
-    };
-    std::vector<Copy> copies;
-    int64_t row = 0;
-    for (int64_t b = 0; b < batch(); ++b) {
-      const int64_t count = is_seq_lens_cumsum ? length[b + 1] - length[b] : length[b];
-      const int64_t offset = skipped.defined() ? skipped[b].item<int64_t>() : 0;
-      const int64_t first = offset / keys.tokens();
-      const int64_t most = (table.size(1) - first) * keys.tokens();
-      TORCH_CHECK(offset >= 0 && first <= table.size(1), "seq_offset[", b, "] is ", offset, "; expected 0 to ",
-                  table.size(1) * keys.tokens());
-      TORCH_CHECK(count >= 0 && count <= most, "seq_lens[", b, "] is ", count, "; expected 0 to ", most);
-      for (int64_t done = 0; done < count; done += keys.tokens(), row += copies.back().count) {
-        const int64_t column = first + done / keys.tokens();
-        const int64_t page = table.const_data_ptr<int64_t>()[b * table.size(1) + column];
-        TORCH_CHECK(page >= 0 && page < keys.cache.size(0), "block_tables[", b, ", ", column, "] is ", page,
-                    "; expected 0 to ", keys.cache.size(0) - 1);
-        copies.push_back({page, row, std::min(keys.tokens(), count - done)});
-      }
-    }
-    TORCH_CHECK(row <= key.size(0), "seq_lens add up to ", row, "; expected at most ", key.size(0), ", as key has");
-    for (const auto& [tokens, pages] : {std::pair(key, &keys), std::pair(value, &values)}) {
-      std::vector<int64_t> shape = pages->row;
-      shape.insert(shape.begin(), tokens.size(0));
-      const auto rows = as_integers(tokens).view(shape);
-      for (const auto& copy : copies) {
-        rows.narrow(0, copy.row, copy.count).copy_(pages->cache[copy.page].narrow(0, 0, copy.count));
-      }
-    }
-  }
-};
-
-}  // namespace
-
 ACLNN_TYPED_CHECKED(GatherPaKvCache,
                     "key_cache, value_cache: " CACHE_DTYPES
                     "; key: as key_cache; value: as value_cache; block_tables: int32 int64;"
@@ -287,7 +270,7 @@ ACLNN_TYPED_CHECKED(GatherPaKvCache,
                     [](Phase phase, In key_cache, In value_cache, In block_tables, In seq_lens, InOut key, InOut value,
                        OptionalIn seq_offset, Text cache_mode, bool is_seq_lens_cumsum) {
                       check_or_run(phase, PagedRead({key_cache, value_cache, block_tables, seq_lens, key, value,
-                                                     seq_offset, cache_mode, is_seq_lens_cumsum}));
+                                                     seq_offset, cache_layout(cache_mode, ""), is_seq_lens_cumsum}));
                     });
 
 namespace {
@@ -499,8 +482,12 @@ struct RotatedWrite {
   void run() const {
     const int64_t last = in_pages ? k_cache.size(0) * k_cache.size(1) - 1 : k_cache.size(1) - tokens();
     check_values("indices", indices, 0, last);
-    const auto places = indices.to(at::kLong).reshape({-1}).contiguous();
-    in_blocks(rows(), x.size(-1), [&](int64_t begin, int64_t count) { write(begin, count, places); });
+    auto slots = indices.to(at::kLong).reshape({-1});
+    if (!in_pages) {
+      const auto first = slots + at::arange(x.size(0)) * at::Scalar(k_cache.size(1));
+      slots = (first.unsqueeze(1) + at::arange(tokens())).reshape({-1});
+    }
+    in_blocks(rows(), x.size(-1), [&](int64_t begin, int64_t count) { write(begin, slots.narrow(0, begin, count)); });
   }
 
  private:
@@ -517,7 +504,8 @@ struct RotatedWrite {
     return values;
   }
 
-  void write(int64_t begin, int64_t count, const at::Tensor& places) const {
+  void write(int64_t begin, const at::Tensor& slots) const {
+    const int64_t count = slots.size(0);
     const auto parts = dequantized_rows(begin, count).split_with_sizes(size_splits, 1);
     const auto angle = [&](In tensor) { return tensor.reshape({rows(), 1, size()}).narrow(0, begin, count); };
     const auto turned = [&](const at::Tensor& part) {
@@ -533,21 +521,14 @@ struct RotatedWrite {
       keep(k, keys);
       keep(v, values);
     }
-    store(k_cache, begin, places, keys, scale_k, offset_k);
-    store(v_cache, begin, places, values, scale_v, offset_v);
+    store(k_cache, slots, keys, scale_k, offset_k);
+    store(v_cache, slots, values, scale_v, offset_v);
   }
 
-  void store(const at::Tensor& cache, int64_t begin, const at::Tensor& places, const at::Tensor& part, In scale,
-             OptionalIn offset) const {
+  void store(const at::Tensor& cache, In slots, const at::Tensor& part, In scale, OptionalIn offset) const {
     const auto channels = [&](In tensor) { return tensor.to(at::kFloat).reshape({key_heads(), size()}); };
     const auto shift = offset.has_value() ? std::optional<at::Tensor>(channels(*offset)) : std::nullopt;
-    const auto quantized_part = quantized(part, channels(scale), shift, at::kChar);
-    const auto* place = places.const_data_ptr<int64_t>();
-    for (int64_t i = 0; i < part.size(0); ++i) {
-      const int64_t row = begin + i, batch = row / tokens();
-      const auto page = in_pages ? cache[place[row] / cache.size(1)] : cache[batch];
-      page[in_pages ? place[row] % cache.size(1) : place[batch] + row % tokens()].copy_(quantized_part[i]);
-    }
+    scatter(Pages(cache), quantized(part, channels(scale), shift, at::kChar), slots);
   }
 };
 

@@ -8,10 +8,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/rsqrt.h>
-#include <ATen/ops/zeros.h>
 
 #include "checks.h"
+#include "normalization.h"
+#include "pages.h"
+#include "product.h"
+#include "quantization.h"
 #include "rotary.h"
 
 using namespace cann_cpu;
@@ -22,20 +24,19 @@ constexpr int64_t kLatentHead = 512;            // of keys and values
 constexpr int64_t kTurnedHead = 64;             // of queries and keys
 constexpr int64_t kScaledTile = 128;            // numbers that share a scale
 constexpr int64_t kTiledRow = 656;              // bytes: int8 numbers, bfloat16 turned part, scales
-constexpr int64_t kExactDepth = 1024;           // of products of int8 that float sums exactly
 constexpr int64_t kConvertedWeights = 1 << 19;  // converted at a time
 constexpr int64_t kProjectedQueries = 4 << 20;
 
 int64_t columns_of(const StoredTensor& weight) { return weight.shape.at(1); }
 int64_t depth_of(const StoredTensor& weight) { return weight.shape.at(0); }
 
-// Some columns of a weight, in float.
-at::Tensor columns_in_float(const StoredTensor& weight, int64_t first, int64_t count) {
+// Some columns of a weight, in int8 or float.
+at::Tensor columns_in(at::ScalarType dtype, const StoredTensor& weight, int64_t first, int64_t count) {
   const at::Tensor& stored = weight.tensor;
-  if (weight.format == ACL_FORMAT_ND) return stored.narrow(1, first, count).to(at::kFloat);
+  if (weight.format == ACL_FORMAT_ND) return stored.narrow(1, first, count).to(dtype);
   const int64_t width = stored.size(-1);  // of a block
   const auto blocks = stored.narrow(0, first / width, (count + width - 1) / width).flatten(1, 2);
-  const auto rows = at::empty({blocks.size(1), blocks.size(0), width}, at::kFloat);
+  const auto rows = at::empty({blocks.size(1), blocks.size(0), width}, dtype);
   rows.copy_(blocks.transpose(0, 1));
   return rows.flatten(1, 2).narrow(0, 0, depth_of(weight)).narrow(1, 0, count);
 }
@@ -43,46 +44,30 @@ at::Tensor columns_in_float(const StoredTensor& weight, int64_t first, int64_t c
 // x (rows, depth) times a weight, in float; products of int8 are exact, and multiplied by the scales of rows and
 // columns.
 at::Tensor projection(In x, const StoredTensor& weight, OptionalIn row_scale, OptionalIn column_scale) {
-  const auto wide = x.to(at::kFloat);
   const bool is_exact = x.scalar_type() == at::kChar;
+  const auto dtype = is_exact ? at::kChar : at::kFloat;
+  const auto factor = x.to(dtype);
   auto result = at::empty({x.size(0), columns_of(weight)}, at::kFloat);
   const int64_t step = std::max<int64_t>(kConvertedWeights / depth_of(weight) / 64, 1) * 64;
-  for (int64_t first = 0; first < columns_of(weight); first += step) {
-    const int64_t count = std::min(step, columns_of(weight) - first);
-    const auto block = columns_in_float(weight, first, count);
-    auto part = result.narrow(1, first, count);
-    if (!is_exact) {
-      part.copy_(at::matmul(wide, block));
-      continue;
-    }
-    auto sums = at::zeros({x.size(0), count}, at::kInt);
-    for (int64_t begin = 0; begin < depth_of(weight); begin += kExactDepth) {
-      const int64_t length = std::min(kExactDepth, depth_of(weight) - begin);
-      sums.add_(at::matmul(wide.narrow(1, begin, length), block.narrow(0, begin, length)).to(at::kInt));
-    }
-    part.copy_(sums);
-  }
+  by_steps(columns_of(weight), step, [&](int64_t first, int64_t count) {
+    const auto block = columns_in(dtype, weight, first, count);
+    result.narrow(1, first, count).copy_(is_exact ? integer_product(factor, block) : at::matmul(factor, block));
+  });
   if (!is_exact) return result;
   return result.mul_(*column_scale).mul_(*row_scale);
 }
 
 at::Tensor rms_normalized(In x, In gamma, double epsilon, double scale) {
-  const auto result = x * at::rsqrt(x.square().mean({-1}, /*keepdim=*/true) + epsilon) * gamma.to(at::kFloat);
+  const auto result = std::get<0>(rms_norm(x, gamma, epsilon));
   return scale == 1 ? result : result * scale;
 }
 
-struct Int8Rows {
-  at::Tensor values, scale;  // int8; float, with a last dimension of 1
-};
-
-// Of the last dimension: scale = alpha * the largest absolute value / 127. Numbers above the scale's 127 saturate.
-Int8Rows int8_by_row(In x, double alpha = 1) {
-  const auto scale = x.abs().amax({-1}, /*keepdim=*/true).mul_(alpha).div_(127);
-  auto values = (x / scale).masked_fill_(scale.eq(0), 0).round_().clamp_(-127, 127);
-  return {values.to(at::kChar), scale};
+// To int8 by row. With alpha, that part of the largest number becomes 127, and what is above it saturates.
+Dynamic int8_by_row(In x, OptionalIn alpha = std::nullopt) {
+  if (!alpha.has_value()) return dynamically_quantized(x, at::kChar);
+  const auto scale = x.abs().amax({-1}, /*keepdim=*/true).mul_(*alpha).div_(127);
+  return {saturated(x / scale, at::kChar).clamp_min_(-127), scale.squeeze(-1), {}};
 }
-
-at::Tensor int8_by(In x, In scale) { return (x * scale.flatten()).round_().clamp_(-128, 127).to(at::kChar); }
 
 enum class CacheMode { kPaged, kPagedNz, kBlocks, kBlocksNz, kTokens };
 
@@ -289,17 +274,11 @@ struct Prolog {
 
   // Writes rows (tokens, size) of the cache's dtype.
   void write(In cache, In rows, In places) const {
-    const int64_t size = cache.size(-1);
-    if (mode() != CacheMode::kPagedNz && mode() != CacheMode::kBlocksNz) {
-      cache.view({-1, size}).index_copy_(0, places, rows);
-      return;
-    }
-    const int64_t block = cache.size(1), width = 32 / cache.element_size();
-    const auto by_token = cache.view({cache.size(0), size / width, block, width}).transpose(1, 2);
-    for (int64_t i = 0; i < rows.size(0); ++i) {
-      const int64_t place = places.const_data_ptr<int64_t>()[i];
-      by_token[place / block][place % block].copy_(rows[i].view({-1, width}));
-    }
+    const int64_t size = cache.size(-1), width = 32 / cache.element_size();
+    const bool is_nz = mode() == CacheMode::kPagedNz || mode() == CacheMode::kBlocksNz;
+    const auto view = is_nz ? cache.view({cache.size(0), size / width, cache.size(1), width}).transpose(1, 2)
+                            : cache.view({-1, 1, size});
+    scatter(Pages(view), rows, places);
   }
 
   void write_keys(In x, int64_t first, In sine, In cosine, In all_places) const {
@@ -315,18 +294,17 @@ struct Prolog {
         write(kv_cache, latent.to(at::kBFloat16), places);
         break;
       case 3: {
-        const double alpha = k_nope_clip_alpha.has_value() ? k_nope_clip_alpha->item<float>() : 1;
-        const auto [values, scales] = int8_by_row(latent.unflatten(1, {-1, kScaledTile}), alpha);
+        const auto tiles = int8_by_row(latent.unflatten(1, {-1, kScaledTile}), k_nope_clip_alpha);
         const auto bytes = [](const at::Tensor& tensor) { return tensor.contiguous().view(at::kChar); };
-        write(kv_cache, at::cat({values.flatten(1), bytes(turned.to(at::kBFloat16)), bytes(scales.squeeze(2))}, 1),
+        write(kv_cache, at::cat({tiles.values.flatten(1), bytes(turned.to(at::kBFloat16)), bytes(tiles.scale)}, 1),
               places);
         return;
       }
       default:
-        write(kv_cache, int8_by(latent, *quant_scale_ckv), places);
+        write(kv_cache, quantized(latent, *quant_scale_ckv, std::nullopt, at::kChar), places);
     }
     if (kv_cache_quant_mode == 2) {
-      write(kr_cache, int8_by(turned, *quant_scale_ckr), places);
+      write(kr_cache, quantized(turned, *quant_scale_ckr, std::nullopt, at::kChar), places);
     } else {
       write(kr_cache, turned.to(at::kBFloat16), places);
     }
@@ -347,9 +325,9 @@ struct Prolog {
                                  gamma_cq, epsilon_cq, qc_qr_scale);
     std::optional<at::Tensor> scale;
     if (weight_quant_mode != 0) {
-      const auto quantized = int8_by_row(smooth_scales_cq.has_value() ? latent * *smooth_scales_cq : latent);
-      latent = quantized.values;
-      scale = quantized.scale;
+      const auto rounded = int8_by_row(smooth_scales_cq.has_value() ? latent * *smooth_scales_cq : latent);
+      latent = rounded.values;
+      scale = rounded.scale.unsqueeze(1);
     }
     if (query_norm.has_value()) {
       rows(*query_norm, {latent.size(1)}).copy_(latent);
@@ -370,9 +348,9 @@ struct Prolog {
         out.narrow(1, head, some).copy_(product);
         continue;
       }
-      const auto quantized = int8_by_row(product);
-      out.narrow(1, head, some).copy_(quantized.values);
-      rows(*dequant_scale_q_nope, {heads(), 1}).narrow(1, head, some).copy_(quantized.scale);
+      const auto rounded = int8_by_row(product);
+      out.narrow(1, head, some).copy_(rounded.values);
+      rows(*dequant_scale_q_nope, {heads(), 1}).narrow(1, head, some).copy_(rounded.scale.unsqueeze(2));
     }
   }
 

@@ -29,4 +29,20 @@ struct RmsNormGradient {
 // With n = x * rstd: dgamma = sum(dy * n), dx = rstd * (dy * gamma - n * mean(dy * gamma * n)).
 RmsNormGradient rms_norm_gradient(In dy, In x, In rstd, In gamma);
 
+// (x * rstd * gamma + beta) / scale + offset, or times the scale, rounded and saturated to the dtype of y
+// (quantized_normalization.cpp).
+struct QuantizedRmsNorm {
+  In x, gamma;
+  std::optional<at::Tensor> beta;
+  In scale;
+  std::optional<at::Tensor> offset;
+  double epsilon;
+  bool divides;
+  Out y;
+  std::optional<at::Tensor> rstd;
+
+  CANN_EXPORT void check() const;
+  CANN_EXPORT void run() const;
+};
+
 }  // namespace cann_cpu

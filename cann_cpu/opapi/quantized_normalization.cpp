@@ -36,14 +36,23 @@ at::Tensor with_scale(In value, In scale, OptionalIn offset, bool divides, at::S
   return saturated(scaled, dtype);
 }
 
-void rms_norm_quant(In x, In gamma, OptionalIn beta, In scale, OptionalIn offset, double epsilon, bool divides, Out y,
-                    OptionalOut rstd) {
+}  // namespace
+
+void QuantizedRmsNorm::check() const {
   check_range("the number of dimensions of x", x.dim(), 1, 8);
   check_columns("gamma", gamma, x, false);
   if (beta.has_value()) check_columns("beta", *beta, x, false);
   check_columns("scale", scale, x, true);
   if (offset.has_value()) check_shape("offset", *offset, scale.sizes());
   check_quantized_shape("y", y, x.sizes());
+  if (rstd.has_value()) {
+    auto shape = x.sizes().vec();
+    shape.back() = 1;
+    check_shape("rstd", *rstd, shape);
+  }
+}
+
+void QuantizedRmsNorm::run() const {
   const at::Tensor rows = as_rows(x);
   const RowsOut out(y);
   const at::Tensor rstds = at::empty({rows.size(0), 1}, rows.options().dtype(at::kFloat));
@@ -53,11 +62,14 @@ void rms_norm_quant(In x, In gamma, OptionalIn beta, In scale, OptionalIn offset
     rstds.narrow(0, begin, count).copy_(part);
   });
   out.stored();
-  if (!rstd.has_value()) return;
-  auto shape = x.sizes().vec();
-  shape.back() = 1;
-  check_shape("rstd", *rstd, shape);
-  rstd->copy_(rstds.view(shape));
+  if (rstd.has_value()) rstd->copy_(rstds.view(rstd->sizes()));
+}
+
+namespace {
+
+void check_and_run(const QuantizedRmsNorm& norm) {
+  norm.check();
+  norm.run();
 }
 
 }  // namespace
@@ -66,18 +78,17 @@ ACLNN_TYPED(RmsNormQuant,
             "x: float16 bfloat16; gamma, beta, scale: as x; offset: int8; y: int8 int32 float8_e5m2 float8_e4m3fn",
             [](In x, In gamma, In beta, In scale, In offset, double epsilon, Out y) {
               check_shape("scale", scale, {1});
-              std::optional<at::Tensor> no_rstd;
-              rms_norm_quant(x, gamma, beta, scale, offset, epsilon, /*divides=*/true, y, no_rstd);
+              check_and_run({x, gamma, beta, scale, offset, epsilon, /*divides=*/true, y, std::nullopt});
             });
 ACLNN_TYPED(RmsNormQuantV3,
             "x: float32 float16 bfloat16; gamma, beta: as x; scale: float32 float16 bfloat16; "
             "offset: int8 int32 float32 float16 bfloat16; y: int8 int32 float8_e5m2 float8_e4m3fn; rstd: float32",
             [](In x, In gamma, In scale, OptionalIn offset, OptionalIn beta, double epsilon, bool div_mode,
                bool output_rstd, Out y, OptionalOut rstd) {
-              std::optional<at::Tensor> no_rstd;
               TORCH_CHECK(!output_rstd || rstd.has_value(),
                           "rstd is null; expected a tensor, since output_rstd is true");
-              rms_norm_quant(x, gamma, beta, scale, offset, epsilon, div_mode, y, output_rstd ? rstd : no_rstd);
+              check_and_run({x, gamma, beta, scale, offset, epsilon, div_mode, y,
+                             output_rstd ? rstd : std::optional<at::Tensor>()});
             });
 
 namespace {

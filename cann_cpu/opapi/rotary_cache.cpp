@@ -10,6 +10,7 @@
 
 #include "checks.h"
 #include "normalization.h"
+#include "pages.h"
 #include "quantization.h"
 #include "rotary.h"
 
@@ -53,28 +54,6 @@ struct CacheQuantization {
     return saturated(x, at::kChar);
   }
 };
-
-// The places of tokens in a cache. Tokens of index -1 have none.
-struct CachePlaces {
-  at::Tensor tokens, blocks, offsets;
-
-  CachePlaces(In first, In second, In kept) : tokens(kept.nonzero().reshape({-1})) {
-    blocks = first.index_select(0, tokens);
-    offsets = second.index_select(0, tokens);
-  }
-
-  // Writes rows [begin, begin + values.size(0)) of all tokens; the first two dimensions of cache are block and offset.
-  void write(at::Tensor cache, In values, int64_t begin) const {
-    const auto here = tokens.ge(begin).logical_and(tokens.lt(begin + values.size(0))).nonzero().reshape({-1});
-    const auto rows = values.index_select(0, tokens.index_select(0, here) - begin).to(cache.scalar_type());
-    cache.index_put_({blocks.index_select(0, here), offsets.index_select(0, here)}, rows);
-  }
-};
-
-CachePlaces places_of_slots(In index, int64_t block_size) {
-  const auto slots = index.to(at::kLong);
-  return {slots.div(block_size, "floor"), slots.remainder(block_size), slots.ge(0)};
-}
 
 enum class RotaryCacheMode { Norm, Paged, PagedNz, Blocks, BlocksNz };
 
@@ -152,8 +131,8 @@ struct KeyValue {
     const auto by_token = [&](In tensor) { return tensor.transpose(1, 2).flatten(0, 1); };  // (tokens, heads, size)
     const auto angle = [&](In all) { return by_token(all.expand({batch(), 1, length(), all.size(3)})); };
     const auto x = by_token(kv), cosine = angle(cos), sine = angle(sin);
-    const auto places_of_tokens = places();
-    const auto key_places = by_place(k_cache), value_places = by_place(ckv_cache);
+    const auto slots = slots_of_tokens();
+    const Pages key_pages(by_place(k_cache)), value_pages(by_place(ckv_cache));
     at::Tensor keys, values;  // of all tokens, where they are asked for
     if (is_output_kv) {
       keys = at::empty({x.size(0), heads(), key_size()}, k_rope.options());
@@ -175,8 +154,8 @@ struct KeyValue {
         k = turned(part(x).narrow(2, value_size(), key_size()));
         c = normalized_by_rms(part(x).narrow(2, 0, value_size()), gamma, epsilon);
       }
-      places_of_tokens.write(key_places, as_stored(key.multiplied(k), k_cache), begin);
-      places_of_tokens.write(value_places, as_stored(value.multiplied(c), ckv_cache), begin);
+      scatter(key_pages, key.multiplied(k).to(k_cache.scalar_type()), part(slots));
+      scatter(value_pages, value.multiplied(c).to(ckv_cache.scalar_type()), part(slots));
       if (!is_output_kv) continue;
       part(keys).copy_(k);
       part(values).copy_(c);
@@ -202,22 +181,21 @@ struct KeyValue {
     return cache.view({cache.size(0), cache.size(2), cache.size(3) / size, cache.size(1), size})
         .permute({0, 3, 1, 2, 4});
   }
-  at::Tensor as_stored(In rows, In cache) const {
-    return is_nz() ? rows.unflatten(2, {-1, nz_column_size(cache)}) : rows;
-  }
 
-  CachePlaces places() const {
-    const auto slots = index.to(at::kLong);
+  // Negative where a token has none.
+  at::Tensor slots_of_tokens() const {
+    const auto given = index.to(at::kLong).reshape({-1});
     const auto each = [&](int64_t count) { return at::arange(count, at::kLong); };
     if (mode == RotaryCacheMode::Norm) {
-      const auto flat = slots.reshape({-1});
-      return {each(batch()).repeat_interleave(length()), flat, flat.ge(0)};
+      const auto first = each(batch()).mul_(k_cache.size(2)).repeat_interleave(length());
+      return (given + first).masked_fill_(given.lt(0), -1);
     }
+    if (!is_by_block()) return given;
     const int64_t size = k_cache.size(1);
-    if (!is_by_block()) return places_of_slots(slots, size);
     const auto place = each(length());
-    const auto starts = slots.view({batch(), -1}).index_select(1, place.div(size, "floor")).reshape({-1});
-    return {starts.div(size, "floor"), place.remainder(size).repeat({batch()}), starts.ge(0)};
+    const auto first = given.view({batch(), -1}).index_select(1, place.div(size, "floor")).reshape({-1});
+    return (first.div(size, "floor") * at::Scalar(size) + place.remainder(size).repeat({batch()}))
+        .masked_fill_(first.lt(0), -1);
   }
 };
 
@@ -307,7 +285,8 @@ struct QueryKeyValue {
 
   void run() const {
     check_values("index", index, 0, k_cache.size(0) * block_size() - 1, -1);
-    const CachePlaces places = places_of_slots(index, block_size());
+    const auto slots = index.to(at::kLong);
+    const Pages key_pages(k_cache.permute({0, 2, 1, 3})), value_pages(v_cache.permute({0, 2, 1, 3}));
     const auto heads = qkv.unflatten(1, {qkv_size[2], kSize});
     constexpr int64_t kAtOnce = 512;  // of the many heads of all three
     for (int64_t begin = 0; begin < tokens(); begin += kAtOnce) {
@@ -320,8 +299,8 @@ struct QueryKeyValue {
       const auto parts = part(heads).split_with_sizes(head_nums, 1);
       const auto q = turned(parts[0], q_gamma), k = turned(parts[1], k_gamma), v = parts[2].to(at::kFloat);
       part(q_out).copy_(q.flatten(1));
-      places.write(k_cache.permute({0, 2, 1, 3}), columns(key.divided(k), k_cache), begin);
-      places.write(v_cache.permute({0, 2, 1, 3}), columns(value.divided(v), v_cache), begin);
+      scatter(key_pages, key.divided(k).to(k_cache.scalar_type()), part(slots));
+      scatter(value_pages, value.divided(v).to(v_cache.scalar_type()), part(slots));
       if (q_before.has_value()) part(*q_before).copy_(q.flatten(1));
       if (k_before.has_value()) part(*k_before).copy_(k.flatten(1));
       if (v_before.has_value()) part(*v_before).copy_(v.flatten(1));
@@ -334,7 +313,6 @@ struct QueryKeyValue {
     const int64_t size = nz_column_size(cache);
     check_shape(name, cache, {cache.size(0), head_nums[1] * kSize / size, cache.size(2), size});
   }
-  static at::Tensor columns(In rows, In cache) { return rows.flatten(1).unflatten(1, {-1, nz_column_size(cache)}); }
 };
 
 }  // namespace
