@@ -294,25 +294,59 @@ struct DeformableConvolution {
     check_shape("offset", offset, {input.size(0), 3 * deformable_groups * elements(), size(2), size(3)});
   }
 
-  // Calls body(channel, point, move, plane, x, y) for each point of an image: its moves lie at move, a plane apart.
+  // Some rows of the output of an image, few enough that the points that are read for them take little memory.
+  struct OutputRows {
+    int64_t image, first, count, width;
+    Ints kernel;
+
+    // The part of a tensor of points or of one like the output, a batch of one image.
+    at::Tensor of_points(const at::Tensor& all) const {
+      return all.narrow(0, image, 1).narrow(2, first * kernel[0], count * kernel[0]);
+    }
+    at::Tensor of_output(const at::Tensor& all) const { return all.narrow(0, image, 1).narrow(2, first, count); }
+  };
+
   template <class Body>
-  void for_each(const float* moved, const Body& body) const {
-    const int64_t height = size(2), width = size(3), places = height * width;
-    const int64_t per_group = input.size(1) / deformable_groups, plane = deformable_groups * elements() * places;
-    for (int64_t c = 0; c < input.size(1); ++c) {
-      for (int64_t k = 0; k < elements(); ++k) {
-        const int64_t ky = k / kernel[1], kx = k % kernel[1];
-        for (int64_t place = 0; place < places; ++place) {
-          const int64_t oy = place / width, ox = place % width;
-          const int64_t at = (c / per_group * elements() + k) * places + place;
-          const float x = static_cast<float>(ox * stride[3] - padding[2] + kx * dilation[3]) + moved[at];
-          const float y = static_cast<float>(oy * stride[2] - padding[0] + ky * dilation[2]) + moved[plane + at];
-          const int64_t point = ((c * height + oy) * kernel[0] + ky) * width * kernel[1] + ox * kernel[1] + kx;
-          body(c, point, at, plane, x, y);
-        }
+  void for_each_rows(int64_t image, const Body& body) const {
+    constexpr int64_t kPoints = 1 << 20;
+    const int64_t height = size(2), width = size(3), each = input.size(1) * elements() * width;
+    const int64_t most = std::max<int64_t>(kPoints / std::max<int64_t>(each, 1), 1);
+    for (int64_t first = 0; first < height; first += most) {
+      body(OutputRows{image, first, std::min(most, height - first), width, kernel});
+    }
+  }
+
+  // The moves of some rows in float: x, y and the factor of each point lie a plane apart.
+  struct Moves {
+    at::Tensor all;
+    const float* numbers;
+    int64_t plane;
+  };
+  Moves moves_of(const OutputRows& rows) const {
+    Moves moves{rows.of_output(offset).to(at::kFloat).contiguous(), nullptr, 0};
+    moves.numbers = moves.all.const_data_ptr<float>();
+    moves.plane = deformable_groups * elements() * rows.count * rows.width;
+    return moves;
+  }
+
+  // Calls body(point, move, x, y) for each point that is read from a channel.
+  template <class Body>
+  void for_each(const OutputRows& rows, const Moves& moves, int64_t c, const Body& body) const {
+    const int64_t per_group = input.size(1) / deformable_groups, width = rows.width, places = rows.count * width;
+    for (int64_t k = 0; k < elements(); ++k) {
+      const int64_t ky = k / kernel[1], kx = k % kernel[1];
+      for (int64_t place = 0; place < places; ++place) {
+        const int64_t oy = place / width, ox = place % width;
+        const int64_t at = (c / per_group * elements() + k) * places + place;
+        const float x = static_cast<float>(ox * stride[3] - padding[2] + kx * dilation[3]) + moves.numbers[at];
+        const float y = static_cast<float>((rows.first + oy) * stride[2] - padding[0] + ky * dilation[2]) +
+                        moves.numbers[moves.plane + at];
+        body(((c * rows.count + oy) * kernel[0] + ky) * width * kernel[1] + ox * kernel[1] + kx, at, x, y);
       }
     }
   }
+
+  at::Tensor channel(int64_t image, int64_t c) const { return input[image][c].to(at::kFloat).contiguous(); }
 
   // The four neighbours of a point, where they are inside the image: body(pixel, weight, d weight / dx, d weight / dy).
   template <class Body>
@@ -329,48 +363,74 @@ struct DeformableConvolution {
     }
   }
 
-  // The points that the kernel reads in image n, [1, channels, height * kernel height, width * kernel width].
-  at::Tensor points(int64_t n) const {
-    const auto image = input.select(0, n).to(at::kFloat).contiguous();
-    const auto moved = offset.select(0, n).to(at::kFloat).contiguous();
-    auto shape = points_shape();
-    shape[0] = 1;
-    const auto result = at::empty(shape, at::kFloat);
-    const int64_t pixels = input.size(2) * input.size(3);
-    const float* from = image.const_data_ptr<float>();
-    const float* moves = moved.const_data_ptr<float>();
+  // The points that the kernel reads for some rows, [1, channels, rows * kernel height, width * kernel width].
+  at::Tensor points(const OutputRows& rows) const {
+    const auto result = at::empty({1, input.size(1), rows.count * kernel[0], rows.width * kernel[1]}, at::kFloat);
+    const Moves moves = moves_of(rows);
     float* to = result.mutable_data_ptr<float>();
-    for_each(moves, [&](int64_t c, int64_t point, int64_t at, int64_t plane, float x, float y) {
-      float sum = 0;
-      for_neighbours(x, y, [&](int64_t pixel, float w, float, float) { sum += w * from[c * pixels + pixel]; });
-      to[point] = sum * moves[2 * plane + at];
-    });
+    for (int64_t c = 0; c < input.size(1); ++c) {
+      const auto image = channel(rows.image, c);
+      const float* from = image.const_data_ptr<float>();
+      for_each(rows, moves, c, [&](int64_t point, int64_t at, float x, float y) {
+        float sum = 0;
+        for_neighbours(x, y, [&](int64_t pixel, float w, float, float) { sum += w * from[pixel]; });
+        to[point] = sum * moves.numbers[2 * moves.plane + at];
+      });
+    }
+    return result;
+  }
+
+  // Adds the gradient of the image to image_sum, and gives that of the offsets of some rows.
+  at::Tensor offset_gradient(const OutputRows& rows, const at::Tensor& points_grad, const at::Tensor& image_sum) const {
+    const Moves moves = moves_of(rows);
+    const auto result = at::zeros_like(moves.all);
+    const float* given = points_grad.const_data_ptr<float>();
+    float* to_moves = result.mutable_data_ptr<float>();
+    const int64_t plane = moves.plane, pixels = input.size(2) * input.size(3);
+    for (int64_t c = 0; c < input.size(1); ++c) {
+      const auto image = channel(rows.image, c);
+      const float* from = image.const_data_ptr<float>();
+      float* to_image = image_sum.mutable_data_ptr<float>() + c * pixels;
+      for_each(rows, moves, c, [&](int64_t point, int64_t at, float x, float y) {
+        const float slope = given[point], factor = moves.numbers[2 * plane + at];
+        for_neighbours(x, y, [&](int64_t pixel, float w, float dx, float dy) {
+          const float value = from[pixel];
+          to_image[pixel] += slope * factor * w;
+          to_moves[at] += slope * factor * dx * value;
+          to_moves[plane + at] += slope * factor * dy * value;
+          to_moves[2 * plane + at] += slope * w * value;
+        });
+      });
+    }
     return result;
   }
 };
 
 }  // namespace
 
-ACLNN_TYPED_CHECKED(
-    DeformableConv2d, "x: float32 float16 bfloat16; weight, offset, bias, out, deform_out: as x",
-    [](Phase phase, In x, In weight, In offset, OptionalIn bias, Ints kernel_size, Ints stride, Ints padding,
-       Ints dilation, int64_t groups, int64_t deformable_groups, bool modulated, Out out, OptionalOut deform_out) {
-      const DeformableConvolution conv{x,       weight,   offset, kernel_size,      stride,
-                                       padding, dilation, groups, deformable_groups};
-      conv.check(modulated);
-      if (bias.has_value()) check_shape("bias", *bias, {weight.size(0)});
-      check_shape("out", out, conv.output_shape());
-      if (deform_out.has_value()) check_shape("deform_out", *deform_out, conv.points_shape());
-      if (phase == Phase::Check) return;
-      const auto matrix = in_float(weight);
-      const auto constant = bias.has_value() ? std::optional<at::Tensor>(in_float(*bias)) : std::nullopt;
-      for (int64_t n = 0; n < x.size(0); ++n) {
-        const auto points = conv.points(n);
-        if (deform_out.has_value()) deform_out->slice(0, n, n + 1).copy_(points);
-        out.slice(0, n, n + 1)
-            .copy_(at::convolution(points, matrix, constant, kernel_size, {0, 0}, {1, 1}, false, {0, 0}, groups));
-      }
-    });
+ACLNN_TYPED_CHECKED(DeformableConv2d, "x: float32 float16 bfloat16; weight, offset, bias, out, deform_out: as x",
+                    [](Phase phase, In x, In weight, In offset, OptionalIn bias, Ints kernel_size, Ints stride,
+                       Ints padding, Ints dilation, int64_t groups, int64_t deformable_groups, bool modulated, Out out,
+                       OptionalOut deform_out) {
+                      const DeformableConvolution conv{x,       weight,   offset, kernel_size,      stride,
+                                                       padding, dilation, groups, deformable_groups};
+                      conv.check(modulated);
+                      if (bias.has_value()) check_shape("bias", *bias, {weight.size(0)});
+                      check_shape("out", out, conv.output_shape());
+                      if (deform_out.has_value()) check_shape("deform_out", *deform_out, conv.points_shape());
+                      if (phase == Phase::Check) return;
+                      const auto matrix = in_float(weight);
+                      const auto constant =
+                          bias.has_value() ? std::optional<at::Tensor>(in_float(*bias)) : std::nullopt;
+                      for (int64_t n = 0; n < x.size(0); ++n) {
+                        conv.for_each_rows(n, [&](const DeformableConvolution::OutputRows& rows) {
+                          const auto points = conv.points(rows);
+                          if (deform_out.has_value()) rows.of_points(*deform_out).copy_(points);
+                          rows.of_output(out).copy_(at::convolution(points, matrix, constant, kernel_size, {0, 0},
+                                                                    {1, 1}, false, {0, 0}, groups));
+                        });
+                      }
+                    });
 ACLNN_TYPED_CHECKED(
     DeformableConv2dBackward,
     "input: float32 float16 bfloat16; grad_output, offset_out, weight, offset, grad_input, grad_weight, grad_offset, "
@@ -390,35 +450,18 @@ ACLNN_TYPED_CHECKED(
       if (phase == Phase::Check) return;
       const auto matrix = in_float(weight);
       const auto weight_sum = at::zeros(weight.sizes(), at::kFloat);
-      const int64_t pixels = input.size(2) * input.size(3);
       for (int64_t n = 0; n < input.size(0); ++n) {
-        const auto read = in_float(offset_out.slice(0, n, n + 1));
-        const auto grad = in_float(grad_output.slice(0, n, n + 1));
-        auto [points_grad, weight_grad, bias_grad] = at::convolution_backward(
-            grad, read, matrix, std::nullopt, kernel_size, {0, 0}, {1, 1}, false, {0, 0}, groups, {true, true, false});
-        weight_sum.add_(weight_grad);
-        const auto image = input.select(0, n).to(at::kFloat).contiguous();
-        const auto moved = offset.select(0, n).to(at::kFloat).contiguous();
-        const auto image_sum = at::zeros_like(image), moved_sum = at::zeros_like(moved);
-        const auto of_points = points_grad.contiguous();
-        const float* given = of_points.const_data_ptr<float>();
-        const float* from = image.const_data_ptr<float>();
-        const float* moves = moved.const_data_ptr<float>();
-        float* to_image = image_sum.mutable_data_ptr<float>();
-        float* to_moves = moved_sum.mutable_data_ptr<float>();
-        conv.for_each(moves, [&](int64_t c, int64_t point, int64_t at, int64_t plane, float x, float y) {
-          const float slope = given[point], factor = moves[2 * plane + at];
-          conv.for_neighbours(x, y, [&](int64_t pixel, float w, float dx, float dy) {
-            const float value = from[c * pixels + pixel];
-            to_image[c * pixels + pixel] += slope * factor * w;
-            to_moves[at] += slope * factor * dx * value;
-            to_moves[plane + at] += slope * factor * dy * value;
-            to_moves[2 * plane + at] += slope * w * value;
-          });
+        const auto image_sum = at::zeros(input[n].sizes(), at::kFloat);
+        conv.for_each_rows(n, [&](const DeformableConvolution::OutputRows& rows) {
+          const auto read = in_float(rows.of_points(offset_out)), grad = in_float(rows.of_output(grad_output));
+          const auto [points_grad, weight_grad, bias_grad] =
+              at::convolution_backward(grad, read, matrix, std::nullopt, kernel_size, {0, 0}, {1, 1}, false, {0, 0},
+                                       groups, {true, true, false});
+          weight_sum.add_(weight_grad);
+          rows.of_output(grad_offset).copy_(conv.offset_gradient(rows, points_grad.contiguous(), image_sum));
         });
-        grad_input.select(0, n).copy_(image_sum);
-        grad_offset.select(0, n).copy_(moved_sum);
+        grad_input[n].copy_(image_sum);
       }
       assign(grad_weight, weight_sum);
-      assign(grad_bias, in_float(grad_output).sum(at::IntArrayRef{0, 2, 3}));
+      assign(grad_bias, grad_output.sum({0, 2, 3}, /*keepdim=*/false, at::kFloat));
     });

@@ -2,8 +2,13 @@
 // LSTM and GRU and their gradients, step by step; the cell of an LSTM after its products.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
 
 #include "checks.h"
 
@@ -48,78 +53,180 @@ struct Cell {
   int64_t hidden() const { return hidden_weight.size(1); }
   // The place in the sequence of the step with this number.
   int64_t place(int64_t step, int64_t steps) const { return backwards ? steps - 1 - step : step; }
+
+  // What the gates are given by x, (steps, batch, gates).
+  at::Tensor projected(const at::Tensor& x) const { return at::matmul(in_float(x), input_weight.t()); }
 };
 
-// What the forward pass keeps of a cell, each of (steps, batch, hidden size).
-struct Kept {
-  at::Tensor input, cell, forget, output, h, c, tanh_c;
+// Some steps of a sequence one after the other, and the first of their places.
+struct StepRange {
+  int64_t step, count, place;
+
+  at::Tensor of(const at::Tensor& sequence) const { return sequence.narrow(0, place, count); }
 };
 
-Kept run(const Cell& cell, const at::Tensor& x, at::Tensor h, at::Tensor c) {
-  const int64_t steps = x.size(0);
-  auto projected = at::matmul(x, cell.input_weight.t());
-  if (cell.input_bias.defined()) projected = projected + (cell.input_bias + cell.hidden_bias);
-  const auto made = [&] { return at::zeros_like(projected.narrow(2, 0, cell.hidden()).contiguous()); };
-  Kept kept{made(), made(), made(), made(), made(), made(), made()};
-  for (int64_t step = 0; step < steps; ++step) {
-    const int64_t t = cell.place(step, steps);
-    const auto gates = (projected[t] + at::matmul(h, cell.hidden_weight.t())).chunk(4, 1);
-    kept.input[t].copy_(gates[0].sigmoid());
-    kept.forget[t].copy_(gates[1].sigmoid());
-    kept.cell[t].copy_(gates[2].tanh());
-    kept.output[t].copy_(gates[3].sigmoid());
-    c = kept.forget[t] * c + kept.input[t] * kept.cell[t];
-    kept.c[t].copy_(c);
-    kept.tanh_c[t].copy_(c.tanh());
-    h = kept.output[t] * kept.tanh_c[t];
-    kept.h[t].copy_(h);
+// The steps of a cell in parts, so that temporaries stay small; from the last on for the gradient.
+std::vector<StepRange> parts_of(const Cell& cell, const at::Tensor& sequence, bool from_last = false) {
+  constexpr int64_t kNumbers = 1 << 20;  // of the gates
+  const int64_t steps = sequence.size(0), each = cell.input_weight.size(0) * sequence.size(1);
+  const int64_t most = std::max<int64_t>(kNumbers / std::max<int64_t>(each, 1), 1);
+  std::vector<StepRange> parts;
+  for (int64_t step = 0; step < steps; step += most) {
+    const int64_t count = std::min(most, steps - step);
+    parts.push_back({step, count, cell.backwards ? steps - step - count : step});
   }
-  return kept;
+  if (from_last) std::reverse(parts.begin(), parts.end());
+  return parts;
 }
 
-struct Gradients {
-  at::Tensor x, h, c, input_weight, hidden_weight, bias;
+// The gradients of a cell's parameters, added up in the results themselves where these are in float.
+struct ParameterGradients {
+  std::vector<at::Tensor> results, sums;
+
+  ParameterGradients(Tensors all, const Shape& shape, size_t index) {
+    const size_t count = shape.has_biases ? 4 : 2;
+    for (size_t i = index * count; i < (index + 1) * count; ++i) {
+      results.push_back(all[i]);
+      const bool is_float = all[i].scalar_type() == at::kFloat && all[i].is_contiguous();
+      sums.push_back(is_float ? all[i].zero_() : at::zeros(all[i].sizes(), at::kFloat));
+    }
+  }
+  // The gradients of gates (steps, batch, gates), and what their weight was multiplied with.
+  void add(size_t weight, const at::Tensor& gates, const at::Tensor& factor) const {
+    const auto rows = gates.flatten(0, 1);
+    sums[weight].addmm_(rows.t(), factor.flatten(0, 1));
+    if (sums.size() == 4) sums[weight + 2].add_(rows.sum(0));
+  }
+  void write() const {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      if (!sums[i].is_same(results[i])) results[i].copy_(sums[i]);
+    }
+  }
 };
 
-Gradients run_backward(const Cell& cell, const Kept& kept, const at::Tensor& x, const at::Tensor& h0,
-                       const at::Tensor& c0, const at::Tensor& dy, at::Tensor dh, at::Tensor dc) {
-  const int64_t steps = x.size(0);
-  auto gates = at::cat({kept.input, kept.forget, kept.cell, kept.output}, 2);  // their gradients, in the end
-  auto before = at::zeros_like(kept.h);                                        // h before each step
-  for (int64_t step = steps - 1; step >= 0; --step) {
-    const int64_t t = cell.place(step, steps);
-    const bool is_first = step == 0;
-    const int64_t last = is_first ? t : cell.place(step - 1, steps);
-    before[t].copy_(is_first ? h0 : kept.h[last]);
-    const auto i = kept.input[t], f = kept.forget[t], g = kept.cell[t], o = kept.output[t], tanh_c = kept.tanh_c[t];
-    const at::Scalar one(1);
-    dh = dh + dy[t];
-    dc = dc + dh * o * (one - tanh_c * tanh_c);
-    gates[t].copy_(at::cat({dc * g * i * (one - i), dc * (is_first ? c0 : kept.c[last]) * f * (one - f),
-                            dc * i * (one - g * g), dh * tanh_c * o * (one - o)},
-                           1));
-    dh = at::matmul(gates[t], cell.hidden_weight);
-    dc = dc * f;
-  }
-  const auto rows = gates.flatten(0, 1);
-  return {at::matmul(gates, cell.input_weight),       dh,         dc, at::matmul(rows.t(), x.flatten(0, 1)),
-          at::matmul(rows.t(), before.flatten(0, 1)), rows.sum(0)};
-}
-
-// Steps first, in float.
+// Steps first.
 at::Tensor sequence(const at::Tensor& tensor, const Shape& shape) {
-  return in_float(shape.batch_first ? tensor.transpose(0, 1) : tensor);
+  return shape.batch_first ? tensor.transpose(0, 1) : tensor;
+}
+
+// Calls body(index, x, out) for the cells, one after the other: x is what a layer is given, out takes the cell's h. A
+// layer with one direction reads a part before it writes it, so that all share the memory of the result.
+template <class Body>
+void for_each_cell(const Shape& shape, In input, In output, Body body) {
+  auto x = sequence(input, shape);
+  const auto result = sequence(output, shape);
+  const int64_t hidden = result.size(2) / shape.directions();
+  at::Tensor other;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    const bool is_other = shape.bidirectional && (shape.layers - layer) % 2 == 0;
+    if (is_other && !other.defined()) other = at::empty_like(result);
+    const auto out = is_other ? other : result;
+    for (int64_t d = 0; d < shape.directions(); ++d) {
+      body(static_cast<size_t>(layer * shape.directions() + d), x, out.narrow(2, d * hidden, hidden));
+    }
+    x = out;
+  }
+}
+
+// What a layer was given: the input, or the results h of the layer below, one for each direction.
+struct Given {
+  std::vector<at::Tensor> columns;
+
+  Given(int64_t layer, In input, Tensors h, const Shape& shape) : columns{sequence(input, shape)} {
+    const int64_t directions = shape.directions();
+    if (layer > 0) columns.assign(h.begin() + (layer - 1) * directions, h.begin() + layer * directions);
+  }
+  at::Tensor of(const StepRange& part) const {
+    std::vector<at::Tensor> parts;
+    for (const auto& each : columns) parts.push_back(in_float(part.of(each)));
+    return parts.size() == 1 ? parts[0] : at::cat(parts, 2);
+  }
+};
+
+// Calls body(index, given, grad, add) for the cells from the last layer on: grad is that of the cell's h, and
+// add(part, gradient) takes those of what the layer was given.
+template <class Body>
+void for_each_cell_backward(const Shape& shape, In input, Tensors h, In dy, In dx, Body body) {
+  auto grad = sequence(dy, shape);
+  const int64_t hidden = grad.size(2) / shape.directions();
+  for (int64_t layer = shape.layers - 1; layer >= 0; --layer) {
+    const Given given(layer, input, h, shape);
+    const auto below = layer == 0 ? sequence(dx, shape) : at::empty(grad.sizes(), at::kFloat);
+    for (int64_t d = 0; d < shape.directions(); ++d) {
+      const auto add = [&](const StepRange& part, const at::Tensor& gradient) {
+        d == 0 ? part.of(below).copy_(gradient) : part.of(below).add_(gradient);
+      };
+      body(static_cast<size_t>(layer * shape.directions() + d), given, grad.narrow(2, d * hidden, hidden), add);
+    }
+    grad = below;
+  }
 }
 
 using BatchSizes = Absent<"batchSizes", OptionalIn>;  // of sequences of several lengths
 
-// What a layer was given: the input, or the results h of the layer below.
-at::Tensor given_to(int64_t layer, In input, Tensors h, const Shape& shape) {
-  if (layer == 0) return sequence(input, shape);
-  const auto directions = static_cast<size_t>(shape.directions()), first = static_cast<size_t>(layer) * directions;
-  std::vector<at::Tensor> below;
-  for (size_t d = 0; d < directions; ++d) below.push_back(in_float(h[first - directions + d]));
-  return at::cat(below, 2);
+// What the gradient needs of an LSTM's cell, each of (steps, batch, hidden size).
+struct Kept {
+  at::Tensor input, cell, forget, output, h, c, tanh_c;
+};
+
+// Returns the last h and c.
+std::pair<at::Tensor, at::Tensor> run(const Cell& cell, In x, at::Tensor h, at::Tensor c, In out,
+                                      const std::optional<Kept>& kept) {
+  for (const StepRange& part : parts_of(cell, x)) {
+    auto projected = cell.projected(part.of(x));
+    if (cell.input_bias.defined()) projected.add_(cell.input_bias + cell.hidden_bias);
+    for (int64_t step = part.step; step < part.step + part.count; ++step) {
+      const int64_t t = cell.place(step, x.size(0));
+      const auto gates = (projected[t - part.place] + at::matmul(h, cell.hidden_weight.t())).chunk(4, 1);
+      const auto i = gates[0].sigmoid(), f = gates[1].sigmoid(), g = gates[2].tanh(), o = gates[3].sigmoid();
+      c = f * c + i * g;
+      const auto tanh_c = c.tanh();
+      h = o * tanh_c;
+      out[t].copy_(h);
+      if (!kept.has_value()) continue;
+      kept->input[t].copy_(i);
+      kept->forget[t].copy_(f);
+      kept->cell[t].copy_(g);
+      kept->output[t].copy_(o);
+      kept->h[t].copy_(h);
+      kept->c[t].copy_(c);
+      kept->tanh_c[t].copy_(tanh_c);
+    }
+  }
+  return {h, c};
+}
+
+// Returns the gradients of the first h and c.
+template <class Add>
+std::pair<at::Tensor, at::Tensor> run_backward(const Cell& cell, const Kept& kept, const Given& given,
+                                               const at::Tensor& h0, const at::Tensor& c0, const at::Tensor& dy,
+                                               at::Tensor dh, at::Tensor dc, const Add& add,
+                                               const ParameterGradients& parameters) {
+  const int64_t steps = dy.size(0);
+  const at::Scalar one(1);
+  for (const StepRange& part : parts_of(cell, dy, /*from_last=*/true)) {
+    const auto gates = at::empty({part.count, dy.size(1), 4 * cell.hidden()}, at::kFloat);  // their gradients
+    const auto before = at::empty({part.count, dy.size(1), cell.hidden()}, at::kFloat);     // h before each step
+    for (int64_t step = part.step + part.count - 1; step >= part.step; --step) {
+      const int64_t t = cell.place(step, steps);
+      const bool is_first = step == 0;
+      const int64_t last = is_first ? t : cell.place(step - 1, steps);
+      before[t - part.place].copy_(is_first ? h0 : kept.h[last]);
+      const auto i = in_float(kept.input[t]), f = in_float(kept.forget[t]), g = in_float(kept.cell[t]),
+                 o = in_float(kept.output[t]), tanh_c = in_float(kept.tanh_c[t]);
+      dh = dh + dy[t];
+      dc = dc + dh * o * (one - tanh_c * tanh_c);
+      const auto c = is_first ? c0 : in_float(kept.c[last]);
+      gates[t - part.place].copy_(at::cat(
+          {dc * g * i * (one - i), dc * c * f * (one - f), dc * i * (one - g * g), dh * tanh_c * o * (one - o)}, 1));
+      dh = at::matmul(gates[t - part.place], cell.hidden_weight);
+      dc = dc * f;
+    }
+    add(part, at::matmul(gates, cell.input_weight));
+    parameters.add(0, gates, given.of(part));
+    parameters.add(1, gates, before);
+  }
+  return {dh, dc};
 }
 
 }  // namespace
@@ -129,30 +236,15 @@ ACLNN(LSTM, [](In input, Tensors params, Tensors hx, BatchSizes, bool has_biases
                OutTensors j, OutTensors f, OutTensors o, OutTensors h, OutTensors c, OutTensors tanh_c) {
   const Shape shape{has_biases, layers, bidirectional, batch_first};
   shape.check(hx, params, dropout, train);
-  auto x = sequence(input, shape);
-  for (size_t index = 0; index < shape.cells();) {
-    std::vector<at::Tensor> results;
-    for (int64_t direction = 0; direction < shape.directions(); ++direction, ++index) {
-      const Cell cell(params, shape, index);
-      const auto place = static_cast<int64_t>(index);
-      const Kept kept = run(cell, x, in_float(hx[0][place]), in_float(hx[1][place]));
-      const int64_t last = cell.place(x.size(0) - 1, x.size(0));
-      assign(h_out[place], kept.h[last]);
-      assign(c_out[place], kept.c[last]);
-      if (train) {
-        assign(i[index], kept.input);
-        assign(j[index], kept.cell);
-        assign(f[index], kept.forget);
-        assign(o[index], kept.output);
-        assign(h[index], kept.h);
-        assign(c[index], kept.c);
-        assign(tanh_c[index], kept.tanh_c);
-      }
-      results.push_back(kept.h);
-    }
-    x = at::cat(results, 2);
-  }
-  assign(batch_first ? out.transpose(0, 1) : out, x);
+  for_each_cell(shape, input, out, [&](size_t index, In x, In result) {
+    const auto place = static_cast<int64_t>(index);
+    std::optional<Kept> kept;
+    if (train) kept = Kept{i[index], j[index], f[index], o[index], h[index], c[index], tanh_c[index]};
+    const auto [last_h, last_c] =
+        run(Cell(params, shape, index), x, in_float(hx[0][place]), in_float(hx[1][place]), result, kept);
+    assign(h_out[place], last_h);
+    assign(c_out[place], last_c);
+  });
 });
 
 ACLNN(LstmBackward, [](In input, Tensors hx, Tensors params, In dy, In dh, In dc, Tensors i, Tensors j, Tensors f,
@@ -161,32 +253,17 @@ ACLNN(LstmBackward, [](In input, Tensors hx, Tensors params, In dy, In dh, In dc
                        Out dx, Out dh_out, Out dc_out, OutTensors dparams) {
   const Shape shape{has_biases, layers, bidirectional, batch_first};
   shape.check(hx, params, dropout, train);
-  const auto directions = static_cast<size_t>(shape.directions());
-  auto grad = sequence(dy, shape);
-  for (int64_t layer = layers - 1; layer >= 0; --layer) {
-    const size_t first = static_cast<size_t>(layer) * directions;
-    const auto x = given_to(layer, input, h, shape);
-    at::Tensor below = at::zeros_like(x);
-    for (size_t d = 0; d < directions; ++d) {
-      const size_t index = first + d;
-      const auto place = static_cast<int64_t>(index);
-      const Cell cell(params, shape, index);
-      const Kept kept{in_float(i[index]), in_float(j[index]), in_float(f[index]),     in_float(o[index]),
-                      in_float(h[index]), in_float(c[index]), in_float(tanh_c[index])};
-      const auto part = grad.narrow(2, static_cast<int64_t>(d) * cell.hidden(), cell.hidden());
-      const Gradients gradients = run_backward(cell, kept, x, in_float(hx[0][place]), in_float(hx[1][place]), part,
-                                               in_float(dh[place]), in_float(dc[place]));
-      below.add_(gradients.x);
-      assign(dh_out[place], gradients.h);
-      assign(dc_out[place], gradients.c);
-      const size_t parameter = index * (has_biases ? 4 : 2);
-      assign(dparams[parameter], gradients.input_weight);
-      assign(dparams[parameter + 1], gradients.hidden_weight);
-      for (size_t bias = 2; has_biases && bias < 4; ++bias) assign(dparams[parameter + bias], gradients.bias);
-    }
-    grad = below;
-  }
-  assign(batch_first ? dx.transpose(0, 1) : dx, grad);
+  for_each_cell_backward(shape, input, h, dy, dx, [&](size_t index, const Given& given, In grad, const auto& add) {
+    const auto place = static_cast<int64_t>(index);
+    const Kept kept{i[index], j[index], f[index], o[index], h[index], c[index], tanh_c[index]};
+    const ParameterGradients parameters(dparams, shape, index);
+    const auto [first_h, first_c] =
+        run_backward(Cell(params, shape, index), kept, given, in_float(hx[0][place]), in_float(hx[1][place]), grad,
+                     in_float(dh[place]), in_float(dc[place]), add, parameters);
+    assign(dh_out[place], first_h);
+    assign(dc_out[place], first_c);
+    parameters.write();
+  });
 });
 
 namespace {
@@ -272,56 +349,58 @@ struct KeptOfGru {
   at::Tensor r, z, n, hn, h;
 };
 
-KeptOfGru run_gru(const Cell& cell, const at::Tensor& x, at::Tensor h) {
-  const int64_t steps = x.size(0);
-  auto projected = at::matmul(x, cell.input_weight.t());
-  if (cell.input_bias.defined()) projected = projected + cell.input_bias;
-  const auto made = [&] { return at::zeros_like(projected.narrow(2, 0, cell.hidden()).contiguous()); };
-  KeptOfGru kept{made(), made(), made(), made(), made()};
-  for (int64_t step = 0; step < steps; ++step) {
-    const int64_t t = cell.place(step, steps);
-    auto of_hidden = at::matmul(h, cell.hidden_weight.t());
-    if (cell.hidden_bias.defined()) of_hidden = of_hidden + cell.hidden_bias;
-    const auto inputs = projected[t].chunk(3, 1), hiddens = of_hidden.chunk(3, 1);
-    const auto r = (inputs[0] + hiddens[0]).sigmoid(), z = (inputs[1] + hiddens[1]).sigmoid();
-    const auto n = (inputs[2] + r * hiddens[2]).tanh();
-    h = (at::Scalar(1) - z) * n + z * h;
-    kept.r[t].copy_(r);
-    kept.z[t].copy_(z);
-    kept.n[t].copy_(n);
-    kept.hn[t].copy_(hiddens[2]);
-    kept.h[t].copy_(h);
+// Returns the last h.
+at::Tensor run_gru(const Cell& cell, In x, at::Tensor h, In out, const std::optional<KeptOfGru>& kept) {
+  for (const StepRange& part : parts_of(cell, x)) {
+    auto projected = cell.projected(part.of(x));
+    if (cell.input_bias.defined()) projected.add_(cell.input_bias);
+    for (int64_t step = part.step; step < part.step + part.count; ++step) {
+      const int64_t t = cell.place(step, x.size(0));
+      auto of_hidden = at::matmul(h, cell.hidden_weight.t());
+      if (cell.hidden_bias.defined()) of_hidden.add_(cell.hidden_bias);
+      const auto inputs = projected[t - part.place].chunk(3, 1), hiddens = of_hidden.chunk(3, 1);
+      const auto r = (inputs[0] + hiddens[0]).sigmoid(), z = (inputs[1] + hiddens[1]).sigmoid();
+      const auto n = (inputs[2] + r * hiddens[2]).tanh();
+      h = (at::Scalar(1) - z) * n + z * h;
+      out[t].copy_(h);
+      if (!kept.has_value()) continue;
+      kept->r[t].copy_(r);
+      kept->z[t].copy_(z);
+      kept->n[t].copy_(n);
+      kept->hn[t].copy_(hiddens[2]);
+      kept->h[t].copy_(h);
+    }
   }
-  return kept;
+  return h;
 }
 
-struct GradientsOfGru {
-  at::Tensor x, h, parameters[4];  // the parameters as params has them: two weights, two biases
-};
-
-GradientsOfGru run_gru_backward(const Cell& cell, const KeptOfGru& kept, const at::Tensor& x, const at::Tensor& h0,
-                                const at::Tensor& dy, at::Tensor dh) {
-  const int64_t steps = x.size(0);
+// Returns the gradient of the first h.
+template <class Add>
+at::Tensor run_gru_backward(const Cell& cell, const KeptOfGru& kept, const Given& given, const at::Tensor& h0,
+                            const at::Tensor& dy, at::Tensor dh, const Add& add, const ParameterGradients& parameters) {
+  const int64_t steps = dy.size(0);
   const at::Scalar one(1);
-  auto of_input = at::cat({kept.r, kept.z, kept.n}, 2);  // its gradient, in the end
-  auto of_hidden = at::zeros_like(of_input), before = at::zeros_like(kept.h);
-  for (int64_t step = steps - 1; step >= 0; --step) {
-    const int64_t t = cell.place(step, steps);
-    before[t].copy_(step == 0 ? h0 : kept.h[cell.place(step - 1, steps)]);
-    const auto r = kept.r[t], z = kept.z[t], n = kept.n[t];
-    dh = dh + dy[t];
-    const auto dn = dh * (one - z) * (one - n * n);
-    const auto dz = dh * (before[t] - n) * z * (one - z);
-    const auto dr = dn * kept.hn[t] * r * (one - r);
-    of_input[t].copy_(at::cat({dr, dz, dn}, 1));
-    of_hidden[t].copy_(at::cat({dr, dz, dn * r}, 1));
-    dh = at::matmul(of_hidden[t], cell.hidden_weight) + dh * z;
+  for (const StepRange& part : parts_of(cell, dy, /*from_last=*/true)) {
+    const auto of_input = at::empty({part.count, dy.size(1), 3 * cell.hidden()}, at::kFloat);  // their gradients
+    const auto of_hidden = at::empty_like(of_input);
+    const auto before = at::empty({part.count, dy.size(1), cell.hidden()}, at::kFloat);  // h before each step
+    for (int64_t step = part.step + part.count - 1; step >= part.step; --step) {
+      const int64_t t = cell.place(step, steps), row = t - part.place;
+      before[row].copy_(step == 0 ? h0 : kept.h[cell.place(step - 1, steps)]);
+      const auto r = in_float(kept.r[t]), z = in_float(kept.z[t]), n = in_float(kept.n[t]), hn = in_float(kept.hn[t]);
+      dh = dh + dy[t];
+      const auto dn = dh * (one - z) * (one - n * n);
+      const auto dz = dh * (before[row] - n) * z * (one - z);
+      const auto dr = dn * hn * r * (one - r);
+      of_input[row].copy_(at::cat({dr, dz, dn}, 1));
+      of_hidden[row].copy_(at::cat({dr, dz, dn * r}, 1));
+      dh = at::matmul(of_hidden[row], cell.hidden_weight) + dh * z;
+    }
+    add(part, at::matmul(of_input, cell.input_weight));
+    parameters.add(0, of_input, given.of(part));
+    parameters.add(1, of_hidden, before);
   }
-  const auto input_rows = of_input.flatten(0, 1), hidden_rows = of_hidden.flatten(0, 1);
-  return {at::matmul(of_input, cell.input_weight),
-          dh,
-          {at::matmul(input_rows.t(), x.flatten(0, 1)), at::matmul(hidden_rows.t(), before.flatten(0, 1)),
-           input_rows.sum(0), hidden_rows.sum(0)}};
+  return dh;
 }
 
 // The sizes of a GRU's tensors.
@@ -400,26 +479,15 @@ ACLNN_TYPED_CHECKED(GRU, "input: float32 float16; params, hx, output, hy, r_out,
                       sizes.check_kept("h_out", listed(h_out), train);
                       if (phase == Phase::Check) return;
                       const at::Tensor h0 = in_float(hx ? *hx : at::zeros_like(hy));
-                      auto x = sequence(input, shape);
-                      for (size_t index = 0; index < shape.cells();) {
-                        std::vector<at::Tensor> results;
-                        for (int64_t direction = 0; direction < shape.directions(); ++direction, ++index) {
-                          const Cell cell(params, shape, index);
-                          const auto place = static_cast<int64_t>(index);
-                          const KeptOfGru kept = run_gru(cell, x, h0[place]);
-                          assign(hy[place], x.size(0) == 0 ? h0[place] : kept.h[cell.place(x.size(0) - 1, x.size(0))]);
-                          if (train) {
-                            assign((*r_out)[index], kept.r);
-                            assign((*z_out)[index], kept.z);
-                            assign((*n_out)[index], kept.n);
-                            assign((*hn_out)[index], kept.hn);
-                            assign((*h_out)[index], kept.h);
-                          }
-                          results.push_back(kept.h);
+                      for_each_cell(shape, input, output, [&](size_t index, In x, In result) {
+                        const auto place = static_cast<int64_t>(index);
+                        std::optional<KeptOfGru> kept;
+                        if (train) {
+                          kept = KeptOfGru{(*r_out)[index], (*z_out)[index], (*n_out)[index], (*hn_out)[index],
+                                           (*h_out)[index]};
                         }
-                        x = at::cat(results, 2);
-                      }
-                      assign(batch_first ? output.transpose(0, 1) : output, x);
+                        assign(hy[place], run_gru(Cell(params, shape, index), x, h0[place], result, kept));
+                      });
                     });
 
 ACLNN_TYPED_CHECKED(GRUBackward,
@@ -442,28 +510,14 @@ ACLNN_TYPED_CHECKED(GRUBackward,
                       sizes.check_state("dh_prev", dh_prev);
                       sizes.check_params("dparams", dparams);
                       if (phase == Phase::Check) return;
-                      const auto directions = static_cast<size_t>(shape.directions());
-                      const size_t group = has_bias ? 4 : 2;
-                      auto grad = sequence(dy, shape);
-                      for (int64_t layer = layers - 1; layer >= 0; --layer) {
-                        const size_t first = static_cast<size_t>(layer) * directions;
-                        const auto x = given_to(layer, input, h, shape);
-                        at::Tensor below = at::zeros_like(x);
-                        for (size_t d = 0; d < directions; ++d) {
-                          const size_t index = first + d;
-                          const auto place = static_cast<int64_t>(index);
-                          const Cell cell(params, shape, index);
-                          const KeptOfGru kept{in_float(r[index]), in_float(z[index]), in_float(n[index]),
-                                               in_float(hn[index]), in_float(h[index])};
-                          const auto part = grad.narrow(2, static_cast<int64_t>(d) * cell.hidden(), cell.hidden());
-                          const auto gradients =
-                              run_gru_backward(cell, kept, x, in_float(hx[place]), part, in_float(dh[place]));
-                          below.add_(gradients.x);
-                          assign(dh_prev[place], gradients.h);
-                          for (size_t i = 0; i < group; ++i)
-                            assign(dparams[index * group + i], gradients.parameters[i]);
-                        }
-                        grad = below;
-                      }
-                      assign(batch_first ? dx.transpose(0, 1) : dx, grad);
+                      for_each_cell_backward(
+                          shape, input, h, dy, dx, [&](size_t index, const Given& given, In grad, const auto& add) {
+                            const auto place = static_cast<int64_t>(index);
+                            const KeptOfGru kept{r[index], z[index], n[index], hn[index], h[index]};
+                            const ParameterGradients parameters(dparams, shape, index);
+                            assign(dh_prev[place],
+                                   run_gru_backward(Cell(params, shape, index), kept, given, in_float(hx[place]), grad,
+                                                    in_float(dh[place]), add, parameters));
+                            parameters.write();
+                          });
                     });

@@ -148,6 +148,24 @@ def test_deformable_conv2d(kernel, stride, padding, dilation, groups, deformable
         close(tensor / scale, reference / scale)
 
 
+def test_a_deformable_convolution_without_moves_is_a_plain_one():
+    """Of an image whose points are read in several parts."""
+    x, weight, grad = torch.randn(1, 64, 32, 64), torch.randn(8, 64, 3, 3), torch.randn(1, 8, 32, 64)
+    offset = torch.cat([torch.zeros(1, 18, 32, 64), torch.ones(1, 9, 32, 64)], 1)
+    exact = [tensor.double().requires_grad_() for tensor in (x, weight)]
+    expected = torch.nn.functional.conv2d(*exact, padding=1)
+    expected.backward(grad.double())
+    attributes = ([3, 3], *[[1] * 4] * 3, 1, 1, True)
+    outs = Out(expected.shape), Out((1, 64, 96, 192))
+    out, read = written_by("aclnnDeformableConv2d", x, weight, offset, None, *attributes, *outs)
+    outs = [Out(tensor.shape) for tensor in (x, weight, offset)] + [Out((8,))]
+    actual = written_by("aclnnDeformableConv2dBackward", x, grad, read, weight, offset, *attributes, *outs)
+    references = [expected, exact[0].grad, exact[1].grad, grad.double().sum((0, 2, 3))]
+    for tensor, reference in zip((out, *actual[:2], actual[3]), references, strict=True):
+        scale = reference.abs().max().item()
+        close(tensor / scale, reference / scale)
+
+
 X, PLACES = torch.ones(1, 2, 2), torch.zeros(1, 2, 2, dtype=torch.int64)
 VOLUME = torch.ones(1, 2, 2, 2)
 TBC = torch.ones(4, 1, 2), torch.ones(3, 2, 5), torch.ones(5)

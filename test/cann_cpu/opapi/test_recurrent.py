@@ -109,6 +109,7 @@ GRUS = {
     "three layers": (3, True, False, True, 7, 2, 5, 3),
     "one step of one": (1, True, False, False, 1, 1, 1, 1),
     "as large as a model": (2, True, True, False, 9, 4, 96, 128),
+    "more than is computed at a time": (1, True, True, False, 6, 256, 5, 256),
 }
 
 
