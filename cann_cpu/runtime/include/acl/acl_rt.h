@@ -35,6 +35,7 @@ typedef enum aclrtLastErrLevel { ACL_RT_THREAD_LEVEL = 0 } aclrtLastErrLevel;
 #define UCE_INFO_RESERVED_SIZE 14
 #define ACL_RT_MEM_UCE_INFO_MAX_NUM 20
 
+// An address range with uncorrectable errors. The CPU has none: the functions that take it are not implemented.
 typedef struct aclrtMemUceInfo {
   void* addr;
   size_t len;
@@ -227,14 +228,6 @@ typedef struct aclrtMemUsageInfo {
   uint64_t memPeakSize;
   size_t reserved[8];
 } aclrtMemUsageInfo;
-
-// An address range with uncorrectable errors. The CPU has none: the functions that take it are not implemented.
-#define UCE_INFO_RESERVED_SIZE 14
-typedef struct aclrtMemUceInfo {
-  void* addr;
-  size_t len;
-  size_t reserved[UCE_INFO_RESERVED_SIZE];
-} aclrtMemUceInfo;
 
 typedef enum aclrtMemAllocationType { ACL_MEM_ALLOCATION_TYPE_PINNED = 0 } aclrtMemAllocationType;
 
