@@ -30,6 +30,11 @@ class Triton:
         self.semantic_class = getattr(semantic, "TritonSemantic", None)
         self.unwrap = language.core._unwrap_if_constexpr
         self.extra_names = cache(self._extra_names)
+        plain = self.core.tensor.__repr__
+        # In a debugger and in messages, tensors of a kernel that runs here show their elements.
+        self.core.tensor.__repr__ = lambda tensor: (
+            repr(tensor.handle) if isinstance(tensor.handle, Value) else plain(tensor)
+        )
 
     @classmethod
     def installed(cls) -> "Triton":

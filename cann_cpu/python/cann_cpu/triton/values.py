@@ -191,6 +191,9 @@ class Value:
         self.region = region
         self.wrapped = wrapped
 
+    def __repr__(self):
+        return str(self.data[0] if len(self.data) == 1 else self.data)
+
     @property
     def data(self) -> np.ndarray:
         if self._data is None:
