@@ -54,6 +54,8 @@ case "${1:-main}" in
     python benchmark/functions.py
     python benchmark/ascendc.py
     python benchmark/collectives.py
+    install triton==3.9.0
+    python benchmark/triton.py
     ;;
   *)
     echo "run.sh: unknown job '$1'; there are: parallel, mindspore, test, bench, and none for the main job" >&2
