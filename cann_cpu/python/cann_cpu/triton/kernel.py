@@ -6,7 +6,7 @@ import os
 import threading
 from functools import cached_property
 
-from .. import chips
+from .. import chips, python_task
 from . import runtime
 from .engine import Engine
 from .language import Triton
@@ -235,7 +235,7 @@ class Kernel:
         for hook in (enter,):
             if hook is not None:
                 hook(metadata)
-        launch(self.name, lambda: self.execute(grid, rows), accesses)
+        python_task.launch(self.name, lambda: self.execute(grid, rows), accesses)
         if exit is not None:
             exit(metadata)
 
@@ -306,14 +306,3 @@ def capacity() -> int:
 def poison() -> bytes | None:
     """What the check `memory` fills new memory with (kPoison of runtime/checks/memory/guarded.cpp)."""
     return POISON if "memory" in os.environ.get("CANN_CPU_CHECK", "").split(",") else None
-
-
-def launch(name, function, accesses):
-    try:
-        from .. import python_task
-    except ImportError:  # until the runtime has them
-        import torch
-
-        torch.npu.synchronize()
-        return function()
-    python_task.launch(name, function, accesses)
