@@ -84,7 +84,7 @@ void import_torch_operators() {
   const auto run = function_of_python<int(const char*, void*)>("PyRun_SimpleStringFlags");
   const auto release = function_of_python<void(int)>("PyGILState_Release");
   const int state = ensure();
-  run("import cann_cpu.torch_operator", nullptr);  // prints an error
+  run("__import__('cann_cpu.torch_operator')", nullptr);  // prints an error
   release(state);
   if (call_operator == nullptr) throw GraphError("the module cann_cpu.torch_operator cannot be imported");
 }
