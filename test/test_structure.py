@@ -29,7 +29,7 @@ graph_engine/abi
 MODULES = """
 activation.py names.py chips.py python_task.py __init__.py
 ascendc checks coverage.py profiler torch_operator.py triton
-kernel.py
+kernel.py vllm_plugin.py
 kernel_command.py toolkit
 __main__.py
 """
