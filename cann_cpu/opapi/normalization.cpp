@@ -155,6 +155,17 @@ ACLNN(AddRmsNorm, [](In x1, In x2, In gamma, double epsilon, Out out, Out rstd, 
   assign(out, value);
   assign(rstd, rstd_value.reshape(rstd.sizes()));
 });
+// vllm-ascend's own: AddRmsNorm, then a bias that may be missing.
+ACLNN_TYPED(AddRmsNormBias, "x1: float32 float16 bfloat16; x2, gamma, beta, y, x: as x1; rstd: float32",
+            [](In x1, In x2, In gamma, OptionalIn beta, double epsilon, Out y, Out rstd, Out x) {
+              check_shape("x2", x2, x1.sizes());
+              check_normalized("gamma", gamma, "x1", x1);
+              if (beta.has_value()) check_shape("beta", *beta, gamma.sizes());
+              assign(x, x1 + x2);
+              auto [value, rstd_value] = rms_norm(x, gamma, epsilon);
+              assign(y, beta.has_value() ? value + beta->to(value.scalar_type()) : value);
+              assign(rstd, rstd_value.reshape(rstd.sizes()));
+            });
 ACLNN(RmsNormGrad, [](In grad, In x, In rstd, In gamma, Out grad_x, Out grad_gamma) {
   const RmsNormGradient gradient = rms_norm_gradient(grad, x, rstd, gamma);
   assign(grad_x, gradient.x);

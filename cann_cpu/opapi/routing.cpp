@@ -342,58 +342,74 @@ std::pair<int64_t, int64_t> active_range(OptionalInts range, int64_t experts) {
 
 enum CountType : int64_t { kCountEnds, kCountEach, kCountPairs };
 
+void init_routing(Phase phase, In x, In expert_idx, OptionalIn scale, OptionalIn offset, int64_t active_num,
+                  int64_t expert_capacity, int64_t expert_num, int64_t drop_pad_mode, int64_t expert_tokens_num_type,
+                  bool expert_tokens_num_flag, int64_t quant_mode, OptionalInts active_expert_range,
+                  int64_t row_idx_type, Out expanded_x, Out expanded_row_idx, Out expert_tokens_count_or_cumsum,
+                  OptionalOut expanded_scale) {
+  check_range("quant_mode", quant_mode, kUnquantizedRows, kDynamicRows);
+  check_range("expert_tokens_num_type", expert_tokens_num_type, kCountEnds, kCountPairs);
+  check_range("row_idx_type", row_idx_type, 0, drop_pad_mode == 1 ? 0 : 1);
+  const auto range = active_range(active_expert_range, expert_num);
+  const int64_t first = range.first;
+  const int64_t end = range.second;
+  const InitialRouting routing{x,          expert_idx, active_num, expert_capacity, expert_num, drop_pad_mode,
+                               quant_mode, scale,      offset,     first,           end};
+  routing.check(expanded_x, expanded_row_idx);
+  TORCH_CHECK(!routing.padded() || (first == 0 && end == expert_num), "active_expert_range is [", first, ", ", end,
+              "]; expected all experts in drop_pad_mode 1");
+  if (expert_tokens_num_flag) {
+    check_range("expert_num", expert_num, 1, expert_tokens_num_type == kCountPairs ? 5120 : 10240);
+    if (expert_tokens_num_type == kCountPairs) {
+      check_shape("expert_tokens_count_or_cumsum", expert_tokens_count_or_cumsum, {expert_num, 2});
+    } else {
+      check_shape("expert_tokens_count_or_cumsum", expert_tokens_count_or_cumsum, {end - first});
+    }
+  }
+  const bool scaled = quant_mode == kDynamicRows || (quant_mode == kUnquantizedRows && scale.has_value());
+  TORCH_CHECK(!scaled || expanded_scale.has_value(), "expanded_scale must be given");
+  if (scaled) check_shape("expanded_scale", *expanded_scale, {routing.slots()});
+  if (phase == Phase::Check) return;
+
+  const auto order = routing.order();
+  routing.write_rows(order, expanded_x, expanded_scale);
+  if (row_idx_type == 1) {
+    expanded_row_idx.copy_(order.rows);
+  } else {
+    routing.write_places(order, expanded_row_idx);
+  }
+  if (!expert_tokens_num_flag) return;
+  const auto counts = routing.counts(order);
+  if (expert_tokens_num_type == kCountPairs) {
+    const auto present = counts.nonzero().reshape({-1});
+    const auto pairs = expert_tokens_count_or_cumsum.zero_().narrow(0, 0, present.size(0));
+    pairs.select(1, 0).copy_(present + first);
+    pairs.select(1, 1).copy_(counts.index_select(0, present));
+  } else {
+    expert_tokens_count_or_cumsum.copy_(expert_tokens_num_type == kCountEnds ? counts.cumsum(0) : counts);
+  }
+}
+
 }  // namespace
 
-ACLNN_TYPED_CHECKED(
-    MoeInitRoutingV3,
-    "x: float32 float16 bfloat16 int8; expert_idx, expanded_row_idx: int32; scale, offset, expanded_scale: float32; "
-    "expanded_x: float32 float16 bfloat16 int8; expert_tokens_count_or_cumsum: int64",
-    [](Phase phase, In x, In expert_idx, OptionalIn scale, OptionalIn offset, int64_t active_num,
-       int64_t expert_capacity, int64_t expert_num, int64_t drop_pad_mode, int64_t expert_tokens_num_type,
-       bool expert_tokens_num_flag, int64_t quant_mode, OptionalInts active_expert_range, int64_t row_idx_type,
-       Out expanded_x, Out expanded_row_idx, Out expert_tokens_count_or_cumsum, OptionalOut expanded_scale) {
-      check_range("quant_mode", quant_mode, kUnquantizedRows, kDynamicRows);
-      check_range("expert_tokens_num_type", expert_tokens_num_type, kCountEnds, kCountPairs);
-      check_range("row_idx_type", row_idx_type, 0, drop_pad_mode == 1 ? 0 : 1);
-      const auto range = active_range(active_expert_range, expert_num);
-      const int64_t first = range.first;
-      const int64_t end = range.second;
-      const InitialRouting routing{x,          expert_idx, active_num, expert_capacity, expert_num, drop_pad_mode,
-                                   quant_mode, scale,      offset,     first,           end};
-      routing.check(expanded_x, expanded_row_idx);
-      TORCH_CHECK(!routing.padded() || (first == 0 && end == expert_num), "active_expert_range is [", first, ", ", end,
-                  "]; expected all experts in drop_pad_mode 1");
-      if (expert_tokens_num_flag) {
-        check_range("expert_num", expert_num, 1, expert_tokens_num_type == kCountPairs ? 5120 : 10240);
-        if (expert_tokens_num_type == kCountPairs) {
-          check_shape("expert_tokens_count_or_cumsum", expert_tokens_count_or_cumsum, {expert_num, 2});
-        } else {
-          check_shape("expert_tokens_count_or_cumsum", expert_tokens_count_or_cumsum, {end - first});
-        }
-      }
-      const bool scaled = quant_mode == kDynamicRows || (quant_mode == kUnquantizedRows && scale.has_value());
-      TORCH_CHECK(!scaled || expanded_scale.has_value(), "expanded_scale must be given");
-      if (scaled) check_shape("expanded_scale", *expanded_scale, {routing.slots()});
-      if (phase == Phase::Check) return;
+#define INIT_ROUTING(Op)                                                                                            \
+  ACLNN_TYPED_CHECKED(                                                                                              \
+      Op,                                                                                                           \
+      "x: float32 float16 bfloat16 int8; expert_idx, expanded_row_idx: int32; scale, offset, expanded_scale: "      \
+      "float32; "                                                                                                   \
+      "expanded_x: float32 float16 bfloat16 int8; expert_tokens_count_or_cumsum: int64",                            \
+      [](Phase phase, In x, In expert_idx, OptionalIn scale, OptionalIn offset, int64_t active_num,                 \
+         int64_t expert_capacity, int64_t expert_num, int64_t drop_pad_mode, int64_t expert_tokens_num_type,        \
+         bool expert_tokens_num_flag, int64_t quant_mode, OptionalInts active_expert_range, int64_t row_idx_type,   \
+         Out expanded_x, Out expanded_row_idx, Out expert_tokens_count_or_cumsum, OptionalOut expanded_scale) {     \
+        init_routing(phase, x, expert_idx, scale, offset, active_num, expert_capacity, expert_num, drop_pad_mode,   \
+                     expert_tokens_num_type, expert_tokens_num_flag, quant_mode, active_expert_range, row_idx_type, \
+                     expanded_x, expanded_row_idx, expert_tokens_count_or_cumsum, expanded_scale);                  \
+      })
 
-      const auto order = routing.order();
-      routing.write_rows(order, expanded_x, expanded_scale);
-      if (row_idx_type == 1) {
-        expanded_row_idx.copy_(order.rows);
-      } else {
-        routing.write_places(order, expanded_row_idx);
-      }
-      if (!expert_tokens_num_flag) return;
-      const auto counts = routing.counts(order);
-      if (expert_tokens_num_type == kCountPairs) {
-        const auto present = counts.nonzero().reshape({-1});
-        const auto pairs = expert_tokens_count_or_cumsum.zero_().narrow(0, 0, present.size(0));
-        pairs.select(1, 0).copy_(present + first);
-        pairs.select(1, 1).copy_(counts.index_select(0, present));
-      } else {
-        expert_tokens_count_or_cumsum.copy_(expert_tokens_num_type == kCountEnds ? counts.cumsum(0) : counts);
-      }
-    });
+INIT_ROUTING(MoeInitRoutingV3);
+INIT_ROUTING(MoeInitRoutingCustom);  // vllm-ascend's name for it
+#undef INIT_ROUTING
 
 namespace {
 
