@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times Triton kernels on an NPU of cann_cpu beside triton's plain interpreter, which takes one program at a time.
 
-Medians of a launch until the stream has run it, in turns of their own: each runs in a process, since the interpreter
+Medians of a launch until the stream has run it, each in a separate process, since the interpreter
 is chosen when a kernel is decorated. What the interpreter would take more than LIMIT seconds for it does for a part of
-the grid, and the time is scaled; the table says so. Exit code 1 if one of those that have a goal misses it.
+the grid, and the time is scaled. Exit code 1 if one of those that have a goal misses it.
 """
 
 import sys

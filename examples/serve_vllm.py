@@ -166,7 +166,7 @@ def first_difference(reference: Callable[[Tensor], Tensor], prompts: list[list[i
     return ""
 
 
-# ---- serving, in a process of its own
+# ---- serving, in a separate process
 
 
 def prompts_of(model: str) -> list[str]:

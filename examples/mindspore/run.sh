@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs MindSpore's examples, in an environment of their own since MindSpore needs numpy below 2: a table, non-zero exit if
+# Runs MindSpore's examples, in a separate environment, since MindSpore needs numpy below 2: a table, non-zero exit if
 # a line failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls operators that Python has registered with PyTorch, for the nodes TorchOperator of Graph Engine's graphs.
 
-A node runs in its stream's thread, with inputs where they lie. Its operator runs there as well, on a stream of its own,
+A node runs in its stream's thread, with inputs where they lie. Its operator runs there as well, on a separate stream,
 for which the node waits. libge_runner imports this module when it compiles a graph with such a node.
 """
 

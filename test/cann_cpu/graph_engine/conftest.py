@@ -98,6 +98,6 @@ REG_OP(Relu)
 
 @pytest.fixture
 def prototypes_of_a_program(tmp_path):
-    """A library that registers a prototype of its own for Relu, as MindSpore's do for all types."""
+    """A library that registers its prototype for Relu, as MindSpore's do for all types."""
     (source := tmp_path / "prototype.cpp").write_text(PROTOTYPE)
     return compile_cpp(tmp_path / "libprototype.so", [source], "-shared", f"-L{LIBRARIES}", "-lge_runner", "-lregister")

@@ -96,16 +96,16 @@ def test_backward(size, out_dtype, ds_scale):
     def by_key(x):
         return x.unflatten(1, (key_heads, shared)).sum(2)
 
-    goldens = [(SCALE * ds_hat @ key / factor, SCALE * ds_error @ key.abs() / factor)]
-    goldens.append((by_key(SCALE * ds_hat.mT @ query / factor), by_key(SCALE * ds_error.mT @ query.abs() / factor)))
-    goldens.append((by_key(p_hat.mT @ grad / p_scale), by_key(p_error.mT @ grad.abs() / p_scale)))
+    references = [(SCALE * ds_hat @ key / factor, SCALE * ds_error @ key.abs() / factor)]
+    references.append((by_key(SCALE * ds_hat.mT @ query / factor), by_key(SCALE * ds_error.mT @ query.abs() / factor)))
+    references.append((by_key(p_hat.mT @ grad / p_scale), by_key(p_error.mT @ grad.abs() / p_scale)))
     outs = [Out(x.shape, out_dtype) for x in (q, k, v)]
     found = written_by(
         "aclnnQuantFlashAttentionScoreGrad", q, k, v, dy, None, maximum.float(), total.float(),
         result.transpose(1, 2), d["q"], d["k"], d["v"], d["dy"], None if ds_scale is None else torch.tensor([ds_scale]),
         torch.tensor([p_scale]), SCALE, 2**31 - 1, 2**31 - 1, heads, "BSND", 0, int(out_dtype == torch.bfloat16), *outs,
     )  # fmt: skip
-    for got, (wanted, bound) in zip(found, goldens, strict=True):
+    for got, (wanted, bound) in zip(found, references, strict=True):
         close(got.transpose(1, 2), wanted, bound, out_dtype)
 
 

@@ -113,7 +113,7 @@ def conflict(engine, region, offsets, wrong, others, old, new):
     text = f"{where()}: two programs store different values to one element of `{region.name}`\n"
     text += f"  {lanes}, offset {int(lanes.of(offsets))}: {lanes.of(new)}\n"
     text += f"  program {engine.index_of(other)} stored {lanes.of(old)} before\n"
-    raise KernelError(text + "  On an NPU either may win: give each program elements of its own, or use tl.atomic_add.")
+    raise KernelError(text + "  On an NPU either may win: give each program separate elements, or use tl.atomic_add.")
 
 
 def unwritten(engine, region, offsets, wrong):

@@ -334,7 +334,7 @@ class Handlers:
         return handles
 
     def map_elementwise(self, scalar_fn, *args, pack=1, **_):
-        """Each element of each program becomes a program of its own."""
+        """Each element of each program becomes a program."""
         from .control import Group
 
         engine = self.engine
