@@ -75,7 +75,7 @@ std::pair<double, double> range_of(at::ScalarType dtype) {
   }
 }
 
-at::Tensor saturated(In x, at::ScalarType dtype, Rounding rounding) {
+CANN_EXPORT at::Tensor saturated(In x, at::ScalarType dtype, Rounding rounding) {
   const auto [lowest, highest] = range_of(dtype);
   if (dtype == kHiFloat8) return in_hifloat8(at::nan_to_num(x.to(at::kFloat), 0).clamp(lowest, highest));
   if (dtype == at::kInt || is_float8(dtype)) {
