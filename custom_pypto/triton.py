@@ -17,7 +17,7 @@ from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
 from torch.utils._pytree import tree_leaves
 
-from .graph.prototypes import type_of
+from .graph.prototypes import is_written, type_of
 from .graph.python_operators import PythonOperator, register
 
 try:
@@ -66,7 +66,9 @@ def operator(schema: str) -> Callable[[Callable[..., Any]], CustomOpDef]:
             CustomOpDef.register_fake(op, checked)
             return on_meta
 
-        op = torch.library.custom_op(name, on_npu, mutates_args=(), device_types="npu", schema=bracket + signature)
+        arguments = torch._C.parse_schema(schema).arguments
+        written = [each.name for each in arguments if is_written(each)]
+        op = torch.library.custom_op(name, on_npu, mutates_args=written, device_types="npu", schema=bracket + signature)
         op.register_fake = register_fake
         functools.update_wrapper(op, function)
         register(PythonOperator(op._opoverload, sys.modules[function.__module__]))

@@ -28,7 +28,12 @@ _after_torchair: list[Callable[[], None]] = []
 
 def ge_api(package: str) -> types.ModuleType:
     """The Graph Engine API generated from a package's prototypes. It needs torchair."""
-    return importlib.import_module(f"{package}.converter.auto_generated_ge_raw_custom_ops")
+    try:
+        return importlib.import_module(f"{package}.converter.auto_generated_ge_raw_custom_ops")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.converter":
+            raise
+        return types.SimpleNamespace(IR={})  # all operators of the package are in Python
 
 
 def maps(*names: str) -> Callable[[Callable], Callable]:

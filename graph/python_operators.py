@@ -48,14 +48,14 @@ def register(operator: PythonOperator) -> None:
 
 def _register_converter(op: torch._ops.OpOverload) -> None:
     from torchair import register_fx_node_ge_converter
-    from torchair._ge_concrete_graph.compat_ir import ge_op, is_cann_compat
+    from torchair._ge_concrete_graph import compat_ir
     from torchair.ge import Tensor, attr
 
     name, parameters = op.name(), op._schema.arguments
     written = [each.name for each in parameters if is_written(each)]
 
     def convert(*args, meta_outputs=None, **kwargs):
-        if is_cann_compat(NODE, (), ()):
+        if compat_ir.is_cann_compat(NODE, (), ()):
             raise RuntimeError(
                 f"{name} is an operator in Python, which Graph Engine of this CANN does not call: {REMEDY}"
             )
@@ -93,7 +93,7 @@ def _register_converter(op: torch._ops.OpOverload) -> None:
             results = meta_outputs[i] if len(returns) > 1 else meta_outputs
             outputs.append((f"result{i}_", len(results)) if "List" in type_of(each) else f"result{i}")
         attributes = {"operator": attr.Str(name), "arguments": attr.Str(json.dumps(arguments))}
-        made = ge_op(op_type=NODE, inputs=inputs, outputs=outputs, attrs=attributes)
+        made = compat_ir.ge_op(op_type=NODE, inputs=inputs, outputs=outputs, attrs=attributes)
         made = [made] if len(outputs) == 1 else [*(made or ())]
         results = made[len(made) - len(returns) :]
         return None if not returns else results[0] if len(returns) == 1 else tuple(results)

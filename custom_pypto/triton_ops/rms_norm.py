@@ -68,7 +68,7 @@ def rms_norm(x: Tensor, weight: Tensor, *, eps: float = 1e-6) -> Tensor:
     Returns:
         A new contiguous tensor of the shape and dtype of ``x``. It is computed in float32 and rounded once.
 
-    Nothing is mutated. Differentiable, by torch.func as well: ``torch.ops.custom_pypto.rms_norm_backward`` computes the
+    Nothing is mutated. Differentiable: ``torch.ops.custom_pypto.rms_norm_backward`` computes the
     gradients.
 
     Raises:

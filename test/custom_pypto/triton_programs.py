@@ -15,9 +15,9 @@ def right():
     other = torch.npu.Stream()
     other.wait_stream(torch.npu.current_stream())
     with torch.npu.stream(other):
-        y = rms_norm(y, weight)
+        z = rms_norm(y, weight)
     torch.npu.current_stream().wait_stream(other)
-    assert torch.allclose(y.cpu(), torch.ones(4, 8))
+    assert torch.allclose(z.cpu(), torch.ones(4, 8))
 
 
 def race():

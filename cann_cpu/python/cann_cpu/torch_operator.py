@@ -61,7 +61,8 @@ def _call(name: bytes, arguments: bytes, inputs, count: int, stream: int, result
         with _beside(stream, device):
             given = operator(**{key: _value(value, tensors) for key, value in json.loads(arguments).items()})
             for tensor in torch.utils._pytree.tree_leaves(given):
-                tensors.append(tensor.contiguous())
+                if isinstance(tensor, torch.Tensor):
+                    tensors.append(tensor.contiguous())
         for tensor in tensors[count:]:
             sizes = (ctypes.c_int64 * tensor.dim())(*tensor.shape)
             memory = _engine().cann_cpu_add_result(results, _NUMBERS[tensor.dtype], tensor.dim(), sizes)

@@ -86,7 +86,7 @@ bool is_librarys(std::string_view file) {
   // typing_extensions.deprecated wraps functions of PyTorch's.
   constexpr std::array kParts = {
       "/torch/",  "/torch_npu/",     "/torchair/", "/numpy/",          "/typing_extensions.py",
-      "/ctypes/", "<eval_with_key>", "<frozen ",   "/triton/runtime/", "/triton/backends/"};
+      "/ctypes/", "<eval_with_key>", "<frozen ",   "/triton/runtime/", "/cann_cpu/triton/"};
   return std::ranges::any_of(kParts, [&](const char* part) { return file.find(part) != std::string_view::npos; });
 }
 

@@ -10,8 +10,8 @@ These are always looked for:
 - more blocks in one instruction than the chip's unified buffer holds;
 - grids of more than 65,535 programs, when the kernel is launched.
 
-Only under `--check=memory`, which fills new memory with poison: a load of an element of two bytes or more that is
-still poison, which nobody has written.
+Only under `--check=memory`, which fills new memory with poison: a load of an element that is still poison, which
+nobody has written. Integers of two bytes and elements of one may well have the value of poison and are not checked.
 """
 
 import sys

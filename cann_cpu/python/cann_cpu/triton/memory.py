@@ -246,7 +246,7 @@ class Memory:
             form = pointer.as_affine()
             view = self._slice(memory, form, shape) if form else None
             data = np.array(view) if view is not None else memory.take(pointer.data)
-            self._check_written(region, pointer, data, None)
+            self._check_written(region, pointer, data)
             return self._loaded(type, shape, data)
         index = pointer.data
         size = np.broadcast_shapes(index.shape, mask.data.shape)
@@ -258,9 +258,9 @@ class Memory:
         data = np.where(mask.data, data, np.asarray(fill, data.dtype)) if data.shape else data
         return Value(type, shape, np.broadcast_to(data, np.broadcast_shapes(size, data.shape)))
 
-    def _check_written(self, region, pointer, data, mask):
+    def _check_written(self, region, pointer, data, mask=None):
         poison = self.engine.poison
-        if poison is None or data.itemsize < (2 if data.dtype.kind == "f" else 4) or data.itemsize % 2:
+        if poison is None or data.itemsize < (4 if pointer.type.element.is_int else 2):
             return
         unwritten = int.from_bytes(poison * (data.itemsize // 2), "little")
         wrong = np.ascontiguousarray(data).view(f"u{data.itemsize}") == unwritten
