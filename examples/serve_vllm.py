@@ -6,7 +6,7 @@ decode steps, and with both. The reference is transformers on the CPU in float32
 must be the one with the best logit, up to a rounding of bfloat16. DeepSeek V3.2, which transformers lacks, is computed
 here from the formula. The exit code is 1 if a token is another one, or a mode fails.
 
-    bash run.sh vllm                                                    # sets up, and runs this
+    bash examples/serve_vllm.sh                                         # sets up, and runs this
     python examples/serve_vllm.py --models qwen3 --modes eager full
 """
 

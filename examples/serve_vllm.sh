@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Serves tiny models with vLLM and vllm-ascend, in a separate environment; the options are serve_vllm.py's.
+# Serves tiny models with vLLM and vllm-ascend, in a separate environment; the options are serve_vllm.py's. Not run as a
+# whole yet (docs/vllm.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONDONTWRITEBYTECODE  # vllm-ascend's graph modes need what Python writes

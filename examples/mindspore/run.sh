@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs MindSpore's examples, in a separate environment, since MindSpore needs numpy below 2: a table, non-zero exit if
-# a line failed.
+# a line failed. Not run as a whole yet.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . examples/environment.sh
