@@ -37,7 +37,8 @@ case "${1:-main}" in
     ;;
   test)
     shift
-    install pytest pytest-timeout pytest-xdist hypothesis expecttest ruff mypy matplotlib tqdm triton==3.9.0
+    install pytest pytest-timeout pytest-xdist hypothesis expecttest ruff mypy matplotlib tqdm
+    [ -d build/triton/triton ] || install --no-deps --target build/triton triton==3.9.0
     # Side by side, in the groups and the order of test/conftest.py. python -m pytest would import the source folder custom_pypto instead of what is installed.
     # A crashed worker ends the run: another one would be given nothing, and waited for.
     pytest --numprocesses auto --maxprocesses 8 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder "$@"

@@ -103,11 +103,15 @@ void multiply_by_columns(Out out, In first, In second, Product product) {
 }  // namespace
 
 void cann_cpu::write_product(Out out, In first, In second, OptionalIn bias) {
-  multiply(out, [&](Out sums) {
+  const auto write = [&](Out sums) {
     multiply_by_columns(sums, first, second,
                         [](at::Tensor part, In rows, In columns, int64_t) { at::matmul_out(part, rows, columns); });
     if (bias.has_value()) sums.add_(*bias);
-  });
+  };
+  if (!bias.has_value() || !at::isReducedFloatingType(out.scalar_type())) return multiply(out, write);
+  at::Tensor sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
+  write(sums);
+  out.copy_(sums);
 }
 
 ACLNN(Mm, [](Phase phase, In self, In mat2, Out out, CubeMathType) {

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch_npu  # noqa: F401
 from checks.commands import checked
+from triton_folder import triton_in_programs  # noqa: F401
 
 import custom_pypto.triton_ops
 from custom_pypto.authoring import check, new

@@ -226,7 +226,7 @@ class Package:
         package.__path__ = [str(self.folder / self.name)]
         monkeypatch.setitem(sys.modules, self.name, package)
         converters.register(self.name)
-        converters._packages.remove(self.name)
+        converters._after_torchair.pop()
         return package, library
 
 

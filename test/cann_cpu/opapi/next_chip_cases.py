@@ -122,7 +122,8 @@ def test_a_name_gives_what_its_function_gives(name):
     expected = written_by(*arguments)
     for got, place in zip(call(), order, strict=True):
         got, wanted = got.cpu(), expected[place]
-        assert got.dtype == wanted.dtype and got.shape == wanted.shape
+        # torch_npu gives exponents as bytes.
+        assert got.dtype in (wanted.dtype, torch.uint8) and got.shape == wanted.shape
         assert torch.equal(got.contiguous().view(torch.uint8), wanted.contiguous().view(torch.uint8))
 
 

@@ -16,7 +16,7 @@ def seeded():
     torch.manual_seed(0)
 
 
-def near(actual, expected, rtol=2e-5):
+def near(actual, expected, rtol=4e-5):  # sums of 2,048 terms, in an order that depends on the processor
     assert actual.shape == expected.shape
     expected = expected.detach()
     if actual.dtype != torch.float32:

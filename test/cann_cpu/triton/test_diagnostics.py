@@ -4,6 +4,7 @@
 import re
 
 import pytest
+from triton_folder import triton_in_programs  # noqa: F401
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="neither triton nor triton-ascend is installed")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from triton_folder import triton_in_programs  # noqa: F401
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton", reason="neither triton nor triton-ascend is installed")
