@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triton, which run.sh installs beside the environment for the tests that need it: where it is in the environment, every
-program that imports torch's compiler imports it."""
+"""Triton, which run.sh installs beside the environment for the tests that need it.
+
+Where it is in the environment, every program that imports torch's compiler imports it.
+"""
 
 import os
 import sys

@@ -109,7 +109,7 @@ def _start_server(variables: dict[str, str]) -> str:
     address = os.path.join(folder.name, "socket")
     process = subprocess.Popen(
         [sys.executable, "-m", __name__, address],
-        env=variables,
+        env={name: value for name, value in variables.items() if name != "PYTHONPATH"},  # each program's is another
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
