@@ -225,3 +225,16 @@ def test_bad_input_is_named(label):
     name, arguments, message = BAD[label]
     with pytest.raises((Rejected, RuntimeError), match=message):
         written_by(name, *arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_rms_norm_of_a_sum_with_a_bias(has_bias, dtype):
+    x1, x2, gamma, beta = (torch.randn(shape).to(dtype) for shape in [(3, 7), (3, 7), (7,), (7,)])
+    outs = [Out((3, 7), dtype), Out((3, 1)), Out((3, 7), dtype)]
+    y, rstd, x = written_by("aclnnAddRmsNormBias", x1, x2, gamma, beta if has_bias else None, 1e-6, *outs)
+    assert torch.equal(x, x1 + x2)
+    expected = (x.double().square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    torch.testing.assert_close(rstd.double(), expected, rtol=1e-5, atol=1e-5)
+    expected = x.double() * expected * gamma.double() + (beta.double() if has_bias else 0)
+    torch.testing.assert_close(y.double(), expected, rtol=4 * torch.finfo(dtype).eps, atol=8 * torch.finfo(dtype).eps)

@@ -480,3 +480,9 @@ def test_meta_has_the_same_shapes(name, arguments, keywords):
     for first, second in zip(*[x if isinstance(x, tuple | list) else (x,) for x in (fake, real)], strict=True):
         if second is not None and first is not None:
             assert (first.shape, first.dtype) == (second.shape, second.dtype)
+
+
+def test_routing_by_the_name_that_vllm_ascend_calls():
+    name, arguments = third()
+    expected, found = (written_by(f"aclnn{each}", *arguments) for each in (name, "MoeInitRoutingCustom"))
+    assert expected[0].any() and all(map(torch.equal, expected, found))
