@@ -74,7 +74,7 @@ def rms_norm(x: Tensor, weight: Tensor, *, eps: float = 1e-6) -> Tensor:
     Raises:
         RuntimeError: a shape, dtype or device is not one of the above.
 
-    Limits: a row, rounded up to a power of two, lies in the unified buffer.
+    Limits: a row, rounded up to a power of two, fits in the unified buffer.
 
     Formula: ``out = x / sqrt(mean(x**2) + eps) * weight``, as ``torch.nn.functional.rms_norm``.
     """

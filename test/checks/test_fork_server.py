@@ -63,3 +63,8 @@ def test_other_commands_are_started_as_usual(command):
 def test_a_program_with_another_variable_that_is_read_at_start_is_not_forked():
     program = "import os, sys; print('torch._dynamo' in sys.modules, os.environ['MALLOC_ARENA_MAX'])"
     assert run("-c", program, env=os.environ | {"MALLOC_ARENA_MAX": "1"}).stdout == "False 1\n"
+
+
+def test_a_server_imports_nothing_from_the_folders_of_a_program(tmp_path):
+    (tmp_path / "networkx.py").write_text("raise ImportError")
+    assert fork_server._start_server({**os.environ, "PYTHONPATH": str(tmp_path)})

@@ -75,7 +75,7 @@ def rows_of_experts(rank, size):
 
 
 def reduced_int8(rank, size):
-    """Scaled sums of int8, added over the ranks; with int8 on the way too."""
+    """Scaled sums of int8, added over the ranks; some are also sent as int8."""
     group, m, k, n = name_of_group(), 6, 7, 5
     x1s, x2s = of_all(size, m, k, dtype=torch.int8), of_all(size, k, n, dtype=torch.int8, seed=4)
     generator = torch.Generator().manual_seed(1)

@@ -615,7 +615,7 @@ class Builder(Ascend):
         return Descriptor(pointer.base, pointer.shape, pointer.strides, pointer.block, offsets=moved)
 
     def _pointers(self, descriptor, offsets, checked):
-        """The pointers of a block, and its mask: what lies in the tensor along the axes in checked."""
+        """The pointers of a block, and its mask: true inside the tensor along the axes in checked."""
         block = descriptor.block
         rank = len(block)
         pointer = self.create_splat(block, descriptor.base)

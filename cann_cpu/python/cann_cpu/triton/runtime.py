@@ -42,6 +42,6 @@ def cores(device: int, kind: int) -> int:
 
 
 def is_device_memory(address: int) -> bool:
-    """Whether an address lies in an allocation of device memory."""
+    """Whether an address is in an allocation of device memory."""
     attributes = _Attributes()
     return not _library().aclrtPointerGetAttributes(address, ctypes.byref(attributes)) and attributes.type == DEVICE
