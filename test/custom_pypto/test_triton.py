@@ -178,15 +178,21 @@ def test_breakpoint_and_print_work_in_a_kernel(capsys, monkeypatch):
 WITHOUT_TRITON = """
 import sys
 sys.modules["triton"] = None
-import custom_pypto
-import custom_pypto.triton_ops
+from custom_pypto.authoring import check
 """
 
 
-def test_without_triton_the_error_says_what_to_install():
-    done = fresh.run([sys.executable, "-c", WITHOUT_TRITON])
-    assert "ImportError: operators in Python need Triton" in done.stderr
+@pytest.mark.parametrize("line", ["import custom_pypto.triton_ops", "check.main(['rms_norm'])"])
+def test_without_triton_the_error_says_what_to_install(line):
+    done = fresh.run([sys.executable, "-c", WITHOUT_TRITON + line])
+    assert done.returncode != 0
+    assert "operators in Python need Triton" in done.stderr
     assert "pip install triton==" in done.stderr
+
+
+def test_without_triton_operators_in_cpp_can_be_checked():
+    line = "print(check.main(['add_custom', 'a_folder_without_sources']))"
+    assert "custom_pypto::add_custom\nbuild " in fresh.run([sys.executable, "-c", WITHOUT_TRITON + line]).stdout
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,16 @@ def check(operator: Operator) -> Iterator[tuple[str, str, str]]:
                 yield name, "FAILED", f"{described(error)}: fix {fix}"
 
 
-def _import_python_operators(package: str) -> None:
+def _import_operator(package: str, name: str) -> str:
+    """Imports the package, and its operators in Python if the operator may be one; returns why those are missing."""
     importlib.import_module(package)
-    if importlib.util.find_spec(f"{package}.triton_ops") is not None:
+    if name in prototypes.operators(package) or importlib.util.find_spec(f"{package}.triton_ops") is None:
+        return ""
+    try:
         importlib.import_module(f"{package}.triton_ops")
+    except ImportError as error:
+        return f"; {error}"
+    return ""
 
 
 def main(arguments: list[str]) -> int:
@@ -67,7 +73,7 @@ def main(arguments: list[str]) -> int:
     if not (options.folder / package / "csrc").exists() and importlib.util.find_spec(package) is None:
         sys.path.insert(0, str(options.folder.resolve()))  # a package in Python alone needs no build
     try:
-        _import_python_operators(package)
+        missing = _import_operator(package, name)
         operator = operator_of(importlib.import_module(package), name, options.folder)
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name == package:
@@ -75,7 +81,7 @@ def main(arguments: list[str]) -> int:
         parser.error(str(error))
     names = prototypes.operators(operator.package.__name__)
     if name not in names:
-        parser.error(f"{operator.full_name} is not an operator; the operators are {', '.join(names)}")
+        parser.error(f"{operator.full_name} is not an operator; the operators are {', '.join(names)}{missing}")
     torch.manual_seed(0)
     print(operator.full_name)
     verdicts = []
