@@ -37,6 +37,16 @@ def packed(*shape, seed=0):
     return integers(-(2**31), 2**31, *shape, dtype=torch.int32, seed=seed)
 
 
+def exponents(*shape, seed):
+    return integers(124, 130, *shape, dtype=torch.uint8, seed=seed).view(torch.float8_e8m0fnu)
+
+
+ADDED_PRODUCT = [
+    floats(5, 7, dtype=torch.float32),
+    *[floats(*shape, dtype=torch.float8_e4m3fn) for shape in ((5, 64), (64, 7))],
+]
+
+
 def normalized(x1, x2, gamma, *scales, names, **options):
     return torch_npu.npu_add_rms_norm_dynamic_quant(x1, x2, gamma, **dict(zip(names, scales, strict=True)), **options)
 
@@ -223,6 +233,27 @@ def test_a_node_has_the_bits_of_eager(name, mode):
     assert_same_bits(MODES[mode](function)(*[x.npu() for x in inputs]), expected)
 
 
+def test_gradients_of_a_rotary_embedding():
+    """Static only: torchair rejects it in a dynamic graph. Eager writes gradients of the angles that require one."""
+    shapes = [(2, 4, 3, 64), (2, 4, 3, 64), (1, 4, 1, 64), (1, 4, 1, 64)]
+    inputs = [floats(*shape, seed=seed).npu() for seed, shape in enumerate(shapes)]
+    graph = MODES["static"](torch_npu.npu_rotary_mul_backward)(*inputs)
+    expected = torch_npu.npu_rotary_mul_backward(*inputs[:2], *[x.requires_grad_() for x in inputs[2:]])
+    assert_same_bits(graph, expected)
+
+
+def test_gradients_of_attention_when_captured():
+    """Captured only: torchair's converter gives fewer results than torch_npu's operator, and stops."""
+
+    def gradients(q, k, v, dy):
+        y, maxima, sums, *_ = torch_npu.npu_fusion_attention(q, k, v, 3, "BNSD", scale=0.5)
+        saved = {"softmax_max": maxima, "softmax_sum": sums, "attention_in": y}
+        return torch_npu.npu_fusion_attention_grad(q, k, v, dy, 3, "BNSD", **saved, scale_value=0.5)[:3]
+
+    inputs = [floats(2, 3, 64, 16, seed=seed).npu() for seed in range(4)]
+    assert_same_bits(MODES["captured"](gradients)(*inputs), gradients(*inputs))
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_prefetch_changes_nothing(mode):
     def multiplied(x, w, max_size):
@@ -259,11 +290,19 @@ def test_low_ranks_are_added(mode):
 @pytest.fixture
 def next_chip(monkeypatch):
     """Converters emit the nodes of Ascend950."""
-    for name in ("fused_matmul", "quantmatmul"):
+    for name in ("fused_matmul", "quantmatmul", "quant_matmul_inplace_add", "quant_grouped_matmul_inplace_add"):
         monkeypatch.setattr(importlib.import_module(f"{CONVERTERS}.{name}"), "is_arch35", lambda: True)
 
 
 OF_NEXT_CHIP = {
+    "add_quant_matmul": (
+        lambda y, a, b, s, t: torch_npu.npu_add_quant_matmul(y, a, b, s, x1_scale=t, group_sizes=[1, 1, 32]),
+        [*ADDED_PRODUCT, exponents(1, 7, 2, seed=3), exponents(5, 1, 2, seed=4)],
+    ),
+    "add_quant_gmm": (
+        lambda y, a, b, s, g, t: torch_npu.npu_add_quant_gmm(y[None], a, b, s, g, x1_scale=t),
+        [*ADDED_PRODUCT, exponents(2, 7, 2, seed=3), torch.tensor([64]), exponents(2, 5, 2, seed=4)],
+    ),
     "fused_matmul": (
         lambda a, b, c: torch_npu.npu_fused_matmul(a, b, x3=c, fused_op_type="add"),
         [floats(5, 64, dtype=torch.float16), floats(64, 32, dtype=torch.float16), floats(5, 32, dtype=torch.float16)],
