@@ -350,7 +350,8 @@ const NodeTable kCollectiveNodes = {
            flag("trans_gmm_weight", false), flag("trans_mm_weight", false), out(products_of_experts),
            out(product_of_shared(6, 7)))},
     {"DistributeBarrier",
-     aclnn("DistributeBarrierV2", out(written(0)), optional(1), optional(2), text("group", ""), integer("world_size"))},
+     aclnn("DistributeBarrierV2", out(written(0)), optional(1), optional(2), text("group", ""), integer("world_size")),
+     "time_out elastic_info"},
 };
 
 }  // namespace cann_cpu::graph
