@@ -28,10 +28,59 @@ struct Shape {
     const size_t expected = cells() * (has_biases ? 4 : 2);
     TORCH_CHECK(params.size() == expected, "params has ", params.size(), " tensors; ", expected, " are expected");
   }
-  void check(Tensors hx, Tensors params, double dropout, bool train) const {
-    TORCH_CHECK(dropout == 0 || !train || layers == 1, "dropout between layers is not implemented, got ", dropout);
-    TORCH_CHECK(hx.size() == 2, "hx has ", hx.size(), " tensors; 2 are expected, h and c");
-    check(params);
+};
+
+// The sizes of the tensors of an LSTM, which has 4 gates, or of a GRU, which has 3.
+struct Sizes {
+  const Shape& shape;
+  int64_t gates, steps, batch, inputs, hidden;
+
+  Sizes(const Shape& given, int64_t gate_count, In input, Tensors params) : shape(given), gates(gate_count) {
+    TORCH_CHECK(shape.layers >= 1, "layers is ", shape.layers, "; expected at least 1");
+    check_rank("input", input, 3);
+    shape.check(params);
+    check_rank("params[1]", params[1], 2);
+    steps = input.size(shape.batch_first ? 1 : 0);
+    batch = input.size(shape.batch_first ? 0 : 1);
+    inputs = input.size(2);
+    hidden = params[1].size(1);
+  }
+
+  void check_sequence(const char* name, In tensor, int64_t width) const {
+    check_shape(name, tensor,
+                shape.batch_first ? at::IntArrayRef({batch, steps, width}) : at::IntArrayRef({steps, batch, width}));
+  }
+  void check_output(const char* name, In tensor) const { check_sequence(name, tensor, shape.directions() * hidden); }
+  void check_state(const char* name, In tensor) const {
+    check_shape(name, tensor, {static_cast<int64_t>(shape.cells()), batch, hidden});
+  }
+  void check_kept(const char* name, Tensors list, bool train = true) const {
+    const size_t expected = train ? shape.cells() : 0;
+    TORCH_CHECK(list.size() == expected, name, " has ", list.size(), " tensors; ", expected, " are expected");
+    for (size_t i = 0; i < expected; ++i) check_element(name, list, i, {steps, batch, hidden});
+  }
+  void check_params(const char* name, Tensors params) const {
+    const size_t group = shape.has_biases ? 4 : 2;
+    TORCH_CHECK(params.size() == shape.cells() * group, name, " has ", params.size(), " tensors; ",
+                shape.cells() * group, " are expected");
+    for (size_t i = 0; i < params.size(); ++i) {
+      const bool in_first_layer = i / group < static_cast<size_t>(shape.directions());
+      switch (i % group) {
+        case 0:
+          check_element(name, params, i, {gates * hidden, in_first_layer ? inputs : shape.directions() * hidden});
+          break;
+        case 1:
+          check_element(name, params, i, {gates * hidden, hidden});
+          break;
+        default:
+          check_element(name, params, i, {gates * hidden});
+      }
+    }
+  }
+
+ private:
+  static void check_element(const char* name, Tensors list, size_t i, at::IntArrayRef expected) {
+    check_shape(c10::str(name, "[", i, "]").c_str(), list[i], expected);
   }
 };
 
@@ -164,6 +213,23 @@ void for_each_cell_backward(const Shape& shape, In input, Tensors h, In dy, In d
 
 using BatchSizes = Absent<"batchSizes", OptionalIn>;  // of sequences of several lengths
 
+constexpr int64_t kLstmGates = 4;
+
+void check_lstm(const Sizes& sizes, Tensors params, Tensors hx, double dropout, bool train) {
+  TORCH_CHECK(dropout == 0 || !train || sizes.shape.layers == 1, "dropout between layers is not implemented, got ",
+              dropout);
+  TORCH_CHECK(hx.size() == 2, "hx has ", hx.size(), " tensors; 2 are expected, h and c");
+  sizes.check_params("params", params);
+  sizes.check_state("hx[0]", hx[0]);
+  sizes.check_state("hx[1]", hx[1]);
+}
+
+void check_kept(const Sizes& sizes, Tensors i, Tensors j, Tensors f, Tensors o, Tensors h, Tensors c, Tensors tanh_c) {
+  const std::pair<const char*, Tensors> kept[] = {{"i", i}, {"j", j}, {"f", f},          {"o", o},
+                                                  {"h", h}, {"c", c}, {"tanh_c", tanh_c}};
+  for (const auto& [name, list] : kept) sizes.check_kept(name, list);
+}
+
 // What the gradient needs of an LSTM's cell, each of (steps, batch, hidden size).
 struct Kept {
   at::Tensor input, cell, forget, output, h, c, tanh_c;
@@ -231,40 +297,63 @@ std::pair<at::Tensor, at::Tensor> run_backward(const Cell& cell, const Kept& kep
 
 }  // namespace
 
-ACLNN(LSTM, [](In input, Tensors params, Tensors hx, BatchSizes, bool has_biases, int64_t layers, double dropout,
-               bool train, bool bidirectional, bool batch_first, Out out, Out h_out, Out c_out, OutTensors i,
-               OutTensors j, OutTensors f, OutTensors o, OutTensors h, OutTensors c, OutTensors tanh_c) {
-  const Shape shape{has_biases, layers, bidirectional, batch_first};
-  shape.check(hx, params, dropout, train);
-  for_each_cell(shape, input, out, [&](size_t index, In x, In result) {
-    const auto place = static_cast<int64_t>(index);
-    std::optional<Kept> kept;
-    if (train) kept = Kept{i[index], j[index], f[index], o[index], h[index], c[index], tanh_c[index]};
-    const auto [last_h, last_c] =
-        run(Cell(params, shape, index), x, in_float(hx[0][place]), in_float(hx[1][place]), result, kept);
-    assign(h_out[place], last_h);
-    assign(c_out[place], last_c);
-  });
-});
+ACLNN_TYPED_CHECKED(
+    LSTM,
+    "input: float32 float16; params, hx: float32 float16; out, h_out, c_out, i, j, f, o, h, c, tanh_c: float32 float16",
+    [](Phase phase, In input, Tensors params, Tensors hx, BatchSizes, bool has_biases, int64_t layers, double dropout,
+       bool train, bool bidirectional, bool batch_first, Out out, Out h_out, Out c_out, OutTensors i, OutTensors j,
+       OutTensors f, OutTensors o, OutTensors h, OutTensors c, OutTensors tanh_c) {
+      const Shape shape{has_biases, layers, bidirectional, batch_first};
+      const Sizes sizes(shape, kLstmGates, input, params);
+      check_lstm(sizes, params, hx, dropout, train);
+      sizes.check_output("out", out);
+      sizes.check_state("h_out", h_out);
+      sizes.check_state("c_out", c_out);
+      if (train) check_kept(sizes, i, j, f, o, h, c, tanh_c);
+      if (phase == Phase::Check) return;
+      for_each_cell(shape, input, out, [&](size_t index, In x, In result) {
+        const auto place = static_cast<int64_t>(index);
+        std::optional<Kept> kept;
+        if (train) kept = Kept{i[index], j[index], f[index], o[index], h[index], c[index], tanh_c[index]};
+        const auto [last_h, last_c] =
+            run(Cell(params, shape, index), x, in_float(hx[0][place]), in_float(hx[1][place]), result, kept);
+        assign(h_out[place], last_h);
+        assign(c_out[place], last_c);
+      });
+    });
 
-ACLNN(LstmBackward, [](In input, Tensors hx, Tensors params, In dy, In dh, In dc, Tensors i, Tensors j, Tensors f,
-                       Tensors o, Tensors h, Tensors c, Tensors tanh_c, BatchSizes, bool has_biases, int64_t layers,
-                       double dropout, bool train, bool bidirectional, bool batch_first, Absent<"outputMask", Bools>,
-                       Out dx, Out dh_out, Out dc_out, OutTensors dparams) {
-  const Shape shape{has_biases, layers, bidirectional, batch_first};
-  shape.check(hx, params, dropout, train);
-  for_each_cell_backward(shape, input, h, dy, dx, [&](size_t index, const Given& given, In grad, const auto& add) {
-    const auto place = static_cast<int64_t>(index);
-    const Kept kept{i[index], j[index], f[index], o[index], h[index], c[index], tanh_c[index]};
-    const ParameterGradients parameters(dparams, shape, index);
-    const auto [first_h, first_c] =
-        run_backward(Cell(params, shape, index), kept, given, in_float(hx[0][place]), in_float(hx[1][place]), grad,
-                     in_float(dh[place]), in_float(dc[place]), add, parameters);
-    assign(dh_out[place], first_h);
-    assign(dc_out[place], first_c);
-    parameters.write();
-  });
-});
+ACLNN_TYPED_CHECKED(LstmBackward,
+                    "input: float32 float16; hx, params, dy, dh, dc, i, j, f, o, h, c, tanh_c: float32 float16; "
+                    "dx, dh_out, dc_out, dparams: float32 float16",
+                    [](Phase phase, In input, Tensors hx, Tensors params, In dy, In dh, In dc, Tensors i, Tensors j,
+                       Tensors f, Tensors o, Tensors h, Tensors c, Tensors tanh_c, BatchSizes, bool has_biases,
+                       int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first,
+                       Absent<"outputMask", Bools>, Out dx, Out dh_out, Out dc_out, OutTensors dparams) {
+                      const Shape shape{has_biases, layers, bidirectional, batch_first};
+                      const Sizes sizes(shape, kLstmGates, input, params);
+                      check_lstm(sizes, params, hx, dropout, train);
+                      check_kept(sizes, i, j, f, o, h, c, tanh_c);
+                      sizes.check_output("dy", dy);
+                      sizes.check_state("dh", dh);
+                      sizes.check_state("dc", dc);
+                      check_shape("dx", dx, input.sizes());
+                      sizes.check_state("dh_out", dh_out);
+                      sizes.check_state("dc_out", dc_out);
+                      sizes.check_params("dparams", dparams);
+                      if (phase == Phase::Check) return;
+                      for_each_cell_backward(
+                          shape, input, h, dy, dx, [&](size_t index, const Given& given, In grad, const auto& add) {
+                            const auto place = static_cast<int64_t>(index);
+                            const Kept kept{i[index], j[index], f[index], o[index], h[index], c[index], tanh_c[index]};
+                            const ParameterGradients parameters(dparams, shape, index);
+                            const auto [first_h, first_c] = run_backward(
+                                Cell(params, shape, index), kept, given, in_float(hx[0][place]), in_float(hx[1][place]),
+                                grad, in_float(dh[place]), in_float(dc[place]), add, parameters);
+                            assign(dh_out[place], first_h);
+                            assign(dc_out[place], first_c);
+                            parameters.write();
+                          });
+                    });
 
 namespace {
 
@@ -344,6 +433,10 @@ namespace {
 
 using GruDropout = Ignored<double>;  // CANN documents that its GRU has no dropout, whatever the number
 
+constexpr int64_t kGruGates = 3;
+
+std::vector<at::Tensor> listed(OptionalOutTensors list) { return list.value_or(std::vector<at::Tensor>()); }
+
 // What the gradient needs of a GRU's cell, each of (steps, batch, hidden size); hn is the hidden part of the new gate.
 struct KeptOfGru {
   at::Tensor r, z, n, hn, h;
@@ -403,62 +496,6 @@ at::Tensor run_gru_backward(const Cell& cell, const KeptOfGru& kept, const Given
   return dh;
 }
 
-// The sizes of a GRU's tensors.
-struct GruSizes {
-  const Shape& shape;
-  int64_t steps, batch, inputs, hidden;
-
-  GruSizes(const Shape& given, In input, Tensors params) : shape(given) {
-    TORCH_CHECK(shape.layers >= 1, "layers is ", shape.layers, "; expected at least 1");
-    check_rank("input", input, 3);
-    shape.check(params);
-    check_rank("params[1]", params[1], 2);
-    steps = input.size(shape.batch_first ? 1 : 0);
-    batch = input.size(shape.batch_first ? 0 : 1);
-    inputs = input.size(2);
-    hidden = params[1].size(1);
-  }
-
-  void check_sequence(const char* name, In tensor, int64_t width) const {
-    check_shape(name, tensor,
-                shape.batch_first ? at::IntArrayRef({batch, steps, width}) : at::IntArrayRef({steps, batch, width}));
-  }
-  void check_output(const char* name, In tensor) const { check_sequence(name, tensor, shape.directions() * hidden); }
-  void check_state(const char* name, In tensor) const {
-    check_shape(name, tensor, {static_cast<int64_t>(shape.cells()), batch, hidden});
-  }
-  void check_kept(const char* name, Tensors list, bool train = true) const {
-    const size_t expected = train ? shape.cells() : 0;
-    TORCH_CHECK(list.size() == expected, name, " has ", list.size(), " tensors; ", expected, " are expected");
-    for (size_t i = 0; i < expected; ++i) check_element(name, list, i, {steps, batch, hidden});
-  }
-  void check_params(const char* name, Tensors params) const {
-    const size_t group = shape.has_biases ? 4 : 2;
-    TORCH_CHECK(params.size() == shape.cells() * group, name, " has ", params.size(), " tensors; ",
-                shape.cells() * group, " are expected");
-    for (size_t i = 0; i < params.size(); ++i) {
-      const bool in_first_layer = i / group < static_cast<size_t>(shape.directions());
-      switch (i % group) {
-        case 0:
-          check_element(name, params, i, {3 * hidden, in_first_layer ? inputs : shape.directions() * hidden});
-          break;
-        case 1:
-          check_element(name, params, i, {3 * hidden, hidden});
-          break;
-        default:
-          check_element(name, params, i, {3 * hidden});
-      }
-    }
-  }
-
- private:
-  static void check_element(const char* name, Tensors list, size_t i, at::IntArrayRef expected) {
-    check_shape(c10::str(name, "[", i, "]").c_str(), list[i], expected);
-  }
-};
-
-std::vector<at::Tensor> listed(OptionalOutTensors list) { return list.value_or(std::vector<at::Tensor>()); }
-
 }  // namespace
 
 ACLNN_TYPED_CHECKED(GRU, "input: float32 float16; params, hx, output, hy, r_out, z_out, n_out, hn_out, h_out: as input",
@@ -467,7 +504,7 @@ ACLNN_TYPED_CHECKED(GRU, "input: float32 float16; params, hx, output, hy, r_out,
                        OptionalOutTensors r_out, OptionalOutTensors z_out, OptionalOutTensors n_out,
                        OptionalOutTensors hn_out, OptionalOutTensors h_out) {
                       const Shape shape{has_bias, layers, bidirectional, batch_first};
-                      const GruSizes sizes(shape, input, params);
+                      const Sizes sizes(shape, kGruGates, input, params);
                       sizes.check_params("params", params);
                       if (hx) sizes.check_state("hx", *hx);
                       sizes.check_output("output", output);
@@ -496,7 +533,7 @@ ACLNN_TYPED_CHECKED(GRUBackward,
                        Tensors hn, Tensors h, BatchSizes, bool has_bias, int64_t layers, bool bidirectional,
                        bool batch_first, Out dx, Out dh_prev, OutTensors dparams) {
                       const Shape shape{has_bias, layers, bidirectional, batch_first};
-                      const GruSizes sizes(shape, input, params);
+                      const Sizes sizes(shape, kGruGates, input, params);
                       sizes.check_params("params", params);
                       sizes.check_state("hx", hx);
                       sizes.check_output("dy", dy);

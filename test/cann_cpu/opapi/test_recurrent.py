@@ -172,22 +172,25 @@ def test_gru_infers_from_zeros(label):
     close(written_by("aclnnGRU", x, params, None, None, *numbers, *outputs, *[None] * 5), [y, last], torch.float32)
 
 
+@pytest.mark.parametrize("steps, batch, inputs, hidden", [(3, 5, 6, 4), (9, 16, 64, 64)])
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
 @pytest.mark.parametrize("training", [True, False])
-def test_gru_of_torch(training):
+def test_module_of_torch(training, kind, steps, batch, inputs, hidden):
     """The module and its gradients are equal to those of the CPU."""
 
     def run(device):
         torch.manual_seed(0)
-        module = torch.nn.GRU(6, 4, num_layers=2, bidirectional=True).to(device).train(training)
-        x = floats(3, 5, 6, seed=31).to(device).requires_grad_()
+        module = kind(inputs, hidden, num_layers=2, bidirectional=True).to(device).train(training)
+        x = floats(steps, batch, inputs, seed=31).to(device).requires_grad_(training)
         y, last = module(x)
-        results = [y, last]
+        results = [y, *(last if kind == torch.nn.LSTM else [last])]
         if training:
             (y * y).sum().backward()
             results += [z.grad for z in (x, *module.parameters())]
         return [z.detach().cpu() for z in results]
 
-    torch.testing.assert_close(run("npu"), run("cpu"))
+    with torch.set_grad_enabled(training):
+        torch.testing.assert_close(run("npu"), run("cpu"), rtol=1e-4, atol=1e-5)
 
 
 X, C, B = floats(2, 12), floats(2, 3), floats(12)
@@ -198,6 +201,15 @@ PARAMS = [floats(12, 6), floats(12, 4), floats(12), floats(12)]
 def gru_call(params=PARAMS, hx=None, batch_sizes=None, layers=1, train=False, kept=(None,) * 5):
     numbers = [True, layers, 0.0, train, False, False]
     return [floats(3, 5, 6), params, hx, batch_sizes, *numbers, Out((3, 5, 4)), Out((1, 5, 4)), *kept]
+
+
+def lstm_call(params=None, h=None, dropout=0.0, layers=1, kept=None):
+    params = params or [floats(16, 6), floats(16, 4), floats(16), floats(16)]
+    state = floats(1, 5, 4)
+    kept = [*[[Out((3, 5, 4))] for _ in range(6)], [Out((3, 5, 4))] if kept is None else kept]
+    numbers = [True, layers, dropout, True, False, False]
+    outputs = [Out((3, 5, 4)), Out((1, 5, 4)), Out((1, 5, 4))]
+    return [floats(3, 5, 6), params, [state if h is None else h, state], None, *numbers, *outputs, *kept]
 
 
 def gru_backward_call(**changed):
@@ -224,6 +236,11 @@ REJECTED = [
         [C, C, C, C, X, True, CELL_OUTPUTS[2], Out((2, 3)), None],
         "grad_bias is null; has_bias asks for it",
     ),
+    ("aclnnLSTM", lstm_call(params=PARAMS), "params[0] has shape [12, 6]; expected [16, 6]"),
+    ("aclnnLSTM", lstm_call(params=PARAMS[:2]), "params has 2 tensors; 4 are expected"),
+    ("aclnnLSTM", lstm_call(h=floats(5, 4)), "hx[0] has shape [5, 4]; expected [1, 5, 4]"),
+    ("aclnnLSTM", lstm_call(kept=[Out((3, 5, 3))]), "tanh_c[0] has shape [3, 5, 3]; expected [3, 5, 4]"),
+    ("aclnnLSTM", lstm_call(kept=[]), "tanh_c has 0 tensors; 1 are expected"),
     ("aclnnGRU", gru_call(params=PARAMS[:3]), "params has 3 tensors; 4 are expected"),
     ("aclnnGRU", gru_call(params=[PARAMS[0][:, :5], *PARAMS[1:]]), "params[0] has shape [12, 5]; expected [12, 6]"),
     ("aclnnGRU", gru_call(params=[*PARAMS[:3], PARAMS[3][:4]]), "params[3] has shape [4]; expected [12]"),
