@@ -2,6 +2,7 @@
 #include "attention.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/baddbmm.h>
@@ -16,6 +17,7 @@
 
 #include "hifloat8.h"
 #include "parallel.h"
+#include "product.h"
 
 namespace cann_cpu {
 namespace {
@@ -252,13 +254,61 @@ void attend(const Division& division, const AttentionResults& results, const Blo
   }
 }
 
+bool sees_all(const Attention& attention) {
+  const Visibility& visible = attention.visible;
+  return !visible.mask.has_value() && visible.low <= -attention.queries() && visible.high >= attention.key.length;
+}
+
+bool is_causal(const Attention& attention) {
+  const Visibility& visible = attention.visible;
+  return !visible.mask.has_value() && visible.low <= -attention.queries() && visible.high == 0 && visible.prefix == 0;
+}
+
+// Whether ATen's attention computes the same, and faster: of many queries, by the processor's products of a half type.
+bool is_dense(const Attention& attention, const AttentionResults& results) {
+  constexpr int64_t kQueries = 128;  // at least
+  const Rows &key = attention.key, &value = attention.value;
+  if (!key.tensor.has_value() || !value.tensor.has_value() || !results.out.has_value()) return false;
+  const auto is_same = [&](const at::Tensor& tensor) {
+    return tensor.scalar_type() == attention.query.scalar_type() && tensor.size(2) == attention.query.size(2) &&
+           tensor.stride(2) == 1;
+  };
+  const bool is_plain = !attention.shift && !attention.dropout && !attention.rounded && !attention.sinks.has_value() &&
+                        !attention.query_scale.has_value() && !attention.quantized.has_value() &&
+                        !results.maximum.has_value() && !results.sum.has_value();
+  return is_plain && is_same(attention.query) && is_same(*key.tensor) && is_same(*value.tensor) &&
+         multiplies_halves(attention.query.scalar_type()) && attention.queries() >= kQueries && key.length > 0 &&
+         (sees_all(attention) || is_causal(attention));
+}
+
+// Some heads of the keys at a time, since ATen packs them.
+void attend_densely(const Attention& attention, const AttentionResults& results) {
+  constexpr int64_t kElements = 1 << 22;
+  const int64_t shared = shared_heads(attention), size = attention.query.size(2);
+  const int64_t each = shared * size * (attention.queries() + 2 * attention.key.length);
+  by_steps(attention.key.heads, std::max<int64_t>(kElements / each, 1), [&](int64_t head, int64_t count) {
+    const auto of_queries = [&](const at::Tensor& tensor) {
+      return tensor.narrow(0, head * shared, count * shared).unflatten(0, {count, shared});
+    };
+    const auto of_keys = [&](const at::Tensor& tensor) {
+      return tensor.narrow(0, head, count).unsqueeze(1).expand({-1, shared, -1, -1});
+    };
+    const auto [values, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
+        of_queries(attention.query), of_keys(*attention.key.tensor), of_keys(*attention.value.tensor),
+        /*dropout_p=*/0, !sees_all(attention), /*attn_mask=*/std::nullopt, attention.scale);
+    of_queries(*results.out).copy_(values);
+    if (results.log_sum.has_value()) of_queries(*results.log_sum).copy_(log_sum.unsqueeze(-1));
+  });
+}
+
 }  // namespace
 
 Rows rows_of(In tensor) {
   return {tensor.size(0), tensor.size(1), tensor.size(2),
           [tensor](int64_t head, int64_t begin, const at::Tensor& rows) {
             rows.copy_(tensor.narrow(0, head, rows.size(0)).narrow(1, begin, rows.size(1)));
-          }};
+          },
+          tensor};
 }
 
 Rows side_by_side(Rows a, Rows b) {
@@ -327,13 +377,15 @@ Visibility visibility(int64_t sparse_mode, int64_t previous_tokens, int64_t next
 }
 
 void attend(const Attention& attention, const AttentionResults& results) {
+  if (is_dense(attention, results)) return attend_densely(attention, results);
   const Division division = for_one_thread(attention);
   for_each_in_parallel(division.groups() * division.row_blocks(),
                        [&](int64_t i) { attend(division, results, division.queries(i)); });
 }
 
 AttentionResults written_to(In out) {
-  return {.write = [out](const Block& queries, const at::Tensor& values) { queries_of(out, queries).copy_(values); }};
+  return {.write = [out](const Block& queries, const at::Tensor& values) { queries_of(out, queries).copy_(values); },
+          .out = out};
 }
 
 void attend_backward(const Attention& attention, In grad, In out, In maximum, In sum,

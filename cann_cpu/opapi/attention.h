@@ -17,6 +17,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 struct Rows {
   int64_t heads, length, size;
   std::function<void(int64_t head, int64_t begin, const at::Tensor& rows)> read;
+  std::optional<at::Tensor> tensor = std::nullopt;  // all of them, (heads, length, size), where they are in one
 };
 
 CANN_EXPORT Rows rows_of(In tensor);            // (heads, length, size)
@@ -84,6 +85,7 @@ struct Attention {
 // Several threads write, each different heads or queries.
 struct AttentionResults {
   std::function<void(const Block& queries, const at::Tensor& values)> write;
+  std::optional<at::Tensor> out = std::nullopt;  // where `write` copies the values, if it does nothing else
   std::optional<at::Tensor> maximum = std::nullopt, sum = std::nullopt;
   std::optional<at::Tensor> log_sum = std::nullopt;  // infinite where a query sees nothing
 };

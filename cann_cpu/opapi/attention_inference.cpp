@@ -505,11 +505,16 @@ class InferencePlan {
 
   // Writes the heads from head on and the tokens of sequence b from begin on, of a tensor like Stored's, to rows,
   // (heads, tokens, size).
+  // The tokens of a sequence in some heads of what is stored without pages.
+  at::Tensor tokens_in(const at::Tensor& heads, const Stored& stored, int64_t b, int64_t begin, int64_t count) const {
+    const int64_t sequence = stored.tensors.size() > 1 || follow_each_other_ ? 0 : b;
+    return heads[sequence].narrow(1, key_begin_[b] + begin, count).squeeze(2);
+  }
+
   void read_tokens(const Stored& stored, int64_t b, int64_t head, int64_t begin, const at::Tensor& rows) const {
     const auto all = stored.tensors[stored.tensors.size() > 1 ? b : 0].narrow(1, head, rows.size(0));
     if (!given_.block_table.has_value()) {
-      const int64_t sequence = stored.tensors.size() > 1 || follow_each_other_ ? 0 : b;
-      rows.copy_(all[sequence].narrow(1, key_begin_[b] + begin, rows.size(1)).squeeze(2));
+      rows.copy_(tokens_in(all, stored, b, begin, rows.size(1)));
       return;
     }
     const at::Tensor parts = rows.unflatten(2, {all.size(3), all.size(4)});
@@ -611,6 +616,9 @@ class InferencePlan {
   Rows sequence(const Stored& stored, const Scaling& scaling, int64_t b) const {
     const auto [scale, offset] = scale_reader(scaling, stored, b);
     const bool packed = stored.tensors[0].scalar_type() == at::kInt;
+    if (!packed && !scale && !offset && !given_.block_table.has_value()) {
+      return rows_of(tokens_in(stored.tensors[stored.tensors.size() > 1 ? b : 0], stored, b, 0, key_length_[b]));
+    }
     return {key_heads_, key_length_[b], stored.size(),
             [=, this, &stored](int64_t head, int64_t begin, const at::Tensor& rows) {
               if (packed) {
@@ -691,20 +699,17 @@ class InferencePlan {
       attention.shift = [all](const Block& block) { return part_of(all, block); };
     }
     const auto out = of_sequence(out_);
-    AttentionResults results{.write = [&](const Block& queries, const at::Tensor& values) {
-      const auto rows = queries_of(out, queries);
-      if (!given_.quant_scale2.has_value()) {
-        rows.copy_(values);
-        return;
-      }
-      const auto by_channel = [&](const at::Tensor& tensor) {
-        const auto all = tensor.to(at::kFloat).reshape({tensor.numel() == 1 ? 1 : given_.num_heads, 1, -1});
-        return queries_of(all, queries);
-      };
-      const auto offset =
-          given_.quant_offset2.has_value() ? MaybeTensor(by_channel(*given_.quant_offset2)) : std::nullopt;
-      rows.copy_(quantized_to_int8(values, by_channel(*given_.quant_scale2), offset));
-    }};
+    AttentionResults results = written_to(out);
+    if (given_.quant_scale2.has_value())
+      results = {.write = [&](const Block& queries, const at::Tensor& values) {
+        const auto by_channel = [&](const at::Tensor& tensor) {
+          const auto all = tensor.to(at::kFloat).reshape({tensor.numel() == 1 ? 1 : given_.num_heads, 1, -1});
+          return queries_of(all, queries);
+        };
+        const auto offset =
+            given_.quant_offset2.has_value() ? MaybeTensor(by_channel(*given_.quant_offset2)) : std::nullopt;
+        queries_of(out, queries).copy_(quantized_to_int8(values, by_channel(*given_.quant_scale2), offset));
+      }};
     if (log_sum_.defined()) results.log_sum = of_sequence(log_sum_);
     attend(attention, results);
   }

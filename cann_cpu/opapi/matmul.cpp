@@ -25,19 +25,23 @@
 
 using namespace cann_cpu;
 
-namespace {
-
-// The dtype that matrices are multiplied in. Where oneDNN has no products of a half type, as without AVX-512, ATen's
-// own loops take many times as long as converting to float and back.
-at::ScalarType product_dtype(at::ScalarType dtype) {
+bool cann_cpu::multiplies_halves(at::ScalarType dtype) {
   static const auto supported = [](const char* question) {
     const auto schema = c10::Dispatcher::singleton().findSchema({question, ""});
     return schema.has_value() && schema->typed<bool()>().call();
   };
   static const bool bfloat16 = supported("mkldnn::_is_mkldnn_bf16_supported");
   static const bool float16 = supported("mkldnn::_is_mkldnn_fp16_supported");
-  const bool slow = (dtype == at::kBFloat16 && !bfloat16) || (dtype == at::kHalf && !float16);
-  return slow ? at::kFloat : dtype;
+  return (dtype == at::kBFloat16 && bfloat16) || (dtype == at::kHalf && float16);
+}
+
+namespace {
+
+// The dtype that matrices are multiplied in. Where oneDNN has no products of a half type, as without AVX-512, ATen's
+// own loops take many times as long as converting to float and back.
+at::ScalarType product_dtype(at::ScalarType dtype) {
+  const bool is_half = dtype == at::kBFloat16 || dtype == at::kHalf;
+  return is_half && !multiplies_halves(dtype) ? at::kFloat : dtype;
 }
 
 at::Tensor in_product_dtype(const at::Tensor& tensor) { return tensor.to(product_dtype(tensor.scalar_type())); }

@@ -8,6 +8,9 @@
 
 namespace cann_cpu {
 
+// Whether the processor's products of a half type are faster than those of floats (matmul.cpp).
+bool multiplies_halves(at::ScalarType dtype);
+
 // first x second + bias, rounded once, to the dtype of out (matmul.cpp).
 void write_product(Out out, In first, In second, OptionalIn bias);
 

@@ -49,6 +49,11 @@ def close(actual, expected, dtype=None):
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
+def close_sums(actual, expected):
+    """Where ATen computes the attention, its exponential function has 20 bits."""
+    torch.testing.assert_close(actual.cpu().double(), expected, rtol=1e-4, atol=1e-4)
+
+
 def laid_out(tensor, layout):
     """A tensor (batch, heads, tokens, size) in a layout."""
     order = {"BNSD": (0, 1, 2, 3), "BSND": (0, 2, 1, 3), "BSH": (0, 2, 1, 3), "NBSD": (1, 0, 2, 3)}
@@ -92,6 +97,7 @@ LENGTHS = [  # heads, heads of keys, queries, keys, size
     (4, 4, 1, 129, 128),
     (32, 8, 33, 33, 128),
     (3, 1, 17, 530, 16),
+    (6, 2, 150, 201, 64),
 ]
 
 
@@ -112,7 +118,7 @@ def test_a_batch_in_a_layout(layout, lengths, dtype):
     )
     expected = [attention(*each, size**-0.5) for each in zip(query, key, value, strict=True)]
     close(out, laid_out(torch.stack([result for result, _ in expected]), produced or given))
-    close(sums, torch.stack([total for _, total in expected]))
+    close_sums(sums, torch.stack([total for _, total in expected]))
 
 
 MODES = {  # sparse_mode, pre_tokens, next_tokens
@@ -128,7 +134,7 @@ MODES = {  # sparse_mode, pre_tokens, next_tokens
 @pytest.mark.parametrize("mode", [None, *MODES])
 def test_sequences_after_each_other(mode, layout, cache):
     heads, key_heads, size = 4, 2, 32
-    queries, keys = [1, 0, 7, 19, 1], [BLOCK, 5, 8 * BLOCK + 1, 19, 0]
+    queries, keys = [1, 0, 7, 135, 1], [BLOCK, 5, 8 * BLOCK + 1, 135, 0]
     query = randn(heads, sum(queries), size)
     key, value = (randn(key_heads, sum(keys), size, seed=seed) for seed in (1, 2))
     separate = [(x, x.split(n, 1)) for x, n in ((query, queries), (key, keys), (value, keys))]
@@ -151,7 +157,7 @@ def test_sequences_after_each_other(mode, layout, cache):
         hidden = hidden_by_mode(sparse, q.shape[1], k.shape[1], before, after) if mode else None
         expected.append(attention(q, k, v, 0.3, hidden))
     close(out, laid_out(torch.cat([result for result, _ in expected], 1)[None], produced or given))
-    close(sums, torch.cat([total for _, total in expected], 1).transpose(0, 1))
+    close_sums(sums, torch.cat([total for _, total in expected], 1).transpose(0, 1))
 
 
 @pytest.mark.parametrize("cache", ["BnBsH", "BnNBsD", "NZ"])
