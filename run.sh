@@ -52,7 +52,7 @@ case "${1:-main}" in
     python benchmark/ascendc.py
     python benchmark/collectives.py
     install triton==3.9.0
-    python benchmark/triton_kernels.py
+    python benchmark/triton_launches.py
     ;;
   *)
     echo "run.sh: unknown job '$1'; there are: parallel, test, bench, and none for the main job" >&2

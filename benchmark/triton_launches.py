@@ -6,14 +6,11 @@ is chosen when a kernel is decorated. What the interpreter would take more than 
 the grid, and the time is scaled. Exit code 1 if one of those that have a goal misses it.
 """
 
-import sys
-
-sys.path.pop(0)  # this folder, whose triton.py is not the triton to import
-
 import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
 
