@@ -27,8 +27,8 @@ except ModuleNotFoundError as error:
     if error.name != "triton":
         raise
     raise ImportError(
-        "operators in Python need Triton, which is not installed: pip install --no-deps triton-ascend==3.2.0, or on a "
-        "machine without an NPU pip install triton==3.9.0"
+        "operators in Python need Triton, which is not installed: pip install --no-deps triton-ascend==3.2.0 pybind11, "
+        "or on a machine without an NPU pip install triton==3.9.0"
     ) from error
 
 __all__ = ["operator", "tl", "triton"]

@@ -30,7 +30,8 @@ OF_THE_COMPILER = (
     "set_workspace_multibuffer", "tile_mix_vector_loop", "tile_mix_cube_loop", "disable_auto_inject_block_sync",
     "enable_linearize", "enable_warp_specialization", "enable_nd2nz_on_vector", "enable_persistent",
     "optimize_epilogue", "num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer",
-    "parallel_mode", "force_simt_only", "shared_mem_dynamic_size", "compile_on_910_95", "bishengir_options",
+    "parallel_mode", "force_simt_only", "force_simt_template", "compile_mode", "shared_mem_dynamic_size",
+    "compile_on_910_95", "bishengir_options",
     "waves_per_eu", "matrix_instr_nonkdim", "kpack", "enable_ubuf_saving", "simt_stack_limit",
     "auto_tile_and_bind_subblock",
 )  # fmt: skip
