@@ -106,8 +106,9 @@ ACLNN(LogSigmoidBackward, [](In grad, In self, Buffer, Out out) {
   assign(out, at::log_sigmoid_backward(grad, self, buffer));
 });
 
-ACLNN(Gelu, [](In self, Out out) { at::gelu_out(out, self); });
-ACLNN(GeluBackward, [](In grad, In self, Out out) { at::gelu_backward_out(out, grad, self); });
+// Without a choice it is the formula with tanh.
+ACLNN(Gelu, [](In self, Out out) { at::gelu_out(out, self, "tanh"); });
+ACLNN(GeluBackward, [](In grad, In self, Out out) { at::gelu_backward_out(out, grad, self, "tanh"); });
 ACLNN(GeluV2, [](In self, int64_t tanh, Out out) { at::gelu_out(out, self, tanh == 0 ? "none" : "tanh"); });
 ACLNN(GeluBackwardV2,
       [](In grad, In self, Text approximate, Out out) { at::gelu_backward_out(out, grad, self, approximate); });

@@ -26,6 +26,7 @@
 
 #include <limits>
 
+#include "cann_cpu/strided_slice.h"
 #include "table.h"
 
 using namespace cann_cpu;
@@ -128,43 +129,8 @@ ACLNN_TYPED(ChunkCat, "tensors: float32 float16 bfloat16; out: float32 float16 b
               assign(out, at::_chunk_cat(tensors, dim, num_chunks));
             });
 
-namespace {
-
-// The part of a tensor that begin, end and stride choose in each dimension, as TensorFlow's strided slice; a bit of a
-// mask is for the element of the lists in its place.
-at::Tensor strided_slice(In self, Ints begin, Ints end, Ints strides, int64_t begin_mask, int64_t end_mask,
-                         int64_t ellipsis_mask, int64_t new_axis_mask, int64_t shrink_axis_mask) {
-  TORCH_CHECK(begin.size() == end.size() && begin.size() == strides.size(), "begin, end and strides have ",
-              begin.size(), ", ", end.size(), " and ", strides.size(), " elements; expected as many of each");
-  const auto is_set = [](int64_t mask, size_t i) { return (mask >> i & 1) != 0; };
-  int64_t chosen = 0;  // dimensions of self that the lists have an element for
-  for (size_t i = 0; i < begin.size(); ++i) chosen += !is_set(ellipsis_mask, i) && !is_set(new_axis_mask, i);
-  TORCH_CHECK(chosen <= self.dim(), "begin has an element for ", chosen, " dimensions; self has ", self.dim());
-  at::Tensor part = self;
-  int64_t dim = 0;
-  for (size_t i = 0; i < begin.size(); ++i) {
-    if (is_set(ellipsis_mask, i)) {
-      dim += self.dim() - chosen;
-    } else if (is_set(new_axis_mask, i)) {
-      part = part.unsqueeze(dim++);
-    } else if (is_set(shrink_axis_mask, i)) {
-      const int64_t size = part.size(dim);
-      TORCH_CHECK(begin[i] >= -size && begin[i] < size, "begin[", i, "] is ", begin[i], "; expected ", -size, " to ",
-                  size - 1);
-      part = part.select(dim, begin[i]);
-    } else {
-      TORCH_CHECK(strides[i] > 0, "strides[", i, "] is ", strides[i], "; expected more than 0");
-      part = part.slice(dim++, is_set(begin_mask, i) ? 0 : begin[i],
-                        is_set(end_mask, i) ? std::numeric_limits<int64_t>::max() : end[i], strides[i]);
-    }
-  }
-  return part;
-}
-
-}  // namespace
-
 ACLNN(StridedSlice, [](In self, Ints begin, Ints end, Ints strides, int64_t begin_mask, int64_t end_mask,
                        int64_t ellipsis_mask, int64_t new_axis_mask, int64_t shrink_axis_mask, Out out) {
-  assign(out, strided_slice(self, begin, end, strides, begin_mask, end_mask, ellipsis_mask, new_axis_mask,
-                            shrink_axis_mask));
+  assign(out, strided_slice(self, begin, end, strides,
+                            {begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask}));
 });

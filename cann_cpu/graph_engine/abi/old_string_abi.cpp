@@ -29,20 +29,6 @@ std::map<AscendString, AscendString> ascend_strings(const std::map<std::string, 
 
 }  // namespace
 
-// Texts of status codes. Programs read and write the map themselves, by inline functions of CANN's headers.
-class CANN_EXPORT StatusFactory {
- public:
-  static StatusFactory* Instance();
-
- private:
-  std::map<uint32_t, std::string> texts_;
-};
-
-StatusFactory* StatusFactory::Instance() {
-  static auto* const instance = new StatusFactory;
-  return instance;
-}
-
 CANN_EXPORT std::string GEGetErrorMsg() { return cann_cpu::graph::last_error(); }
 
 CANN_EXPORT Status GEInitialize(const std::map<std::string, std::string>& options) {

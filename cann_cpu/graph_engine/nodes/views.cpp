@@ -5,10 +5,13 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/split_with_sizes.h>
 #include <ATen/ops/unbind.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/strides.h>
 
 #include <algorithm>
 #include <numeric>
+
+#include "cann_cpu/strided_slice.h"
 
 namespace cann_cpu::graph {
 namespace {
@@ -63,40 +66,42 @@ Outputs unsqueeze(NodeCall& n) {
 // Like BroadcastTo, but a dimension of the shape may also be the smaller one.
 Outputs expand(NodeCall& n) { return n.in(0).expand(at::infer_size(n.in(0).sizes(), n.integers(1))); }
 
-void reject_masks(const NodeCall& n) {
+std::vector<int64_t> strides_of(const NodeCall& n, size_t input, size_t count) {
+  return n.has(input) ? n.integers(input) : std::vector<int64_t>(count, 1);
+}
+
+at::Tensor strided_slice_of(const at::Tensor& x, NodeCall& n, size_t strides_input) {
+  const auto begin = n.integers(1), end = n.integers(2), strides = strides_of(n, strides_input, begin.size());
+  const StridedSliceMasks masks = {n.integer("begin_mask", 0), n.integer("end_mask", 0), n.integer("ellipsis_mask", 0),
+                                   n.integer("new_axis_mask", 0), n.integer("shrink_axis_mask", 0)};
+  return strided_slice(x, begin, end, strides, masks);
+}
+
+// Input 0 is the shape of what was sliced.
+Outputs strided_slice_gradient(NodeCall& n) {
+  const at::Tensor& of_slice = n.in(4);
+  at::Tensor gradient = at::zeros(n.integers(0), of_slice.options());
+  const at::Tensor place = strided_slice_of(gradient, n, 3);
+  TORCH_CHECK(place.sizes() == of_slice.sizes(), "dy has shape ", of_slice.sizes(), "; expected ", place.sizes(),
+              ", as the slice has");
+  place.copy_(of_slice);
+  return gradient;
+}
+
+Outputs strided_slice_of_axes(NodeCall& n) {
+  if (!n.has(3)) return strided_slice_of(n.in(0), n, 4);
   for (const char* mask : {"begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"}) {
     n.only(mask, 0);
   }
-}
-
-at::Tensor sliced(at::Tensor x, const std::vector<int64_t>& axes, const std::vector<int64_t>& begin,
-                  const std::vector<int64_t>& end, const std::vector<int64_t>& strides) {
+  const auto axes = n.integers(3), begin = n.integers(1), end = n.integers(2);
+  const auto strides = strides_of(n, 4, begin.size());
   reject_unless(end.size() == begin.size() && axes.size() == begin.size() && strides.size() == begin.size(),
                 "a slice whose bounds differ in number");
+  at::Tensor x = n.in(0);
   for (size_t i = 0; i < axes.size(); ++i) {
     x = x.slice(axes[i], begin[i], end[i], strides[i]);
   }
   return x;
-}
-
-// The first so many dimensions.
-std::vector<int64_t> first_dimensions(size_t count) {
-  std::vector<int64_t> axes(count);
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
-}
-
-Outputs strided_slice(NodeCall& n) {
-  reject_masks(n);
-  const auto begin = n.integers(1);
-  return sliced(n.in(0), n.has(3) ? n.integers(3) : first_dimensions(begin.size()), begin, n.integers(2),
-                n.has(4) ? n.integers(4) : std::vector<int64_t>(begin.size(), 1));
-}
-
-Outputs plain_strided_slice(NodeCall& n) {
-  reject_masks(n);
-  const auto begin = n.integers(1);
-  return sliced(n.in(0), first_dimensions(begin.size()), begin, n.integers(2), n.integers(3));
 }
 
 Outputs slice(NodeCall& n) {
@@ -234,8 +239,9 @@ const NodeTable kViewNodes = {
     {"BroadcastTo", [](NodeCall& n) -> Outputs { return n.in(0).expand(n.integers(1)); }},
     {"Expand", expand},
     {"Tile", [](NodeCall& n) -> Outputs { return n.in(0).repeat(n.integers(1)); }},
-    {"StridedSliceV2", strided_slice},
-    {"StridedSlice", plain_strided_slice},
+    {"StridedSliceV2", strided_slice_of_axes},
+    {"StridedSlice", [](NodeCall& n) -> Outputs { return strided_slice_of(n.in(0), n, 3); }},
+    {"StridedSliceGrad", strided_slice_gradient},
     {"Slice", slice},
     {"SplitV", split_by_sizes},
     {"Split",

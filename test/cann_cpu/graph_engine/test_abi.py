@@ -188,6 +188,7 @@ def test_a_program_with_the_older_string_abi_registers_and_finds_operators(tmp_p
         f"-L{LIBRARIES}",
         "-lge_runner",
         "-lregister",
+        "-lascendcl",
         f"-Wl,-rpath,{LIBRARIES}",
         f"-Wl,-rpath-link,{LIBRARIES}:{torch}",
     ]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every built-in node type, one by one: a table of nodes beside the same computation in ATen on the CPU."""
 
+import functools
 import sys
 import textwrap
 from collections import defaultdict
@@ -131,8 +132,9 @@ case("Complex", [X, Y], torch.complex)
 case("Real", [COMPLEX], torch.real)
 case("Imag", [COMPLEX], torch.imag)
 
+gelu_tanh = functools.partial(F.gelu, approximate="tanh")
 for name, function in {
-    "Gelu": F.gelu,
+    "Gelu": gelu_tanh,
     "HardSwish": F.hardswish,
     "Mish": F.mish,
     "LogSigmoid": F.logsigmoid,
@@ -142,7 +144,8 @@ for name, function in {
 }.items():
     case(name, [X], function)
     case(name, [HALF], function)
-case("GeluV2", [X], lambda x: F.gelu(x, approximate="tanh"), approximate="tanh")
+case("GeluV2", [X], F.gelu, approximate="none")
+case("GeluV2", [X], gelu_tanh, approximate="tanh")
 case("LeakyRelu", [X], lambda x: F.leaky_relu(x, 0.1), negative_slope=0.1)
 case("Elu", [X], lambda x: F.elu(x, 0.5), alpha=0.5)
 case("PRelu", [X, Q[0]], lambda x, w: F.prelu(x, w))
@@ -177,7 +180,7 @@ for name, function in {
     "SoftplusV2Grad": F.softplus,
 }.items():
     case(name, [Y, X], gradient(function))
-case("GeluGrad", [Y, X, F.gelu(X)], lambda dy, x, y: gradient(F.gelu)(dy, x))
+case("GeluGrad", [Y, X, gelu_tanh(X)], lambda dy, x, y: gradient(gelu_tanh)(dy, x))
 case("FastGelu", [X], lambda x: x * torch.sigmoid(1.702 * x), exact=False)
 case("FastGeluGrad", [Y, X], gradient(lambda x: x * torch.sigmoid(1.702 * x)), exact=False)
 
@@ -719,6 +722,16 @@ case("Expand", [X[:1], longs(5, 1)], lambda x, s: x.expand(5, 7))
 case("Tile", [X, longs(2, 3)], lambda x, s: x.repeat(2, 3))
 case("StridedSliceV2", [X, longs(1), longs(6), longs(1), longs(2)], lambda x, b, e, a, s: x[:, 1:6:2])
 case("StridedSlice", [X, longs(1, 0), longs(4, 7), longs(2, 1)], lambda x, b, e, s: x[1:4:2])
+case("StridedSlice", [X, longs(1, 2), longs(4, 3)], lambda x, b, e: x[:4, 2:], begin_mask=1, end_mask=2)
+case("StridedSlice", [X, longs(0, -1), longs(0, 0)], lambda x, b, e: x[..., -1], ellipsis_mask=1, shrink_axis_mask=2)
+case("StridedSliceV2", [X, longs(0, 1), longs(0, 3)], lambda x, b, e: x[None, 1:3], new_axis_mask=1)
+case(
+    "StridedSliceGrad",
+    [longs(5, 7), longs(1, 2), longs(0, 3), longs(2, 1), tensor(2)],
+    lambda shape, b, e, s, dy: torch.zeros(5, 7).index_put((torch.tensor([1, 3]), torch.tensor(2)), dy),
+    end_mask=1,
+    shrink_axis_mask=2,
+)
 case("Slice", [X, longs(1, 2), longs(3, -1)], lambda x, o, s: x[1:4, 2:])
 case("SplitV", [X, longs(2, -1), number(1, torch.int32)], lambda x, s, a: x.split((2, 5), 1), num_split=2)
 case("Split", [number(1, torch.int32), tensor(5, 6)], lambda a, x: x.split(3, 1), num_split=2)

@@ -280,11 +280,14 @@ POINTWISE = (
 )
 
 
-def gelu_tanh(x):
-    """By torch_npu's own operator: its F.gelu computes the exact one whatever approximation it is asked for."""
-    if x.device.type == "npu":
-        return torch.ops.npu.npu_gelu(x, approximate="tanh")
-    return F.gelu(x, approximate="tanh")
+def gelu(x):
+    """torch_npu's F.gelu calls aclnnGelu, which has the formula with tanh, whatever approximation it is asked for."""
+    return F.gelu(x, approximate="none" if x.device.type == "npu" else "tanh")
+
+
+def gelu_by(approximate):
+    """By torch_npu's own operator, which computes the one that it is asked for."""
+    return lambda x: (torch.ops.npu.npu_gelu if x.device.type == "npu" else F.gelu)(x, approximate=approximate)
 
 
 def swiglu(x):
@@ -317,16 +320,15 @@ ACTIVATIONS = (
         ((3, 5), (2, 3, 17), (2, 3, 4, 5)),
         gradient=True,
     ),
-    *(
-        activation(n)
-        for n in ("relu", "sigmoid", "tanh", "silu", "gelu", "mish", "hardswish", "hardsigmoid", "softplus")
-    ),
+    *(activation(n) for n in ("relu", "sigmoid", "tanh", "silu", "mish", "hardswish", "hardsigmoid", "softplus")),
     *(
         activation(n)
         for n in ("leaky_relu", "elu", "celu", "selu", "hardtanh", "relu6", "softshrink", "hardshrink", "logsigmoid")
     ),
     activation("threshold", threshold=0.5, value=2.0),
-    Operator("gelu tanh", gelu_tanh, one(), FLOATS, gradient=True),
+    Operator("gelu", gelu, one(), FLOATS, gradient=True),
+    Operator("npu_gelu none", gelu_by("none"), one(), FLOATS, gradient=True),
+    Operator("npu_gelu tanh", gelu_by("tanh"), one(), FLOATS, gradient=True),
     *(
         Operator(
             f"{n} of dim {d}",

@@ -11,7 +11,7 @@ from torch import nn
 
 def mlp():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 17), nn.LayerNorm(17), nn.GELU(), nn.Linear(17, 5))
+    return nn.Sequential(nn.Linear(8, 17), nn.LayerNorm(17), nn.GELU("tanh"), nn.Linear(17, 5))
 
 
 OPTIMIZERS = {
