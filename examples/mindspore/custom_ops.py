@@ -35,7 +35,7 @@ def build():
         op_def=[str(SOURCES / "reshape_and_cache_op.yaml")],
         backend="Ascend",
         cflags=f"-I{SOURCES}",
-        ldflags=f"-L{kernels / 'lib'} -lkernels",
+        ldflags=f"-L{kernels / 'lib'} -lkernels -lmindspore_ops_ascend",
         build_dir=str(BUILD / "module"),
     ).load()
 
@@ -127,7 +127,8 @@ class Cache(nn.Cell):
 
 
 def cache(module, tensors: dict[str, np.ndarray], mode: int) -> dict[str, np.ndarray]:
-    given = {name: ms.Tensor(value) for name, value in tensors.items()}
+    # On the device, as caches are: graph mode of MindSpore 2.10 writes to a copy of a tensor of the host.
+    given = {name: ms.Tensor(value).move_to("Ascend") for name, value in tensors.items()}
     read_later = Cache(module)(*given.values(), mode)
     written = {name: given[name].asnumpy() for name in ("key_cache", "value_cache")}
     assert np.array_equal(read_later.asnumpy(), written["key_cache"]), "a later operator reads something else"
