@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "acl/acl_op_compiler.h"
@@ -63,9 +64,14 @@ std::vector<Operand> operands(const char* name, int count, const aclTensorDesc* 
 void keep_host_inputs(SingleOperator& op) {
   op.host_inputs.reserve(op.inputs.size());
   for (Operand& input : op.inputs) {
-    if (input.desc.placement == ACL_MEMTYPE_DEVICE || input.buffer.data == nullptr) continue;
-    op.host_inputs.emplace_back(static_cast<const char*>(input.buffer.data), input.buffer.size);
-    input.buffer.data = op.host_inputs.back().data();
+    if (!input.desc.constant.empty()) {
+      op.host_inputs.push_back(std::move(input.desc.constant));
+    } else if (input.desc.placement != ACL_MEMTYPE_DEVICE && input.buffer.data != nullptr) {
+      op.host_inputs.emplace_back(static_cast<const char*>(input.buffer.data), input.buffer.size);
+    } else {
+      continue;
+    }
+    input.buffer = {op.host_inputs.back().data(), op.host_inputs.back().size()};
   }
 }
 

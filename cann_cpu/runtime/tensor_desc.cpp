@@ -123,3 +123,13 @@ aclError aclSetTensorPlaceMent(aclTensorDesc* desc, aclMemType memType) {
     desc->placement = memType;
   });
 }
+
+aclError aclSetTensorConst(aclTensorDesc* desc, void* dataBuffer, size_t length) {
+  return host_call(__func__, [&] {
+    require_pointer(desc, "desc");
+    require_pointer(dataBuffer, "dataBuffer");
+    const size_t needed = aclGetTensorDescSize(desc);
+    if (length < needed) fail(ACL_ERROR_INVALID_PARAM, "length is %zu; the tensor has %zu bytes", length, needed);
+    desc->constant.assign(static_cast<const char*>(dataBuffer), length);
+  });
+}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every built-in node type, one by one: a table of nodes beside the same computation in ATen on the CPU."""
 
+import ctypes
 import functools
 import sys
 import textwrap
@@ -1149,6 +1150,29 @@ def test_the_gradient_of_attention_is_of_what_the_forward_pass_has_kept():
     p = (QUERY @ KEY.mT * 0.5).softmax(-1)
     shift = p * DOUT.sum(-1, keepdim=True) * 0.5
     torch.testing.assert_close(moved[0], exact[0] - shift @ KEY, rtol=1e-4, atol=1e-5)
+
+
+class OfConstants(Compiler):
+    """Int64 inputs are constants of the host (aclSetTensorConst), without memory of their own."""
+
+    def operand(self, tensor):
+        desc, buffer = super().operand(tensor)
+        if tensor.dtype != torch.int64:
+            return desc, buffer
+        elements = aclnn.integers(tensor.tolist())
+        size = ctypes.sizeof(elements)
+        status = [
+            self.acl.aclSetTensorConst(ctypes.c_void_p(desc), elements, ctypes.c_size_t(length))
+            for length in (size, size - 1)
+        ]
+        assert status[0] == 0 and status[1] != 0
+        return desc, self.acl.aclCreateDataBuffer(None, ctypes.c_size_t(0))
+
+
+def test_constant_inputs():
+    x, result = X.npu(), torch.empty(3, 2, device="npu")
+    OfConstants().run("StridedSlice", [x, longs(1, 2), longs(4, 4), longs(1, 1)], [result], {})
+    assert torch.equal(result.cpu(), X[1:4, 2:4])
 
 
 def test_a_built_in_node_goes_before_a_prototype_of_the_program(prototypes_of_a_program):

@@ -168,6 +168,7 @@ const char* aclGetTensorDescName(aclTensorDesc* desc);
 aclError aclSetTensorFormat(aclTensorDesc* desc, aclFormat format);
 aclError aclSetTensorShape(aclTensorDesc* desc, int numDims, const int64_t* dims);
 aclError aclSetTensorPlaceMent(aclTensorDesc* desc, aclMemType memType);
+aclError aclSetTensorConst(aclTensorDesc* desc, void* dataBuffer, size_t length);
 
 // Writes a line to stderr when the level reaches ASCEND_GLOBAL_LOG_LEVEL and ASCEND_SLOG_PRINT_TO_STDOUT is 1.
 void aclAppLog(aclLogLevel logLevel, const char* func, const char* file, uint32_t line, const char* fmt, ...);

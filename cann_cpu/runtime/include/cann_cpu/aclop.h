@@ -22,6 +22,7 @@ struct aclTensorDesc {
   aclFormat storage_format = ACL_FORMAT_UNDEFINED;
   std::vector<int64_t> storage_dims;
   aclMemType placement = ACL_MEMTYPE_DEVICE;
+  std::string constant;  // the elements of an input that is a constant, or empty
 
   bool is_fractal_nz() const { return storage_format == ACL_FORMAT_FRACTAL_NZ; }
 };
