@@ -130,7 +130,11 @@ def test_a_spawned_process_uses_another_device(tmp_path):
     assert out.split() == ["12.0", "1", "0"]
 
 
-def test_mindspore_finds_the_libraries_by_a_path_that_names_its_home(tmp_path):
+SET_ENV = {"ASCEND_HOME_PATH": activation.HOME, "LD_LIBRARY_PATH": activation.LIBRARIES}
+
+
+@pytest.mark.parametrize("variables", [{}, SET_ENV], ids=["plain", "set_env"])
+def test_mindspore_finds_the_libraries_by_a_path_that_names_its_home(tmp_path, variables):
     (tmp_path / "mindspore.py").write_text("")  # stands for MindSpore, which is not installed beside torch_npu
     program = """
         import ctypes, os
@@ -141,7 +145,7 @@ def test_mindspore_finds_the_libraries_by_a_path_that_names_its_home(tmp_path):
         home = os.environ["ASCEND_HOME_PATH"]
         print(home, info[0].decode(), open(home + "/compiler/version.info").read())
     """
-    home, library, version = run_program(tmp_path, program).split()
+    home, library, version = run_program(tmp_path, program, **variables).split()
     assert (home, version) == (activation.HOME, "Version=9.1.0")
     assert library == f"{home}/latest/lib64/libascendcl.so"
 

@@ -136,7 +136,8 @@ def activate(folder: str = LIBRARIES) -> Choice:
             os.environ["TASK_QUEUE_ENABLE"] = "0"  # torch_npu calls from where the program does, which reports name
         # The dynamic linker takes a loaded library for one of the same SONAME, so torch_npu gets these.
         libraries = {name for name in os.listdir(LIBRARIES) if name.endswith(".so")}
-        for library in sorted(libraries - {TENSOR_MEMORY}):
+        # libascendcl.so first: others find it in LD_LIBRARY_PATH, and MindSpore reads the path of the one that is loaded.
+        for library in sorted(libraries - {TENSOR_MEMORY}, key=lambda name: (name != "libascendcl.so", name)):
             ctypes.CDLL(os.path.join(folder, library))
     return choice
 
