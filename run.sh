@@ -4,6 +4,7 @@
 #   bash run.sh           decoding with DeepSeek-V3.2's sparse attention, then every operator in every mode: a table each,
 #                         non-zero exit if a line failed
 #   bash run.sh parallel  the decoding divided between two ranks, in every way, with the tokens of one rank
+#   bash run.sh mindspore MindSpore's own operators and custom operators in PyNative and graph mode: a table
 #   bash run.sh test      the tests; --nightly, with those that take long and rarely find a fault, and other options of pytest
 #   bash run.sh bench     the benchmarks
 # With no virtual environment active it makes .venv here. TORCH=2.10.0 bash run.sh takes that torch and its torch_npu.
@@ -35,6 +36,9 @@ case "${1:-main}" in
     install matplotlib tqdm
     torchrun --nproc-per-node 2 examples/parallel_decode.py
     ;;
+  mindspore)
+    bash examples/mindspore/run.sh
+    ;;
   test)
     shift
     install pytest pytest-timeout pytest-xdist hypothesis expecttest ruff mypy matplotlib tqdm
@@ -55,7 +59,7 @@ case "${1:-main}" in
     python benchmark/triton_launches.py
     ;;
   *)
-    echo "run.sh: unknown job '$1'; there are: parallel, test, bench, and none for the main job" >&2
+    echo "run.sh: unknown job '$1'; there are: parallel, mindspore, test, bench, and none for the main job" >&2
     exit 2
     ;;
 esac

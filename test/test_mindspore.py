@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of examples/mindspore."""
+"""MindSpore on cann_cpu: `bash run.sh mindspore` without the build before it, and its judge."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +10,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "mindspore"))
 import run
+
+
+@pytest.mark.nightly  # it downloads MindSpore, 800 MB, and compiles a module of its headers: 2 to 4 minutes
+def test_every_line_of_the_table_is_ok():
+    done = subprocess.run(["bash", Path(run.__file__).with_suffix(".sh")], capture_output=True, text=True)
+    if sys.version_info >= (3, 13):
+        assert done.returncode == 1
+        assert done.stderr.startswith("MindSpore 2.10.0 has wheels for Python 3.10 to 3.12; this is")
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()[1:]
+    assert len(lines) == 2 * 6 + 2 + 2 * 4 and all(line.endswith("  ok") for line in lines), done.stdout
 
 
 @pytest.mark.parametrize(
