@@ -136,7 +136,7 @@ def activate(folder: str = LIBRARIES) -> Choice:
             os.environ["TASK_QUEUE_ENABLE"] = "0"  # torch_npu calls from where the program does, which reports name
         # The dynamic linker takes a loaded library for one of the same SONAME, so torch_npu gets these.
         libraries = {name for name in os.listdir(LIBRARIES) if name.endswith(".so")}
-        # libascendcl.so first: others find it in LD_LIBRARY_PATH, and MindSpore reads the path of the one that is loaded.
+        # libascendcl.so first: others would load it from LD_LIBRARY_PATH, by a path that MindSpore cannot read.
         for library in sorted(libraries - {TENSOR_MEMORY}, key=lambda name: (name != "libascendcl.so", name)):
             ctypes.CDLL(os.path.join(folder, library))
     return choice
