@@ -430,6 +430,8 @@ class InferencePlan {
                 ", which as [batch, heads, tokens, size] is ", out_.sizes(), "; expected ", Ints(shape));
     if (!g.softmax_lse_flag) return;
     TORCH_CHECK(g.softmax_lse.has_value(), "softmax_lse is null; expected a tensor with softmax_lse_flag");
+    TORCH_CHECK(g.softmax_lse->scalar_type() == at::kFloat, "softmax_lse has dtype ", g.softmax_lse->scalar_type(),
+                "; expected float32 with softmax_lse_flag");
     if (follow_each_other_) {
       check_shape("softmax_lse", *g.softmax_lse, {shape[2], shape[1], 1});
       log_sum_ = g.softmax_lse->transpose(0, 1).unsqueeze(0);
@@ -775,7 +777,7 @@ void infer(Phase phase, const Inference& given) {
   "atten_mask: bool int8 uint8; deq_scale1, deq_scale2: uint64 float32; quant_scale1: float32;"           \
   "quant_scale2, quant_offset2: float32 bfloat16; antiquant_scale: float16 bfloat16 float32;"             \
   "antiquant_offset: as antiquant_scale; block_table: int32; query_padding_size, kv_padding_size: int64;" \
-  "attention_out: float16 bfloat16 int8; softmax_lse: float32;"
+  "attention_out: float16 bfloat16 int8; softmax_lse: float32 float16 bfloat16;"
 #define FUSED_SEPARATE_DTYPES                                                                       \
   "key_antiquant_scale, value_antiquant_scale: float16 bfloat16 float32;"                           \
   "key_antiquant_offset: as key_antiquant_scale; value_antiquant_offset: as value_antiquant_scale;" \

@@ -439,6 +439,22 @@ def test_outputs_given_and_their_workspace():
     assert [(x.shape, x.dtype) for x in meta] == [(x.shape, x.dtype) for x in expected]
 
 
+def test_log_sums_are_float32_and_what_is_given_without_them_stays():
+    query, key, value = (x.npu() for x in small())
+    options = {"num_heads": 4, "num_key_value_heads": 2, "scale": 0.2, "input_layout": "BNSD"}
+    workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(query, key, value, **options)
+    unused = torch.full((1,), 7, dtype=torch.float16, device="npu")  # as vllm-ascend's graphs give it
+    call = functools.partial(
+        torch_npu.npu_fused_infer_attention_score.out, query, key, value, workspace=workspace, **options
+    )
+    out = torch.empty_like(query)
+    call(out=[out, unused])
+    assert torch.equal(out.cpu(), torch_npu.npu_fused_infer_attention_score(query, key, value, **options)[0].cpu())
+    assert unused.item() == 7
+    with pytest.raises(RuntimeError, match="softmax_lse has dtype Half; expected float32 with softmax_lse_flag"):
+        call(softmax_lse_flag=True, out=[out, torch.empty(2, 4, 6, 1, dtype=torch.float16, device="npu")])
+
+
 def test_the_same_bits_whole_and_in_pages():
     keys = [40, 601]
     query = randn(2, 8, 1, 64, dtype=torch.bfloat16)
