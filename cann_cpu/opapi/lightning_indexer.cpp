@@ -39,8 +39,6 @@ struct Indexer {
     by_head.pop_back();
     check_range("the number of query's heads", by_head.back(), 1, 64);
     check_shape("weights", weights, by_head);
-    check_contiguous("query", tokens.query);
-    check_contiguous("weights", weights);
     if (query_scale.has_value()) check_shape("query_dequant_scale", *query_scale, by_head);
     if (key_scale.has_value())
       check_shape("key_dequant_scale", *key_scale, tokens.key.sizes().slice(0, tokens.key.dim() - 1));
@@ -56,7 +54,7 @@ struct Indexer {
       return tensor.narrow(0, sequence.first_query + first, count).to(at::kFloat);
     };
     const auto query = of_queries(tokens.queries()).flatten(0, 1);  // (queries * heads, size)
-    const auto weight = of_queries(weights.view({tokens.tokens(), -1}));
+    const auto weight = of_queries(weights.reshape({tokens.tokens(), -1}));
     const int64_t heads = weight.size(1);
     const auto result = at::empty({count, keys}, weight.options());
     for (int64_t begin = 0; begin < keys; begin += kScoredKeys) {
@@ -67,7 +65,7 @@ struct Indexer {
       if (key_scale.has_value()) {
         const auto scale = at::empty({block, 1}, query.options());
         sequences.copy_keys(scale, *key_scale, sequence, begin);
-        products.mul_(of_queries(query_scale->view({tokens.tokens(), -1})).view({-1, 1})).mul_(scale.t());
+        products.mul_(of_queries(query_scale->reshape({tokens.tokens(), -1})).view({-1, 1})).mul_(scale.t());
       }
       const auto sums = at::bmm(weight.unsqueeze(1), products.clamp_min_(0).view({count, heads, block}));
       result.narrow(1, begin, block).copy_(sums.squeeze(1));
@@ -123,7 +121,6 @@ ACLNN_TYPED_CHECKED(
                     "sparse_count is ", sparse_count, "; expected 1 to 2048, or 3072 to 8192 in steps of 1024");
         Indexer(tokens, weights, std::nullopt, std::nullopt, sparse_count, sparse_mode)
             .check(pre_tokens, next_tokens, sparse_indices);
-        check_contiguous("key", key);
         TORCH_CHECK(weights.scalar_type() == at::kFloat || weights.scalar_type() == query.scalar_type(),
                     "weights has dtype ", weights.scalar_type(), "; expected float32 or that of query, ",
                     query.scalar_type());
@@ -150,7 +147,6 @@ ACLNN_TYPED_CHECKED(
         check_range("query_quant_mode", query_quant_mode, 0, 0);
         check_range("key_quant_mode", key_quant_mode, 0, 0);
         check_range("sparse_count", sparse_count, 1, 2048);
-        check_contiguous("query_dequant_scale", query_dequant_scale);
         Indexer(tokens, weights, query_dequant_scale, key_dequant_scale, sparse_count, sparse_mode)
             .check(pre_tokens, next_tokens, sparse_indices);
         if (tokens.is_paged()) return;  // pages may lie apart

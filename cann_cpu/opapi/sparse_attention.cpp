@@ -84,12 +84,6 @@ struct SelectedAttention {
     check_shape("sparse_indices", sparse_indices, expected);
   }
 
-  void check_contiguity() const {
-    check_contiguous("query", tokens.query);
-    check_contiguous("key", tokens.key);
-    check_contiguous("sparse_indices", sparse_indices);
-  }
-
   // The keys that a query selects and sees, as places among all tokens.
   std::vector<int64_t> places(const TokenSequences& sequences, const TokenSequence& sequence, int64_t query,
                               const int32_t* indices, int64_t count) const {
@@ -119,7 +113,8 @@ struct SelectedAttention {
            at::Tensor* softmax_max, at::Tensor* softmax_sum) const {
     const TokenSequences sequences(tokens);
     const int64_t count = sparse_indices.size(-1), heads = tokens.query.size(-2);
-    const auto* indices = sparse_indices.const_data_ptr<int32_t>();
+    const auto rows = sparse_indices.contiguous();
+    const auto* indices = rows.const_data_ptr<int32_t>();
     check_indices(sequences, indices, count);
     const auto out = attention_out.view({tokens.tokens(), heads, -1});
     out.zero_();
@@ -154,7 +149,7 @@ TokenArguments token_arguments(In query, In key, OptionalIn query_lengths, Optio
 }
 
 // (all tokens, size), of keys with one head.
-at::Tensor flattened(In tensor) { return tensor.view({-1, tensor.size(-1)}); }
+at::Tensor flattened(In tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
 struct SparseFlashAttentionArguments {
   In query, key;
@@ -176,19 +171,14 @@ struct SparseFlashAttentionArguments {
     const auto arguments = tokens();
     const SelectedAttention attention{arguments, sparse_indices, block_size, sparse_mode};
     attention.check(pre_tokens, next_tokens, 128, attention_mode);
-    attention.check_contiguity();
     TORCH_CHECK(query.size(-1) == kLatentSize && key.size(-1) == kLatentSize, "query has shape ", query.sizes(),
                 ", key ", key.sizes(), "; expected a head size of 512");
-    if (value.has_value()) {
-      check_shape("value", *value, key.sizes());
-      check_contiguous("value", *value);
-    }
+    if (value.has_value()) check_shape("value", *value, key.sizes());
     const auto turned = [](const char* name, OptionalIn tensor, In like) {
       TORCH_CHECK(tensor.has_value(), name, " is null; attention_mode 2 needs it");
       auto expected = like.sizes().vec();
       expected.back() = kTurnedSize;
       check_shape(name, *tensor, expected);
-      check_contiguous(name, *tensor);
     };
     turned("query_rope", query_rope, query);
     turned("key_rope", key_rope, key);
@@ -245,12 +235,10 @@ struct QuantizedArguments {
     check_range("rope_head_dim", rope_head_dim, kTurnedSize, kTurnedSize);
     const SelectedAttention attention{arguments, sparse_indices, block_size, sparse_mode};
     attention.check(pre_tokens, next_tokens, 16, attention_mode);
-    attention.check_contiguity();
     TORCH_CHECK(query.size(-1) == kLatentSize + kTurnedSize, "query has shape ", query.sizes(),
                 "; expected a head size of 576");
     TORCH_CHECK(key.size(-1) == kQuantizedSize, "key has shape ", key.sizes(), "; expected a head size of 656");
     check_shape("value", value, key.sizes());
-    check_contiguous("value", value);
     if (sinks.has_value()) check_shape("sinks", *sinks, {query.size(-2)});
     auto expected = query.sizes().vec();
     expected.back() = kLatentSize;

@@ -104,6 +104,24 @@ def test_pages_of_the_quantized_indexer_may_lie_apart():
     references.check_lightning_indexer_quant(indices, **inputs)
 
 
+def strided(inputs, names):
+    """The same inputs, some of them with other numbers between their rows, as a projection's parts have."""
+    there = on("npu", inputs)
+    for name in names:
+        there[name] = torch.cat([there[name], there[name]], -1).split(there[name].shape[-1], -1)[0]
+        assert not there[name].is_contiguous()
+    return there
+
+
+@pytest.mark.parametrize("layout_key", ["TND", "PA_BSND"])
+def test_inputs_need_not_be_contiguous(layout_key):
+    names = dict(layout_query="TND", layout_key=layout_key)
+    inputs = references.lightning_indexer_inputs([300, 77], queries=2, **names)
+    expected, _ = indexed(dict(inputs), sparse_count=64)
+    found, _ = call(torch_npu.npu_lightning_indexer, strided(inputs, ["query", "key", "weights"]), sparse_count=64)
+    assert torch.equal(found.cpu(), expected)
+
+
 @pytest.mark.parametrize("layouts", LAYOUTS, ids=" ".join)
 def test_meta_tensors_have_the_shapes_and_dtypes(layouts):
     inputs = references.lightning_indexer_inputs([30, 7], queries=2, layout_query=layouts[0], layout_key=layouts[1])

@@ -47,6 +47,23 @@ def test_attention_to_selected_keys(sizes, layouts):
     assert maximum.numel() == total.numel() == 0
 
 
+@pytest.mark.parametrize("layout_key", ["TND", "PA_BSND"])
+def test_inputs_need_not_be_contiguous(layout_key):
+    inputs = references.sparse_flash_attention_inputs(
+        [300, 77], queries=2, heads=4, count=64, value_depth=512, layout_query="TND", layout_key=layout_key
+    )
+    expected = attended(inputs)[0].cpu()
+    apart = {
+        name: torch.cat([x, x], -1).split(x.shape[-1], -1)[0] if isinstance(x, torch.Tensor) and x.dim() > 2 else x
+        for name, x in inputs.items()
+    }
+    assert sum(not x.is_contiguous() for x in apart.values() if isinstance(x, torch.Tensor)) == 6
+    transposed = {"query": inputs["query"].transpose(0, 1).contiguous().transpose(0, 1)}  # as vllm-ascend gives it
+    for given in (apart, inputs | transposed):
+        there = {name: x.npu() if isinstance(x, torch.Tensor) else x for name, x in given.items()}
+        assert torch.equal(torch_npu.npu_sparse_flash_attention(**there, attention_mode=2)[0].cpu(), expected)
+
+
 @pytest.mark.parametrize("layout", ["BSND", "TND"])
 def test_without_a_mask_and_with_statistics(layout):
     inputs = references.sparse_flash_attention_inputs(
