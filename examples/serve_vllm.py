@@ -7,17 +7,21 @@ must be the one with the best logit, up to a rounding of bfloat16. DeepSeek V3.2
 here from the formula. The exit code is 1 if a token is another one, or a mode fails.
 
     bash examples/serve_vllm.sh                                         # sets up, and runs this
-    python examples/serve_vllm.py --models qwen3 --modes eager full
+    bash examples/serve_vllm.sh --models qwen3 --modes eager "full decode"
+    bash examples/serve_vllm.sh --operator                              # DeepSeek V3.2 with custom_pypto's operators
 """
 
 import argparse
+import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import torch
@@ -34,11 +38,16 @@ MODES = {
     "combined": {"compilation_config": {"cudagraph_mode": "FULL_AND_PIECEWISE"}},
 }
 PROMPTS = ["Hi", "The quick brown fox jumps over the lazy dog.", "A cache has pages of 128 tokens. " * 5]
-LONG_PROMPTS = [*PROMPTS[:2], "The indexer selects 2048 tokens of these. " * 50]
+LONG_PROMPTS = [*PROMPTS[:2], " ".join(str(i * i) for i in range(500))[:2600]]
+"""Of more tokens than the indexer selects, which decide what comes next: attention to all keys gives other tokens."""
 COLUMNS = "{:<14} {:<12} {:>20} {:>7} {:>10} {:>12}  {}"
+OPERATOR_PLUGIN = "vllm_operator"
 
 
 # ---- the references: logits of all positions, in float32
+
+
+Reference = Callable[[tuple[int, ...]], Tensor]
 
 
 def transformers_logits(folder: Path) -> Callable[[Tensor], Tensor]:
@@ -145,19 +154,26 @@ def deepseek_v32_logits(folder: Path) -> Callable[[Tensor], Tensor]:
     return logits
 
 
-DEFAULT_MODELS = ["qwen3", "llama"]
-"""deepseek_v32 needs vllm-ascend's compiled operators (docs/vllm.md)."""
+DEFAULT_MODELS = ["qwen3", "deepseek_v32"]
 REFERENCES = {"deepseek_v32": deepseek_v32_logits}
 """By model; that of all others is transformers'."""
 
 
-def first_difference(reference: Callable[[Tensor], Tensor], prompts: list[list[int]], served: list[list[int]]) -> str:
+def remembered(reference: Callable[[Tensor], Tensor]) -> Reference:
+    @functools.cache
+    @torch.inference_mode()
+    def logits(tokens: tuple[int, ...]) -> Tensor:
+        return reference(torch.tensor(tokens))
+
+    return logits
+
+
+def first_difference(reference: Reference, prompts: list[list[int]], served: list[list[int]]) -> str:
     """Returns what is wrong first, or nothing."""
     for number, (prompt, tokens) in enumerate(zip(prompts, served, strict=True)):
         if len(tokens) != NEW_TOKENS:
             return f"prompt {number}: {len(tokens)} tokens instead of {NEW_TOKENS}"
-        with torch.inference_mode():
-            logits = reference(torch.tensor(prompt + tokens[:-1]))[len(prompt) - 1 :]
+        logits = reference((*prompt, *tokens[:-1]))[len(prompt) - 1 :]
         for place, (token, row) in enumerate(zip(tokens, logits, strict=True)):
             gap = (row.max() - row[token]).item()
             if gap > EQUAL_LOGITS:
@@ -211,21 +227,39 @@ SETTINGS = {
 }
 
 
-def check(folder: Path, model: str, mode: str, reference: Callable[[Tensor], Tensor]) -> bool:
+def plugins_of_vllm() -> list[str]:
+    """The plugins that are installed, except the one of --operator."""
+    groups = ("vllm.platform_plugins", "vllm.general_plugins")
+    return [plugin.name for group in groups for plugin in entry_points(group=group) if plugin.name != OPERATOR_PLUGIN]
+
+
+def failure(log: str) -> str:
+    """Returns the line of a log that says why serving failed: the first exception that the engine logs as an error."""
+    lines = log.splitlines()
+    exceptions = [line for line in lines if re.search(r"\w(Error|Exception): ", line)]
+    of_engine = [line for line in exceptions if " ERROR " in line]
+    return (of_engine or exceptions[-1:] or lines[-1:] or ["no output"])[0][-200:]
+
+
+def check(folder: Path, model: str, mode: str, reference: Reference, plugins: list[str]) -> bool:
     """Serves in another process and prints a line of the table; returns whether it is right."""
     result, log = folder / f"{mode}.json", folder / f"{mode}.log"
-    environment = {**os.environ, **SETTINGS}
+    environment = {**os.environ, **SETTINGS, "VLLM_PLUGINS": ",".join(plugins)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # docs/vllm.md
     command = [sys.executable, __file__, "--serve", str(folder), model, mode, str(result)]
+    result.unlink(missing_ok=True)
     with log.open("w") as output:
         code = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.STDOUT).returncode
+    text = log.read_text(errors="replace")
     if code != 0 or not result.exists():
-        lines = log.read_text(errors="replace").splitlines()
-        errors = [line for line in lines if "Error" in line] or lines[-1:]
-        print(COLUMNS.format(model, mode, "", "", "", "", f"FAILED: {errors[0][-200:]} ({log})"), flush=True)
+        print(COLUMNS.format(model, mode, "", "", "", "", f"FAILED: {failure(text)} ({log})"), flush=True)
         return False
     found = json.loads(result.read_text())
     wrong = first_difference(reference, found["prompts"], found["served"])
+    if OPERATOR_PLUGIN in plugins:
+        names = ("npu_lightning_indexer", "npu_sparse_flash_attention")
+        unused = [name for name in names if f"{name} is custom_pypto's" not in text]
+        wrong = wrong or ", ".join(f"custom_pypto's {name} was not called" for name in unused)
     lengths = ", ".join(str(len(prompt)) for prompt in found["prompts"])
     tokens = sum(map(len, found["served"]))
     seconds, step = f"{found['seconds']:.2f} s", f"{found['step'] * 1e3:.1f} ms"
@@ -235,8 +269,13 @@ def check(folder: Path, model: str, mode: str, reference: Callable[[Tensor], Ten
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=DEFAULT_MODELS, choices=MODELS)
+    parser.add_argument("--models", nargs="+", choices=MODELS, help="by default " + " and ".join(DEFAULT_MODELS))
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument(
+        "--operator",
+        action="store_true",
+        help="DeepSeek V3.2 with custom_pypto's indexer and sparse attention, by the plugin in examples/vllm_operator",
+    )
     parser.add_argument("--folder", type=Path, help="where models and logs are kept; by default a temporary folder")
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -247,11 +286,12 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="serve_vllm_"))
     print(COLUMNS.format("model", "mode", "lengths of prompts", "tokens", "first call", "decode step", ""))
     right = True
-    for model in options.models:
+    plugins = plugins_of_vllm() + [OPERATOR_PLUGIN] * options.operator
+    for model in options.models or (["deepseek_v32"] if options.operator else DEFAULT_MODELS):
         write(model, folder / model)
-        reference = REFERENCES.get(model, transformers_logits)(folder / model)
+        reference = remembered(REFERENCES.get(model, transformers_logits)(folder / model))
         for mode in options.modes:
-            right &= check(folder / model, model, mode, reference)
+            right &= check(folder / model, model, mode, reference, plugins)
     return 0 if right else 1
 
 

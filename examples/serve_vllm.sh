@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Serves tiny models with vLLM and vllm-ascend, in a separate environment; the options are serve_vllm.py's. Not run as a
-# whole yet (docs/vllm.md).
+# Serves tiny models with vLLM and vllm-ascend, in a separate environment; the options are serve_vllm.py's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONDONTWRITEBYTECODE  # vllm-ascend's graph modes need what Python writes
@@ -12,4 +11,5 @@ install -r examples/serve_vllm.txt
 install --no-deps vllm==0.23.0 vllm_ascend==0.23.0 compressed-tensors==0.17.0
 # The operators of a torchvision for CUDA cannot be registered without it; those of 0.15.2 are not looked for.
 "$python" -c "import torchvision" 2>/dev/null || install --no-deps torchvision==0.15.2
+install --no-deps examples/vllm_operator  # loaded with --operator only
 "$python" examples/serve_vllm.py "$@"

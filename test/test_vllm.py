@@ -13,7 +13,7 @@ import serve_vllm
 
 def counting(tokens):
     """Logits of a model whose next token is the last one and 1."""
-    return 10.0 * torch.nn.functional.one_hot((tokens + 1) % 64, 64)
+    return 10.0 * torch.nn.functional.one_hot((torch.tensor(tokens) + 1) % 64, 64)
 
 
 def served(*firsts):
