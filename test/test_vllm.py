@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of examples/serve_vllm.py."""
+"""The judge of examples/serve_vllm.py, and the operators that cann_cpu's plugin defines for vllm-ascend."""
 
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from cann_cpu.vllm_plugin import OPERATORS, define_operators
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import serve_vllm
@@ -50,3 +51,73 @@ def test_only_tokens_that_rounding_cannot_tell_apart_are_taken_for_each_other(ga
     tokens = served(3)
     tokens[0][-1] = 60
     assert (serve_vllm.first_difference(with_rival, [[1, 2]], tokens) == "") == is_right
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (
+            "INFO start\nImportError: handled\nX ERROR 1 ValueError: first\nX ERROR 2 OSError: second",
+            "first",
+        ),
+        ("INFO start\nImportError: one\nRuntimeError: the last", "the last"),
+        ("INFO start\nKilled", "Killed"),
+        ("", "no output"),
+    ],
+)
+def test_the_line_that_says_why_serving_failed(log, why):
+    assert serve_vllm.failure(log).endswith(why)
+
+
+@pytest.fixture(scope="module")
+def operators():
+    if not hasattr(torch.ops._C_ascend, "moe_gating_top_k"):
+        define_operators()
+    return torch.ops._C_ascend
+
+
+def test_every_operator_of_the_plugin_is_defined(operators):
+    assert len(OPERATORS) == 4
+    assert all(hasattr(operators, schema[: schema.index("(")]) for schema in OPERATORS)
+
+
+@pytest.mark.parametrize("norm_type", [0, 1])
+@pytest.mark.parametrize("renorm", [0, 1])
+def test_gates_normalize_the_weights_of_the_chosen_experts(operators, norm_type, renorm):
+    torch.manual_seed(0)
+    x, bias = torch.randn(7, 16), torch.randn(16)
+    y, experts, _ = operators.moe_gating_top_k(x.npu(), 4, 1, 1, 0, renorm, norm_type, False, 2.5, 1e-20, bias.npu())
+    scores = x.softmax(-1) if norm_type == 0 else x.sigmoid()
+    chosen = (scores + bias).topk(4).indices
+    weights = scores.gather(1, chosen)
+    if renorm or norm_type == 1:  # sigmoids always
+        weights = weights / weights.sum(1, keepdim=True)
+    assert torch.equal(experts.cpu().long(), chosen)
+    torch.testing.assert_close(y.cpu(), 2.5 * weights)
+
+
+def test_defaults_are_those_of_the_operator_and_not_of_torch_npu(operators):
+    x, experts = torch.randn(3, 32).npu(), torch.tensor([[0, 1], [2, 3], [1, 2]], dtype=torch.int32).npu()
+    options = {"active_num": 6, "expert_num": 4, "expert_tokens_num_type": 1, "active_expert_range": [0, 4]}
+    options["expert_tokens_num_flag"] = True
+    with pytest.raises(RuntimeError, match="must be given for quant_mode 0"):  # torch_npu's default is -1
+        operators.npu_moe_init_routing_custom(x, experts, **options)
+    rows, places, counts, _ = operators.npu_moe_init_routing_custom(x, experts, **options, quant_mode=-1)
+    assert counts.tolist() == [1, 2, 2, 1]
+    assert torch.equal(rows.cpu()[places.long().cpu()].view(3, 2, 32), x.cpu()[:, None].expand(-1, 2, -1))
+
+
+def test_a_kernel_for_npus_is_called_in_place_of_the_plugins(operators):
+    x = torch.randn(2, 64, 128, dtype=torch.bfloat16).npu()
+    lengths = {name: torch.tensor([2], dtype=torch.int32).npu() for name in ("query", "key")}
+    options = {f"actual_seq_lengths_{name}": length for name, length in lengths.items()}
+    options |= {"layout_query": "TND", "layout_key": "TND", "sparse_count": 4}
+    arguments = x, x[:, :1].contiguous(), x[..., 0].contiguous()
+    indices, _ = operators.npu_lightning_indexer(*arguments, **options)
+    assert indices[0, 0].tolist() == [0, -1, -1, -1]
+    library = torch.library.Library("_C_ascend", "IMPL")
+    library.impl("npu_lightning_indexer", lambda query, *_, **__: (query[0], query[1]), "PrivateUse1")
+    replaced, _ = operators.npu_lightning_indexer(*arguments, **options)
+    library._destroy()
+    assert torch.equal(replaced.cpu(), x[0].cpu())
+    assert torch.equal(operators.npu_lightning_indexer(*arguments, **options)[0].cpu(), indices.cpu())
