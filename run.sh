@@ -4,6 +4,8 @@
 #   bash run.sh           decoding with DeepSeek-V3.2's sparse attention, then every operator in every mode: a table each,
 #                         non-zero exit if a line failed
 #   bash run.sh parallel  the decoding divided between two ranks, in every way, with the tokens of one rank
+#   bash run.sh vllm      vLLM and vllm-ascend from PyPI serve tiny models, in each mode, with every token checked; the options are
+#                         those of examples/serve_vllm.py
 #   bash run.sh mindspore MindSpore's own operators and custom operators in PyNative and graph mode: a table
 #   bash run.sh test      the tests; --nightly, with those that take long and rarely find a fault, and other options of pytest
 #   bash run.sh bench     the benchmarks
@@ -36,6 +38,10 @@ case "${1:-main}" in
     install matplotlib tqdm
     torchrun --nproc-per-node 2 examples/parallel_decode.py
     ;;
+  vllm)
+    shift
+    bash examples/serve_vllm.sh "$@"
+    ;;
   mindspore)
     bash examples/mindspore/run.sh
     ;;
@@ -59,7 +65,7 @@ case "${1:-main}" in
     python benchmark/triton_launches.py
     ;;
   *)
-    echo "run.sh: unknown job '$1'; there are: parallel, mindspore, test, bench, and none for the main job" >&2
+    echo "run.sh: unknown job '$1'; there are: parallel, vllm, mindspore, test, bench, and none for the main job" >&2
     exit 2
     ;;
 esac

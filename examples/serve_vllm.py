@@ -154,7 +154,16 @@ def deepseek_v32_logits(folder: Path) -> Callable[[Tensor], Tensor]:
     return logits
 
 
+FEATURES = {
+    "ngram": (
+        "qwen3",
+        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}},
+    ),
+    "two_ranks": ("qwen3", {"tensor_parallel_size": 2}),
+}
+"""A model, and further arguments of vLLM."""
 DEFAULT_MODELS = ["qwen3", "deepseek_v32"]
+ALL_MODELS = [*MODELS, *FEATURES]
 REFERENCES = {"deepseek_v32": deepseek_v32_logits}
 """By model; that of all others is transformers'."""
 
@@ -198,9 +207,10 @@ def serve(folder: Path, model: str, mode: str, result: Path):
         dtype="bfloat16",
         max_model_len=4096 if model == "deepseek_v32" else 512,
         max_num_seqs=4,
-        max_num_batched_tokens=256,  # chunked prefill of the longest prompt
+        max_num_batched_tokens=256 if model == "deepseek_v32" else 128,  # less than the prompts: prefill in chunks
         gpu_memory_utilization=0.2,
         **MODES[mode],
+        **(FEATURES[model][1] if model in FEATURES else {}),
     )
 
     def decode(count: int) -> tuple[list, float]:
@@ -211,9 +221,9 @@ def serve(folder: Path, model: str, mode: str, result: Path):
 
     outputs, seconds = decode(NEW_TOKENS)
     _, one = decode(1)  # the keys of whole pages are cached now
-    _, all_tokens = decode(NEW_TOKENS)
-    prompts = [output.prompt_token_ids for output in outputs]
-    served = [list(output.outputs[0].token_ids) for output in outputs]
+    again, all_tokens = decode(NEW_TOKENS)
+    prompts = [output.prompt_token_ids for output in outputs + again]
+    served = [list(output.outputs[0].token_ids) for output in outputs + again]
     step = (all_tokens - one) / (NEW_TOKENS - 1)
     result.write_text(json.dumps({"prompts": prompts, "served": served, "seconds": seconds, "step": step}))
 
@@ -260,7 +270,7 @@ def check(folder: Path, model: str, mode: str, reference: Reference, plugins: li
         names = ("npu_lightning_indexer", "npu_sparse_flash_attention")
         unused = [name for name in names if f"{name} is custom_pypto's" not in text]
         wrong = wrong or ", ".join(f"custom_pypto's {name} was not called" for name in unused)
-    lengths = ", ".join(str(len(prompt)) for prompt in found["prompts"])
+    lengths = ", ".join(str(len(prompt)) for prompt in found["prompts"][: len(PROMPTS)])
     tokens = sum(map(len, found["served"]))
     seconds, step = f"{found['seconds']:.2f} s", f"{found['step'] * 1e3:.1f} ms"
     print(COLUMNS.format(model, mode, lengths, tokens, seconds, step, wrong or "ok"), flush=True)
@@ -269,7 +279,7 @@ def check(folder: Path, model: str, mode: str, reference: Reference, plugins: li
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", choices=MODELS, help="by default " + " and ".join(DEFAULT_MODELS))
+    parser.add_argument("--models", nargs="+", choices=[*ALL_MODELS, "all"])
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
     parser.add_argument(
         "--operator",
@@ -287,9 +297,11 @@ def main() -> int:
     print(COLUMNS.format("model", "mode", "lengths of prompts", "tokens", "first call", "decode step", ""))
     right = True
     plugins = plugins_of_vllm() + [OPERATOR_PLUGIN] * options.operator
-    for model in options.models or (["deepseek_v32"] if options.operator else DEFAULT_MODELS):
-        write(model, folder / model)
-        reference = remembered(REFERENCES.get(model, transformers_logits)(folder / model))
+    models = options.models or (["deepseek_v32"] if options.operator else DEFAULT_MODELS)
+    for model in ALL_MODELS if models == ["all"] else models:
+        written = FEATURES[model][0] if model in FEATURES else model
+        write(written, folder / model)
+        reference = remembered(REFERENCES.get(written, transformers_logits)(folder / model))
         for mode in options.modes:
             right &= check(folder / model, model, mode, reference, plugins)
     return 0 if right else 1

@@ -65,13 +65,14 @@ COMMON = {
     "dtype": "bfloat16",
 }
 
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+
 
 def write_qwen3(folder: Path):
     """Qwen3, dense."""
     from transformers import Qwen3Config
 
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
-    write_of_transformers(folder, Qwen3Config(**COMMON, **heads, architectures=["Qwen3ForCausalLM"]))
+    write_of_transformers(folder, Qwen3Config(**COMMON, **HEADS, architectures=["Qwen3ForCausalLM"]))
 
 
 def write_llama(folder: Path):
@@ -86,8 +87,52 @@ def write_llama(folder: Path):
         "original_max_position_embeddings": 256,
         "rope_theta": 500000.0,
     }
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
-    config = LlamaConfig(**COMMON, **heads, rope_parameters=rope, architectures=["LlamaForCausalLM"])
+    config = LlamaConfig(**COMMON, **HEADS, rope_parameters=rope, architectures=["LlamaForCausalLM"])
+    write_of_transformers(folder, config)
+
+
+def write_qwen3_moe(folder: Path):
+    """Qwen3 with experts in every layer."""
+    from transformers import Qwen3MoeConfig
+
+    experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": True}
+    write_of_transformers(folder, Qwen3MoeConfig(**COMMON, **HEADS, **experts, architectures=["Qwen3MoeForCausalLM"]))
+
+
+def write_mixtral(folder: Path):
+    """Mixtral: experts as wide as a dense model's layer."""
+    from transformers import MixtralConfig
+
+    experts = {"num_local_experts": 8, "num_experts_per_tok": 2}
+    write_of_transformers(folder, MixtralConfig(**COMMON, **HEADS, **experts, architectures=["MixtralForCausalLM"]))
+
+
+def write_deepseek_v2(folder: Path):
+    """DeepSeek V2: latent attention to all keys, experts."""
+    from transformers import DeepseekV2Config
+
+    attention = {
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "q_lora_rank": 128,
+        "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128,
+        "v_head_dim": 128,
+    }
+    experts = {
+        "first_k_dense_replace": 1,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "moe_intermediate_size": 128,
+        "norm_topk_prob": False,
+        "routed_scaling_factor": 1.0,
+        "topk_method": "greedy",
+        "n_group": 1,
+        "topk_group": 1,
+    }
+    config = DeepseekV2Config(**COMMON, **attention, **experts, architectures=["DeepseekV2ForCausalLM"])
     write_of_transformers(folder, config)
 
 
@@ -182,6 +227,9 @@ def write_deepseek_v32(folder: Path):
 MODELS: dict[str, Callable[[Path], None]] = {
     "qwen3": write_qwen3,
     "llama": write_llama,
+    "qwen3_moe": write_qwen3_moe,
+    "mixtral": write_mixtral,
+    "deepseek_v2": write_deepseek_v2,
     "deepseek_v32": write_deepseek_v32,
 }
 
