@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge of examples/serve_vllm.py, and the operators that cann_cpu's plugin defines for vllm-ascend."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from cann_cpu.vllm_plugin import OPERATORS, define_operators
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import serve_vllm
+
+ROOT = Path(__file__).parents[1]
+VLLM = ROOT / ".venv-vllm/bin/python"
 
 
 def counting(tokens):
@@ -121,3 +125,22 @@ def test_a_kernel_for_npus_is_called_in_place_of_the_plugins(operators):
     library._destroy()
     assert torch.equal(replaced.cpu(), x[0].cpu())
     assert torch.equal(operators.npu_lightning_indexer(*arguments, **options)[0].cpu(), indices.cpu())
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not VLLM.exists(), reason="vLLM is not installed: `bash run.sh vllm` makes .venv-vllm, from PyPI")
+def test_vllm_serves_a_model_in_graphs(tmp_path):
+    command = [
+        VLLM,
+        ROOT / "examples/serve_vllm.py",
+        "--models",
+        "qwen3",
+        "--modes",
+        "full decode",
+        "--folder",
+        tmp_path,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("ok")
