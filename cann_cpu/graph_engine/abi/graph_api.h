@@ -4,19 +4,25 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 #include "graph_engine/model/model.h"
+#include "operator_impl.h"
 
 namespace ge {
 
 class GraphImpl {
  public:
-  // The graph's model. Throws GraphError when none was loaded.
+  // The graph's model. Throws GraphError when none was loaded, and it has no outputs either.
   static std::shared_ptr<const cann_cpu::graph::Model> model(const Graph& graph);
 
-  std::string bytes;
+  std::string name;
+  std::string bytes;  // of the model that was loaded
   std::shared_ptr<const cann_cpu::graph::Model> loaded;
+  // Or what it is built of.
+  std::vector<std::shared_ptr<OperatorImpl>> inputs;
+  std::vector<cann_cpu::graph::OutputOfOperator> outputs;
 };
 
 }  // namespace ge

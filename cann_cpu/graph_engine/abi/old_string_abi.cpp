@@ -59,6 +59,62 @@ void Operator::OptionalInputRegister(const std::string& name) { OptionalInputReg
 void Operator::OutputRegister(const std::string& name) { OutputRegister(name.c_str(), ""); }
 void Operator::RequiredAttrRegister(const std::string& name) { RequiredAttrWithTypeRegister(name.c_str(), ""); }
 
+graphStatus Operator::UpdateOutputDesc(const std::string& name, const TensorDesc& tensor_desc) {
+  return UpdateOutputDesc(name.c_str(), tensor_desc);
+}
+
+Operator& Operator::SetInput(const std::string& dst_name, const Operator& src_oprt) {
+  return SetInput(dst_name.c_str(), src_oprt);
+}
+
+Operator& Operator::SetInput(const std::string& dst_name, const Operator& src_oprt, const std::string& name) {
+  return SetInput(dst_name.c_str(), src_oprt, name.c_str());
+}
+
+#define DEFINE_ATTRIBUTE(...)                                                    \
+  Operator& Operator::SetAttr(const std::string& name, __VA_ARGS__ attr_value) { \
+    return SetAttr(name.c_str(), attr_value);                                    \
+  }
+DEFINE_ATTRIBUTE(int64_t)
+DEFINE_ATTRIBUTE(int32_t)
+DEFINE_ATTRIBUTE(float32_t)
+DEFINE_ATTRIBUTE(bool)
+DEFINE_ATTRIBUTE(const std::vector<int64_t>&)
+DEFINE_ATTRIBUTE(const std::vector<int32_t>&)
+DEFINE_ATTRIBUTE(const std::vector<float32_t>&)
+#undef DEFINE_ATTRIBUTE
+
+Operator& Operator::SetAttr(const std::string& name, const std::string& attr_value) {
+  return SetAttr(name.c_str(), attr_value.c_str());
+}
+
+Graph::Graph(const std::string& name) : Graph(name.c_str()) {}
+
+Graph& Graph::SetOutputs(const std::vector<std::pair<Operator, std::string>>& outputs) {
+  std::vector<std::pair<Operator, AscendString>> named;
+  for (const auto& [op, name] : outputs) named.emplace_back(op, name.c_str());
+  return SetOutputs(named);
+}
+
+const std::string& Graph::GetName() const {
+  static thread_local std::string text;
+  AscendString name;
+  GetName(name);
+  return text = string_of(name);
+}
+
+TensorDesc Operator::GetOutputDesc(const std::string& name) const { return GetOutputDescByName(name.c_str()); }
+
+Status Session::RegisterCallBackFunc(const std::string& key, const Callback&) {
+  return key == "Summary" || key == "Save" ? SUCCESS : FAILED;
+}
+
+Session::Session(const std::map<std::string, std::string>& options) : Session(ascend_strings(options)) {}
+
+Status Session::AddGraph(uint32_t graph_id, const Graph& graph, const std::map<std::string, std::string>& options) {
+  return AddGraph(graph_id, graph, ascend_strings(options));
+}
+
 Operator OperatorFactory::CreateOperator(const std::string& operator_name, const std::string& operator_type) {
   return CreateOperator(operator_name.c_str(), operator_type.c_str());
 }

@@ -8,25 +8,11 @@
 #include <utility>
 #include <variant>
 
-#include "graph/operator.h"
 #include "graph_engine/nodes/node_types.h"
 #include "graph_engine/packages/prototypes.h"
+#include "operator_impl.h"
 
 namespace ge {
-
-class OperatorImpl {
- public:
-  static OperatorImpl* of(const Operator& op) { return op.operator_impl_.get(); }
-  static Operator make(const char* name, cann_cpu::graph::Prototype prototype) {
-    Operator op;
-    op.operator_impl_ = std::make_shared<OperatorImpl>(OperatorImpl{name, std::move(prototype)});
-    return op;
-  }
-
-  std::string name;
-  cann_cpu::graph::Prototype prototype;
-  std::map<std::string, cann_cpu::graph::Attribute> attributes{};
-};
 
 using cann_cpu::graph::Arity;
 using cann_cpu::graph::Attribute;
@@ -61,7 +47,7 @@ std::string value_type(const std::string& type) {
 // Numbers are kept in 64 bits.
 template <typename T>
 Attribute kept_attribute(const T& value) {
-  if constexpr (std::is_same_v<T, int32_t>) {
+  if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, uint32_t>) {
     return static_cast<int64_t>(value);
   } else if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
     return std::vector<int64_t>(value.begin(), value.end());
@@ -136,8 +122,126 @@ graphStatus Operator::GetAllIrAttrNamesAndTypes(std::map<AscendString, AscendStr
   return GRAPH_SUCCESS;
 }
 
-graphStatus Operator::UpdateInputDesc(const char_t* name, const TensorDesc&) {
-  return !IsEmpty() && name != nullptr && operator_impl_->prototype.has_input(name) ? GRAPH_SUCCESS : GRAPH_FAILED;
+namespace {
+
+using cann_cpu::graph::TensorDescription;
+
+void describe(const std::string& name, const TensorDesc& desc, std::vector<TensorDescription>& descriptions) {
+  const auto found = std::ranges::find(descriptions, name, &TensorDescription::name);
+  TensorDescription& description = found == descriptions.end() ? descriptions.emplace_back() : *found;
+  description.name = name;
+  description.dtype = desc.GetDataType();
+  description.has_shape = true;
+  description.shape = desc.GetShape().GetDims();
+}
+
+TensorDesc tensor_desc(const TensorDescription& description) {
+  TensorDesc desc(Shape(description.shape), FORMAT_ND, description.dtype);
+  desc.SetOriginShape(desc.GetShape());
+  return desc;
+}
+
+void connect(const std::shared_ptr<OperatorImpl>& op, const std::string& input, const Operator& source,
+             const char* output) {
+  const auto& of = OperatorImpl::of(source);
+  if (op == nullptr || of == nullptr) return;
+  const OperatorImpl::Input connection{input, of, output == nullptr ? "" : output};
+  const auto found = std::ranges::find(op->inputs, input, &OperatorImpl::Input::name);
+  if (found == op->inputs.end()) {
+    op->inputs.push_back(connection);
+  } else {
+    *found = connection;
+  }
+  of->users.push_back(op);
+}
+
+}  // namespace
+
+graphStatus Operator::UpdateInputDesc(const char_t* name, const TensorDesc& tensor_desc) {
+  if (IsEmpty() || name == nullptr) return GRAPH_FAILED;
+  describe(name, tensor_desc, operator_impl_->input_descriptions);
+  return operator_impl_->prototype.has_input(name) ? GRAPH_SUCCESS : GRAPH_FAILED;
+}
+
+graphStatus Operator::UpdateOutputDesc(const char_t* name, const TensorDesc& tensor_desc) {
+  if (IsEmpty() || name == nullptr) return GRAPH_FAILED;
+  describe(name, tensor_desc, operator_impl_->output_descriptions);
+  return GRAPH_SUCCESS;
+}
+
+graphStatus Operator::UpdateDynamicOutputDesc(const char_t* name, uint32_t index, const TensorDesc& tensor_desc) {
+  return name == nullptr ? GRAPH_FAILED : UpdateOutputDesc((name + std::to_string(index)).c_str(), tensor_desc);
+}
+
+TensorDesc Operator::GetOutputDesc(uint32_t index) const {
+  if (IsEmpty() || index >= operator_impl_->output_descriptions.size()) return {};
+  return tensor_desc(operator_impl_->output_descriptions[index]);
+}
+
+TensorDesc Operator::GetOutputDescByName(const char_t* name) const {
+  if (IsEmpty() || name == nullptr) return {};
+  const auto& described = operator_impl_->output_descriptions;
+  const auto found = std::ranges::find(described, name, &TensorDescription::name);
+  return found == described.end() ? TensorDesc() : tensor_desc(*found);
+}
+
+Operator& Operator::SetInput(const char_t* dst_name, const Operator& src_oprt) {
+  return SetInput(dst_name, src_oprt, nullptr);
+}
+
+Operator& Operator::SetInput(const char_t* dst_name, const Operator& src_oprt, const char_t* name) {
+  if (dst_name != nullptr) connect(operator_impl_, dst_name, src_oprt, name);
+  return *this;
+}
+
+Operator& Operator::SetInput(const char_t* dst_name, uint32_t dst_index, const Operator& src_oprt) {
+  return SetInput(dst_name, dst_index, src_oprt, nullptr);
+}
+
+Operator& Operator::SetInput(const char_t* dst_name, uint32_t dst_index, const Operator& src_oprt, const char_t* name) {
+  if (dst_name != nullptr) connect(operator_impl_, dst_name + std::to_string(dst_index), src_oprt, name);
+  return *this;
+}
+
+Operator& Operator::AddControlInput(const Operator& src_oprt) {
+  if (!IsEmpty() && !src_oprt.IsEmpty()) {
+    operator_impl_->controls.push_back(src_oprt.operator_impl_);
+    src_oprt.operator_impl_->users.push_back(operator_impl_);
+  }
+  return *this;
+}
+
+Operator& Operator::SetAttr(const char_t* name, uint32_t attr_value) {
+  return SetAttr(name, static_cast<int64_t>(attr_value));
+}
+
+Operator& Operator::SetAttr(const char_t* name, const char_t* attr_value) {
+  if (!IsEmpty() && name != nullptr && attr_value != nullptr) {
+    operator_impl_->attributes.insert_or_assign(name, std::string(attr_value));
+  }
+  return *this;
+}
+
+Operator& Operator::SetAttr(const char_t* name, const Tensor& attr_value) {
+  if (IsEmpty() || name == nullptr) return *this;
+  const TensorDesc desc = attr_value.GetTensorDesc();
+  auto constant = std::make_shared<cann_cpu::graph::ConstTensor>();
+  constant->dtype = desc.GetDataType();
+  constant->shape = desc.GetShape().GetDims();
+  constant->bytes.assign(reinterpret_cast<const char*>(attr_value.GetData()), attr_value.GetSize());
+  operator_impl_->attributes.insert_or_assign(name, std::shared_ptr<const cann_cpu::graph::ConstTensor>(constant));
+  return *this;
+}
+
+graphStatus Operator::GetAttr(const char_t* name, ge::Tensor& attr_value) const {
+  if (IsEmpty() || name == nullptr) return GRAPH_FAILED;
+  const Attribute* const found = find_attribute(*operator_impl_, name);
+  const auto* constant =
+      found == nullptr ? nullptr : std::get_if<std::shared_ptr<const cann_cpu::graph::ConstTensor>>(found);
+  if (constant == nullptr || *constant == nullptr) return GRAPH_FAILED;
+  const TensorDesc desc(Shape((*constant)->shape), FORMAT_ND, (*constant)->dtype);
+  attr_value = Tensor(desc, reinterpret_cast<const uint8_t*>((*constant)->bytes.data()), (*constant)->bytes.size());
+  return GRAPH_SUCCESS;
 }
 
 #define DEFINE_ATTRIBUTE(type, ...)                                                               \
@@ -195,6 +299,9 @@ void Operator::DynamicOutputRegister(const char_t* name, const uint32_t num, boo
 void Operator::InferFuncRegister(const std::function<graphStatus(Operator&)>&) {}
 
 void Operator::DataTypeRegister(const char_t*, const TensorType&) {}
+void Operator::DataTypeRegister(const char_t*, const Promote&) {}
+
+Promote::Promote(const std::initializer_list<const char*>&) {}
 
 void Operator::RequiredAttrWithTypeRegister(const char_t* name, const char_t* type) {
   operator_impl_->prototype.attributes.push_back({name, value_type(type), true, Attribute()});

@@ -29,6 +29,7 @@ constexpr Known kKnown[] = {
     {"ge.exec.outputReuseMemIndexes"},
     {"ge.exec.atomicCleanPolicy"},
     {"ge.featureBaseRefreshable"},
+    {"ge.constLifecycle", "graph"},
     // What is known of inputs ahead: they are looked at in every run.
     {"ge.exec.allTensorNotEmpty"},
     {"ge.exec.frozenInputIndexes"},
@@ -75,7 +76,10 @@ constexpr Known kKnown[] = {
     // The dtypes are the graph's.
     {"ge.exec.precision_mode", "must_keep_origin_dtype"},
     {"ge.exec.precision_mode_v2", "origin"},
-    // Nothing is dumped.
+    // Tensors keep the format that the program gives them.
+    {"ge.exec.formatMode", "1"},
+    // Nothing is dumped or printed.
+    {"ge.enablePrintOpPass", "0"},
     {"ge.exec.enableDump", "0"},
     {"ge.quant_dumpable", "0"},
 };

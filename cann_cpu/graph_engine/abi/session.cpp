@@ -384,6 +384,10 @@ Status Session::RegisterExternalAllocator(const void* const stream, std::shared_
   return guarded(__func__, [&] { SessionState::of(sessionId_).set_allocator(stream, std::move(allocator)); });
 }
 
+Status Session::UnregisterExternalAllocator(const void* const stream) const {
+  return guarded(__func__, [&] { SessionState::of(sessionId_).set_allocator(stream, nullptr); });
+}
+
 namespace {
 
 // A graph needs none of it, whatever its summary says for torchair: constants are its own, intermediates come and go.

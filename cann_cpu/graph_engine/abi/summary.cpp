@@ -25,6 +25,26 @@ Status CompiledGraphSummary::GetFixedFeatureMemorySize(size_t& size) const {
   size = kSmallestBlock;
   return SUCCESS;
 }
+Status CompiledGraphSummary::GetRefreshableFeatureMemorySize(size_t& size) const {
+  size = kSmallestBlock;
+  return SUCCESS;
+}
+Status CompiledGraphSummary::GetStreamNum(size_t& num) const {
+  num = 0;
+  return SUCCESS;
+}
+Status CompiledGraphSummary::GetEventNum(size_t& num) const {
+  num = 0;
+  return SUCCESS;
+}
+Status CompiledGraphSummary::GetIOIndexesWithSameAddr(std::vector<std::pair<uint32_t, uint32_t>>& io_indexes) const {
+  io_indexes.clear();
+  const auto& outputs = data_->graph->outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].reused_input >= 0) io_indexes.emplace_back(outputs[i].reused_input, i);
+  }
+  return SUCCESS;
+}
 Status CompiledGraphSummary::GetFeatureMemoryBaseRefreshable(bool& v) const {
   v = false;
   return SUCCESS;

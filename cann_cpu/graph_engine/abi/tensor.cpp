@@ -2,6 +2,7 @@
 // ge::TensorDesc and ge::Tensor.
 #include "graph/tensor.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ge {
@@ -41,6 +42,7 @@ DataType TensorDesc::GetDataType() const { return impl->dtype; }
 void TensorDesc::SetDataType(DataType dt) { impl->dtype = dt; }
 void TensorDesc::SetPlacement(Placement placement) { impl->placement = placement; }
 Placement TensorDesc::GetPlacement() const { return impl->placement; }
+void TensorDesc::SetRealDimCnt(const int64_t) {}
 
 class TensorImpl {
  public:
@@ -59,6 +61,10 @@ class TensorImpl {
 };
 
 Tensor::Tensor() : impl(std::make_shared<TensorImpl>()) {}
+Tensor::Tensor(const TensorDesc& tensor_desc) : Tensor() { impl->desc = tensor_desc; }
+Tensor::Tensor(const TensorDesc& tensor_desc, const uint8_t* data, size_t size) : Tensor(tensor_desc) {
+  SetData(data, size);
+}
 TensorDesc Tensor::GetTensorDesc() const { return impl->desc; }
 graphStatus Tensor::SetTensorDesc(const TensorDesc& tensor_desc) {
   impl->desc = tensor_desc;
@@ -72,6 +78,13 @@ std::unique_ptr<uint8_t[], Tensor::DeleteFunc> Tensor::ResetData() {
   impl->size = 0;
   DeleteFunc deleter = impl->deleter ? impl->deleter : [](uint8_t*) {};
   return {std::exchange(impl->data, nullptr), std::move(deleter)};
+}
+
+graphStatus Tensor::SetData(const uint8_t* data, size_t size) {
+  if (data == nullptr && size > 0) return GRAPH_FAILED;
+  auto copy = std::make_unique<uint8_t[]>(size);
+  std::copy_n(data, size, copy.get());
+  return SetData(copy.release(), size, [](uint8_t* given) { delete[] given; });
 }
 
 graphStatus Tensor::SetData(uint8_t* data, size_t size, const Tensor::DeleteFunc& deleter_func) {

@@ -17,30 +17,13 @@
 #include "graph_engine/compiled_graph/stored_tensor.h"
 #include "graph_engine/model/attributes.h"
 #include "graph_engine/model/dtypes.h"
+#include "graph_engine/model/edge.h"
 #include "graph_engine/nodes/node_types.h"
 #include "graph_engine/nodes/torch_operator.h"
 #include "graph_engine/packages/custom_node.h"
 
 namespace cann_cpu::graph {
 namespace {
-
-struct EdgeName {
-  std::string node;
-  int output = 0;  // -1: a control edge
-};
-
-EdgeName parse_edge(const ModelNode& node, const std::string& text) {
-  const size_t colon = text.rfind(':');
-  EdgeName edge{text.substr(0, colon), 0};
-  if (colon != std::string::npos) {
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, edge.output);
-    if (error != std::errc() || rest != end || edge.output < -1) {
-      throw GraphError(describe(node) + ": its input '" + text + "' is not written as node:output");
-    }
-  }
-  return edge;
-}
 
 bool is_known(const std::vector<int64_t>& shape) {
   return std::all_of(shape.begin(), shape.end(), [](int64_t dim) { return dim >= 0; });
@@ -68,7 +51,7 @@ Edges resolve_edges(const ModelNode& node, const std::map<std::string, int>& ind
       edges.data.emplace_back();
       continue;
     }
-    const EdgeName name = parse_edge(node, text);
+    const ModelEdge name = parse_edge(node, text);
     const auto source = index.find(name.node);
     if (source == index.end()) {
       throw GraphError(describe(node) + ": its input '" + text + "' names no node of the graph");

@@ -2,6 +2,9 @@
 // Reads a serialized ge.proto.ModelDef.
 #include "model.h"
 
+#include "edge.h"
+
+#include <charconv>
 #include <utility>
 
 #include "dtypes.h"
@@ -315,6 +318,19 @@ std::string describe(const ModelNode& node) {
     }
   }
   return text;
+}
+
+ModelEdge parse_edge(const ModelNode& node, const std::string& text) {
+  const size_t colon = text.rfind(':');
+  ModelEdge edge{text.substr(0, colon), 0};
+  if (colon != std::string::npos) {
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, edge.output);
+    if (error != std::errc() || rest != end || edge.output < -1) {
+      throw GraphError(describe(node) + ": its input '" + text + "' is not written as node:output");
+    }
+  }
+  return edge;
 }
 
 }  // namespace cann_cpu::graph

@@ -750,6 +750,7 @@ case("Bitcast", [X], lambda x: x.view(torch.int16), type=torch.int16, keep_dim=T
 case("Bitcast", [X], lambda x: x.view(torch.int16).view(5, 7, 2), type=torch.int16)
 case("Bitcast", [tensor(5, 2, dtype=torch.float16)], lambda x: x.view(torch.int32).squeeze(-1), type=torch.int32)
 case("Identity", [X], lambda x: x)
+case("IdentityN", [X, INDEX], lambda x, index: (x, index))
 case("TensorMove", [X], lambda x: x)
 case("AsStrided", [X, longs(3, 2), longs(7, 2), number(1, torch.int64)], lambda x, *_: x.as_strided((3, 2), (7, 2), 1))
 case(

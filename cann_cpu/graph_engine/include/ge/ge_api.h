@@ -35,6 +35,13 @@ class CANN_EXPORT Session {
   explicit Session(const std::map<AscendString, AscendString>& options);
   ~Session();
 
+#if !_GLIBCXX_USE_CXX11_ABI
+  explicit Session(const std::map<std::string, std::string>& options);
+  Status AddGraph(uint32_t graph_id, const Graph& graph, const std::map<std::string, std::string>& options);
+  // What a graph's node of this type would call, Summary or Save; a graph with one is rejected when it is compiled.
+  using Callback = Status (*)(uint32_t graph_id, const std::map<std::string, Tensor>& params);
+  Status RegisterCallBackFunc(const std::string& key, const Callback& callback);
+#endif
   Status AddGraph(uint32_t graph_id, const Graph& graph, const std::map<AscendString, AscendString>& options);
   Status RemoveGraph(uint32_t graph_id);
   Status CompileGraph(uint32_t graph_id);
@@ -47,6 +54,7 @@ class CANN_EXPORT Session {
   Status RunGraphWithStreamAsync(uint32_t graph_id, void* stream, const std::vector<Tensor>& inputs,
                                  std::vector<Tensor>& outputs);
   Status RegisterExternalAllocator(const void* const stream, std::shared_ptr<Allocator> allocator) const;
+  Status UnregisterExternalAllocator(const void* const stream) const;
 
   // Memory that the summary asked for. Constants and inner values live in host memory, so it is not used.
   Status SetGraphConstMemoryBase(uint32_t graph_id, const void* const memory, size_t size);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// ge::Graph: a graph read from a serialized model.
+// ge::Graph: a graph read from a serialized model, or built of operators.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/gnode.h"
+#include "graph/operator.h"
 
 namespace ge {
 
@@ -24,8 +27,20 @@ class CANN_EXPORT Graph {
   graphStatus LoadFromFile(const char_t* file_name);
   // Writes the serialized model as it was read.
   graphStatus SaveToFile(const char_t* file_name) const;
+  // The operators connected with these are the graph's. An output is an operator's first, or the one of the name.
+  Graph& SetInputs(const std::vector<Operator>& inputs);
+  Graph& SetOutputs(const std::vector<Operator>& outputs);
+  Graph& SetOutputs(const std::vector<std::pair<Operator, AscendString>>& outputs);
+#if !_GLIBCXX_USE_CXX11_ABI
+  explicit Graph(const std::string& name);
+  const std::string& GetName() const;  // valid until this thread asks for another one
+  Graph& SetOutputs(const std::vector<std::pair<Operator, std::string>>& outputs);
+#endif
+  Graph& SetNeedIteration(bool need_iteration);  // only false: a run is one iteration
   graphStatus CopyFrom(const Graph& src_graph);
   std::vector<GNode> GetAllNodes() const;
+  std::vector<GNode> GetDirectNode() const;  // those that are in no subgraph: all, as there are none
+  graphStatus GetName(AscendString& name) const;
 
  private:
   friend class GraphImpl;

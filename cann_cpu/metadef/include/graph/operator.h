@@ -18,6 +18,15 @@ namespace ge {
 
 class OperatorImpl;
 
+// Names of types whose common type an output has; not looked at, as nodes infer their own.
+class CANN_EXPORT Promote {
+ public:
+  explicit Promote(const std::initializer_list<const char*>& names);
+
+ private:
+  std::shared_ptr<void> data_;
+};
+
 class CANN_EXPORT Operator {
  public:
   // The C++ type of each attribute type that ATTR and REQUIRED_ATTR name.
@@ -52,12 +61,28 @@ class CANN_EXPORT Operator {
   graphStatus GetAllIrAttrNamesAndTypes(std::map<AscendString, AscendString>& attr_name_types) const;
   // Fails for a name that is no input of the prototype.
   graphStatus UpdateInputDesc(const char_t* name, const TensorDesc& tensor_desc);
+  graphStatus UpdateOutputDesc(const char_t* name, const TensorDesc& tensor_desc);
+  graphStatus UpdateDynamicOutputDesc(const char_t* name, uint32_t index, const TensorDesc& tensor_desc);
+  // The description that output `index` was given.
+  TensorDesc GetOutputDesc(uint32_t index) const;
+  TensorDesc GetOutputDescByName(const char_t* name) const;
+
+  // Connects an input with an output of another operator: its only one, or the one of this name. The input of a dynamic
+  // list has its place in it.
+  Operator& SetInput(const char_t* dst_name, const Operator& src_oprt);
+  Operator& SetInput(const char_t* dst_name, const Operator& src_oprt, const char_t* name);
+  Operator& SetInput(const char_t* dst_name, uint32_t dst_index, const Operator& src_oprt);
+  Operator& SetInput(const char_t* dst_name, uint32_t dst_index, const Operator& src_oprt, const char_t* name);
+  Operator& AddControlInput(const Operator& src_oprt);
 
   // An attribute of this operator; GetAttr fails for one that was not set and has no default, or that has another type.
   Operator& SetAttr(const char_t* name, int64_t attr_value);
   Operator& SetAttr(const char_t* name, int32_t attr_value);
+  Operator& SetAttr(const char_t* name, uint32_t attr_value);
   Operator& SetAttr(const char_t* name, float32_t attr_value);
   Operator& SetAttr(const char_t* name, bool attr_value);
+  Operator& SetAttr(const char_t* name, const char_t* attr_value);
+  Operator& SetAttr(const char_t* name, const Tensor& attr_value);
   Operator& SetAttr(const char_t* name, const ge::DataType& attr_value);
   Operator& SetAttr(const char_t* name, const std::vector<int64_t>& attr_value);
   Operator& SetAttr(const char_t* name, const std::vector<int32_t>& attr_value);
@@ -68,6 +93,7 @@ class CANN_EXPORT Operator {
   graphStatus GetAttr(const char_t* name, int32_t& attr_value) const;
   graphStatus GetAttr(const char_t* name, float32_t& attr_value) const;
   graphStatus GetAttr(const char_t* name, bool& attr_value) const;
+  graphStatus GetAttr(const char_t* name, ge::Tensor& attr_value) const;
   graphStatus GetAttr(const char_t* name, ge::DataType& attr_value) const;
   graphStatus GetAttr(const char_t* name, std::vector<int64_t>& attr_value) const;
   graphStatus GetAttr(const char_t* name, std::vector<int32_t>& attr_value) const;
@@ -82,6 +108,18 @@ class CANN_EXPORT Operator {
   std::string GetName() const;
   std::string GetOpType() const;
   graphStatus UpdateInputDesc(const std::string& name, const TensorDesc& tensor_desc);
+  graphStatus UpdateOutputDesc(const std::string& name, const TensorDesc& tensor_desc);
+  TensorDesc GetOutputDesc(const std::string& name) const;
+  Operator& SetInput(const std::string& dst_name, const Operator& src_oprt);
+  Operator& SetInput(const std::string& dst_name, const Operator& src_oprt, const std::string& name);
+  Operator& SetAttr(const std::string& name, int64_t attr_value);
+  Operator& SetAttr(const std::string& name, int32_t attr_value);
+  Operator& SetAttr(const std::string& name, float32_t attr_value);
+  Operator& SetAttr(const std::string& name, bool attr_value);
+  Operator& SetAttr(const std::string& name, const std::string& attr_value);
+  Operator& SetAttr(const std::string& name, const std::vector<int64_t>& attr_value);
+  Operator& SetAttr(const std::string& name, const std::vector<int32_t>& attr_value);
+  Operator& SetAttr(const std::string& name, const std::vector<float32_t>& attr_value);
 #endif
 
  protected:
@@ -97,6 +135,7 @@ class CANN_EXPORT Operator {
   // The function infers the shapes of a graph's nodes. Nodes here infer their own, and no others run.
   void InferFuncRegister(const std::function<graphStatus(Operator&)>& func);
   void DataTypeRegister(const char_t* datatype_symbol, const TensorType& type_range);
+  void DataTypeRegister(const char_t* datatype_symbol, const Promote& promote_rule);
   void RequiredAttrWithTypeRegister(const char_t* name, const char_t* type);
   void AttrRegister(const char_t* name, int64_t value);
   void AttrRegister(const char_t* name, float32_t value);

@@ -23,6 +23,8 @@ class CANN_EXPORT Shape {
 
   std::vector<int64_t> GetDims() const;
   size_t GetDimNum() const;
+  int64_t GetDim(size_t idx) const;  // 0 where there is no such dimension
+  graphStatus SetDim(size_t idx, int64_t value);
 
  private:
   std::shared_ptr<ShapeImpl> impl_;
@@ -51,6 +53,7 @@ class CANN_EXPORT TensorDesc {
   void SetDataType(DataType dt);
   void SetPlacement(Placement placement);
   Placement GetPlacement() const;
+  void SetRealDimCnt(const int64_t real_dim_cnt);  // says nothing that the shape does not
 
  private:
   friend class Tensor;
@@ -64,6 +67,8 @@ class CANN_EXPORT Tensor {
   using DeleteFunc = std::function<void(uint8_t*)>;
 
   Tensor();
+  explicit Tensor(const TensorDesc& tensor_desc);
+  Tensor(const TensorDesc& tensor_desc, const uint8_t* data, size_t size);  // copies the data
   ~Tensor() = default;
 
   TensorDesc GetTensorDesc() const;
@@ -74,6 +79,7 @@ class CANN_EXPORT Tensor {
   // Gives the data away with the function that frees it.
   std::unique_ptr<uint8_t[], Tensor::DeleteFunc> ResetData();
   // Takes the data over; `deleter_func` frees it. ResetData does not copy the tensor's shared state first.
+  graphStatus SetData(const uint8_t* data, size_t size);  // copies the data
   graphStatus SetData(uint8_t* data, size_t size, const Tensor::DeleteFunc& deleter_func);
   graphStatus ResetData(uint8_t* data, size_t size, const Tensor::DeleteFunc& deleter_func);
 
