@@ -26,8 +26,8 @@ class NodeImpl {
 std::shared_ptr<const cann_cpu::graph::Model> GraphImpl::model(const Graph& graph) {
   const auto& impl = graph.impl_;
   if (impl != nullptr && impl->loaded != nullptr) return impl->loaded;
-  if (impl == nullptr || impl->outputs.empty()) {
-    throw GraphError("the graph is empty: no model was loaded, and no outputs are set");
+  if (impl == nullptr || (impl->inputs.empty() && impl->outputs.empty())) {
+    throw GraphError("the graph is empty: no model was loaded, and neither inputs nor outputs are set");
   }
   return std::make_shared<const cann_cpu::graph::Model>(
       cann_cpu::graph::model_of(impl->name, impl->inputs, impl->outputs));

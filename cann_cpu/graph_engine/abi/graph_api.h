@@ -14,7 +14,7 @@ namespace ge {
 
 class GraphImpl {
  public:
-  // The graph's model. Throws GraphError when none was loaded, and it has no outputs either.
+  // The graph's model. Throws GraphError when none was loaded, and it has neither inputs nor outputs.
   static std::shared_ptr<const cann_cpu::graph::Model> model(const Graph& graph);
 
   std::string name;

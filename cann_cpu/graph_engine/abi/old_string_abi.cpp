@@ -105,6 +105,8 @@ const std::string& Graph::GetName() const {
 
 TensorDesc Operator::GetOutputDesc(const std::string& name) const { return GetOutputDescByName(name.c_str()); }
 
+int Operator::GetDynamicOutputNum(const std::string& name) const { return GetDynamicOutputNum(name.c_str()); }
+
 Status Session::RegisterCallBackFunc(const std::string& key, const Callback&) {
   return key == "Summary" || key == "Save" ? SUCCESS : FAILED;
 }

@@ -178,6 +178,17 @@ TensorDesc Operator::GetOutputDesc(uint32_t index) const {
   return tensor_desc(operator_impl_->output_descriptions[index]);
 }
 
+int Operator::GetDynamicOutputNum(const char_t* name) const {
+  int count = 0;
+  if (IsEmpty() || name == nullptr) return count;
+  const auto& described = operator_impl_->output_descriptions;
+  const auto is_described = [&](const std::string& output) {
+    return std::ranges::find(described, output, &TensorDescription::name) != described.end();
+  };
+  while (is_described(name + std::to_string(count))) ++count;
+  return count;
+}
+
 TensorDesc Operator::GetOutputDescByName(const char_t* name) const {
   if (IsEmpty() || name == nullptr) return {};
   const auto& described = operator_impl_->output_descriptions;

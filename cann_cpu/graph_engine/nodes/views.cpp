@@ -259,6 +259,7 @@ const NodeTable kViewNodes = {
     {"Tril", aclnn("Tril", in(0), integer("diagonal", 0), out(like(0)))},
     {"Triu", aclnn("Triu", in(0), integer("diagonal", 0), out(like(0)))},
     {"Bitcast", bitcast, "", "type keep_dim"},
+    {"NoOp", [](NodeCall&) -> Outputs { return std::vector<at::Tensor>(); }},
     {"IdentityN", [](NodeCall& n) -> Outputs { return n.in_from(0); }},
     {"Identity", [](NodeCall& n) -> Outputs { return n.in(0); }},
     {"TensorMove", [](NodeCall& n) -> Outputs { return n.contiguous(0); }},

@@ -66,6 +66,8 @@ class CANN_EXPORT Operator {
   // The description that output `index` was given.
   TensorDesc GetOutputDesc(uint32_t index) const;
   TensorDesc GetOutputDescByName(const char_t* name) const;
+  // How many outputs of a dynamic list have a description.
+  int GetDynamicOutputNum(const char_t* name) const;
 
   // Connects an input with an output of another operator: its only one, or the one of this name. The input of a dynamic
   // list has its place in it.
@@ -110,6 +112,7 @@ class CANN_EXPORT Operator {
   graphStatus UpdateInputDesc(const std::string& name, const TensorDesc& tensor_desc);
   graphStatus UpdateOutputDesc(const std::string& name, const TensorDesc& tensor_desc);
   TensorDesc GetOutputDesc(const std::string& name) const;
+  int GetDynamicOutputNum(const std::string& name) const;
   Operator& SetInput(const std::string& dst_name, const Operator& src_oprt);
   Operator& SetInput(const std::string& dst_name, const Operator& src_oprt, const std::string& name);
   Operator& SetAttr(const std::string& name, int64_t attr_value);
