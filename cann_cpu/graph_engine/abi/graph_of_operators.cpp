@@ -15,6 +15,12 @@ const TensorDescription* find_description(const std::vector<TensorDescription>& 
   return found == descriptions.end() ? nullptr : &*found;
 }
 
+// An edge may have been removed.
+bool reads(const ge::OperatorImpl& reader, const std::shared_ptr<ge::OperatorImpl>& op) {
+  return std::ranges::find(reader.inputs, op, &ge::OperatorImpl::Input::source) != reader.inputs.end() ||
+         std::ranges::find(reader.controls, op) != reader.controls.end();
+}
+
 // The operators in the order in which they are found, from these on, against the edges and along them.
 Operators connected(Operators operators) {
   std::set<const ge::OperatorImpl*> found;
@@ -26,7 +32,9 @@ Operators connected(Operators operators) {
     const auto op = operators[i];
     for (const auto& input : op->inputs) add(input.source);
     for (const auto& control : op->controls) add(control);
-    for (const auto& user : op->users) add(user.lock());
+    for (const auto& user : op->users) {
+      if (const auto reader = user.lock(); reader != nullptr && reads(*reader, op)) add(reader);
+    }
   }
   return operators;
 }
@@ -36,16 +44,17 @@ size_t place_of_output(const ge::OperatorImpl& op, const std::string& output) {
   if (output.empty()) return 0;
   const auto& declared = op.prototype.outputs;
   const auto& described = op.output_descriptions;
-  size_t place = std::ranges::find(declared, output, &PrototypeTensor::name) - declared.begin();
-  if (place < declared.size()) return place;
-  place = std::ranges::find(described, output, &TensorDescription::name) - described.begin();
+  size_t place = std::ranges::find(described, output, &TensorDescription::name) - described.begin();
   if (place < described.size()) return place;
+  place = std::ranges::find(declared, output, &PrototypeTensor::name) - declared.begin();
+  if (place < declared.size()) return place;
   if (described.size() <= 1 && declared.size() <= 1) return 0;
   throw GraphError("node '" + op.name + "' of type " + op.prototype.type + " has no output '" + output + "'");
 }
 
-std::string edge(const OutputOfOperator& source) {
-  return source.op->name + ":" + std::to_string(place_of_output(*source.op, source.output));
+std::string edge(const OutputOfOperator& source, size_t place = 0) {
+  return source.op->name + ":" +
+         std::to_string(source.output.empty() ? place : place_of_output(*source.op, source.output));
 }
 
 // What a prototype declares comes first, in its order; the rest as it was set. Absent optional inputs keep their
@@ -54,7 +63,8 @@ void add_inputs(const ge::OperatorImpl& op, ModelNode& node) {
   std::set<std::string> added;
   const auto add = [&](const std::string& name, const ge::OperatorImpl::Input* input) {
     added.insert(name);
-    node.inputs.push_back(input == nullptr ? "" : edge({input->source, input->output}));
+    const bool is_there = input != nullptr && input->source != nullptr;
+    node.inputs.push_back(is_there ? edge({input->source, input->output}, input->place) : "");
     const TensorDescription* description = find_description(op.input_descriptions, name);
     node.input_descriptions.push_back(description == nullptr ? TensorDescription() : *description);
     node.input_descriptions.back().name = name;
@@ -84,12 +94,16 @@ void add_inputs(const ge::OperatorImpl& op, ModelNode& node) {
 
 }  // namespace
 
+Operators operators_of(const Operators& inputs, const std::vector<OutputOfOperator>& outputs) {
+  Operators from = inputs;
+  for (const auto& output : outputs) from.push_back(output.op);
+  return connected(std::move(from));
+}
+
 Model model_of(const std::string& name, const Operators& inputs, const std::vector<OutputOfOperator>& outputs) {
   Model model;
   model.name = name;
-  Operators from = inputs;
-  for (const auto& output : outputs) from.push_back(output.op);
-  for (const auto& op : connected(from)) {
+  for (const auto& op : operators_of(inputs, outputs)) {
     ModelNode node;
     node.name = op->name;
     node.type = op->prototype.type;

@@ -145,7 +145,7 @@ void connect(const std::shared_ptr<OperatorImpl>& op, const std::string& input, 
              const char* output) {
   const auto& of = OperatorImpl::of(source);
   if (op == nullptr || of == nullptr) return;
-  const OperatorImpl::Input connection{input, of, output == nullptr ? "" : output};
+  const OperatorImpl::Input connection{input, of, output == nullptr ? "" : output, 0};
   const auto found = std::ranges::find(op->inputs, input, &OperatorImpl::Input::name);
   if (found == op->inputs.end()) {
     op->inputs.push_back(connection);
@@ -287,16 +287,23 @@ void Operator::OptionalInputRegister(const char_t* name, const char_t*) {
   operator_impl_->prototype.inputs.push_back({name, Arity::optional});
 }
 
+// Called again with the number, which the connections say too.
 void Operator::DynamicInputRegister(const char_t* name, const uint32_t, const char_t*, bool) {
-  operator_impl_->prototype.inputs.push_back({name, Arity::dynamic});
+  if (!operator_impl_->prototype.has_input(name)) operator_impl_->prototype.inputs.push_back({name, Arity::dynamic});
 }
 
 void Operator::OutputRegister(const char_t* name, const char_t*) {
   operator_impl_->prototype.outputs.push_back({name, Arity::required});
 }
 
-void Operator::DynamicOutputRegister(const char_t* name, const uint32_t, const char_t*, bool) {
-  operator_impl_->prototype.outputs.push_back({name, Arity::dynamic});
+void Operator::DynamicOutputRegister(const char_t* name, const uint32_t num, const char_t*, bool) {
+  auto& outputs = operator_impl_->prototype.outputs;
+  if (std::ranges::find(outputs, name, &cann_cpu::graph::PrototypeTensor::name) == outputs.end()) {
+    outputs.push_back({name, Arity::dynamic});
+  }
+  for (uint32_t i = 0; i < num; ++i) {
+    operator_impl_->output_descriptions.emplace_back().name = name + std::to_string(i);
+  }
 }
 
 void Operator::DynamicInputRegister(const char_t* name, const uint32_t num, bool is_push_back) {

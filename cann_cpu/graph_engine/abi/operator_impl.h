@@ -19,7 +19,8 @@ class OperatorImpl {
   struct Input {
     std::string name;
     std::shared_ptr<OperatorImpl> source;
-    std::string output;  // by name, or empty: the only one
+    std::string output;  // by name, or empty: the one of this place
+    size_t place = 0;
   };
 
   static const std::shared_ptr<OperatorImpl>& of(const Operator& op) { return op.operator_impl_; }
@@ -47,6 +48,10 @@ struct OutputOfOperator {
   std::shared_ptr<ge::OperatorImpl> op;
   std::string output;  // by name, or empty: the first
 };
+
+// All operators that are connected with these, in the order in which they are found.
+std::vector<std::shared_ptr<ge::OperatorImpl>> operators_of(
+    const std::vector<std::shared_ptr<ge::OperatorImpl>>& inputs, const std::vector<OutputOfOperator>& outputs);
 
 // The graph of all operators that are connected with these. Throws GraphError where an output's name is not known.
 Model model_of(const std::string& name, const std::vector<std::shared_ptr<ge::OperatorImpl>>& inputs,

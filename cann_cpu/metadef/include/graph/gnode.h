@@ -35,6 +35,7 @@ class CANN_EXPORT GNode {
   std::vector<GNodePtr> GetOutControlNodes() const;
 
  private:
+  friend class NodeImpl;
   std::shared_ptr<NodeImpl> impl_;
 };
 

@@ -42,6 +42,12 @@ class CANN_EXPORT Graph {
   std::vector<GNode> GetDirectNode() const;  // those that are in no subgraph: all, as there are none
   graphStatus GetName(AscendString& name) const;
 
+  // Edit a graph that is built of operators.
+  graphStatus RemoveNode(GNode& node);
+  graphStatus RemoveEdge(GNode& src_node, const int32_t src_port_index, GNode& dst_node, const int32_t dst_port_index);
+  graphStatus AddDataEdge(GNode& src_node, const int32_t src_port_index, GNode& dst_node, const int32_t dst_port_index);
+  graphStatus AddControlEdge(GNode& src_node, GNode& dst_node);
+
  private:
   friend class GraphImpl;
   std::shared_ptr<GraphImpl> impl_;
