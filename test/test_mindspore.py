@@ -21,7 +21,7 @@ def test_every_line_of_the_table_is_ok():
         return
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()[1:]
-    assert len(lines) == 2 * 6 + 2 + 2 * 4 and all(line.endswith("  ok") for line in lines), done.stdout
+    assert len(lines) == 3 * 6 + 2 + 2 * 4 and all(line.endswith("  ok") for line in lines), done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computations with MindSpore's own operators: `python networks.py CPU|PyNative|graph results.npz`.
+"""Computations with MindSpore's own operators: `python networks.py CPU|PyNative|graph|"graph, O2" results.npz`.
 
-PyNative and graph are the modes on the NPU. A process has one device: run.py compares what several of them write.
+PyNative and graph are the modes on the NPU; with O2 the Graph Engine compiles and runs whole graphs. A process has one
+device: run.py compares what several of them write.
 """
 
 import sys
@@ -139,7 +140,9 @@ COMPUTATIONS = {
 
 def main(mode: str, path: str) -> None:
     ms.set_device("CPU" if mode == "CPU" else "Ascend")
-    ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
+    ms.set_context(mode=ms.GRAPH_MODE if mode.startswith("graph") else ms.PYNATIVE_MODE)
+    if mode == "graph, O2":
+        ms.set_context(jit_config={"jit_level": "O2"})
     results = {}
     for name, compute in COMPUTATIONS.items():
         results |= {f"{name}/{mode}/{what}": result.asnumpy() for what, result in compute().items()}

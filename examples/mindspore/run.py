@@ -55,7 +55,7 @@ def line(computation: str, mode: str, results: dict, expected: dict, allowed: fl
 
 
 def main() -> int:
-    programs = [("networks.py", mode) for mode in ("CPU", "PyNative", "graph")] + [("custom_ops.py",)]
+    programs = [("networks.py", mode) for mode in ("CPU", "PyNative", "graph", "graph, O2")] + [("custom_ops.py",)]
     results, failed = defaultdict(dict), False
     for program in programs:
         of_program = results_of(*program)

@@ -110,6 +110,13 @@ Model model_of(const std::string& name, const Operators& inputs, const std::vect
     node.attributes = op->attributes;
     add_inputs(*op, node);
     node.output_descriptions = op->output_descriptions;
+    // A RefData is a variable of the program: what assigns to it writes to its memory.
+    const auto is_reference = [](const auto& input) {
+      return input.source != nullptr && input.source->prototype.type == "RefData";
+    };
+    if (node.type == "Assign" && !op->inputs.empty() && is_reference(op->inputs.front())) {
+      node.attributes.insert_or_assign("_writes_through", true);
+    }
     model.nodes.push_back(std::move(node));
   }
   ModelNode net_output;

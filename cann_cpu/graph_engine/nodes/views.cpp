@@ -209,7 +209,7 @@ Outputs transpose_and_reshape(NodeCall& n) {
 Outputs assign(NodeCall& n) {
   n.ignore("validate_shape");
   n.ignore("use_locking");
-  at::Tensor& ref = n.writable(0);
+  at::Tensor& ref = n.flag("_writes_through", false) ? n.referenced(0) : n.writable(0);
   ref.copy_(n.in(1));
   return ref;
 }
