@@ -85,6 +85,35 @@ int main() {
   const int dims[] = {static_cast<int>(shapes[0].GetDim(0)), static_cast<int>(shapes[1].GetDim(1))};
   std::printf("%d %d %zu %d\\n", dims[0], dims[1], streams, split.GetDynamicOutputNum("y"));
 
+  // Assigns to a variable, after an operator that the program has taken out.
+  Operator variable("variable", "RefData"), value = data("value", 1);
+  variable.SetAttr("index", int64_t{0});
+  Operator same = ge::OperatorFactory::CreateOperator("same", "Identity");
+  same.SetInput("x", value).UpdateOutputDesc("y", floats({2, 2}));
+  Operator assign = ge::OperatorFactory::CreateOperator("assign", "Assign");
+  assign.SetInput("ref", variable).SetInput("value", same);
+  ge::Graph assigning("assigning");
+  assigning.SetInputs({variable, value}).SetOutputs({assign});
+  for (ge::GNode& node : assigning.GetDirectNode()) {
+    ge::AscendString type;
+    if (node.GetType(type) != ge::SUCCESS || std::string(type.GetString()) != "Identity") continue;
+    auto [source, port] = node.GetInDataNodesAndPortIndexs(0);
+    for (auto& [reader, place] : node.GetOutDataNodesAndPortIndexs(0)) {
+      assigning.RemoveEdge(node, 0, *reader, place);
+      assigning.AddDataEdge(*source, port, *reader, place);
+    }
+    assigning.RemoveNode(node);
+  }
+  void* memory = nullptr;
+  aclrtMalloc(&memory, sizeof values[0], ACL_MEM_MALLOC_HUGE_FIRST);
+  inputs[0].SetPlacement(ge::kPlacementDevice);
+  inputs[0].ResetData(static_cast<uint8_t*>(memory), sizeof values[0], [](uint8_t*) {});
+  if (session.AddGraph(4, assigning, Options{}) != ge::SUCCESS || session.RunGraph(4, inputs, outputs) != ge::SUCCESS) {
+    return std::puts(message().c_str()), 1;
+  }
+  aclrtMemcpy(values[0], sizeof values[0], memory, sizeof values[0], ACL_MEMCPY_DEVICE_TO_HOST);
+  std::printf("%zu nodes, %g\\n", assigning.GetDirectNode().size(), values[0][3]);
+
   ge::Graph wrong("wrong");
   wrong.SetOutputs({std::pair<Operator, Text>{split, "z"}});
   if (session.AddGraph(2, wrong, Options{}) == ge::SUCCESS) return 1;
@@ -106,7 +135,8 @@ def test_a_graph_of_connected_operators_runs(new_abi, tmp_path):
     assert result.returncode == 0, result.stderr[-3000:]
     result = subprocess.run([program], capture_output=True, text=True, timeout=120)
     lines = result.stdout.splitlines()
-    assert (result.returncode, lines[:4]) == (0, ["11 21 32 42 1 2 3 5 ", "2 5 ", "7 nodes", "4 1 0 2"]), lines
+    expected = ["11 21 32 42 1 2 3 5 ", "2 5 ", "7 nodes", "4 1 0 2", "3 nodes, 40"]
+    assert (result.returncode, lines[:5]) == (0, expected), lines
     if not new_abi:
-        assert lines[4] == "node 'split' of type Split has no output 'z'"
-        assert lines[5] == "the graph is empty: no model was loaded, and neither inputs nor outputs are set"
+        assert lines[5] == "node 'split' of type Split has no output 'z'"
+        assert lines[6] == "the graph is empty: no model was loaded, and neither inputs nor outputs are set"
