@@ -14,6 +14,8 @@
 
 namespace {
 
+using Options = std::map<ge::AscendString, ge::AscendString>;
+
 class CountingAllocator : public ge::Allocator {
  public:
   ge::MemBlock* Malloc(size_t size) override {
@@ -31,9 +33,9 @@ class CountingAllocator : public ge::Allocator {
 const std::shared_ptr<CountingAllocator> allocator = std::make_shared<CountingAllocator>();
 
 ge::Session& session() {
-  static const ge::Status ready = ge::GEInitialize(std::map<ge::AscendString, ge::AscendString>{});
+  static const ge::Status ready = ge::GEInitialize(Options{});
   if (ready != ge::SUCCESS) std::abort();
-  static ge::Session instance({});
+  static ge::Session instance(Options{});
   return instance;
 }
 
@@ -46,7 +48,7 @@ int fail(char* text, size_t capacity) {
 bool add(uint32_t id, const char* model, size_t size) {
   ge::Graph graph("graph");
   const auto loaded = size == 0 ? graph.LoadFromFile(model) : graph.LoadFromSerializedModelArray(model, size);
-  return loaded == ge::GRAPH_SUCCESS && session().AddGraph(id, graph, {}) == ge::SUCCESS;
+  return loaded == ge::GRAPH_SUCCESS && session().AddGraph(id, graph, Options{}) == ge::SUCCESS;
 }
 
 ge::Tensor float_tensor(float* data, const int64_t* dims, size_t rank, ge::Placement placement) {
@@ -94,7 +96,7 @@ CANN_EXPORT int compile_with(const char* model, size_t size, const char* name, c
   constexpr uint32_t kId = 3;
   ge::Graph graph("graph");
   const bool done = graph.LoadFromSerializedModelArray(model, size) == ge::GRAPH_SUCCESS &&
-                    session().AddGraph(kId, graph, {{name, value}}) == ge::SUCCESS &&
+                    session().AddGraph(kId, graph, Options{{name, value}}) == ge::SUCCESS &&
                     session().CompileGraph(kId) == ge::SUCCESS;
   const int result = done ? 0 : fail(text, capacity);
   session().RemoveGraph(kId);
@@ -151,19 +153,19 @@ CANN_EXPORT int run(int way, const char* model, size_t size, float* input, const
 
 // Adds a graph before GEInitialize, after it, and after GEFinalize.
 CANN_EXPORT void add_at_all_times(const char* model, size_t size, uint32_t* statuses, char* text, size_t capacity) {
-  ge::Session early({});
+  ge::Session early(Options{});
   const auto add_to_it = [&](uint32_t id) {
     ge::Graph graph("graph");
     graph.LoadFromSerializedModelArray(model, size);
-    return early.AddGraph(id, graph, {});
+    return early.AddGraph(id, graph, Options{});
   };
   statuses[0] = add_to_it(0);
   fail(text, capacity);
-  ge::GEInitialize(std::map<ge::AscendString, ge::AscendString>{});
+  ge::GEInitialize(Options{});
   statuses[1] = add_to_it(1);
   ge::GEFinalize();
   statuses[2] = add_to_it(2);
-  ge::GEInitialize(std::map<ge::AscendString, ge::AscendString>{});
+  ge::GEInitialize(Options{});
 }
 
 // Takes each step before the one that it needs, and gives the text of the first that is not rejected, or "".
