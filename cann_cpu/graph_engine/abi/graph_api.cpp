@@ -270,7 +270,11 @@ OperatorImpl::Input& input_at(const std::shared_ptr<GraphImpl>& graph, OperatorI
   if (place < 0 || node == nullptr || static_cast<size_t>(place) >= node->input_descriptions.size()) {
     throw GraphError("node '" + op.name + "' has no input " + std::to_string(place));
   }
-  return *std::ranges::find(op.inputs, node->input_descriptions[place].name, &OperatorImpl::Input::name);
+  const auto input = std::ranges::find(op.inputs, node->input_descriptions[place].name, &OperatorImpl::Input::name);
+  if (input == op.inputs.end()) {
+    throw GraphError("optional input " + std::to_string(place) + " of node '" + op.name + "' was not given");
+  }
+  return *input;
 }
 
 // Edits the operators of a graph, whose model is then another one.

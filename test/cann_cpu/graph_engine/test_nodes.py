@@ -1046,6 +1046,7 @@ TESTED_ALONE |= {"RecurrentGatedDeltaRule", "RmsNormGradQuant", "RotateQuant", "
 TESTED_ALONE |= {"MlaProlog", "MlaPrologV2", "MlaPrologV3", "LightningIndexer", "QuantLightningIndexer"}
 TESTED_ALONE |= {"SparseFlashAttention", "KvQuantSparseFlashAttention", "SyncBatchNormBackwardElemt"}
 TESTED_ALONE |= {"SyncBatchNormBackwardReduce", "SyncBatchNormGatherStats"}
+TESTED_ALONE |= {"NoOp"}  # test_graphs_of_operators.py
 # test_float8_nodes.py
 TESTED_ALONE |= {"AntiMxQuant", "DynamicBlockQuant", "DynamicMxQuant", "TransposeQuantBatchMatMul"}
 TESTED_ALONE |= {"QuantBatchMatmulInplaceAdd", "QuantGroupedMatmulInplaceAdd"}
