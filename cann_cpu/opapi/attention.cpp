@@ -254,16 +254,6 @@ void attend(const Division& division, const AttentionResults& results, const Blo
   }
 }
 
-bool sees_all(const Attention& attention) {
-  const Visibility& visible = attention.visible;
-  return !visible.mask.has_value() && visible.low <= -attention.queries() && visible.high >= attention.key.length;
-}
-
-bool is_causal(const Attention& attention) {
-  const Visibility& visible = attention.visible;
-  return !visible.mask.has_value() && visible.low <= -attention.queries() && visible.high == 0 && visible.prefix == 0;
-}
-
 // Whether ATen's attention computes the same, and faster: of many queries, by the processor's products of a half type.
 bool is_dense(const Attention& attention, const AttentionResults& results) {
   constexpr int64_t kQueries = 128;  // at least
@@ -276,9 +266,13 @@ bool is_dense(const Attention& attention, const AttentionResults& results) {
   const bool is_plain = !attention.shift && !attention.dropout && !attention.rounded && !attention.sinks.has_value() &&
                         !attention.query_scale.has_value() && !attention.quantized.has_value() &&
                         !results.maximum.has_value() && !results.sum.has_value();
+  // ATen's hides nothing, or the keys after each query.
+  const Visibility& visible = attention.visible;
+  const bool sees_all_before = !visible.mask.has_value() && visible.low <= -attention.queries();
+  const bool is_causal = visible.high == 0 && visible.prefix == 0;
   return is_plain && is_same(attention.query) && is_same(*key.tensor) && is_same(*value.tensor) &&
          multiplies_halves(attention.query.scalar_type()) && attention.queries() >= kQueries && key.length > 0 &&
-         (sees_all(attention) || is_causal(attention));
+         sees_all_before && (is_causal || visible.high >= key.length);
 }
 
 // Some heads of the keys at a time, since ATen packs them.
@@ -295,7 +289,7 @@ void attend_densely(const Attention& attention, const AttentionResults& results)
     };
     const auto [values, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
         of_queries(attention.query), of_keys(*attention.key.tensor), of_keys(*attention.value.tensor),
-        /*dropout_p=*/0, !sees_all(attention), /*attn_mask=*/std::nullopt, attention.scale);
+        /*dropout_p=*/0, /*is_causal=*/attention.visible.high == 0, /*attn_mask=*/std::nullopt, attention.scale);
     of_queries(*results.out).copy_(values);
     if (results.log_sum.has_value()) of_queries(*results.log_sum).copy_(log_sum.unsqueeze(-1));
   });

@@ -505,20 +505,21 @@ class InferencePlan {
     return total == query_.size(0) * query_.size(2);
   }
 
-  // Writes the heads from head on and the tokens of sequence b from begin on, of a tensor like Stored's, to rows,
-  // (heads, tokens, size).
-  // The tokens of a sequence in some heads of what is stored without pages.
-  at::Tensor tokens_in(const at::Tensor& heads, const Stored& stored, int64_t b, int64_t begin, int64_t count) const {
-    const int64_t sequence = stored.tensors.size() > 1 || follow_each_other_ ? 0 : b;
-    return heads[sequence].narrow(1, key_begin_[b] + begin, count).squeeze(2);
+  // The tokens of sequence b from begin on, (heads, tokens, size), of what is stored without pages.
+  at::Tensor tokens_in(const Stored& stored, int64_t b, int64_t begin, int64_t count) const {
+    const bool is_alone = stored.tensors.size() > 1;
+    const auto sequence = stored.tensors[is_alone ? b : 0][is_alone || follow_each_other_ ? 0 : b];
+    return sequence.narrow(1, key_begin_[b] + begin, count).squeeze(2);
   }
 
+  // Writes the heads from head on and the tokens of sequence b from begin on, of a tensor like Stored's, to rows,
+  // (heads, tokens, size).
   void read_tokens(const Stored& stored, int64_t b, int64_t head, int64_t begin, const at::Tensor& rows) const {
-    const auto all = stored.tensors[stored.tensors.size() > 1 ? b : 0].narrow(1, head, rows.size(0));
     if (!given_.block_table.has_value()) {
-      rows.copy_(tokens_in(all, stored, b, begin, rows.size(1)));
+      rows.copy_(tokens_in(stored, b, begin, rows.size(1)).narrow(0, head, rows.size(0)));
       return;
     }
+    const auto all = stored.tensors[0].narrow(1, head, rows.size(0));
     const at::Tensor parts = rows.unflatten(2, {all.size(3), all.size(4)});
     const int64_t* pages = pages_.const_data_ptr<int64_t>() + b * pages_.size(1);
     for (int64_t done = 0; done < rows.size(1);) {
@@ -619,7 +620,7 @@ class InferencePlan {
     const auto [scale, offset] = scale_reader(scaling, stored, b);
     const bool packed = stored.tensors[0].scalar_type() == at::kInt;
     if (!packed && !scale && !offset && !given_.block_table.has_value()) {
-      return rows_of(tokens_in(stored.tensors[stored.tensors.size() > 1 ? b : 0], stored, b, 0, key_length_[b]));
+      return rows_of(tokens_in(stored, b, 0, key_length_[b]));
     }
     return {key_heads_, key_length_[b], stored.size(),
             [=, this, &stored](int64_t head, int64_t begin, const at::Tensor& rows) {
@@ -702,7 +703,7 @@ class InferencePlan {
     }
     const auto out = of_sequence(out_);
     AttentionResults results = written_to(out);
-    if (given_.quant_scale2.has_value())
+    if (given_.quant_scale2.has_value()) {
       results = {.write = [&](const Block& queries, const at::Tensor& values) {
         const auto by_channel = [&](const at::Tensor& tensor) {
           const auto all = tensor.to(at::kFloat).reshape({tensor.numel() == 1 ? 1 : given_.num_heads, 1, -1});
@@ -712,6 +713,7 @@ class InferencePlan {
             given_.quant_offset2.has_value() ? MaybeTensor(by_channel(*given_.quant_offset2)) : std::nullopt;
         queries_of(out, queries).copy_(quantized_to_int8(values, by_channel(*given_.quant_scale2), offset));
       }};
+    }
     if (log_sum_.defined()) results.log_sum = of_sequence(log_sum_);
     attend(attention, results);
   }

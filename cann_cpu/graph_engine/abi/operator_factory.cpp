@@ -287,7 +287,7 @@ void Operator::OptionalInputRegister(const char_t* name, const char_t*) {
   operator_impl_->prototype.inputs.push_back({name, Arity::optional});
 }
 
-// Called again with the number, which the connections say too.
+// A later call gives the number of inputs; the connections give it as well.
 void Operator::DynamicInputRegister(const char_t* name, const uint32_t, const char_t*, bool) {
   if (!operator_impl_->prototype.has_input(name)) operator_impl_->prototype.inputs.push_back({name, Arity::dynamic});
 }
