@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "pool.h"
-
 namespace AscendC::cpu {
 namespace {
 std::string of_turns(uint32_t done, size_t all) {
@@ -69,7 +67,7 @@ void CollectiveServer::serve() {
 }
 
 uint32_t CollectiveServer::finished(size_t handle, Where where) {
-  add_worker();  // a polling core may otherwise poll before the committing core begins
+  team_.yield();  // a polling core may otherwise poll before the committing core begins
   uint32_t turns = 0;
   std::string reason;
   team_.change([&] {

@@ -27,8 +27,8 @@
 #include "cann_cpu/named_crash.h"
 #include "cann_cpu/soc.h"
 #include "checker.h"
+#include "fiber.h"
 #include "memory.h"
-#include "pool.h"
 #include "report.h"
 #include "running_block.h"
 #include "team.h"
@@ -40,32 +40,6 @@ constinit thread_local Block* current_block = nullptr;
 namespace {
 
 constinit thread_local uint64_t tiling_key = 0;
-
-// The memories of a core. Untouched parts take no memory of the machine. An instruction may read a whole repeat whose
-// last lanes are masked.
-using Memories = std::array<std::byte*, kHardwares>;
-constexpr size_t kAlignment = 1024;
-
-const Memories& memories() {
-  struct Owned {
-    Owned() {
-      for (size_t i = 0; i < kHardwares; ++i) {
-        const size_t bytes =
-            (largest_bytes_of(static_cast<Hardware>(i)) + kRepeatBytes + kAlignment - 1) / kAlignment * kAlignment;
-        owned[i].reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
-        all[i] = owned[i].get();
-        if (all[i] == nullptr) throw std::bad_alloc();
-      }
-    }
-    struct Free {
-      void operator()(std::byte* memory) const { std::free(memory); }
-    };
-    std::array<std::unique_ptr<std::byte, Free>, kHardwares> owned;
-    Memories all;
-  };
-  thread_local const Owned of_thread;
-  return of_thread.all;
-}
 
 using Body = void (*)(const void* context);
 
@@ -183,8 +157,9 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
   std::vector<DeviceUses> of_cores(checking ? team.cores() : 0);
   const auto run_core = [&](uint32_t number) {
     const Core& core = team.core(number);
-    const Block block{launch.kernel,   core,   type, launch.blocks, key, memories(), cann_cpu::soc(), known,
-                      launch.contexts, nullptr};
+    const Block block{
+        launch.kernel,   core,   type, launch.blocks, key, Fiber::current()->memories(), cann_cpu::soc(), known,
+        launch.contexts, nullptr};
     try {
       DeviceUses uses = run_block(block, team, body, context, checking ? &*checking : nullptr);
       if (checking) of_cores[number] = std::move(uses);
@@ -197,7 +172,7 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
     }
   };
   try {
-    run_in_parallel(team.cores(), run_core);
+    team.run(run_core);
     team.end_servers(launch.kernel);
   } catch (const OtherType&) {
     throw;
@@ -224,10 +199,15 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
 KernelMetaType tried_type(const Launch& launch, Body body, const void* context) {
   const KernelType type{KERNEL_TYPE_AIC_ONLY, false, false, true};
   Team team(type, 1);
-  const Block block{launch.kernel, team.core(0),    type,    launch.blocks,   tiling_key,
-                    memories(),    cann_cpu::soc(), nullptr, launch.contexts, nullptr};
-  try {
+  const uint64_t key = tiling_key;
+  const auto run_core = [&](uint32_t number) {
+    const Block block{
+        launch.kernel, team.core(number), type,   launch.blocks, key, Fiber::current()->memories(), cann_cpu::soc(),
+        nullptr,       launch.contexts,   nullptr};
     run_block(block, team, body, context, nullptr);
+  };
+  try {
+    team.run(run_core);
   } catch (const OtherType& other) {
     return *other.type;
   } catch (const KernelError&) {

@@ -6,14 +6,12 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -22,77 +20,158 @@
 
 #include "ascendc/launch.h"
 #include "cann_cpu/read_number.h"
+#include "fiber.h"
 
 namespace AscendC::cpu {
-namespace {
 
-// The tasks of one call, which threads take one after the other.
-class Job {
+// A thread's part of a job: the tasks that it has begun.
+class Job::Worker {
  public:
-  Job(uint32_t count, const std::function<void(uint32_t)>& task) : count_(count), task_(task) {}
+  explicit Worker(Job& job) : job_(job), outer_(std::exchange(current_, this)) {}
+  ~Worker() { current_ = outer_; }
+  Worker(const Worker&) = delete;
 
-  bool has_more() const { return next_.load(std::memory_order_relaxed) < count_; }
+  static Worker& current() { return *current_; }
 
-  void work() {
-    Job* const outer = std::exchange(current_, this);
-    for (uint32_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
-      try {
-        task_(i);
-      } catch (...) {
-        keep_error(i, std::current_exception());
-      }
-    }
-    current_ = outer;
+  // Continues a task whose condition holds, else begins one, else continues one that polls; false if there is none.
+  bool run_next() {
+    const auto may_go_on = [](const Waiting& waiting) {
+      if (waiting.condition == nullptr) return false;
+      const std::lock_guard lock(*waiting.mutex);
+      return (*waiting.condition)();
+    };
+    const auto polls = [](const Waiting& waiting) { return waiting.condition == nullptr; };
+    return resume_one(may_go_on) || begin() || resume_one(polls);
   }
+  bool waits() const { return !waiting_.empty(); }
 
-  static Job* current() { return current_; }
-
-  void add_worker() {
-    if (!has_more()) return;
-    const std::lock_guard lock(mutex_);
-    added_.emplace_back([this] { work(); });
+  // Suspends the task, until the condition holds if there is one.
+  void suspend(std::mutex* mutex, const std::function<bool()>* condition) {
+    suspended_ = {nullptr, mutex, condition};
+    Fiber::current()->suspend();
   }
-
-  // Threads may be added until all have ended. An added thread works on a separate task.
-  void join() {
-    while (true) {
-      std::thread next;
-      {
-        const std::lock_guard lock(mutex_);
-        if (added_.empty()) return;
-        next = std::move(added_.back());
-        added_.pop_back();
-      }
-      next.join();
-    }
-  }
-
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
-  uint32_t helpers = 0;  // guarded by the pool's mutex
 
  private:
-  void keep_error(uint32_t number, std::exception_ptr error) {
-    next_.store(count_, std::memory_order_relaxed);
-    const std::lock_guard lock(mutex_);
-    if (error_ && error_of_ < number) return;
-    error_ = std::move(error);
-    error_of_ = number;
+  struct Waiting {
+    std::unique_ptr<Fiber> fiber;
+    std::mutex* mutex;
+    const std::function<bool()>* condition;
+  };
+
+  template <class Predicate>
+  bool resume_one(const Predicate& may) {
+    const auto waiting = std::ranges::find_if(waiting_, may);
+    if (waiting == waiting_.end()) return false;
+    std::unique_ptr<Fiber> fiber = std::move(waiting->fiber);
+    waiting_.erase(waiting);
+    fiber->resume();
+    keep(std::move(fiber));
+    return true;
   }
 
-  const uint32_t count_;
-  const std::function<void(uint32_t)>& task_;
-  std::atomic<uint32_t> next_ = 0;
-  std::mutex mutex_;
-  std::exception_ptr error_;
-  uint32_t error_of_ = 0;
-  std::vector<std::thread> added_;
-  static thread_local Job* current_;
+  bool begin() {
+    if (job_.has_failed_ || (task_ == end_ && !job_.has_more())) return false;
+    std::unique_ptr<Fiber> fiber;
+    if (idle_.empty()) {
+      fiber = std::make_unique<Fiber>();
+    } else {
+      fiber = std::move(idle_.back());
+      idle_.pop_back();
+    }
+    fiber->start([this] { run_tasks(); });
+    keep(std::move(fiber));
+    return true;
+  }
+
+  // One after the other, while none waits.
+  void run_tasks() {
+    for (uint32_t task; take(task);) {
+      try {
+        (*job_.task_)(task);
+      } catch (...) {
+        job_.keep_error(task, std::current_exception());
+      }
+      if (waits()) return;
+    }
+  }
+
+  bool take(uint32_t& task) {
+    if (job_.has_failed_) return false;
+    if (task_ == end_) {
+      const uint32_t group = job_.next_.fetch_add(1, std::memory_order_relaxed);
+      if (group >= job_.groups_) return false;
+      task_ = group * job_.tasks_of_group_;
+      end_ = task_ + job_.tasks_of_group_;
+    }
+    task = task_++;
+    return true;
+  }
+
+  // A fiber that has been suspended or has ended.
+  void keep(std::unique_ptr<Fiber> fiber) {
+    if (fiber->has_ended()) {
+      idle_.push_back(std::move(fiber));
+    } else {
+      suspended_.fiber = std::move(fiber);
+      waiting_.push_back(std::move(suspended_));
+    }
+  }
+
+  Job& job_;
+  Worker* const outer_;
+  uint32_t task_ = 0, end_ = 0;  // of the group that was begun last
+  Waiting suspended_;            // the task that has just been suspended
+  std::list<Waiting> waiting_;
+  static thread_local Worker* current_;
+  static thread_local std::vector<std::unique_ptr<Fiber>> idle_;
 };
 
-thread_local Job* Job::current_ = nullptr;
+thread_local Job::Worker* Job::Worker::current_ = nullptr;
+thread_local std::vector<std::unique_ptr<Fiber>> Job::Worker::idle_;
+
+void Job::work() {
+  Worker worker(*this);
+  while (true) {
+    const uint64_t seen = changes_;
+    if (worker.run_next()) continue;
+    if (!worker.waits()) return;
+    sleep(seen);
+  }
+}
+
+void Job::sleep(uint64_t seen) {
+  std::unique_lock lock(mutex_);
+  ++sleeping_;
+  changed_.wait(lock, [&] { return changes_ != seen; });
+  --sleeping_;
+}
+
+void Job::notify() {
+  ++changes_;
+  if (sleeping_ == 0) return;
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+void Job::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition) {
+  while (!condition()) {
+    lock.unlock();
+    Worker::current().suspend(lock.mutex(), &condition);
+    lock.lock();
+  }
+}
+
+void Job::yield() { Worker::current().suspend(nullptr, nullptr); }
+
+void Job::keep_error(uint32_t number, std::exception_ptr error) {
+  has_failed_ = true;
+  const std::lock_guard lock(mutex_);
+  if (error_ && error_of_ < number) return;
+  error_ = std::move(error);
+  error_of_ = number;
+}
+
+namespace {
 
 // How many processors' time the process is granted by its control groups and those above them.
 uint32_t granted_processors() {
@@ -141,46 +220,45 @@ uint32_t number_of_threads() {
   return std::min(processors, granted_processors());
 }
 
+}  // namespace
+
 class Pool {
  public:
-  Pool() {
-    const uint32_t all = number_of_threads();
-    for (uint32_t i = 1; i < all; ++i) std::thread([this] { help(); }).detach();
-    threads_ = all > 1 ? all - 1 : 0;
+  Pool() : threads_(number_of_threads()) {
+    for (uint32_t i = 1; i < threads_; ++i) std::thread([this] { help(); }).detach();
   }
 
-  void run(Job& job, uint32_t count) {
-    if (count > 1 && threads_ != 0) offer(job, count);
+  uint32_t threads() const { return threads_; }
+
+  void run(Job& job) {
+    const bool is_shared = job.groups_ > 1 && threads_ > 1;
+    if (is_shared) offer(job);
     job.work();
-    if (count > 1 && threads_ != 0) withdraw(job);
-    job.join();
-    job.rethrow();
+    if (is_shared) withdraw(job);
   }
 
  private:
-  void offer(Job& job, uint32_t count) {
+  void offer(Job& job) {
     {
       const std::lock_guard lock(mutex_);
       jobs_.push_back(&job);
     }
-    if (count > threads_) {
+    if (job.groups_ >= threads_) {
       offered_.notify_all();
     } else {
-      for (uint32_t i = 1; i < count; ++i) offered_.notify_one();
+      for (uint32_t i = 1; i < job.groups_; ++i) offered_.notify_one();
     }
   }
 
   void withdraw(Job& job) {
     std::unique_lock lock(mutex_);
     jobs_.remove(&job);
-    left_.wait(lock, [&] { return job.helpers == 0; });
+    left_.wait(lock, [&] { return job.helpers_ == 0; });
   }
 
   Job* next() {
-    for (Job* job : jobs_) {
-      if (job->has_more()) return job;
-    }
-    return nullptr;
+    const auto job = std::ranges::find_if(jobs_, [](const Job* each) { return each->has_more(); });
+    return job != jobs_.end() ? *job : nullptr;
   }
 
   [[noreturn]] void help() {
@@ -188,20 +266,22 @@ class Pool {
     while (true) {
       Job* job;
       offered_.wait(lock, [&] { return (job = next()) != nullptr; });
-      ++job->helpers;
+      ++job->helpers_;
       lock.unlock();
       job->work();
       lock.lock();
-      if (--job->helpers == 0) left_.notify_all();
+      if (--job->helpers_ == 0) left_.notify_all();
     }
   }
 
-  uint32_t threads_ = 0;
+  const uint32_t threads_;
   std::mutex mutex_;
   std::condition_variable offered_;
   std::condition_variable left_;
   std::list<Job*> jobs_;
 };
+
+namespace {
 
 // Never destroyed: its threads wait in it until the process ends.
 std::atomic<Pool*> the_pool = nullptr;
@@ -221,11 +301,15 @@ Pool& pool() {
 
 }  // namespace
 
-void run_in_parallel(uint32_t count, const std::function<void(uint32_t)>& task) {
-  Job job(count, task);
-  pool().run(job, count);
-}
+// Where there are fewer groups than threads, every task may run in another one.
+Job::Job(uint32_t groups, uint32_t tasks_of_group)
+    : groups_(groups < pool().threads() ? groups * tasks_of_group : groups),
+      tasks_of_group_(groups < pool().threads() ? 1 : tasks_of_group) {}
 
-void add_worker() { Job::current()->add_worker(); }
+void Job::run(const std::function<void(uint32_t)>& task) {
+  task_ = &task;
+  pool().run(*this);
+  if (error_) std::rethrow_exception(error_);
+}
 
 }  // namespace AscendC::cpu

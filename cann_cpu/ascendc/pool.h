@@ -1,18 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that run blocks of kernels.
+// The threads that run the cores of kernels.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <mutex>
 
 namespace AscendC::cpu {
 
-// Calls task(0), ..., task(count - 1), in this thread and in those of the pool that are idle, and returns when all have
-// returned. Of what they throw it throws that of the lowest number; what has not begun by then does not begin.
-void run_in_parallel(uint32_t count, const std::function<void(uint32_t)>& task);
+// Tasks that wait for each other. A task that waits leaves its thread to others, and continues in the same thread.
+class Job {
+ public:
+  // The tasks of a group, consecutive ones, run in one thread.
+  Job(uint32_t groups, uint32_t tasks_of_group);
+  Job(const Job&) = delete;
 
-// Called by a task that is about to wait for other tasks of its call: makes a thread that takes over what has not
-// begun.
-void add_worker();
+  // Calls task(0), task(1) and so on, in this thread and in those of the pool that are idle, and returns when all have
+  // returned. Of what they throw it throws that of the lowest number; what has not begun by then does not begin.
+  void run(const std::function<void(uint32_t)>& task);
+
+  // In a task: returns when the condition holds. `lock` is of the mutex that guards what the condition reads.
+  void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition);
+  // In a task that polls: lets others of its thread run.
+  void yield();
+  // What conditions read has changed.
+  void notify();
+
+ private:
+  friend class Pool;
+  class Worker;
+
+  bool has_more() const { return !has_failed_ && next_.load(std::memory_order_relaxed) < groups_; }
+  void work();
+  void sleep(uint64_t seen);
+  void keep_error(uint32_t number, std::exception_ptr error);
+
+  const uint32_t groups_;
+  const uint32_t tasks_of_group_;
+  const std::function<void(uint32_t)>* task_ = nullptr;
+  std::atomic<uint32_t> next_ = 0;  // group
+  std::atomic<bool> has_failed_ = false;
+  std::atomic<uint64_t> changes_ = 0;
+  std::atomic<uint32_t> sleeping_ = 0;  // threads that have nothing to run until something changes
+  std::mutex mutex_;                    // guards the rest
+  std::condition_variable changed_;
+  std::exception_ptr error_;
+  uint32_t error_of_ = 0;
+  uint32_t helpers_ = 0;  // guarded by the pool's mutex
+};
 
 }  // namespace AscendC::cpu

@@ -8,8 +8,8 @@
 #include "ascendc/cores.h"
 #include "ascendc/cube_group.h"
 #include "checker.h"
+#include "fiber.h"
 #include "hccl_server.h"
-#include "pool.h"
 #include "running_block.h"
 
 namespace AscendC::cpu {
@@ -23,7 +23,8 @@ std::string name_of(const Core& core, const KernelType& type) {
 
 Team::~Team() = default;
 
-Team::Team(const KernelType& type, uint32_t blocks) : type_(type) {
+Team::Team(const KernelType& type, uint32_t blocks)
+    : type_(type), job_(blocks, cores_of(type.name).cube + cores_of(type.name).vectors) {
   const CoresOf of_block = cores_of(type.name);
   for (uint32_t block = 0; block < blocks; ++block) {
     for (uint8_t i = 0; i < of_block.cube + of_block.vectors; ++i) {
@@ -59,25 +60,24 @@ void Team::find_deadlock() {
   deadlock_ = who_waits();
 }
 
-void Team::wake() {
-  for (Waiter& waiter : waiters_) {
-    if (given_up_ || !deadlock_.empty() || waiter.may_go_on()) waiter.goes_on.notify_one();
-  }
+void Team::yield() {
+  if (Fiber::current() == nullptr) return;
+  Block* const block = std::exchange(current_block, nullptr);
+  job_.yield();
+  current_block = block;
 }
 
 void Team::wait(std::unique_lock<std::mutex>& lock, const Core& core, Where where, const char* name,
                 std::function<bool()> may_go_on) {
   if (given_up_) throw Abandoned();
   if (may_go_on()) return;
-  lock.unlock();
-  add_worker();  // every core has to begin, otherwise waiting cores never resume
-  lock.lock();
-  waiters_.emplace_back(core, name, where, std::move(may_go_on));
-  const auto waiter = std::prev(waiters_.end());
+  const auto waiter = waiters_.emplace(waiters_.end(), core, name, where, std::move(may_go_on));
   --running_;
   find_deadlock();
-  if (!deadlock_.empty()) wake();
-  waiter->goes_on.wait(lock, [&] { return given_up_ || !deadlock_.empty() || waiter->may_go_on(); });
+  if (!deadlock_.empty()) job_.notify();
+  Block* const block = std::exchange(current_block, nullptr);
+  job_.wait(lock, [&] { return given_up_ || !deadlock_.empty() || waiter->may_go_on(); });
+  current_block = block;
   waiters_.erase(waiter);
   ++running_;
   if (deadlock_.empty()) {
@@ -109,7 +109,7 @@ Message Team::sync_all(const Core& core, Who who, uint32_t used, Message said, W
     barrier.arrived = 0;
     ++barrier.round;
     barrier.gathered = std::exchange(barrier.gathering, nullptr);
-    wake();
+    job_.notify();
   }
   wait(lock, core, where, "SyncAll", [&barrier, round] { return barrier.round != round; });
   return barrier.gathered;
@@ -119,7 +119,7 @@ Message Team::set_flag(const char* name, const Core& core, const void* flag, Mes
   std::unique_lock lock(mutex_);
   wait(lock, core, where, name, [this, flag] { return !flags_.contains(flag); });
   flags_[flag] = std::move(said);
-  wake();
+  job_.notify();
   return nullptr;
 }
 
@@ -127,7 +127,7 @@ Message Team::wait_flag(const char* name, const Core& core, const void* flag, Wh
   std::unique_lock lock(mutex_);
   wait(lock, core, where, name, [this, flag] { return flags_.contains(flag); });
   const auto set = flags_.extract(flag);
-  wake();
+  job_.notify();
   return set.mapped();
 }
 
@@ -135,7 +135,7 @@ void Team::change(const std::function<void()>& change) {
   const std::lock_guard lock(mutex_);
   change();
   find_deadlock();
-  wake();
+  job_.notify();
 }
 
 void Team::wait_until(const char* name, const Core& core, Where where, std::function<bool()> may_go_on) {
@@ -206,7 +206,7 @@ void Team::cross_set(const Core& core, uint8_t mode, uint32_t id, Message said, 
            id, arrived.size(), name(number).c_str());
     }
   }
-  wake();
+  job_.notify();
 }
 
 Message Team::cross_wait(const Core& core, uint32_t id, Where where) {
@@ -247,13 +247,13 @@ void Team::end(const Core& core) {
   ended_[core.number] = true;
   --running_;
   find_deadlock();
-  wake();
+  job_.notify();
 }
 
 void Team::give_up() {
   const std::lock_guard lock(mutex_);
   given_up_ = true;
-  wake();
+  job_.notify();
 }
 
 namespace {
@@ -331,6 +331,7 @@ void take(const char* name, Where where, const void* flag) {
 
 void clean_cache(Where where, const std::byte* address, bool all) {
   if (Checker* checker = block(where).checker) checker->clean_cache(address, all);
+  running_block(where).team->yield();  // it may wait for what another core writes
 }
 
 }  // namespace AscendC::cpu

@@ -4,7 +4,6 @@
 // A deadlock is found by the state of the cores, not by time: no core runs any more, and no waiting core may continue.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,6 +17,7 @@
 
 #include "ascendc/block.h"
 #include "knowledge.h"
+#include "pool.h"
 
 namespace cann_cpu {
 class KernelCommunicator;
@@ -42,6 +42,11 @@ class Team {
   const Core& core(uint32_t number) const { return cores_[number]; }
   uint32_t cores() const { return static_cast<uint32_t>(cores_.size()); }
   std::string name(uint32_t number) const { return name_of(cores_[number], type_); }
+
+  // Calls task(number) for each core, in the pool's threads; a core that waits leaves its thread to others.
+  void run(const std::function<void(uint32_t)>& task) { job_.run(task); }
+  // Lets other cores run before this one, which polls, continues.
+  void yield();
 
   enum class Who : uint8_t { VectorCores, CubeCores, All };
   // Until all of them have come here; of the vector cores perhaps the first `used` only.
@@ -79,7 +84,6 @@ class Team {
     const char* name;
     Where where;
     std::function<bool()> may_go_on;
-    std::condition_variable goes_on;
   };
   struct Barrier {
     uint32_t arrived = 0;
@@ -102,13 +106,13 @@ class Team {
   // Until the condition holds; KernelError if it never will.
   void wait(std::unique_lock<std::mutex>& lock, const Core& core, Where where, const char* name,
             std::function<bool()> may_go_on);
-  void wake();
   void find_deadlock();
   std::string who_waits() const;
   Channel& channel(const Core& core, uint8_t mode, uint32_t id);
 
   const KernelType type_;
   std::vector<Core> cores_;
+  Job job_;
   std::mutex mutex_;
   uint32_t running_;  // cores that have not ended and do not wait
   bool given_up_ = false;

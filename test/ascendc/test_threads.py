@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cann_cpu.kernel import KernelFile
 
@@ -22,6 +23,29 @@ os.sched_setaffinity(0, {int(processor) for processor in sys.argv[2].split(",")}
 before = len(os.listdir("/proc/self/task"))
 KernelFile.kept("nothing.cpp", sys.argv[1])["nothing"](np.ones(1), blocks=8)
 print(1 + len(os.listdir("/proc/self/task")) - before)
+"""
+WAITING = """
+#include <unistd.h>
+#include "kernel_operator.h"
+using namespace AscendC;
+
+// Which thread each core continues in, after all have met.
+extern "C" __global__ __aicore__ void meet(GM_ADDR threads) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
+  const auto before = gettid();
+  SyncAll();
+  reinterpret_cast<__gm__ int32_t*>(threads)[GetBlockIdx()] = before == gettid() ? before : 0;
+}
+
+// The first core polls what the last one writes.
+extern "C" __global__ __aicore__ void poll(GM_ADDR flag) {
+  GlobalTensor<int32_t> of;
+  of.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(flag), 8);
+  if (GetBlockIdx() == GetBlockNum() - 1) of.SetValue(0, 1);
+  while (GetBlockIdx() == 0 && of.GetValue(0) == 0) {
+    DataCacheCleanAndInvalid<int32_t, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(of);
+  }
+}
 """
 PROCESSORS = sorted(os.sched_getaffinity(0))
 
@@ -89,3 +113,23 @@ def test_threads_are_no_more_than_the_quota_of_the_control_group(run, version, q
         pytest.skip("the kernel has no control groups of version 1")
     script = f'mount -t tmpfs none {group}; {files}; exec "$@"'
     assert threads(run(*UNSHARE, "sh", "-ec", script, "sh")) == (expected or len(PROCESSORS))
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory):
+    path = tmp_path_factory.mktemp("waiting") / "waiting.cpp"
+    path.write_text(WAITING)
+    return KernelFile(path)
+
+
+def test_a_core_that_waits_leaves_its_thread_to_others_and_continues_in_it(waiting):
+    threads = np.zeros(48, np.int32)
+    waiting["meet"](threads, blocks=48, checks=False)
+    assert threads.all() and len(set(threads)) <= len(PROCESSORS)
+
+
+@pytest.mark.timeout(60)
+def test_a_core_may_poll_what_another_one_writes(waiting):
+    flag = np.zeros(8, np.int32)
+    waiting["poll"](flag, blocks=48, checks=False)
+    assert flag[0] == 1
