@@ -119,10 +119,11 @@ struct Checking {
 // Runs one block; what it did to device memory, if it is checked.
 DeviceUses run_block(const Block& start, Team& team, Body body, const void* context, Checking* checking) {
   RunningBlock block(start, team);
-  std::optional<Checker> checker;
+  std::unique_ptr<Checker> checker;
   if (checking != nullptr) {
     Recorder* recorder = checking->recorders.empty() ? nullptr : &checking->recorders[block.core.number];
-    block.checker = &checker.emplace(block, checking->memory, checking->auto_sync, recorder);
+    checker = std::make_unique<Checker>(block, checking->memory, checking->auto_sync, recorder);
+    block.checker = checker.get();
   }
   const Running running(block);
   body(context);

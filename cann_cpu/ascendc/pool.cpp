@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -242,6 +243,7 @@ class Pool {
     {
       const std::lock_guard lock(mutex_);
       jobs_.push_back(&job);
+      ++offers_;
     }
     if (job.groups_ >= threads_) {
       offered_.notify_all();
@@ -253,7 +255,12 @@ class Pool {
   void withdraw(Job& job) {
     std::unique_lock lock(mutex_);
     jobs_.remove(&job);
-    left_.wait(lock, [&] { return job.helpers_ == 0; });
+    const auto has_left = [&] { return job.helpers_ == 0; };
+    if (has_left()) return;
+    lock.unlock();
+    expect(has_left);
+    lock.lock();
+    left_.wait(lock, has_left);
   }
 
   Job* next() {
@@ -264,8 +271,13 @@ class Pool {
   [[noreturn]] void help() {
     std::unique_lock lock(mutex_);
     while (true) {
-      Job* job;
-      offered_.wait(lock, [&] { return (job = next()) != nullptr; });
+      Job* job = next();
+      if (job == nullptr) {
+        lock.unlock();
+        expect([this, seen = offers_.load()] { return offers_ != seen; });
+        lock.lock();
+        offered_.wait(lock, [&] { return (job = next()) != nullptr; });
+      }
       ++job->helpers_;
       lock.unlock();
       job->work();
@@ -274,7 +286,15 @@ class Pool {
     }
   }
 
+  // Waking a thread takes as long as many a kernel: what is soon to come is waited for awake.
+  template <class Condition>
+  static void expect(const Condition& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+    while (!condition() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  }
+
   const uint32_t threads_;
+  std::atomic<uint64_t> offers_ = 0;
   std::mutex mutex_;
   std::condition_variable offered_;
   std::condition_variable left_;

@@ -49,7 +49,7 @@ class Job {
   std::condition_variable changed_;
   std::exception_ptr error_;
   uint32_t error_of_ = 0;
-  uint32_t helpers_ = 0;  // guarded by the pool's mutex
+  std::atomic<uint32_t> helpers_ = 0;  // changed under the pool's mutex
 };
 
 }  // namespace AscendC::cpu
