@@ -14,6 +14,15 @@ using namespace AscendC;
 constexpr float kLargest = 3.40282347e38f;
 __aicore__ inline float Infinity() { return 1.0f / 0.0f; }
 
+// Pairs without a key, from one on: -infinity and -1. Counts are multiples of 32.
+__aicore__ inline void FillWithNone(const LocalTensor<float>& pairs, uint32_t first, uint32_t count) {
+  const uint64_t scores[2] = {0x5555555555555555, 0}, positions[2] = {0xaaaaaaaaaaaaaaaa, 0};
+  const auto repeats = static_cast<uint8_t>(count / 32);
+  if (count == 0) return;
+  Duplicate(pairs[first * 2], -Infinity(), scores, repeats, 1, 8);
+  Duplicate(pairs[first * 2].ReinterpretCast<int32_t>(), -1, positions, repeats, 1, 8);
+}
+
 // Which row of the result belongs to a query token of a tile.
 __aicore__ inline int64_t RowOf(const LightningIndexerTiling& tiling, const Tile& tile, int64_t query) {
   return (tile.sequence.first_query + tile.first_query + query) * tiling.key_heads + tile.key_head;
@@ -108,7 +117,9 @@ class BestKeys {
  public:
   static constexpr uint32_t kChunk = 1024;  // scores that are sorted at a time
 
-  __aicore__ inline BestKeys(const LightningIndexerTiling& tiling, TPipe& pipe) : tiling_(tiling) {
+  // The scores of keys that rounds before have found are -infinity: of equal scores the pairs without a key come first.
+  __aicore__ inline BestKeys(const LightningIndexerTiling& tiling, TPipe& pipe, bool some_are_found)
+      : tiling_(tiling), held_at_first_(some_are_found ? tiling.kept : 0) {
     pipe.InitBuffer(scores_, tiling.tile_queries * kChunk * sizeof(float));
     pipe.InitBuffer(positions_, tiling.tile_queries * kChunk * sizeof(int32_t));
     pipe.InitBuffer(counting_, tiling.columns * sizeof(int32_t));
@@ -122,12 +133,8 @@ class BestKeys {
 
   // No key yet.
   __aicore__ inline void Clear(int64_t query) {
-    Fill(query, 0, kChunk);
-    for (uint32_t first = 0; first < tiling_.kept; first += kChunk) {
-      const uint32_t count = tiling_.kept - first < kChunk ? tiling_.kept - first : kChunk;
-      Sort32(Pairs(query)[first * 2], Scores(query), Positions(query).ReinterpretCast<uint32_t>(),
-             static_cast<int32_t>(count / 32));
-    }
+    FillWithNone(Pairs(query), 0, tiling_.kept);
+    held_[query] = held_at_first_;
     filled_[query] = 0;
   }
 
@@ -163,13 +170,21 @@ class BestKeys {
       MergeFours(one, other, 128, size);
       run = 512;
     }
-    const LocalTensor<float> runs = size > 128 ? one : other;
-    const LocalTensor<float> merged = merged_.Get<float>(), pairs = Pairs(query);
+    const LocalTensor<float> runs = size > 128 ? one : other, pairs = Pairs(query), merged = merged_.Get<float>();
+    const bool two = size == kChunk;
+    const LocalTensor<float> second = two ? runs[run * 2] : runs;
     const auto length = static_cast<uint16_t>(run);
-    const uint16_t lengths[4] = {static_cast<uint16_t>(tiling_.kept), length, length, 0};
-    const LocalTensor<float> second = size == kChunk ? runs[run * 2] : runs;
-    MrgSort(merged, {pairs, runs, second, second}, MrgSort4Info(lengths, false, size == kChunk ? 7 : 3, 1));
-    DataCopy(pairs, merged, tiling_.kept * 2);
+    const uint16_t lengths[4] = {static_cast<uint16_t>(held_[query]), length, length, 0};
+    LocalTensor<float> from = merged;
+    if (held_[query] > 0) {
+      MrgSort(merged, {pairs, runs, second, second}, MrgSort4Info(lengths, false, two ? 7 : 3, 1));
+    } else if (two) {
+      MrgSort(merged, {runs, second, second, second}, MrgSort4Info(lengths + 1, false, 3, 1));
+    } else {
+      from = runs;
+    }
+    held_[query] = Smaller(tiling_.kept, held_[query] + size);
+    DataCopy(pairs, from, held_[query] * 2);
     filled_[query] = 0;
   }
 
@@ -193,7 +208,9 @@ class BestKeys {
 
   const LightningIndexerTiling& tiling_;
   TBuf<TPosition::VECCALC> scores_, positions_, counting_, pairs_, sorted_[2], merged_;
-  uint32_t filled_[LightningIndexerTiling::kMaxTileQueries] = {};
+  const uint32_t held_at_first_;
+  uint32_t held_[LightningIndexerTiling::kMaxTileQueries] = {};    // of the pairs; those that follow have no key
+  uint32_t filled_[LightningIndexerTiling::kMaxTileQueries] = {};  // scores that are not yet among them
 };
 
 // Where the runs of tiles lie that several cores have in part: a core has two at most, at the end of its units one that

@@ -2,6 +2,7 @@
 // The work of a call: tiles of query tokens, the units of their keys, and the vector cores that have them.
 #pragma once
 
+#include "cores.h"
 #include "lightning_indexer_tiling.h"
 #include "matrix.h"
 #include "sequences.h"
@@ -97,6 +98,10 @@ class Division {
   __aicore__ inline int64_t FirstCore(const Tile& tile) const { return CoreOf(tile.first_unit); }
   __aicore__ inline int64_t LastCore(const Tile& tile) const { return CoreOf(tile.first_unit + tile.units - 1); }
   __aicore__ inline int64_t MaxPieces() const { return max_pieces_; }
+  // How many units of a tile the cores from one to before another have.
+  __aicore__ inline int64_t Units(const Tile& tile, int64_t core, int64_t end) const {
+    return Smaller(First(end), tile.first_unit + tile.units) - Greater(First(core), tile.first_unit);
+  }
 
  private:
   __aicore__ inline int64_t CoreOf(int64_t unit) const {

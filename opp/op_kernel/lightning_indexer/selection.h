@@ -26,7 +26,7 @@ class IndexerVector {
         last_(LastPairs(tiling, arguments.workspace)),
         is_first_round_(round == 0),
         rows_(kProducts / tiling.columns),
-        best_(tiling, pipe),
+        best_(tiling, pipe, !is_first_round_),
         writer_(tiling, pipe, arguments, round) {
     sums_.SetGlobalBuffer(reinterpret_cast<__gm__ Sum*>(arguments.workspace));
     pipe.InitBuffer(products_, 2, kProducts * sizeof(Sum));
@@ -273,7 +273,7 @@ class IndexerMerge {
           if (groups++ % tiling_.vector_cores() != GetBlockIdx()) continue;
           const int64_t left = CeilDivision(pieces - first, apart);
           const auto count = static_cast<uint32_t>(left < at_a_time_ ? left : at_a_time_);
-          if (count > 1) Merge(query, first_core, first, apart, count);
+          if (count > 1) Merge(division, tile, query, first, apart, count);
           if (apart * at_a_time_ < pieces) {
             if (count > 1) pieces_.Store(first_core + first, first == 0, query, merged_.Get<float>());
           } else {
@@ -284,19 +284,28 @@ class IndexerMerge {
     }
   }
 
-  __aicore__ inline void Merge(int64_t query, int64_t first_core, int64_t first, int64_t apart, uint32_t count) {
+  __aicore__ inline void Merge(const Division& division, const Tile& tile, int64_t query, int64_t first, int64_t apart,
+                               uint32_t count) {
     LocalTensor<float> runs = runs_.AllocTensor<float>();
+    const int64_t first_core = division.FirstCore(tile);
+    uint16_t lengths[4] = {};
+    uint32_t total = 0;
     for (uint32_t i = 0; i < count; ++i) {
       const int64_t piece = first + i * apart;
-      DataCopy(runs[i * tiling_.kept * 2], pieces_.Of(first_core + piece, piece == 0, query), tiling_.kept * 2);
+      // No more than it has keys.
+      const int64_t keys = division.Units(tile, first_core + piece, first_core + piece + apart) * tiling_.unit_keys;
+      const auto length = static_cast<uint32_t>(Smaller<int64_t>(tiling_.kept, AlignUp(keys, int64_t{32})));
+      DataCopy(runs[i * tiling_.kept * 2], pieces_.Of(first_core + piece, piece == 0, query), length * 2);
+      lengths[i] = static_cast<uint16_t>(length);
+      total += length;
     }
     runs_.EnQue(runs);
     runs = runs_.DeQue<float>();
-    const auto kept = static_cast<uint16_t>(tiling_.kept);
-    const uint16_t lengths[4] = {kept, kept, kept, kept};
+    const LocalTensor<float> merged = merged_.Get<float>();
     const auto run = [&](uint32_t i) { return runs[(i < count ? i : 0) * tiling_.kept * 2]; };
-    MrgSort(merged_.Get<float>(), {run(0), run(1), run(2), run(3)},
+    MrgSort(merged, {run(0), run(1), run(2), run(3)},
             MrgSort4Info(lengths, false, static_cast<uint16_t>((1u << count) - 1), 1));
+    if (total < tiling_.kept) FillWithNone(merged, total, tiling_.kept - total);
     runs_.FreeTensor(runs);
   }
 
