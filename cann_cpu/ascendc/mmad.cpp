@@ -15,60 +15,31 @@ struct Layout {
   int64_t column_fractals;  // of n
 };
 
-template <class T>
-void widen_factors(const MmadCall& call, const Layout& of, SumOf<T>* a, SumOf<T>* b) {
-  const auto* left = reinterpret_cast<const T*>(call.a.data);
-  const auto* right = reinterpret_cast<const T*>(call.b.data);
-  if (of.m == 1) {
-    widen_run(left, a, of.k);
-  } else {
-    for (int64_t i = 0; i < of.m; ++i) {
-      const T* row = left + (i / kFractalRows * of.depth_fractals * kFractalRows + i % kFractalRows) * of.piece;
-      for (int64_t p = 0; p < of.k; p += of.piece, row += kFractalRows * of.piece) {
-        widen_run(row, a + i * of.k + p, std::min(of.piece, of.k - p));
-      }
-    }
-  }
-  // A fractal of L0B has a row for each column of the matrix.
-  const int64_t width = of.column_fractals * kFractalRows;
-  SumOf<T> column[kBlockBytes];
-  for (int64_t p = 0; p < of.k; p += of.piece) {
-    const int64_t depth = std::min(of.piece, of.k - p);
-    for (int64_t j = 0; j < width; ++j) {
-      widen_run(
-          right + ((p / of.piece * of.column_fractals + j / kFractalRows) * kFractalRows + j % kFractalRows) * of.piece,
-          column, depth);
-      for (int64_t e = 0; e < depth; ++e) b[(p + e) * width + j] = j < of.n ? column[e] : SumOf<T>{};
-    }
-  }
-}
-
-template <class T>
-void multiply_factors(const MmadCall& call, const Layout& of) {
-  using Sum = SumOf<T>;
-  const int64_t width = of.column_fractals * kFractalRows;
-  Sum* a = factor_memory<Sum>(0, of.m * of.k);
-  Sum* b = factor_memory<Sum>(1, of.k * width);
-  widen_factors<T>(call, of, a, b);
+void multiply_factors(Factors factors, const MmadCall& call, const Layout& of) {
   const MatrixUnit& unit = block(call.where).matrix_unit;
-  const Hf32 rounding = !unit.hf32 ? Hf32::Off : unit.hf32_toward_zero ? Hf32::TowardZero : Hf32::ToEven;
-  if constexpr (std::is_same_v<T, float>) {
-    round_factors(a, of.m * of.k, rounding);
-    round_factors(b, of.k * width, rounding);
-  }
-  const StripedMatrix<Sum> sums{reinterpret_cast<Sum*>(call.sums.data), kFractalRows,
-                                ceil(of.m, kFractalRows) * kFractalRows * kFractalRows};
-  const auto& p = call.params;
+  const Hf32 rounding = !unit.hf32 || factors != Factors::Float ? Hf32::Off
+                        : unit.hf32_toward_zero                 ? Hf32::TowardZero
+                                                                : Hf32::ToEven;
+  // A fractal of L0A has rows of the matrix, one of L0B a row for each column. A single row has no fractals.
+  const FactorLayout a{call.a.data, kBlockBytes, of.depth_fractals * int64_t{kFractalBytes},
+                       of.m == 1 ? kBlockBytes : kFractalBytes};
+  const FactorLayout b{call.b.data, kBlockBytes, kFractalBytes, of.column_fractals * int64_t{kFractalBytes}};
+  const int64_t stripe = ceil(of.m, kFractalRows) * kFractalRows * kFractalRows;
+  auto* const sums = reinterpret_cast<int32_t*>(call.sums.data);
   if (call.bias != nullptr) {
-    const auto* bias = reinterpret_cast<const Sum*>(call.bias->data);
-    for (int64_t j = 0; j < width; ++j) {
+    constexpr auto kSum = static_cast<int64_t>(sizeof(*sums));
+    int32_t bias[kFractalRows] = {};
+    for (int64_t j = 0; j < of.n; j += kFractalRows) {
+      const int64_t columns = std::min<int64_t>(kFractalRows, of.n - j);
+      std::memcpy(bias, call.bias->data + j * kSum, static_cast<size_t>(columns * kSum));
+      std::fill(bias + columns, std::end(bias), 0);
       for (int64_t i = 0; i < of.m; ++i) {
-        sums.data[j / kFractalRows * sums.stripe + i * kFractalRows + j % kFractalRows] = j < of.n ? bias[j] : Sum{};
+        std::copy_n(bias, kFractalRows, sums + j / kFractalRows * stripe + i * kFractalRows);
       }
     }
   }
-  const bool accumulate = call.bias != nullptr || p.isBias || !p.cmatrixInitVal;
-  multiply(sums, a, b, of.m, of.n, of.k, accumulate, !std::is_same_v<T, float> || rounding != Hf32::Off);
+  const bool accumulate = call.bias != nullptr || call.params.isBias || !call.params.cmatrixInitVal;
+  multiply(factors, {sums, kFractalRows, stripe, a, b, of.m, of.n, of.k, accumulate, rounding});
 }
 
 void check_memories(const MmadCall& call) {
@@ -133,16 +104,7 @@ void mmad(Factors factors, const MmadCall& call) {
   const Layout of{
       p.m, p.n, p.k, piece, by_16 ? ceil(p.k, kFractalRows) * 2 : ceil(p.k, piece), ceil(p.n, kFractalRows)};
   if (Checker* checker = cpu::checker()) check_uses(*checker, call, of, itemsize);
-  switch (factors) {
-    case Factors::Half:
-      return multiply_factors<half>(call, of);
-    case Factors::Bfloat16:
-      return multiply_factors<bfloat16_t>(call, of);
-    case Factors::Float:
-      return multiply_factors<float>(call, of);
-    case Factors::Int8:
-      return multiply_factors<int8_t>(call, of);
-  }
+  multiply_factors(factors, call, of);
 }
 
 }  // namespace AscendC::cpu

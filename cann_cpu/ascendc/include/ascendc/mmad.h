@@ -46,18 +46,15 @@ struct MmadCall {
   const MmadParams& params;
 };
 
-enum class Factors : uint8_t { Half, Bfloat16, Float, Int8 };
 ASCENDC_CPU_EXPORT void mmad(Factors factors, const MmadCall& call);
 
 template <class Sum, class A, class B>
-constexpr Factors factors_of() {
+constexpr Factors checked_factors() {
   static_assert(
       (std::is_same_v<Sum, float> && std::is_same_v<A, B> && OneOf<A, half, bfloat16_t, float>) ||
           (std::is_same_v<Sum, int32_t> && std::is_same_v<A, int8_t> && std::is_same_v<B, int8_t>),
       "Mmad: half, bfloat16_t or float make float sums, int8_t makes int32_t sums; both factors are of one dtype");
-  if constexpr (std::is_same_v<A, half>) return Factors::Half;
-  if constexpr (std::is_same_v<A, bfloat16_t>) return Factors::Bfloat16;
-  return std::is_same_v<A, float> ? Factors::Float : Factors::Int8;
+  return factors_of<A>();
 }
 
 }  // namespace cpu
@@ -67,14 +64,14 @@ constexpr Factors factors_of() {
 template <class T, class U, class S>
 void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter,
           const MmadParams& mmadParams, cpu::Where where = cpu::Where::current()) {
-  cpu::mmad(cpu::factors_of<T, U, S>(), {where, dst.memory(), fm.memory(), filter.memory(), nullptr, mmadParams});
+  cpu::mmad(cpu::checked_factors<T, U, S>(), {where, dst.memory(), fm.memory(), filter.memory(), nullptr, mmadParams});
 }
 // The same; the sums begin with bias[n], of the bias table.
 template <class T, class U, class S, class V>
 void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter, const LocalTensor<V>& bias,
           const MmadParams& mmadParams, cpu::Where where = cpu::Where::current()) {
   static_assert(std::is_same_v<T, V>, "Mmad: the bias has the dtype of the sums");
-  cpu::mmad(cpu::factors_of<T, U, S>(),
+  cpu::mmad(cpu::checked_factors<T, U, S>(),
             {where, dst.memory(), fm.memory(), filter.memory(), &bias.memory(), mmadParams});
 }
 
