@@ -35,11 +35,62 @@ uint32_t alignment_of(const LocalMemory& memory) {
   }
 }
 
-void transpose(std::byte* to, int64_t to_row, const std::byte* from, int64_t from_row, int64_t rows, int64_t columns,
-               uint32_t itemsize) {
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) {
-      std::memcpy(to + j * to_row + i * itemsize, from + i * from_row + j * itemsize, itemsize);
+// 16 bytes of elements of one size.
+template <class Element>
+struct Run {
+  static constexpr int kElements = 16 / sizeof(Element);
+  using Vector [[gnu::vector_size(16), gnu::aligned(1), gnu::may_alias]] = Element;
+
+  template <int first, class Indices = std::make_integer_sequence<int, kElements>>
+  struct Zip;
+  template <int first, int... i>
+  struct Zip<first, std::integer_sequence<int, i...>> {
+    static constexpr Vector kMask = {static_cast<Element>(first + i / 2 + i % 2 * kElements)...};
+  };
+};
+
+// Transposes squares of as many rows as elements fill 16 bytes, `across` of them beside each other.
+template <class Element, int across, int down>
+void transpose_squares(std::byte* to, int64_t to_row, const std::byte* from, int64_t from_row) {
+  using Vector = typename Run<Element>::Vector;
+  using Low = typename Run<Element>::template Zip<0>;
+  using High = typename Run<Element>::template Zip<Run<Element>::kElements / 2>;
+  constexpr int kSide = Run<Element>::kElements;
+  for (int i = 0; i < down; ++i) {
+    for (int j = 0; j < across; ++j) {
+      const std::byte* square = from + i * kSide * from_row + j * 16;
+      Vector rows[kSide], zipped[kSide];
+#pragma GCC unroll 16
+      for (int r = 0; r < kSide; ++r) rows[r] = *reinterpret_cast<const Vector*>(square + r * from_row);
+#pragma GCC unroll 4
+      for (int round = 1; round < kSide; round *= 2) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kSide / 2; ++r) {
+          zipped[2 * r] = __builtin_shuffle(rows[r], rows[r + kSide / 2], Low::kMask);
+          zipped[2 * r + 1] = __builtin_shuffle(rows[r], rows[r + kSide / 2], High::kMask);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kSide; ++r) rows[r] = zipped[r];
+      }
+      std::byte* turned = to + j * kSide * to_row + i * 16;
+#pragma GCC unroll 16
+      for (int r = 0; r < kSide; ++r) *reinterpret_cast<Vector*>(turned + r * to_row) = rows[r];
+    }
+  }
+}
+
+// Rows to pieces of 32 bytes, the last one filled up with 0.
+void copy_rows(std::byte* to, int64_t to_row, int64_t to_column, const std::byte* from, int64_t from_row, int64_t rows,
+               int64_t bytes) {
+  const int64_t whole = bytes / kBlockBytes, rest = bytes % kBlockBytes;
+  for (int64_t i = 0; i < rows; ++i, to += to_row, from += from_row) {
+    std::byte* piece = to;
+    for (int64_t j = 0; j < whole; ++j, piece += to_column) {
+      std::memcpy(piece, from + j * kBlockBytes, kBlockBytes);
+    }
+    if (rest != 0) {
+      std::memcpy(piece, from + whole * kBlockBytes, static_cast<size_t>(rest));
+      std::memset(piece + rest, 0, static_cast<size_t>(kBlockBytes - rest));
     }
   }
 }
@@ -79,15 +130,7 @@ void copy_nd_to_nz(Where where, const LocalMemory& dst, const GlobalMemory& src,
           trace.touch(Use::Write, dst, to + j * to_column + i * to_row, kBlockBytes);
       }
     }
-    for (int64_t i = 0; i < p.nValue; ++i) {
-      const std::byte* begin = src.data + from + i * from_row;
-      for (int64_t j = 0; j < pieces; ++j) {
-        std::byte* piece = dst.data + to + j * to_column + i * to_row;
-        const int64_t bytes = std::min<int64_t>(kBlockBytes, row - j * kBlockBytes);
-        std::memcpy(piece, begin + j * kBlockBytes, static_cast<size_t>(bytes));
-        std::memset(piece + bytes, 0, static_cast<size_t>(kBlockBytes - bytes));
-      }
-    }
+    copy_rows(dst.data + to, to_row, to_column, src.data + from, from_row, p.nValue, row);
   }
 }
 
@@ -119,19 +162,25 @@ void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local
   trace.align(dst, alignment_of(dst));
   if (local != nullptr) trace.align(*local, kBlockBytes);
   const std::byte* source = local != nullptr ? local->data : global->data;
-  for (int64_t i = 0; i < p.repeatTimes; ++i) {
-    const int64_t fractal = p.startIndex + (p.addrMode != 0 ? -i : i) * p.srcStride;
-    const int64_t from = fractal * kFractalBytes, to = i * (1 + int64_t{p.dstGap}) * kFractalBytes;
+  const int64_t from_step = (p.addrMode != 0 ? -1 : 1) * stride, to_step = (1 + int64_t{p.dstGap}) * kFractalBytes;
+  for (int64_t i = 0; trace.checker != nullptr && i < p.repeatTimes; ++i) {
     if (local != nullptr) {
-      trace.touch(Use::Read, *local, from, kFractalBytes);
+      trace.touch(Use::Read, *local, first + i * from_step, kFractalBytes);
     } else {
-      trace.touch(Use::Read, *global, from, kFractalBytes);
+      trace.touch(Use::Read, *global, first + i * from_step, kFractalBytes);
     }
-    trace.touch(Use::Write, dst, to, kFractalBytes);
-    if (p.ifTranspose) {
-      transpose(dst.data + to, kBlockBytes, source + from, kBlockBytes, kFractalRows, kFractalRows, itemsize);
-    } else {
-      std::memcpy(dst.data + to, source + from, kFractalBytes);
+    trace.touch(Use::Write, dst, i * to_step, kFractalBytes);
+  }
+  if (p.ifTranspose) {
+    for (int64_t i = 0; i < p.repeatTimes; ++i) {
+      transpose_squares<uint16_t, 2, 2>(dst.data + i * to_step, kBlockBytes, source + first + i * from_step,
+                                        kBlockBytes);
+    }
+  } else if (from_step == kFractalBytes && to_step == kFractalBytes) {
+    std::memcpy(dst.data, source + first, p.repeatTimes * size_t{kFractalBytes});
+  } else {
+    for (int64_t i = 0; i < p.repeatTimes; ++i) {
+      std::memcpy(dst.data + i * to_step, source + first + i * from_step, kFractalBytes);
     }
   }
 }
@@ -142,33 +191,35 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
   if (!has_matrix_unit(kName, where)) return;
   need_memory(kName, where, src, {Hardware::L1}, "src");
   need_memory(kName, where, dst, {Hardware::L0A, Hardware::L0B}, "dst");
-  const int64_t side = itemsize == 1 ? 32 : 16, fractals = itemsize == 2 ? 1 : 2;
+  const int64_t fractals = itemsize == 2 ? 1 : 2;
   const int64_t square = fractals * kFractalBytes;
   const InstructionTrace trace{.by = {.name = kName, .where = where, .pipe = PIPE_MTE1, .fractals = true}};
   trace.copy(path_to(dst), p.repeatTimes * square);
   trace.align(dst, kFractalBytes);
   trace.align(src, kBlockBytes);
   // Two fractals of 8 bits lie one below the other, two of 32 bits beside each other.
-  std::byte whole[32 * 32], turned[32 * 32];
-  const int64_t row = side * itemsize;
-  const auto piece = [&](std::byte* matrix, int64_t fractal, int64_t i) {
-    return itemsize == 4 ? matrix + i * row + fractal * kBlockBytes : matrix + (fractal * kFractalRows + i) * row;
-  };
   for (int64_t i = 0; i < p.repeatTimes; ++i) {
     const int64_t from = (p.startIndex + (p.addrMode != 0 ? -i : i) * p.srcStride) * square;
     const int64_t to = i * (1 + int64_t{p.dstGap}) * kFractalBytes;
+    const int64_t to_second = (1 + int64_t{p.dstFracGap}) * kFractalBytes;
     trace.touch(Use::Read, src, from, square);
     for (int64_t fractal = 0; fractal < fractals; ++fractal) {
-      for (int64_t r = 0; r < kFractalRows; ++r) {
-        std::memcpy(piece(whole, fractal, r), src.data + from + fractal * kFractalBytes + r * kBlockBytes, kBlockBytes);
-      }
+      trace.touch(Use::Write, dst, to + fractal * to_second, kFractalBytes);
     }
-    transpose(turned, row, whole, row, side, side, itemsize);
-    for (int64_t fractal = 0; fractal < fractals; ++fractal) {
-      const int64_t at = to + fractal * (1 + int64_t{p.dstFracGap}) * kFractalBytes;
-      trace.touch(Use::Write, dst, at, kFractalBytes);
-      for (int64_t r = 0; r < kFractalRows; ++r) {
-        std::memcpy(dst.data + at + r * kBlockBytes, piece(turned, fractal, r), kBlockBytes);
+    const std::byte *first = src.data + from, *second = first + kFractalBytes;
+    std::byte* turned = dst.data + to;
+    if (itemsize == 2) {
+      transpose_squares<uint16_t, 2, 2>(turned, kBlockBytes, first, kBlockBytes);
+    } else if (itemsize == 1) {
+      for (int64_t half = 0; half < 2; ++half) {
+        transpose_squares<uint8_t, 1, 2>(turned + half * to_second, kBlockBytes, first + half * 16, kBlockBytes);
+      }
+    } else {
+      for (int64_t half = 0; half < 2; ++half) {  // 8 rows of both become 8 columns of one
+        transpose_squares<uint32_t, 2, 2>(turned + half * to_second, kBlockBytes, first + half * 8 * kBlockBytes,
+                                          kBlockBytes);
+        transpose_squares<uint32_t, 2, 2>(turned + half * to_second + 8 * kBlockBytes, kBlockBytes,
+                                          second + half * 8 * kBlockBytes, kBlockBytes);
       }
     }
   }
