@@ -74,7 +74,7 @@ __aicore__ inline void Multiply(const AscendC::LocalTensor<Sum>& sums, const Asc
                                 const AscendC::LocalTensor<T>& right, uint32_t m, uint32_t n, uint32_t k,
                                 bool from_zero) {
   AscendC::MmadParams params;
-  params.m = AscendC::AlignUp(m, kFractal);  // not 1, which would be a vector and lie otherwise in L0A
+  params.m = m == 1 ? kFractal : m;  // 1 would be a vector and lie otherwise in L0A
   params.n = n;
   params.k = k;
   params.cmatrixInitVal = from_zero;

@@ -137,6 +137,47 @@ def test_the_sums_do_not_depend_on_the_tile(kernels):
     assert (c == expected).all()
 
 
+ODD_SHAPES = [(1, 33, 13), (15, 17, 1), (17, 1, 257), (9, 33, 129), (2, 20, 511), (33, 31, 3), (7, 47, 2)]
+
+
+@pytest.mark.parametrize("shape", ODD_SHAPES, ids=str)
+@pytest.mark.parametrize("name", ["half_to_float", "bfloat16_to_float", "float_to_float", "int8_to_int32"])
+def test_products_whose_sizes_fill_no_fractal(kernels, name, shape):
+    """Twice, onto the sums of the first time."""
+    a, b, c = product(kernels, name, shape, "squares" if name.startswith("int8") else "image", twice=1)
+    if c.dtype == torch.int32:
+        assert (c == 2 * exact(a, b)).all()
+    else:
+        assert_summed(c, a, b, 2)
+
+
+@pytest.mark.parametrize("name", ["half_to_float", "bfloat16_to_float", "float_to_float"])
+def test_numbers_that_are_not_finite_stay_in_their_rows_and_columns(kernels, name):
+    m, n, k = shape = 21, 35, 45
+    dtype = DTYPES[name.split("_")[0]]
+    a, b = factors(m, n, k, dtype)
+    a[3, 44], a[20, 0], a[7, 10], b[44, 34], b[11, 16] = np.nan, np.inf, -np.inf, np.inf, np.nan
+    c = torch.zeros(m, n)
+    kernels("cube")[name](array(a), array(b), c.numpy(), *shape, LOADS["image"], 0, 0, 0, 0, 0, 0, 0)
+    expected = exact(a, b)
+    assert (c.isnan() == expected.isnan()).all()
+    assert (c.isposinf() == expected.isposinf()).all()
+    assert (c.isneginf() == expected.isneginf()).all()
+
+
+def test_the_smallest_halves(kernels):
+    """Each number of half below 2^-13, whose products with 1 are exact."""
+    a, b = torch.arange(1024 * 2, dtype=torch.int16).view(torch.float16).view(64, 32), torch.eye(32).half()
+    c = torch.zeros(64, 32)
+    kernels("cube")["half_to_float"](a.numpy(), b.numpy(), c.numpy(), 64, 32, 32, 0, 0, 0, 0, 0, 0, 0, 0)
+    assert (c == a.float()).all()
+    d = torch.zeros(32, 64)
+    kernels("cube")["half_to_float"](
+        b.numpy(), a.T.contiguous().numpy(), d.numpy(), 32, 64, 32, 0, 0, 0, 0, 0, 0, 0, 0
+    )
+    assert (d == a.T.float()).all()
+
+
 @pytest.mark.parametrize("nz", [0, 1])
 @pytest.mark.parametrize("relu", [0, 1])
 @pytest.mark.parametrize(
