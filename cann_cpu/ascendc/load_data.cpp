@@ -80,18 +80,35 @@ void transpose_squares(std::byte* to, int64_t to_row, const std::byte* from, int
   }
 }
 
+// The whole pieces of one row or more, which lie beside each other.
+template <int rows>
+void copy_pieces(std::byte* to, int64_t to_column, const std::byte* from, int64_t from_row, int64_t pieces) {
+  for (int64_t j = 0; j < pieces; ++j, to += to_column, from += kBlockBytes) {
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; ++r) std::memcpy(to + r * kBlockBytes, from + r * from_row, kBlockBytes);
+  }
+}
+
 // Rows to pieces of 32 bytes, the last one filled up with 0.
 void copy_rows(std::byte* to, int64_t to_row, int64_t to_column, const std::byte* from, int64_t from_row, int64_t rows,
                int64_t bytes) {
+  constexpr int64_t kAhead = 4096, kLine = 64;  // bytes that are asked for before they are copied
   const int64_t whole = bytes / kBlockBytes, rest = bytes % kBlockBytes;
-  for (int64_t i = 0; i < rows; ++i, to += to_row, from += from_row) {
-    std::byte* piece = to;
-    for (int64_t j = 0; j < whole; ++j, piece += to_column) {
-      std::memcpy(piece, from + j * kBlockBytes, kBlockBytes);
+  const int64_t ahead = kAhead / std::max(bytes, kLine);
+  int64_t last = ahead;  // that was asked for
+  for (int64_t i = 0; i < rows;) {
+    const bool pair = to_row == kBlockBytes && i + 1 < rows;  // a whole line of the cache
+    for (const int64_t end = std::min(rows, last + (pair ? 2 : 1)); ahead != 0 && last < end; ++last) {
+      for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + last * from_row + at);
     }
-    if (rest != 0) {
-      std::memcpy(piece, from + whole * kBlockBytes, static_cast<size_t>(rest));
-      std::memset(piece + rest, 0, static_cast<size_t>(kBlockBytes - rest));
+    const std::byte* row = from + i * from_row;
+    std::byte* piece = to + i * to_row;
+    (pair ? copy_pieces<2> : copy_pieces<1>)(piece, to_column, row, from_row, whole);
+    for (const int64_t end = i + (pair ? 2 : 1); i < end; ++i, row += from_row, piece += to_row) {
+      if (rest == 0) continue;
+      std::byte* const tail = piece + whole * to_column;
+      std::memcpy(tail, row + whole * kBlockBytes, static_cast<size_t>(rest));
+      std::memset(tail + rest, 0, static_cast<size_t>(kBlockBytes - rest));
     }
   }
 }
