@@ -39,7 +39,7 @@ class LinearLayers {
   // that or T, to which they are rounded.
   template <class T, class Out>
   __aicore__ inline void Compute(const Linear& product, Share& share, GM_ADDR x, GM_ADDR weight, GM_ADDR out) {
-    const int64_t units = Units<T>(product), width = UnitColumns<T>(product), units_of_tile = kColumns / width;
+    const int64_t units = Units<T>(product), width = UnitColumns<T>(product);
     const Run run = share.Take(Tiles(product) * units, UnitCost(product));
     AscendC::GlobalTensor<T> left, right;
     AscendC::GlobalTensor<Out> result;
@@ -48,19 +48,19 @@ class LinearLayers {
     result.SetGlobalBuffer(reinterpret_cast<__gm__ Out*>(out));
     for (int64_t i = run.first; i < run.end;) {
       const int64_t row = i / units * kRows, unit = i % units;
-      const int64_t count = Smaller(Smaller(units_of_tile, units - unit), run.end - i);
+      const auto rows = static_cast<uint32_t>(Smaller<int64_t>(kRows, product.rows - row));
+      const int64_t most = product.in_blocks ? kColumns : MostColumns<T>(rows);
+      const int64_t count = Smaller(Smaller(most / width, units - unit), run.end - i);
       const int64_t column = unit * width, columns = Smaller(count * width, product.columns - column);
-      ComputeTile(product, left, right, result,
-                  {row, column, static_cast<uint32_t>(Smaller<int64_t>(kRows, product.rows - row)),
-                   static_cast<uint32_t>(columns)});
+      ComputeTile(product, left, right, result, {row, column, rows, static_cast<uint32_t>(columns)});
       i += count;
     }
   }
 
  private:
   static constexpr uint32_t kBuffers = 2;                              // one is filled while the other is read
-  static constexpr uint32_t kRows = 128, kColumns = 128;               // of a tile
-  static constexpr uint32_t kRowBytesOfL1 = 512, kRowBytesOfL0 = 256;  // of x; the weight has as many elements a column
+  static constexpr uint32_t kRows = 128, kColumns = 128;               // of a tile of many rows
+  static constexpr uint32_t kRowBytesOfL1 = 512, kRowBytesOfL0 = 256;  // of its x; the weight has as deep columns
   static constexpr int64_t kMaxStride = 65535;                         // that a copy to fractals takes
 
   // A tile of the result.
@@ -70,6 +70,17 @@ class LinearLayers {
     uint32_t rows;
     uint32_t columns;
   };
+
+  // Few rows have sums for more columns: longer pieces of the weight's rows, of up to 512 bytes, are copied at once.
+  template <class T>
+  __aicore__ static inline uint32_t MostColumns(uint32_t rows) {
+    return kColumns * (rows <= kRows / 4 && sizeof(T) == 1 ? 4 : rows <= kRows / 2 ? 2 : 1);
+  }
+  // Elements of a column of the weight that go through a memory at once; more columns are less deep.
+  template <class T>
+  __aicore__ static inline uint32_t Depth(uint32_t row_bytes, uint32_t columns) {
+    return row_bytes / sizeof(T) / (columns > 2 * kColumns ? 4 : columns > kColumns ? 2 : 1);
+  }
 
   __aicore__ static inline int64_t Tiles(const Linear& product) { return (product.rows + kRows - 1) / kRows; }
 
@@ -93,10 +104,10 @@ class LinearLayers {
   __aicore__ inline void ComputeTile(const Linear& product, const AscendC::GlobalTensor<T>& x,
                                      const AscendC::GlobalTensor<T>& weight, const AscendC::GlobalTensor<Out>& out,
                                      const Tile& tile) {
-    constexpr int64_t kDepth = kRowBytesOfL1 / sizeof(T);
+    const int64_t most = Depth<T>(kRowBytesOfL1, tile.columns);
     const AscendC::LocalTensor<SumOf<T>> sums = sums_.AllocTensor<SumOf<T>>();
-    for (int64_t first = 0; first < product.depth; first += kDepth) {
-      const auto depth = static_cast<uint32_t>(Smaller(kDepth, product.depth - first));
+    for (int64_t first = 0; first < product.depth; first += most) {
+      const auto depth = static_cast<uint32_t>(Smaller(most, product.depth - first));
       CopyX(product, x[tile.row * product.x_stride + first], tile.rows, depth);
       CopyWeight(product, weight, first, depth, tile);
       MultiplyPieces<T>(sums, tile, depth, first == 0);
@@ -150,11 +161,12 @@ class LinearLayers {
   template <class T>
   __aicore__ inline void MultiplyPieces(const AscendC::LocalTensor<SumOf<T>>& sums, const Tile& tile, uint32_t depth,
                                         bool from_zero) {
-    constexpr uint32_t kDepth = kRowBytesOfL0 / sizeof(T), kWidth = kFractalColumns<T>;
+    constexpr uint32_t kWidth = kFractalColumns<T>;
+    const uint32_t most = Depth<T>(kRowBytesOfL0, tile.columns);
     const AscendC::LocalTensor<T> x = x1_.DeQue<T>(), weight = weight1_.DeQue<T>();
     const uint32_t height = AscendC::AlignUp(tile.rows, kFractal), weight_height = AscendC::AlignUp(depth, kSquare<T>);
-    for (uint32_t first = 0; first < depth; first += kDepth) {
-      const uint32_t count = Smaller(kDepth, depth - first);
+    for (uint32_t first = 0; first < depth; first += most) {
+      const uint32_t count = Smaller(most, depth - first);
       const AscendC::LocalTensor<T> left = x2_.AllocTensor<T>(), right = weight2_.AllocTensor<T>();
       LoadLeft(left, x[first * height], height, tile.rows, AscendC::CeilDivision(count, kWidth));
       LoadRight(right, weight[first * kWidth], weight_height, count, AscendC::CeilDivision(tile.columns, kWidth));
