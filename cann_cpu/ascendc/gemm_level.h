@@ -29,6 +29,7 @@ constexpr int kParts = kStripe / kLanes;  // vectors of a stripe
 using Words [[gnu::vector_size(kLanes * 4), gnu::aligned(4), gnu::may_alias]] = int32_t;
 using Unsigned [[gnu::vector_size(kLanes * 4), gnu::aligned(4), gnu::may_alias]] = uint32_t;
 using Shorts [[gnu::vector_size(kLanes * 4), gnu::aligned(4), gnu::may_alias]] = int16_t;
+using Pairs [[gnu::vector_size(kLanes * 4), gnu::aligned(4), gnu::may_alias]] = int64_t;
 using Floats [[gnu::vector_size(kLanes * 4), gnu::aligned(4), gnu::may_alias]] = float;
 
 #define ASCENDC_INLINE [[gnu::always_inline]] inline
@@ -41,34 +42,45 @@ ASCENDC_INLINE Words load_halves(const void* low, const void* high) {
 }
 #endif
 
-// The masks of shuffles within parts of 128 bits of two vectors: lane(i) is what element i of the result is.
+// The masks of shuffles of two vectors: what element i of the result is. Zips are within parts of 128 bits, of words or
+// of pairs of them; of parts the even or the odd ones are taken, in turns.
 constexpr int zip_low(int i) { return i / 4 * 4 + i % 4 / 2 + i % 2 * kLanes; }
 constexpr int zip_high(int i) { return zip_low(i) + 2; }
-constexpr int zip_pairs_low(int i) { return i / 4 * 4 + i % 2 + i % 4 / 2 * kLanes; }
-constexpr int zip_pairs_high(int i) { return zip_pairs_low(i) + 2; }
-// Of two vectors the even or the odd parts of 128 bits, in turns.
-constexpr int even_parts(int i) { return i / 8 * 8 + i % 4 + i / 4 % 2 * kLanes; }
-constexpr int odd_parts(int i) { return even_parts(i) + 4; }
+constexpr int zip_pairs_low(int i) { return i / 2 * 2 + i % 2 * kLanes / 2; }
+constexpr int zip_pairs_high(int i) { return zip_pairs_low(i) + 1; }
+constexpr int even_parts(int i) { return i / 4 * 4 + i % 2 + i / 2 % 2 * kLanes / 2; }
+constexpr int odd_parts(int i) { return even_parts(i) + 2; }
 
-template <int (*lane)(int), class Indices = std::make_integer_sequence<int, kLanes>>
+template <class Vector, int (*lane)(int), class Indices>
 struct Mask;
-template <int (*lane)(int), int... i>
-struct Mask<lane, std::integer_sequence<int, i...>> {
-  static constexpr Words kValue = {lane(i)...};
+template <class Vector, int (*lane)(int), int... i>
+struct Mask<Vector, lane, std::integer_sequence<int, i...>> {
+  static constexpr typename Vector::Type kValue = {lane(i)...};
+};
+struct OfWords {
+  using Type = Words;
+};
+struct OfPairs {
+  using Type = Pairs;
 };
 template <int (*lane)(int)>
 ASCENDC_INLINE Words shuffle(Words a, Words b) {
-  return __builtin_shuffle(a, b, Mask<lane>::kValue);
+  return __builtin_shuffle(a, b, Mask<OfWords, lane, std::make_integer_sequence<int, kLanes>>::kValue);
+}
+template <int (*lane)(int)>
+ASCENDC_INLINE Words shuffle_pairs(Words a, Words b) {
+  using MaskOfPairs = Mask<OfPairs, lane, std::make_integer_sequence<int, kLanes / 2>>;
+  return (Words)__builtin_shuffle((Pairs)a, (Pairs)b, MaskOfPairs::kValue);
 }
 
 // Transposes squares of 4 x 4 words in the parts of 128 bits of four vectors.
 ASCENDC_INLINE void transpose_quads(Words (&rows)[4]) {
   const Words low = shuffle<zip_low>(rows[0], rows[1]), high = shuffle<zip_high>(rows[0], rows[1]);
   const Words low2 = shuffle<zip_low>(rows[2], rows[3]), high2 = shuffle<zip_high>(rows[2], rows[3]);
-  rows[0] = shuffle<zip_pairs_low>(low, low2);
-  rows[1] = shuffle<zip_pairs_high>(low, low2);
-  rows[2] = shuffle<zip_pairs_low>(high, high2);
-  rows[3] = shuffle<zip_pairs_high>(high, high2);
+  rows[0] = shuffle_pairs<zip_pairs_low>(low, low2);
+  rows[1] = shuffle_pairs<zip_pairs_high>(low, low2);
+  rows[2] = shuffle_pairs<zip_pairs_low>(high, high2);
+  rows[3] = shuffle_pairs<zip_pairs_high>(high, high2);
 }
 
 // 16 lines of 8 words become 8 rows of 16 words.
@@ -81,8 +93,8 @@ ASCENDC_INLINE void transpose_lines(const std::byte* from, int64_t line, Words (
   transpose_quads(halves[1]);
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    to[i][0] = shuffle<even_parts>(halves[0][i], halves[1][i]);
-    to[i + 4][0] = shuffle<odd_parts>(halves[0][i], halves[1][i]);
+    to[i][0] = shuffle_pairs<even_parts>(halves[0][i], halves[1][i]);
+    to[i + 4][0] = shuffle_pairs<odd_parts>(halves[0][i], halves[1][i]);
   }
 #elif ASCENDC_LEVEL == ASCENDC_AVX2
 #pragma GCC unroll 2
@@ -94,8 +106,8 @@ ASCENDC_INLINE void transpose_lines(const std::byte* from, int64_t line, Words (
     transpose_quads(halves[1]);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      to[i][part] = shuffle<even_parts>(halves[0][i], halves[1][i]);
-      to[i + 4][part] = shuffle<odd_parts>(halves[0][i], halves[1][i]);
+      to[i][part] = shuffle_pairs<even_parts>(halves[0][i], halves[1][i]);
+      to[i + 4][part] = shuffle_pairs<odd_parts>(halves[0][i], halves[1][i]);
     }
   }
 #else
@@ -153,6 +165,7 @@ void pack_lines(const FactorLayout& b, int64_t stripe, int64_t columns, int64_t 
   constexpr int64_t kItem = Op::kItem;
   constexpr int kOuts = kWordsOf<Op> / 8;
   alignas(64) std::byte part[16 * kBlockBytes];
+  Words sums[2][kParts] = {};  // of the odd and of the even words, so that none waits for the one before
   for (int64_t p = first; p < first + count; p += kElementsOf<Op>) {
     const int64_t elements = std::min<int64_t>(kElementsOf<Op>, first + count - p);
     const std::byte* from = b.piece_of(stripe * 16, p / kElementsOf<Op>);
@@ -176,11 +189,12 @@ void pack_lines(const FactorLayout& b, int64_t stripe, int64_t columns, int64_t 
         for (int e = 0; e < kOuts; ++e) {
           *reinterpret_cast<Words*>(to + (i * kOuts + e) * width + v * kLanes) = out[e];
         }
-        if constexpr (Op::kOffset) offsets[v] = Op::add_offset(offsets[v], words[i][v]);
+        if constexpr (Op::kOffset) sums[i % 2][v] = Op::add_offset(sums[i % 2][v], words[i][v]);
       }
     }
     to += kWordsOf<Op> * width;
   }
+  for (int v = 0; Op::kOffset && v < kParts; ++v) offsets[v] = sums[0][v] + sums[1][v];
 }
 
 // The same where a row along k has the elements of all columns.
