@@ -746,7 +746,7 @@ void check_cores_apart(const char* kernel, std::vector<DeviceUse> uses, const Te
   apart.check_bytes(std::move(uses));
 }
 
-void check_vector(const char* name, Where where, const Lanes& lanes, std::initializer_list<Operand> operands,
+void check_vector(const char* name, Where where, const Lanes& lanes, std::span<const Operand> operands,
                   bool is_more) {
   Checker& checker = *current_block->checker;
   const Checker::Instruction by{name, where, PIPE_V};
@@ -762,7 +762,7 @@ void check_vector(const char* name, Where where, const Lanes& lanes, std::initia
   for (const Operand& dst : operands) {
     for (const Operand& src : operands) {
       if (dst.use == Use::Write && src.use == Use::Read)
-        checker.check_overlap(by, lanes, dst, src, &src == operands.end() - 1);
+        checker.check_overlap(by, lanes, dst, src, &src == &operands.back());
     }
   }
 }

@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
+#include <span>
 
 #include "ascendc/half.h"
 #include "ascendc/launch.h"
@@ -202,7 +202,7 @@ ASCENDC_CPU_EXPORT void check_scratch(const char* name, Where where);
 
 // Reports an instruction to the checker before it runs. is_more: it belongs to the instruction reported before.
 ASCENDC_CPU_EXPORT void check_vector(const char* name, Where where, const Lanes& lanes,
-                                     std::initializer_list<Operand> operands, bool is_more = false);
+                                     std::span<const Operand> operands, bool is_more = false);
 ASCENDC_CPU_EXPORT void check_scalar(Checker& checker, const char* name, Where where, Use use,
                                      const LocalMemory& memory, int64_t offset, int64_t bytes);
 ASCENDC_CPU_EXPORT void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory,

@@ -110,31 +110,12 @@ To cast(From value, RoundMode mode) {
   }
 }
 
-// Whether C++'s own conversion rounds as the mode does.
 template <class To, class From>
-constexpr bool is_plain(RoundMode mode) {
-  const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT;
-  return nearest && !std::is_integral_v<To> && !(std::is_same_v<To, From>);
-}
-
-template <class To, class From>
-void cast(Where where, RoundMode mode, const Lanes& lanes, const Operand& dst, const Operand& src) {
+Instruction cast_by(Where where, RoundMode mode) {
   if ((kCastModes<To, From> & set_of(mode)) == 0) {
     fail(where, "Cast: this pair of dtypes has no rounding mode %d", static_cast<int>(mode));
   }
-  using Instruction = Elementwise<To, From>;
-  if constexpr (std::is_same_v<To, half> && std::is_same_v<From, int32_t>) {
-    const std::optional<float> scale = block(where).deq_scale;
-    if (!scale) fail(where, "Cast: int32_t to half multiplies by what SetDeqScale(half) has set; call it before");
-    const auto scaled = [factor = double{*scale}](int32_t value) { return static_cast<float>(value * factor); };
-    Instruction::run("Cast", where, lanes, scaled, dst, src);
-    return;
-  }
-  if (is_plain<To, From>(mode)) {
-    Instruction::run("Cast", where, lanes, [](auto value) { return static_cast<Computed<To>>(value); }, dst, src);
-  } else {
-    Instruction::run("Cast", where, lanes, [mode](auto value) { return cast<To>(value, mode); }, dst, src);
-  }
+  return instruction<To, From>("Cast", where, Operation::Cast);
 }
 
 }  // namespace cpu
@@ -148,9 +129,8 @@ template <class To, class From>
   requires(cpu::kCastModes<To, From> != 0)
 void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundMode& mode, uint32_t count,
           cpu::Where where = cpu::Where::current()) {
-  constexpr uint32_t n = cpu::kLanes<To, From>;
-  cpu::cast<To, From>(where, mode, cpu::Lanes::of_count(n, count), cpu::consecutive(cpu::Use::Write, dst, n),
-                      cpu::consecutive(cpu::Use::Read, src, n));
+  cpu::elementwise(cpu::cast_by<To, From>(where, mode), where, count, static_cast<uint32_t>(mode), dst.memory(),
+                   &src.memory());
 }
 
 template <class To, class From, bool isSetMask = true>
@@ -158,10 +138,8 @@ template <class To, class From, bool isSetMask = true>
 void Cast(const LocalTensor<To>& dst, const LocalTensor<From>& src, const RoundMode& mode,
           const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const UnaryRepeatParams& params,
           cpu::Where where = cpu::Where::current()) {
-  constexpr uint32_t n = cpu::kLanes<To, From>;
-  cpu::cast<To, From>(where, mode, cpu::Lanes::of_mask("Cast", where, n, cpu::chosen<isSetMask>(mask), repeats),
-                      cpu::strided(cpu::Use::Write, dst, params.dstBlkStride, params.dstRepStride),
-                      cpu::strided(cpu::Use::Read, src, params.srcBlkStride, params.srcRepStride));
+  cpu::elementwise(cpu::cast_by<To, From>(where, mode), where, cpu::chosen<isSetMask>(mask), repeats,
+                   cpu::strides_of(params), static_cast<uint32_t>(mode), dst.memory(), &src.memory());
 }
 
 // Integers of 4 bits are cast from and to half only, in the form with a count, which is even.
@@ -201,29 +179,27 @@ inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int4b_t>& src, 
 }
 
 // Name(dst, src0, src1, count) and its mask form, for functions whose result is cast to another dtype.
-#define ASCENDC_CPU_BINARY_CAST(Name, function, ...)                                                                  \
+#define ASCENDC_CPU_BINARY_CAST(Name, ...)                                                                            \
   template <class To, class From>                                                                                     \
     requires cpu::OneOf<void(From, To), __VA_ARGS__>                                                                  \
   void Name(const LocalTensor<To>& dst, const LocalTensor<From>& src0, const LocalTensor<From>& src1, uint32_t count, \
             cpu::Where where = cpu::Where::current()) {                                                               \
-    cpu::binary(                                                                                                      \
-        #Name, where, [](auto a, auto b) { return cpu::cast<To>(function(a, b), RoundMode::CAST_RINT); }, dst, src0,  \
-        src1, static_cast<int32_t>(count));                                                                           \
+    cpu::elementwise(cpu::instruction<To, From>(#Name, where, cpu::Operation::Name), where, count, 0, dst.memory(),     \
+                     &src0.memory(), &src1.memory());                                                                 \
   }                                                                                                                   \
   template <class To, class From, bool isSetMask = true>                                                              \
     requires cpu::OneOf<void(From, To), __VA_ARGS__>                                                                  \
   void Name(const LocalTensor<To>& dst, const LocalTensor<From>& src0, const LocalTensor<From>& src1,                 \
             const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& params,             \
             cpu::Where where = cpu::Where::current()) {                                                               \
-    cpu::binary(                                                                                                      \
-        #Name, where, [](auto a, auto b) { return cpu::cast<To>(function(a, b), RoundMode::CAST_RINT); }, dst, src0,  \
-        src1, cpu::chosen<isSetMask>(mask), repeats, params);                                                         \
+    cpu::elementwise(cpu::instruction<To, From>(#Name, where, cpu::Operation::Name), where,                             \
+                     cpu::chosen<isSetMask>(mask), repeats, cpu::strides_of(params), 0, dst.memory(), &src0.memory(), \
+                     &src1.memory());                                                                                 \
   }
 
-ASCENDC_CPU_BINARY_CAST(AddReluCast, cpu::positive_sum, void(half, int8_t), void(float, half), void(int16_t, int8_t))
-ASCENDC_CPU_BINARY_CAST(SubReluCast, cpu::positive_difference, void(half, int8_t), void(float, half),
-                        void(int16_t, int8_t))
-ASCENDC_CPU_BINARY_CAST(MulCast, cpu::product, void(half, int8_t), void(half, uint8_t))
+ASCENDC_CPU_BINARY_CAST(AddReluCast, void(half, int8_t), void(float, half), void(int16_t, int8_t))
+ASCENDC_CPU_BINARY_CAST(SubReluCast, void(half, int8_t), void(float, half), void(int16_t, int8_t))
+ASCENDC_CPU_BINARY_CAST(MulCast, void(half, int8_t), void(half, uint8_t))
 #undef ASCENDC_CPU_BINARY_CAST
 
 }  // namespace AscendC

@@ -192,8 +192,10 @@ struct Elementwise {
   static void run(const char* name, Where where, const Lanes& lanes, Function function, const Operand& dst,
                   const Sources&... sources) {
     needs<Dst, Src...>(name, where);
-    if (checker() != nullptr) [[unlikely]]
-      check_vector(name, where, lanes, {dst, sources...});
+    if (checker() != nullptr) [[unlikely]] {
+      const Operand operands[] = {dst, sources...};
+      check_vector(name, where, lanes, operands);
+    }
     for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
       const Mask& mask = lanes.of_repeat(repeat);
       one_repeat(function, dst, repeat, mask, Values<Src, kLanes>::read(sources, repeat, mask)...);
@@ -228,9 +230,10 @@ inline void check_bytes(const char* name, Where where, Use use, const LocalMemor
 template <class T>
 void check_repeats(const char* name, Where where, int64_t repeats) {
   needs<T>(name, where);
-  if (checker() != nullptr) [[unlikely]]
-    check_vector(name, where,
-                 {kLanes<T>, static_cast<uint32_t>(repeats), Mask::first(kLanes<T>), Mask::first(kLanes<T>)}, {});
+  if (checker() != nullptr) [[unlikely]] {
+    const Mask all = Mask::first(kLanes<T>);
+    check_vector(name, where, {kLanes<T>, static_cast<uint32_t>(repeats), all, all}, {});
+  }
 }
 
 // The memory for intermediate results belongs to the instruction: whatever was in it is lost.
@@ -249,6 +252,83 @@ template <class T>
 Operand strided(Use use, const LocalTensor<T>& tensor, uint32_t block_stride, uint32_t repeat_stride) {
   return {tensor.memory(), use, sizeof(T), block_stride * kBlockBytes, repeat_stride * kBlockBytes};
 }
+
+// ---- the instructions that libascendc_cpu computes, for each level of the CPU's vector instructions
+
+enum class Dtype : uint8_t { Half, Bfloat16, Float, Int8, Uint8, Int16, Uint16, Int32, Uint32, Int64 };
+inline constexpr uint32_t kDtypes = 10;
+
+template <class T>
+constexpr Dtype dtype_of() {
+  if constexpr (std::is_same_v<T, half>) return Dtype::Half;
+  if constexpr (std::is_same_v<T, bfloat16_t>) return Dtype::Bfloat16;
+  if constexpr (std::is_same_v<T, float>) return Dtype::Float;
+  if constexpr (sizeof(T) == 1) return std::is_signed_v<T> ? Dtype::Int8 : Dtype::Uint8;
+  if constexpr (sizeof(T) == 2 && !Narrow<T>) return std::is_signed_v<T> ? Dtype::Int16 : Dtype::Uint16;
+  if constexpr (sizeof(T) == 4 && !std::is_same_v<T, float>) return std::is_signed_v<T> ? Dtype::Int32 : Dtype::Uint32;
+  if constexpr (sizeof(T) == 8) return Dtype::Int64;
+}
+
+#define ASCENDC_CPU_OPERATIONS(of)                                                                                  \
+  of(Add) of(Sub) of(Mul) of(Div) of(Max) of(Min) of(And) of(Or) of(AddRelu) of(SubRelu) of(MulAddDst)              \
+  of(FusedMulAdd) of(FusedMulAddRelu) of(Abs) of(Exp) of(Ln) of(Sqrt) of(Rsqrt) of(Reciprocal) of(Relu) of(Not)     \
+  of(Adds) of(Muls) of(Maxs) of(Mins) of(ShiftLeft) of(ShiftRight) of(LeakyRelu) of(Axpy) of(AxpyToFloat)           \
+  of(Duplicate) of(Copy) of(AddReluCast) of(SubReluCast) of(MulCast) of(Cast)
+enum class Operation : uint8_t {
+#define ASCENDC_CPU_NAME(Name) Name,
+  ASCENDC_CPU_OPERATIONS(ASCENDC_CPU_NAME)
+#undef ASCENDC_CPU_NAME
+};
+inline constexpr uint32_t kOperations = static_cast<uint32_t>(Operation::Cast) + 1;
+
+struct Instruction {
+  const char* name;
+  Operation operation;
+  Dtype dst, src;
+  bool reads_dst = false;
+};
+
+template <class Dst, class Src>
+Instruction instruction(const char* name, Where where, Operation operation, bool reads_dst = false) {
+  needs<Dst, Src>(name, where);
+  return {name, operation, dtype_of<Dst>(), dtype_of<Src>(), reads_dst};
+}
+
+// The strides of dst and the sources, in blocks.
+struct Strides {
+  uint16_t block[3] = {}, repeat[3] = {};
+};
+
+// A scalar operand as it is computed with: the bits of a float, or an integer.
+template <class T>
+constexpr uint32_t scalar_bits(T scalar) {
+  if constexpr (Narrow<T> || std::is_same_v<T, float>) return std::bit_cast<uint32_t>(static_cast<float>(scalar));
+  else return static_cast<uint32_t>(scalar);
+}
+
+// The first `count` elements, or those that a mask leaves of each repeat.
+ASCENDC_CPU_EXPORT void elementwise(const Instruction& instruction, Where where, int64_t count, uint32_t scalar,
+                                    const LocalMemory& dst, const LocalMemory* src0 = nullptr,
+                                    const LocalMemory* src1 = nullptr);
+ASCENDC_CPU_EXPORT void elementwise(const Instruction& instruction, Where where, const MaskArgument& mask,
+                                    RepeatArgument repeats, const Strides& strides, uint32_t scalar,
+                                    const LocalMemory& dst, const LocalMemory* src0 = nullptr,
+                                    const LocalMemory* src1 = nullptr);
+
+// Comparisons: a bit of dst for each element, those that do not take part 0. Without b it is compared with the scalar.
+ASCENDC_CPU_EXPORT void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, int64_t count,
+                                uint32_t scalar, const LocalMemory& dst, const LocalMemory& a, const LocalMemory* b);
+ASCENDC_CPU_EXPORT void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, const MaskArgument& mask,
+                                RepeatArgument repeats, const Strides& strides, uint32_t scalar,
+                                const LocalMemory& dst, const LocalMemory& a, const LocalMemory* b);
+
+// dst[i] = its bit ? a[i] : b[i], or the scalar without b; of elements of 16 or 32 bits.
+ASCENDC_CPU_EXPORT void select(Where where, Dtype dtype, SELMODE mode, int64_t count, uint32_t scalar,
+                               const LocalMemory& dst, const LocalMemory& bits, const LocalMemory& a,
+                               const LocalMemory* b);
+ASCENDC_CPU_EXPORT void select(Where where, Dtype dtype, SELMODE mode, const MaskArgument& mask,
+                               RepeatArgument repeats, const Strides& strides, uint32_t scalar, const LocalMemory& dst,
+                               const LocalMemory& bits, const LocalMemory& a, const LocalMemory* b);
 
 }  // namespace cpu
 

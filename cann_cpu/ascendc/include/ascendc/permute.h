@@ -2,7 +2,7 @@
 // Elements moved within the unified buffer: copies of repeats, broadcasts, gathers, a transposed matrix, sorted pairs.
 #pragma once
 
-#include "ascendc/instruction.h"
+#include "ascendc/vector.h"
 
 namespace AscendC {
 
@@ -28,31 +28,20 @@ namespace cpu {
 template <class T>
 concept Movable = sizeof(T) == 2 || sizeof(T) == 4;
 
-template <class T>
-using BitsOf = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
-
 // Element (repeat, lane) of dst is that at the byte offset which the offset of the same number says.
-template <class T>
-void gather(Where where, const Operand& dst, const LocalMemory& src, const LocalTensor<uint32_t>& offsets,
-            uint32_t base, const Lanes& lanes) {
-  constexpr uint32_t n = kLanes<T>;
-  needs<T>("Gather", where);
-  if (checker() != nullptr) [[unlikely]]
-    check_vector("Gather", where, lanes, {dst});
-  for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
-    const Mask& mask = lanes.of_repeat(repeat);
-    BitsOf<T> values[n] = {};
-    for (uint32_t lane = 0; lane < n; ++lane) {
-      if (!mask.has(lane)) continue;
-      const int64_t place = int64_t{repeat * n + lane} * sizeof(uint32_t);
-      check_bytes("Gather", where, Use::Read, offsets.memory(), place, sizeof(uint32_t));
-      const uint32_t offset = base + load<uint32_t>(offsets.memory().data + place);
-      check_bytes("Gather", where, Use::Read, src, offset, sizeof(T));
-      values[lane] = load<BitsOf<T>>(src.data + offset);
-    }
-    Values<BitsOf<T>, n>::scatter(values, dst, repeat, mask);
-  }
-}
+ASCENDC_CPU_EXPORT void gather(Where where, uint32_t itemsize, const LocalMemory& dst, const LocalMemory& src,
+                               const LocalMemory& offsets, uint32_t base, int64_t count);
+ASCENDC_CPU_EXPORT void gather(Where where, uint32_t itemsize, const LocalMemory& dst, const LocalMemory& src,
+                               const LocalMemory& offsets, uint32_t base, const MaskArgument& mask,
+                               RepeatArgument repeats, uint32_t dst_repeat_stride);
+// The elements that `pattern` selects, a number from 1 to 7, or else the bits of a tensor.
+ASCENDC_CPU_EXPORT uint64_t gather_mask(Where where, uint32_t itemsize, const LocalMemory& dst, const LocalMemory& src,
+                                        uint8_t pattern, const LocalMemory* bits, bool counted, uint32_t elements,
+                                        const GatherMaskParams& params);
+ASCENDC_CPU_EXPORT void broadcast_elements(Where where, uint32_t itemsize, const LocalMemory& dst,
+                                           const LocalMemory& src, RepeatArgument repeats, const BrcbRepeatParams& p);
+ASCENDC_CPU_EXPORT void sort32(Where where, Dtype dtype, const LocalMemory& dst, const LocalMemory& scores,
+                               const LocalMemory& indices, int32_t repeats);
 
 }  // namespace cpu
 
@@ -61,11 +50,8 @@ template <class T, bool isSetMask = true>
   requires cpu::Movable<T>
 void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const cpu::MaskArgument& mask,
           cpu::RepeatArgument repeats, const CopyRepeatParams& p, cpu::Where where = cpu::Where::current()) {
-  using Bits = cpu::BitsOf<T>;
-  cpu::Elementwise<Bits, Bits>::run(
-      "Copy", where, cpu::Lanes::of_mask("Copy", where, cpu::kLanes<Bits>, cpu::chosen<isSetMask>(mask), repeats),
-      [](Bits bits) { return bits; }, cpu::strided(cpu::Use::Write, dst, p.dstStride, p.dstRepeatSize),
-      cpu::strided(cpu::Use::Read, src, p.srcStride, p.srcRepeatSize));
+  cpu::elementwise(cpu::moving<T>("Copy", where, cpu::Operation::Copy), where, cpu::chosen<isSetMask>(mask), repeats,
+                   {{p.dstStride, p.srcStride}, {p.dstRepeatSize, p.srcRepeatSize}}, 0, dst.memory(), &src.memory());
 }
 
 // Each of eight elements of src in a repeat fills a block of 32 bytes of dst.
@@ -73,17 +59,8 @@ template <class T>
   requires cpu::Movable<T>
 void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, cpu::RepeatArgument repeats, const BrcbRepeatParams& p,
           cpu::Where where = cpu::Where::current()) {
-  constexpr uint32_t kPerRepeat = 8;
-  const uint32_t blocks = repeats.checked("Brcb", where) * kPerRepeat;
-  cpu::check_repeats<T>("Brcb", where, blocks / kPerRepeat);
-  cpu::check_bytes("Brcb", where, cpu::Use::Read, src.memory(), 0, int64_t{blocks} * sizeof(T));
-  for (uint32_t i = 0; i < blocks; ++i) {
-    const int64_t block = int64_t{i / kPerRepeat} * p.dstRepStride + i % kPerRepeat * p.dstBlkStride;
-    const int64_t offset = block * cpu::kBlockBytes;
-    cpu::check_bytes("Brcb", where, cpu::Use::Write, dst.memory(), offset, cpu::kBlockBytes);
-    const T value = cpu::load<T>(src.memory().data + i * sizeof(T));
-    for (uint32_t at = 0; at < cpu::kBlockBytes; at += sizeof(T)) cpu::store(dst.memory().data + offset + at, value);
-  }
+  cpu::needs<T>("Brcb", where);
+  cpu::broadcast_elements(where, sizeof(T), dst.memory(), src.memory(), repeats, p);
 }
 
 // dst[i] = the element base + offsets[i] bytes from the start of src
@@ -91,9 +68,8 @@ template <class T>
   requires cpu::Movable<T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets, uint32_t base,
             uint32_t count, cpu::Where where = cpu::Where::current()) {
-  constexpr uint32_t n = cpu::kLanes<T>;
-  cpu::gather<T>(where, cpu::consecutive(cpu::Use::Write, dst, n), src.memory(), offsets, base,
-                 cpu::Lanes::of_count(n, count));
+  cpu::needs<T>("Gather", where);
+  cpu::gather(where, sizeof(T), dst.memory(), src.memory(), offsets.memory(), base, count);
 }
 
 template <class T, bool isSetMask = true>
@@ -101,8 +77,9 @@ template <class T, bool isSetMask = true>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offsets, uint32_t base,
             const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, uint16_t dst_repeat_stride,
             cpu::Where where = cpu::Where::current()) {
-  cpu::gather<T>(where, cpu::strided(cpu::Use::Write, dst, 1, dst_repeat_stride), src.memory(), offsets, base,
-                 cpu::Lanes::of_mask("Gather", where, cpu::kLanes<T>, cpu::chosen<isSetMask>(mask), repeats));
+  cpu::needs<T>("Gather", where);
+  cpu::gather(where, sizeof(T), dst.memory(), src.memory(), offsets.memory(), base, cpu::chosen<isSetMask>(mask),
+              repeats, dst_repeat_stride);
 }
 
 // Block i of dst = the 32 bytes that lie offsets[i] bytes from the start of src; eight blocks a repeat.
@@ -124,40 +101,6 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
   }
 }
 
-namespace cpu {
-
-// Calls see(offset, index) for the elements that GatherMask looks at: their bytes' offset, and their number in a
-// repeat.
-template <class T, class See>
-void for_each_candidate(bool counted, uint32_t elements, const GatherMaskParams& p, const See& see) {
-  constexpr uint32_t kPerBlock = kBlockBytes / sizeof(T);
-  const uint32_t per_repeat = counted ? elements : kLanes<T>;
-  for (uint32_t repeat = 0; repeat < p.repeatTimes; ++repeat) {
-    for (uint32_t i = 0; i < per_repeat; ++i) {
-      const int64_t block = int64_t{repeat} * p.src0RepeatStride + int64_t{i / kPerBlock} * p.src0BlockStride;
-      see(block * kBlockBytes + i % kPerBlock * sizeof(T), repeat, i);
-    }
-  }
-}
-
-template <class T, class Wanted>
-uint64_t gather_mask(Where where, const LocalTensor<T>& dst, const LocalTensor<T>& src, bool counted, uint32_t elements,
-                     const GatherMaskParams& p, const Wanted& wanted) {
-  check_repeats<T>("GatherMask", where,
-                   counted ? p.repeatTimes * ((elements + kLanes<T> - 1) / kLanes<T>) : p.repeatTimes);
-  uint64_t gathered = 0;
-  for_each_candidate<T>(counted, elements, p, [&](int64_t offset, uint32_t repeat, uint32_t i) {
-    if (!wanted(repeat, i)) return;
-    const auto to = static_cast<int64_t>(gathered++ * sizeof(T));
-    check_bytes("GatherMask", where, Use::Read, src.memory(), offset, sizeof(T));
-    check_bytes("GatherMask", where, Use::Write, dst.memory(), to, sizeof(T));
-    store(dst.memory().data + to, load<T>(src.memory().data + offset));
-  });
-  return gathered;
-}
-
-}  // namespace cpu
-
 // The elements of src that a pattern selects, consecutively, and their number. Patterns: 1 and 2, the first and
 // the second of every two; 3 to 6, the first to the fourth of every four; 7, all. With `counted` a repeat has
 // `elements` elements, otherwise 256 bytes.
@@ -166,9 +109,9 @@ template <class T>
 void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint8_t pattern, bool counted, uint32_t elements,
                 const GatherMaskParams& params, uint64_t& gathered, cpu::Where where = cpu::Where::current()) {
   if (pattern < 1 || pattern > 7) cpu::fail(where, "GatherMask: pattern %u; there are 1 to 7", pattern);
-  gathered = cpu::gather_mask(where, dst, src, counted, elements, params, [pattern](uint32_t, uint32_t i) {
-    return pattern == 7 || (pattern < 3 ? i % 2 == pattern - 1u : i % 4 == pattern - 3u);
-  });
+  cpu::needs<T>("GatherMask", where);
+  gathered =
+      cpu::gather_mask(where, sizeof(T), dst.memory(), src.memory(), pattern, nullptr, counted, elements, params);
 }
 
 // The same, with a bit of `pattern` for each element; each repeat's bits begin src1RepeatStride blocks further on.
@@ -177,11 +120,9 @@ template <class T, class Pattern>
 void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<Pattern>& pattern, bool counted,
                 uint32_t elements, const GatherMaskParams& params, uint64_t& gathered,
                 cpu::Where where = cpu::Where::current()) {
-  gathered = cpu::gather_mask(where, dst, src, counted, elements, params, [&](uint32_t repeat, uint32_t i) {
-    const int64_t byte = int64_t{repeat} * params.src1RepeatStride * cpu::kBlockBytes + i / 8;
-    cpu::check_bytes("GatherMask", where, cpu::Use::Read, pattern.memory(), byte, 1);
-    return (pattern.memory().data[byte] >> i % 8 & std::byte{1}) != std::byte{0};
-  });
+  cpu::needs<T>("GatherMask", where);
+  gathered = cpu::gather_mask(where, sizeof(T), dst.memory(), src.memory(), 0, &pattern.memory(), counted, elements,
+                              params);
 }
 
 // dst = src transposed; both are matrices of 16 x 16 elements of 16 bits.
@@ -256,30 +197,8 @@ template <class T>
   requires cpu::OneOf<T, half, float>
 void Sort32(const LocalTensor<T>& dst, const LocalTensor<T>& scores, const LocalTensor<uint32_t>& indices,
             int32_t repeats, cpu::Where where = cpu::Where::current()) {
-  constexpr uint32_t kSize = 32, kPairBytes = 8;
   cpu::needs<T>("Sort32", where);
-  const int64_t count = int64_t{repeats} * kSize;
-  cpu::check_bytes("Sort32", where, cpu::Use::Read, scores.memory(), 0, count * sizeof(T));
-  cpu::check_bytes("Sort32", where, cpu::Use::Read, indices.memory(), 0, count * sizeof(uint32_t));
-  cpu::check_bytes("Sort32", where, cpu::Use::Write, dst.memory(), 0, count * kPairBytes);
-  for (int32_t repeat = 0; repeat < repeats; ++repeat) {
-    T score[kSize];
-    uint32_t index[kSize];
-    std::memcpy(score, scores.memory().data + repeat * sizeof(score), sizeof(score));
-    std::memcpy(index, indices.memory().data + repeat * sizeof(index), sizeof(index));
-    uint32_t order[kSize];
-    for (uint32_t i = 0; i < kSize; ++i) {
-      uint32_t at = i;
-      for (; at > 0 && score[i] > score[order[at - 1]]; --at) order[at] = order[at - 1];
-      order[at] = i;
-    }
-    for (uint32_t i = 0; i < kSize; ++i) {
-      std::byte* to = dst.memory().data + (repeat * kSize + i) * kPairBytes;
-      std::memset(to, 0, kPairBytes);
-      cpu::store(to, score[order[i]]);
-      cpu::store(to + sizeof(uint32_t), index[order[i]]);
-    }
-  }
+  cpu::sort32(where, cpu::dtype_of<T>(), dst.memory(), scores.memory(), indices.memory(), repeats);
 }
 
 }  // namespace AscendC

@@ -57,52 +57,15 @@ T score(const Pair& pair) {
 
 inline Pair pair_at(const LocalMemory& memory, int64_t index) { return load<Pair>(memory.data + index * kPairBytes); }
 
-inline void check_apart(const char* name, Where where, const LocalMemory& dst, int64_t dst_bytes,
-                        const LocalMemory& src, int64_t src_bytes) {
-  if (checker() == nullptr || dst.data + dst_bytes <= src.data || src.data + src_bytes <= dst.data) return;
-  fail(where, "%s: source and destination overlap; they must lie apart", name);
-}
-
+// Merges the runs, and notes in the block how many pairs of each it took.
+ASCENDC_CPU_EXPORT void merge_sorted(Where where, Dtype dtype, const LocalMemory& dst, const LocalMemory (&sources)[4],
+                                     const MrgSort4Info& info);
 template <class T>
 void merge_sorted(const char* name, Where where, const LocalTensor<T>& dst, const MrgSortSrcList<T>& list,
                   const MrgSort4Info& info) {
-  if (info.validBit != 3 && info.validBit != 7 && info.validBit != 15) {
-    fail(where, "%s: validBit %u; it is 0b11, 0b111 or 0b1111", name, info.validBit);
-  }
-  const LocalMemory sources[4] = {list.src1.memory(), list.src2.memory(), list.src3.memory(), list.src4.memory()};
-  const auto runs = static_cast<uint32_t>(std::bit_width(info.validBit));
-  int64_t total = 0;
-  for (uint32_t run = 0; run < runs; ++run) total += info.elementLengths[run];
-  // How many pairs a merge gives that stops early shows when it has.
-  check_repeats<uint64_t>(name, where, info.ifExhaustedSuspension ? 0 : (info.repeatTimes * total + 31) / 32);
-  uint16_t (&taken)[4] = block(where).merged;
-  for (int64_t repeat = 0; repeat < info.repeatTimes; ++repeat) {
-    for (uint32_t run = 0; run < runs; ++run) {
-      const int64_t bytes = info.elementLengths[run] * kPairBytes;
-      check_bytes(name, where, Use::Read, sources[run], repeat * total * kPairBytes, bytes);
-      check_apart(name, where, dst.memory(), info.repeatTimes * total * kPairBytes, sources[run], bytes);
-    }
-    std::fill(taken, taken + 4, uint16_t{0});
-    std::vector<Pair> merged;
-    const auto ended = [&](uint32_t run) { return taken[run] == info.elementLengths[run]; };
-    const auto next = [&](uint32_t run) { return pair_at(sources[run], repeat * total + taken[run]); };
-    while (static_cast<int64_t>(merged.size()) < total) {
-      uint32_t best = runs;
-      bool one_ended = false;
-      for (uint32_t run = 0; run < runs; ++run) {
-        one_ended |= ended(run);
-        if (!ended(run) && (best == runs || score<T>(next(run)) > score<T>(next(best)))) best = run;
-      }
-      if (one_ended && info.ifExhaustedSuspension && !merged.empty()) break;
-      merged.push_back(next(best));
-      ++taken[best];
-    }
-    const auto bytes = static_cast<int64_t>(merged.size()) * kPairBytes;
-    check_bytes(name, where, Use::Write, dst.memory(), repeat * total * kPairBytes, bytes);
-    if (bytes != 0) {
-      std::memcpy(dst.memory().data + repeat * total * kPairBytes, merged.data(), static_cast<size_t>(bytes));
-    }
-  }
+  needs<T>(name, where);
+  merge_sorted(where, dtype_of<T>(), dst.memory(),
+               {list.src1.memory(), list.src2.memory(), list.src3.memory(), list.src4.memory()}, info);
 }
 
 // Pairs in descending order of their scores, equal ones as they lie.
@@ -129,7 +92,6 @@ template <class T>
   requires cpu::OneOf<T, half, float>
 void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const MrgSort4Info& params,
              cpu::Where where = cpu::Where::current()) {
-  cpu::needs<T>("MrgSort", where);
   cpu::merge_sorted("MrgSort", where, dst, src, params);
 }
 
@@ -138,7 +100,6 @@ template <class T, bool stops = false>
   requires cpu::OneOf<T, half, float>
 void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const uint16_t lengths[4], uint32_t taken[4],
              uint16_t valid, int32_t repeats, cpu::Where where = cpu::Where::current()) {
-  cpu::needs<T>("MrgSort", where);
   cpu::merge_sorted("MrgSort", where, dst, src, {lengths, stops, valid, static_cast<uint16_t>(repeats)});
   std::copy_n(cpu::block(where).merged, 4, taken);
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops of the vector unit. vector_loops.cpp is compiled for each level of vector instructions; vector_unit.cpp
+// chooses a level and gives the loops operands that they may take as they lie.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ascendc/instruction.h"
+
+namespace AscendC::cpu {
+
+// Rows of consecutive elements. A row of a source is the same as that of dst, or apart from it.
+struct Rows {
+  std::byte* dst;
+  const std::byte* src[3];
+  int64_t dst_step;  // bytes from row to row
+  int64_t src_step[3];
+  uint32_t rows;
+  uint32_t count;  // elements of a row
+};
+
+inline constexpr uint32_t kItemsizes[kDtypes] = {2, 2, 4, 1, 1, 2, 2, 4, 4, 8};
+constexpr uint32_t itemsize_of(Dtype dtype) { return kItemsizes[static_cast<size_t>(dtype)]; }
+
+using Loop = void (*)(const Rows&, uint32_t scalar);
+
+struct Loops {
+  Loop elements[kOperations][kDtypes];  // by the dtype of the sources, for MulCast by that of dst
+  Loop casts[kDtypes][kDtypes];         // to, from; the scalar is the rounding mode
+  // A bit of dst for each element. The rows are of whole bytes.
+  Loop comparisons[kDtypes][6], scalar_comparisons[kDtypes][6];
+  // dst[i] = bit i of src[0] ? src[1][i] : src[2][i], or the scalar; of 16 and 32 bits. src[0] is of whole bytes.
+  Loop selections[2], scalar_selections[2];
+  // Each element of src[0] fills a block of 32 bytes of dst; dst_step is that of blocks, `count` the number of blocks.
+  Loop broadcasts[2];
+  void (*widen[2])(const std::byte* from, float* to, uint32_t count);    // half, bfloat16
+  void (*narrow[2])(const float* from, std::byte* to, uint32_t count);
+  // Of a row of floats, or of each group in it: the sum; the largest or smallest number, the first of equal ones, or its
+  // place. NaN is neither larger nor smaller than a number.
+  float (*sum)(const float* row, uint32_t count);
+  void (*sums)(const float* row, uint32_t groups, uint32_t group, float* to);
+  uint32_t (*best)(const float* row, uint32_t count, bool largest);
+  void (*bests)(const float* row, uint32_t groups, uint32_t group, bool largest, float* to);
+  void (*sort32)(const float* scores, uint8_t* order);  // descending, equal ones as they lie; no NaN
+};
+
+#define ASCENDC_CPU_LEVELS(level) level(generic) level(avx2) level(avx512)
+#define ASCENDC_CPU_DECLARE(level) \
+  namespace level {                \
+  const Loops& loops();            \
+  }
+ASCENDC_CPU_LEVELS(ASCENDC_CPU_DECLARE)
+#undef ASCENDC_CPU_DECLARE
+
+// Those of the level that cpu_capability names.
+const Loops& loops();
+
+}  // namespace AscendC::cpu

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// The instructions of the vector unit: checked, then computed by the loops of the CPU's level.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "ascendc/cast.h"
+#include "cann_cpu/cpu_capability.h"
+#include "vector_loops.h"
+
+namespace AscendC::cpu {
+
+const Loops& loops() {
+  static const Loops& chosen = []() -> const Loops& {
+#if defined(__x86_64__)
+    const auto level = cann_cpu::cpu_capability();
+    if (level == cann_cpu::CpuCapability::kAvx512) return avx512::loops();
+    if (level == cann_cpu::CpuCapability::kAvx2) return avx2::loops();
+#endif
+    return generic::loops();
+  }();
+  return chosen;
+}
+
+namespace {
+
+uint32_t lanes_of(const Instruction& instruction) {
+  return kRepeatBytes / std::max({itemsize_of(instruction.dst), itemsize_of(instruction.src), 2u});
+}
+
+constexpr uint32_t kBits = 0;  // as the size of an element: a bit
+
+int64_t bytes_of(const Operand& operand, uint32_t elements) {
+  return operand.itemsize == kBits ? (elements + 7) / 8 : int64_t{elements} * operand.itemsize;
+}
+
+// ---- operands as rows
+
+// The bytes of operands that a loop takes: where the first repeat begins, and how far on each other one does.
+struct Place {
+  const std::byte* data;
+  int64_t step;
+  int64_t row_bytes;
+};
+
+bool is_apart(const Place& a, const Place& b, uint32_t rows) {
+  const auto begin = [](const Place& place) { return reinterpret_cast<uintptr_t>(place.data); };
+  const auto end = [&](const Place& place) {
+    return begin(place) + static_cast<uintptr_t>(int64_t{rows - 1} * place.step + place.row_bytes);
+  };
+  return end(a) <= begin(b) || end(b) <= begin(a);
+}
+
+// Whether a loop may take rows as they lie: each row of the source is that of dst, or apart from it.
+bool is_in_place(const Place& dst, const Place& src, uint32_t rows) {
+  if (is_apart(dst, src, rows)) return true;
+  const bool same_width = dst.row_bytes == src.row_bytes;
+  if (dst.data == src.data && dst.step == src.step && same_width) return true;
+  for (uint32_t row = 0; row < rows; ++row) {
+    const Place to{dst.data + row * dst.step, 0, dst.row_bytes}, from{src.data + row * src.step, 0, src.row_bytes};
+    if (!(to.data == from.data && same_width) && !is_apart(to, from, 1)) return false;
+  }
+  return true;
+}
+
+// The lanes of an operand in a repeat, one after the other. Blocks without lanes are not read, and are 0.
+void gather(const Operand& operand, uint32_t repeat, uint32_t lanes, const Mask& mask, std::byte* to) {
+  const std::byte* from = operand.memory.data + size_t{repeat} * operand.repeat_stride;
+  const auto bytes = static_cast<uint32_t>(bytes_of(operand, lanes));
+  if (operand.block_stride == kBlockBytes) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const uint32_t per_block = kBlockBytes / operand.itemsize;
+  for (uint32_t at = 0; at < bytes; at += kBlockBytes, from += operand.block_stride) {
+    if (mask.has_any(at / kBlockBytes * per_block, per_block)) {
+      std::memcpy(to + at, from, kBlockBytes);
+    } else {
+      std::memset(to + at, 0, kBlockBytes);
+    }
+  }
+}
+
+void scatter(const std::byte* from, const Operand& operand, uint32_t repeat, uint32_t lanes, const Mask& mask) {
+  std::byte* to = operand.memory.data + size_t{repeat} * operand.repeat_stride;
+  if (operand.itemsize == kBits) {
+    for (uint32_t i = 0; i < lanes / 8; ++i) to[i] = from[i] & static_cast<std::byte>(mask.bits[i / 8] >> i % 8 * 8);
+    return;
+  }
+  const uint32_t itemsize = operand.itemsize, per_block = kBlockBytes / itemsize;
+  if (operand.block_stride == kBlockBytes && mask.elements <= lanes) {
+    std::memcpy(to, from, mask.elements * itemsize);
+    return;
+  }
+  for (uint32_t lane = 0; lane < lanes; ++lane) {
+    std::byte* block = to + size_t{lane / per_block} * operand.block_stride;
+    if (mask.has(lane)) std::memcpy(block + lane % per_block * itemsize, from + lane * itemsize, itemsize);
+  }
+}
+
+constexpr uint32_t kWidest = kRepeatBytes / 2 * sizeof(int64_t);  // a repeat of 128 lanes of any dtype
+
+// Runs a loop over the lanes. Repeats that lie as the loop takes them go to it all at once; of the others each is read
+// before it is written, one after the other.
+struct Runner {
+  Loop loop;
+  uint32_t scalar;
+  const Lanes& lanes;
+  const Operand& dst;
+  const Operand* src;
+  uint32_t sources;
+
+  void run() const {
+    if (lanes.repeats == 0) return;
+    if (lanes.last.elements == lanes.mask.elements) return rows(0, lanes.repeats, lanes.mask);
+    if (is_consecutive()) return rows_of_all();
+    rows(0, lanes.repeats - 1, lanes.mask);
+    rows(lanes.repeats - 1, 1, lanes.last);
+  }
+
+ private:
+  Place place(const Operand& operand, uint32_t repeat, uint32_t elements) const {
+    return {operand.memory.data + size_t{repeat} * operand.repeat_stride, operand.repeat_stride,
+            bytes_of(operand, elements)};
+  }
+
+  bool is_consecutive(const Operand& operand) const {
+    return operand.block_stride == kBlockBytes && operand.repeat_stride == bytes_of(operand, lanes.per_repeat);
+  }
+
+  // Whether all lanes make one row.
+  bool is_consecutive() const {
+    if (!is_consecutive(dst) || lanes.mask.elements != lanes.per_repeat || lanes.last.elements > lanes.per_repeat ||
+        !is_whole(lanes.last)) {
+      return false;
+    }
+    const uint32_t count = all();
+    for (uint32_t i = 0; i < sources; ++i) {
+      if (!is_consecutive(src[i]) || !is_in_place(place(dst, 0, count), place(src[i], 0, count), 1)) return false;
+    }
+    return true;
+  }
+
+  uint32_t all() const { return (lanes.repeats - 1) * lanes.per_repeat + lanes.last.elements; }
+  void rows_of_all() const { call(0, 1, all()); }
+
+  void call(uint32_t first, uint32_t repeats, uint32_t elements) const {
+    Rows rows{};
+    const Place to = place(dst, first, elements);
+    rows.dst = const_cast<std::byte*>(to.data), rows.dst_step = to.step;
+    for (uint32_t i = 0; i < sources; ++i) {
+      const Place from = place(src[i], first, elements);
+      rows.src[i] = from.data, rows.src_step[i] = from.step;
+    }
+    rows.rows = repeats, rows.count = elements;
+    loop(rows, scalar);
+  }
+
+  bool is_row(const Operand& operand, uint32_t elements) const {
+    return operand.block_stride == kBlockBytes || bytes_of(operand, elements) <= kBlockBytes;
+  }
+
+  // The bits of lanes that do not take part are written, and 0.
+  bool is_whole(const Mask& mask) const { return dst.itemsize != kBits || mask.elements == lanes.per_repeat; }
+
+  void rows(uint32_t first, uint32_t repeats, const Mask& mask) const {
+    if (repeats == 0) return;
+    bool direct = mask.elements <= lanes.per_repeat && is_row(dst, mask.elements) && is_whole(mask);
+    if (direct && repeats == lanes.repeats && repeats > 1 && is_consecutive()) return rows_of_all();
+    for (uint32_t i = 0; direct && i < sources; ++i) {
+      direct = is_row(src[i], mask.elements) && is_in_place(place(dst, first, mask.elements),
+                                                            place(src[i], first, mask.elements), repeats);
+    }
+    if (direct) return call(first, repeats, mask.elements);
+    for (uint32_t repeat = first; repeat < first + repeats; ++repeat) one(repeat, mask);
+  }
+
+  void one(uint32_t repeat, const Mask& mask) const {
+    alignas(64) std::byte buffers[4][kWidest];
+    Rows rows{};
+    rows.rows = 1, rows.count = lanes.per_repeat;
+    for (uint32_t i = 0; i < sources; ++i) {
+      gather(src[i], repeat, lanes.per_repeat, mask, buffers[i]);
+      rows.src[i] = buffers[i];
+    }
+    rows.dst = buffers[3];
+    loop(rows, scalar);
+    scatter(buffers[3], dst, repeat, lanes.per_repeat, mask);
+  }
+};
+
+// ---- casts whose rounding no vector instruction has
+
+template <class To, class From>
+void cast_one_by_one(const Rows& rows, uint32_t mode) {
+  for (uint32_t row = 0; row < rows.rows; ++row) {
+    for (uint32_t i = 0; i < rows.count; ++i) {
+      const auto value = load<From>(rows.src[0] + row * rows.src_step[0] + i * sizeof(From));
+      store(rows.dst + row * rows.dst_step + i * sizeof(To), cast<To>(value, static_cast<RoundMode>(mode)));
+    }
+  }
+}
+
+Loop one_by_one(Dtype to, Dtype from) {
+#define CASE(From, To) \
+  if (to == dtype_of<To>() && from == dtype_of<From>()) return cast_one_by_one<To, From>;
+  CASE(float, half)
+  CASE(float, bfloat16_t)
+  CASE(float, int64_t)
+  CASE(int16_t, half)
+  CASE(int32_t, float)
+  CASE(int32_t, int16_t)
+  CASE(int64_t, int32_t)
+  CASE(int64_t, float)
+#undef CASE
+  return nullptr;
+}
+
+// An int32_t by SetDeqScale's number, as half.
+void scale(const Rows& rows, uint32_t scale) {
+  const double factor = std::bit_cast<float>(scale);
+  for (uint32_t row = 0; row < rows.rows; ++row) {
+    for (uint32_t i = 0; i < rows.count; ++i) {
+      const auto value = load<int32_t>(rows.src[0] + row * rows.src_step[0] + i * sizeof(int32_t));
+      store(rows.dst + row * rows.dst_step + i * sizeof(half), half(static_cast<float>(value * factor)));
+    }
+  }
+}
+
+Loop cast_loop(const Instruction& instruction, Where where, uint32_t& scalar) {
+  const auto mode = static_cast<RoundMode>(scalar);
+  if (instruction.dst == Dtype::Half && instruction.src == Dtype::Int32) {
+    const std::optional<float> factor = block(where).deq_scale;
+    if (!factor) fail(where, "Cast: int32_t to half multiplies by what SetDeqScale(half) has set; call it before");
+    scalar = std::bit_cast<uint32_t>(*factor);
+    return scale;
+  }
+  const Loop loop = loops().casts[static_cast<size_t>(instruction.dst)][static_cast<size_t>(instruction.src)];
+  const Loop exact = one_by_one(instruction.dst, instruction.src);
+  const bool nearest = mode == RoundMode::CAST_NONE || mode == RoundMode::CAST_RINT;
+  return loop != nullptr && (nearest || exact == nullptr) ? loop : exact;
+}
+
+void run(const Instruction& instruction, Where where, const Lanes& lanes, uint32_t scalar, const Operand* operands,
+         uint32_t count) {
+  if (checker() != nullptr) [[unlikely]]
+    check_vector(instruction.name, where, lanes, std::span(operands, count));
+  const Loop loop = instruction.operation == Operation::Cast
+                        ? cast_loop(instruction, where, scalar)
+                        : loops().elements[static_cast<size_t>(instruction.operation)][static_cast<size_t>(
+                              instruction.operation == Operation::MulCast ? instruction.dst : instruction.src)];
+  Runner{loop, scalar, lanes, operands[0], operands + 1, count - 1}.run();
+}
+
+// dst, the old dst if it is read, and the sources.
+template <class Place>
+void run(const Instruction& instruction, Where where, const Lanes& lanes, uint32_t scalar, const LocalMemory& dst,
+         const LocalMemory* src0, const LocalMemory* src1, const Place& place) {
+  Operand operands[4];
+  uint32_t count = 0;
+  operands[count++] = place(Use::Write, dst, instruction.dst, 0);
+  if (instruction.reads_dst) operands[count++] = place(Use::Read, dst, instruction.dst, 0);
+  if (src0 != nullptr) operands[count++] = place(Use::Read, *src0, instruction.src, 1);
+  if (src1 != nullptr) operands[count++] = place(Use::Read, *src1, instruction.src, 2);
+  run(instruction, where, lanes, scalar, operands, count);
+}
+
+struct Consecutive {
+  uint32_t lanes;
+  Operand operator()(Use use, const LocalMemory& memory, Dtype dtype, int) const {
+    return {memory, use, itemsize_of(dtype), kBlockBytes, lanes * itemsize_of(dtype)};
+  }
+};
+
+struct Strided {
+  const Strides& strides;
+  Operand operator()(Use use, const LocalMemory& memory, Dtype dtype, int i) const {
+    return {memory, use, itemsize_of(dtype), strides.block[i] * kBlockBytes, strides.repeat[i] * kBlockBytes};
+  }
+};
+
+template <class Place>
+void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, const Lanes& lanes, uint32_t scalar,
+             const LocalMemory& dst, const LocalMemory& a, const LocalMemory* b, const Place& place) {
+  const Operand sources[] = {place(Use::Read, a, dtype, 1), place(Use::Read, b != nullptr ? *b : a, dtype, b != nullptr ? 2 : 1)};
+  if (checker() != nullptr) [[unlikely]] {
+    check_vector(name, where, lanes, sources);
+    check_local(name, where, PIPE_V, Use::Write, dst, 0, lanes.repeats * (lanes.per_repeat / 8));
+  }
+  const auto& all = b != nullptr ? loops().comparisons : loops().scalar_comparisons;
+  const Operand bits{dst, Use::Write, kBits, kBlockBytes, lanes.per_repeat / 8};
+  Runner{all[static_cast<size_t>(dtype)][static_cast<size_t>(mode)], scalar, lanes, bits, sources, b != nullptr ? 2u : 1u}
+      .run();
+}
+
+template <class Place>
+void select(Where where, Dtype dtype, SELMODE mode, const Lanes& lanes, uint32_t scalar, const LocalMemory& dst,
+            const LocalMemory& bits, const LocalMemory& a, const LocalMemory* b, const Place& place) {
+  constexpr const char* kName = "Select";
+  if ((mode == SELMODE::VSEL_TENSOR_SCALAR_MODE) != (b == nullptr)) {
+    fail(where, b != nullptr ? "Select: of two tensors, this mode selects a scalar"
+                             : "Select: of a tensor and a scalar, this mode selects tensors");
+  }
+  const bool same_bits = mode == SELMODE::VSEL_CMPMASK_SPR;
+  const Operand sources[] = {{bits, Use::Read, kBits, kBlockBytes, same_bits ? 0 : lanes.per_repeat / 8},
+                             place(Use::Read, a, dtype, 1),
+                             b != nullptr ? place(Use::Read, *b, dtype, 2) : Operand{}};
+  const Operand to = place(Use::Write, dst, dtype, 0);
+  if (checker() != nullptr) [[unlikely]] {
+    if (!same_bits) check_scratch(kName, where);
+    if (b != nullptr) check_vector(kName, where, lanes, std::span(&sources[2], 1));
+    check_local(kName, where, PIPE_V, Use::Read, bits, 0, (same_bits ? 1 : lanes.repeats) * (lanes.per_repeat / 8));
+    const Operand operands[] = {to, sources[1]};
+    check_vector(kName, where, lanes, operands, true);
+  }
+  const auto& all = b != nullptr ? loops().selections : loops().scalar_selections;
+  Runner{all[itemsize_of(dtype) / 4], scalar, lanes, to, sources, b != nullptr ? 3u : 2u}.run();
+}
+
+}  // namespace
+
+void elementwise(const Instruction& instruction, Where where, int64_t count, uint32_t scalar, const LocalMemory& dst,
+                 const LocalMemory* src0, const LocalMemory* src1) {
+  const uint32_t lanes = lanes_of(instruction);
+  run(instruction, where, Lanes::of_count(lanes, count), scalar, dst, src0, src1, Consecutive{lanes});
+}
+
+void elementwise(const Instruction& instruction, Where where, const MaskArgument& mask, RepeatArgument repeats,
+                 const Strides& strides, uint32_t scalar, const LocalMemory& dst, const LocalMemory* src0,
+                 const LocalMemory* src1) {
+  run(instruction, where, Lanes::of_mask(instruction.name, where, lanes_of(instruction), mask, repeats), scalar, dst, src0,
+      src1, Strided{strides});
+}
+
+void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, int64_t count, uint32_t scalar,
+             const LocalMemory& dst, const LocalMemory& a, const LocalMemory* b) {
+  const uint32_t lanes = kRepeatBytes / itemsize_of(dtype);
+  compare(name, where, dtype, mode, Lanes::of_count(lanes, count), scalar, dst, a, b, Consecutive{lanes});
+}
+
+void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, const MaskArgument& mask,
+             RepeatArgument repeats, const Strides& strides, uint32_t scalar, const LocalMemory& dst,
+             const LocalMemory& a, const LocalMemory* b) {
+  const Lanes lanes = Lanes::of_mask(name, where, kRepeatBytes / itemsize_of(dtype), mask, repeats);
+  compare(name, where, dtype, mode, lanes, scalar, dst, a, b, Strided{strides});
+}
+
+void select(Where where, Dtype dtype, SELMODE mode, int64_t count, uint32_t scalar, const LocalMemory& dst,
+            const LocalMemory& bits, const LocalMemory& a, const LocalMemory* b) {
+  const uint32_t lanes = kRepeatBytes / itemsize_of(dtype);
+  select(where, dtype, mode, Lanes::of_count(lanes, count), scalar, dst, bits, a, b, Consecutive{lanes});
+}
+
+void select(Where where, Dtype dtype, SELMODE mode, const MaskArgument& mask, RepeatArgument repeats,
+            const Strides& strides, uint32_t scalar, const LocalMemory& dst, const LocalMemory& bits,
+            const LocalMemory& a, const LocalMemory* b) {
+  const Lanes lanes = Lanes::of_mask("Select", where, kRepeatBytes / itemsize_of(dtype), mask, repeats);
+  select(where, dtype, mode, lanes, scalar, dst, bits, a, b, Strided{strides});
+}
+
+}  // namespace AscendC::cpu
