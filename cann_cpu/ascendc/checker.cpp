@@ -68,6 +68,10 @@ void for_each_run(const Lanes& lanes, const Operand& operand, const See& see) {
       if (mask.elements != 0) add(start, start + int64_t{mask.elements} * operand.itemsize);
       continue;
     }
+    if (operand.block_stride == 0 && mask.elements >= per_block && mask.elements != Mask::kNotFirst) {
+      add(start, start + kBlockBytes);  // one block, again and again
+      continue;
+    }
     for (uint32_t lane = 0; lane < lanes.per_repeat; ++lane) {
       if (!mask.has(lane)) continue;
       const int64_t at = start + int64_t{lane / per_block} * operand.block_stride + lane % per_block * operand.itemsize;
@@ -746,8 +750,7 @@ void check_cores_apart(const char* kernel, std::vector<DeviceUse> uses, const Te
   apart.check_bytes(std::move(uses));
 }
 
-void check_vector(const char* name, Where where, const Lanes& lanes, std::span<const Operand> operands,
-                  bool is_more) {
+void check_vector(const char* name, Where where, const Lanes& lanes, std::span<const Operand> operands, bool is_more) {
   Checker& checker = *current_block->checker;
   const Checker::Instruction by{name, where, PIPE_V};
   if (Recorder* recorder = checker.recorder()) {

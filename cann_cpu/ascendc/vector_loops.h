@@ -34,14 +34,14 @@ struct Loops {
   Loop selections[2], scalar_selections[2];
   // Each element of src[0] fills a block of 32 bytes of dst; dst_step is that of blocks, `count` the number of blocks.
   Loop broadcasts[2];
-  void (*widen[2])(const std::byte* from, float* to, uint32_t count);    // half, bfloat16
+  void (*widen[2])(const std::byte* from, float* to, uint32_t count);  // half, bfloat16
   void (*narrow[2])(const float* from, std::byte* to, uint32_t count);
-  // Of a row of floats, or of each group in it: the sum; the largest or smallest number, the first of equal ones, or its
-  // place. NaN is neither larger nor smaller than a number.
-  float (*sum)(const float* row, uint32_t count);
-  void (*sums)(const float* row, uint32_t groups, uint32_t group, float* to);
-  uint32_t (*best)(const float* row, uint32_t count, bool largest);
-  void (*bests)(const float* row, uint32_t groups, uint32_t group, bool largest, float* to);
+  // Of each group in floats that follow each other: the sum, or the largest or smallest number, the first of equal
+  // ones. NaN is neither larger nor smaller than a number.
+  void (*sums)(const float* from, uint32_t groups, uint32_t group, float* to);
+  void (*bests)(const float* from, uint32_t groups, uint32_t group, bool largest, float* to);
+  // The first place of a number that a group of floats has, or of NaN if this is the first of them.
+  uint32_t (*place)(const float* from, uint32_t count, float number);
   void (*sort32)(const float* scores, uint8_t* order);  // descending, equal ones as they lie; no NaN
 };
 

@@ -157,16 +157,18 @@ void broadcast_elements(Where where, uint32_t itemsize, const LocalMemory& dst, 
   constexpr uint32_t kPerRepeat = 8;
   const uint32_t count = repeats.checked(kName, where);
   const int64_t repeat_step = int64_t{p.dstRepStride} * kBlockBytes, block_step = int64_t{p.dstBlkStride} * kBlockBytes;
+  const bool is_even = repeat_step == kPerRepeat * block_step;  // all blocks are equally far from each other
   if (checker() != nullptr) [[unlikely]] {
     const uint32_t lanes = kRepeatBytes / itemsize;
     check_vector(kName, where, {lanes, count, Mask::first(lanes), Mask::first(lanes)}, {});
     check_local(kName, where, PIPE_V, Use::Read, src, 0, int64_t{count} * kPerRepeat * itemsize);
-    for (uint32_t i = 0; i < count * kPerRepeat; ++i) {
+    // Blocks that follow each other are one piece.
+    const uint32_t together = block_step != kBlockBytes ? 1 : is_even ? count * kPerRepeat : kPerRepeat;
+    for (uint32_t i = 0; i < count * kPerRepeat; i += together) {
       const int64_t offset = i / kPerRepeat * repeat_step + i % kPerRepeat * block_step;
-      check_local(kName, where, PIPE_V, Use::Write, dst, offset, kBlockBytes);
+      check_local(kName, where, PIPE_V, Use::Write, dst, offset, together * kBlockBytes);
     }
   }
-  const bool is_even = repeat_step == kPerRepeat * block_step;  // all blocks are equally far from each other
   const uint32_t blocks = is_even ? count * kPerRepeat : kPerRepeat;
   for (uint32_t repeat = 0; repeat < (is_even ? 1 : count); ++repeat) {
     Rows rows{};
@@ -210,7 +212,8 @@ void sort32(Where where, Dtype dtype, const LocalMemory& dst, const LocalMemory&
     for (uint32_t i = 0; i < kSize; ++i) {
       std::memcpy(pairs + i * kPairBytes, from + order[i] * itemsize, itemsize);
       std::memcpy(pairs + i * kPairBytes + sizeof(uint32_t),
-                  indices.data + (repeat * kSize + order[i]) * static_cast<int64_t>(sizeof(uint32_t)), sizeof(uint32_t));
+                  indices.data + (repeat * kSize + order[i]) * static_cast<int64_t>(sizeof(uint32_t)),
+                  sizeof(uint32_t));
     }
     std::memcpy(dst.data + repeat * static_cast<int64_t>(sizeof(pairs)), pairs, sizeof(pairs));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions of repeats, of groups of lanes, of whole tensors; sums are made in double, rounded to float once.
+#include <algorithm>
 #include <cstring>
 
 #include "ascendc/reduce.h"
@@ -10,26 +11,32 @@ namespace {
 
 constexpr uint32_t kMostLanes = kRepeatBytes / sizeof(half);
 
-// The lanes of one repeat as floats. Those that do not take part have no defined value.
-class Repeat {
+constexpr uint32_t kMostRepeats = 16;  // that are reduced at a time, where dst lies apart from them
+
+// The lanes of repeats as floats, one after the other. Those that do not take part have no defined value.
+class Repeats {
  public:
-  Repeat(Dtype dtype, const Operand& operand, uint32_t repeat, uint32_t lanes) {
-    const std::byte* from = operand.memory.data + size_t{repeat} * operand.repeat_stride;
-    if (operand.block_stride != kBlockBytes) {
-      for (uint32_t at = 0; at < kRepeatBytes; at += kBlockBytes, from += operand.block_stride) {
-        std::memcpy(gathered_ + at, from, kBlockBytes);
+  Repeats(Dtype dtype, const Operand& operand, uint32_t first, uint32_t repeats, uint32_t lanes) {
+    const std::byte* from = operand.memory.data + size_t{first} * operand.repeat_stride;
+    const bool is_one = operand.block_stride == kBlockBytes && (repeats == 1 || operand.repeat_stride == kRepeatBytes);
+    if (!is_one) {
+      for (uint32_t i = 0; i < repeats * kRepeatBytes; i += kBlockBytes) {
+        std::memcpy(gathered_ + i,
+                    from + size_t{i / kRepeatBytes} * operand.repeat_stride +
+                        size_t{i % kRepeatBytes / kBlockBytes} * operand.block_stride,
+                    kBlockBytes);
       }
       from = gathered_;
     }
     if (dtype == Dtype::Half) {
-      loops().widen[0](from, numbers_, lanes);
+      loops().widen[0](from, numbers_, repeats * lanes);
       values = numbers_;
     } else {
       values = reinterpret_cast<const float*>(from);
     }
   }
 
-  // The same with 0 for the lanes that do not take part.
+  // One repeat with 0 for the lanes that do not take part.
   const float* masked(const Mask& mask, uint32_t lanes) {
     for (uint32_t i = 0; i < lanes; ++i) numbers_[i] = mask.has(i) ? values[i] : 0;
     return numbers_;
@@ -38,8 +45,8 @@ class Repeat {
   const float* values;
 
  private:
-  std::byte gathered_[kRepeatBytes];
-  float numbers_[kMostLanes];
+  std::byte gathered_[kMostRepeats * kRepeatBytes];
+  float numbers_[kMostRepeats * kMostLanes];
 };
 
 // The index of the largest (smallest) of the lanes from..to that take part; `to` if none does. The first of equals.
@@ -52,14 +59,21 @@ uint32_t best_lane(bool largest, const float* values, const Mask& mask, uint32_t
   return best;
 }
 
-uint32_t best_of_repeat(bool largest, const float* values, const Mask& mask, uint32_t lanes) {
+// The same of a repeat; its best is looked for only if it may be better than `best`.
+uint32_t best_of_repeat(bool largest, const float* values, const Mask& mask, uint32_t lanes, const float* best) {
   if (mask.elements > lanes) return best_lane(largest, values, mask, 0, lanes);
-  return mask.elements == 0 ? lanes : loops().best(values, mask.elements, largest);
+  if (mask.elements == 0) return lanes;
+  float value;
+  loops().bests(values, 1, mask.elements, largest, &value);
+  if (best != nullptr && !(largest ? value > *best : value < *best)) return lanes;
+  return loops().place(values, mask.elements, value);
 }
 
-float sum_of_repeat(Repeat& repeat, const Mask& mask, uint32_t lanes) {
-  return mask.elements <= lanes ? loops().sum(repeat.values, mask.elements)
-                                : loops().sum(repeat.masked(mask, lanes), lanes);
+float sum_of_repeat(Repeats& repeat, const Mask& mask, uint32_t lanes) {
+  const bool is_prefix = mask.elements <= lanes;
+  float sum;
+  loops().sums(is_prefix ? repeat.values : repeat.masked(mask, lanes), 1, is_prefix ? mask.elements : lanes, &sum);
+  return sum;
 }
 
 void store_value(std::byte* to, Dtype dtype, float value) {
@@ -106,6 +120,7 @@ void check_reduction(const Reduced& r, Where where, const Lanes& lanes, const Op
   if (checker() == nullptr) [[likely]]
     return;
   check_vector(r.name, where, lanes, std::span(&src, 1));
+  if (step == written) return check_local(r.name, where, PIPE_V, Use::Write, r.dst, 0, lanes.repeats * written);
   for (uint32_t repeat = 0; repeat < lanes.repeats; ++repeat) {
     check_local(r.name, where, PIPE_V, Use::Write, r.dst, repeat * step, written);
   }
@@ -158,12 +173,12 @@ void reduce_all(const Reduced& r, Where where, const LocalMemory& work, bool wit
   bool found = false;
   for (uint32_t number = 0; number < lanes.repeats; ++number) {
     const Mask& mask = lanes.of_repeat(number);
-    Repeat repeat(r.dtype, src, number, lanes.per_repeat);
+    Repeats repeat(r.dtype, src, number, 1, lanes.per_repeat);
     if (r.reduction == Reduction::Sum) {
       sum += static_cast<double>(sum_of_repeat(repeat, mask, lanes.per_repeat));
       continue;
     }
-    const uint32_t lane = best_of_repeat(largest, repeat.values, mask, lanes.per_repeat);
+    const uint32_t lane = best_of_repeat(largest, repeat.values, mask, lanes.per_repeat, found ? &best : nullptr);
     if (lane == lanes.per_repeat) continue;
     const float value = repeat.values[lane];
     if (found && !(largest ? value > best : value < best)) continue;
@@ -189,8 +204,9 @@ void reduce_repeats(const Reduced& r, Where where, const MaskArgument& mask, Rep
   const int64_t bytes = bytes_of(order, r.dtype), step = dst_stride * bytes;
   check_reduction(r, where, lanes, src, bytes, step);
   for (uint32_t number = 0; number < lanes.repeats; ++number) {
-    const Repeat repeat(r.dtype, src, number, n);
-    const uint32_t best = best_of_repeat(r.reduction == Reduction::Max, repeat.values, lanes.of_repeat(number), n);
+    const Repeats repeat(r.dtype, src, number, 1, n);
+    const uint32_t best =
+        best_of_repeat(r.reduction == Reduction::Max, repeat.values, lanes.of_repeat(number), n, nullptr);
     if (best != n) store_best(r.dst.data + number * step, order, r.dtype, repeat.values[best], best);
   }
 }
@@ -202,26 +218,38 @@ void reduce_groups(const Reduced& r, Where where, uint32_t group, const MaskArgu
   const Operand src = source(r, block_stride * kBlockBytes, repeat_stride * kBlockBytes);
   const int64_t bytes = int64_t{groups} * itemsize_of(r.dtype), step = dst_stride * bytes;
   check_reduction(r, where, lanes, src, bytes, step);
-  const bool largest = r.reduction == Reduction::Max;
-  for (uint32_t number = 0; number < lanes.repeats; ++number) {
-    const Mask& of_repeat = lanes.of_repeat(number);
-    Repeat repeat(r.dtype, src, number, n);
-    float results[kMostLanes];
-    if (r.reduction == Reduction::Sum && groups == 1) {
-      results[0] = sum_of_repeat(repeat, of_repeat, n);
-    } else if (r.reduction == Reduction::Sum) {
-      loops().sums(of_repeat.elements == n ? repeat.values : repeat.masked(of_repeat, n), groups, group, results);
-    } else if (of_repeat.elements == n) {
-      loops().bests(repeat.values, groups, group, largest, results);
+  const bool largest = r.reduction == Reduction::Max, is_full = lanes.mask.elements == n;
+  const std::byte *from_end = src.memory.data + size_t{lanes.repeats} * src.repeat_stride + 8 * src.block_stride,
+                  *to_end = r.dst.data + lanes.repeats * step + bytes;
+  const bool is_apart = to_end <= src.memory.data || from_end <= r.dst.data;
+  const uint32_t at_a_time = is_full && is_apart ? kMostRepeats : 1;
+  for (uint32_t first = 0; first < lanes.repeats; first += at_a_time) {
+    const uint32_t count = std::min(at_a_time, lanes.repeats - first);
+    Repeats repeats_read(r.dtype, src, first, count, n);
+    float results[kMostRepeats * kMostLanes];
+    if (r.reduction == Reduction::Sum) {
+      if (is_full) {
+        loops().sums(repeats_read.values, count * groups, group, results);
+      } else if (groups == 1) {
+        results[0] = sum_of_repeat(repeats_read, lanes.mask, n);
+      } else {
+        loops().sums(repeats_read.masked(lanes.mask, n), groups, group, results);
+      }
+    } else if (is_full) {
+      loops().bests(repeats_read.values, count * groups, group, largest, results);
     } else {
       for (uint32_t i = 0; i < groups; ++i) {
-        const uint32_t best = best_lane(largest, repeat.values, of_repeat, i * group, (i + 1) * group);
-        results[i] = best == (i + 1) * group ? 0 : repeat.values[best];  // the vector unit gives zero
+        const uint32_t best = best_lane(largest, repeats_read.values, lanes.mask, i * group, (i + 1) * group);
+        results[i] = best == (i + 1) * group ? 0 : repeats_read.values[best];  // the vector unit gives zero
       }
     }
-    std::byte* to = r.dst.data + number * step;
-    r.dtype == Dtype::Half ? loops().narrow[0](results, to, groups)
-                           : static_cast<void>(std::memcpy(to, results, groups * sizeof(float)));
+    const bool in_a_row = step == bytes;
+    for (uint32_t i = 0; i < (in_a_row ? 1 : count); ++i) {
+      std::byte* to = r.dst.data + (first + i) * step;
+      const uint32_t written = in_a_row ? count * groups : groups;
+      r.dtype == Dtype::Half ? loops().narrow[0](results + i * groups, to, written)
+                             : static_cast<void>(std::memcpy(to, results + i * groups, written * sizeof(float)));
+    }
   }
 }
 

@@ -99,7 +99,7 @@ void scatter(const std::byte* from, const Operand& operand, uint32_t repeat, uin
   }
 }
 
-constexpr uint32_t kWidest = kRepeatBytes / 2 * sizeof(int64_t);  // a repeat of 128 lanes of any dtype
+constexpr uint32_t kAtATime = 16;  // repeats that are gathered before they are computed with
 
 // Runs a loop over the lanes. Repeats that lie as the loop takes them go to it all at once; of the others each is read
 // before it is written, one after the other.
@@ -168,16 +168,42 @@ struct Runner {
     if (repeats == 0) return;
     bool direct = mask.elements <= lanes.per_repeat && is_row(dst, mask.elements) && is_whole(mask);
     if (direct && repeats == lanes.repeats && repeats > 1 && is_consecutive()) return rows_of_all();
+    uint32_t gathered = 0;  // a bit for each source whose blocks do not follow each other
+    const Place to = place(dst, first, mask.elements);
     for (uint32_t i = 0; direct && i < sources; ++i) {
-      direct = is_row(src[i], mask.elements) && is_in_place(place(dst, first, mask.elements),
-                                                            place(src[i], first, mask.elements), repeats);
+      Place from = place(src[i], first, mask.elements);
+      const bool is_gathered = !is_row(src[i], mask.elements);
+      if (is_gathered)
+        gathered |= 1u << i, from.row_bytes = kRepeatBytes / kBlockBytes * src[i].block_stride + kBlockBytes;
+      direct = is_gathered ? is_apart(to, from, repeats) : is_in_place(to, from, repeats);
     }
-    if (direct) return call(first, repeats, mask.elements);
+    if (direct)
+      return gathered == 0 ? call(first, repeats, mask.elements) : gather_rows(first, repeats, mask, gathered);
     for (uint32_t repeat = first; repeat < first + repeats; ++repeat) one(repeat, mask);
   }
 
+  void gather_rows(uint32_t first, uint32_t repeats, const Mask& mask, uint32_t gathered) const {
+    alignas(64) std::byte buffers[3][kAtATime * kRepeatBytes];
+    for (uint32_t begin = first; begin < first + repeats; begin += kAtATime) {
+      Rows rows{};
+      rows.rows = std::min(kAtATime, first + repeats - begin), rows.count = mask.elements;
+      const Place to = place(dst, begin, mask.elements);
+      rows.dst = const_cast<std::byte*>(to.data), rows.dst_step = to.step;
+      for (uint32_t i = 0; i < sources; ++i) {
+        const Place from = place(src[i], begin, mask.elements);
+        rows.src[i] = from.data, rows.src_step[i] = from.step;
+        if ((gathered >> i & 1) == 0) continue;
+        for (uint32_t row = 0; row < rows.rows; ++row) {
+          gather(src[i], begin + row, lanes.per_repeat, mask, buffers[i] + row * kRepeatBytes);
+        }
+        rows.src[i] = buffers[i], rows.src_step[i] = kRepeatBytes;
+      }
+      loop(rows, scalar);
+    }
+  }
+
   void one(uint32_t repeat, const Mask& mask) const {
-    alignas(64) std::byte buffers[4][kWidest];
+    alignas(64) std::byte buffers[4][kRepeatBytes];
     Rows rows{};
     rows.rows = 1, rows.count = lanes.per_repeat;
     for (uint32_t i = 0; i < sources; ++i) {
@@ -242,28 +268,67 @@ Loop cast_loop(const Instruction& instruction, Where where, uint32_t& scalar) {
   return loop != nullptr && (nearest || exact == nullptr) ? loop : exact;
 }
 
-void run(const Instruction& instruction, Where where, const Lanes& lanes, uint32_t scalar, const Operand* operands,
-         uint32_t count) {
+Loop loop_of(const Instruction& instruction, Where where, uint32_t& scalar) {
+  if (instruction.operation == Operation::Cast) return cast_loop(instruction, where, scalar);
+  const Dtype dtype = instruction.operation == Operation::MulCast ? instruction.dst : instruction.src;
+  return loops().elements[static_cast<size_t>(instruction.operation)][static_cast<size_t>(dtype)];
+}
+
+// The usual instructions without checks: the first lanes of each repeat, in blocks that follow each other. False if
+// there is more to it.
+bool run_rows(const Instruction& instruction, Loop loop, uint32_t scalar, uint32_t repeats, uint32_t elements,
+              const Strides* strides, const LocalMemory& dst, const LocalMemory* src0, const LocalMemory* src1) {
+  const int64_t sizes[] = {itemsize_of(instruction.dst), itemsize_of(instruction.src)};
+  Rows rows{dst.data, {}, 0, {}, repeats, elements};
+  uint32_t sources = 0;
+  bool is_whole = true;  // every repeat begins where the one before it ends
+  const auto step = [&](uint32_t operand, int64_t bytes) -> int64_t {
+    if (strides == nullptr) return 0;
+    const int64_t repeat_stride = int64_t{strides->repeat[operand]} * kBlockBytes;
+    is_whole &= repeat_stride == bytes;
+    return strides->block[operand] == 1 || bytes <= kBlockBytes ? repeat_stride : -1;
+  };
+  const int64_t dst_bytes = elements * sizes[0], src_bytes = elements * sizes[1];
+  rows.dst_step = step(0, dst_bytes);
+  if (rows.dst_step < 0) return false;
+  if (instruction.reads_dst) rows.src[sources] = dst.data, rows.src_step[sources++] = rows.dst_step;
+  const uint32_t first = sources;
+  for (const LocalMemory* source : {src0, src1}) {
+    if (source == nullptr) continue;
+    rows.src[sources] = source->data;
+    rows.src_step[sources] = step(1 + sources - first, src_bytes);
+    if (rows.src_step[sources++] < 0) return false;
+  }
+  if (is_whole) rows.rows = 1, rows.count = repeats * elements;
+  for (uint32_t i = first; i < sources; ++i) {
+    const int64_t bytes_of_dst = rows.count * sizes[0], bytes_of_src = rows.count * sizes[1];
+    if (!is_in_place({rows.dst, rows.dst_step, bytes_of_dst}, {rows.src[i], rows.src_step[i], bytes_of_src},
+                     rows.rows)) {
+      return false;
+    }
+  }
+  loop(rows, scalar);
+  return true;
+}
+
+void run(const Instruction& instruction, Where where, Loop loop, const Lanes& lanes, uint32_t scalar,
+         const Operand* operands, uint32_t count) {
   if (checker() != nullptr) [[unlikely]]
     check_vector(instruction.name, where, lanes, std::span(operands, count));
-  const Loop loop = instruction.operation == Operation::Cast
-                        ? cast_loop(instruction, where, scalar)
-                        : loops().elements[static_cast<size_t>(instruction.operation)][static_cast<size_t>(
-                              instruction.operation == Operation::MulCast ? instruction.dst : instruction.src)];
   Runner{loop, scalar, lanes, operands[0], operands + 1, count - 1}.run();
 }
 
 // dst, the old dst if it is read, and the sources.
 template <class Place>
-void run(const Instruction& instruction, Where where, const Lanes& lanes, uint32_t scalar, const LocalMemory& dst,
-         const LocalMemory* src0, const LocalMemory* src1, const Place& place) {
+void run(const Instruction& instruction, Where where, Loop loop, const Lanes& lanes, uint32_t scalar,
+         const LocalMemory& dst, const LocalMemory* src0, const LocalMemory* src1, const Place& place) {
   Operand operands[4];
   uint32_t count = 0;
   operands[count++] = place(Use::Write, dst, instruction.dst, 0);
   if (instruction.reads_dst) operands[count++] = place(Use::Read, dst, instruction.dst, 0);
   if (src0 != nullptr) operands[count++] = place(Use::Read, *src0, instruction.src, 1);
   if (src1 != nullptr) operands[count++] = place(Use::Read, *src1, instruction.src, 2);
-  run(instruction, where, lanes, scalar, operands, count);
+  run(instruction, where, loop, lanes, scalar, operands, count);
 }
 
 struct Consecutive {
@@ -283,14 +348,16 @@ struct Strided {
 template <class Place>
 void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, const Lanes& lanes, uint32_t scalar,
              const LocalMemory& dst, const LocalMemory& a, const LocalMemory* b, const Place& place) {
-  const Operand sources[] = {place(Use::Read, a, dtype, 1), place(Use::Read, b != nullptr ? *b : a, dtype, b != nullptr ? 2 : 1)};
+  const Operand sources[] = {place(Use::Read, a, dtype, 1),
+                             place(Use::Read, b != nullptr ? *b : a, dtype, b != nullptr ? 2 : 1)};
   if (checker() != nullptr) [[unlikely]] {
     check_vector(name, where, lanes, sources);
     check_local(name, where, PIPE_V, Use::Write, dst, 0, lanes.repeats * (lanes.per_repeat / 8));
   }
   const auto& all = b != nullptr ? loops().comparisons : loops().scalar_comparisons;
   const Operand bits{dst, Use::Write, kBits, kBlockBytes, lanes.per_repeat / 8};
-  Runner{all[static_cast<size_t>(dtype)][static_cast<size_t>(mode)], scalar, lanes, bits, sources, b != nullptr ? 2u : 1u}
+  Runner{
+      all[static_cast<size_t>(dtype)][static_cast<size_t>(mode)], scalar, lanes, bits, sources, b != nullptr ? 2u : 1u}
       .run();
 }
 
@@ -322,15 +389,32 @@ void select(Where where, Dtype dtype, SELMODE mode, const Lanes& lanes, uint32_t
 
 void elementwise(const Instruction& instruction, Where where, int64_t count, uint32_t scalar, const LocalMemory& dst,
                  const LocalMemory* src0, const LocalMemory* src1) {
+  const bool checked = block(where).checker != nullptr;
+  const Loop loop = loop_of(instruction, where, scalar);
+  if (!checked && count > 0 &&
+      run_rows(instruction, loop, scalar, 1, static_cast<uint32_t>(count), nullptr, dst, src0, src1)) {
+    return;
+  }
   const uint32_t lanes = lanes_of(instruction);
-  run(instruction, where, Lanes::of_count(lanes, count), scalar, dst, src0, src1, Consecutive{lanes});
+  run(instruction, where, loop, Lanes::of_count(lanes, count), scalar, dst, src0, src1, Consecutive{lanes});
 }
 
 void elementwise(const Instruction& instruction, Where where, const MaskArgument& mask, RepeatArgument repeats,
                  const Strides& strides, uint32_t scalar, const LocalMemory& dst, const LocalMemory* src0,
                  const LocalMemory* src1) {
-  run(instruction, where, Lanes::of_mask(instruction.name, where, lanes_of(instruction), mask, repeats), scalar, dst, src0,
-      src1, Strided{strides});
+  const Block& current = block(where);
+  const uint32_t lanes = lanes_of(instruction);
+  const Loop loop = loop_of(instruction, where, scalar);
+  if (current.checker == nullptr && !current.mask.counter && !mask.as_set) {
+    const uint32_t elements = mask.elements >= 0 ? static_cast<uint32_t>(mask.elements) : Mask::of(mask.bits).elements;
+    const auto number = static_cast<uint8_t>(repeats.number);
+    if (elements != 0 && elements <= lanes && number != 0 &&
+        run_rows(instruction, loop, scalar, number, elements, &strides, dst, src0, src1)) {
+      return;
+    }
+  }
+  run(instruction, where, loop, Lanes::of_mask(instruction.name, where, lanes, mask, repeats), scalar, dst, src0, src1,
+      Strided{strides});
 }
 
 void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, int64_t count, uint32_t scalar,
@@ -339,9 +423,9 @@ void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, int64_t c
   compare(name, where, dtype, mode, Lanes::of_count(lanes, count), scalar, dst, a, b, Consecutive{lanes});
 }
 
-void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, const MaskArgument& mask,
-             RepeatArgument repeats, const Strides& strides, uint32_t scalar, const LocalMemory& dst,
-             const LocalMemory& a, const LocalMemory* b) {
+void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, const MaskArgument& mask, RepeatArgument repeats,
+             const Strides& strides, uint32_t scalar, const LocalMemory& dst, const LocalMemory& a,
+             const LocalMemory* b) {
   const Lanes lanes = Lanes::of_mask(name, where, kRepeatBytes / itemsize_of(dtype), mask, repeats);
   compare(name, where, dtype, mode, lanes, scalar, dst, a, b, Strided{strides});
 }

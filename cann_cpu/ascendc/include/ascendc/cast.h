@@ -184,7 +184,7 @@ inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int4b_t>& src, 
     requires cpu::OneOf<void(From, To), __VA_ARGS__>                                                                  \
   void Name(const LocalTensor<To>& dst, const LocalTensor<From>& src0, const LocalTensor<From>& src1, uint32_t count, \
             cpu::Where where = cpu::Where::current()) {                                                               \
-    cpu::elementwise(cpu::instruction<To, From>(#Name, where, cpu::Operation::Name), where, count, 0, dst.memory(),     \
+    cpu::elementwise(cpu::instruction<To, From>(#Name, where, cpu::Operation::Name), where, count, 0, dst.memory(),   \
                      &src0.memory(), &src1.memory());                                                                 \
   }                                                                                                                   \
   template <class To, class From, bool isSetMask = true>                                                              \
@@ -192,7 +192,7 @@ inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int4b_t>& src, 
   void Name(const LocalTensor<To>& dst, const LocalTensor<From>& src0, const LocalTensor<From>& src1,                 \
             const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& params,             \
             cpu::Where where = cpu::Where::current()) {                                                               \
-    cpu::elementwise(cpu::instruction<To, From>(#Name, where, cpu::Operation::Name), where,                             \
+    cpu::elementwise(cpu::instruction<To, From>(#Name, where, cpu::Operation::Name), where,                           \
                      cpu::chosen<isSetMask>(mask), repeats, cpu::strides_of(params), 0, dst.memory(), &src0.memory(), \
                      &src1.memory());                                                                                 \
   }

@@ -269,11 +269,11 @@ constexpr Dtype dtype_of() {
   if constexpr (sizeof(T) == 8) return Dtype::Int64;
 }
 
-#define ASCENDC_CPU_OPERATIONS(of)                                                                                  \
-  of(Add) of(Sub) of(Mul) of(Div) of(Max) of(Min) of(And) of(Or) of(AddRelu) of(SubRelu) of(MulAddDst)              \
-  of(FusedMulAdd) of(FusedMulAddRelu) of(Abs) of(Exp) of(Ln) of(Sqrt) of(Rsqrt) of(Reciprocal) of(Relu) of(Not)     \
-  of(Adds) of(Muls) of(Maxs) of(Mins) of(ShiftLeft) of(ShiftRight) of(LeakyRelu) of(Axpy) of(AxpyToFloat)           \
-  of(Duplicate) of(Copy) of(AddReluCast) of(SubReluCast) of(MulCast) of(Cast)
+#define ASCENDC_CPU_OPERATIONS(of)                                                                                     \
+  of(Add) of(Sub) of(Mul) of(Div) of(Max) of(Min) of(And) of(Or) of(AddRelu) of(SubRelu) of(MulAddDst) of(FusedMulAdd) \
+      of(FusedMulAddRelu) of(Abs) of(Exp) of(Ln) of(Sqrt) of(Rsqrt) of(Reciprocal) of(Relu) of(Not) of(Adds) of(Muls)  \
+          of(Maxs) of(Mins) of(ShiftLeft) of(ShiftRight) of(LeakyRelu) of(Axpy) of(AxpyToFloat) of(Duplicate) of(Copy) \
+              of(AddReluCast) of(SubReluCast) of(MulCast) of(Cast)
 enum class Operation : uint8_t {
 #define ASCENDC_CPU_NAME(Name) Name,
   ASCENDC_CPU_OPERATIONS(ASCENDC_CPU_NAME)
@@ -302,8 +302,10 @@ struct Strides {
 // A scalar operand as it is computed with: the bits of a float, or an integer.
 template <class T>
 constexpr uint32_t scalar_bits(T scalar) {
-  if constexpr (Narrow<T> || std::is_same_v<T, float>) return std::bit_cast<uint32_t>(static_cast<float>(scalar));
-  else return static_cast<uint32_t>(scalar);
+  if constexpr (Narrow<T> || std::is_same_v<T, float>)
+    return std::bit_cast<uint32_t>(static_cast<float>(scalar));
+  else
+    return static_cast<uint32_t>(scalar);
 }
 
 // The first `count` elements, or those that a mask leaves of each repeat.
@@ -319,16 +321,16 @@ ASCENDC_CPU_EXPORT void elementwise(const Instruction& instruction, Where where,
 ASCENDC_CPU_EXPORT void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, int64_t count,
                                 uint32_t scalar, const LocalMemory& dst, const LocalMemory& a, const LocalMemory* b);
 ASCENDC_CPU_EXPORT void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, const MaskArgument& mask,
-                                RepeatArgument repeats, const Strides& strides, uint32_t scalar,
-                                const LocalMemory& dst, const LocalMemory& a, const LocalMemory* b);
+                                RepeatArgument repeats, const Strides& strides, uint32_t scalar, const LocalMemory& dst,
+                                const LocalMemory& a, const LocalMemory* b);
 
 // dst[i] = its bit ? a[i] : b[i], or the scalar without b; of elements of 16 or 32 bits.
 ASCENDC_CPU_EXPORT void select(Where where, Dtype dtype, SELMODE mode, int64_t count, uint32_t scalar,
                                const LocalMemory& dst, const LocalMemory& bits, const LocalMemory& a,
                                const LocalMemory* b);
-ASCENDC_CPU_EXPORT void select(Where where, Dtype dtype, SELMODE mode, const MaskArgument& mask,
-                               RepeatArgument repeats, const Strides& strides, uint32_t scalar, const LocalMemory& dst,
-                               const LocalMemory& bits, const LocalMemory& a, const LocalMemory* b);
+ASCENDC_CPU_EXPORT void select(Where where, Dtype dtype, SELMODE mode, const MaskArgument& mask, RepeatArgument repeats,
+                               const Strides& strides, uint32_t scalar, const LocalMemory& dst, const LocalMemory& bits,
+                               const LocalMemory& a, const LocalMemory* b);
 
 }  // namespace cpu
 

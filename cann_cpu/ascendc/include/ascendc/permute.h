@@ -121,8 +121,8 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Loca
                 uint32_t elements, const GatherMaskParams& params, uint64_t& gathered,
                 cpu::Where where = cpu::Where::current()) {
   cpu::needs<T>("GatherMask", where);
-  gathered = cpu::gather_mask(where, sizeof(T), dst.memory(), src.memory(), 0, &pattern.memory(), counted, elements,
-                              params);
+  gathered =
+      cpu::gather_mask(where, sizeof(T), dst.memory(), src.memory(), 0, &pattern.memory(), counted, elements, params);
 }
 
 // dst = src transposed; both are matrices of 16 x 16 elements of 16 bits.

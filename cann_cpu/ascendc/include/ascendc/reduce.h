@@ -46,14 +46,14 @@ ASCENDC_CPU_EXPORT void reduce_all(const Reduced& operands, Where where, const L
 }  // namespace cpu
 
 // The largest (smallest) of each repeat; dst_stride counts results.
-#define ASCENDC_CPU_WHOLE_REDUCE(Name, reduction)                                                                       \
-  template <class T, bool isSetMask = true>                                                                          \
-    requires cpu::OneOf<T, half, float>                                                                              \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const cpu::MaskArgument& mask,                     \
-            cpu::RepeatArgument repeats, uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride, \
-            ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, cpu::Where where = cpu::Where::current()) {          \
-    cpu::reduce_repeats(cpu::reduced(#Name, where, reduction, dst, src), where, cpu::chosen<isSetMask>(mask),        \
-                        repeats, dst_stride, src_block_stride, src_repeat_stride, order);                            \
+#define ASCENDC_CPU_WHOLE_REDUCE(Name, reduction)                                                                      \
+  template <class T, bool isSetMask = true>                                                                            \
+    requires cpu::OneOf<T, half, float>                                                                                \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const cpu::MaskArgument& mask,                       \
+            cpu::RepeatArgument repeats, uint32_t dst_stride, uint32_t src_block_stride, uint32_t src_repeat_stride,   \
+            ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, cpu::Where where = cpu::Where::current()) {            \
+    cpu::reduce_repeats(cpu::reduced(#Name, where, reduction, dst, src), where, cpu::chosen<isSetMask>(mask), repeats, \
+                        dst_stride, src_block_stride, src_repeat_stride, order);                                       \
   }
 ASCENDC_CPU_WHOLE_REDUCE(WholeReduceMax, cpu::Reduction::Max)
 ASCENDC_CPU_WHOLE_REDUCE(WholeReduceMin, cpu::Reduction::Min)
@@ -96,21 +96,21 @@ ASCENDC_CPU_GROUP_REDUCE(PairReduceSum, Sum, 2)
 #undef ASCENDC_CPU_GROUP_REDUCE
 
 // The largest (smallest) of all elements and, with_index, then its index in the bits of an integer.
-#define ASCENDC_CPU_TENSOR_REDUCE(Name, reduction)                                                                  \
-  template <class T>                                                                                                \
-    requires cpu::OneOf<T, half, float>                                                                             \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace, int32_t count,   \
-            bool with_index = false, cpu::Where where = cpu::Where::current()) {                                    \
-    cpu::reduce_all(cpu::reduced(#Name, where, cpu::Reduction::reduction, dst, src), where, workspace.memory(),     \
-                    with_index, count);                                                                             \
-  }                                                                                                                 \
-  template <class T, bool isSetMask = true>                                                                         \
-    requires cpu::OneOf<T, half, float>                                                                             \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace,                  \
-            const cpu::MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride, bool with_index = false,     \
-            cpu::Where where = cpu::Where::current()) {                                                             \
-    cpu::reduce_all(cpu::reduced(#Name, where, cpu::Reduction::reduction, dst, src), where, workspace.memory(),     \
-                    with_index, cpu::chosen<isSetMask>(mask), static_cast<uint32_t>(repeats), src_repeat_stride);   \
+#define ASCENDC_CPU_TENSOR_REDUCE(Name, reduction)                                                                \
+  template <class T>                                                                                              \
+    requires cpu::OneOf<T, half, float>                                                                           \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace, int32_t count, \
+            bool with_index = false, cpu::Where where = cpu::Where::current()) {                                  \
+    cpu::reduce_all(cpu::reduced(#Name, where, cpu::Reduction::reduction, dst, src), where, workspace.memory(),   \
+                    with_index, count);                                                                           \
+  }                                                                                                               \
+  template <class T, bool isSetMask = true>                                                                       \
+    requires cpu::OneOf<T, half, float>                                                                           \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& workspace,                \
+            const cpu::MaskArgument& mask, int32_t repeats, int32_t src_repeat_stride, bool with_index = false,   \
+            cpu::Where where = cpu::Where::current()) {                                                           \
+    cpu::reduce_all(cpu::reduced(#Name, where, cpu::Reduction::reduction, dst, src), where, workspace.memory(),   \
+                    with_index, cpu::chosen<isSetMask>(mask), static_cast<uint32_t>(repeats), src_repeat_stride); \
   }
 ASCENDC_CPU_TENSOR_REDUCE(ReduceMax, Max)
 ASCENDC_CPU_TENSOR_REDUCE(ReduceMin, Min)

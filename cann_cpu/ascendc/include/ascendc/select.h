@@ -48,8 +48,8 @@ void Compare(const LocalTensor<Bits>& dst, const LocalTensor<T>& src0, const Loc
              const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& p,
              cpu::Where where = cpu::Where::current()) {
   cpu::check_mode<T>("Compare", where, mode);
-  cpu::compare("Compare", where, cpu::dtype_of<T>(), mode, cpu::chosen<isSetMask>(mask), repeats, cpu::strides_of(p),
-               0, dst.memory(), src0.memory(), &src1.memory());
+  cpu::compare("Compare", where, cpu::dtype_of<T>(), mode, cpu::chosen<isSetMask>(mask), repeats, cpu::strides_of(p), 0,
+               dst.memory(), src0.memory(), &src1.memory());
 }
 
 // Bit i of dst: src[i] and the scalar compare so.

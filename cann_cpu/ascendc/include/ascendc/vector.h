@@ -77,22 +77,22 @@ void unary(const char* name, Where where, const Function& function, const LocalT
 // Each table has a row for every function: its name, and the dtypes that it has.
 
 // Name(dst, src0, src1, count) and Name(dst, src0, src1, mask, repeats, BinaryRepeatParams)
-#define ASCENDC_CPU_BINARY_BY(Name, reads_dst, ...)                                                                  \
-  template <class T>                                                                                                 \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                              \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count, \
-            cpu::Where where = cpu::Where::current()) {                                                              \
-    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name, reads_dst), where, count, 0,           \
-                     dst.memory(), &src0.memory(), &src1.memory());                                                  \
-  }                                                                                                                  \
-  template <class T, bool isSetMask = true>                                                                          \
-    requires cpu::OneOf<T, __VA_ARGS__>                                                                              \
-  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
-            const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& params,            \
-            cpu::Where where = cpu::Where::current()) {                                                              \
-    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name, reads_dst), where,                     \
-                     cpu::chosen<isSetMask>(mask), repeats, cpu::strides_of(params), 0, dst.memory(),                \
-                     &src0.memory(), &src1.memory());                                                                \
+#define ASCENDC_CPU_BINARY_BY(Name, reads_dst, ...)                                                                   \
+  template <class T>                                                                                                  \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count,  \
+            cpu::Where where = cpu::Where::current()) {                                                               \
+    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name, reads_dst), where, count, 0,          \
+                     dst.memory(), &src0.memory(), &src1.memory());                                                   \
+  }                                                                                                                   \
+  template <class T, bool isSetMask = true>                                                                           \
+    requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                        \
+            const cpu::MaskArgument& mask, cpu::RepeatArgument repeats, const BinaryRepeatParams& params,             \
+            cpu::Where where = cpu::Where::current()) {                                                               \
+    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name, reads_dst), where,                    \
+                     cpu::chosen<isSetMask>(mask), repeats, cpu::strides_of(params), 0, dst.memory(), &src0.memory(), \
+                     &src1.memory());                                                                                 \
   }
 
 #define ASCENDC_CPU_BINARY(Name, ...) ASCENDC_CPU_BINARY_BY(Name, false, __VA_ARGS__)
@@ -109,8 +109,8 @@ ASCENDC_CPU_BINARY(SubRelu, half, float, int16_t)
 #undef ASCENDC_CPU_BINARY
 
 #define ASCENDC_CPU_ACCUMULATE(Name, ...) ASCENDC_CPU_BINARY_BY(Name, true, __VA_ARGS__)
-ASCENDC_CPU_ACCUMULATE(MulAddDst, half, float)        // dst + src0 * src1
-ASCENDC_CPU_ACCUMULATE(FusedMulAdd, half, float)      // dst * src0 + src1
+ASCENDC_CPU_ACCUMULATE(MulAddDst, half, float)    // dst + src0 * src1
+ASCENDC_CPU_ACCUMULATE(FusedMulAdd, half, float)  // dst * src0 + src1
 ASCENDC_CPU_ACCUMULATE(FusedMulAddRelu, half, float)
 #undef ASCENDC_CPU_ACCUMULATE
 
@@ -136,14 +136,14 @@ void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const Loca
     requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,                               \
             cpu::Where where = cpu::Where::current()) {                                                               \
-    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name), where, count, 0, dst.memory(),         \
+    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name), where, count, 0, dst.memory(),       \
                      &src.memory());                                                                                  \
   }                                                                                                                   \
   template <class T, bool isSetMask = true>                                                                           \
     requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const cpu::MaskArgument& mask,                      \
             cpu::RepeatArgument repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) { \
-    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name), where, cpu::chosen<isSetMask>(mask),   \
+    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name), where, cpu::chosen<isSetMask>(mask), \
                      repeats, cpu::strides_of(params), 0, dst.memory(), &src.memory());                               \
   }
 
@@ -163,14 +163,14 @@ ASCENDC_CPU_UNARY(Not, int16_t, uint16_t)
     requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const int32_t& count,              \
             cpu::Where where = cpu::Where::current()) {                                                               \
-    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name), where, count,                          \
+    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name), where, count,                        \
                      cpu::scalar_bits(scalar), dst.memory(), &src.memory());                                          \
   }                                                                                                                   \
   template <class T, bool isSetMask = true>                                                                           \
     requires cpu::OneOf<T, __VA_ARGS__>                                                                               \
   void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalar, const cpu::MaskArgument& mask,     \
             cpu::RepeatArgument repeats, const UnaryRepeatParams& params, cpu::Where where = cpu::Where::current()) { \
-    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name), where, cpu::chosen<isSetMask>(mask),   \
+    cpu::elementwise(cpu::instruction<T, T>(#Name, where, cpu::Operation::Name), where, cpu::chosen<isSetMask>(mask), \
                      repeats, cpu::strides_of(params), cpu::scalar_bits(scalar), dst.memory(), &src.memory());        \
   }
 
@@ -231,9 +231,8 @@ template <class T, bool isSetMask = true>
   requires cpu::OneOf<T, half, bfloat16_t, float, int16_t, uint16_t, int32_t, uint32_t>
 void Duplicate(const LocalTensor<T>& dst, const T& scalar, const cpu::MaskArgument& mask, cpu::RepeatArgument repeats,
                uint16_t block_stride, uint8_t repeat_stride, cpu::Where where = cpu::Where::current()) {
-  cpu::elementwise(cpu::moving<T>("Duplicate", where, cpu::Operation::Duplicate), where,
-                   cpu::chosen<isSetMask>(mask), repeats, {{block_stride}, {repeat_stride}},
-                   std::bit_cast<cpu::BitsOf<T>>(scalar), dst.memory());
+  cpu::elementwise(cpu::moving<T>("Duplicate", where, cpu::Operation::Duplicate), where, cpu::chosen<isSetMask>(mask),
+                   repeats, {{block_stride}, {repeat_stride}}, std::bit_cast<cpu::BitsOf<T>>(scalar), dst.memory());
 }
 
 // dst[i] = first + i, over the elements of all repeats
