@@ -34,6 +34,7 @@ ROWS_OF_PRODUCT, WEIGHT_OF_PRODUCT, SHARE_OF_MEMORY = 16, (7168, 2048), 0.6
 BLOCKS_OF_PRODUCT = 8
 LIBRARY_TYPES = {torch.float16: 1, torch.bfloat16: 3, torch.float32: 4, torch.int8: 5}  # of its test's kernel
 EXAMPLE_PRICE_OF_CHECKS, EXAMPLE_COMPILE_SECONDS = 5, 2
+TIMES_OF_ATEN = 1.5
 ROW = "{:<58}{:>10}{:>12}{:>18}"
 
 
@@ -143,6 +144,69 @@ def product_lines() -> None:
             line(f"  by {way}", f"{times[way] * 1e3:.2f}", f"{share:.0%}", f"{goal:.0%}", share >= goal)
 
 
+def beside_aten(name: str, rounds: int, kernel, operator) -> None:
+    """A row with the times of a kernel and of ATen's operator on the npu device, which give the same result."""
+    torch.testing.assert_close(kernel(), operator(), rtol=1e-4, atol=1e-5)
+    times = medians({"kernel": [kernel], "operator": [operator]}, rounds)
+    ratio = times["kernel"] / times["operator"]
+    line(name, f"{times['kernel'] * 1e3:.3f}", "", "", True)
+    of = f"  beside ATen's, {times['operator'] * 1e3:.3f} ms"
+    line(of, "", f"{ratio:.1f}x", f"{TIMES_OF_ATEN}x", ratio <= TIMES_OF_ATEN)
+
+
+def vector_lines() -> None:
+    """Kernels of the vector unit beside ATen's operators. A ratio that misses its goal is marked, and fails nothing."""
+    for size in (16, 4096, 65536, 1 << 20, 1 << 24):
+        a, b = (torch.randn(size).npu() for _ in range(2))
+        beside_aten(
+            f"add_custom, {size} floats",
+            ROUNDS,
+            lambda a=a, b=b: custom_pypto.add_custom(a, b),
+            lambda a=a, b=b: torch.add(a, b),
+        )
+    rows, columns, epsilon = 2048, 4096, 1e-5
+    x, gamma, beta = (torch.randn(*shape).npu() for shape in ((rows, columns), (columns,), (columns,)))
+    y, blocks = torch.empty_like(x), 2 * torch.get_num_threads()
+    file, shape = KernelFile(ROOT / "benchmark/kernels/rows.cpp"), f"{rows} rows of {columns} floats"
+
+    def kernel(name, *operands):
+        def call():
+            file[name](*operands, blocks=blocks, checks=False)
+            return y
+
+        return call
+
+    beside_aten(
+        f"SoftMax, {shape}", ROUNDS, kernel("softmax_rows", x, y, rows, columns), lambda: torch.softmax(x, dim=-1)
+    )
+    beside_aten(
+        f"LayerNorm, {shape}",
+        ROUNDS,
+        kernel("layer_norm_rows", x, gamma, beta, y, rows, columns, epsilon),
+        lambda: torch.nn.functional.layer_norm(x, (columns,), gamma, beta, epsilon),
+    )
+    beside_aten(
+        f"RmsNorm, {shape}",
+        ROUNDS,
+        kernel("rms_norm_rows", x, gamma, y, rows, columns, epsilon),
+        lambda: torch.nn.functional.rms_norm(x, (columns,), gamma, epsilon),
+    )
+    rotary, (tokens, heads, dim) = KernelFile(ROOT / "examples/kernels/rotary.cpp")["rotary"], (2048, 16, 128)
+    x = torch.randn(tokens, heads, dim).npu()
+    cos, sin = (torch.randn(tokens, dim).npu() for _ in range(2))
+    y = torch.empty_like(x)
+
+    def turned():
+        rotary(x, cos, sin, y, tokens, heads, dim, blocks=blocks, checks=False)
+        return y
+
+    def by_aten():
+        one, other = x.chunk(2, dim=-1)
+        return x * cos[:, None] + torch.cat((-other, one), dim=-1) * sin[:, None]
+
+    beside_aten(f"rotary embedding, {tokens} tokens, {heads} heads of {dim}", ROUNDS, turned, by_aten)
+
+
 def line(name: str, value: str, figure: str, limit: str, kept: bool) -> bool:
     print(ROW.format(name, value, figure, f"{limit} {'kept' if kept else 'MISSED'}" if limit else ""))
     return kept
@@ -174,6 +238,8 @@ def main() -> int:
         line("compiling its kernel file", f"{compiling * 1e3:.0f}", "", f"{limit} s", compiling < limit),
     ]
     product_lines()
+    vector_lines()
+    kept += product_lines()
     for name in EXAMPLES:
         kept += example_lines(name)
     return 0 if all(kept) else 1

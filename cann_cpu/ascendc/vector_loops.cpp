@@ -220,12 +220,12 @@ INLINE auto converted(Number value) {
 template <class Dst, class... Src>
 struct Elementwise {
   template <class Function>
-  INLINE static void run(const Rows& rows, const Function& function) {
+  INLINE static void run(const OperandRows& rows, const Function& function) {
     run(rows, function, std::index_sequence_for<Src...>{});
   }
 
   template <class Function, size_t... i>
-  INLINE static void run(const Rows& r, const Function& function, std::index_sequence<i...>) {
+  INLINE static void run(const OperandRows& r, const Function& function, std::index_sequence<i...>) {
     for (uint32_t row = 0; row < r.rows; ++row) {
       std::byte* dst = r.dst + row * r.dst_step;
       const std::byte* const src[] = {r.src[i] + row * r.src_step[i]..., nullptr};
@@ -296,7 +296,7 @@ constexpr void for_each(const Of& of) {
 }
 #define DEFINE(Name, sources, arguments, result, ...)                                     \
   for_each<__VA_ARGS__>([&]<class T>() {                                                  \
-    set<T>(all, Operation::Name, [](const Rows& rows, [[maybe_unused]] uint32_t scalar) { \
+    set<T>(all, Operation::Name, [](const OperandRows& rows, [[maybe_unused]] uint32_t scalar) { \
       using N = Computed<T>;                                                              \
       [[maybe_unused]] const N s = of_scalar<T>(scalar);                                  \
       sources::run(rows, [=] arguments -> N { return result; });                          \
@@ -336,13 +336,32 @@ INLINE Floats floats_at(const float* from) {
   return floats;
 }
 
-// The sum of lanes i, i + 8, i + 16, ... for each i of 8, and of these in pairs; in double, rounded once.
-INLINE float sum_of(const float* row, uint32_t count) {
+// The sum of lanes i, i + 8, i + 16, ... for each i of 8, and of these in pairs, in double.
+template <class Of>
+INLINE double sum_of(const float* row, uint32_t count, const Of& of) {
   Doubles sums = {};
   uint32_t i = 0;
-  for (; i + 8 <= count; i += 8) sums += __builtin_convertvector(floats_at(row + i), Doubles);
-  for (uint32_t k = 0; i + k < count; ++k) sums[k] += static_cast<double>(row[i + k]);
-  return static_cast<float>(((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])));
+  for (; i + 8 <= count; i += 8) sums += of(__builtin_convertvector(floats_at(row + i), Doubles));
+  if (i < count) {
+    Floats last = {};
+    __builtin_memcpy(&last, row + i, (count - i) * sizeof(float));
+    const Doubles rest = of(__builtin_convertvector(last, Doubles));
+    for (uint32_t k = 0; i + k < count; ++k) sums[k] += rest[k];
+  }
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+INLINE double sum_of(const float* row, uint32_t count) {
+  return sum_of(row, count, [](Doubles numbers) __attribute__((always_inline)) { return numbers; });
+}
+
+double sum_of_squares(const float* row, uint32_t count, float mean) {
+  return sum_of(row, count, [mean](Doubles numbers) __attribute__((always_inline)) {
+    // The distance is that of floats.
+    const Floats distance = __builtin_convertvector(numbers, Floats) - mean;
+    const Doubles wide = __builtin_convertvector(distance, Doubles);
+    return wide * wide;
+  });
 }
 
 template <bool largest>
@@ -410,7 +429,7 @@ INLINE bool holds(Number a, Number b) {
 }
 
 template <class T, CMPMODE mode, bool scalar_operand>
-void compare(const Rows& r, uint32_t scalar) {
+void compare(const OperandRows& r, uint32_t scalar) {
   using Sources = Elementwise<T, T>;
   using N = Computed<T>;
   const N s = of_scalar<T>(scalar);
@@ -449,7 +468,7 @@ struct Lane<uint32_t> {
 };
 
 template <class Bits, bool scalar_operand>
-void select(const Rows& r, uint32_t scalar) {
+void select(const OperandRows& r, uint32_t scalar) {
   using Vector = typename Lane<Bits>::Vector;
   constexpr uint32_t kWidth = sizeof(Vector) / sizeof(Bits);
   const Vector all = Vector{} + static_cast<Bits>(scalar);
@@ -474,7 +493,7 @@ void select(const Rows& r, uint32_t scalar) {
 }
 
 template <class Bits>
-void broadcast(const Rows& r, uint32_t) {
+void broadcast(const OperandRows& r, uint32_t) {
   constexpr uint32_t kPerBlock = kBlockBytes / sizeof(Bits);
   for (uint32_t i = 0; i < r.count; ++i) {
     Bits value, block[kPerBlock];
@@ -495,7 +514,7 @@ void narrow_row(const float* from, std::byte* to, uint32_t count) {
 
 void sums_of_groups(const float* from, uint32_t groups, uint32_t group, float* to) {
   const auto sums = [&](uint32_t of) __attribute__((always_inline)) {
-    for (uint32_t i = 0; i < groups; ++i) to[i] = sum_of(from + i * of, of);
+    for (uint32_t i = 0; i < groups; ++i) to[i] = static_cast<float>(sum_of(from + i * of, of));
   };
   switch (group) {
     case 2:
@@ -556,7 +575,7 @@ void sort32(const float* scores, uint8_t* order) {
 }
 
 template <class To, class From, RoundMode mode>
-void cast_rows(const Rows& rows) {
+void cast_rows(const OperandRows& rows) {
   Elementwise<To, From>::run(rows, [](Computed<From> value) {
     if constexpr (std::is_same_v<To, From>)
       return rounded<mode>(value);
@@ -571,7 +590,7 @@ void cast_rows(const Rows& rows) {
 
 // A cast in whose result the rounding mode shows.
 template <class To, class From>
-void cast_by_mode(const Rows& rows, uint32_t mode) {
+void cast_by_mode(const OperandRows& rows, uint32_t mode) {
   switch (static_cast<RoundMode>(mode)) {
     case RoundMode::CAST_FLOOR:
       return cast_rows<To, From, RoundMode::CAST_FLOOR>(rows);
@@ -587,7 +606,7 @@ void cast_by_mode(const Rows& rows, uint32_t mode) {
 }
 
 template <class To, class From>
-void cast_plainly(const Rows& rows, uint32_t /*mode*/) {
+void cast_plainly(const OperandRows& rows, uint32_t /*mode*/) {
   cast_rows<To, From, RoundMode::CAST_RINT>(rows);
 }
 
@@ -625,12 +644,12 @@ Loops made() {
   ACCUMULATE(FusedMulAdd, d * a + b, half, float)
   ACCUMULATE(FusedMulAddRelu, positive_part(d * a + b), half, float)
 
-  const auto to_float = [](const Rows& rows, uint32_t scalar) {
+  const auto to_float = [](const OperandRows& rows, uint32_t scalar) {
     Elementwise<float, float, half>::run(rows, [s = float_of(scalar)](float a, float b) { return a + s * b; });
   };
   set<half>(all, Operation::AxpyToFloat, to_float);
 #define CAST_OF(Name, From, To, result)                                                     \
-  set<From>(all, Operation::Name, [](const Rows& rows, uint32_t) {                          \
+  set<From>(all, Operation::Name, [](const OperandRows& rows, uint32_t) {                          \
     using N = Computed<From>;                                                               \
     Elementwise<To, From, From>::run(rows, [](N a, N b) { return converted<To>(result); }); \
   });
@@ -641,7 +660,7 @@ Loops made() {
   CAST_OF(SubReluCast, float, half, positive_part(difference(a, b)))
   CAST_OF(SubReluCast, int16_t, int8_t, positive_part(difference(a, b)))
   const auto mul_cast = [&]<class To>() {
-    set<To>(all, Operation::MulCast, [](const Rows& rows, uint32_t) {
+    set<To>(all, Operation::MulCast, [](const OperandRows& rows, uint32_t) {
       Elementwise<To, half, half>::run(rows, [](float a, float b) { return converted<To>(a * b); });
     });
   };
@@ -688,6 +707,8 @@ Loops made() {
   all.widen[0] = widen_row<half>, all.widen[1] = widen_row<bfloat16_t>;
   all.narrow[0] = narrow_row<half>, all.narrow[1] = narrow_row<bfloat16_t>;
   all.sums = sums_of_groups;
+  all.sum = [](const float* from, uint32_t count) { return sum_of(from, count); };
+  all.sum_of_squares = sum_of_squares;
   all.place = place;
   all.bests = [](const float* from, uint32_t groups, uint32_t group, bool largest, float* to) {
     largest ? bests<true>(from, groups, group, to) : bests<false>(from, groups, group, to);

@@ -10,8 +10,8 @@
 
 namespace AscendC::cpu {
 
-// Rows of consecutive elements. A row of a source is the same as that of dst, or apart from it.
-struct Rows {
+// OperandRows of consecutive elements. A row of a source is the same as that of dst, or apart from it.
+struct OperandRows {
   std::byte* dst;
   const std::byte* src[3];
   int64_t dst_step;  // bytes from row to row
@@ -23,7 +23,7 @@ struct Rows {
 inline constexpr uint32_t kItemsizes[kDtypes] = {2, 2, 4, 1, 1, 2, 2, 4, 4, 8};
 constexpr uint32_t itemsize_of(Dtype dtype) { return kItemsizes[static_cast<size_t>(dtype)]; }
 
-using Loop = void (*)(const Rows&, uint32_t scalar);
+using Loop = void (*)(const OperandRows&, uint32_t scalar);
 
 struct Loops {
   Loop elements[kOperations][kDtypes];  // by the dtype of the sources, for MulCast by that of dst
@@ -40,6 +40,8 @@ struct Loops {
   // ones. NaN is neither larger nor smaller than a number.
   void (*sums)(const float* from, uint32_t groups, uint32_t group, float* to);
   void (*bests)(const float* from, uint32_t groups, uint32_t group, bool largest, float* to);
+  double (*sum)(const float* from, uint32_t count);
+  double (*sum_of_squares)(const float* from, uint32_t count, float mean);  // of the distances from the mean
   // The first place of a number that a group of floats has, or of NaN if this is the first of them.
   uint32_t (*place)(const float* from, uint32_t count, float number);
   void (*sort32)(const float* scores, uint8_t* order);  // descending, equal ones as they lie; no NaN

@@ -171,7 +171,7 @@ void broadcast_elements(Where where, uint32_t itemsize, const LocalMemory& dst, 
   }
   const uint32_t blocks = is_even ? count * kPerRepeat : kPerRepeat;
   for (uint32_t repeat = 0; repeat < (is_even ? 1 : count); ++repeat) {
-    Rows rows{};
+    OperandRows rows{};
     rows.dst = dst.data + repeat * repeat_step, rows.dst_step = block_step;
     rows.src[0] = src.data + size_t{repeat} * kPerRepeat * itemsize;
     rows.rows = 1, rows.count = blocks;

@@ -146,7 +146,7 @@ struct Runner {
   void rows_of_all() const { call(0, 1, all()); }
 
   void call(uint32_t first, uint32_t repeats, uint32_t elements) const {
-    Rows rows{};
+    OperandRows rows{};
     const Place to = place(dst, first, elements);
     rows.dst = const_cast<std::byte*>(to.data), rows.dst_step = to.step;
     for (uint32_t i = 0; i < sources; ++i) {
@@ -185,7 +185,7 @@ struct Runner {
   void gather_rows(uint32_t first, uint32_t repeats, const Mask& mask, uint32_t gathered) const {
     alignas(64) std::byte buffers[3][kAtATime * kRepeatBytes];
     for (uint32_t begin = first; begin < first + repeats; begin += kAtATime) {
-      Rows rows{};
+      OperandRows rows{};
       rows.rows = std::min(kAtATime, first + repeats - begin), rows.count = mask.elements;
       const Place to = place(dst, begin, mask.elements);
       rows.dst = const_cast<std::byte*>(to.data), rows.dst_step = to.step;
@@ -204,7 +204,7 @@ struct Runner {
 
   void one(uint32_t repeat, const Mask& mask) const {
     alignas(64) std::byte buffers[4][kRepeatBytes];
-    Rows rows{};
+    OperandRows rows{};
     rows.rows = 1, rows.count = lanes.per_repeat;
     for (uint32_t i = 0; i < sources; ++i) {
       gather(src[i], repeat, lanes.per_repeat, mask, buffers[i]);
@@ -219,7 +219,7 @@ struct Runner {
 // ---- casts whose rounding no vector instruction has
 
 template <class To, class From>
-void cast_one_by_one(const Rows& rows, uint32_t mode) {
+void cast_one_by_one(const OperandRows& rows, uint32_t mode) {
   for (uint32_t row = 0; row < rows.rows; ++row) {
     for (uint32_t i = 0; i < rows.count; ++i) {
       const auto value = load<From>(rows.src[0] + row * rows.src_step[0] + i * sizeof(From));
@@ -244,7 +244,7 @@ Loop one_by_one(Dtype to, Dtype from) {
 }
 
 // An int32_t by SetDeqScale's number, as half.
-void scale(const Rows& rows, uint32_t scale) {
+void scale(const OperandRows& rows, uint32_t scale) {
   const double factor = std::bit_cast<float>(scale);
   for (uint32_t row = 0; row < rows.rows; ++row) {
     for (uint32_t i = 0; i < rows.count; ++i) {
@@ -279,7 +279,7 @@ Loop loop_of(const Instruction& instruction, Where where, uint32_t& scalar) {
 bool run_rows(const Instruction& instruction, Loop loop, uint32_t scalar, uint32_t repeats, uint32_t elements,
               const Strides* strides, const LocalMemory& dst, const LocalMemory* src0, const LocalMemory* src1) {
   const int64_t sizes[] = {itemsize_of(instruction.dst), itemsize_of(instruction.src)};
-  Rows rows{dst.data, {}, 0, {}, repeats, elements};
+  OperandRows rows{dst.data, {}, 0, {}, repeats, elements};
   uint32_t sources = 0;
   bool is_whole = true;  // every repeat begins where the one before it ends
   const auto step = [&](uint32_t operand, int64_t bytes) -> int64_t {

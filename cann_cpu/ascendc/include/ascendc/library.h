@@ -10,12 +10,20 @@
 namespace AscendC {
 namespace cpu {
 
+// Elements of half, bfloat16 or float.
+ASCENDC_CPU_EXPORT void read_floats(Dtype dtype, const std::byte* from, float* to, size_t count);
+ASCENDC_CPU_EXPORT void write_floats(Dtype dtype, const float* from, std::byte* to, size_t count);
+
 template <class T>
 std::vector<float> read_row(const char* name, Where where, const LocalTensor<T>& from, int64_t first, int64_t count) {
   check_bytes(name, where, Use::Read, from.memory(), first * sizeof(T), count * sizeof(T));
   std::vector<float> row(static_cast<size_t>(count));
   const std::byte* at = from.memory().data + first * static_cast<int64_t>(sizeof(T));
-  for (float& number : row) number = static_cast<float>(load<T>(at)), at += sizeof(T);
+  if constexpr (OneOf<T, half, bfloat16_t, float>) {
+    read_floats(dtype_of<T>(), at, row.data(), row.size());
+  } else {
+    for (float& number : row) number = static_cast<float>(load<T>(at)), at += sizeof(T);
+  }
   return row;
 }
 
@@ -23,14 +31,22 @@ template <class T, class Row>
 void write_row(const char* name, Where where, const LocalTensor<T>& to, int64_t first, const Row& row) {
   check_bytes(name, where, Use::Write, to.memory(), first * sizeof(T), static_cast<int64_t>(row.size() * sizeof(T)));
   std::byte* at = to.memory().data + first * static_cast<int64_t>(sizeof(T));
-  for (const auto number : row) store(at, static_cast<T>(number)), at += sizeof(T);
+  if constexpr (std::is_same_v<Row, std::vector<float>> && OneOf<T, half, bfloat16_t, float>) {
+    write_floats(dtype_of<T>(), row.data(), at, row.size());
+  } else {
+    for (const auto number : row) store(at, static_cast<T>(number)), at += sizeof(T);
+  }
 }
 
-inline double sum_of(const std::vector<float>& row) {
-  double sum = 0;
-  for (const float number : row) sum += number;
-  return sum;
-}
+ASCENDC_CPU_EXPORT double sum_of(const std::vector<float>& row);
+ASCENDC_CPU_EXPORT double sum_of_squares(const std::vector<float>& row, float mean = 0);  // of row[i] - mean
+ASCENDC_CPU_EXPORT float largest(const std::vector<float>& row);
+ASCENDC_CPU_EXPORT void exponentials(std::vector<float>& row, float shift);  // row = exp(row - shift)
+ASCENDC_CPU_EXPORT void divide(std::vector<float>& row, float divisor);
+ASCENDC_CPU_EXPORT void add(std::vector<float>& row, float number);
+ASCENDC_CPU_EXPORT void add(std::vector<float>& row, const std::vector<float>& numbers);
+ASCENDC_CPU_EXPORT void multiply(std::vector<float>& row, float factor);
+ASCENDC_CPU_EXPORT void multiply(std::vector<float>& row, const std::vector<float>& factors);
 
 // Elements that a row of them has in the unified buffer, where each begins on a block of 32 bytes.
 template <class T>

@@ -45,11 +45,12 @@ void LayerNorm(const LocalTensor<T>& output, const LocalTensor<T>& mean, const L
   for (int64_t i = 0; i < rows; ++i) {
     std::vector<float> row = cpu::read_row(kName, where, x, i * step, n);
     const auto middle = static_cast<float>(cpu::sum_of(row) / static_cast<double>(n));
-    double squares = 0;
-    for (float& number : row) number -= middle, squares += double{number} * number;
-    const auto spread = static_cast<float>(squares / static_cast<double>(n));
+    const auto spread = static_cast<float>(cpu::sum_of_squares(row, middle) / static_cast<double>(n));
     const float factor = 1 / std::sqrt(spread + static_cast<float>(epsilon));
-    for (size_t k = 0; k < row.size(); ++k) row[k] = row[k] * factor * scale[k] + shift[k];
+    cpu::add(row, -middle);
+    cpu::multiply(row, factor);
+    cpu::multiply(row, scale);
+    cpu::add(row, shift);
     cpu::write_row(kName, where, output, i * step, row);
     means.push_back(middle), variances.push_back(spread);
   }
@@ -79,11 +80,11 @@ void RmsNorm(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
   const std::vector<float> scale = cpu::read_row(kName, where, gamma, 0, n);
   for (int64_t i = 0; i < rows; ++i) {
     std::vector<float> row = cpu::read_row(kName, where, src, i * step, n);
-    double squares = 0;
-    for (const float number : row) squares += double{number} * number;
-    const float factor =
-        1 / std::sqrt(static_cast<float>(squares / static_cast<double>(n)) + static_cast<float>(epsilon));
-    for (size_t k = 0; k < row.size(); ++k) row[k] *= factor * scale[k];
+    const float factor = 1 / std::sqrt(static_cast<float>(cpu::sum_of_squares(row) / static_cast<double>(n)) +
+                                       static_cast<float>(epsilon));
+    std::vector<float> factors = scale;
+    cpu::multiply(factors, factor);
+    cpu::multiply(row, factors);
     cpu::write_row(kName, where, dst, i * step, row);
   }
 }

@@ -90,17 +90,6 @@ Statistic<T> statistic(const LocalTensor<T>& tensor, const SoftmaxConfig& config
   return {tensor, config.mode == SoftmaxMode::SOFTMAX_NORMAL ? kPerBlock<T> : 1};
 }
 
-inline float largest(const std::vector<float>& row) {
-  float maximum = -std::numeric_limits<float>::infinity();
-  for (const float number : row) maximum = number > maximum ? number : maximum;
-  return maximum;
-}
-
-// row = exp(row - shift)
-inline void exponentials(std::vector<float>& row, float shift) {
-  for (float& number : row) number = std::exp(number - shift);
-}
-
 template <class T, class Number>
 void softmax(Where where, const LocalTensor<T>& dst, const LocalTensor<T>& src, const Statistic<Number>* sums,
              const Statistic<Number>* maxima, const Rows& rows) {
@@ -110,7 +99,7 @@ void softmax(Where where, const LocalTensor<T>& dst, const LocalTensor<T>& src, 
     const float maximum = largest(row);
     exponentials(row, maximum);
     const auto sum = static_cast<float>(sum_of(row));
-    for (float& number : row) number /= sum;
+    cpu::divide(row, sum);
     write_row("SoftMax", where, dst, i * rows.step, row);
     if (sums != nullptr) sums->write("SoftMax", where, i, sum);
     if (maxima != nullptr) maxima->write("SoftMax", where, i, maximum);
@@ -173,7 +162,7 @@ void SimpleSoftMax(const LocalTensor<Element>& dst, const LocalTensor<Number>& s
     std::vector<float> row = cpu::read_row(kName, where, src, i * rows.step, rows.columns);
     cpu::exponentials(row, cpu::statistic(max, config).read(kName, where, i));
     const float divisor = cpu::statistic(sum, config).read(kName, where, i);
-    for (float& number : row) number /= divisor;
+    cpu::divide(row, divisor);
     cpu::write_row(kName, where, dst, i * rows.step, row);
   }
 }
@@ -251,7 +240,7 @@ void SoftmaxFlash(const LocalTensor<Element>& dst, const LocalTensor<Number>& su
     }
     cpu::exponentials(row, maximum);
     const auto total = static_cast<float>(before + cpu::sum_of(row));
-    for (float& number : row) number /= total;
+    cpu::divide(row, total);
     if (isUpdate) statistic(expMax).write(kName, where, i, before / total);
     statistic(sum).write(kName, where, i, total);
     statistic(max).write(kName, where, i, maximum);
