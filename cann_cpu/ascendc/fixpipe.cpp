@@ -9,12 +9,7 @@ namespace AscendC::cpu {
 namespace {
 
 constexpr int64_t kColumns = 16;  // of a stripe in L0C
-
-template <class To, class Sum>
-To converted(Sum sum, const FixpipeParamsV220& p, const Scale& scale) {
-  if (p.reluEn && sum <= Sum{}) sum = Sum{};  // NaN stays
-  return p.quantPre <= F322BF16 ? static_cast<To>(sum) : scale.apply<To>(sum);
-}
+constexpr int64_t kMost = 512;    // columns that are converted at once
 
 bool by_column(QuantMode_t mode) { return mode == VDEQF16 || mode == VQF322B8_PRE || mode == VREQ8; }
 
@@ -62,12 +57,21 @@ class Way {
     if constexpr (sizeof(To) == 1) merged_ = 2;
   }
 
-  void go() const {
+  void go() {
     record();
     const int64_t matrices = call_.rows ? p_.ndNum : 1;
+    for (int64_t j = 0; j < (by_column(p_.quantPre) ? p_.nSize : 1); ++j) {
+      scales_.emplace_back(by_column(p_.quantPre) ? load<uint64_t>(call_.scales->data + j * int64_t{sizeof(uint64_t)})
+                                                  : p_.deqScalar);
+    }
     for (int64_t matrix = 0; matrix < matrices; ++matrix) {
       const int64_t from = matrix * p_.srcNdStride * kColumns * kColumns;
-      for (int64_t j = 0; j < p_.nSize; j += kColumns) stripe(matrix, from + j * p_.srcStride, j);
+      check_reads(from);
+      const auto* sums = reinterpret_cast<const Sum*>(call_.src.data) + from;
+      for (int64_t i = 0; i < p_.mSize; ++i, sums += kColumns) {
+        for (int64_t j = 0; j < p_.nSize; j += kMost)
+          columns(matrix, i, j, std::min<int64_t>(kMost, p_.nSize - j), sums);
+      }
     }
   }
 
@@ -90,43 +94,60 @@ class Way {
     }
   }
 
-  // Rows of 16 columns.
-  void stripe(int64_t matrix, int64_t from, int64_t first) const {
-    const int64_t columns = std::min<int64_t>(kColumns, p_.nSize - first);
-    const auto* sums = reinterpret_cast<const Sum*>(call_.src.data) + from;
-    std::vector<Scale> scales;
-    for (int64_t j = 0; j < columns; ++j) {
-      scales.emplace_back(by_column(p_.quantPre) ? load<uint64_t>(call_.scales->data +
-                                                                  (first + j) * static_cast<int64_t>(sizeof(uint64_t)))
-                                                 : p_.deqScalar);
+  // The columns [first, first + count) of row i, of 16 columns in each stripe.
+  void columns(int64_t matrix, int64_t i, int64_t first, int64_t count, const Sum* from) const {
+    Sum sums[kMost];
+    To results[kMost];
+    for (int64_t j = 0; j < count; j += kColumns) {
+      std::copy_n(from + (first + j) * p_.srcStride, std::min(kColumns, count - j), sums + j);
     }
-    check_read(from, columns);
-    for (int64_t i = 0; i < p_.mSize; ++i, sums += kColumns) {
-      To row[kColumns];
-      for (int64_t j = 0; j < columns; ++j) row[j] = converted<To>(sums[j], p_, scales[static_cast<size_t>(j)]);
-      if (call_.rows) {
-        put(matrix * p_.dstNdStride + i * p_.dstStride + first, row, columns);
-      } else if (p_.isChannelSplit) {
-        constexpr int64_t kHalf = kColumns / 2;
-        for (int64_t j = 0; j < columns; j += kHalf) {
-          put((first + j) / kHalf * stripe_step() + i * kHalf, row + j, std::min(kHalf, columns - j));
-        }
-      } else {  // two stripes of 8 bits make one of 32 columns
-        const int64_t of = first / kColumns;
-        put(of / merged_ * stripe_step() + i * kColumns * merged_ + of % merged_ * kColumns, row, columns);
+    if (p_.reluEn) {
+      for (int64_t j = 0; j < count; ++j) sums[j] = sums[j] <= Sum{} ? Sum{} : sums[j];  // NaN stays
+    }
+    convert(sums, results, first, count);
+    if (call_.rows) return put(matrix * p_.dstNdStride + i * p_.dstStride + first, results, count);
+    // isChannelSplit halves stripes; two stripes of 8 bits make one of 32 columns.
+    const int64_t width = p_.isChannelSplit ? kColumns / 2 : kColumns * merged_;
+    for (int64_t j = 0; j < count; j += width) {
+      put((first + j) / width * stripe_step() + i * width, results + j, std::min(width, count - j));
+    }
+  }
+
+  void convert(const Sum* sums, To* results, int64_t first, int64_t count) const {
+    const Scale* scales = scales_.data();
+    const bool each = scales_.size() > 1;
+    if constexpr (std::is_same_v<To, Sum>) {
+      std::copy_n(sums, count, results);
+    } else if constexpr (sizeof(To) == 1) {
+      for (int64_t j = 0; j < count; ++j) results[j] = scales[each ? first + j : 0].template apply<To>(sums[j]);
+    } else if constexpr (std::is_same_v<Sum, float>) {
+      narrow(sums, results, static_cast<uint32_t>(count));
+    } else {
+      float scaled[kMost];
+      if (each) {
+        for (int64_t j = 0; j < count; ++j) scaled[j] = scales[first + j].scaled(sums[j]);
+      } else {
+        for (int64_t j = 0; j < count; ++j) scaled[j] = scales[0].scaled(sums[j]);
       }
+      narrow(scaled, results, static_cast<uint32_t>(count));
     }
   }
 
   int64_t stripe_step() const { return int64_t{p_.dstStride} * kBlockBytes / static_cast<int64_t>(sizeof(To)); }
 
-  void check_read(int64_t from, int64_t columns) const {
+  void check_reads(int64_t from) const {
     const InstructionTrace trace{.by = {call_.name, call_.where, PIPE_FIX, p_.unitFlag != 0}};
     if (trace.checker == nullptr) return;
     constexpr auto kSum = static_cast<int64_t>(sizeof(Sum));
-    if (columns == kColumns) return trace.touch(Use::Read, call_.src, from * kSum, p_.mSize * kColumns * kSum);
-    for (int64_t i = 0; i < p_.mSize; ++i) {
-      trace.touch(Use::Read, call_.src, (from + i * kColumns) * kSum, columns * kSum);
+    for (int64_t j = 0; j < p_.nSize; j += kColumns) {
+      const int64_t columns = std::min<int64_t>(kColumns, p_.nSize - j), stripe = from + j * p_.srcStride;
+      if (columns == kColumns) {
+        trace.touch(Use::Read, call_.src, stripe * kSum, p_.mSize * kColumns * kSum);
+        continue;
+      }
+      for (int64_t i = 0; i < p_.mSize; ++i) {
+        trace.touch(Use::Read, call_.src, (stripe + i * kColumns) * kSum, columns * kSum);
+      }
     }
   }
 
@@ -151,6 +172,7 @@ class Way {
   const FixpipeCall& call_;
   const FixpipeParamsV220& p_;
   int64_t merged_ = 1;
+  std::vector<Scale> scales_;  // one, or one for each column
 };
 
 template <class Sum>

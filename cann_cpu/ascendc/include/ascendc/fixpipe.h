@@ -136,11 +136,15 @@ struct Scale {
     if (offset >= 256) offset -= 512;
   }
 
+  template <class Sum>
+  float scaled(Sum sum) const {
+    if constexpr (std::is_integral_v<Sum>) sum >>= shift;
+    return static_cast<float>(sum) * factor;
+  }
   // A sum in half, or rounded to 9 bits, with the offset, to 8.
   template <class To, class Sum>
   To apply(Sum sum) const {
-    if constexpr (std::is_integral_v<Sum>) sum >>= shift;
-    const float scaled = static_cast<float>(sum) * factor;
+    const float scaled = this->scaled(sum);
     if constexpr (sizeof(To) == 1) {
       if (std::isnan(scaled)) return To{};
       constexpr float kMin = std::numeric_limits<To>::min(), kMax = std::numeric_limits<To>::max();
