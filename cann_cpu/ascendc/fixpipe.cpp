@@ -99,7 +99,7 @@ class Way {
     Sum sums[kMost];
     To results[kMost];
     for (int64_t j = 0; j < count; j += kColumns) {
-      std::copy_n(from + (first + j) * p_.srcStride, std::min(kColumns, count - j), sums + j);
+      std::memcpy(sums + j, from + (first + j) * p_.srcStride, kColumns * sizeof(Sum));  // stripes are whole
     }
     if (p_.reluEn) {
       for (int64_t j = 0; j < count; ++j) sums[j] = sums[j] <= Sum{} ? Sum{} : sums[j];  // NaN stays
