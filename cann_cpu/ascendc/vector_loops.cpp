@@ -294,13 +294,13 @@ template <class... Types, class Of>
 constexpr void for_each(const Of& of) {
   (of.template operator()<Types>(), ...);
 }
-#define DEFINE(Name, sources, arguments, result, ...)                                     \
-  for_each<__VA_ARGS__>([&]<class T>() {                                                  \
+#define DEFINE(Name, sources, arguments, result, ...)                                            \
+  for_each<__VA_ARGS__>([&]<class T>() {                                                         \
     set<T>(all, Operation::Name, [](const OperandRows& rows, [[maybe_unused]] uint32_t scalar) { \
-      using N = Computed<T>;                                                              \
-      [[maybe_unused]] const N s = of_scalar<T>(scalar);                                  \
-      sources::run(rows, [=] arguments -> N { return result; });                          \
-    });                                                                                   \
+      using N = Computed<T>;                                                                     \
+      [[maybe_unused]] const N s = of_scalar<T>(scalar);                                         \
+      sources::run(rows, [=] arguments -> N { return result; });                                 \
+    });                                                                                          \
   });
 #define NULLARY(Name, result, ...) DEFINE(Name, Elementwise<T>, (), result, __VA_ARGS__)
 #define UNARY(Name, result, ...) DEFINE(Name, UnaryOf<T>, (N a), result, __VA_ARGS__)
@@ -649,7 +649,7 @@ Loops made() {
   };
   set<half>(all, Operation::AxpyToFloat, to_float);
 #define CAST_OF(Name, From, To, result)                                                     \
-  set<From>(all, Operation::Name, [](const OperandRows& rows, uint32_t) {                          \
+  set<From>(all, Operation::Name, [](const OperandRows& rows, uint32_t) {                   \
     using N = Computed<From>;                                                               \
     Elementwise<To, From, From>::run(rows, [](N a, N b) { return converted<To>(result); }); \
   });

@@ -57,38 +57,60 @@ void check_apart(const char* name, Where where, const LocalMemory& dst, int64_t 
   fail(where, "%s: source and destination overlap; they must lie apart", name);
 }
 
-// A run of pairs that are not yet merged.
-struct PairRun {
-  uint32_t number;
-  const std::byte* next;
-  uint32_t left;
-  float score;
-};
-
 enum class Ending : uint8_t { AllRuns, OneRun, OnePair };
 
-// The pairs of the runs in descending order, of equal ones those of the first run. Gives how many there are, and of
-// which run.
-uint32_t merge(PairRun* runs, uint32_t count, Dtype dtype, Ending ending, std::byte* to, uint16_t (&taken)[4]) {
-  uint32_t merged = 0;
-  while (count != 0) {
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < count; ++i) best = runs[i].score > runs[best].score ? i : best;
-    PairRun& run = runs[best];
-    std::memcpy(to + int64_t{merged++} * kPairBytes, run.next, kPairBytes);
-    ++taken[run.number];
-    run.next += kPairBytes;
-    if (--run.left != 0) {
-      run.score = score_of(run.next, dtype);
-    } else {
-      if (ending == Ending::OneRun) break;
-      for (uint32_t i = best + 1; i < count; ++i) runs[i - 1] = runs[i];
-      --count;
-    }
-    if (ending == Ending::OnePair) break;
+// Runs of pairs that are not yet merged, each with what is left of it.
+struct PairRuns {
+  explicit PairRuns(Dtype dtype) : dtype(dtype) {}
+
+  Dtype dtype;
+  uint32_t count = 0;
+  float score[4];  // of the next pair
+  const std::byte* next[4];
+  uint32_t left[4];
+  uint32_t number[4];
+
+  void add(uint32_t run, const std::byte* first, uint32_t length) {
+    score[count] = score_of(first, dtype), next[count] = first, left[count] = length, number[count++] = run;
   }
-  return merged;
-}
+
+  // Of the largest score; the first of equal ones.
+  uint32_t best() const {
+    const auto of = [&](uint32_t one, uint32_t other) { return score[other] > score[one] ? other : one; };
+    switch (count) {
+      case 4:
+        return of(of(0, 1), of(2, 3));
+      case 3:
+        return of(of(0, 1), 2);
+      case 2:
+        return of(0, 1);
+      default:
+        return 0;
+    }
+  }
+
+  // The pairs in descending order. Gives how many there are, and of which run.
+  uint32_t merge(Ending ending, std::byte* to, uint16_t (&taken)[4]) {
+    uint32_t merged = 0;
+    while (count != 0) {
+      const uint32_t run = best();
+      std::memcpy(to + int64_t{merged++} * kPairBytes, next[run], kPairBytes);
+      ++taken[number[run]];
+      next[run] += kPairBytes;
+      if (--left[run] != 0) {
+        score[run] = score_of(next[run], dtype);
+      } else {
+        if (ending == Ending::OneRun) break;
+        --count;
+        for (uint32_t i = run; i < count; ++i) {
+          score[i] = score[i + 1], next[i] = next[i + 1], left[i] = left[i + 1], number[i] = number[i + 1];
+        }
+      }
+      if (ending == Ending::OnePair) break;
+    }
+    return merged;
+  }
+};
 
 }  // namespace
 
@@ -234,21 +256,19 @@ void merge_sorted(Where where, Dtype dtype, const LocalMemory& dst, const LocalM
   std::vector<std::byte> merged(static_cast<size_t>(total * kPairBytes));  // a run may lie where its pairs go
   for (int64_t repeat = 0; repeat < info.repeatTimes; ++repeat) {
     const int64_t first = repeat * total * kPairBytes;
-    PairRun left[4];
-    uint32_t count = 0;
+    PairRuns left(dtype);
     bool one_ended = false;
     for (uint32_t run = 0; run < runs; ++run) {
       const uint32_t length = info.elementLengths[run];
       check_bytes(kName, where, Use::Read, sources[run], first, length * kPairBytes);
       check_apart(kName, where, dst, info.repeatTimes * total * kPairBytes, sources[run], length * kPairBytes);
       one_ended |= length == 0;
-      const std::byte* next = sources[run].data + first;
-      if (length != 0) left[count++] = {run, next, length, score_of(next, dtype)};
+      if (length != 0) left.add(run, sources[run].data + first, length);
     }
     std::fill(taken, taken + 4, uint16_t{0});
     // Where a run is empty from the start, it stops after the first pair.
     const Ending ending = !info.ifExhaustedSuspension ? Ending::AllRuns : one_ended ? Ending::OnePair : Ending::OneRun;
-    const int64_t bytes = merge(left, count, dtype, ending, merged.data(), taken) * kPairBytes;
+    const int64_t bytes = left.merge(ending, merged.data(), taken) * kPairBytes;
     check_bytes(kName, where, Use::Write, dst, first, bytes);
     if (bytes != 0) std::memcpy(dst.data + first, merged.data(), static_cast<size_t>(bytes));
   }

@@ -72,6 +72,12 @@ void gather(const Operand& operand, uint32_t repeat, uint32_t lanes, const Mask&
     std::memcpy(to, from, bytes);
     return;
   }
+  if (operand.block_stride == 0 && mask.elements <= lanes) {  // one block, again and again
+    std::byte block[kBlockBytes];
+    std::memcpy(block, from, kBlockBytes);
+    for (uint32_t at = 0; at < bytes; at += kBlockBytes) std::memcpy(to + at, block, kBlockBytes);
+    return;
+  }
   const uint32_t per_block = kBlockBytes / operand.itemsize;
   for (uint32_t at = 0; at < bytes; at += kBlockBytes, from += operand.block_stride) {
     if (mask.has_any(at / kBlockBytes * per_block, per_block)) {
