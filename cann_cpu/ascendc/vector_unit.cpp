@@ -88,20 +88,38 @@ void gather(const Operand& operand, uint32_t repeat, uint32_t lanes, const Mask&
   }
 }
 
+template <uint32_t itemsize>
+void scatter_lanes(const std::byte* from, std::byte* to, uint32_t block_stride, uint32_t lanes, const Mask& mask) {
+  constexpr uint32_t kPerBlock = kBlockBytes / itemsize;
+  for (uint32_t lane = 0; lane < lanes; lane += kPerBlock, from += kBlockBytes, to += block_stride) {
+    for (uint64_t bits = mask.bits[lane / 64] >> lane % 64 & Mask::first(kPerBlock).bits[0]; bits != 0;
+         bits &= bits - 1) {
+      const auto i = static_cast<uint32_t>(std::countr_zero(bits));
+      std::memcpy(to + i * itemsize, from + i * itemsize, itemsize);
+    }
+  }
+}
+
 void scatter(const std::byte* from, const Operand& operand, uint32_t repeat, uint32_t lanes, const Mask& mask) {
   std::byte* to = operand.memory.data + size_t{repeat} * operand.repeat_stride;
   if (operand.itemsize == kBits) {
     for (uint32_t i = 0; i < lanes / 8; ++i) to[i] = from[i] & static_cast<std::byte>(mask.bits[i / 8] >> i % 8 * 8);
     return;
   }
-  const uint32_t itemsize = operand.itemsize, per_block = kBlockBytes / itemsize;
+  const uint32_t itemsize = operand.itemsize;
   if (operand.block_stride == kBlockBytes && mask.elements <= lanes) {
     std::memcpy(to, from, mask.elements * itemsize);
     return;
   }
-  for (uint32_t lane = 0; lane < lanes; ++lane) {
-    std::byte* block = to + size_t{lane / per_block} * operand.block_stride;
-    if (mask.has(lane)) std::memcpy(block + lane % per_block * itemsize, from + lane * itemsize, itemsize);
+  switch (itemsize) {
+    case 1:
+      return scatter_lanes<1>(from, to, operand.block_stride, lanes, mask);
+    case 2:
+      return scatter_lanes<2>(from, to, operand.block_stride, lanes, mask);
+    case 4:
+      return scatter_lanes<4>(from, to, operand.block_stride, lanes, mask);
+    default:
+      return scatter_lanes<8>(from, to, operand.block_stride, lanes, mask);
   }
 }
 
