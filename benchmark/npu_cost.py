@@ -76,7 +76,7 @@ def main() -> int:
     if arguments.pictures is not None:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"CANN_CPU_KERNELS": "ascendc", "CANN_CPU_SOC": arguments.soc, "ASCENDC_CPU_PROFILE": folder}
+        os.environ |= {"CANN_CPU_SOC": arguments.soc, "ASCENDC_CPU_PROFILE": folder}
         sys.path.insert(0, str(Path(__file__).parents[1] / "test/support"))
         from cann_cpu.profiler.kernel_costs import draw
 

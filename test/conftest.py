@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from machines import NOT_HERE, held_to, of_cpuinfo
+from machines import NOT_HERE, THIS_CAN_BE, held_to, of_cpuinfo
 
 if level := os.environ.get("CANN_CPU_CAPABILITY"):
     os.environ.update(held_to(level))  # before torch reads its own
@@ -108,11 +108,9 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_report_header(config):
-    from kernels import machine
-
     not_run = [f"{name} ({reason})" for name, reason in NOT_HERE.items()]
     not_run += ["the nightly tests"] * (not config.getoption("--nightly"))
-    return [f"kernels: {machine()}", f"not run: {', '.join(not_run) or 'nothing'}"]
+    return [f"not run: {', '.join(not_run) or 'nothing'}"]
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
@@ -120,13 +118,11 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
     if uncalled:
         terminalreporter.write_line(f"aclnn functions that no test calls: {', '.join(sorted(uncalled))}", red=True)
     elif exitstatus == 0 and config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword:
-        from kernels import machine
-
         versions = [sys.modules[name].__version__.partition("+")[0] for name in ("torch", "torch_npu")]
         processor = of_cpuinfo("model name") or platform.machine()
         counts = [f"{len(terminalreporter.stats.get(kind, []))} {kind}" for kind in ("passed", "skipped")]
         not_run = [*NOT_HERE, *["nightly tests"] * (not config.getoption("--nightly"))]
-        row = [platform.python_version(), *versions, f"{processor} ({machine().split(', ')[0]})", ", ".join(counts)]
+        row = [platform.python_version(), *versions, f"{processor} ({[*THIS_CAN_BE][-1]})", ", ".join(counts)]
         row += [", ".join(not_run), datetime.date.today().isoformat()]
         terminalreporter.write_line(f"| {' | '.join(row)} |")
 

@@ -51,7 +51,6 @@ overlay() {
   cmake --install "$out/address/cann_cpu" --prefix "$out/installed" --component cann_cpu >/dev/null
   cp -a "$out/installed/cann_cpu/lib64/." "$out/site/cann_cpu/lib64/"
   cmake --install "$out/address/cann_cpu" --prefix "$out/site" --component headers >/dev/null
-  cp "$out/address/opp/libcust_cpu_kernels.so" "$vendor/cann_cpu/"
   cp "$out/address/opp/libcust_opmaster_rt2.0.so" "$vendor/ai_core/tbe/op_tiling/lib/linux/$(uname -m)/"
 }
 
@@ -59,7 +58,7 @@ address() {
   local tests=("$@")
   [ $# -gt 0 ] || tests=(test/cann_cpu test/opp)
   build address cann_cpu all
-  build address opp cust_cpu_kernels cust_optiling
+  build address opp cust_optiling
   overlay
   # Leaks are not looked for: Python's and torch's own, of what lives until the process ends, drown all others. Torch's
   # libraries are not instrumented, so that containers that they and we fill look overflowed. Allocations that are too

@@ -147,7 +147,7 @@ def test_the_installed_headers_include_installed_ones():
     assert not wrong
 
 
-@pytest.mark.parametrize("part", ["opp/op_host", "opp/op_kernel", "opp/cpu", "custom_pypto/csrc"])
+@pytest.mark.parametrize("part", ["opp/op_host", "opp/op_kernel", "custom_pypto/csrc"])
 def test_operators_include_no_source_of_another_part(part):
     top = ROOT / Path(part).parts[0]
     wrong = []
@@ -156,7 +156,7 @@ def test_operators_include_no_source_of_another_part(part):
             inside = any((folder / name).is_file() for folder in (file.parent, ROOT / part, top))
             outside = [ROOT / name, CANN / name, ROOT / "custom_pypto/csrc" / name]
             leaves = not (file.parent / name).resolve().is_relative_to(top)
-            cann_cpus = name.startswith("cann_cpu/") and part != "opp/cpu"
+            cann_cpus = name.startswith("cann_cpu/")
             if leaves or cann_cpus or (not inside and any(each.is_file() for each in outside)):
                 wrong.append(f'{file.relative_to(ROOT)}: "{name}"')
     assert not wrong

@@ -116,14 +116,6 @@ std::vector<OperatorKernel> open_kernels(const fs::path& package, const std::str
   return kernels;
 }
 
-// CANN_CPU_KERNELS=ascendc asks for Ascend C kernels, also for operators with a CPU kernel.
-bool wants_ascendc() {
-  const char* wanted = std::getenv("CANN_CPU_KERNELS");
-  if (wanted == nullptr || *wanted == 0 || std::strcmp(wanted, "cpu") == 0) return false;
-  if (std::strcmp(wanted, "ascendc") == 0) return true;
-  throw CallError(kFindKernelError, std::string("CANN_CPU_KERNELS is '") + wanted + "'; it must be ascendc or cpu");
-}
-
 // Null if the package has none.
 const CpuKernel* open_cpu_kernel(const fs::path& package, const std::string& type, size_t arguments) {
   const fs::path library = package / kCpuKernels;
@@ -176,17 +168,14 @@ std::unique_ptr<DefinedOperator> open_operator(const std::string& type, const fs
   if (op->definition == nullptr) {
     throw CallError(kPackageNotFound, library + " has no OP_ADD(" + type + ")");
   }
-  op->cpu_kernel = open_cpu_kernel(package, type, count_arguments(*op->definition));
   op->parameters = op->definition->on(soc().family);
   op->combinations = ops::combinations(type, op->parameters);
   op->compile_info = parse(type, *op->definition);
-  if (op->cpu_kernel != nullptr && !wants_ascendc()) return op;
-  op->cpu_kernel = nullptr;
   if (!op->definition->core.defined) {
-    throw CallError(kFindKernelError, std::string("it has no kernel in Ascend C: its definition has no AICore()") +
-                                          (wants_ascendc() ? "; without CANN_CPU_KERNELS=ascendc its CPU kernel, if "
-                                                             "there is one, takes the call"
-                                                           : ", and the package has no CPU kernel of it"));
+    op->cpu_kernel = open_cpu_kernel(package, type, count_arguments(*op->definition));
+    if (op->cpu_kernel != nullptr) return op;
+    throw CallError(kFindKernelError,
+                    "it has no kernel: its definition has no AICore(), and the package no CPU_KERNEL of it");
   }
   if (op->definition->core.tiler() == nullptr) {
     throw CallError(kTilingError, "its definition has no tiling function: AICore().SetTiling(...)");

@@ -32,7 +32,7 @@ struct DefinedOperator {
   std::shared_ptr<const ops::Definition> definition;
   ops::Parameters parameters;  // on this chip
   std::vector<ops::Combination> combinations;
-  const CpuKernel* cpu_kernel = nullptr;  // takes the place of the others
+  const CpuKernel* cpu_kernel = nullptr;  // of an operator that has none in Ascend C
   std::vector<OperatorKernel> kernels;
   void* compile_info = nullptr;
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of the matrix operators on machines that have less than this one, and in every layout of a product.
+"""The kernels of the matrix operators on machines that have less than this one, and under the checks.
 
-Each machine is emulated in a separate process, with the variables that restrict ATen, oneDNN and the kernels,
-which asks the kernels what they use.
+Each machine is emulated in a separate process, with the variables that restrict ATen, oneDNN and the kernels.
 """
 
 import pytest
@@ -10,8 +9,8 @@ import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels import in_a_process, machine, same
-from machines import HERE, every_machine
+from kernels import in_a_process, same
+from machines import THIS_CAN_BE, every_machine
 
 from opp import (
     test_lightning_indexer,
@@ -30,34 +29,22 @@ KERNELS = [
 ]
 
 
-def check_kernels():
-    for kernel in KERNELS:
-        kernel.check_small_cases()
-    print(machine())
-
-
-@every_machine
-def test_small_cases(name):
-    variables, level, half, bfloat16, int8 = HERE[name]
-    used = in_a_process(check_kernels, **variables).split(", ")
-    named = {"float16": half, "bfloat16": bfloat16, "int8": int8}
-    expected = [level] + [method and f"{dtype} {method}" for dtype, method in named.items()]
-    assert [have for have, method in zip(used, expected, strict=True) if method] == [m for m in expected if m]
-
-
-def check_ascendc_kernels():
+def check_small_cases():
     for kernel in KERNELS:
         kernel.check_small_cases()
     print(len(KERNELS))
 
 
-def test_small_cases_of_the_ascend_c_kernels():
-    """Runs them with the checks, which find nothing."""
-    checked = in_a_process(check_ascendc_kernels, CANN_CPU_KERNELS="ascendc", ASCENDC_CPU_CHECKS="1")
-    assert int(checked) == len(KERNELS)
+@every_machine
+def test_small_cases(name):
+    assert int(in_a_process(check_small_cases, **THIS_CAN_BE[name])) == len(KERNELS)
 
 
-def check_limits_of_the_ascend_c_kernels():
+def test_the_checks_find_nothing_in_small_cases():
+    assert int(in_a_process(check_small_cases, ASCENDC_CPU_CHECKS="1")) == len(KERNELS)
+
+
+def test_limits():
     def attends(block_size=16, depth=16):
         inputs = references.sparse_flash_attention_inputs(
             [20], heads=1, count=20, block_size=block_size, depth=depth, rope_depth=0, values=torch.ones
@@ -74,14 +61,9 @@ def check_limits_of_the_ascend_c_kernels():
             attends(**sizes)
     with pytest.raises(RuntimeError, match=r"wk must have a size D of 2048 or less, .* 2049"):
         test_lightning_indexer_prolog.run(test_lightning_indexer_prolog.small(1, heads=1, depth=2049))
-    print("rejected")
 
 
-def test_limits_of_the_ascend_c_kernels():
-    assert in_a_process(check_limits_of_the_ascend_c_kernels, CANN_CPU_KERNELS="ascendc") == "rejected"
-
-
-def check_sparse_counts():
+def test_a_larger_sparse_count_changes_nothing():
     """No memory for more keys than there are, and the same bits."""
     for seed in range(24):  # of seven the last bit differed when the count decided how rows are divided
         torch.manual_seed(seed)
@@ -90,15 +72,10 @@ def check_sparse_counts():
             test_sparse_attention.run(inputs | {"sparse_count": each}) for each in (300, 384, 512, 2**63 - 1)
         )
         assert all(same(all_of_them, each) for each in more)
-    print("same")
-
-
-def test_the_ascend_c_kernels_do_not_depend_on_a_larger_sparse_count():
-    assert in_a_process(check_sparse_counts, CANN_CPU_KERNELS="ascendc") == "same"
 
 
 def check_odd_shapes():
-    """A few of the examples that the kernels' own tests draw, which those of the CPU are given many of."""
+    """A few of the examples that the kernels' own tests draw many of."""
     drawn = [
         test for kernel in KERNELS for name, test in vars(kernel).items() if getattr(test, "is_hypothesis_test", False)
     ]
@@ -109,19 +86,12 @@ def check_odd_shapes():
 
 
 @pytest.mark.nightly
-def test_odd_shapes_of_the_ascend_c_kernels():
-    checked = in_a_process(check_odd_shapes, CANN_CPU_KERNELS="ascendc", ASCENDC_CPU_CHECKS="1")
+def test_the_checks_find_nothing_in_odd_shapes():
+    checked = in_a_process(check_odd_shapes, ASCENDC_CPU_CHECKS="1")
     assert int(checked) >= len(KERNELS)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("variable", "message"),
-    [
-        ("CANN_CPU_CAPABILITY", "CANN_CPU_CAPABILITY is 'avx9', but this machine has: default"),
-        ("CUSTOM_PYPTO_PRODUCTS", "CUSTOM_PYPTO_PRODUCTS is 'avx9', but must be tiles, vnni, rows or float"),
-    ],
-)
-def test_a_word_that_names_nothing_is_rejected(variable, message):
-    with pytest.raises(AssertionError, match=message):
-        in_a_process(test_lightning_indexer.check_small_cases, **{variable: "avx9"})
+def test_a_level_that_there_is_not_is_rejected():
+    with pytest.raises(AssertionError, match="CANN_CPU_CAPABILITY is 'avx9', but this machine has: default"):
+        in_a_process(test_lightning_indexer.check_small_cases, CANN_CPU_CAPABILITY="avx9")

@@ -142,13 +142,6 @@ def in_a_process(function, **environment):
     return done.stdout.splitlines()[-1]
 
 
-def machine():
-    """What the kernels use on this machine: the level of vector instructions, and how each type is multiplied."""
-    says = ctypes.CDLL(f"{VENDOR}/op_impl/cann_cpu/libcust_cpu_kernels.so").custom_pypto_machine
-    says.restype = ctypes.c_char_p
-    return says().decode()
-
-
 def print_memory_beside_the_result(call):
     """How far a call takes memory of this process above what there is, and above its result."""
     torch.npu.synchronize()

@@ -25,18 +25,15 @@ def of_cpuinfo(key):
 
 FLAGS = set(of_cpuinfo("flags").split())
 
-# What the machine has of /proc/cpuinfo, variables, and what the kernels then use: the level, float16, bfloat16, int8.
-# None: whatever is best here.
+# What a machine has of /proc/cpuinfo, and its variables: the least first.
 MACHINES = {
-    "no vector instructions": (set(), held_to("default"), "default", "float", "float", "float"),
-    "AVX2": ({"avx2"}, held_to("avx2"), "avx2", "float", "float", "float"),
-    "AVX-512": ({"avx512bw"}, held_to("avx512"), "avx512", "float", "float", "float"),
-    "AMX tiles": ({"amx_bf16"}, {}, None, None, "tiles", None),
-    "products of oneDNN": ({"amx_bf16"}, {"CUSTOM_PYPTO_PRODUCTS": "vnni"}, None, None, "vnni", None),
-    "products of rows": (set(), {"CUSTOM_PYPTO_PRODUCTS": "rows"}, None, "rows", "rows", "float"),
+    "no vector instructions": (set(), held_to("default")),
+    "AVX2": ({"avx2"}, held_to("avx2")),
+    "AVX-512": ({"avx512bw"}, held_to("avx512")),
+    "AMX": ({"amx_bf16"}, {}),
 }
-HERE = {name: rest for name, (flags, *rest) in MACHINES.items() if flags <= FLAGS}
-NOT_HERE = {name: f"needs {', '.join(flags)}" for name, (flags, *_) in MACHINES.items() if name not in HERE}
+THIS_CAN_BE = {name: variables for name, (flags, variables) in MACHINES.items() if flags <= FLAGS}
+NOT_HERE = {name: f"needs {', '.join(flags)}" for name, (flags, _) in MACHINES.items() if not flags <= FLAGS}
 
 
 def every_machine(test):

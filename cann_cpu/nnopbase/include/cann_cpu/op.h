@@ -8,8 +8,8 @@
 // exports aclnnAddGetWorkspaceSize and aclnnAdd. The kernel's parameters are those of the C function, in its order;
 // cann_cpu/arguments.h has the table of their types.
 //
-// CPU_KERNEL makes of the same the kernel of an operator that has a definition (OpDef): its aclnn function, which
-// op_build makes, calls it in the place of the operator's Ascend C kernel, after the definition's checks and tiling.
+// CPU_KERNEL defines the kernel of an operator whose definition (OpDef) has no AICore(): its aclnn function, which
+// op_build generates, calls it after the definition's checks.
 //
 // Phase one copies the arguments, and calls a kernel whose first parameter is a Phase with Phase::Check: it then sees
 // the tensors' shapes and dtypes, must not read their data, and throws to reject the call. Phase two enqueues the

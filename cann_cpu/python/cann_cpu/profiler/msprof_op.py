@@ -74,7 +74,7 @@ def run(command: list[str], folder: Path) -> tuple[int, int]:
     program = shutil.which(command[0]) or shutil.which(f"./{command[0]}")
     if program is None:
         raise OpError(f"{command[0]}: no such program")
-    environment = {"CANN_CPU_KERNELS": "ascendc", **os.environ, "ASCENDC_CPU_PROFILE": str(folder)}
+    environment = {**os.environ, "ASCENDC_CPU_PROFILE": str(folder)}
     environment["PYTHONPATH"] = environment.pop("CANN_CPU_PYTHONPATH", "")  # bin/run_module has put its own there
     if not environment["PYTHONPATH"]:
         del environment["PYTHONPATH"]

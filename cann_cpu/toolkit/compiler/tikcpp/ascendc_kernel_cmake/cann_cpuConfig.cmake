@@ -3,7 +3,7 @@
 #
 #   cann_cpu_kernels(TARGET files...)
 #
-# A library of CPU kernels, CPU_KERNEL(Type, ...) of cann_cpu/op.h, which take the place of Ascend C kernels.
+# A library of CPU kernels, CPU_KERNEL(Type, ...) of cann_cpu/op.h, of operators that have none in Ascend C.
 # npu_op_package_add(PACKAGE LIBRARY TARGET) puts it into the package.
 include_guard(GLOBAL)
 include("${CMAKE_CURRENT_LIST_DIR}/cann_cpu_toolkit.cmake")
