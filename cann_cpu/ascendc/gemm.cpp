@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cann_cpu/cpu_capability.h"
+#include "prefetch.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,6 +19,8 @@
 #endif
 
 namespace AscendC::cpu {
+
+constinit thread_local TilePrefetch tile_prefetch;
 
 namespace {
 

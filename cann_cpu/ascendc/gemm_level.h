@@ -162,6 +162,7 @@ void pack_left(const FactorLayout& a, int64_t rows, int64_t first, int64_t count
 template <class Op>
 void pack_lines(const FactorLayout& b, int64_t stripe, int64_t columns, int64_t first, int64_t count, int32_t* to,
                 int64_t width, Words (&offsets)[kParts]) {
+  TilePrefetch& next = tile_prefetch;
   constexpr int64_t kItem = Op::kItem;
   constexpr int kOuts = kWordsOf<Op> / 8;
   alignas(64) std::byte part[16 * kBlockBytes];
@@ -177,6 +178,7 @@ void pack_lines(const FactorLayout& b, int64_t stripe, int64_t columns, int64_t 
       }
       from = part, line = kBlockBytes;
     }
+    next.ask(16 * kBlockBytes);
     Words words[8][kParts];
     transpose_lines(from, line, words);
 #pragma GCC unroll 8

@@ -2,6 +2,7 @@
 #include "ascendc/load_data.h"
 
 #include "instruction_trace.h"
+#include "prefetch.h"
 
 namespace AscendC::cpu {
 namespace {
@@ -149,6 +150,7 @@ void copy_nd_to_nz(Where where, const LocalMemory& dst, const GlobalMemory& src,
     }
     copy_rows(dst.data + to, to_row, to_column, src.data + from, from_row, p.nValue, row);
   }
+  if (p.ndNum == 1) tile_prefetch.copied(src.data, p.nValue, row, int64_t{p.srcDValue} * itemsize);
 }
 
 void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local, const GlobalMemory* global,

@@ -172,9 +172,7 @@ def test_the_smallest_halves(kernels):
     kernels("cube")["half_to_float"](a.numpy(), b.numpy(), c.numpy(), 64, 32, 32, 0, 0, 0, 0, 0, 0, 0, 0)
     assert (c == a.float()).all()
     d = torch.zeros(32, 64)
-    kernels("cube")["half_to_float"](
-        b.numpy(), a.T.contiguous().numpy(), d.numpy(), 32, 64, 32, 0, 0, 0, 0, 0, 0, 0, 0
-    )
+    kernels("cube")["half_to_float"](b.numpy(), a.T.contiguous().numpy(), d.numpy(), 32, 64, 32, 0, 0, 0, 0, 0, 0, 0, 0)
     assert (d == a.T.float()).all()
 
 
