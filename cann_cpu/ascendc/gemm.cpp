@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 // GCC 12 warns of values that its own header leaves undefined.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -38,6 +41,7 @@ int32_t* packed_words(int which, int64_t words) {
 #define ASCENDC_AVX512 2
 #define ASCENDC_AVX512_VNNI 3
 #define ASCENDC_AVX512_BF16 4
+#define ASCENDC_AVX512_AMX 5
 
 namespace any {
 #define ASCENDC_LEVEL ASCENDC_ANY
@@ -80,6 +84,25 @@ namespace avx512_bf16 {
 #include "gemm_level.h"
 }  // namespace avx512_bf16
 #pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vnni,avx512bf16,fma,f16c,amx-tile,amx-bf16,amx-int8")
+namespace avx512_amx {
+#undef ASCENDC_LEVEL
+#define ASCENDC_LEVEL ASCENDC_AVX512_AMX
+#include "gemm_level.h"
+}  // namespace avx512_amx
+#pragma GCC pop_options
+
+// Whether this process may use tiles, which Linux grants on request, and no lower level of instructions is asked for.
+bool has_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  const char* level = std::getenv("CANN_CPU_CAPABILITY");
+  return (level == nullptr || *level == '\0') && __builtin_cpu_supports("amx-tile") &&
+         __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-int8") &&
+         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
 #endif
 
 // The functions of a level, by Factors.
@@ -95,12 +118,17 @@ Level level() {
             avx2::multiply<avx2::OfInt8>};
   }
   if (capability == CpuCapability::kAvx512) {
-    return {avx512::multiply<avx512::OfHalf>,
-            __builtin_cpu_supports("avx512bf16") ? avx512_bf16::multiply<avx512_bf16::OfBfloat16Pairs>
-                                                 : avx512::multiply<avx512::OfBfloat16>,
-            avx512::multiply<avx512::OfFloat>,
-            __builtin_cpu_supports("avx512vnni") ? avx512_vnni::multiply<avx512_vnni::OfInt8Quads>
-                                                 : avx512::multiply<avx512::OfInt8>};
+    Level best = {avx512::multiply<avx512::OfHalf>, avx512::multiply<avx512::OfBfloat16>,
+                  avx512::multiply<avx512::OfFloat>, avx512::multiply<avx512::OfInt8>};
+    Multiply& of_bfloat16 = best[static_cast<size_t>(Factors::Bfloat16)];
+    Multiply& of_int8 = best[static_cast<size_t>(Factors::Int8)];
+    if (__builtin_cpu_supports("avx512bf16")) of_bfloat16 = avx512_bf16::multiply<avx512_bf16::OfBfloat16Pairs>;
+    if (__builtin_cpu_supports("avx512vnni")) of_int8 = avx512_vnni::multiply<avx512_vnni::OfInt8Quads>;
+    if (has_tiles()) {
+      of_bfloat16 = avx512_amx::multiply<avx512_amx::OfBfloat16Pairs>;
+      of_int8 = avx512_amx::multiply<avx512_amx::OfInt8Quads>;
+    }
+    return best;
   }
 #endif
   return {any::multiply<any::OfHalf>, any::multiply<any::OfBfloat16>, any::multiply<any::OfFloat>,

@@ -14,6 +14,7 @@
 //   spread(words, to)       packs vectors of 4 bytes along k of each column
 //   across(from, line, to, width)  packs 16 columns of kStep rows along k
 //   add(sum, a, b)          multiplies
+//   kTiles                  whether it has multiply(), of tiles of 16 rows of 16 words, instead of add()
 
 #if ASCENDC_LEVEL >= ASCENDC_AVX512
 constexpr int kLanes = 16, kRows = 8, kWide = 2;  // words of a vector; rows and stripes of 16 columns of a tile
@@ -132,6 +133,13 @@ constexpr int kElementsOf = static_cast<int>(kBlockBytes) / Op::kItem;
 template <class Op>
 constexpr int kWordsOf = kElementsOf<Op> / Op::kStep * Op::kStepWords;
 
+// Words along k, in whole tiles where there are tiles.
+constexpr int64_t kTile = 16;
+template <class Op>
+constexpr int64_t whole_tiles(int64_t words) {
+  return Op::kTiles ? (words + kTile - 1) / kTile * kTile : words;
+}
+
 // The pieces of rows [0, rows) of the left factor from element `first` on, in rows of `width` words.
 template <class Op>
 void pack_left(const FactorLayout& a, int64_t rows, int64_t first, int64_t count, int32_t* to, int64_t width) {
@@ -155,6 +163,7 @@ void pack_left(const FactorLayout& a, int64_t rows, int64_t first, int64_t count
       }
       Op::left(from, words);
     }
+    if constexpr (Op::kTiles) std::fill(words, to + width, 0);
   }
 }
 
@@ -278,12 +287,70 @@ struct Tiles<Op, stripes, std::integer_sequence<int, r...>> {
   static constexpr void (*kOfRows[])(const Tile&) = {multiply_tile<Op, stripes, r + 1>...};
 };
 
+#if ASCENDC_LEVEL == ASCENDC_AVX512_AMX
+// Tiles are numbers in an instruction, which a function cannot be given.
+#define ASCENDC_MULTIPLY_TILES(to, a, b)                  \
+  do {                                                    \
+    if constexpr (Op::kIsFloat) _tile_dpbf16ps(to, a, b); \
+    if constexpr (!Op::kIsFloat) _tile_dpbssd(to, a, b);  \
+  } while (false)
+
+// The operand of ldtilecfg: sums in tiles 0 and 1, the left factor in 4, both of so many rows, the right one in 5
+// and 6.
+struct TileConfiguration {
+  explicit TileConfiguration(int64_t count) {
+    for (const int tile : {0, 1, 4, 5, 6}) {
+      row_bytes[tile] = 64;
+      rows[tile] = tile < 5 ? static_cast<uint8_t>(count) : 16;
+    }
+  }
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileConfiguration) == 64);
+
+// The product of m rows and a panel of one or two stripes. The depth is a multiple of 16 words.
+template <class Op, int stripes>
+void multiply_tiles(const Tile& of, int64_t m) {
+  const int64_t of_sums = of.row * 4, of_a = of.row_a * 4;
+  for (int64_t i = 0; i < m; i += kTile) {
+    const int64_t rows = std::min<int64_t>(kTile, m - i);
+    if (i == 0 || rows != kTile) {
+      const TileConfiguration configuration(rows);
+      _tile_loadconfig(&configuration);
+    }
+    int32_t* const sums = of.sums + i * of.row;
+    if (of.accumulate) {
+      _tile_loadd(0, sums, of_sums);
+      if constexpr (stripes == 2) _tile_loadd(1, sums + of.stripe, of_sums);
+    } else {
+      _tile_zero(0);
+      if constexpr (stripes == 2) _tile_zero(1);
+    }
+    for (int64_t p = 0; p < of.depth; p += kTile) {
+      _tile_loadd(4, of.a + i * of.row_a + p, of_a);
+      _tile_loadd(5, of.b + p * stripes * kStripe, stripes * 64);
+      ASCENDC_MULTIPLY_TILES(0, 4, 5);
+      if constexpr (stripes == 2) {
+        _tile_loadd(6, of.b + p * stripes * kStripe + kStripe, stripes * 64);
+        ASCENDC_MULTIPLY_TILES(1, 4, 6);
+      }
+    }
+    _tile_stored(0, sums, of_sums);
+    if constexpr (stripes == 2) _tile_stored(1, sums + of.stripe, of_sums);
+  }
+  _tile_release();
+}
+#undef ASCENDC_MULTIPLY_TILES
+#endif
+
 template <class Op>
 void multiply(const Product& product) {
   constexpr int64_t kDepth = 256;  // elements of a panel of columns that stays in the first cache
   constexpr int64_t kPanelWords = (kDepth + kBlockBytes) * kWide * kStripe;
   const int64_t most = std::min(kDepth, product.k);
-  const int64_t width = (most + kElementsOf<Op> - 1) / kElementsOf<Op> * kWordsOf<Op>;
+  const int64_t width = whole_tiles<Op>((most + kElementsOf<Op> - 1) / kElementsOf<Op> * kWordsOf<Op>);
   int32_t* const left = packed_words(0, product.m * width);
   int32_t* const panel = packed_words(1, kPanelWords);
   bool accumulate = product.accumulate;
@@ -306,12 +373,20 @@ void multiply(const Product& product) {
       if constexpr (Op::kIsFloat) {
         round_factors(reinterpret_cast<float*>(panel), depth * stripes * 16, product.rounding);
       }
+#if ASCENDC_LEVEL == ASCENDC_AVX512_AMX
+      std::fill(panel + depth * stripes * kStripe, panel + whole_tiles<Op>(depth) * stripes * kStripe, 0);
+      (stripes == 1 ? multiply_tiles<Op, 1> : multiply_tiles<Op, 2>)({product.sums + j / 16 * product.stripe,
+                                                                      product.row, product.stripe, left, width, panel,
+                                                                      nullptr, whole_tiles<Op>(depth), accumulate},
+                                                                     product.m);
+#else
       const auto* const tiles = stripes == 1 ? Tiles<Op, 1>::kOfRows : Tiles<Op, kWide>::kOfRows;
       for (int64_t i = 0; i < product.m; i += kRows) {
         tiles[std::min<int64_t>(kRows, product.m - i) - 1]({product.sums + i * product.row + j / 16 * product.stripe,
                                                             product.row, product.stripe, left + i * width, width, panel,
                                                             offsets, depth, accumulate});
       }
+#endif
       j += stripes * 16;
     }
   }
@@ -323,7 +398,7 @@ struct OfFloats {
   using Sums = Floats;
   static constexpr bool kIsFloat = true;
   static constexpr int kItem = item, kStep = 1, kStepWords = 1;
-  static constexpr bool kOffset = false;
+  static constexpr bool kOffset = false, kTiles = false;
 
   ASCENDC_INLINE static Floats add(Floats sum, int32_t a, Words b) { return sum + std::bit_cast<float>(a) * (Floats)b; }
 };
@@ -403,7 +478,7 @@ struct OfInt8 {
   using Sums = Words;
   static constexpr bool kIsFloat = false;
   static constexpr int kItem = 1, kStep = 4, kStepWords = 2;
-  static constexpr bool kOffset = false;
+  static constexpr bool kOffset = false, kTiles = false;
 
   ASCENDC_INLINE static int32_t pair(int32_t word) {
     return static_cast<int32_t>((static_cast<uint32_t>(static_cast<int8_t>(word)) & 0xffff) |
@@ -439,13 +514,13 @@ struct OfInt8 {
   }
 };
 
-#if ASCENDC_LEVEL == ASCENDC_AVX512_BF16
+#if ASCENDC_LEVEL == ASCENDC_AVX512_BF16 || ASCENDC_LEVEL == ASCENDC_AVX512_AMX
 // Pairs of bfloat16_t, whose products are added one after the other; numbers below the smallest normal one are 0.
 struct OfBfloat16Pairs {
   using Sums = Floats;
   static constexpr bool kIsFloat = true;
   static constexpr int kItem = 2, kStep = 2, kStepWords = 1;
-  static constexpr bool kOffset = false;
+  static constexpr bool kOffset = false, kTiles = ASCENDC_LEVEL == ASCENDC_AVX512_AMX;
 
   static void left(const std::byte* from, int32_t* to) { std::memcpy(to, from, kBlockBytes); }
   ASCENDC_INLINE static void spread(Words words, Words (&to)[1]) { to[0] = words; }
@@ -461,16 +536,17 @@ struct OfBfloat16Pairs {
 };
 #endif
 
-#if ASCENDC_LEVEL == ASCENDC_AVX512_VNNI
-// Four elements; those of the left factor are stored without sign, 128 too large.
+#if ASCENDC_LEVEL == ASCENDC_AVX512_VNNI || ASCENDC_LEVEL == ASCENDC_AVX512_AMX
+// Four elements; those of the left factor are stored without sign, 128 too large, where there are no tiles.
 struct OfInt8Quads {
   using Sums = Words;
   static constexpr bool kIsFloat = false;
   static constexpr int kItem = 1, kStep = 4, kStepWords = 1;
-  static constexpr bool kOffset = true;
+  static constexpr bool kTiles = ASCENDC_LEVEL == ASCENDC_AVX512_AMX, kOffset = !kTiles;
 
   static void left(const std::byte* from, int32_t* to) {
-    const __m256i signs = _mm256_set1_epi8(-128), piece = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    const __m256i signs = _mm256_set1_epi8(kOffset ? -128 : 0),
+                  piece = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_xor_si256(piece, signs));
   }
   ASCENDC_INLINE static void spread(Words words, Words (&to)[1]) { to[0] = words; }
