@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of a matrix in device memory that a kernel goes through with equal steps: the next one is brought into the cache
-// while this one is multiplied.
+// Tiles of a matrix in device memory that a kernel goes through with equal steps: the next one is brought into the
+// cache while this one is multiplied.
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // The matrix product that Mmad and the Matmul library compute with. Every element is summed over k in ascending order,
 // each step rounded once, so that the bits depend neither on the machine nor on how a product is divided. Sums of
 // bfloat16_t are the exception: a processor with instructions for them (AVX512-BF16, AMX) adds the products of two
-// elements along k at a time, and takes numbers below the smallest normal one as 0. Each sum then depends on its row
-// and column alone, whatever the sizes of the product, but not on the order of a machine without those instructions.
+// elements along k at a time, and takes numbers below the smallest normal one as 0. They depend on the processor, then,
+// but not on the sizes of the product.
 #pragma once
 
 #include <algorithm>
