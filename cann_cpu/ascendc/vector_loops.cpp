@@ -35,6 +35,10 @@ struct Element<bfloat16_t> : NarrowElement {};
 INLINE uint32_t bits_of(float value) { return __builtin_bit_cast(uint32_t, value); }
 INLINE float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
+#if defined(__aarch64__)
+INLINE float widened_half(uint16_t bits) { return __builtin_bit_cast(__fp16, bits); }
+INLINE uint16_t narrowed_half(float value) { return __builtin_bit_cast(uint16_t, static_cast<__fp16>(value)); }
+#else
 INLINE float widened_half(uint16_t bits) {
   const uint32_t magnitude = (bits & 0x7fffu) << 13, sign = (bits & 0x8000u) << 16;
   const uint32_t finite = bits_of(float_of(magnitude) * 0x1p112f);
@@ -49,6 +53,8 @@ INLINE uint16_t narrowed_half(float value) {
   const uint32_t finite = magnitude < 0x38800000 ? subnormal : normal;
   return static_cast<uint16_t>((magnitude >= 0x47800000 ? special : finite) | sign >> 16);
 }
+
+#endif
 
 INLINE uint16_t narrowed_bfloat16(float value) {
   const uint32_t bits = bits_of(value), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the libraries of whole algorithms do with rows of floats.
+// Rows of floats: of and to numbers of 16 bits, and what the libraries of whole algorithms do with them.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -20,6 +20,19 @@ void apply(Operation operation, float* row, size_t count, float scalar, const fl
 }
 
 }  // namespace
+
+void widen(const half* from, float* to, uint32_t count) {
+  loops().widen[0](reinterpret_cast<const std::byte*>(from), to, count);
+}
+void widen(const bfloat16_t* from, float* to, uint32_t count) {
+  loops().widen[1](reinterpret_cast<const std::byte*>(from), to, count);
+}
+void narrow(const float* from, half* to, uint32_t count) {
+  loops().narrow[0](from, reinterpret_cast<std::byte*>(to), count);
+}
+void narrow(const float* from, bfloat16_t* to, uint32_t count) {
+  loops().narrow[1](from, reinterpret_cast<std::byte*>(to), count);
+}
 
 void read_floats(Dtype dtype, const std::byte* from, float* to, size_t count) {
   if (dtype == Dtype::Float) {
