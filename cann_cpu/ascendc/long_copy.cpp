@@ -6,6 +6,7 @@
 
 #include "ascendc/data_copy.h"
 #include "running_block.h"
+#include "vector_loops.h"
 
 #ifdef __x86_64__
 #include <emmintrin.h>
@@ -31,21 +32,14 @@ void load_run(std::byte* to, const std::byte* from, size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
-namespace {
-constexpr size_t kLine = 64;
-}
-
 // Past the caches: no line is read before all of it is written.
 void store_run(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr size_t kLine = 64;
   const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
+  const size_t lines = (bytes - head) / kLine * kLine;
   std::memcpy(to, from, head);
-  size_t i = head;
-  for (; i + kLine <= bytes; i += kLine) {
-    for (size_t j = i; j < i + kLine; j += sizeof(__m128i)) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + j), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j)));
-    }
-  }
-  std::memcpy(to + i, from + i, bytes - i);
+  loops().store_lines(to + head, from + head, lines);
+  std::memcpy(to + head + lines, from + head + lines, bytes - head - lines);
 }
 
 void finish_stores() { _mm_sfence(); }

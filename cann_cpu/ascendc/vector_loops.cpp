@@ -568,6 +568,25 @@ INLINE void bests(const float* from, uint32_t groups, uint32_t group, float* to)
   for (uint32_t i = 0; i < groups; ++i) to[i] = best_of<largest>(from + i * group, group);
 }
 
+void store_lines(std::byte* to, const std::byte* from, size_t bytes) {
+#if defined(__AVX512F__)
+  for (size_t i = 0; i < bytes; i += 64) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
+  }
+#elif defined(__AVX2__)
+  for (size_t i = 0; i < bytes; i += 32) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+  }
+#elif defined(__x86_64__)
+  for (size_t i = 0; i < bytes; i += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+  }
+#else
+  __builtin_memcpy(to, from, bytes);
+#endif
+}
+
 // Each score's place is the number of those before it.
 void sort32(const float* scores, uint8_t* order) {
   constexpr uint32_t kSize = 32;
@@ -719,6 +738,7 @@ Loops made() {
   all.bests = [](const float* from, uint32_t groups, uint32_t group, bool largest, float* to) {
     largest ? bests<true>(from, groups, group, to) : bests<false>(from, groups, group, to);
   };
+  all.store_lines = store_lines;
   all.sort32 = sort32;
   return all;
 }

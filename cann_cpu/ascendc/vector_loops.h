@@ -44,6 +44,8 @@ struct Loops {
   double (*sum_of_squares)(const float* from, uint32_t count, float mean);  // of the distances from the mean
   // The first place of a number that a group of floats has, or of NaN if this is the first of them.
   uint32_t (*place)(const float* from, uint32_t count, float number);
+  // Whole lines of 64 bytes, aligned, past the caches.
+  void (*store_lines)(std::byte* to, const std::byte* from, size_t bytes);
   void (*sort32)(const float* scores, uint8_t* order);  // descending, equal ones as they lie; no NaN
 };
 
