@@ -2,6 +2,7 @@
 // The threads that run blocks of kernels.
 #include "pool.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -204,8 +205,29 @@ uint32_t granted_processors() {
   return granted;
 }
 
-// One for each processor that the calling thread may use, unless ASCENDC_CPU_THREADS says how many.
-uint32_t number_of_threads() {
+// The processors of the calling thread. OMP_PROC_BIND binds the thread that loads OpenMP to the first of its places,
+// and with it the threads that this one creates: then the other places count as well.
+cpu_set_t allowed_processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  void* const openmp = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (openmp == nullptr) return allowed;
+  const auto places = reinterpret_cast<int (*)()>(dlsym(openmp, "omp_get_num_places"));
+  const auto size_of = reinterpret_cast<int (*)(int)>(dlsym(openmp, "omp_get_place_num_procs"));
+  const auto processors_of = reinterpret_cast<void (*)(int, int*)>(dlsym(openmp, "omp_get_place_proc_ids"));
+  const bool is_known = places != nullptr && size_of != nullptr && processors_of != nullptr;
+  for (int place = 0; is_known && place < places(); ++place) {
+    std::vector<int> processors(static_cast<size_t>(size_of(place)));
+    processors_of(place, processors.data());
+    for (const int processor : processors) CPU_SET(processor, &allowed);
+  }
+  dlclose(openmp);
+  return allowed;
+}
+
+// One for each processor that may be used, unless ASCENDC_CPU_THREADS says how many.
+uint32_t number_of_threads(const cpu_set_t& allowed) {
   constexpr uint32_t kMaxThreads = 1024;
   const char* wanted = std::getenv("ASCENDC_CPU_THREADS");
   if (wanted != nullptr && *wanted != '\0') {
@@ -214,18 +236,14 @@ uint32_t number_of_threads() {
     throw KernelError("ASCENDC_CPU_THREADS is \"" + std::string(wanted) +
                       "\"; expected a number of threads from 1 to " + std::to_string(kMaxThreads));
   }
-  cpu_set_t allowed;
-  const uint32_t processors = sched_getaffinity(0, sizeof(allowed), &allowed) == 0
-                                  ? static_cast<uint32_t>(CPU_COUNT(&allowed))
-                                  : std::thread::hardware_concurrency();
-  return std::min(processors, granted_processors());
+  return std::min(static_cast<uint32_t>(CPU_COUNT(&allowed)), granted_processors());
 }
 
 }  // namespace
 
 class Pool {
  public:
-  Pool() : threads_(number_of_threads()) {
+  Pool() : allowed_(allowed_processors()), threads_(number_of_threads(allowed_)) {
     for (uint32_t i = 1; i < threads_; ++i) std::thread([this] { help(); }).detach();
   }
 
@@ -269,6 +287,7 @@ class Pool {
   }
 
   [[noreturn]] void help() {
+    pthread_setaffinity_np(pthread_self(), sizeof(allowed_), &allowed_);
     std::unique_lock lock(mutex_);
     while (true) {
       Job* job = next();
@@ -293,6 +312,7 @@ class Pool {
     while (!condition() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   }
 
+  const cpu_set_t allowed_;
   const uint32_t threads_;
   std::atomic<uint64_t> offers_ = 0;
   std::mutex mutex_;

@@ -91,6 +91,30 @@ def test_what_is_no_number_of_threads_is_rejected(run, number):
     assert f'ASCENDC_CPU_THREADS is "{number}"; expected a number of threads from 1 to 1024' in done.stderr
 
 
+BOUND = """
+import os, sys, time
+import numpy as np
+import torch
+from cann_cpu.kernel import KernelFile
+
+assert len(os.sched_getaffinity(0)) == 1
+before = set(os.listdir("/proc/self/task"))
+KernelFile.kept("nothing.cpp", sys.argv[1])["nothing"](np.ones(1), blocks=8)
+added = set(os.listdir("/proc/self/task")) - before
+time.sleep(0.2)  # they begin by choosing their processors
+print(1 + len(added), *(len(os.sched_getaffinity(int(thread))) for thread in added))
+"""
+
+
+@pytest.mark.skipif(len(PROCESSORS) < 2, reason="one processor")
+def test_the_thread_that_openmp_binds_does_not_bind_others(library):
+    environment = {name: value for name, value in os.environ.items() if name != "ASCENDC_CPU_THREADS"}
+    environment["OMP_PROC_BIND"] = "true"
+    done = subprocess.run([sys.executable, "-c", BOUND, library], env=environment, capture_output=True, text=True)
+    count, *processors = map(int, done.stdout.split())
+    assert count == len(PROCESSORS) and set(processors) == {len(PROCESSORS)}, done.stderr
+
+
 UNSHARE = ("unshare", "--mount", *(() if os.getuid() == 0 else ("--map-root-user", "--user")))
 CAN_MOUNT = subprocess.run([*UNSHARE, "mount", "-t", "tmpfs", "none", "/sys/fs/cgroup"], capture_output=True)
 
