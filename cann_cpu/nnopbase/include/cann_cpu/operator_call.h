@@ -62,8 +62,8 @@ class CANN_EXPORT EmbeddedPackage {
   EmbeddedPackage& operator=(const EmbeddedPackage&) = delete;
 };
 
-// The kernel of an operator that has none in Ascend C, for the CPU alone: `CPU_KERNEL(Type, ...)` of cann_cpu/op.h makes
-// it, as the symbol ascendc_cpu_kernel_Type of the package's libcust_cpu_kernels.so.
+// The kernel of an operator that has none in Ascend C, for the CPU alone: `CPU_KERNEL(Type, ...)` of cann_cpu/op.h
+// makes it, as the symbol ascendc_cpu_kernel_Type of the package's libcust_cpu_kernels.so.
 struct CpuKernel {
   aclnnStatus (*phase_one)(const OperatorArgument* arguments, uint64_t* workspace_size, aclOpExecutor** executor);
   size_t arguments;
