@@ -19,7 +19,7 @@ if [ -z "${VIRTUAL_ENV:-}" ]; then
   . .venv/bin/activate
 fi
 
-echo "The first run takes about 10 minutes to build on two cores, and needs 3 GB of disk and 5 GB of memory; later runs build"
+echo "The first run takes 6 to 10 minutes to build on two cores, and needs 3 GB of disk and 5 GB of memory; later runs build"
 echo "what has changed. The main job then takes about a minute."
 bash build_and_install.sh
 

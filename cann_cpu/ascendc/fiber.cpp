@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -18,38 +17,45 @@ namespace AscendC::cpu {
 namespace {
 
 constexpr size_t kStackBytes = 1 << 20;  // a core of a device has 32 KiB
-constexpr size_t kAlignment = 1024;
+
+size_t whole_pages(size_t bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+// An instruction may read a whole repeat whose last lanes are masked.
+size_t mapped_bytes(size_t hardware) {
+  return whole_pages(largest_bytes_of(static_cast<Hardware>(hardware)) + kRepeatBytes);
+}
+
+size_t mapped_bytes() {
+  size_t bytes = whole_pages(1) + kStackBytes;
+  for (size_t i = 0; i < kHardwares; ++i) bytes += mapped_bytes(i);
+  return bytes;
+}
 
 thread_local Fiber* current_fiber = nullptr;
 
-size_t guard_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
-
 }  // namespace
 
-void Fiber::Free::operator()(std::byte* memory) const { std::free(memory); }
-
 Fiber::Fiber() {
-  for (size_t i = 0; i < kHardwares; ++i) {
-    // An instruction may read a whole repeat whose last lanes are masked.
-    const size_t bytes =
-        (largest_bytes_of(static_cast<Hardware>(i)) + kRepeatBytes + kAlignment - 1) / kAlignment * kAlignment;
-    owned_[i].reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
-    memories_[i] = owned_[i].get();
-    if (memories_[i] == nullptr) throw std::bad_alloc();
-  }
-  void* const stack = mmap(nullptr, guard_bytes() + kStackBytes, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-  if (stack == MAP_FAILED) throw std::bad_alloc();
-  mprotect(stack, guard_bytes(), PROT_NONE);  // stacks grow down
-  stack_ = static_cast<std::byte*>(stack);
+  void* const mapped =
+      mmap(nullptr, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  mapped_ = static_cast<std::byte*>(mapped);
+  madvise(mapped_, mapped_bytes(), MADV_NOHUGEPAGE);  // a core uses a small part
+  const size_t guard = whole_pages(1);
+  mprotect(mapped_, guard, PROT_NONE);  // stacks grow down
+  std::byte* memory = mapped_ + guard + kStackBytes;
+  for (size_t i = 0; i < kHardwares; memory += mapped_bytes(i++)) memories_[i] = memory;
   getcontext(&own_);
-  own_.uc_stack.ss_sp = stack_ + guard_bytes();
+  own_.uc_stack.ss_sp = mapped_ + guard;
   own_.uc_stack.ss_size = kStackBytes;
   own_.uc_link = nullptr;
   makecontext(&own_, run, 0);
 }
 
-Fiber::~Fiber() { munmap(stack_, guard_bytes() + kStackBytes); }
+Fiber::~Fiber() { munmap(mapped_, mapped_bytes()); }
 
 Fiber* Fiber::current() { return current_fiber; }
 

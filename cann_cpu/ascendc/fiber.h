@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <functional>
-#include <memory>
 
 #include "ascendc/cores.h"
 
@@ -39,12 +38,8 @@ class Fiber {
   static void run();
   void switch_to(ucontext_t& from, ucontext_t& to);
 
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  std::array<std::unique_ptr<std::byte, Free>, kHardwares> owned_;
+  std::byte* mapped_;  // the stack, behind a page that nothing may touch, and the memories
   Memories memories_;
-  std::byte* stack_;
   std::function<void()> work_;
   ucontext_t own_, outer_;
 };

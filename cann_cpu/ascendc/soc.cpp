@@ -84,7 +84,7 @@ struct Choice {
   std::string reason;
 };
 
-// The first chip for which all of the packages are.
+// The first chip for which all of the packages are, or else the first package is.
 Choice choose_by_packages() {
   std::vector<std::set<std::string>> packages;
   for (const fs::path& package : operator_packages()) {
@@ -101,7 +101,8 @@ Choice choose_by_packages() {
       return {&each, "the installed operator packages are for " + named};
     }
   }
-  return {&kSocs[0], "the default; the installed operator packages have no chip in common: " + named};
+  const auto first = std::ranges::find_if(kSocs, [&](const Soc& each) { return packages[0].contains(each.family); });
+  return {first, "the first operator package is for it; the installed ones have no chip in common: " + named};
 }
 
 const Choice& choice() {

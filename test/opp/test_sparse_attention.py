@@ -301,7 +301,8 @@ def check_small_cases():
 
 
 def print_scratch_memory():
-    """How far a call with 900 tokens at the model's widths takes memory above its arguments and its result."""
+    """How far a call with 900 tokens at the model's widths takes memory above its arguments and its result: the
+    workspace, in which 118 MB are the absorbed queries of all tokens."""
     inputs = to_npu(references.sparse_attention_inputs([900], queries=900, count=128))
     layer({**inputs, "x": inputs["x"][:, :1], **first_token(inputs)})
     print_memory_beside_the_result(lambda: layer(inputs))
@@ -313,4 +314,4 @@ def first_token(inputs):
 
 @pytest.mark.nightly
 def test_memory_beside_arguments_and_result_is_bounded():
-    assert int(in_a_process(print_scratch_memory, OMP_NUM_THREADS="2")) < 2 * 64 << 20
+    assert int(in_a_process(print_scratch_memory, OMP_NUM_THREADS="2")) < 384 << 20
