@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times Ascend C kernels on the CPU: reshape_and_cache beside a copy, a product of matrices beside ATen's, the price
-of the checks, and the compiler.
+"""Times Ascend C kernels on the CPU: reshape_and_cache beside a copy, products of matrices and kernels of the vector
+unit beside ATen's operators, the price of the checks, and the compiler.
 
-Exit code 1 if a limit is missed: half of the bandwidth of a copy with the checks off, 20 times slower with the checks
-on, 5 times for the examples, 2 seconds for compiling the file of one, 3 for that of an operator. Products of matrices
-have goals: half of ATen's speed, and with few rows 60 % of the bandwidth of memory.
+The last column has the goal of a row, and whether it is kept. A goal that is missed does not change the exit code.
 """
 
 import os
@@ -28,12 +26,12 @@ import matmul_tiling  # noqa: E402
 OPP = ROOT / "opp"
 EXAMPLES = ("softmax", "top64", "histogram", "rotary", "matmul")
 TOKENS, HEADS, WIDTH, BLOCK, LAYERS, ROUNDS = 4096, 8, 128, 128, 4, 15
-SHARE_OF_COPY, PRICE_OF_CHECKS, COMPILE_SECONDS = 0.5, 20, 3
+SHARE_OF_COPY, PRICE_OF_CHECKS, COMPILE_SECONDS = 0.8, 3, 3
 SIZE_OF_PRODUCT, SHARE_OF_PRODUCT = 1024, 0.5
 ROWS_OF_PRODUCT, WEIGHT_OF_PRODUCT, SHARE_OF_MEMORY = 16, (7168, 2048), 0.6
 BLOCKS_OF_PRODUCT = 8
 LIBRARY_TYPES = {torch.float16: 1, torch.bfloat16: 3, torch.float32: 4, torch.int8: 5}  # of its test's kernel
-EXAMPLE_PRICE_OF_CHECKS, EXAMPLE_COMPILE_SECONDS = 5, 2
+EXAMPLE_COMPILE_SECONDS = 2
 TIMES_OF_ATEN = 1.5
 ROW = "{:<58}{:>10}{:>12}{:>18}"
 
@@ -70,7 +68,7 @@ def compiled(source: Path) -> tuple[KernelFile, float]:
     return file, spent() - before
 
 
-def example_lines(name: str) -> list[bool]:
+def example_lines(name: str) -> None:
     """An example with the arguments that its Python file gives, checked and not."""
     path = ROOT / "examples/kernels" / name
     described = runpy.run_path(str(path.with_suffix(".py")))
@@ -83,12 +81,10 @@ def example_lines(name: str) -> list[bool]:
             file[name](*arguments, blocks=described["blocks"], checks=checks)
             of_checks.append(time.perf_counter() - start)
     off, on = (statistics.median(times[checks]) for checks in (False, True))
-    price, limit, seconds = on / off, EXAMPLE_PRICE_OF_CHECKS, EXAMPLE_COMPILE_SECONDS
-    return [
-        line(f"examples/kernels/{name}.cpp", f"{off * 1e3:.2f}", "", "", True),
-        line("  with the checks on", f"{on * 1e3:.2f}", f"{price:.1f}x", f"{limit}x", price <= limit),
-        line("  compiling it", f"{compiling * 1e3:.0f}", "", f"{seconds} s", compiling < seconds),
-    ]
+    price, limit, seconds = on / off, PRICE_OF_CHECKS, EXAMPLE_COMPILE_SECONDS
+    line(f"examples/kernels/{name}.cpp", f"{off * 1e3:.2f}", "", "", True)
+    line("  with the checks on", f"{on * 1e3:.2f}", f"{price:.1f}x", f"{limit}x", price <= limit)
+    line("  compiling it", f"{compiling * 1e3:.0f}", "", f"{seconds} s", compiling < seconds)
 
 
 def products(dtype: torch.dtype, m: int, n: int, k: int) -> dict[str, list]:
@@ -207,12 +203,11 @@ def vector_lines() -> None:
     beside_aten(f"rotary embedding, {tokens} tokens, {heads} heads of {dim}", ROUNDS, turned, by_aten)
 
 
-def line(name: str, value: str, figure: str, limit: str, kept: bool) -> bool:
+def line(name: str, value: str, figure: str, limit: str, kept: bool) -> None:
     print(ROW.format(name, value, figure, f"{limit} {'kept' if kept else 'MISSED'}" if limit else ""))
-    return kept
 
 
-def main() -> int:
+def main() -> None:
     size = 2 * TOKENS * HEADS * WIDTH * 2
     sizes = f"{TOKENS} tokens, {HEADS} heads of {WIDTH}, bfloat16, ND"
     times = medians(
@@ -229,20 +224,17 @@ def main() -> int:
     print(f"Ascend C kernels on the CPU: medians of {ROUNDS} rounds, {torch.get_num_threads()} threads")
     print(ROW.format("", "ms", "GB/s", "limit"))
     speed = {name: f"{size / seconds / 1e9:.1f}" for name, seconds in times.items()}
-    kept = [
-        line("copy of as many bytes", f"{times['copy'] * 1e3:.2f}", speed["copy"], "", True),
-        line(f"reshape_and_cache, {sizes}", f"{times['off'] * 1e3:.2f}", speed["off"], "", True),
-        line("  beside the copy", "", f"{share:.0%}", f"{SHARE_OF_COPY:.0%}", share >= SHARE_OF_COPY),
-        line("the same with the checks on", f"{times['on'] * 1e3:.2f}", speed["on"], "", True),
-        line("  beside without", "", f"{price:.1f}x", f"{PRICE_OF_CHECKS}x", price <= PRICE_OF_CHECKS),
-        line("compiling its kernel file", f"{compiling * 1e3:.0f}", "", f"{limit} s", compiling < limit),
-    ]
+    line("copy of as many bytes", f"{times['copy'] * 1e3:.2f}", speed["copy"], "", True)
+    line(f"reshape_and_cache, {sizes}", f"{times['off'] * 1e3:.2f}", speed["off"], "", True)
+    line("  beside the copy", "", f"{share:.0%}", f"{SHARE_OF_COPY:.0%}", share >= SHARE_OF_COPY)
+    line("the same with the checks on", f"{times['on'] * 1e3:.2f}", speed["on"], "", True)
+    line("  beside without", "", f"{price:.1f}x", f"{PRICE_OF_CHECKS}x", price <= PRICE_OF_CHECKS)
+    line("compiling its kernel file", f"{compiling * 1e3:.0f}", "", f"{limit} s", compiling < limit)
     product_lines()
     vector_lines()
     for name in EXAMPLES:
-        kept += example_lines(name)
-    return 0 if all(kept) else 1
+        example_lines(name)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
