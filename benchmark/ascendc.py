@@ -98,7 +98,7 @@ def products(dtype: torch.dtype, m: int, n: int, k: int) -> dict[str, list]:
         c_dtype = dtype
     c = torch.zeros(m, n, dtype=c_dtype)
     name, c_name = (str(of).removeprefix("torch.") for of in (dtype, c_dtype))
-    instructions = KernelFile(ROOT / "benchmark/matrix_product.cpp")[name]
+    instructions = KernelFile(ROOT / "benchmark/matrix_product.cpp", (f"-I{OPP}",))[name]
     library = KernelFile(ROOT / "test/ascendc/kernels/matmul.cpp")["multiply"]
     dim = 2 * BLOCKS_OF_PRODUCT  # of vector cores, which have the library's objects
     tiling, _ = matmul_tiling.make(kind=1, dim=dim, shape=(m, n, k), org=(m, n, k, k), type=name, c_type=c_name)

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // c = a b, a [m, k], b [k, n], as an author writes it with Mmad, for each dtype of the matrix unit. n and k are
 // multiples of 32.
-#include "kernel_operator.h"
+#include "op_kernel/matrix.h"
 
 using namespace AscendC;
+using opp::kFractal;
 
 constexpr uint32_t kM = 128, kN = 256;  // of the sums that fill L0C
 constexpr uint32_t kDepthBytes = 128;   // of factors in L0A and L0B
 constexpr uint32_t kBuffers = 2;        // one is copied while the other is computed with
-constexpr uint32_t kFractal = 16;       // rows
-constexpr uint32_t kPieceBytes = 32;    // of a fractal's row
 
 template <class T, class Out>
 class MatrixProduct {
-  using Sum = std::conditional_t<sizeof(T) == 1, int32_t, float>;
-  static constexpr uint32_t kPiece = kPieceBytes / sizeof(T), kElements = kFractal * kPiece;
+  using Sum = opp::SumOf<T>;
+  static constexpr uint32_t kPiece = opp::kFractalColumns<T>;
   static constexpr uint32_t kDepth = kDepthBytes / sizeof(T);
-  static constexpr uint32_t kSide = kPiece > kFractal ? kPiece : kFractal;  // of squares that are transposed
+  static constexpr uint32_t kSide = opp::kSquare<T>;
 
  public:
   __aicore__ inline MatrixProduct(GM_ADDR a, GM_ADDR b, GM_ADDR c, uint32_t m, uint32_t n, uint32_t k)
@@ -70,11 +69,7 @@ class MatrixProduct {
 
   __aicore__ inline void LoadLeft(uint32_t depth) {
     const LocalTensor<T> from = a1_.template DeQue<T>(), to = a2_.template AllocTensor<T>();
-    const uint32_t across = depth / kPiece, down = CeilDivision(rows_, kFractal);
-    for (uint32_t i = 0; i < down; ++i) {
-      LoadData(to[i * across * kElements], from[i * kElements],
-               LoadData2DParams(0, static_cast<uint8_t>(across), static_cast<uint16_t>(down), 0, 0, false, 0));
-    }
+    opp::LoadLeft(to, from, AlignUp(rows_, kFractal), rows_, depth / kPiece);
     a2_.EnQue(to);
     a1_.FreeTensor(from);
   }
@@ -103,13 +98,7 @@ class MatrixProduct {
 
   __aicore__ inline void Multiply(const LocalTensor<Sum>& sums, uint32_t depth, bool from_zero) {
     const LocalTensor<T> a = a2_.template DeQue<T>(), b = b2_.template DeQue<T>();
-    MmadParams params;
-    params.m = rows_ == 1 ? kFractal : rows_;  // 1 would be a vector and lie otherwise in L0A
-    params.n = width_;
-    params.k = depth;
-    params.cmatrixInitVal = from_zero;
-    Mmad(sums, a, b, params);
-    if (params.m / kFractal * (params.n / kFractal) < 10) PipeBarrier<PIPE_M>();
+    opp::Multiply(sums, a, b, rows_, width_, depth, from_zero);
     a2_.FreeTensor(a);
     b2_.FreeTensor(b);
   }

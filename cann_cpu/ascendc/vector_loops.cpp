@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kChunk = 128;  // numbers of 16 bits that are computed with at a time
 
-// How an element lies in memory, and what a loop reads and writes: float for numbers of 16 bits.
+// The type of an element in memory, and the type in which a loop computes: float for half and bfloat16_t.
 template <class T>
 struct Element {
   typedef T Stored __attribute__((may_alias, aligned(1)));

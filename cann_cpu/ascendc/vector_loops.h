@@ -57,7 +57,7 @@ struct Loops {
 ASCENDC_CPU_LEVELS(ASCENDC_CPU_DECLARE)
 #undef ASCENDC_CPU_DECLARE
 
-// Those of the level that cpu_capability names.
+// Returns the loops of the level that cpu_capability() names.
 const Loops& loops();
 
 }  // namespace AscendC::cpu

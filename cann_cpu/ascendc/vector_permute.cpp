@@ -89,7 +89,7 @@ struct PairRuns {
     }
   }
 
-  // The pairs in descending order. Gives how many there are, and of which run.
+  // Writes the pairs in descending order. Returns their number, and counts in `taken` how many come from each run.
   uint32_t merge(Ending ending, std::byte* to, uint16_t (&taken)[4]) {
     uint32_t merged = 0;
     while (count != 0) {
