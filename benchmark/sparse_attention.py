@@ -7,9 +7,6 @@ The peers run eagerly and under inductor, in each natural form (peers.py). Where
 bfloat16, they round scores and softmax weights to it, as ATen's matrix products do. Where it has none, ATen multiplies
 float32 a hundred times as fast: they do so, their weights and queries are float32 from the start, and what they take of
 a cache is converted. The same holds for int8.
-Sparse flash attention rounds weights only where they are spread over many tokens, as those of random keys are (by
-tiles, from the second or third 256 tokens on): heads whose weights are not take up to half more time than what is shown
-here.
 Operands come from memory: a call that touches few of them is made for several layers in turn. Then come, for longer
 and longer caches, the operators' times and what memory they take beside their arguments and results, as a table and as
 a picture.

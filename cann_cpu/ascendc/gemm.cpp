@@ -105,23 +105,34 @@ bool has_tiles() {
 }
 #endif
 
-// The functions of a level, by Factors.
 using Multiply = void (*)(const Product& product);
-using Level = std::array<Multiply, 4>;
+using TurnLines = void (*)(std::byte* to, const std::byte* from);
+using TurnAcross = void (*)(std::byte* to, const std::byte* from, int64_t line);
+
+// The functions of a level.
+struct Level {
+  std::array<Multiply, 4> multiply;  // by Factors
+  TurnLines turn_lines;
+  std::array<TurnAcross, 2> turn_across;  // of 1 and 2 bytes
+};
 
 Level level() {
 #if defined(__x86_64__)
   using cann_cpu::CpuCapability;
   const CpuCapability capability = cann_cpu::cpu_capability();
   if (capability == CpuCapability::kAvx2) {
-    return {avx2::multiply<avx2::OfHalf>, avx2::multiply<avx2::OfBfloat16>, avx2::multiply<avx2::OfFloat>,
-            avx2::multiply<avx2::OfInt8>};
+    return {{avx2::multiply<avx2::OfHalf>, avx2::multiply<avx2::OfBfloat16>, avx2::multiply<avx2::OfFloat>,
+             avx2::multiply<avx2::OfInt8>},
+            avx2::turn_lines,
+            {avx2::turn_across<1>, avx2::turn_across<2>}};
   }
   if (capability == CpuCapability::kAvx512) {
-    Level best = {avx512::multiply<avx512::OfHalf>, avx512::multiply<avx512::OfBfloat16>,
-                  avx512::multiply<avx512::OfFloat>, avx512::multiply<avx512::OfInt8>};
-    Multiply& of_bfloat16 = best[static_cast<size_t>(Factors::Bfloat16)];
-    Multiply& of_int8 = best[static_cast<size_t>(Factors::Int8)];
+    Level best = {{avx512::multiply<avx512::OfHalf>, avx512::multiply<avx512::OfBfloat16>,
+                   avx512::multiply<avx512::OfFloat>, avx512::multiply<avx512::OfInt8>},
+                  avx512::turn_lines,
+                  {avx512::turn_across<1>, avx512::turn_across<2>}};
+    Multiply& of_bfloat16 = best.multiply[static_cast<size_t>(Factors::Bfloat16)];
+    Multiply& of_int8 = best.multiply[static_cast<size_t>(Factors::Int8)];
     if (__builtin_cpu_supports("avx512bf16")) of_bfloat16 = avx512_bf16::multiply<avx512_bf16::OfBfloat16Pairs>;
     if (__builtin_cpu_supports("avx512vnni")) of_int8 = avx512_vnni::multiply<avx512_vnni::OfInt8Quads>;
     if (has_tiles()) {
@@ -131,8 +142,15 @@ Level level() {
     return best;
   }
 #endif
-  return {any::multiply<any::OfHalf>, any::multiply<any::OfBfloat16>, any::multiply<any::OfFloat>,
-          any::multiply<any::OfInt8>};
+  return {{any::multiply<any::OfHalf>, any::multiply<any::OfBfloat16>, any::multiply<any::OfFloat>,
+           any::multiply<any::OfInt8>},
+          any::turn_lines,
+          {any::turn_across<1>, any::turn_across<2>}};
+}
+
+const Level& of_processor() {
+  static const Level best = level();
+  return best;
 }
 
 }  // namespace
@@ -144,8 +162,13 @@ void multiply(Factors factors, const Product& product) {
     return any::multiply<any::OfFloatFused>(product);
   }
 #endif
-  static const Level of_level = level();
-  of_level[static_cast<size_t>(factors)](product);
+  of_processor().multiply[static_cast<size_t>(factors)](product);
+}
+
+void turn_lines(std::byte* to, const std::byte* from) { of_processor().turn_lines(to, from); }
+
+void turn_across(uint32_t itemsize, std::byte* to, const std::byte* from, int64_t line) {
+  of_processor().turn_across[itemsize - 1](to, from, line);
 }
 
 }  // namespace AscendC::cpu

@@ -127,6 +127,54 @@ ASCENDC_INLINE void transpose_lines(const std::byte* from, int64_t line, Words (
 #endif
 }
 
+// 16 lines of 32 bytes, turned.
+[[maybe_unused]] void turn_lines(std::byte* to, const std::byte* from) {
+  Words words[8][kParts];
+  transpose_lines(from, kBlockBytes, words);
+  std::memcpy(to, words, sizeof(words));
+}
+
+// Rows of 16 elements, which are zipped to words of 16 columns.
+template <int item>
+ASCENDC_INLINE void zip_rows(const std::byte* from, int64_t line, int32_t* to) {
+  using Element = std::conditional_t<item == 1, uint8_t, uint16_t>;
+  constexpr int kOfWord = 4 / item;
+  Element rows[kOfWord][kStripe];
+  uint32_t words[kStripe];
+#pragma GCC unroll 4
+  for (int i = 0; i < kOfWord; ++i) std::memcpy(rows[i], from + i * line, sizeof(rows[i]));
+  for (int j = 0; j < kStripe; ++j) {
+    words[j] = rows[0][j];
+#pragma GCC unroll 4
+    for (int i = 1; i < kOfWord; ++i) words[j] |= uint32_t{rows[i][j]} << (i * item * 8);
+  }
+  std::memcpy(to, words, sizeof(words));
+}
+
+template <int item>
+void turn_across(std::byte* to, const std::byte* from, int64_t line) {
+  alignas(64) int32_t words[8][kStripe];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) zip_rows<item>(from + i * (4 / item) * line, line, words[i]);
+  std::memcpy(to, words, sizeof(words));
+}
+
+// What was turned; elements past those that exist become 0.
+ASCENDC_INLINE void load_turned(const std::byte* from, int64_t bytes, int64_t columns, Words (&to)[8][kParts]) {
+  if (bytes == kBlockBytes && columns == kStripe) [[likely]] {
+    std::memcpy(to, from, sizeof(to));
+    return;
+  }
+  int32_t words[8][kStripe] = {};
+  for (int64_t i = 0; i * 4 < bytes; ++i) {
+    const int64_t left = bytes - i * 4;
+    const uint32_t mask = left >= 4 ? ~uint32_t{0} : (uint32_t{1} << (left * 8)) - 1;
+    std::memcpy(words[i], from + i * sizeof(words[i]), static_cast<size_t>(columns) * 4);
+    for (int32_t& word : words[i]) word = static_cast<int32_t>(static_cast<uint32_t>(word) & mask);
+  }
+  std::memcpy(to, words, sizeof(to));
+}
+
 // Elements of a piece, and words that it becomes.
 template <class Op>
 constexpr int kElementsOf = static_cast<int>(kBlockBytes) / Op::kItem;
@@ -180,16 +228,20 @@ void pack_lines(const FactorLayout& b, int64_t stripe, int64_t columns, int64_t 
     const int64_t elements = std::min<int64_t>(kElementsOf<Op>, first + count - p);
     const std::byte* from = b.piece_of(stripe * 16, p / kElementsOf<Op>);
     int64_t line = b.line;
-    if (elements != kElementsOf<Op> || columns != 16) [[unlikely]] {
-      std::memset(part, 0, sizeof(part));
-      for (int64_t j = 0; j < columns; ++j) {
-        std::memcpy(part + j * kBlockBytes, from + j * line, static_cast<size_t>(elements * kItem));
-      }
-      from = part, line = kBlockBytes;
-    }
     next.ask(16 * kBlockBytes);
     Words words[8][kParts];
-    transpose_lines(from, line, words);
+    if (b.turned) {
+      load_turned(from, elements * kItem, columns, words);
+    } else {
+      if (elements != kElementsOf<Op> || columns != 16) [[unlikely]] {
+        std::memset(part, 0, sizeof(part));
+        for (int64_t j = 0; j < columns; ++j) {
+          std::memcpy(part + j * kBlockBytes, from + j * line, static_cast<size_t>(elements * kItem));
+        }
+        from = part, line = kBlockBytes;
+      }
+      transpose_lines(from, line, words);
+    }
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
 #pragma GCC unroll 4
@@ -295,13 +347,14 @@ struct Tiles<Op, stripes, std::integer_sequence<int, r...>> {
     if constexpr (!Op::kIsFloat) _tile_dpbssd(to, a, b);  \
   } while (false)
 
-// The operand of ldtilecfg: sums in tiles 0 and 1, the left factor in 4, both of so many rows, the right one in 5
-// and 6.
+// The operand of ldtilecfg: sums in tiles 0 to 3, left factors in 4 and 5, right ones in 6 and 7. Tiles 0, 1 and 4
+// have `upper` rows, tiles 2, 3 and 5, which lie below them, `lower` ones.
 struct TileConfiguration {
-  explicit TileConfiguration(int64_t count) {
-    for (const int tile : {0, 1, 4, 5, 6}) {
+  TileConfiguration(int64_t upper, int64_t lower) {
+    for (int tile = 0; tile < 8; ++tile) {
+      const bool is_lower = tile == 2 || tile == 3 || tile == 5;
       row_bytes[tile] = 64;
-      rows[tile] = tile < 5 ? static_cast<uint8_t>(count) : 16;
+      rows[tile] = static_cast<uint8_t>(tile > 5 ? kTile : is_lower ? lower : upper);
     }
   }
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -310,37 +363,59 @@ struct TileConfiguration {
 };
 static_assert(sizeof(TileConfiguration) == 64);
 
-// The product of m rows and a panel of one or two stripes. The depth is a multiple of 16 words.
-template <class Op, int stripes>
-void multiply_tiles(const Tile& of, int64_t m) {
-  const int64_t of_sums = of.row * 4, of_a = of.row_a * 4;
-  for (int64_t i = 0; i < m; i += kTile) {
-    const int64_t rows = std::min<int64_t>(kTile, m - i);
-    if (i == 0 || rows != kTile) {
-      const TileConfiguration configuration(rows);
-      _tile_loadconfig(&configuration);
-    }
-    int32_t* const sums = of.sums + i * of.row;
-    if (of.accumulate) {
-      _tile_loadd(0, sums, of_sums);
-      if constexpr (stripes == 2) _tile_loadd(1, sums + of.stripe, of_sums);
-    } else {
-      _tile_zero(0);
-      if constexpr (stripes == 2) _tile_zero(1);
-    }
-    for (int64_t p = 0; p < of.depth; p += kTile) {
-      _tile_loadd(4, of.a + i * of.row_a + p, of_a);
-      _tile_loadd(5, of.b + p * stripes * kStripe, stripes * 64);
-      ASCENDC_MULTIPLY_TILES(0, 4, 5);
-      if constexpr (stripes == 2) {
-        _tile_loadd(6, of.b + p * stripes * kStripe + kStripe, stripes * 64);
-        ASCENDC_MULTIPLY_TILES(1, 4, 6);
-      }
-    }
-    _tile_stored(0, sums, of_sums);
-    if constexpr (stripes == 2) _tile_stored(1, sums + of.stripe, of_sums);
+// Rows of one or two tiles and a panel of one or two stripes: up to four sums, so that none waits for the one before.
+template <class Op, int stripes, bool lower>
+void multiply_tile_rows(const Tile& of, int64_t i) {
+  const int64_t of_sums = of.row * 4, of_a = of.row_a * 4, below_a = kTile * of.row_a;
+  int32_t* const sums = of.sums + i * of.row;
+  int32_t* const below = sums + kTile * of.row;
+  if (of.accumulate) {
+    _tile_loadd(0, sums, of_sums);
+    if constexpr (stripes == 2) _tile_loadd(1, sums + of.stripe, of_sums);
+    if constexpr (lower) _tile_loadd(2, below, of_sums);
+    if constexpr (lower && stripes == 2) _tile_loadd(3, below + of.stripe, of_sums);
+  } else {
+    _tile_zero(0);
+    if constexpr (stripes == 2) _tile_zero(1);
+    if constexpr (lower) _tile_zero(2);
+    if constexpr (lower && stripes == 2) _tile_zero(3);
   }
-  _tile_release();
+  const int32_t* a = of.a + i * of.row_a;
+  const int32_t* b = of.b;
+  for (int64_t p = 0; p < of.depth; p += kTile, a += kTile, b += kTile * stripes * kStripe) {
+    _tile_loadd(4, a, of_a);
+    _tile_loadd(6, b, stripes * 64);
+    ASCENDC_MULTIPLY_TILES(0, 4, 6);
+    if constexpr (lower) {
+      _tile_loadd(5, a + below_a, of_a);
+      ASCENDC_MULTIPLY_TILES(2, 5, 6);
+    }
+    if constexpr (stripes == 2) {
+      _tile_loadd(7, b + kStripe, stripes * 64);
+      ASCENDC_MULTIPLY_TILES(1, 4, 7);
+      if constexpr (lower) ASCENDC_MULTIPLY_TILES(3, 5, 7);
+    }
+  }
+  _tile_stored(0, sums, of_sums);
+  if constexpr (stripes == 2) _tile_stored(1, sums + of.stripe, of_sums);
+  if constexpr (lower) _tile_stored(2, below, of_sums);
+  if constexpr (lower && stripes == 2) _tile_stored(3, below + of.stripe, of_sums);
+}
+
+// The product of m rows and a panel of one or two stripes. The depth is a multiple of 16 words. `configured` is how
+// many rows the tiles are set to.
+template <class Op, int stripes>
+void multiply_tiles(const Tile& of, int64_t m, int64_t& configured) {
+  constexpr int64_t kBoth = 2 * kTile;
+  for (int64_t i = 0; i < m; i += kBoth) {
+    const int64_t rows = std::min(kBoth, m - i);
+    if (rows != configured) {
+      const TileConfiguration configuration(std::min(kTile, rows), std::max<int64_t>(rows - kTile, 1));
+      _tile_loadconfig(&configuration);
+      configured = rows;
+    }
+    (rows > kTile ? multiply_tile_rows<Op, stripes, true> : multiply_tile_rows<Op, stripes, false>)(of, i);
+  }
 }
 #undef ASCENDC_MULTIPLY_TILES
 #endif
@@ -354,6 +429,9 @@ void multiply(const Product& product) {
   int32_t* const left = packed_words(0, product.m * width);
   int32_t* const panel = packed_words(1, kPanelWords);
   bool accumulate = product.accumulate;
+#if ASCENDC_LEVEL == ASCENDC_AVX512_AMX
+  int64_t configured = 0;
+#endif
   for (int64_t first = 0; first < product.k; first += kDepth, accumulate = true) {
     const int64_t count = std::min(kDepth, product.k - first);
     const int64_t depth = (count + Op::kStep - 1) / Op::kStep * Op::kStepWords;
@@ -378,7 +456,7 @@ void multiply(const Product& product) {
       (stripes == 1 ? multiply_tiles<Op, 1> : multiply_tiles<Op, 2>)({product.sums + j / 16 * product.stripe,
                                                                       product.row, product.stripe, left, width, panel,
                                                                       nullptr, whole_tiles<Op>(depth), accumulate},
-                                                                     product.m);
+                                                                     product.m, configured);
 #else
       const auto* const tiles = stripes == 1 ? Tiles<Op, 1>::kOfRows : Tiles<Op, kWide>::kOfRows;
       for (int64_t i = 0; i < product.m; i += kRows) {
@@ -390,6 +468,9 @@ void multiply(const Product& product) {
       j += stripes * 16;
     }
   }
+#if ASCENDC_LEVEL == ASCENDC_AVX512_AMX
+  _tile_release();
+#endif
 }
 
 // What floats, and numbers that become floats, have in common.
@@ -525,10 +606,7 @@ struct OfBfloat16Pairs {
   static void left(const std::byte* from, int32_t* to) { std::memcpy(to, from, kBlockBytes); }
   ASCENDC_INLINE static void spread(Words words, Words (&to)[1]) { to[0] = words; }
   ASCENDC_INLINE static void across(const std::byte* from, int64_t line, int32_t* to, int64_t /*width*/) {
-    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + line));
-    const __m512i words = _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16);
-    _mm512_storeu_si512(to, _mm512_or_si512(words, _mm512_cvtepu16_epi32(low)));
+    zip_rows<kItem>(from, line, to);
   }
   ASCENDC_INLINE static Floats add(Floats sum, int32_t a, Words b) {
     return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(a), (__m512bh)b);
@@ -551,12 +629,7 @@ struct OfInt8Quads {
   }
   ASCENDC_INLINE static void spread(Words words, Words (&to)[1]) { to[0] = words; }
   ASCENDC_INLINE static void across(const std::byte* from, int64_t line, int32_t* to, int64_t /*width*/) {
-    const auto row = [&](int64_t i) {
-      return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * line)));
-    };
-    const __m512i low = _mm512_or_si512(row(0), _mm512_slli_epi32(row(1), 8));
-    const __m512i high = _mm512_or_si512(_mm512_slli_epi32(row(2), 16), _mm512_slli_epi32(row(3), 24));
-    _mm512_storeu_si512(to, _mm512_or_si512(low, high));
+    zip_rows<kItem>(from, line, to);
   }
   ASCENDC_INLINE static Words add(Words sum, int32_t a, Words b) {
     return (Words)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(a), (__m512i)b);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ascendc/load_data.h"
 
+#include "ascendc/gemm.h"
 #include "instruction_trace.h"
 #include "prefetch.h"
 
@@ -76,6 +77,32 @@ void transpose_squares(std::byte* to, int64_t to_row, const std::byte* from, int
       std::byte* turned = to + j * kSide * to_row + i * 16;
 #pragma GCC unroll 16
       for (int r = 0; r < kSide; ++r) *reinterpret_cast<Vector*>(turned + r * to_row) = rows[r];
+    }
+  }
+}
+
+// Transposes a square of one fractal of 16 bits, or two of 8 or 32 bits, the second `to_second` bytes behind the first.
+void transpose_square(std::byte* to, int64_t to_second, const std::byte* from, uint32_t itemsize, bool right) {
+  const std::byte* const second = from + kFractalBytes;
+  if (itemsize == 2) {
+    right ? turn_across(2, to, from, kBlockBytes)
+          : transpose_squares<uint16_t, 2, 2>(to, kBlockBytes, from, kBlockBytes);
+    return;
+  }
+  for (int64_t half = 0; half < 2; ++half, to += to_second) {
+    const int64_t eight_rows = half * 8 * kBlockBytes;
+    if (itemsize == 1) {
+      right ? turn_across(1, to, from + half * 16, kBlockBytes)
+            : transpose_squares<uint8_t, 1, 2>(to, kBlockBytes, from + half * 16, kBlockBytes);
+    } else if (right) {  // a row of both is turned as it is
+      for (int64_t row = eight_rows; row < eight_rows + 8 * int64_t{kBlockBytes}; row += kBlockBytes) {
+        std::byte* const words = to + 2 * (row - eight_rows);
+        std::memcpy(words, from + row, kBlockBytes);
+        std::memcpy(words + kBlockBytes, second + row, kBlockBytes);
+      }
+    } else {  // 8 rows of both become 8 columns of one
+      transpose_squares<uint32_t, 2, 2>(to, kBlockBytes, from + eight_rows, kBlockBytes);
+      transpose_squares<uint32_t, 2, 2>(to + 8 * kBlockBytes, kBlockBytes, second + eight_rows, kBlockBytes);
     }
   }
 }
@@ -190,16 +217,20 @@ void load_fractals(Where where, const LocalMemory& dst, const LocalMemory* local
     }
     trace.touch(Use::Write, dst, i * to_step, kFractalBytes);
   }
-  if (p.ifTranspose) {
-    for (int64_t i = 0; i < p.repeatTimes; ++i) {
-      transpose_squares<uint16_t, 2, 2>(dst.data + i * to_step, kBlockBytes, source + first + i * from_step,
-                                        kBlockBytes);
-    }
-  } else if (from_step == kFractalBytes && to_step == kFractalBytes) {
+  const bool right = hardware_of(dst) == Hardware::L0B;
+  if (!right && !p.ifTranspose && from_step == kFractalBytes && to_step == kFractalBytes) {
     std::memcpy(dst.data, source + first, p.repeatTimes * size_t{kFractalBytes});
-  } else {
-    for (int64_t i = 0; i < p.repeatTimes; ++i) {
-      std::memcpy(dst.data + i * to_step, source + first + i * from_step, kFractalBytes);
+    return;
+  }
+  for (int64_t i = 0; i < p.repeatTimes; ++i) {
+    std::byte* const to = dst.data + i * to_step;
+    const std::byte* const from = source + first + i * from_step;
+    if (right) {
+      p.ifTranspose ? turn_across(itemsize, to, from, kBlockBytes) : turn_lines(to, from);
+    } else if (p.ifTranspose) {
+      transpose_squares<uint16_t, 2, 2>(to, kBlockBytes, from, kBlockBytes);
+    } else {
+      std::memcpy(to, from, kFractalBytes);
     }
   }
 }
@@ -225,22 +256,7 @@ void load_transposed(Where where, const LocalMemory& dst, const LocalMemory& src
     for (int64_t fractal = 0; fractal < fractals; ++fractal) {
       trace.touch(Use::Write, dst, to + fractal * to_second, kFractalBytes);
     }
-    const std::byte *first = src.data + from, *second = first + kFractalBytes;
-    std::byte* turned = dst.data + to;
-    if (itemsize == 2) {
-      transpose_squares<uint16_t, 2, 2>(turned, kBlockBytes, first, kBlockBytes);
-    } else if (itemsize == 1) {
-      for (int64_t half = 0; half < 2; ++half) {
-        transpose_squares<uint8_t, 1, 2>(turned + half * to_second, kBlockBytes, first + half * 16, kBlockBytes);
-      }
-    } else {
-      for (int64_t half = 0; half < 2; ++half) {  // 8 rows of both become 8 columns of one
-        transpose_squares<uint32_t, 2, 2>(turned + half * to_second, kBlockBytes, first + half * 8 * kBlockBytes,
-                                          kBlockBytes);
-        transpose_squares<uint32_t, 2, 2>(turned + half * to_second + 8 * kBlockBytes, kBlockBytes,
-                                          second + half * 8 * kBlockBytes, kBlockBytes);
-      }
-    }
+    transpose_square(dst.data + to, to_second, src.data + from, itemsize, hardware_of(dst) == Hardware::L0B);
   }
 }
 
@@ -309,10 +325,11 @@ void load_image(Where where, const LocalMemory& dst, const LocalMemory& src, uin
   const int64_t depth_fractals =
       itemsize == 4 && turned ? (depth + kFractalRows - 1) / kFractalRows * 2 : (depth + piece - 1) / piece;
   const auto place = [&](int64_t i, int64_t j) {
-    if (right)
-      return ((i / piece * columns16 + j / kFractalRows) * kFractalRows * piece + j % kFractalRows * piece +
-              i % piece) *
-             itemsize;
+    if (right) {
+      const int64_t in_line = i % piece * itemsize;
+      return (i / piece * columns16 + j / kFractalRows) * kFractalBytes + in_line / 4 * 64 + j % kFractalRows * 4 +
+             in_line % 4;
+    }
     if (turned) std::swap(i, j);
     return ((i / kFractalRows * depth_fractals + j / piece) * kFractalRows * piece + i % kFractalRows * piece +
             j % piece) *

@@ -20,10 +20,14 @@ void multiply_factors(Factors factors, const MmadCall& call, const Layout& of) {
   const Hf32 rounding = !unit.hf32 || factors != Factors::Float ? Hf32::Off
                         : unit.hf32_toward_zero                 ? Hf32::TowardZero
                                                                 : Hf32::ToEven;
-  // A fractal of L0A has rows of the matrix, one of L0B a row for each column. A single row has no fractals.
+  // A fractal of L0A has rows of the matrix, one of L0B a row for each column, turned. A single row has no fractals.
   const FactorLayout a{call.a.data, kBlockBytes, of.depth_fractals * int64_t{kFractalBytes},
                        of.m == 1 ? kBlockBytes : kFractalBytes};
-  const FactorLayout b{call.b.data, kBlockBytes, kFractalBytes, of.column_fractals * int64_t{kFractalBytes}};
+  const FactorLayout b{.data = call.b.data,
+                       .line = kBlockBytes,
+                       .lines_16 = kFractalBytes,
+                       .piece = of.column_fractals * int64_t{kFractalBytes},
+                       .turned = true};
   const int64_t stripe = ceil(of.m, kFractalRows) * kFractalRows * kFractalRows;
   auto* const sums = reinterpret_cast<int32_t*>(call.sums.data);
   if (call.bias != nullptr) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the rows of keys and values to their slots in paged caches.
 //
-// Every block reads all slots. It checks them before anything is written, and then copies the rows of those slots that
-// are its own: two tokens with the same slot meet in one block, and there the later one is written last.
+// Every block reads all slots, checks them before anything is written, and copies the rows of those that are its own:
+// two tokens with the same slot meet in one block, and there the later one is written last.
 #include "kernel_operator.h"
 #include "reshape_and_cache_tiling.h"
 
@@ -34,22 +34,14 @@ class ReshapeAndCache {
       : tiling_(tiling) {
     slotMapping_.SetGlobalBuffer(slot_mapping, tiling.tokens * sizeof(Slot));
     pipe.InitBuffer(slotBuffer_, ReshapeAndCacheTiling::kSlotsAtATime * sizeof(Slot));
+    pipe.InitBuffer(tokenBuffer_, ReshapeAndCacheTiling::kSlotsAtATime * sizeof(int32_t));
     pipe.InitBuffer(rows_, 2, ReshapeAndCacheTiling::kBufferBytes);
     slots_ = slotBuffer_.template Get<Slot>();
+    tokens_ = tokenBuffer_.template Get<int32_t>();
   }
 
   __aicore__ inline void CheckSlots() {
-    for (int64_t first = 0; first < tiling_.tokens; first += ReshapeAndCacheTiling::kSlotsAtATime) {
-      LoadSlots(first);
-      for (int64_t i = 0; i < loaded_; ++i) {
-        const int64_t slot = slots_.GetValue(i);
-        ascendc_assert(slot < tiling_.capacity,
-                       "slot_mapping[%lld] is %lld, but must lie between 0 and %lld (the slots "
-                       "of the cache), or be negative for a token that is not cached",
-                       static_cast<long long>(first + i), static_cast<long long>(slot),
-                       static_cast<long long>(tiling_.capacity - 1));
-      }
-    }
+    for (int64_t first = 0; first < tiling_.tokens; first += ReshapeAndCacheTiling::kSlotsAtATime) LoadSlots(first);
   }
 
   __aicore__ inline void Copy(const RowCopy& copy, GM_ADDR from, GM_ADDR to) {
@@ -57,15 +49,15 @@ class ReshapeAndCache {
     to_.SetGlobalBuffer(to);
     written_ = {};
     for (int64_t first = 0; first < tiling_.tokens; first += ReshapeAndCacheTiling::kSlotsAtATime) {
-      LoadSlots(first);
-      for (Cursor next{0, 0}; Seek(next);) next = CopyBuffer(copy, next);
+      if (first != first_) LoadSlots(first);
+      for (Cursor next{0, 0}; next.place < own_;) next = CopyBuffer(copy, next);
     }
   }
 
  private:
-  // The next run to copy, of those tokens whose slots are loaded.
+  // The next run to copy, and the place of its token in the list.
   struct Cursor {
-    int64_t token;
+    uint32_t place;
     uint32_t run;
   };
 
@@ -81,29 +73,32 @@ class ReshapeAndCache {
     int64_t end;
   };
 
+  // Checks the slots of the next tokens from `first` on, and lists this block's tokens, counted from there, and slots.
   __aicore__ inline void LoadSlots(int64_t first) {
-    if (first == first_) return;
     first_ = first;
-    loaded_ = Smaller(tiling_.tokens - first, ReshapeAndCacheTiling::kSlotsAtATime);
+    const int64_t count = Smaller(tiling_.tokens - first, ReshapeAndCacheTiling::kSlotsAtATime);
     const auto readBefore = GetTPipePtr()->FetchEventID(HardEvent::S_MTE2);
     SetFlag<HardEvent::S_MTE2>(readBefore);
     WaitFlag<HardEvent::S_MTE2>(readBefore);
-    const DataCopyExtParams bytes{1, static_cast<uint32_t>(loaded_ * sizeof(Slot)), 0, 0, 0};
+    const DataCopyExtParams bytes{1, static_cast<uint32_t>(count * sizeof(Slot)), 0, 0, 0};
     DataCopyPad(slots_.template ReinterpretCast<uint8_t>(), slotMapping_[first * sizeof(Slot)], bytes,
                 DataCopyPadExtParams<uint8_t>{false, 0, 0, 0});
     const auto loaded = GetTPipePtr()->FetchEventID(HardEvent::MTE2_S);
     SetFlag<HardEvent::MTE2_S>(loaded);
     WaitFlag<HardEvent::MTE2_S>(loaded);
-  }
-
-  __aicore__ inline bool IsOwn(int64_t slot) const {
-    return slot >= 0 && static_cast<uint32_t>(slot >> tiling_.slots_shift) % tiling_.blocks == GetBlockIdx();
-  }
-
-  // Goes to the first token from the cursor on whose slot is this block's.
-  __aicore__ inline bool Seek(Cursor& cursor) const {
-    while (cursor.token < loaded_ && !IsOwn(slots_.GetValue(cursor.token))) ++cursor.token;
-    return cursor.token < loaded_;
+    own_ = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const Slot slot = slots_.GetValue(i);
+      ascendc_assert(slot < tiling_.capacity,
+                     "slot_mapping[%lld] is %lld, but must lie between 0 and %lld (the slots "
+                     "of the cache), or be negative for a token that is not cached",
+                     static_cast<long long>(first + i), static_cast<long long>(slot),
+                     static_cast<long long>(tiling_.capacity - 1));
+      if (slot < 0 || static_cast<uint32_t>(slot >> tiling_.slots_shift) % tiling_.blocks != GetBlockIdx()) continue;
+      slots_.SetValue(own_, slot);
+      tokens_.SetValue(own_, static_cast<int32_t>(i));
+      ++own_;
+    }
   }
 
   // Copies as many runs as a buffer holds. Returns the cursor after them.
@@ -111,7 +106,7 @@ class ReshapeAndCache {
     LocalTensor<uint8_t> buffer = rows_.template AllocTensor<uint8_t>();
     uint32_t filled = 0;
     Cursor next = first;
-    while (filled < copy.in_buffer && Seek(next)) {
+    while (filled < copy.in_buffer && next.place < own_) {
       const Runs runs = Take(copy, next, copy.in_buffer - filled);
       const DataCopyExtParams params{static_cast<uint16_t>(runs.count), copy.run, GapOf(copy.from_step, copy, runs), 0,
                                      0};
@@ -122,12 +117,11 @@ class ReshapeAndCache {
     buffer = rows_.template DeQue<uint8_t>();
     Cursor again = first;
     for (uint32_t written = 0; written < filled;) {
-      Seek(again);
       const Cursor start = again;
       const Runs runs = Take(copy, again, copy.in_buffer - written);
       const DataCopyExtParams params{static_cast<uint16_t>(runs.count), copy.run, 0, GapOf(copy.to_step, copy, runs),
                                      0};
-      if (start.run == 0) WaitForWritesTo(slots_.GetValue(start.token), copy.runs > 1 ? 1 : runs.count);
+      if (start.run == 0) WaitForWritesTo(slots_.GetValue(start.place), copy.runs > 1 ? 1 : runs.count);
       DataCopyPad(to_[runs.to], buffer[written * copy.pitch], params);
       written += runs.count;
     }
@@ -154,44 +148,46 @@ class ReshapeAndCache {
 
   // The runs at the cursor that one instruction copies, at most `max`. Moves the cursor past them.
   __aicore__ inline Runs Take(const RowCopy& copy, Cursor& cursor, uint32_t max) const {
-    const int64_t token = first_ + cursor.token;
-    const int64_t slot = slots_.GetValue(cursor.token);
+    const int64_t token = first_ + tokens_.GetValue(cursor.place), slot = slots_.GetValue(cursor.place);
     Runs runs{OffsetOf(copy.tokens, token) + int64_t{cursor.run} * copy.run,
               OffsetOf(copy.slots, slot) + OffsetOf(copy.runs_in_cache, cursor.run), 1};
     const int64_t limit = Smaller(max, copy.together);
     if (copy.runs > 1) {
       runs.count = Smaller(limit, Smaller(copy.runs - cursor.run, EvenFrom(copy.runs_in_cache, cursor.run)));
       cursor.run += runs.count;
-      if (cursor.run == copy.runs) cursor = {cursor.token + 1, 0};
+      if (cursor.run == copy.runs) cursor = {cursor.place + 1, 0};
       return runs;
     }
-    runs.count = CountInARow(copy, cursor.token, slot, limit);
-    cursor.token += runs.count;
+    runs.count = CountInARow(copy, cursor.place, limit);
+    cursor.place += runs.count;
     return runs;
   }
 
-  // How many tokens from this one on have consecutive slots that are this block's, all evenly spaced.
-  __aicore__ inline uint32_t CountInARow(const RowCopy& copy, int64_t token, int64_t slot, int64_t limit) const {
-    if (!Follows(token, slot, 1)) return 1;
-    const int64_t group = int64_t{1} << tiling_.slots_shift;
-    limit = Smaller(limit, tiling_.blocks == 1 ? limit : group - (slot & (group - 1)));
-    limit = Smaller(limit, Smaller(EvenFrom(copy.tokens, first_ + token), EvenFrom(copy.slots, slot)));
+  // How many tokens from this one on follow one another, as their slots do, all evenly spaced.
+  __aicore__ inline uint32_t CountInARow(const RowCopy& copy, uint32_t place, int64_t limit) const {
+    if (!Follows(place, 1)) return 1;
+    const int64_t token = first_ + tokens_.GetValue(place), slot = slots_.GetValue(place);
+    limit = Smaller(limit, Smaller(EvenFrom(copy.tokens, token), EvenFrom(copy.slots, slot)));
     int64_t count = 1;
-    while (count < limit && Follows(token, slot, count)) ++count;
+    while (count < limit && Follows(place, count)) ++count;
     return count;
   }
 
-  __aicore__ inline bool Follows(int64_t token, int64_t slot, int64_t count) const {
-    return token + count < loaded_ && slots_.GetValue(token + count) == static_cast<Slot>(slot + count);
+  __aicore__ inline bool Follows(uint32_t place, uint32_t count) const {
+    return place + count < own_ &&
+           tokens_.GetValue(place + count) == tokens_.GetValue(place) + static_cast<int32_t>(count) &&
+           slots_.GetValue(place + count) == slots_.GetValue(place) + static_cast<Slot>(count);
   }
 
   const ReshapeAndCacheTiling& tiling_;
   GlobalTensor<uint8_t> slotMapping_, from_, to_;
-  TBuf<TPosition::VECCALC> slotBuffer_;
+  TBuf<TPosition::VECCALC> slotBuffer_, tokenBuffer_;
   TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> rows_;
+  // The list of this block's tokens.
+  LocalTensor<int32_t> tokens_;
   LocalTensor<Slot> slots_;
-  int64_t first_ = -1;  // token of the slots that are loaded
-  int64_t loaded_ = 0;
+  int64_t first_ = -1;  // that the tokens are counted from
+  uint32_t own_ = 0;
   SlotRange written_{};  // spans the slots of all copies that have not been waited for
 };
 

@@ -49,12 +49,15 @@ constexpr const char* type_name() {
 }
 
 template <class T>
-const char* place_of(const LocalTensor<T>& tensor) {
-  constexpr const char* kPlaces[kHardwares] = {"GM", "UB", "L1", "L0A", "L0B", "L0C", "BIAS", "FIXBUF"};
-  return kPlaces[static_cast<size_t>(hardware_of(tensor.memory()))];
+const char* place_of(const LocalTensor<T>& tensor, Where where) {
+  constexpr const char* kPlaces[kHardwares] = {"GM", "UB", "L1", nullptr, nullptr, "L0C", "BIAS", "FIXBUF"};
+  const Hardware hardware = hardware_of(tensor.memory());
+  const char* place = kPlaces[static_cast<size_t>(hardware)];
+  if (place == nullptr) fail(where, "DumpTensor: a tensor in %s, which only Mmad reads", name_of(hardware));
+  return place;
 }
 template <class T>
-const char* place_of(const GlobalTensor<T>&) {
+const char* place_of(const GlobalTensor<T>&, Where) {
   return "GM";
 }
 
@@ -106,12 +109,12 @@ void PRINTF(const char* format, const Values&... values) {
 template <class T>
 void DumpTensor(const LocalTensor<T>& tensor, uint32_t number, uint32_t elements,
                 cpu::Where where = cpu::Where::current()) {
-  cpu::dump<T>(cpu::place_of(tensor), tensor.memory().data, number, std::min(elements, tensor.GetSize()), where);
+  cpu::dump<T>(cpu::place_of(tensor, where), tensor.memory().data, number, std::min(elements, tensor.GetSize()), where);
 }
 template <class T>
 void DumpTensor(const GlobalTensor<T>& tensor, uint32_t number, uint32_t elements,
                 cpu::Where where = cpu::Where::current()) {
-  cpu::dump<T>(cpu::place_of(tensor), tensor.memory().data, number, elements, where);
+  cpu::dump<T>(cpu::place_of(tensor, where), tensor.memory().data, number, elements, where);
 }
 // With the elements in rows of a shape.
 template <class Tensor>
@@ -119,7 +122,8 @@ void DumpTensor(const Tensor& tensor, uint32_t number, uint32_t elements, const 
                 cpu::Where where = cpu::Where::current()) {
   constexpr bool is_local = std::is_same_v<Tensor, LocalTensor<typename Tensor::PrimType>>;
   if constexpr (is_local) elements = std::min(elements, tensor.GetSize());
-  cpu::dump<typename Tensor::PrimType>(cpu::place_of(tensor), tensor.memory().data, number, elements, where, shape);
+  cpu::dump<typename Tensor::PrimType>(cpu::place_of(tensor, where), tensor.memory().data, number, elements, where,
+                                       shape);
 }
 // The same from an element on.
 template <class Tensor>

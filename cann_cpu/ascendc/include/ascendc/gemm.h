@@ -23,13 +23,15 @@ inline constexpr int64_t kStripe = 16;  // columns
 constexpr int64_t whole_stripes(int64_t columns) { return (columns + kStripe - 1) / kStripe * kStripe; }
 
 // Where a factor lies, the rows of the left one or the columns of the right one being lines of elements along k: in
-// pieces of 32 bytes, as in fractals, or, across, element p of line i at data + p * line + i * its size.
+// pieces of 32 bytes, as in fractals, or, across, element p of line i at data + p * line + i * its size. The pieces of
+// 16 lines of the right factor may lie as in L0B: turned, so that the first 4 bytes of all come first.
 struct FactorLayout {
   const std::byte* data;
   int64_t line;      // bytes from a line to the next; across, from an element to the next
   int64_t lines_16;  // from 16 lines to the next 16
   int64_t piece;     // from a piece of a line to the next
   bool across = false;
+  bool turned = false;
 
   const std::byte* piece_of(int64_t of_line, int64_t number) const {
     return data + of_line / 16 * lines_16 + of_line % 16 * line + number * piece;
@@ -74,6 +76,11 @@ struct Product {
   Hf32 rounding = Hf32::Off;
 };
 ASCENDC_CPU_EXPORT void multiply(Factors factors, const Product& product);
+
+// Turns 16 lines of 32 bytes, or what lies across: a row of 16 elements of 1 or 2 bytes, every `line` bytes, for each
+// element of a line.
+void turn_lines(std::byte* to, const std::byte* from);
+void turn_across(uint32_t itemsize, std::byte* to, const std::byte* from, int64_t line);
 
 // c[i * row_c + j] = the sum over p of a[i * row_a + p * column_a] * b[p * row_b + j * column_b], or += it.
 template <class Sum, class T>
