@@ -29,6 +29,7 @@ MESSAGES = {
     "copy_from_l1_to_l1": "DataCopy: dst lies in L1; it must be in the bias table or the fixpipe buffer",
     "too_much_for_l0a": "InitBuffer: 2 buffers of 33792 bytes, with 0 bytes in use already, exceed L0A of 65536 bytes",
     "scalar_in_l1": "SetValue: the scalar unit does not reach L1; copy to",
+    "dumps_a_factor": "DumpTensor: a tensor in L0A, which only Mmad reads",
     "rounds_by_no_mode": "Fixpipe: quantPre NoQuant does not make half of float; F322F16, F322BF16 round float",
     "eight_bits_transposed_by_fractals": "LoadData: ifTranspose with elements of 1 bytes from L1; .* LoadDataWithTran",
     "rows_of_more_than_there_may_be": r"DataCopy\(Nd2NzParams\): srcDValue is 70000; the device takes 1 to 65535",
@@ -163,6 +164,15 @@ def test_numbers_that_are_not_finite_stay_in_their_rows_and_columns(kernels, nam
     assert (c.isnan() == expected.isnan()).all()
     assert (c.isposinf() == expected.isposinf()).all()
     assert (c.isneginf() == expected.isneginf()).all()
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("k", [1, 45, 50])
+def test_what_lies_behind_the_last_row_is_not_multiplied(kernels, k, load):
+    a, b = factors(20, 24, k, torch.float16)
+    c = torch.zeros(20, 24)
+    kernels("cube")["before_infinity"](a.numpy(), b.numpy(), c.numpy(), 20, 24, k, LOADS[load])
+    assert_summed(c, a, b)
 
 
 def test_the_smallest_halves(kernels):

@@ -161,6 +161,11 @@ BROKEN(scalar_in_l1, KERNEL_TYPE_AIC_ONLY) {
   all.a1.SetValue(0, half(1.0f));
 }
 
+BROKEN(dumps_a_factor, KERNEL_TYPE_AIC_ONLY) {
+  Stations all(x, y);
+  DumpTensor(all.a2, 1, 16);
+}
+
 BROKEN(rounds_by_no_mode, KERNEL_TYPE_AIC_ONLY) {
   Stations all(x, y);
   GlobalTensor<half> out;

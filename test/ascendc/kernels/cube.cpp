@@ -34,6 +34,19 @@ PRODUCT(int8_to_int32, int8_t, int32_t)
 PRODUCT(int8_to_half, int8_t, half)
 PRODUCT(int8_to_int8, int8_t, int8_t)
 
+// With infinity in the rows behind the k-th of the right matrix.
+extern "C" __global__ __aicore__ void before_infinity(GM_ADDR a, GM_ADDR b, GM_ADDR c, uint32_t m, uint32_t n,
+                                                      uint32_t k, uint32_t load) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
+  TPipe pipe;
+  Product<half> product(pipe, m, n, k);
+  product.LoadLeft(a, false, static_cast<Load>(load));
+  product.padding = half(__builtin_inff());
+  product.LoadRight(b, false, static_cast<Load>(load));
+  product.Multiply();
+  product.Store<float>(c, NoQuant, 0, false, false);
+}
+
 // The sums of [20, 24] by the older parameters: as rows, and as stripes of 32 rows in which the last 12 stay.
 struct InBursts : Product<half> {
   using Product::Product;

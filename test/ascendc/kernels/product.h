@@ -22,6 +22,8 @@ class Product {
   using Sum = SumOf<T>;
 
  public:
+  T padding{};  // what L1 has behind the matrices that are copied to it
+
   Product(TPipe& pipe, uint32_t m, uint32_t n, uint32_t k, bool depth_by_16 = false)
       : pipe_(pipe), m_(m), n_(n), k_(k), depth_(depth_by_16 ? 16 : kPiece<T>) {
     const uint32_t bytes = AlignUp(m, 32u) * AlignUp(k, 64u) * sizeof(T),
@@ -124,7 +126,7 @@ class Product {
   void Copy(const LocalTensor<T>& to, GM_ADDR address, uint32_t rows, uint32_t columns) {
     GlobalTensor<T> from;
     from.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(address), rows * columns);
-    InitConstValue(to, InitConstValueParams<T>(1, static_cast<uint16_t>(to.GetSize() / kPiece<T>), 0, T(0)));
+    InitConstValue(to, InitConstValueParams<T>(1, static_cast<uint16_t>(to.GetSize() / kPiece<T>), 0, padding));
     PipeBarrier<PIPE_MTE2>();
     DataCopy(to, from, Nd2NzParams(1, rows, columns, 0, columns, Height(rows), 1, 0));
   }
