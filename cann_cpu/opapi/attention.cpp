@@ -10,6 +10,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
@@ -254,25 +255,77 @@ void attend(const Division& division, const AttentionResults& results, const Blo
   }
 }
 
-// Whether ATen's attention computes the same, and faster: of many queries, by the processor's products of a half type.
+constexpr int64_t kDenseRows = 128;  // from which on ATen's attention is faster, by products of a half type
+
+// Whether ATen's attention computes the same, but for which keys are seen and where they lie.
+bool is_plain(const Attention& attention, const AttentionResults& results) {
+  return !attention.shift && !attention.dropout && !attention.rounded && !attention.sinks.has_value() &&
+         !attention.query_scale.has_value() && !attention.quantized.has_value() && !results.maximum.has_value() &&
+         !results.sum.has_value() && results.out.has_value() && multiplies_halves(attention.query.scalar_type());
+}
+
+// Many queries, each of which sees all keys or those before it.
 bool is_dense(const Attention& attention, const AttentionResults& results) {
-  constexpr int64_t kQueries = 128;  // at least
   const Rows &key = attention.key, &value = attention.value;
-  if (!key.tensor.has_value() || !value.tensor.has_value() || !results.out.has_value()) return false;
+  if (!key.tensor.has_value() || !value.tensor.has_value()) return false;
   const auto is_same = [&](const at::Tensor& tensor) {
     return tensor.scalar_type() == attention.query.scalar_type() && tensor.size(2) == attention.query.size(2) &&
            tensor.stride(2) == 1;
   };
-  const bool is_plain = !attention.shift && !attention.dropout && !attention.rounded && !attention.sinks.has_value() &&
-                        !attention.query_scale.has_value() && !attention.quantized.has_value() &&
-                        !results.maximum.has_value() && !results.sum.has_value();
-  // ATen's hides nothing, or the keys after each query.
   const Visibility& visible = attention.visible;
   const bool sees_all_before = !visible.mask.has_value() && visible.low <= -attention.queries();
   const bool is_causal = visible.high == 0 && visible.prefix == 0;
-  return is_plain && is_same(attention.query) && is_same(*key.tensor) && is_same(*value.tensor) &&
-         multiplies_halves(attention.query.scalar_type()) && attention.queries() >= kQueries && key.length > 0 &&
-         sees_all_before && (is_causal || visible.high >= key.length);
+  return is_plain(attention, results) && is_same(attention.query) && is_same(*key.tensor) && is_same(*value.tensor) &&
+         attention.queries() >= kDenseRows && key.length > 0 && sees_all_before &&
+         (is_causal || visible.high >= key.length);
+}
+
+// One query with many heads to a key, as in multi-head latent attention.
+bool is_shared(const Attention& attention, const AttentionResults& results) {
+  const Rows &key = attention.key, &value = attention.value;
+  const Visibility& visible = attention.visible;
+  const auto [first, last] = visible.range(0, 1, key.length);
+  const auto dtype = attention.query.scalar_type();
+  return is_plain(attention, results) && attention.queries() == 1 && shared_heads(attention) >= kDenseRows &&
+         key.dtype == dtype && value.dtype == dtype && value.size <= key.size && !visible.mask.has_value() &&
+         visible.prefix == 0 && first < last;
+}
+
+// The heads of a key are ATen's queries. It packs keys and values, so that it gets some at a time; the results of these
+// are merged. ATen wants values that are as wide as keys: 0 follows.
+void attend_by_heads(const Attention& attention, const AttentionResults& results) {
+  constexpr int64_t kKeys = 2048;
+  const int64_t shared = shared_heads(attention), size = attention.key.size;
+  const auto [begin, end] = attention.visible.range(0, 1, attention.key.length);
+  const int64_t first = begin, all = end - begin;
+  const at::Tensor keys = at::empty({1, 1, std::min(kKeys, all), size}, attention.query.options());
+  const at::Tensor values = attention.values_are_keys ? keys : at::zeros_like(keys);
+  for (int64_t head = 0; head < attention.key.heads; ++head) {
+    const auto of_head = [&](const at::Tensor& tensor) { return tensor.narrow(0, head * shared, shared); };
+    const auto query = of_head(attention.query).reshape({1, 1, shared, size});
+    at::Tensor sum, log_sum;
+    by_steps(all, kKeys, [&](int64_t from, int64_t count) {
+      const auto key = keys.narrow(2, 0, count), value = values.narrow(2, 0, count);
+      attention.key.read(head, first + from, key[0]);
+      if (!attention.values_are_keys) {
+        attention.value.read(head, first + from, value[0].narrow(2, 0, attention.value.size));
+      }
+      const auto [products, log_step] = at::_scaled_dot_product_flash_attention_for_cpu(
+          query, key, value, /*dropout_p=*/0, /*is_causal=*/false, /*attn_mask=*/std::nullopt, attention.scale);
+      const auto step = products.reshape({shared, 1, size}).narrow(2, 0, attention.value.size);
+      const auto log = log_step.reshape({shared, 1, 1});
+      if (!sum.defined()) {
+        sum = count == all ? step : step.to(at::kFloat);
+        log_sum = log;
+        return;
+      }
+      const auto both = at::logaddexp(log_sum, log);
+      sum.mul_((log_sum - both).exp_()).add_(step * (log - both).exp_());
+      log_sum = both;
+    });
+    of_head(*results.out).copy_(sum);
+    if (results.log_sum.has_value()) of_head(*results.log_sum).copy_(log_sum);
+  }
 }
 
 // Some heads of the keys at a time, since ATen packs them.
@@ -298,18 +351,23 @@ void attend_densely(const Attention& attention, const AttentionResults& results)
 }  // namespace
 
 Rows rows_of(In tensor) {
-  return {tensor.size(0), tensor.size(1), tensor.size(2),
+  return {tensor.size(0),
+          tensor.size(1),
+          tensor.size(2),
           [tensor](int64_t head, int64_t begin, const at::Tensor& rows) {
             rows.copy_(tensor.narrow(0, head, rows.size(0)).narrow(1, begin, rows.size(1)));
           },
+          tensor.scalar_type(),
           tensor};
 }
 
 Rows side_by_side(Rows a, Rows b) {
-  return {a.heads, a.length, a.size + b.size, [=](int64_t head, int64_t begin, const at::Tensor& rows) {
+  return {a.heads, a.length, a.size + b.size,
+          [=](int64_t head, int64_t begin, const at::Tensor& rows) {
             a.read(head, begin, rows.narrow(2, 0, a.size));
             b.read(head, begin, rows.narrow(2, a.size, b.size));
-          }};
+          },
+          a.dtype == b.dtype ? a.dtype : std::nullopt};
 }
 
 Rows one_after_other(Rows a, Rows b) {
@@ -372,6 +430,7 @@ Visibility visibility(int64_t sparse_mode, int64_t previous_tokens, int64_t next
 
 void attend(const Attention& attention, const AttentionResults& results) {
   if (is_dense(attention, results)) return attend_densely(attention, results);
+  if (is_shared(attention, results)) return attend_by_heads(attention, results);
   const Division division = for_one_thread(attention);
   for_each_in_parallel(division.groups() * division.row_blocks(),
                        [&](int64_t i) { attend(division, results, division.queries(i)); });

@@ -13,10 +13,11 @@ namespace cann_cpu {
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 // The keys or values of a sequence. `read` writes those of the heads from `head` on and the tokens from `begin` on to
-// `rows`, (heads, tokens, size) in float.
+// `rows`, (heads, tokens, size) in float, or in `dtype`, which they are stored in, if nothing scales them.
 struct Rows {
   int64_t heads, length, size;
   std::function<void(int64_t head, int64_t begin, const at::Tensor& rows)> read;
+  std::optional<at::ScalarType> dtype = std::nullopt;
   std::optional<at::Tensor> tensor = std::nullopt;  // all of them, (heads, length, size), where they are in one
 };
 

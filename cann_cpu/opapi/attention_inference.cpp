@@ -631,7 +631,8 @@ class InferencePlan {
               }
               if (offset) rows.add_(offset(head, begin, rows));
               if (scale) rows.mul_(scale(head, begin, rows));
-            }};
+            },
+            packed || offset || scale ? std::nullopt : std::optional(stored.tensors[0].scalar_type())};
   }
 
   Rows with_prefix(const at::Tensor& prefix, Rows rows, const Scaling& scaling) const {
@@ -683,7 +684,9 @@ class InferencePlan {
     if (query_scale_.defined()) query = query.to(at::kFloat) * of_sequence(query_scale_);
     Rows key = with_prefix(key_prefix_, sequence(key_, key_scaling_, b), key_scaling_);
     if (query_rope_.defined()) {
-      query = at::cat({query.to(at::kFloat), of_sequence(query_rope_).to(at::kFloat)}, 2);
+      const auto rope = of_sequence(query_rope_);
+      query = query.scalar_type() == rope.scalar_type() ? at::cat({query, rope}, 2)
+                                                        : at::cat({query.to(at::kFloat), rope.to(at::kFloat)}, 2);
       key = side_by_side(key, sequence(key_rope_, {}, b));
     }
     const int64_t keys = key.length;

@@ -303,6 +303,37 @@ def test_latent_attention_has_a_rotary_part(cache, layout, lengths):
     close(out, laid_out(torch.cat(expected, 1)[None] if lengths else torch.stack(expected), layout))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("values_are_keys", [True, False])
+def test_one_query_of_many_heads_to_a_key(values_are_keys, dtype):
+    """Where there are products of a half type they are computed together, some keys at a time."""
+    lengths = [19, 2048, 2049, 4500]
+    query, rope = (randn(4, 128, 1, size, seed=size, dtype=dtype) for size in (512, 64))
+    latent = [randn(1, n, 512, seed=n, dtype=dtype) for n in lengths]
+    key_rope = [randn(1, n, 64, seed=n + 1, dtype=dtype) for n in lengths]
+    values = latent if values_are_keys else [randn(1, n, 512, seed=n + 2, dtype=dtype) for n in lengths]
+    (key, table), (value, _), (key_rope_pages, _) = (paged(each, "BnBsH") for each in (latent, values, key_rope))
+    out, log_sum = fused(
+        query,
+        key,
+        key if values_are_keys else value,
+        "BNSD",
+        query_rope=rope,
+        key_rope=key_rope_pages,
+        num_heads=128,
+        num_key_value_heads=1,
+        scale=0.05,
+        block_table=table,
+        block_size=BLOCK,
+        actual_seq_lengths_kv=lengths,
+    )
+    joined = torch.cat([query, rope], 3)
+    for i, (k, r, v) in enumerate(zip(latent, key_rope, values, strict=True)):
+        expected, expected_log_sum = attention(joined[i], torch.cat([k, r], 2), v, 0.05)
+        close(out[i], expected, dtype)
+        close_sums(log_sum[i], expected_log_sum)
+
+
 def quantized_keys(*shape, seed):
     return torch.randint(-128, 128, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.int8)
 
