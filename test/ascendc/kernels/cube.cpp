@@ -39,9 +39,9 @@ extern "C" __global__ __aicore__ void before_infinity(GM_ADDR a, GM_ADDR b, GM_A
                                                       uint32_t k, uint32_t load) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
   TPipe pipe;
-  Product<half> product(pipe, m, n, k);
+  Product<bfloat16_t> product(pipe, m, n, k);
   product.LoadLeft(a, false, static_cast<Load>(load));
-  product.padding = half(__builtin_inff());
+  product.padding = ToBfloat16(__builtin_inff());
   product.LoadRight(b, false, static_cast<Load>(load));
   product.Multiply();
   product.Store<float>(c, NoQuant, 0, false, false);
