@@ -12,35 +12,49 @@ here from the formula. The exit code is 1 if a token is another one, or a mode f
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import torch
-from tiny_models import MODELS, write
+from tiny_models import VOCABULARY, write
 from torch import Tensor, nn
 from torch.nn.functional import embedding, layer_norm, linear, silu
 
 NEW_TOKENS = 12
-EQUAL_LOGITS = 2**-3  # two rounding steps of bfloat16 between 8 and 16, where the best logits lie
-MODES = {
+EQUAL_LOGITS = 2**-4  # two rounding steps of bfloat16 between 4 and 8, where most of the best logits lie
+EQUAL_VECTORS = 2**-10
+LIMIT = 900
+"""Seconds in which a row must be done."""
+EXPLICIT_MODES = {
     "eager": {"enforce_eager": True},
     "piecewise": {"compilation_config": {"cudagraph_mode": "PIECEWISE"}},
     "full decode": {"compilation_config": {"cudagraph_mode": "FULL_DECODE_ONLY"}},
     "combined": {"compilation_config": {"cudagraph_mode": "FULL_AND_PIECEWISE"}},
 }
+MODES = EXPLICIT_MODES | {"default": {}}
+MODES_OF_VLLM = {"NONE": "eager"} | {
+    options["compilation_config"]["cudagraph_mode"]: mode
+    for mode, options in EXPLICIT_MODES.items()
+    if "compilation_config" in options
+}
 PROMPTS = ["Hi", "The quick brown fox jumps over the lazy dog.", "A cache has pages of 128 tokens. " * 5]
 LONG_PROMPTS = [*PROMPTS[:2], " ".join(str(i * i) for i in range(500))[:2600]]
 """Of more tokens than the indexer selects, which decide what comes next: attention to all keys gives other tokens."""
-COLUMNS = "{:<14} {:<12} {:>20} {:>7} {:>10} {:>12}  {}"
+COLUMNS = "{:<17} {:<12} {:>20} {:>7} {:>10} {:>12}  {}"
+IMAGE = "image.png"
 OPERATOR_PLUGIN = "vllm_operator"
 
 
@@ -50,11 +64,60 @@ OPERATOR_PLUGIN = "vllm_operator"
 Reference = Callable[[tuple[int, ...]], Tensor]
 
 
-def transformers_logits(folder: Path) -> Callable[[Tensor], Tensor]:
-    from transformers import AutoModelForCausalLM
+def transformers_model(folder: Path, kind: str = "AutoModelForCausalLM") -> nn.Module:
+    """The model of a folder, or of folder/reference, which tiny_models writes where transformers cannot load it."""
+    import transformers
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    folder = folder / "reference" if (folder / "reference").exists() else folder
+    return getattr(transformers, kind).from_pretrained(folder, dtype=torch.float32)
+
+
+def transformers_logits(folder: Path) -> Callable[[Tensor], Tensor]:
+    model = transformers_model(folder)
     return lambda tokens: model(tokens[None]).logits[0]
+
+
+def quantized_input_logits(folder: Path) -> Callable[[Tensor], Tensor]:
+    """The inputs of all products of the layers are rounded to int8, with a scale for each token."""
+    model = transformers_model(folder)
+
+    def quantize(_, arguments: tuple[Tensor]) -> Tensor:
+        scale = arguments[0].abs().amax(-1, keepdim=True) / 127
+        return (arguments[0] / scale).round() * scale
+
+    for name, part in model.named_modules():
+        if isinstance(part, nn.Linear) and ".layers." in name:
+            part.register_forward_pre_hook(quantize)
+    return lambda tokens: model(tokens[None]).logits[0]
+
+
+def digits_logits(folder: Path) -> Callable[[Tensor], Tensor]:
+    """Nothing but digits may come next."""
+    from transformers import AutoTokenizer
+
+    logits = transformers_logits(folder)
+    others = torch.ones(VOCABULARY, dtype=torch.bool)
+    others[AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(list("0123456789"))] = False
+    return lambda tokens: logits(tokens).masked_fill(others, -torch.inf)
+
+
+def image_logits(folder: Path) -> Callable[[Tensor], Tensor]:
+    from PIL import Image
+    from transformers import AutoImageProcessor
+
+    model = transformers_model(folder, "AutoModelForImageTextToText")
+    image = AutoImageProcessor.from_pretrained(folder, backend="pil")(Image.open(folder / IMAGE), return_tensors="pt")
+
+    def logits(tokens: Tensor) -> Tensor:
+        kinds = (tokens == model.config.image_token_id).int()[None]
+        return model(tokens[None], mm_token_type_ids=kinds, **image).logits[0]
+
+    return logits
+
+
+def last_hidden_state(folder: Path) -> Callable[[Tensor], Tensor]:
+    model = transformers_model(folder, "AutoModel")
+    return lambda tokens: nn.functional.normalize(model(tokens[None]).last_hidden_state[0, -1], dim=0)
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-6) -> Tensor:
@@ -154,20 +217,6 @@ def deepseek_v32_logits(folder: Path) -> Callable[[Tensor], Tensor]:
     return logits
 
 
-FEATURES = {
-    "ngram": (
-        "qwen3",
-        {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}},
-    ),
-    "two_ranks": ("qwen3", {"tensor_parallel_size": 2}),
-}
-"""A model, and further arguments of vLLM."""
-DEFAULT_MODELS = ["qwen3", "deepseek_v32"]
-ALL_MODELS = [*MODELS, *FEATURES]
-REFERENCES = {"deepseek_v32": deepseek_v32_logits}
-"""By model; that of all others is transformers'."""
-
-
 def remembered(reference: Callable[[Tensor], Tensor]) -> Reference:
     @functools.cache
     @torch.inference_mode()
@@ -191,41 +240,129 @@ def first_difference(reference: Reference, prompts: list[list[int]], served: lis
     return ""
 
 
+def first_other_vector(reference: Reference, prompts: list[list[int]], served: list[list[float]]) -> str:
+    """Returns which vector is wrong first, or nothing."""
+    for number, (prompt, vector) in enumerate(zip(prompts, served, strict=True)):
+        distance = 1 - nn.functional.cosine_similarity(torch.tensor(vector), reference(tuple(prompt)), dim=0).item()
+        if not distance < EQUAL_VECTORS:
+            return f"prompt {number}: the cosine distance is {distance:.4f}"
+    return ""
+
+
+# ---- the table
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of tiny_models, how vLLM serves it, and how the result is judged."""
+
+    model: str
+    arguments: dict = field(default_factory=dict)
+    """Further arguments of vLLM."""
+    counters: tuple[str, ...] = ()
+    """What vLLM must have counted: the feature was in use."""
+    processes: int = 1
+    """Ranks of data parallelism: each is a process, with its share of the prompts."""
+    regex: str | None = None
+    """What the text must match."""
+    reference: Callable[[Path], Callable[[Tensor], Tensor]] = transformers_logits
+    judge: Callable[[Reference, list, list], str] = first_difference
+
+
+def speculating(**config) -> dict:
+    return {
+        "arguments": {"speculative_config": {"num_speculative_tokens": 3, **config}},
+        "counters": ("vllm:spec_decode_num_drafts",),
+    }
+
+
+CASES = {name: Case(name) for name in ("qwen3", "llama", "qwen3_moe", "mixtral", "deepseek_v2", "qwen3_next")} | {
+    "deepseek_v32": Case("deepseek_v32", reference=deepseek_v32_logits),
+    "qwen2_5_vl": Case("qwen2_5_vl", reference=image_logits),
+    "embedding": Case("qwen3", {"runner": "pooling"}, reference=last_hidden_state, judge=first_other_vector),
+    "w8a8": Case("qwen3_w8a8", {"quantization": "ascend"}, reference=quantized_input_logits),
+    "w4a8": Case("qwen3_w4a8", {"quantization": "ascend"}),
+    "lora": Case("qwen3_lora", {"enable_lora": True}),
+    "ngram": Case("qwen3", **speculating(method="ngram", prompt_lookup_max=3)),
+    "eagle": Case("qwen3_eagle", **speculating(method="eagle", model="draft")),
+    "mtp": Case(
+        "deepseek_v32_mtp", **speculating(method="mtp", num_speculative_tokens=1), reference=deepseek_v32_logits
+    ),
+    "structured": Case("qwen3", regex=f"[0-9]{{{NEW_TOKENS}}}", reference=digits_logits),
+    "sleep": Case("qwen3", {"enable_sleep_mode": True}),
+    "prefix_cache": Case("qwen3", counters=("vllm:prefix_cache_hits",)),
+    "whole_prompts": Case(
+        "qwen3", {"enable_chunked_prefill": False, "enable_prefix_caching": False, "max_num_batched_tokens": 512}
+    ),
+    "tensor_parallel": Case("qwen3", {"tensor_parallel_size": 2}),
+    "pipeline_parallel": Case("qwen3", {"pipeline_parallel_size": 2}),
+    "expert_parallel": Case("qwen3_moe", {"tensor_parallel_size": 2, "enable_expert_parallel": True}),
+    "data_parallel": Case("qwen3_moe", {"enable_expert_parallel": True}, processes=2),
+}
+DEFAULT_CASES = ["qwen3", "deepseek_v32"]
+
+
 # ---- serving, in a separate process
 
 
-def prompts_of(model: str) -> list[str]:
-    return LONG_PROMPTS if model == "deepseek_v32" else PROMPTS
+def prompts_of(model: str) -> list:
+    if model == "qwen2_5_vl":
+        from PIL import Image
+
+        image = {"image": Image.open(IMAGE)}
+        start = "<|vision_start|><|image_pad|><|vision_end|>"
+        return [{"prompt": start + prompt, "multi_modal_data": image} for prompt in PROMPTS]
+    return LONG_PROMPTS if "deepseek_v32" in model else PROMPTS
 
 
-def serve(folder: Path, model: str, mode: str, result: Path):
-    """Decodes with vLLM; writes the tokens and the time of a decode step."""
+def serve(folder: Path, name: str, mode: str, result: Path):
+    """Serves the case's prompts with vLLM twice; writes what came, and the time of a decode step."""
     from vllm import LLM, SamplingParams
+    from vllm.lora.request import LoRARequest
+    from vllm.sampling_params import StructuredOutputsParams
 
-    llm = LLM(
-        str(folder),
-        dtype="bfloat16",
-        max_model_len=4096 if model == "deepseek_v32" else 512,
-        max_num_seqs=4,
-        max_num_batched_tokens=256 if model == "deepseek_v32" else 128,  # less than the prompts: prefill in chunks
-        gpu_memory_utilization=0.2,
-        **MODES[mode],
-        **(FEATURES[model][1] if model in FEATURES else {}),
-    )
+    case = CASES[name]
+    prompts = prompts_of(case.model)[int(os.environ.get("VLLM_DP_RANK", 0)) :: case.processes]
+    is_long = "deepseek_v32" in case.model
+    arguments = {
+        "dtype": "bfloat16",
+        "max_model_len": 4096 if is_long else 512,
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 256 if is_long else 128,  # less than the prompts: prefill in chunks
+        "gpu_memory_utilization": 0.2,
+        "disable_log_stats": False,
+    }
+    llm = LLM(str(folder), **arguments | MODES[mode] | case.arguments)
+    adapter = LoRARequest("adapter", 1, "adapter") if "enable_lora" in case.arguments else None
 
-    def decode(count: int) -> tuple[list, float]:
+    def call(count: int) -> tuple[list, float]:
         start = time.perf_counter()
-        sampling = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
-        outputs = llm.generate(prompts_of(model), sampling, use_tqdm=False)
+        if "runner" in case.arguments:
+            outputs = llm.embed(prompts, use_tqdm=False)
+        else:
+            structure = StructuredOutputsParams(regex=case.regex) if case.regex else None
+            sampling = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True, structured_outputs=structure)
+            outputs = llm.generate(prompts, sampling, use_tqdm=False, lora_request=adapter)
         return outputs, time.perf_counter() - start
 
-    outputs, seconds = decode(NEW_TOKENS)
-    _, one = decode(1)  # the keys of whole pages are cached now
-    again, all_tokens = decode(NEW_TOKENS)
-    prompts = [output.prompt_token_ids for output in outputs + again]
-    served = [list(output.outputs[0].token_ids) for output in outputs + again]
-    step = (all_tokens - one) / (NEW_TOKENS - 1)
-    result.write_text(json.dumps({"prompts": prompts, "served": served, "seconds": seconds, "step": step}))
+    def served(output) -> list:
+        return list(output.outputs.embedding if "runner" in case.arguments else output.outputs[0].token_ids)
+
+    outputs, seconds = call(NEW_TOKENS)
+    _, one = call(1)  # the keys of whole pages are cached now
+    if "enable_sleep_mode" in case.arguments:
+        llm.sleep(level=1)
+        llm.wake_up()
+    again, all_tokens = call(NEW_TOKENS)
+    found = {
+        "prompts": [output.prompt_token_ids for output in outputs + again],
+        "served": [served(output) for output in outputs + again],
+        "seconds": seconds,
+        "step": (all_tokens - one) / (NEW_TOKENS - 1),
+        "mode": llm.llm_engine.vllm_config.compilation_config.cudagraph_mode.name,
+        "counted": {metric.name: metric.value for metric in llm.get_metrics() if hasattr(metric, "value")},
+    }
+    result.write_text(json.dumps(found))
 
 
 SETTINGS = {
@@ -251,36 +388,69 @@ def failure(log: str) -> str:
     return (of_engine or exceptions[-1:] or lines[-1:] or ["no output"])[0][-200:]
 
 
-def check(folder: Path, model: str, mode: str, reference: Reference, plugins: list[str]) -> bool:
-    """Serves in another process and prints a line of the table; returns whether it is right."""
-    result, log = folder / f"{mode}.json", folder / f"{mode}.log"
-    environment = {**os.environ, **SETTINGS, "VLLM_PLUGINS": ",".join(plugins)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # docs/vllm.md
-    command = [sys.executable, __file__, "--serve", str(folder), model, mode, str(result)]
-    result.unlink(missing_ok=True)
-    with log.open("w") as output:
-        code = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.STDOUT).returncode
-    text = log.read_text(errors="replace")
-    if code != 0 or not result.exists():
-        print(COLUMNS.format(model, mode, "", "", "", "", f"FAILED: {failure(text)} ({log})"), flush=True)
+def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[dict], str]:
+    """Serves a case in processes of its own; returns what each found, and their logs. Nothing is found if one fails."""
+    results, logs, running = [], [], []
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    count = CASES[name].processes
+    for rank in range(count):
+        result, log = folder / f"{mode}{rank}.json", folder / f"{mode}{rank}.log"
+        result.unlink(missing_ok=True)
+        environment = {**os.environ, **SETTINGS, "VLLM_PLUGINS": ",".join(plugins)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # docs/vllm.md
+        if count > 1:
+            ranks = {"RANK": rank, "RANK_LOCAL": rank, "SIZE": count, "MASTER_IP": "127.0.0.1", "MASTER_PORT": port}
+            environment |= {f"VLLM_DP_{part}": str(value) for part, value in ranks.items()}
+        command = [sys.executable, Path(__file__).resolve(), "--serve", folder, name, mode, result]
+        with log.open("w") as output:
+            options = {"env": environment, "stdout": output, "stderr": subprocess.STDOUT, "cwd": folder}
+            running.append(subprocess.Popen(command, **options, start_new_session=True))
+        results.append(result)
+        logs.append(log)
+    end, text = time.monotonic() + LIMIT, ""
+    while any(process.poll() is None for process in running) and not any(process.poll() for process in running):
+        if time.monotonic() > end:
+            text = f"\nTimeoutError: not done after {LIMIT} s"
+            break
+        time.sleep(0.2)
+    for process in running:  # a rank waits for one that has failed, and for the engine's processes
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    text = "".join(log.read_text(errors="replace") for log in logs) + text
+    done = all(process.returncode == 0 and result.exists() for process, result in zip(running, results, strict=True))
+    return [json.loads(result.read_text()) for result in results] if done else [], text
+
+
+def check(folder: Path, name: str, mode: str, reference: Reference, plugins: list[str]) -> bool:
+    """Serves a case and prints its line of the table; returns whether it is right."""
+    case = CASES[name]
+    found, text = run(folder, name, mode, plugins)
+    if not found:
+        print(COLUMNS.format(name, mode, "", "", "", "", f"FAILED: {failure(text)} ({folder})"), flush=True)
         return False
-    found = json.loads(result.read_text())
-    wrong = first_difference(reference, found["prompts"], found["served"])
+    prompts, served = ([x for rank in found for x in rank[part]] for part in ("prompts", "served"))
+    wrong = case.judge(reference, prompts, served)
+    unused = [counter for counter in case.counters if not all(rank["counted"].get(counter) for rank in found)]
+    wrong = wrong or ", ".join(f"{counter} is 0" for counter in unused)
     if OPERATOR_PLUGIN in plugins:
         names = ("npu_lightning_indexer", "npu_sparse_flash_attention")
-        unused = [name for name in names if f"{name} is custom_pypto's" not in text]
-        wrong = wrong or ", ".join(f"custom_pypto's {name} was not called" for name in unused)
-    lengths = ", ".join(str(len(prompt)) for prompt in found["prompts"][: len(PROMPTS)])
-    tokens = sum(map(len, found["served"]))
-    seconds, step = f"{found['seconds']:.2f} s", f"{found['step'] * 1e3:.1f} ms"
-    print(COLUMNS.format(model, mode, lengths, tokens, seconds, step, wrong or "ok"), flush=True)
+        unused = [operator for operator in names if f"{operator} is custom_pypto's" not in text]
+        wrong = wrong or ", ".join(f"custom_pypto's {operator} was not called" for operator in unused)
+    lengths = ", ".join(str(len(prompt)) for prompt in prompts[: len(PROMPTS)])
+    tokens = sum(map(len, served))
+    seconds, step = f"{found[0]['seconds']:.2f} s", f"{found[0]['step'] * 1e3:.1f} ms"
+    used = MODES_OF_VLLM[found[0]["mode"]]
+    print(COLUMNS.format(name, used, lengths, tokens, seconds, step, wrong or "ok"), flush=True)
     return not wrong
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", choices=[*ALL_MODELS, "all"])
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--models", nargs="+", choices=[*CASES, "all"])
+    parser.add_argument("--modes", nargs="+", choices=MODES)
     parser.add_argument(
         "--operator",
         action="store_true",
@@ -290,21 +460,22 @@ def main() -> int:
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        folder, model, mode, result = options.serve
-        serve(Path(folder), model, mode, Path(result))
+        folder, name, mode, result = options.serve
+        serve(Path(folder), name, mode, Path(result))
         return 0
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="serve_vllm_"))
+    folder = (options.folder or Path(tempfile.mkdtemp(prefix="serve_vllm_"))).resolve()
     print(COLUMNS.format("model", "mode", "lengths of prompts", "tokens", "first call", "decode step", ""))
-    right = True
     plugins = plugins_of_vllm() + [OPERATOR_PLUGIN] * options.operator
-    models = options.models or (["deepseek_v32"] if options.operator else DEFAULT_MODELS)
-    for model in ALL_MODELS if models == ["all"] else models:
-        written = FEATURES[model][0] if model in FEATURES else model
-        write(written, folder / model)
-        reference = remembered(REFERENCES.get(written, transformers_logits)(folder / model))
-        for mode in options.modes:
-            right &= check(folder / model, model, mode, reference, plugins)
-    return 0 if right else 1
+    names = options.models or (["deepseek_v32"] if options.operator else DEFAULT_CASES)
+    names, modes = (list(CASES), ["eager", "default"]) if names == ["all"] else (names, list(EXPLICIT_MODES))
+    right = []
+    for name in names:
+        case = CASES[name]
+        write(case.model, folder / name)
+        reference = remembered(case.reference(folder / name))
+        right += [check(folder / name, name, mode, reference, plugins) for mode in options.modes or modes]
+    print(f"{sum(right)} of {len(right)} are right")
+    return 0 if all(right) else 1
 
 
 if __name__ == "__main__":
