@@ -15,7 +15,53 @@ def moe_gating_top_k(*, bias_opt, renorm, norm_type, **options):
     return y, experts, out
 
 
+def rows_of_adapters(x, weight, indices):
+    """The product of each row of x with the weight of its adapter; 0 for index -1, which means none."""
+    import torch
+
+    if weight.dim() == 4:
+        weight = weight.squeeze(1)
+    products = torch.einsum("ti,aoi->tao", x.float(), weight.float())
+    rows = indices.clamp(min=0).long()[:, None, None].expand(-1, 1, weight.shape[1])
+    return products.gather(1, rows)[:, 0] * (indices >= 0)[:, None]
+
+
+def bgmv_shrink(*, x, weight, indices, y, scale):
+    y.copy_(rows_of_adapters(x, weight, indices) * scale)
+
+
+def bgmv_expand(*, x, weight, indices, y, slice_offset, slice_size):
+    part = y.narrow(1, slice_offset, slice_size)
+    part.copy_(part.float() + rows_of_adapters(x, weight, indices))
+    return y
+
+
+def indices_of_rows(x, lora_indices, seq_len):
+    """Of sequences that follow each other in x; -1 for the rows after the last."""
+    import torch
+
+    row = torch.arange(len(x), device=x.device)
+    sequence = (row[:, None] >= seq_len.cumsum(0)).sum(1)
+    return torch.cat([lora_indices, lora_indices.new_full((1,), -1)])[sequence]
+
+
+def sgmv_shrink(*, x, lora_indices, seq_len, **others):
+    bgmv_shrink(x=x, indices=indices_of_rows(x, lora_indices, seq_len), **others)
+
+
+def sgmv_expand(*, x, lora_indices, seq_len, **others):
+    return bgmv_expand(x=x, indices=indices_of_rows(x, lora_indices, seq_len), **others)
+
+
 OPERATORS = {
+    "bgmv_shrink(Tensor x, Tensor weight, Tensor indices, Tensor(a!) y, float scale) -> ()": bgmv_shrink,
+    "bgmv_expand(Tensor x, Tensor weight, Tensor indices, Tensor(a!) y, int slice_offset, int slice_size) "
+    "-> Tensor(a!)": bgmv_expand,
+    "sgmv_shrink(Tensor x, Tensor weight, Tensor lora_indices, Tensor seq_len, Tensor(a!) y, float scale) -> ()": (
+        sgmv_shrink
+    ),
+    "sgmv_expand(Tensor x, Tensor weight, Tensor lora_indices, Tensor seq_len, Tensor(a!) y, int slice_offset, "
+    "int slice_size) -> Tensor(a!)": sgmv_expand,
     "moe_gating_top_k(Tensor x, int k, int k_group, int group_count, int group_select_mode, int renorm, int norm_type, "
     "bool out_flag, float routed_scaling_factor, float eps, Tensor? bias_opt=None) -> (Tensor, Tensor, Tensor)": (
         moe_gating_top_k
