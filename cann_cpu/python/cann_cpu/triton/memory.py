@@ -6,6 +6,8 @@ become slices of memory; others are gathered and scattered.
 """
 
 import ctypes
+import os
+import warnings
 
 import numpy as np
 
@@ -166,10 +168,34 @@ class Memory:
                 wrong = wrong & mask.data
             if wrong.any():
                 self._wrapped(kind, region, pointer, mask)
+                if kind == "load" and loads_reach_all_memory():
+                    found = self._around(region, pointer, mask)
+                    if found is not None:
+                        return found
                 diagnostics.outside(self.engine, kind, region, pointer.data, wrong, masked or mask is not None)
         if pointer.wrapped is not None:
             self._wrapped(kind, region, pointer, mask)
         return pointer, region, memory, mask
+
+    @staticmethod
+    def _around(region, pointer: Value, mask: Value | None):
+        """What _prepare returns for elements around a tensor, as an NPU reads them; None if there is no memory."""
+        offsets = pointer.data
+        if mask is not None:
+            active = np.broadcast_to(mask.data, np.broadcast_shapes(offsets.shape, mask.data.shape))
+            offsets = np.where(active, offsets, np.broadcast_to(offsets, active.shape)[active][0])
+        low, high = int(offsets.min()), int(offsets.max())
+        unit = region.type.bytes
+        if not all(runtime.is_device_memory(region.address + offset * unit) for offset in (low, high)):
+            return None
+        warnings.warn(
+            f"{diagnostics.where()}: tl.load outside of `{region.name}`, elements {low} to {high} of {region.elements}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        found = Region(region.name, region.address + low * unit, (high - low + 1) * unit, region.type)
+        pointer = Value(pointer.type, pointer.shape, offsets - low, region=found)
+        return pointer, found, found.array(region.type), mask
 
     def _wrapped(self, kind, region, pointer, mask):
         if pointer.wrapped is None:
@@ -475,3 +501,11 @@ def region_of(name, tensor, type) -> Region:
     last = sum((length - 1) * stride for length, stride in zip(base.shape, base.stride(), strict=True))
     storage = base.untyped_storage()
     return Region(name, address, (last + 1) * size, type, (storage.data_ptr(), storage.nbytes()))
+
+
+def loads_reach_all_memory() -> bool:
+    """Whether a load outside of its tensor reads what is there, as on an NPU, and is only warned of."""
+    value = os.environ.get("CANN_CPU_TRITON_LOADS", "tensor")
+    if value not in ("tensor", "memory"):
+        raise KernelError(f"CANN_CPU_TRITON_LOADS is {value!r}; it must be tensor or memory")
+    return value == "memory"
