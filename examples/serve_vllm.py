@@ -265,6 +265,8 @@ class Case:
     """Ranks of data parallelism: each is a process, with its share of the prompts."""
     regex: str | None = None
     """What the text must match."""
+    settings: dict = field(default_factory=dict)
+    """Environment variables."""
     reference: Callable[[Path], Callable[[Tensor], Tensor]] = transformers_logits
     judge: Callable[[Reference, list, list], str] = first_difference
 
@@ -273,6 +275,7 @@ def speculating(**config) -> dict:
     return {
         "arguments": {"speculative_config": {"num_speculative_tokens": 3, **config}},
         "counters": ("vllm:spec_decode_num_drafts",),
+        "settings": {"CANN_CPU_TRITON_LOADS": "memory"},  # docs/vllm.md: its rejection sampler reads around a tensor
     }
 
 
@@ -381,11 +384,18 @@ def plugins_of_vllm() -> list[str]:
 
 
 def failure(log: str) -> str:
-    """Returns the line of a log that says why serving failed: the first exception that the engine logs as an error."""
+    """Returns why serving failed, from a log: the first exception that the engine logs as an error, without what is
+    before it in its line; of tasks that failed, the innermost; and what could not be imported, if it was called.
+    """
     lines = log.splitlines()
     exceptions = [line for line in lines if re.search(r"\w(Error|Exception): ", line)]
     of_engine = [line for line in exceptions if " ERROR " in line]
-    return (of_engine or exceptions[-1:] or lines[-1:] or ["no output"])[0][-200:]
+    of_tasks = [line for line in of_engine if re.search(r"\w: .* failed: ", line)]
+    why = (of_tasks or of_engine or exceptions[-1:] or lines[-1:] or ["no output"])[0]
+    why = re.sub(r"^.*? ERROR .*?\] *", "", why).split(" failed: ")[-1]
+    if "'NoneType' object is not callable" in why:
+        why = next((line[line.index("Failed to import") :] for line in lines if "Failed to import" in line), why)
+    return why[:300]
 
 
 def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[dict], str]:
@@ -398,7 +408,7 @@ def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[di
     for rank in range(count):
         result, log = folder / f"{mode}{rank}.json", folder / f"{mode}{rank}.log"
         result.unlink(missing_ok=True)
-        environment = {**os.environ, **SETTINGS, "VLLM_PLUGINS": ",".join(plugins)}
+        environment = {**os.environ, **SETTINGS, **CASES[name].settings, "VLLM_PLUGINS": ",".join(plugins)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # docs/vllm.md
         if count > 1:
             ranks = {"RANK": rank, "RANK_LOCAL": rank, "SIZE": count, "MASTER_IP": "127.0.0.1", "MASTER_PORT": port}
