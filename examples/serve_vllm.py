@@ -420,15 +420,17 @@ def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[di
         results.append(result)
         logs.append(log)
     end, text = time.monotonic() + LIMIT, ""
-    while any(process.poll() is None for process in running) and not any(process.poll() for process in running):
-        if time.monotonic() > end:
-            text = f"\nTimeoutError: not done after {LIMIT} s"
-            break
-        time.sleep(0.2)
-    for process in running:  # a rank waits for one that has failed, and for the engine's processes
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    try:
+        while any(process.poll() is None for process in running) and not any(process.poll() for process in running):
+            if time.monotonic() > end:
+                text = f"\nTimeoutError: not done after {LIMIT} s"
+                break
+            time.sleep(0.2)
+    finally:
+        for process in running:  # and those that it has started; a rank waits for another that has failed
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     text = "".join(log.read_text(errors="replace") for log in logs) + text
     done = all(process.returncode == 0 and result.exists() for process, result in zip(running, results, strict=True))
     return [json.loads(result.read_text()) for result in results] if done else [], text
@@ -449,7 +451,7 @@ def check(folder: Path, name: str, mode: str, reference: Reference, plugins: lis
         names = ("npu_lightning_indexer", "npu_sparse_flash_attention")
         unused = [operator for operator in names if f"{operator} is custom_pypto's" not in text]
         wrong = wrong or ", ".join(f"custom_pypto's {operator} was not called" for operator in unused)
-    lengths = ", ".join(str(len(prompt)) for prompt in prompts[: len(PROMPTS)])
+    lengths = ", ".join(map(str, sorted({len(prompt) for prompt in prompts})))
     tokens = sum(map(len, served))
     seconds, step = f"{found[0]['seconds']:.2f} s", f"{found[0]['step'] * 1e3:.1f} ms"
     used = MODES_OF_VLLM[found[0]["mode"]]

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge of examples/serve_vllm.py, and the operators that cann_cpu's plugin defines for vllm-ascend."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from cann_cpu.vllm_plugin import OPERATORS, define_operators
+from cann_cpu.vllm_operators import OPERATORS
+from cann_cpu.vllm_plugin import define_operators
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import serve_vllm
@@ -162,7 +164,7 @@ def operators():
 
 
 def test_every_operator_of_the_plugin_is_defined(operators):
-    assert len(OPERATORS) == 8
+    assert len(OPERATORS) == 13
     assert all(hasattr(operators, schema[: schema.index("(")]) for schema in OPERATORS)
 
 
@@ -214,6 +216,138 @@ def test_adapters_change_the_rows_of_their_sequences(operators):
     operators.bgmv_expand(buffer, up.npu(), of_tokens, served, 8, 16)
     torch.testing.assert_close(buffer.cpu(), inner)
     torch.testing.assert_close(served.cpu(), expected)
+
+
+@pytest.mark.parametrize("parts", [[[5, 2, 3]], [[2, 1, 3], [3, 1, 0]], [[3, 1, 2], [1, 1, 1], [1, 0, 0]]])
+def test_convolutions_go_on_from_what_they_have_seen(operators, parts):
+    torch.manual_seed(0)
+    width, channels, places = 4, 6, [3, 1, 4]
+    sequences = [torch.randn(length, channels) for length in (5, 2, 3)]
+    weight, bias, old = torch.randn(width, channels), torch.randn(channels), torch.randn(2, width - 1, channels)
+    before = [old[0], torch.zeros(width - 1, channels), old[1]]  # the second has no inputs before
+    full = [torch.cat(pair) for pair in zip(before, sequences, strict=True)]
+    expected = [torch.stack([(x[i : i + width] * weight).sum(0) for i in range(len(x) - width + 1)]) for x in full]
+    state = torch.randn(6, width + 1, channels)  # wider than the convolution needs
+    untouched = state.clone()
+    state[3, : width - 1], state[4, : width - 1] = old
+    state, begun, outputs = state.npu(), [0, 0, 0], [[], [], []]
+    for number, lengths in enumerate(parts):
+        x = torch.cat(
+            [x[i : i + n] for x, i, n in zip(sequences, begun, lengths, strict=True)] + [torch.ones(2, channels)]
+        )
+        starts = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+        out = torch.empty(len(x), channels).npu()
+        has_state = torch.tensor([True, number > 0, True]).npu()
+        operators.npu_causal_conv1d_custom(
+            out,
+            x.npu(),
+            weight.npu(),
+            state,
+            bias.npu(),
+            starts.npu(),
+            torch.tensor(places).npu(),
+            has_state,
+            None,
+            1,
+            -1,
+            0,
+        )
+        for i, part in enumerate(out.cpu()[: sum(lengths)].split(lengths)):
+            outputs[i].append(part)
+        begun = [i + n for i, n in zip(begun, lengths, strict=True)]
+    for i, out in enumerate(expected):
+        torch.testing.assert_close(torch.cat(outputs[i]), torch.nn.functional.silu(out + bias))
+        torch.testing.assert_close(state[places[i], : width - 1].cpu(), full[i][-width + 1 :])
+    assert torch.equal(state[[0, 2, 5]].cpu(), untouched[[0, 2, 5]])
+    assert torch.equal(state[:, width - 1 :].cpu(), untouched[:, width - 1 :])
+
+
+def test_convolutions_of_padding_change_nothing(operators):
+    state, x = torch.randn(3, 3, 6).npu(), torch.randn(4, 6).npu()
+    before, out = state.clone(), torch.empty_like(x)
+    starts, places = torch.tensor([0, 0, 0, 1, 2]).npu(), torch.tensor([0, 0, -1, -1]).npu()
+    operators.npu_causal_conv1d_custom(
+        out, x, torch.randn(4, 6).npu(), state, None, starts, places, None, None, 1, -1, 1
+    )
+    assert torch.equal(state.cpu(), before.cpu())
+
+
+def delta_rule(q, k, v, g, beta, state, scale):
+    """Token by token: what the state predicts for a key moves to the value by beta, after it decayed by the gate."""
+    out = []
+    for t in range(len(q)):
+        state = state * g[t].exp()
+        state = state + torch.outer(k[t], beta[t] * (v[t] - k[t] @ state))
+        out.append(q[t] @ state * scale)
+    return torch.stack(out), state
+
+
+def test_chunks_of_the_gated_delta_rule_are_its_recurrence(operators):
+    torch.manual_seed(0)
+    ends, heads, keys, values, size, scale = [0, 7, 8, 19], 2, 16, 24, 4, 0.25  # two value heads for one key head
+    tokens = ends[-1]
+    q, k = (torch.nn.functional.normalize(torch.randn(1, tokens, keys), dim=-1).bfloat16().float() for _ in range(2))
+    v, beta = torch.randn(heads, tokens, values).bfloat16().float(), torch.rand(heads, tokens)
+    gates, initial = -torch.rand(heads, tokens), torch.randn(3, heads, keys, values)
+    w, u = torch.empty(heads, tokens, keys), torch.empty(heads, tokens, values)
+    sums = torch.empty_like(gates)
+    for first, last in itertools.pairwise(ends):
+        for start in range(first, last, size):
+            part = slice(start, min(start + size, last))
+            for head in range(heads):
+                g, b, kk = gates[head, part].cumsum(0), beta[head, part, None], k[0, part]
+                sums[head, part] = g
+                inverse = (b * (kk @ kk.T) * (g[:, None] - g).exp()).tril(-1) + torch.eye(len(g))
+                u[head, part] = torch.linalg.solve(inverse, b * v[head, part])
+                w[head, part] = torch.linalg.solve(inverse, b * kk * g.exp()[:, None])
+    arguments = [x[None].npu() for x in (k, w, u)]
+    options = {"g": sums[None].npu(), "cu_seqlens": ends, "chunk_size": size}
+    h, new, final = operators.chunk_gated_delta_rule_fwd_h(*arguments, initial_state=initial.npu(), **options)
+    out = operators.chunk_fwd_o(q[None].npu(), k[None].npu(), new, h, scale, **options)[0].float().cpu()
+    for number, (first, last) in enumerate(itertools.pairwise(ends)):
+        part = slice(first, last)
+        for head in range(heads):
+            expected, state = delta_rule(
+                q[0, part], k[0, part], v[head, part], gates[head, part], beta[head, part], initial[number, head], scale
+            )
+            torch.testing.assert_close(out[head, part], expected, rtol=0.02, atol=0.02)
+            torch.testing.assert_close(final[number, head].cpu(), state, rtol=1e-4, atol=1e-4)
+    with pytest.raises(NotImplementedError, match="use_exp2"):
+        operators.chunk_gated_delta_rule_fwd_h(*arguments, use_exp2=True, **options)
+
+
+def test_gates_of_the_delta_rule(operators):
+    torch.manual_seed(0)
+    a, b, decay, bias = torch.randn(5, 3), torch.randn(5, 3).bfloat16(), torch.randn(3), torch.randn(3)
+    g, beta = operators.npu_fused_gdn_gating(decay.npu(), a.npu(), b.npu(), bias.npu())
+    torch.testing.assert_close(g.cpu()[0], -decay.exp() * (1 + (a + bias).exp()).log())
+    torch.testing.assert_close(beta.cpu()[0], b.sigmoid())
+
+
+def test_steps_of_the_delta_rule_skip_padding(operators):
+    torch.manual_seed(0)
+    q, k = (torch.nn.functional.normalize(torch.randn(3, 1, 16), dim=-1).bfloat16() for _ in range(2))
+    v, beta, g = torch.randn(3, 2, 16).bfloat16(), torch.rand(3, 2).bfloat16(), -torch.rand(3, 2)
+    state = torch.randn(4, 2, 16, 16).bfloat16()
+    served = state.npu()
+    lengths = torch.tensor([0, 1, 1, 0], dtype=torch.int32).npu()  # where the first starts, and three lengths
+    out = operators.npu_recurrent_gated_delta_rule(
+        *(x.npu() for x in (q, k, v)),
+        served,
+        beta=beta.npu(),
+        scale=0.25,
+        actual_seq_lengths=lengths,
+        ssm_state_indices=torch.tensor([3, 1, 0], dtype=torch.int32).npu(),
+        g=g.npu(),
+    )
+    for token, place in enumerate([3, 1]):
+        for head in range(2):
+            one = slice(token, token + 1)
+            arguments = [x.float() for x in (q[one, 0], k[one, 0], v[one, head], g[one, head], beta[one, head])]
+            expected, after = delta_rule(*arguments, state[place, head].float().T, 0.25)
+            torch.testing.assert_close(out[token, head].float().cpu(), expected[0], rtol=0.02, atol=0.02)
+            torch.testing.assert_close(served[place, head].float().cpu(), after.T, rtol=0.02, atol=0.02)
+    assert torch.equal(served[[0, 2]].cpu(), state[[0, 2]])
 
 
 def test_a_kernel_for_npus_is_called_in_place_of_the_plugins(operators):
