@@ -164,7 +164,7 @@ def operators():
 
 
 def test_every_operator_of_the_plugin_is_defined(operators):
-    assert len(OPERATORS) == 13
+    assert len(OPERATORS) == 14
     assert all(hasattr(operators, schema[: schema.index("(")]) for schema in OPERATORS)
 
 
@@ -238,6 +238,7 @@ def test_convolutions_go_on_from_what_they_have_seen(operators, parts):
         starts = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
         out = torch.empty(len(x), channels).npu()
         has_state = torch.tensor([True, number > 0, True]).npu()
+        indices = torch.tensor([[place, 5] for place in places] if number else places)  # a block table, or its column
         operators.npu_causal_conv1d_custom(
             out,
             x.npu(),
@@ -245,7 +246,7 @@ def test_convolutions_go_on_from_what_they_have_seen(operators, parts):
             state,
             bias.npu(),
             starts.npu(),
-            torch.tensor(places).npu(),
+            indices.npu(),
             has_state,
             None,
             1,
@@ -322,6 +323,13 @@ def test_gates_of_the_delta_rule(operators):
     g, beta = operators.npu_fused_gdn_gating(decay.npu(), a.npu(), b.npu(), bias.npu())
     torch.testing.assert_close(g.cpu()[0], -decay.exp() * (1 + (a + bias).exp()).log())
     torch.testing.assert_close(beta.cpu()[0], b.sigmoid())
+
+
+def test_gemmas_normalization_adds_one_to_the_weights(operators):
+    torch.manual_seed(0)
+    x, weight = torch.randn(3, 32), torch.randn(32)
+    y, _ = operators.npu_gemma_rms_norm(x.npu(), weight.npu(), 1e-5)
+    torch.testing.assert_close(y.cpu(), torch.nn.functional.rms_norm(x, (32,), 1 + weight, 1e-5))
 
 
 def test_steps_of_the_delta_rule_skip_padding(operators):

@@ -56,6 +56,10 @@ def sgmv_expand(*, x, lora_indices, seq_len, **others):
 # ---- the gated delta rule. Tensors of prefill are [1, heads, tokens, width]; sequences follow each other.
 
 
+def npu_gemma_rms_norm(*, x, gamma, epsilon):
+    return torch.ops.npu.npu_gemma_rms_norm(x, gamma, epsilon)
+
+
 def npu_fused_gdn_gating(*, A_log, a, b, dt_bias, beta, threshold):
     """The logarithms of the gates, and the factors of updates, as [1, tokens, heads]."""
     g = -A_log.float().exp() * functional.softplus(a.float() + dt_bias.float(), beta, threshold)
@@ -82,7 +86,8 @@ def npu_causal_conv1d_custom(
         raise NotImplementedError("npu_causal_conv1d_custom: num_accepted_tokens_opt")
     kept = len(weight) - 1
     starts, ends = query_start_loc_opt[:-1, None].long(), query_start_loc_opt[1:, None].long()
-    before = conv_state[cache_indices_opt.clamp(min=0).long()]
+    place_of = cache_indices_opt if cache_indices_opt.dim() == 1 else cache_indices_opt[:, 0]  # of a block table
+    before = conv_state[place_of.clamp(min=0).long()]
     old = before[:, :kept]
     if initial_state_mode_opt is not None:
         old = old * initial_state_mode_opt.to(old.dtype)[:, None, None]
@@ -100,10 +105,10 @@ def npu_causal_conv1d_custom(
     output.copy_(functional.silu(y) if activation_mode else y)
 
     last = inputs(torch.arange(len(ends), device=x.device)[:, None], ends - starts + step[:kept] - kept)
-    changed = ((ends > starts) & (cache_indices_opt != pad_slot_id)[:, None])[..., None]
+    changed = ((ends > starts) & (place_of != pad_slot_id)[:, None])[..., None]
     after = before.clone()
     after[:, :kept] = torch.where(changed, last, before[:, :kept])
-    conv_state.index_copy_(0, cache_indices_opt.clamp(min=0).long(), after)
+    conv_state.index_copy_(0, place_of.clamp(min=0).long(), after)
     return output
 
 
@@ -192,6 +197,7 @@ OPERATORS = {
     "str layout_kv='BSND', int sparse_mode=3, int pre_tokens=9223372036854775807, "
     "int next_tokens=9223372036854775807, int attention_mode=2, bool return_softmax_lse=False) "
     "-> (Tensor, Tensor, Tensor)": "npu_sparse_flash_attention",
+    "npu_gemma_rms_norm(Tensor x, Tensor gamma, float epsilon=1e-6) -> (Tensor, Tensor)": npu_gemma_rms_norm,
     "npu_fused_gdn_gating(Tensor A_log, Tensor a, Tensor b, Tensor dt_bias, float beta=1.0, float threshold=20.0) "
     "-> (Tensor, Tensor)": npu_fused_gdn_gating,
     "npu_causal_conv1d_custom(Tensor(a!) output, Tensor x, Tensor weight, Tensor(b!) conv_state, Tensor? bias_opt, "
