@@ -40,7 +40,7 @@ def bgmv_expand(*, x, weight, indices, y, slice_offset, slice_size):
 
 def indices_of_rows(x, lora_indices, seq_len):
     """Of sequences that follow each other in x; -1 for the rows after the last."""
-    row = torch.arange(len(x), device=x.device)
+    row = torch.arange(x.shape[0], device=x.device)
     sequence = (row[:, None] >= seq_len.cumsum(0)).sum(1)
     return torch.cat([lora_indices, lora_indices.new_full((1,), -1)])[sequence]
 

@@ -304,3 +304,26 @@ def test_which_arguments_are_written():
         assert {name for name in Analysis(kernel).written if name.endswith("_ptr")} == written
     assert Analysis(triton_kernels.locked_kernel).one_at_a_time
     assert not Analysis(triton_kernels.collatz_kernel).one_at_a_time
+
+
+@triton.jit
+def product(x, y):
+    return x * y
+
+
+@triton.jit
+def rows_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OWN: tl.constexpr):
+    row, column = tl.arange(0, ROWS)[:, None], tl.arange(1, COLUMNS + 1)[None, :]
+    x = tl.load(x_ptr + row * COLUMNS + column - 1) + tl.zeros([ROWS, COLUMNS], tl.float32)
+    y = tl.reduce(x, 1, product) if OWN else tl.sum(x, 1) + tl.max(x, 1)
+    tl.store(out_ptr + tl.arange(0, ROWS), y)
+
+
+def test_blocks_of_any_size():
+    x = torch.randn(5, 7)
+    out = torch.empty(5).npu()
+    launched(rows_kernel, (1,), x.npu(), out, 5, 7, False)
+    torch.testing.assert_close(out.cpu(), x.sum(1) + x.amax(1))
+    launched(rows_kernel, (1,), x.npu(), out, 5, 4, True)
+    torch.testing.assert_close(out.cpu(), x.flatten()[:20].view(5, 4).prod(1))
+    assert "7 elements are left to combine in pairs" in failure(rows_kernel, (1,), x.npu(), out, 5, 7, True)

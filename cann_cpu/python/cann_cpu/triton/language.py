@@ -6,6 +6,7 @@ axis, in which the combining function runs for all elements of all programs at o
 """
 
 import inspect
+import math
 from functools import cache, partial
 
 import numpy as np
@@ -28,6 +29,8 @@ class Triton:
         self.triton, self.language, self.core = triton, language, language.core
         self.jit, self.semantic = JITFunction, semantic
         self.semantic_class = getattr(semantic, "TritonSemantic", None)
+        if self.semantic_class is not None:
+            self._allow_blocks_of_any_size()
         self.unwrap = language.core._unwrap_if_constexpr
         self.extra_names = cache(self._extra_names)
         plain = self.core.tensor.__repr__
@@ -41,6 +44,26 @@ class Triton:
         if cls._installed is None:
             cls._installed = cls()
         return cls._installed
+
+    def _allow_blocks_of_any_size(self):
+        """As triton-ascend does; later ones take powers of two only."""
+        core = self.core
+
+        def validate(shape):
+            if not all(isinstance(size, int) and size > 0 for size in shape):
+                raise ValueError(f"a block of shape {list(shape)}: its sizes must be positive integers")
+            return math.prod(shape)
+
+        class Semantic(self.semantic_class):
+            def arange(self, start, end, *, ret_ty=None):
+                if not isinstance(start, int) or not isinstance(end, int) or end <= start:
+                    raise ValueError(f"arange({start}, {end}): both must be constants, the second the larger")
+                ret_ty = ret_ty or core.block_type(core.int32, [end - start])
+                handle = self.builder.create_make_range(ret_ty.to_ir(self.builder), start, end)
+                return self.tensor(handle, ret_ty)
+
+        core.validate_block_shape = validate
+        self.semantic_class = Semantic
 
     def is_jit(self, function) -> bool:
         return isinstance(function, self.jit)
@@ -263,6 +286,8 @@ class Handlers:
 
     @staticmethod
     def _every_second(handles, axis, start):
+        if handles[0].shape[axis] % 2:
+            raise ValueError(f"{handles[0].shape[axis]} elements are left to combine in pairs: take a power of two")
         index = (slice(None),) * (axis + 1) + (slice(start, None, 2),)
         shape = tuple(size // 2 if i == axis else size for i, size in enumerate(handles[0].shape))
         return [handle.like(shape, lambda data: data[index]) for handle in handles]
