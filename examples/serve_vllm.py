@@ -390,7 +390,7 @@ def failure(log: str) -> str:
     lines = log.splitlines()
     exceptions = [line for line in lines if re.search(r"\w(Error|Exception): ", line)]
     of_engine = [line for line in exceptions if " ERROR " in line]
-    of_tasks = [line for line in of_engine if re.search(r"\w: .* failed: ", line)]
+    of_tasks = [line for line in lines if re.search(r" ERROR .*\w: .* failed: ", line)]
     why = (of_tasks or of_engine or exceptions[-1:] or lines[-1:] or ["no output"])[0]
     why = re.sub(r"^.*? ERROR .*?\] *", "", why).split(" failed: ")[-1]
     if "'NoneType' object is not callable" in why:

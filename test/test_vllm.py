@@ -139,8 +139,8 @@ def test_the_scores_of_two_experts_are_never_near_each_other():
         ("INFO start\nImportError: one\nRuntimeError: the last", "RuntimeError: the last"),
         (
             "X ERROR 1 [a.py:1] RuntimeError: error code is 500000\n"
-            "X ERROR 2 [a.py:1] aclrtFoo: stream 4 failed: its work failed: bar failed: KernelError: line 91",
-            "KernelError: line 91",
+            "X ERROR 2 [a.py:1] aclrtFoo: stream 4 failed: its work failed: bar failed: aclnnBar: no x",
+            "aclnnBar: no x",
         ),
         (
             "WARNING [b.py:6] Failed to import foo_C: undefined symbol: bar\n"
