@@ -53,7 +53,7 @@ MODES_OF_VLLM = {"NONE": "eager"} | {
 PROMPTS = ["Hi", "The quick brown fox jumps over the lazy dog.", "A cache has pages of 128 tokens. " * 5]
 LONG_PROMPTS = [*PROMPTS[:2], " ".join(str(i * i) for i in range(500))[:2600]]
 """Of more tokens than the indexer selects, which decide what comes next: attention to all keys gives other tokens."""
-COLUMNS = "{:<17} {:<12} {:>20} {:>7} {:>10} {:>12}  {}"
+COLUMNS = "{:<17} {:<12} {:>18} {:>7} {:>7} {:>11} {:>12}  {}"
 IMAGE = "image.png"
 OPERATOR_PLUGIN = "vllm_operator"
 
@@ -439,10 +439,11 @@ def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[di
 
 def check(folder: Path, name: str, mode: str, reference: Reference, plugins: list[str]) -> bool:
     """Serves a case and prints its line of the table; returns whether it is right."""
-    case = CASES[name]
+    case, start = CASES[name], time.monotonic()
     found, text = run(folder, name, mode, plugins)
+    whole = f"{time.monotonic() - start:.0f} s"
     if not found:
-        print(COLUMNS.format(name, mode, "", "", "", "", f"FAILED: {failure(text)} ({folder})"), flush=True)
+        print(COLUMNS.format(name, mode, "", "", whole, "", "", f"FAILED: {failure(text)} ({folder})"), flush=True)
         return False
     prompts, served = ([x for rank in found for x in rank[part]] for part in ("prompts", "served"))
     wrong = case.judge(reference, prompts, served)
@@ -455,8 +456,9 @@ def check(folder: Path, name: str, mode: str, reference: Reference, plugins: lis
     lengths = ", ".join(map(str, sorted({len(prompt) for prompt in prompts})))
     tokens = sum(map(len, served))
     seconds, step = f"{found[0]['seconds']:.2f} s", f"{found[0]['step'] * 1e3:.1f} ms"
+    step = "" if "runner" in case.arguments else step  # embeddings are not decoded
     used = MODES_OF_VLLM[found[0]["mode"]]
-    print(COLUMNS.format(name, used, lengths, tokens, seconds, step, wrong or "ok"), flush=True)
+    print(COLUMNS.format(name, used, lengths, tokens, whole, seconds, step, wrong or "ok"), flush=True)
     return not wrong
 
 
@@ -477,7 +479,7 @@ def main() -> int:
         serve(Path(folder), name, mode, Path(result))
         return 0
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="serve_vllm_"))).resolve()
-    print(COLUMNS.format("model", "mode", "lengths of prompts", "tokens", "first call", "decode step", ""))
+    print(COLUMNS.format("model", "mode", "lengths of prompts", "tokens", "all", "first call", "decode step", ""))
     plugins = plugins_of_vllm() + [OPERATOR_PLUGIN] * options.operator
     names = options.models or (["deepseek_v32"] if options.operator else DEFAULT_CASES)
     names, modes = (list(CASES), ["eager", "default"]) if names == ["all"] else (names, list(EXPLICIT_MODES))
