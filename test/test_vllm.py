@@ -375,17 +375,11 @@ def test_a_kernel_for_npus_is_called_in_place_of_the_plugins(operators):
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not VLLM.exists(), reason="vLLM is not installed: `bash run.sh vllm` makes .venv-vllm, from PyPI")
-def test_vllm_serves_a_model_in_graphs(tmp_path):
-    command = [
-        VLLM,
-        ROOT / "examples/serve_vllm.py",
-        "--models",
-        "qwen3",
-        "--modes",
-        "full decode",
-        "--folder",
-        tmp_path,
-    ]
+@pytest.mark.parametrize(
+    ("name", "mode"), [("qwen3", "full decode"), ("qwen3_next", "default"), ("tensor_parallel", "default")]
+)
+def test_vllm_serves_a_model(tmp_path, name, mode):
+    command = [VLLM, ROOT / "examples/serve_vllm.py", "--models", name, "--modes", mode, "--folder", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.rstrip().endswith("ok")
+    assert done.stdout.endswith("ok\n1 of 1 are right\n")

@@ -4,7 +4,8 @@
 These are always looked for:
 
 - a load or a store outside its tensor (before, behind, between two tensors of one allocation): the bounds are those of
-  the tensor that was given to the launch, from its first to its last element in memory;
+  the tensor that was given to the launch, from its first to its last element in memory. With
+  `CANN_CPU_TRITON_LOADS=memory` a load is only warned of, if there is device memory;
 - an offset of int32 that wrapped, where an element that is not masked uses it;
 - two programs that store different values to one element, in kernels without atomics;
 - more blocks in one instruction than the chip's unified buffer holds;
