@@ -282,6 +282,12 @@ def speculating(**config) -> dict:
     }
 
 
+WHOLE_PROMPTS = {
+    "enable_chunked_prefill": False,
+    "enable_prefix_caching": False,
+    "max_num_batched_tokens": 512,
+    "block_size": 128,  # which vllm-ascend needs, and sets only with one of the two
+}
 CASES = {name: Case(name) for name in ("qwen3", "llama", "qwen3_moe", "mixtral", "deepseek_v2", "qwen3_next")} | {
     "deepseek_v32": Case("deepseek_v32", reference=deepseek_v32_logits),
     "qwen2_5_vl": Case("qwen2_5_vl", reference=image_logits),
@@ -297,9 +303,7 @@ CASES = {name: Case(name) for name in ("qwen3", "llama", "qwen3_moe", "mixtral",
     "structured": Case("qwen3", regex=f"[0-9]{{{NEW_TOKENS}}}", reference=digits_logits),
     "sleep": Case("qwen3", {"enable_sleep_mode": True}),
     "prefix_cache": Case("qwen3", counters=("vllm:prefix_cache_hits",)),
-    "whole_prompts": Case(
-        "qwen3", {"enable_chunked_prefill": False, "enable_prefix_caching": False, "max_num_batched_tokens": 512}
-    ),
+    "whole_prompts": Case("qwen3", WHOLE_PROMPTS),
     "tensor_parallel": Case("qwen3", {"tensor_parallel_size": 2}),
     "pipeline_parallel": Case("qwen3", {"pipeline_parallel_size": 2}),
     "expert_parallel": Case("qwen3_moe", {"tensor_parallel_size": 2, "enable_expert_parallel": True}),
@@ -398,7 +402,7 @@ def failure(log: str) -> str:
     why = re.sub(r"^.*? ERROR .*?\] *", "", why).split(" failed: ")[-1]
     if "'NoneType' object is not callable" in why:
         why = next((line[line.index("Failed to import") :] for line in lines if "Failed to import" in line), why)
-    return why[:300]
+    return re.sub(r"/\S*/site-packages/", "", why)[:300].strip()
 
 
 def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[dict], str]:

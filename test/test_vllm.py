@@ -141,9 +141,9 @@ def test_the_scores_of_two_experts_are_never_near_each_other():
             "aclnnBar: no x",
         ),
         (
-            "WARNING [b.py:6] Failed to import foo_C: undefined symbol: bar\n"
+            "WARNING [b.py:6] Failed to import foo_C: /a/site-packages/foo/libfoo.so: undefined symbol: bar\n"
             "X ERROR 1 [a.py:1] TypeError: 'NoneType' object is not callable",
-            "Failed to import foo_C: undefined symbol: bar",
+            "Failed to import foo_C: foo/libfoo.so: undefined symbol: bar",
         ),
         ("Failed to import foo_C\nX ERROR 1 [a.py:1] TypeError: other", "TypeError: other"),
         ("INFO start\nKilled", "Killed"),
