@@ -28,7 +28,7 @@ graph_engine/abi
 # The same of what modules import when they are loaded.
 MODULES = """
 activation.py names.py chips.py python_task.py __init__.py
-ascendc checks coverage.py profiler torch_operator.py triton
+ascendc checks coverage.py profiler torch_operator.py triton vllm_operators.py
 kernel.py vllm_plugin.py
 kernel_command.py toolkit
 __main__.py
