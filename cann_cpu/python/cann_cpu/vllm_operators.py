@@ -132,7 +132,7 @@ def of_each_value_head(x, heads: int):
 
 def chunk_gated_delta_rule_fwd_h(*, k, w, u, g, initial_state, cu_seqlens, chunk_size, **others):
     """The state before each chunk, the new values, and the last state of each sequence."""
-    refuse("chunk_gated_delta_rule_fwd_h", others, gk=None, use_exp2=False, transpose_state_layout=False)
+    reject_others("chunk_gated_delta_rule_fwd_h", others, gk=None, use_exp2=False, transpose_state_layout=False)
     heads, tokens, width = u.shape[1:]
     k, w, u, g = (of_each_value_head(x, heads) for x in (k, w, u, g[..., None]))
     places = list(chunks(cu_seqlens, tokens, chunk_size))
@@ -152,7 +152,7 @@ def chunk_gated_delta_rule_fwd_h(*, k, w, u, g, initial_state, cu_seqlens, chunk
 
 def chunk_fwd_o(*, q, k, v, h, scale, g, cu_seqlens, chunk_size, **others):
     """The outputs: of the state before a token's chunk, and of the chunk's tokens up to it."""
-    refuse("chunk_fwd_o", others, g_gamma=None, transpose_state_layout=False)
+    reject_others("chunk_fwd_o", others, g_gamma=None, transpose_state_layout=False)
     heads, tokens = v.shape[1:3]
     q, k, v, h, g = (of_each_value_head(x, heads) for x in (q, k, v, h, g[..., None]))
     out = torch.empty_like(v)
@@ -163,7 +163,7 @@ def chunk_fwd_o(*, q, k, v, h, scale, g, cu_seqlens, chunk_size, **others):
     return out[None].bfloat16()
 
 
-def refuse(operator: str, others: dict, **only):
+def reject_others(operator: str, others: dict, **only):
     """Raises an error for an argument that is not implemented and has another value than `only`."""
     for name, value in only.items():
         if others[name] not in (value, None):
