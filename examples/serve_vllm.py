@@ -378,7 +378,6 @@ def serve(folder: Path, name: str, mode: str, result: Path):
 SETTINGS = {
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",  # it rejects what vllm-ascend's compiler returns
     "TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING": "0",  # docs/vllm.md: an error where CI is set
-    "VLLM_CACHE_ROOT": str(Path(tempfile.gettempdir()) / "serve_vllm_cache"),
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -417,6 +416,7 @@ def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[di
         result, log = folder / f"{mode}{rank}.json", folder / f"{mode}{rank}.log"
         result.unlink(missing_ok=True)
         environment = {**os.environ, **SETTINGS, **CASES[name].settings, "VLLM_PLUGINS": ",".join(plugins)}
+        environment["VLLM_CACHE_ROOT"] = tempfile.mkdtemp(prefix="cache_", dir=folder)  # docs/vllm.md
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # docs/vllm.md
         if count > 1:
             ranks = {"RANK": rank, "RANK_LOCAL": rank, "SIZE": count, "MASTER_IP": "127.0.0.1", "MASTER_PORT": port}
