@@ -406,7 +406,7 @@ def failure(log: str) -> str:
 
 
 def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[dict], str]:
-    """Serves a case in processes of its own; returns what each found, and their logs. Nothing is found if one fails."""
+    """Serves a case in separate processes; returns what each found, and their logs. Nothing is found if one fails."""
     results, logs, running = [], [], []
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

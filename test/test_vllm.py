@@ -2,12 +2,15 @@
 """The judge of examples/serve_vllm.py, and the operators that cann_cpu's plugin defines for vllm-ascend."""
 
 import itertools
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from cann_cpu.vllm_operators import OPERATORS
 from cann_cpu.vllm_plugin import define_operators
 
@@ -383,3 +386,27 @@ def test_vllm_serves_a_model(tmp_path, name, mode):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("ok\n1 of 1 are right\n")
+
+
+def workflow() -> dict:
+    """The workflow that docs/vllm.md shows."""
+    return yaml.safe_load((ROOT / "docs/vllm.md").read_text().split("```yaml\n")[1].split("```")[0])
+
+
+def test_the_workflow_runs_scripts_of_this_tree():
+    (job,) = workflow()["jobs"].values()
+    commands = [shlex.split(step["run"]) for step in job["steps"] if "run" in step]
+    assert [command[:3] for command in commands] == [["bash", "run.sh", "vllm"]]
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not VLLM.exists(), reason="vLLM is not installed: `bash run.sh vllm` makes .venv-vllm, from PyPI")
+def test_the_workflow_serves_a_model_with_an_author_s_operators():
+    (job,) = workflow()["jobs"].values()
+    environment = os.environ | {"VIRTUAL_ENV": sys.prefix, "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}", "CI": "1"}
+    for step in job["steps"]:
+        if "run" in step:
+            command = ["bash", "-ec", step["run"]]
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("2 of 2 are right\n")
