@@ -235,7 +235,7 @@ void synchronize_event(aclrtEvent handle, int32_t timeout) {
   notify(&Observer::on_event_waited, nullptr, *recording);
   std::shared_ptr<Stream> stream = recording->stream.lock();
   if (!stream) return;
-  if (std::optional<Failure> failure = stream->take_failure(recording->number)) throw *failure;
+  if (std::optional<Failure> failure = stream->take_failure(recording->number)) throw reported_late(*failure);
 }
 
 uint64_t nanoseconds_of(aclrtEvent handle, const char* which) {

@@ -5,6 +5,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "cann_cpu/waiting.h"
 #include "gil.h"
@@ -347,6 +349,15 @@ std::optional<Failure> Stream::take_failure(uint64_t number) {
   return failure;
 }
 
+Failure reported_late(Failure failure) {
+  const char* blocking = std::getenv("ASCEND_LAUNCH_BLOCKING");
+  if (blocking == nullptr || std::string_view(blocking) != "1") {
+    failure.message +=
+        "\n  The call that asked for this has returned; with ASCEND_LAUNCH_BLOCKING=1 torch_npu's calls raise it.";
+  }
+  return failure;
+}
+
 void Stream::retain(const std::shared_ptr<void>& object) {
   const std::lock_guard lock(mutex_);
   if (done_ < last_) retained_.emplace_back(last_, object);
@@ -593,8 +604,8 @@ void synchronize_stream(aclrtStream handle, int32_t timeout) {
   }
   notify(&Observer::on_stream_waited, *stream);
   if (std::optional<Failure> failure = stream->take_failure(number)) {
-    failed_synchronization = {*failure, calls_of_thread};
-    throw *failure;
+    failed_synchronization = {reported_late(*failure), calls_of_thread};
+    throw failed_synchronization->failure;
   }
 }
 
@@ -616,7 +627,7 @@ void synchronize_device(int32_t timeout) {
     if (failure && first) first->message += "; " + failure->message;
     if (failure && !first) first = std::move(failure);
   }
-  if (first) throw *first;
+  if (first) throw reported_late(*first);
 }
 
 }  // namespace

@@ -219,6 +219,9 @@ bool Stream::block_until(Condition&& condition, bool poll, std::optional<Clock::
   return true;
 }
 
+// What a caller that waits has found, with how the call that asked for the work raises it.
+Failure reported_late(Failure failure);
+
 // Fails once more if the thread's previous call synchronised a stream and failed, and its message was not read. This is
 // for aclrtMemcpy: torch_npu's copies make this pair of calls, and raise the first error with its message only if the
 // second call fails.

@@ -474,3 +474,24 @@ def test_static_kernels_of_torchair_are_rejected_by_name(tmp_path):
     assert result.returncode != 0
     assert "_aclnn_static_shape_kernel" in result.stderr and "not implemented" in result.stderr
     assert "AclopStartDumpArgs execute failed" in result.stderr
+
+
+@pytest.mark.parametrize("blocking", ["0", "1"])
+def test_an_error_names_the_variable_that_raises_it_at_its_call(blocking):
+    run_program(
+        f"""
+        import torch
+        weight, index = torch.ones(4, 8).npu(), torch.tensor([9]).npu()
+        where = "call"
+        try:
+            torch.nn.functional.embedding(index, weight)
+            where = "synchronization"
+            torch.npu.synchronize()
+        except RuntimeError as error:
+            text = str(error)
+        assert where == ("call" if {blocking} else "synchronization"), where
+        assert "index out of range" in text, text
+        assert ("ASCEND_LAUNCH_BLOCKING=1" in text) != {blocking}, text
+        """,
+        ASCEND_LAUNCH_BLOCKING=blocking,
+    )
