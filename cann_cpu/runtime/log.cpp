@@ -87,11 +87,14 @@ void write(aclLogLevel level, const char* module, const char* file, uint32_t lin
 
 std::string take_logged_error() { return std::exchange(last_error, {}); }
 
-bool errors_are_printed() {
-  if (errors_are_hidden || !is_logged(ACL_ERROR) || is_on_stdout()) return false;
+bool is_torch_npu_loaded() {
   void* torch_npu = dlopen("libtorch_npu.so", RTLD_LAZY | RTLD_NOLOAD);
   if (torch_npu != nullptr) dlclose(torch_npu);
-  return torch_npu == nullptr;
+  return torch_npu != nullptr;
+}
+
+bool errors_are_printed() {
+  return !errors_are_hidden && is_logged(ACL_ERROR) && !is_on_stdout() && !is_torch_npu_loaded();
 }
 
 void log_error(const std::string& text) {

@@ -9,6 +9,7 @@ namespace cann_cpu {
 // Writes a line to the log, and one on stderr where that is the only place in which anybody sees it.
 void log_error(const std::string& text);
 
+bool is_torch_npu_loaded();
 // Whether stderr gets errors: not in a process with torch_npu, which raises them.
 bool errors_are_printed();
 // Set while the library is loaded, where it is tested whether the program itself reports them.

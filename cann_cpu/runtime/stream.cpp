@@ -10,6 +10,7 @@
 
 #include "cann_cpu/waiting.h"
 #include "gil.h"
+#include "log.h"
 
 namespace cann_cpu {
 namespace {
@@ -351,9 +352,9 @@ std::optional<Failure> Stream::take_failure(uint64_t number) {
 
 Failure reported_late(Failure failure) {
   const char* blocking = std::getenv("ASCEND_LAUNCH_BLOCKING");
-  if (blocking == nullptr || std::string_view(blocking) != "1") {
-    failure.message +=
-        "\n  The call that asked for this has returned; with ASCEND_LAUNCH_BLOCKING=1 torch_npu's calls raise it.";
+  const bool blocks = blocking != nullptr && std::string_view(blocking) == "1";
+  if (!blocks && is_torch_npu_loaded()) {  // whose variable it is
+    failure.message += "; with ASCEND_LAUNCH_BLOCKING=1 the call that asked for this raises it";
   }
   return failure;
 }
