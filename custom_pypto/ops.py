@@ -594,9 +594,9 @@ def npu_sparse_flash_attention_pto(
     by which results over parts of the tokens are merged, as in context parallelism: their mean, weighted with
     ``exp(softmax_lse)``, is the result over all. Sinks then go to one of the parts.
 
-    Scores, softmax and sums are in float32. The exponentials are rounded to the dtype of ``query`` before they
-    multiply the values, as in other flash attention kernels, and the result is rounded to it as well. The result is
-    bitwise equal for any number of threads.
+    Scores, softmax and sums are in float32, and the result is rounded once, to the dtype of ``query``. The softmax
+    weights enter the product with the values in two parts of that dtype, which together have twice its precision. The
+    result is bitwise equal for any number of threads.
 
     B is the batch size, S1 and S2 are query and key tokens per sequence, T and T2 those of all sequences together, N1
     and N2 query and key heads, D, Dr and Dv the head dimensions of query and key, of their rotary parts and of values.
@@ -645,9 +645,9 @@ def npu_sparse_flash_attention_pto(
             synchronisation for negative or too long lengths, a block table too short for its sequence, block numbers
             out of range and indices below -1. Nothing is written then.
 
-    Limits: any number of heads, head dimensions, block size and length. The work is N1 * (D + Dr + Dv) multiplications
-    for each token that a query token attends to, however long its sequence is. A ``value`` that is ``key`` itself is
-    read once.
+    Limits: any number of heads, head dimensions, block size and length. The work is N1 * (D + Dr + 2 * Dv)
+    multiplications for each token that a query token attends to, however long its sequence is. A ``value`` that is
+    ``key`` itself is read once.
 
     Formula: the attention over selected tokens of DeepSeek Sparse Attention, equation 2 of the DeepSeek-V3.2-Exp
     report; torch_npu's npu_sparse_flash_attention with sparse_block_size 1 computes the same.

@@ -14,19 +14,18 @@ namespace opp {
 // number of indices.
 struct SparseFlashAttentionTiling {
   static constexpr uint32_t kHeads = 128;
-  static constexpr uint32_t kVectorCores = 2;            // of a block
-  static constexpr uint32_t kStep = 104;                 // keys; each vector core of a block gathers half
-  static constexpr uint32_t kPiece = 352;                // 2048 indices are six
-  static constexpr uint32_t kScoreRow = 384;             // columns of a piece's scores and weights: whole repeats of 64
-  static constexpr uint32_t kWeightRow = 2 * kScoreRow;  // elements of 16 bits from one row of weights to the next
-  static constexpr uint32_t kGathered = 4;               // pieces of a block whose keys lie in the workspace
-  static constexpr uint32_t kWeighed = 2;                // and whose scores and weights
-  static constexpr uint32_t kMerged = 6;                 // and that are merged at a time
-  static constexpr uint32_t kSummed = kMerged + 2;       // and whose sums
-  static constexpr uint32_t kMergedHeads = 32;           // of a divided row, at a time
-  static constexpr uint32_t kElements = 6144;            // floats of a buffer of a vector core
-  static constexpr uint32_t kNoteBytes = 64;             // of a piece's note: a line of the data cache
-  static constexpr int64_t kMaxPage = 1 << 20;           // tokens that positions are divided by exactly
+  static constexpr uint32_t kVectorCores = 2;       // of a block
+  static constexpr uint32_t kStep = 104;            // keys; each vector core of a block gathers half
+  static constexpr uint32_t kPiece = 352;           // 2048 indices are six
+  static constexpr uint32_t kScoreRow = 384;        // columns of a piece's scores and weights: whole repeats of 64
+  static constexpr uint32_t kGathered = 4;          // pieces of a block whose keys lie in the workspace
+  static constexpr uint32_t kWeighed = 2;           // and whose scores and weights
+  static constexpr uint32_t kMerged = 6;            // and that are merged at a time
+  static constexpr uint32_t kSummed = kMerged + 2;  // and whose sums
+  static constexpr uint32_t kMergedHeads = 32;      // of a divided row, at a time
+  static constexpr uint32_t kElements = 6144;       // floats of a buffer of a vector core
+  static constexpr uint32_t kNoteBytes = 64;        // of a piece's note: a line of the data cache
+  static constexpr int64_t kMaxPage = 1 << 20;      // tokens that positions are divided by exactly
 
   SequencesTiling sequences;
   int64_t heads;

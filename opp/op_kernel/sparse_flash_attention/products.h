@@ -17,7 +17,7 @@ class AttentionProducts {
       : tiling_(tiling), tensors_(tensors), workspace_(tiling, workspace, GetBlockIdx()) {
     panels_ = PanelsOf(tiling.depth) + PanelsOf(tiling.rope_depth);
     pipe.InitBuffer(query_, 1, kQueryPanels * kPanelElements * sizeof(T));
-    pipe.InitBuffer(weights_, kParts, kPanelElements * sizeof(T));
+    pipe.InitBuffer(weights_, kParts, 2 * kPanelElements * sizeof(T));
     pipe.InitBuffer(keys_, kKeyBuffers, kPanelElements * sizeof(T));
     pipe.InitBuffer(left_, 2, kPanelElements * sizeof(T));
     pipe.InitBuffer(right_, 2, kPanelElements * sizeof(T));
@@ -208,9 +208,13 @@ class AttentionProducts {
     keys_.FreeTensor(rows);
   }
 
+  // The weights of a part of the keys, rounded, and then the rounding errors.
   __aicore__ inline LocalTensor<T> LoadWeights(uint32_t n, const Piece& piece, uint32_t part, uint32_t heads) {
     const LocalTensor<T> to = weights_.template AllocTensor<T>();
-    Load(to, workspace_.Weights(n)[part * kPanel], heads, piece.Of(part, kPanel), Tiling::kWeightRow);
+    for (uint32_t i = 0; i < 2; ++i) {
+      Load(to[i * kPanelElements], workspace_.Weights(n)[i * Tiling::kScoreRow + part * kPanel], heads,
+           piece.Of(part, kPanel), 2 * Tiling::kScoreRow);
+    }
     weights_.EnQue(to);
     return weights_.template DeQue<T>();
   }
@@ -219,12 +223,14 @@ class AttentionProducts {
   __aicore__ inline void SumPart(const LocalTensor<float>& sums, const LocalTensor<T>& weights, uint32_t heads,
                                  uint32_t columns, uint32_t keys, bool begins) {
     const LocalTensor<T> right = right_.template DeQue<T>();
-    const LocalTensor<T> to = left_.template AllocTensor<T>();
-    LoadLeft(to, weights, AlignUp(heads, kFractal), heads, CeilDivision(keys, kFractal));
-    left_.EnQue(to);
-    const LocalTensor<T> left = left_.template DeQue<T>();
-    Multiply(sums, left, right, heads, columns, keys, begins);
-    left_.FreeTensor(left);
+    for (uint32_t i = 0; i < 2; ++i) {
+      const LocalTensor<T> to = left_.template AllocTensor<T>();
+      LoadLeft(to, weights[i * kPanelElements], AlignUp(heads, kFractal), heads, CeilDivision(keys, kFractal));
+      left_.EnQue(to);
+      const LocalTensor<T> left = left_.template DeQue<T>();
+      Multiply(sums, left, right, heads, columns, keys, begins && i == 0);
+      left_.FreeTensor(left);
+    }
     right_.FreeTensor(right);
   }
 

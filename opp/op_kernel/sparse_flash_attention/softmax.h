@@ -334,14 +334,21 @@ class AttentionSoftmax {
     BlockReduceSum(spread_, work_, rows, kRepeat, 1, 1, kStride);
     BlockReduceSum(totals, spread_, CeilDivision(rows, kBlock), kRepeat, 1, 1, kStride);
 
+    // In 16 bits a weight is off by up to 2^-9, and where few keys have most of the weight that is seen.
     LocalTensor<T> weights = out_.template AllocTensor<T>();
+    const LocalTensor<T> rest = weights[kElements];
     Cast(weights, scores, RoundMode::CAST_RINT, elements);
+    Cast(work_, weights, RoundMode::CAST_NONE, elements);
+    Sub(work_, scores, work_, static_cast<int32_t>(elements));
+    Cast(rest, work_, RoundMode::CAST_RINT, elements);
     in_.FreeTensor(scores);
     out_.EnQue(weights);
     weights = out_.template DeQue<T>();
-    constexpr uint16_t kBlocks = Tiling::kScoreRow / kFractal;
-    DataCopy(workspace_.Weights(n)[first * Tiling::kWeightRow], weights,
-             DataCopyParams(static_cast<uint16_t>(rows), kBlocks, 0, Tiling::kWeightRow / kFractal - kBlocks));
+    for (uint32_t part = 0; part < 2; ++part) {
+      constexpr uint16_t kBlocks = Tiling::kScoreRow / kFractal;
+      DataCopy(workspace_.Weights(n)[(2 * first + part) * Tiling::kScoreRow], weights[part * kElements],
+               DataCopyParams(static_cast<uint16_t>(rows), kBlocks, 0, kBlocks));
+    }
     out_.FreeTensor(weights);
   }
 

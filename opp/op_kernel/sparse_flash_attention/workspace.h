@@ -101,7 +101,7 @@ class AttentionWorkspace {
   __aicore__ inline GlobalTensor<float> Scores(uint32_t n) const {
     return scores_[(uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * ScoreElements()];
   }
-  // The weights replace the scores, in rows of kWeightRow: rows of other heads still hold scores.
+  // The weights replace the scores: for each head kScoreRow weights rounded to 16 bits, and then their rounding errors.
   __aicore__ inline GlobalTensor<T> Weights(uint32_t n) const {
     return weights_[(uint64_t{block_} * Tiling::kWeighed + n % Tiling::kWeighed) * 2 * ScoreElements()];
   }
