@@ -7,6 +7,7 @@ The peers run eagerly and under inductor, in each natural form (peers.py). Where
 bfloat16, they round scores and softmax weights to it, as ATen's matrix products do. Where it has none, ATen multiplies
 float32 a hundred times as fast: they do so, their weights and queries are float32 from the start, and what they take of
 a cache is converted. The same holds for int8.
+Sparse flash attention multiplies its softmax weights in two parts of bfloat16; the peers round them once.
 Operands come from memory: a call that touches few of them is made for several layers in turn. Then come, for longer
 and longer caches, the operators' times and what memory they take beside their arguments and results, as a table and as
 a picture.

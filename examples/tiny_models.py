@@ -219,7 +219,7 @@ def write_qwen2_5_vl(folder: Path):
     Image.fromarray(pixels.numpy()).save(folder / "image.png")
 
 
-# ---- what is made of Qwen3's weights; folder/reference has the same model for transformers
+# ---- Qwen3 with changed weights; folder/reference has the same model for transformers
 
 
 def change(folder: Path, changed: Callable[[str, Tensor], Tensor]) -> dict[str, Tensor]:

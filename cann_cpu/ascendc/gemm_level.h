@@ -127,14 +127,14 @@ ASCENDC_INLINE void transpose_lines(const std::byte* from, int64_t line, Words (
 #endif
 }
 
-// 16 lines of 32 bytes, turned.
+// Turns 16 lines of 32 bytes.
 [[maybe_unused]] void turn_lines(std::byte* to, const std::byte* from) {
   Words words[8][kParts];
   transpose_lines(from, kBlockBytes, words);
   std::memcpy(to, words, sizeof(words));
 }
 
-// Rows of 16 elements, which are zipped to words of 16 columns.
+// Zips rows of 16 elements to a word for each column.
 template <int item>
 ASCENDC_INLINE void zip_rows(const std::byte* from, int64_t line, int32_t* to) {
   using Element = std::conditional_t<item == 1, uint8_t, uint16_t>;
@@ -159,7 +159,7 @@ void turn_across(std::byte* to, const std::byte* from, int64_t line) {
   std::memcpy(to, words, sizeof(words));
 }
 
-// What was turned; elements past those that exist become 0.
+// Loads a turned fractal. Elements past the columns, and past the bytes of each, become 0.
 ASCENDC_INLINE void load_turned(const std::byte* from, int64_t bytes, int64_t columns, Words (&to)[8][kParts]) {
   if (bytes == kBlockBytes && columns == kStripe) [[likely]] {
     std::memcpy(to, from, sizeof(to));

@@ -264,7 +264,7 @@ bool is_plain(const Attention& attention, const AttentionResults& results) {
          !results.sum.has_value() && results.out.has_value() && multiplies_halves(attention.query.scalar_type());
 }
 
-// Many queries, each of which sees all keys or those before it.
+// Many queries. Each sees all keys, or those before it.
 bool is_dense(const Attention& attention, const AttentionResults& results) {
   const Rows &key = attention.key, &value = attention.value;
   if (!key.tensor.has_value() || !value.tensor.has_value()) return false;
@@ -291,8 +291,8 @@ bool is_shared(const Attention& attention, const AttentionResults& results) {
          visible.prefix == 0 && first < last;
 }
 
-// The heads of a key are ATen's queries. It packs keys and values, so that it gets some at a time; the results of these
-// are merged. ATen wants values that are as wide as keys: 0 follows.
+// Gives ATen the heads of a key as queries. ATen copies all keys and values that it gets, so it gets some at a time,
+// and their results are merged. It takes only values as wide as keys, so narrower ones are filled up with 0.
 void attend_by_heads(const Attention& attention, const AttentionResults& results) {
   constexpr int64_t kKeys = 2048;
   const int64_t shared = shared_heads(attention), size = attention.key.size;

@@ -216,5 +216,5 @@ OPERATORS = {
     "int[]? cu_seqlens=None, int[]? chunk_indices=None, int? chunk_size=None, bool? transpose_state_layout=False) "
     "-> Tensor": chunk_fwd_o,
 }
-"""By their schemas. A name is that of torch_npu's operator that calls
-the same function of CANN, with arguments of the same names."""
+"""Operators by schema. A string names the operator of torch_npu that calls the same function of CANN, with arguments of
+the same names."""

@@ -268,6 +268,26 @@ def test_a_shared_prefix():
     close(out, torch.stack([attention(*each, 0.2, hidden)[0] for each in zip(query, key, value, strict=True)]))
 
 
+def latent_attention(query, rope, pages, table, lengths, layout, **options):
+    """Of queries in two parts to one head; `pages` are those of keys, values and the rotary parts of keys."""
+    key, value, key_rope = pages
+    return fused(
+        laid_out(query, layout),
+        key,
+        value,
+        layout,
+        query_rope=laid_out(rope, layout),
+        key_rope=key_rope,
+        num_heads=query.shape[1],
+        num_key_value_heads=1,
+        scale=0.05,
+        block_table=table,
+        block_size=BLOCK,
+        actual_seq_lengths_kv=lengths,
+        **options,
+    )
+
+
 @pytest.mark.parametrize("layout, lengths", [("BSND", None), ("BNSD", None), ("TND", [2, 5])])
 @pytest.mark.parametrize("cache", ["BnBsH", "NZ"])
 def test_latent_attention_has_a_rotary_part(cache, layout, lengths):
@@ -279,21 +299,7 @@ def test_latent_attention_has_a_rotary_part(cache, layout, lengths):
     key_rope = [randn(1, n, 64, seed=n + 1, dtype=torch.bfloat16) for n in (19, 40)]
     (cached, table), (cached_rope, _) = paged(latent, cache), paged(key_rope, cache)
     options = {"sparse_mode": 3, "atten_mask": TRIANGLE, "actual_seq_lengths": lengths} if lengths else {}
-    out, _ = fused(
-        laid_out(query, layout),
-        cached,
-        cached,
-        layout,
-        query_rope=laid_out(rope, layout),
-        key_rope=cached_rope,
-        num_heads=16,
-        num_key_value_heads=1,
-        scale=0.05,
-        block_table=table,
-        block_size=BLOCK,
-        actual_seq_lengths_kv=[19, 40],
-        **options,
-    )
+    out, _ = latent_attention(query, rope, (cached, cached, cached_rope), table, [19, 40], layout, **options)
     joined = torch.cat([query, rope], 3)
     queries = joined[0].split([2, 3], 1) if lengths else joined
     expected = []
@@ -313,20 +319,8 @@ def test_one_query_of_many_heads_to_a_key(values_are_keys, dtype):
     key_rope = [randn(1, n, 64, seed=n + 1, dtype=dtype) for n in lengths]
     values = latent if values_are_keys else [randn(1, n, 512, seed=n + 2, dtype=dtype) for n in lengths]
     (key, table), (value, _), (key_rope_pages, _) = (paged(each, "BnBsH") for each in (latent, values, key_rope))
-    out, log_sum = fused(
-        query,
-        key,
-        key if values_are_keys else value,
-        "BNSD",
-        query_rope=rope,
-        key_rope=key_rope_pages,
-        num_heads=128,
-        num_key_value_heads=1,
-        scale=0.05,
-        block_table=table,
-        block_size=BLOCK,
-        actual_seq_lengths_kv=lengths,
-    )
+    pages = key, key if values_are_keys else value, key_rope_pages
+    out, log_sum = latent_attention(query, rope, pages, table, lengths, "BNSD")
     joined = torch.cat([query, rope], 3)
     for i, (k, r, v) in enumerate(zip(latent, key_rope, values, strict=True)):
         expected, expected_log_sum = attention(joined[i], torch.cat([k, r], 2), v, 0.05)

@@ -77,8 +77,8 @@ struct Product {
 };
 ASCENDC_CPU_EXPORT void multiply(Factors factors, const Product& product);
 
-// Turns 16 lines of 32 bytes, or what lies across: a row of 16 elements of 1 or 2 bytes, every `line` bytes, for each
-// element of a line.
+// Turns 16 lines of 32 bytes. The second turns lines that lie across: for each of their elements, of 1 or 2 bytes, a
+// row of 16, `line` bytes after the one before.
 void turn_lines(std::byte* to, const std::byte* from);
 void turn_across(uint32_t itemsize, std::byte* to, const std::byte* from, int64_t line);
 
