@@ -200,6 +200,35 @@ def test_a_variable_with_two_types_is_named():
 
 
 @triton.jit
+def loops_kernel(x_ptr, out_ptr, n):
+    for _ in range(n):
+        at = tl.arange(0, 2)
+        tl.store(out_ptr + at, tl.load(x_ptr + at))
+    for _ in range(n):
+        at = tl.arange(2, 6)
+        tl.store(out_ptr + at, tl.load(x_ptr + at) * 2)
+
+
+def test_what_is_first_assigned_in_a_loop_ends_with_it():
+    x = torch.arange(6.0)
+    out = torch.zeros(6).npu()
+    launched(loops_kernel, (1,), x.npu(), out, 2)
+    assert out.tolist() == [0, 1, 4, 6, 8, 10]
+
+
+@triton.jit
+def after_kernel(x_ptr, n):
+    for _ in range(n):
+        last = tl.load(x_ptr)
+    tl.store(x_ptr, last + 1)
+
+
+def test_what_ended_with_its_loop_is_named():
+    text = failure(after_kernel, (1,), torch.zeros(1).npu(), 2)
+    assert "NameError: a variable is used that is not assigned on this way, or only in a loop that has ended" in text
+
+
+@triton.jit
 def broken_kernel(x_ptr):
     for i in range(4):
         if i == 2:

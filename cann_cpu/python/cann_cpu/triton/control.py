@@ -19,10 +19,13 @@ class Undefined:
     def __repr__(self):
         return "<not assigned>"
 
-    def __getattr__(self, name):
-        raise NameError("a variable is used that is not assigned on this way")
+    def __getattr__(self, *_):
+        raise NameError("a variable is used that is not assigned on this way, or only in a loop that has ended")
 
 
+_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or", "xor", "lshift", "rshift")
+for _name in (*_OPERATORS, *("r" + name for name in _OPERATORS), "lt", "le", "gt", "ge", "neg", "invert", "bool"):
+    setattr(Undefined, f"__{_name}__", Undefined.__getattr__)
 UNDEFINED = Undefined()
 
 
@@ -182,22 +185,27 @@ class Branch:
 
 
 class Loop:
-    """Programs that finish wait, with their values, for the others."""
+    """Programs that finish wait, with their values, for the others.
 
-    def __init__(self, engine):
+    What is first assigned in a loop ends with it, as in the compiler, except where the loop is unrolled.
+    """
+
+    def __init__(self, engine, is_unrolled=False):
         self.engine = engine
         self.whole = engine.group
+        self.is_unrolled = is_unrolled
         self.parts = []
         self.values = None
         self.before = None
+        self.is_checked = is_unrolled
 
     def check(self, values):
         """After the first step: what the loop carries keeps its type."""
         if self.before is None:
             self.before = values
-        elif self.before:
+        elif not self.is_checked:
             same_types(self.engine, self.before, values)
-            self.before = ()
+            self.is_checked = True
 
     def keep(self, going: np.ndarray, values):
         """Lets the programs wait that are not going; their values are those of `values`."""
@@ -212,9 +220,11 @@ class Loop:
     def end(self, values) -> bool:
         if self.parts:
             self.parts.append(Part(self.engine.group, None, values))
-            self.engine.group, self.values = gather(self.engine, self.whole, values, self.parts)
-        else:
-            self.values = values
+            self.engine.group, values = gather(self.engine, self.whole, values, self.parts)
+        if not self.is_unrolled:
+            pairs = zip(self.before, values, strict=True)
+            values = tuple(UNDEFINED if before is UNDEFINED else value for before, value in pairs)
+        self.values = values
         return False
 
 
@@ -243,7 +253,7 @@ class Steps(NamedTuple):
 
 class For(Loop):
     def __init__(self, engine, steps):
-        super().__init__(engine)
+        super().__init__(engine, steps.is_static)
         self.steps = steps
         self.count = 0
         self.index = None
@@ -255,8 +265,7 @@ class For(Loop):
             self.start, self.stop, self.step = (np.broadcast_to(n, self.whole.places.shape) for n in numbers)
 
     def next(self, values) -> bool:
-        if not self.steps.is_static:
-            self.check(values)
+        self.check(values)
         if self.uniform:
             number = next(self.numbers, None)
             if number is None:
