@@ -88,6 +88,15 @@ COMMON = {
 }
 
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+LATENT_HEADS = {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 128,
+    "kv_lora_rank": 512,  # this, and the next three, are the sizes that the sparse attention takes
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+}
 
 
 def write_qwen3(folder: Path):
@@ -133,15 +142,6 @@ def write_deepseek_v2(folder: Path):
     """DeepSeek V2: latent attention to all keys, experts."""
     from transformers import DeepseekV2Config
 
-    attention = {
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
-        "q_lora_rank": 128,
-        "kv_lora_rank": 512,
-        "qk_rope_head_dim": 64,
-        "qk_nope_head_dim": 128,
-        "v_head_dim": 128,
-    }
     experts = {
         "first_k_dense_replace": 1,
         "n_routed_experts": EXPERTS,
@@ -154,7 +154,7 @@ def write_deepseek_v2(folder: Path):
         "n_group": 1,
         "topk_group": 1,
     }
-    config = DeepseekV2Config(**COMMON, **attention, **experts, architectures=["DeepseekV2ForCausalLM"])
+    config = DeepseekV2Config(**COMMON, **LATENT_HEADS, **experts, architectures=["DeepseekV2ForCausalLM"])
     write_of_transformers(folder, config)
 
 
@@ -312,36 +312,33 @@ def write_qwen3_eagle(folder: Path):
 
 # ---- DeepSeek V3.2, which transformers does not implement
 
-DEEPSEEK_V32 = COMMON | {
-    "model_type": "deepseek_v32",
-    "architectures": ["DeepseekV32ForCausalLM"],
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "q_lora_rank": 128,
-    "kv_lora_rank": 512,  # this, and the next three, are the sizes that the sparse attention takes
-    "qk_rope_head_dim": 64,
-    "qk_nope_head_dim": 128,
-    "v_head_dim": 128,
-    "index_n_heads": 64,
-    "index_head_dim": 128,
-    "index_topk": 2048,  # vllm-ascend takes no other
-    "first_k_dense_replace": 1,
-    "moe_layer_freq": 1,
-    "n_routed_experts": EXPERTS,
-    "num_experts_per_tok": 2,
-    "n_shared_experts": 1,
-    "moe_intermediate_size": 128,
-    "n_group": 2,
-    "topk_group": 1,
-    "norm_topk_prob": True,
-    "routed_scaling_factor": 2.5,
-    "scoring_func": "sigmoid",
-    "topk_method": "noaux_tc",
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
-    "attention_bias": False,
-}
+DEEPSEEK_V32 = (
+    COMMON
+    | LATENT_HEADS
+    | {
+        "model_type": "deepseek_v32",
+        "architectures": ["DeepseekV32ForCausalLM"],
+        "index_n_heads": 64,
+        "index_head_dim": 128,
+        "index_topk": 2048,  # vllm-ascend takes no other
+        "first_k_dense_replace": 1,
+        "moe_layer_freq": 1,
+        "n_routed_experts": EXPERTS,
+        "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "moe_intermediate_size": 128,
+        "n_group": 2,
+        "topk_group": 1,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5,
+        "scoring_func": "sigmoid",
+        "topk_method": "noaux_tc",
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "attention_bias": False,
+    }
+)
 
 
 def deepseek_v32_shapes(config: dict) -> dict[str, tuple[int, ...]]:
