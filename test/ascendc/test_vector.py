@@ -562,6 +562,15 @@ def test_a_dtype_that_the_vector_unit_lacks_does_not_compile(kernels, kernel, na
         Call(kernel, name, dtype, Form(COUNT, 64, 1)).run(kernels, array, array, array)
 
 
+@pytest.mark.parametrize("name", ["And", "Or"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
+def test_a_count_of_bits_in_other_integers_is_one_of_16_bit_words(kernels, name, dtype):
+    dst, a, b = (values(dtype, 512, seed) for seed in range(3))
+    out = Call("binary", name, dtype, Form(COUNT, 64, 100)).run(kernels, dst, a, b).view(np.int16)
+    words = BINARY[name][1](a.view(np.int16), b.view(np.int16), None)
+    np.testing.assert_array_equal(out, np.concatenate([words[:100], dst.view(np.int16)[100:]]))
+
+
 def test_at_least_60_functions_are_tested():
     others = "Duplicate CreateVecIndex ArithProgression Power ClampMax ClampMin Xor WholeReduceMax WholeReduceMin "
     others += (

@@ -7,11 +7,11 @@
       Name, { Name(t, t, t, n); },                                                                                     \
       if (run.r.form == kCount) {                                                                                      \
         Name(run.dst<T>(), run.src0<T>(), run.src1<T>(), static_cast<int32_t>(run.r.count));                           \
-      } else {                                                                                                         \
+      } else if constexpr (requires { Name(run.dst<T>(), run.src0<T>(), run.src1<T>(), 1ul, 1, run.r.binary()); }) {   \
         run.with_mask([&](auto mask) {                                                                                 \
           Name(run.dst<T>(), run.src0<T>(), run.src1<T>(), mask, static_cast<uint8_t>(run.r.repeats), run.r.binary()); \
         });                                                                                                            \
-      })
+      } else { ASSERT(!"the function has the dtype"); })
 
 extern "C" __global__ __aicore__ void binary(GM_ADDR dst, GM_ADDR src0, GM_ADDR src1, GM_ADDR request) {
   Run run(dst, src0, src1, request);

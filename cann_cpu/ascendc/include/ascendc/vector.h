@@ -108,6 +108,19 @@ ASCENDC_CPU_BINARY(AddRelu, half, float, int16_t)
 ASCENDC_CPU_BINARY(SubRelu, half, float, int16_t)
 #undef ASCENDC_CPU_BINARY
 
+// With a count, architecture 2201 takes other integers as words of 16 bits: `count` words, whatever T is.
+#define ASCENDC_CPU_WORDS(Name)                                                                                      \
+  template <class T>                                                                                                 \
+    requires(__NPU_ARCH__ == 2201 && cpu::OneOf<T, int8_t, uint8_t, int32_t, uint32_t>)                              \
+  void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, const int32_t& count, \
+            cpu::Where where = cpu::Where::current()) {                                                              \
+    Name(dst.template ReinterpretCast<int16_t>(), src0.template ReinterpretCast<int16_t>(),                          \
+         src1.template ReinterpretCast<int16_t>(), count, where);                                                    \
+  }
+ASCENDC_CPU_WORDS(And)
+ASCENDC_CPU_WORDS(Or)
+#undef ASCENDC_CPU_WORDS
+
 #define ASCENDC_CPU_ACCUMULATE(Name, ...) ASCENDC_CPU_BINARY_BY(Name, true, __VA_ARGS__)
 ASCENDC_CPU_ACCUMULATE(MulAddDst, half, float)    // dst + src0 * src1
 ASCENDC_CPU_ACCUMULATE(FusedMulAdd, half, float)  // dst * src0 + src1
