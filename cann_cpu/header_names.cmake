@@ -20,3 +20,9 @@ header_names(lib/matmul_intf.h
   lib/matmul/matmul_intf.h lib/matrix/matmul/tiling.h)
 header_names(ascendc/host_api/tiling/template_argument.h
   tiling/template_argument.h)
+header_names(base/log_types.h
+  toolchain/log_types.h)
+header_names(base/dlog_pub.h
+  toolchain/dlog_pub.h toolchain/slog.h)
+header_names(op_common/log/log.h
+  op_common/log/error_code.h)

@@ -301,7 +301,7 @@ CASES = {name: Case(name) for name in ("qwen3", "llama", "qwen3_moe", "mixtral",
         "deepseek_v32_mtp", **speculating(method="mtp", num_speculative_tokens=1), reference=deepseek_v32_logits
     ),
     "structured": Case("qwen3", regex=f"[0-9]{{{NEW_TOKENS}}}", reference=digits_logits),
-    "sleep": Case("qwen3", {"enable_sleep_mode": True}),
+    "sleep": Case("qwen3", {"enable_sleep_mode": True, "additional_config": {"weight_nz_mode": 0}}),
     "prefix_cache": Case("qwen3", counters=("vllm:prefix_cache_hits",)),
     "whole_prompts": Case("qwen3", WHOLE_PROMPTS),
     "tensor_parallel": Case("qwen3", {"tensor_parallel_size": 2}),

@@ -83,6 +83,24 @@ void write(aclLogLevel level, const char* module, const char* file, uint32_t lin
   std::fflush(to);
 }
 
+// A line that a program logs, or a library of its operators.
+void log_line(int level, const char* module, const char* function, const char* file, uint32_t line, const char* format,
+              va_list arguments) {
+  if (level < ACL_DEBUG || level > ACL_ERROR || format == nullptr) return;
+  const auto known = static_cast<aclLogLevel>(level);
+  const bool logged = is_logged(known);
+  if (known < ACL_ERROR && !logged) return;
+  char text[1024];
+  std::vsnprintf(text, sizeof(text), format, arguments);
+  if (known == ACL_ERROR) last_error = text;
+  if (!logged) return;
+  const std::string begin = function == nullptr ? "" : std::string(function) + ": ";
+  write(known, module, file == nullptr ? "" : file, line, begin + text);
+}
+
+constexpr int kEvent = 0x10;  // DLOG_EVENT
+int level_of(int level) { return level == kEvent ? ACL_INFO : level; }
+
 }  // namespace
 
 std::string take_logged_error() { return std::exchange(last_error, {}); }
@@ -114,22 +132,32 @@ void log_error(const std::string& text) {
 using namespace cann_cpu;
 
 void aclAppLog(aclLogLevel logLevel, const char* func, const char* file, uint32_t line, const char* fmt, ...) {
-  if (logLevel < ACL_DEBUG || logLevel > ACL_ERROR || fmt == nullptr) return;
-  const bool logged = is_logged(logLevel);
-  if (logLevel < ACL_ERROR && !logged) return;
-  char text[1024];
   va_list arguments;
   va_start(arguments, fmt);
-  std::vsnprintf(text, sizeof(text), fmt, arguments);
+  log_line(logLevel, "APP", func, file, line, fmt, arguments);
   va_end(arguments);
-  if (logLevel == ACL_ERROR) last_error = text;
-  if (!logged) return;
-  write(logLevel, "APP", file == nullptr ? "" : file, line, std::string(func == nullptr ? "" : func) + ": " + text);
 }
 
 // Whether lines of this level are logged, for libraries that ask before they make one.
 extern "C" CANN_EXPORT int32_t CheckLogLevel(int32_t, int32_t level) {
+  level = level_of(level);
   return level >= ACL_DEBUG && level <= ACL_ERROR && is_logged(static_cast<aclLogLevel>(level));
+}
+
+extern "C" CANN_EXPORT int32_t AlogCheckDebugLevel(uint32_t, int32_t level) { return CheckLogLevel(0, level); }
+
+extern "C" CANN_EXPORT void DlogRecord(int32_t, int32_t level, const char* fmt, ...) {
+  va_list arguments;
+  va_start(arguments, fmt);
+  log_line(level_of(level), "OP", nullptr, nullptr, 0, fmt, arguments);
+  va_end(arguments);
+}
+
+extern "C" CANN_EXPORT void AlogRecord(uint32_t, uint32_t, int32_t level, const char* fmt, ...) {
+  va_list arguments;
+  va_start(arguments, fmt);
+  log_line(level_of(level), "OP", nullptr, nullptr, 0, fmt, arguments);
+  va_end(arguments);
 }
 
 extern "C" CANN_EXPORT int32_t mmGetTid() { return gettid(); }

@@ -23,24 +23,24 @@ class OperatorPrototype : public Operator {
  public:
   OperatorPrototype(const AscendString& name, const char* type) : Operator(name, AscendString(type)) {}
 
-  // `size` is there to have the compiler check the data type that the macro was given.
-  OperatorPrototype& Input(const char* name, const char* types, size_t) {
+  // The types are not evaluated, as in CANN: prototypes name some that have other names here, as DT_FP8_E5M2.
+  OperatorPrototype& Input(const char* name, const char* types) {
     InputRegister(name, types);
     return *this;
   }
-  OperatorPrototype& OptionalInput(const char* name, const char* types, size_t) {
+  OperatorPrototype& OptionalInput(const char* name, const char* types) {
     OptionalInputRegister(name, types);
     return *this;
   }
-  OperatorPrototype& DynamicInput(const char* name, const char* types, size_t) {
+  OperatorPrototype& DynamicInput(const char* name, const char* types) {
     DynamicInputRegister(name, 0, types, true);
     return *this;
   }
-  OperatorPrototype& Output(const char* name, const char* types, size_t) {
+  OperatorPrototype& Output(const char* name, const char* types) {
     OutputRegister(name, types);
     return *this;
   }
-  OperatorPrototype& DynamicOutput(const char* name, const char* types, size_t) {
+  OperatorPrototype& DynamicOutput(const char* name, const char* types) {
     DynamicOutputRegister(name, 0, types, true);
     return *this;
   }
@@ -65,6 +65,7 @@ class OperatorPrototype : public Operator {
     AttrRegister(name, strings);
     return *this;
   }
+  // `size` is there to have the compiler check the type that the macro was given.
   OperatorPrototype& RequiredAttr(const char* name, const char* type, size_t) {
     RequiredAttrWithTypeRegister(name, type);
     return *this;
@@ -84,11 +85,11 @@ class OperatorPrototype : public Operator {
     explicit type(const ::ge::AscendString& name) : OperatorPrototype(name, #type) { \
       (*this)
 
-#define INPUT(name, types) Input(#name, #types, sizeof(types))
-#define OPTIONAL_INPUT(name, types) OptionalInput(#name, #types, sizeof(types))
-#define DYNAMIC_INPUT(name, types) DynamicInput(#name, #types, sizeof(types))
-#define OUTPUT(name, types) Output(#name, #types, sizeof(types))
-#define DYNAMIC_OUTPUT(name, types) DynamicOutput(#name, #types, sizeof(types))
+#define INPUT(name, types) Input(#name, #types)
+#define OPTIONAL_INPUT(name, types) OptionalInput(#name, #types)
+#define DYNAMIC_INPUT(name, types) DynamicInput(#name, #types)
+#define OUTPUT(name, types) Output(#name, #types)
+#define DYNAMIC_OUTPUT(name, types) DynamicOutput(#name, #types)
 #define DATATYPE(symbol, types) DataTypeSymbol(#symbol, types)
 #define ATTR(name, type, ...) Attr(#name, Op##type(__VA_ARGS__))
 #define REQUIRED_ATTR(name, type) RequiredAttr(#name, #type, sizeof(Op##type))

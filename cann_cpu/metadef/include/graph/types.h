@@ -11,6 +11,9 @@
 
 namespace ge {
 
+constexpr int64_t UNKNOWN_DIM = -1;
+constexpr int64_t UNKNOWN_DIM_NUM = -2;  // the only one of a shape of unknown rank
+
 using char_t = char;
 using float32_t = float;
 using float64_t = double;
@@ -82,6 +85,9 @@ enum Format {
   FORMAT_END = 52,
   FORMAT_MAX = 0xff,
 };
+
+// A format without what CANN packs into the higher bits, its sub-format and C0.
+inline int32_t GetPrimaryFormat(int32_t format) { return format & 0xff; }
 
 constexpr int kDataTypeSizeBitOffset = 1000;
 

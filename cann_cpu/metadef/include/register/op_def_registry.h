@@ -7,4 +7,5 @@
 #include "register/tilingdata_base.h"
 #include "tiling/platform/platform_ascendc.h"
 
-#define OP_ADD(Type) static const ::ops::OpDefRegistration CANN_CPU_JOIN(g_definition_, Type)(#Type, Type(#Type))
+// CANN takes the type of TilingParse's result behind it; here IMPL_OP_OPTILING says it.
+#define OP_ADD(Type, ...) static const ::ops::OpDefRegistration CANN_CPU_JOIN(g_definition_, Type)(#Type, Type(#Type))

@@ -3,6 +3,7 @@
 // where they stand apart from its definition.
 #pragma once
 
+#include "exe_graph/runtime/tiling_parse_context.h"
 #include "register/op_def.h"
 #include "register/tilingdata_base.h"
 

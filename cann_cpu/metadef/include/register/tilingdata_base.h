@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiling data by its fields: a struct of natural layout, with CANN's set_x, get_x and SaveToBuffer. A field needs no
+// Tiling data by its fields: a struct of natural layout, with CANN's set_x, get_x and SaveToBuffer. A line needs no
 // semicolon, as with CANN's macros. On the host its fields are registered, for the struct that the kernel is compiled
 // with. After kernel_operator.h it is that struct (for a kernel file that does not include it: -include
 // op_host/NAME_tiling.h).
@@ -17,7 +17,9 @@
 #define TILING_DATA_FIELD_DEF(type, name) type name = 0;
 #define TILING_DATA_FIELD_DEF_ARR(type, count, name) type name[count] = {};
 #define TILING_DATA_FIELD_DEF_STRUCT(Struct, name) Struct name;
-#define END_TILING_DATA_DEF }
+#define END_TILING_DATA_DEF \
+  }                         \
+  ;
 
 // Stands in namespace optiling, which kernels do not name.
 #define REGISTER_TILING_DATA_CLASS(Operator, Struct) \
@@ -30,12 +32,19 @@
 
 // CANN's headers bring these, and tiling functions use them without including them.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <string>
+#include <unordered_set>
 #include <vector>
+
+#include "securec.h"
 
 namespace optiling {
 
@@ -64,9 +73,30 @@ Struct tiling_struct(const char* type, const char* name) {
   return made;
 }
 
+// Any struct of tiling data, for functions that take one by TilingDef&.
+class TilingDef {
+ public:
+  TilingDef() = default;
+  TilingDef(const void* data, size_t bytes) : data_(data), bytes_(bytes) {}
+
+  void SaveToBuffer(void* to, size_t capacity) const {
+    if (to != nullptr && bytes_ <= capacity) std::memcpy(to, data_, bytes_);
+  }
+  size_t GetDataSize() const { return bytes_; }
+
+ private:
+  const void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 // What the structs of tiling data derive from; it has no data.
 template <class Struct>
-struct TilingDef {
+struct TilingDataOf {
+  // Valid until another of the same struct is passed in this thread.
+  operator TilingDef&() const {
+    static thread_local TilingDef passed;
+    return passed = {static_cast<const Struct*>(this), sizeof(Struct)};
+  }
   void SaveToBuffer(void* to, size_t capacity) const {
     if (to != nullptr && sizeof(Struct) <= capacity) std::memcpy(to, static_cast<const Struct*>(this), sizeof(Struct));
   }
@@ -85,7 +115,7 @@ void describe_tiling() {
 
 }  // namespace optiling
 
-#define BEGIN_TILING_DATA_DEF(Struct) struct Struct : ::optiling::TilingDef<Struct> {
+#define BEGIN_TILING_DATA_DEF(Struct) struct Struct : ::optiling::TilingDataOf<Struct> {
 #define TILING_DATA_FIELD_DEF(type, name)                      \
   type name = ::optiling::tiling_field<type>(#type, #name, 0); \
   void set_##name(type value) { name = value; }                \
@@ -99,7 +129,9 @@ void describe_tiling() {
 #define TILING_DATA_FIELD_DEF_STRUCT(Struct, name)                 \
   Struct name = ::optiling::tiling_struct<Struct>(#Struct, #name); \
   static_assert(alignof(Struct) <= 8, #name ": fields are aligned to 8 bytes at most");
-#define END_TILING_DATA_DEF }
+#define END_TILING_DATA_DEF \
+  }                         \
+  ;
 
 #define CANN_CPU_JOIN_(a, b) a##b
 #define CANN_CPU_JOIN(a, b) CANN_CPU_JOIN_(a, b)

@@ -52,6 +52,12 @@ CANN_CPU_WORK_BUFFER(Trunc)
 CANN_CPU_WORK_BUFFER(Xor)
 #undef CANN_CPU_WORK_BUFFER
 
+// SwiGLU's has the sizes in front of whether the source is reused.
+template <class Shape>
+void GetSwiGLUMaxMinTmpSize(const Shape&, uint32_t /*type_size*/, uint32_t& max, uint32_t& min,
+                            bool /*is_reuse_source*/) {
+  max = min = 32;
+}
 template <class Shape>
 void GetGeluMaxMinTmpSize(const Shape&, uint32_t /*type_size*/, uint32_t& max, uint32_t& min) {
   max = min = 32;

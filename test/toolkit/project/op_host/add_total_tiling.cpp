@@ -14,6 +14,10 @@ namespace {
 ge::graphStatus tile(gert::TilingContext* context) {
   const gert::Tensor* numbers = context->GetInputTensor(1);
   OP_CHECK_NULL_WITH_CONTEXT(context, numbers);
+  const gert::ComputeNodeInfo* node = context->GetComputeNodeInfo();
+  OP_CHECK_IF(node->GetInputsNum() != 2 || node->GetOutputsNum() != 1 || node->GetInputTdInfo(1) == nullptr ||
+                  node->GetInputTdInfo(1)->GetDataType() != ge::DT_INT64,
+              OP_LOGE(context, "the node has other tensors"), return ge::GRAPH_FAILED);
   const gert::Shape& shape = context->GetInputShape(0)->GetOriginShape();
   const int64_t bytes = Ops::Base::CeilAlign(shape.GetShapeSize() * int64_t{sizeof(float)}, int64_t{32});
   OP_CHECK_IF(bytes > static_cast<int64_t>(Ops::Base::GetUbSize(context)),

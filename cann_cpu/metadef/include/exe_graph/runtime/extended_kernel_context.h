@@ -25,6 +25,13 @@ class CANN_EXPORT ExtendedKernelContext {
   const CompileTimeTensorDesc* GetDynamicInputDesc(size_t i, size_t of_it) const;
   const CompileTimeTensorDesc* GetOutputDesc(size_t i) const;
 
+  // The node, in CANN a class of its own.
+  const ExtendedKernelContext* GetComputeNodeInfo() const { return this; }
+  size_t GetInputsNum() const { return GetComputeNodeInputNum(); }
+  size_t GetOutputsNum() const { return GetComputeNodeOutputNum(); }
+  const CompileTimeTensorDesc* GetInputTdInfo(size_t i) const { return GetInputDesc(i); }
+  const CompileTimeTensorDesc* GetOutputTdInfo(size_t i) const { return GetOutputDesc(i); }
+
  protected:
   const Tensor* Input(size_t i) const;
   const Tensor* InputOf(size_t defined, size_t of_it) const;
@@ -35,5 +42,7 @@ class CANN_EXPORT ExtendedKernelContext {
  private:
   RuntimeAttrs attrs_;
 };
+
+using ComputeNodeInfo = ExtendedKernelContext;
 
 }  // namespace gert

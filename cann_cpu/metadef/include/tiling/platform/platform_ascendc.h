@@ -12,7 +12,16 @@ class PlatFormInfos;
 }
 
 // Architectures of AI cores, by the number that kernels know as __NPU_ARCH__.
-enum class NpuArch : uint32_t { DAV_1001 = 1001, DAV_2002 = 2002, DAV_2201 = 2201, DAV_3002 = 3002, DAV_3510 = 3510 };
+// No chip here has one of the last two, which tiling functions name.
+enum class NpuArch : uint32_t {
+  DAV_1001 = 1001,
+  DAV_2002 = 2002,
+  DAV_2201 = 2201,
+  DAV_3002 = 3002,
+  DAV_3510 = 3510,
+  DAV_5102 = 5102,
+  DAV_RESV = 0xFFFF,
+};
 
 namespace platform_ascendc {
 

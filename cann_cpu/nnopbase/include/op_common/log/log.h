@@ -8,7 +8,10 @@
 #include <string>
 #include <type_traits>
 
+#include "../op_host/util/shape_util.h"
 #include "acl/acl_base.h"
+#include "base/dlog_pub.h"
+#include "base/err_msg.h"
 #include "graph/ge_error_codes.h"
 
 namespace Ops::Base {
@@ -47,6 +50,7 @@ std::string listed(const First& first, const Values&... values) {
 #define CANN_CPU_OP_LOG(level, op, format, ...)                 \
   aclAppLog(level, __func__, __FILE__, __LINE__, "%s: " format, \
             Ops::Base::GetOpInfo(op).c_str() __VA_OPT__(, ) __VA_ARGS__)
+#define OpLogSub(module, level, op, ...) CANN_CPU_OP_LOG(static_cast<aclLogLevel>(level), op, __VA_ARGS__)
 #define OP_LOGD(op, ...) CANN_CPU_OP_LOG(ACL_DEBUG, op, __VA_ARGS__)
 #define OP_LOGI(op, ...) CANN_CPU_OP_LOG(ACL_INFO, op, __VA_ARGS__)
 #define OP_LOGW(op, ...) CANN_CPU_OP_LOG(ACL_WARNING, op, __VA_ARGS__)
