@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that work on scalars: bits, casts, elements of tensors, and functions min and max that the kernel defines.
+#include <bit>
+
 #include "kernel_operator.h"
 
 using namespace AscendC;
+
+static_assert(std::bit_cast<float>(F32_INF) > 3e38f && std::bit_cast<float>(F32_NEG_INF) < -3e38f);
+static_assert(std::bit_cast<float>(F32_NAN) != std::bit_cast<float>(F32_NAN));
 
 template <typename T>
 __aicore__ inline T min(T a, T b) {

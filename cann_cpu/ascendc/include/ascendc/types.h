@@ -109,6 +109,10 @@ inline constexpr uint32_t TOTAL_UB_SIZE = cpu::kArchitecture.unified_buffer;
 // Leaves out the bytes that some instructions write to. For 3002 asc-devkit has 184 KiB (kernel_utils_constants.h).
 inline constexpr int32_t TOTAL_VEC_LOCAL_SIZE =
     __NPU_ARCH__ == 3002 ? 184 * 1024 : cpu::kArchitecture.unified_buffer - cpu::kArchitecture.scratch;
+// Bits of floats.
+inline constexpr uint32_t F32_INF = 0x7f800000;
+inline constexpr uint32_t F32_NEG_INF = 0xff800000;
+inline constexpr uint32_t F32_NAN = 0x7fc00000;
 inline constexpr int32_t DEFAULT_BLK_NUM = 8;
 inline constexpr uint8_t DEFAULT_BLK_STRIDE = 1;
 inline constexpr uint8_t DEFAULT_REPEAT_STRIDE = 8;
