@@ -240,6 +240,19 @@ def test_run_hands_the_exit_code_on():
     assert subprocess.run(command).returncode == 7
 
 
+@pytest.mark.parametrize("options", [[], ["--check=race"]])
+def test_run_says_why_a_command_does_not_start(tmp_path, options):
+    program = tmp_path / "program.py"
+    command = [sys.executable, "-m", "cann_cpu", "run", *options, "--", program]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 127
+    assert done.stderr == f"cann_cpu: {program} does not start: No such file or directory\n"
+    program.write_text("print('not executable')")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 126
+    assert f"does not start: Permission denied; to run a Python program: python {program}\n" in done.stderr
+
+
 def test_info_names_the_cann_the_versions_and_the_devices():
     result = subprocess.run(
         [sys.executable, "-m", "cann_cpu", "info"], env=clean_environment(), capture_output=True, text=True, timeout=300

@@ -112,16 +112,22 @@ def run(command: list[str], options: argparse.Namespace) -> int:
     folders = dict.fromkeys([activation.LIBRARIES, *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))])
     variables = {**os.environ, **activation.environment(), "LD_LIBRARY_PATH": ":".join(folders)}
     variables.pop("CANN_CPU", None)
-    if options.check:
+    try:
+        if not options.check:
+            return subprocess.run(command, env=variables).returncode
         from .checks import Options, run_checked
 
-        given = Options(options.check, options.report, options.seeds, options.ignore)
-        try:
-            return run_checked(command, variables, given)
-        except ValueError as error:
-            print(f"cann_cpu: {error}", file=sys.stderr)
-            return 2
-    return subprocess.run(command, env=variables).returncode
+        return run_checked(command, variables, Options(options.check, options.report, options.seeds, options.ignore))
+    except ValueError as error:
+        print(f"cann_cpu: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.filename != command[0]:
+            raise
+        is_file = isinstance(error, PermissionError)
+        remedy = f"; to run a Python program: python {command[0]}" if is_file and command[0].endswith(".py") else ""
+        print(f"cann_cpu: {command[0]} does not start: {error.strerror}{remedy}", file=sys.stderr)
+        return 126 if is_file else 127  # as a shell
 
 
 def kernel(source: str, debug: bool, **options) -> int:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from checks.commands import checked
 from triton_folder import triton_in_programs  # noqa: F401
 
 torch = pytest.importorskip("torch")
@@ -307,6 +308,41 @@ def test_a_load_of_what_nobody_wrote(tmp_path):
     for line in lines[1::2]:
         assert "tl.load of an element of `x_ptr` that nobody has written" in line
         assert re.search(r"lane 30 \(and 9 more\), offset 30 of 64", line)
+
+
+CAPTURED = """
+import torch, torch_npu, triton, triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
+
+x, other = torch.zeros(48).npu(), torch.npu.Stream()
+graph = torch.npu.NPUGraph()
+with torch.npu.graph(graph):
+    kernel[(1,)](x, 48, 64)
+graph.replay()  # writes x
+with torch.npu.stream(other):
+    x * 2  # reads x
+torch.npu.synchronize()
+del x
+graph.replay()
+torch.npu.synchronize()
+"""
+
+
+def test_a_captured_launch_under_the_checks(tmp_path):
+    program = tmp_path / "captured.py"
+    program.write_text(CAPTURED)
+    lines = {line.partition("  # ")[2]: number for number, line in enumerate(CAPTURED.splitlines(), 1)}
+    _, reports, stderr = checked(tmp_path, sys.executable, program, checks="race,memory")
+    conflict = next(each for each in reports if each["check"] == "race")
+    assert conflict["first"].startswith("captured graph: kernel on stream 0 writes its argument 1")
+    assert conflict["first"].endswith(f"launched at {program}:{lines['writes x']} in <module>")
+    assert conflict["second"].endswith(f"launched at {program}:{lines['reads x']} in <module>")
+    assert "captured graph on stream 0 of device 0 failed: kernel" in stderr
+    assert "tl.load of an element of `x_ptr` that nobody has written" in stderr
 
 
 def test_poison_is_that_of_the_check():
