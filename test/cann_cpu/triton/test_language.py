@@ -230,6 +230,29 @@ def test_what_ended_with_its_loop_is_named():
 
 
 @triton.jit
+def counting_kernel(x_ptr, out_ptr, size):
+    going = 2
+    i = 0
+    while i < size and going:
+        going = tl.load(x_ptr + i)
+        i += 1
+    tl.store(out_ptr, tl.where(going or 0 > i, 1, 0) * 100 + i)
+
+
+@pytest.mark.skipif(ASCEND, reason="triton-ascend 3.2.0 rejects it; later ones take it")
+def test_integers_in_and_and_or():
+    out = torch.zeros(1, dtype=torch.int32).npu()
+    for x, result in (([2, 4, 0, 1], 3), ([1, 2, 3, 6], 104)):
+        launched(counting_kernel, (1,), torch.tensor(x, dtype=torch.int32).npu(), out, 4)
+        assert out.item() == result
+
+
+def test_modules_of_triton_ascend_are_attributes():
+    assert triton.language.extra.cann.libdevice.tanh is not None
+    assert triton.language.extra.cann.extension is extension
+
+
+@triton.jit
 def broken_kernel(x_ptr):
     for i in range(4):
         if i == 2:

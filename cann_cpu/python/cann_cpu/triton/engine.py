@@ -294,6 +294,10 @@ class Engine:
         value = self.triton.unwrap(value)
         return self._operator(value, "__not__") if self.is_tensor(value) else not value
 
+    def _as_bool(self, value):
+        """Operands of and, or: triton-ascend takes those of other types as `value != 0`."""
+        return value if value.type.scalar.is_int1() else self.compare("ne", value, 0)
+
     def _logical(self, name, stops, operands):
         """and, or: numbers that decide end it, as in the compiler; tensors are all computed."""
         kept = None
@@ -304,7 +308,9 @@ class Engine:
                 if bool(value) is stops:
                     return value
             else:
-                last = kept = value if kept is None else self._operator(kept, name, value)
+                last = kept = (
+                    value if kept is None else self._operator(self._as_bool(kept), name, self._as_bool(value))
+                )
         return last if kept is None else kept
 
     def and_(self, *operands):

@@ -308,7 +308,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def exec_module(self, module):
-        if module.__name__.endswith(".extension"):
+        if module.__name__ == NAME:
+            for part in ("extension", "libdevice"):
+                importlib.import_module(f"{NAME}.{part}")
+        elif module.__name__.endswith(".extension"):
             vars(module).update(OPERATIONS)
         elif module.__name__.endswith(".libdevice"):
             from triton.language.extra import libdevice
