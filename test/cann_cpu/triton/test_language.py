@@ -205,8 +205,9 @@ def loops_kernel(x_ptr, out_ptr, n):
     for _ in range(n):
         at = tl.arange(0, 2)
         tl.store(out_ptr + at, tl.load(x_ptr + at))
-    for _ in range(n):
-        at = tl.arange(2, 6)
+    i = tl.load(x_ptr)
+    for i in range(n):
+        at = tl.arange(2, 6) + 0 * i
         tl.store(out_ptr + at, tl.load(x_ptr + at) * 2)
 
 

@@ -252,9 +252,14 @@ class Steps(NamedTuple):
 
 
 class For(Loop):
-    def __init__(self, engine, steps):
+    """Args:
+    target: the place of the loop's variable among the values
+    """
+
+    def __init__(self, engine, steps, target):
         super().__init__(engine, steps.is_static)
         self.steps = steps
+        self.target = target
         self.count = 0
         self.index = None
         self.uniform = all(isinstance(number, int) for number in steps[:3])
@@ -265,7 +270,8 @@ class For(Loop):
             self.start, self.stop, self.step = (np.broadcast_to(n, self.whole.places.shape) for n in numbers)
 
     def next(self, values) -> bool:
-        self.check(values)
+        # A variable that had this name before is another, perhaps of another type.
+        self.check((*values[: self.target], UNDEFINED, *values[self.target + 1 :]))
         if self.uniform:
             number = next(self.numbers, None)
             if number is None:

@@ -194,9 +194,9 @@ class Engine:
     def branch(self, test, values):
         return Branch(self, self.truth(test), values, self.is_tensor(self.triton.unwrap(test)))
 
-    def loop(self, steps):
+    def loop(self, steps, target):
         if isinstance(steps, Steps):
-            return For(self, steps)
+            return For(self, steps, target)
         raise RuntimeError("Only `range` and `static_range` iterators are currently supported")
 
     def while_(self):

@@ -171,7 +171,7 @@ class Rewriter(ast.NodeTransformer):
         body = self.block(node.body)
         self.loops, self.ways = self.loops - 1, ways
         return [
-            _assign(ast.Name(loop, ast.Store()), _engine("loop", steps)),
+            _assign(ast.Name(loop, ast.Store()), _engine("loop", steps, ast.Constant(self.names.index(target.id)))),
             ast.While(
                 _method(loop, "next", _names(self.names, ast.Load)),
                 [
