@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of the language that are not computations, and what a user does around a kernel."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -237,7 +238,7 @@ def counting_kernel(x_ptr, out_ptr, size):
     while i < size and going:
         going = tl.load(x_ptr + i)
         i += 1
-    tl.store(out_ptr, tl.where(going or 0 > i, 1, 0) * 100 + i)
+    tl.store(out_ptr, tl.where(going or i < 0, 1, 0) * 100 + i)
 
 
 @pytest.mark.skipif(ASCEND, reason="triton-ascend 3.2.0 rejects it; later ones take it")
@@ -251,6 +252,7 @@ def test_integers_in_and_and_or():
 def test_modules_of_triton_ascend_are_attributes():
     assert triton.language.extra.cann.libdevice.tanh is not None
     assert triton.language.extra.cann.extension is extension
+    assert importlib.import_module("triton.language.extra.npu.libdevice").pow is not None
 
 
 @triton.jit
@@ -258,6 +260,26 @@ def broken_kernel(x_ptr):
     for i in range(4):
         if i == 2:
             break
+
+
+@triton.jit
+def limit_of(KIND: tl.constexpr):
+    if KIND == tl.int32:
+        return 7
+    else:
+        raise ValueError("no limit")
+
+
+@triton.jit
+def raising_kernel(x_ptr):
+    tl.store(x_ptr, limit_of(x_ptr.dtype.element_ty))
+
+
+def test_raise():
+    x = torch.zeros(1, dtype=torch.int32).npu()
+    launched(raising_kernel, (1,), x)
+    assert x.item() == 7
+    assert "ValueError: no limit" in failure(raising_kernel, (1,), x.long())
 
 
 def test_what_the_compiler_does_not_take():
@@ -416,3 +438,76 @@ def test_blocks_of_any_size():
     launched(rows_kernel, (1,), x.npu(), out, 5, 4, True)
     torch.testing.assert_close(out.cpu(), x.flatten()[:20].view(5, 4).prod(1))
     assert "7 elements are left to combine in pairs" in failure(rows_kernel, (1,), x.npu(), out, 5, 7, True)
+
+
+@triton.jit
+def scaled_kernel(x_ptr, factor_ptr, BLOCK: tl.constexpr):
+    places = x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(places, tl.load(places) * tl.load(factor_ptr + tl.program_id(0)))
+
+
+def test_a_scalar_of_each_program_takes_no_buffer():
+    """The block alone takes 172 of 192 KiB."""
+    x, factors = torch.randn(3, 44032), torch.tensor([2.0, 3.0, 4.0])
+    scaled = x.npu()
+    launched(scaled_kernel, (3,), scaled, factors.npu(), 44032)
+    assert torch.equal(scaled.cpu(), x * factors[:, None])
+
+
+@triton.jit
+def saturated_kernel(x_ptr, y_ptr, out_ptr, KIND: tl.constexpr, N: tl.constexpr):
+    places = tl.arange(0, N)
+    x = tl.load(x_ptr + places, mask=places < N - 1, care_padding=False)
+    tl.store(out_ptr + places, x.cast(KIND, overflow_mode="saturate"), mask=places < N - 1)
+    tl.store(out_ptr + N - 1, tl.cast(tl.load(y_ptr), KIND, overflow_mode="saturate"))
+
+
+@pytest.mark.skipif(ASCEND, reason="triton-ascend 3.2.0 has neither argument; later ones have")
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8])
+def test_arguments_of_later_versions_of_triton_ascend(kind):
+    x, y = torch.tensor([-300, -1, 7, 300, 0], dtype=torch.int32), torch.tensor([1e9])
+    out = torch.empty(5, dtype=kind).npu()
+    launched(saturated_kernel, (1,), x.npu(), y.npu(), out, getattr(tl, str(kind)[6:]), 5)
+    limits = torch.iinfo(kind)
+    assert torch.equal(out.cpu(), torch.cat([x[:4], y]).clamp(limits.min, limits.max).to(kind))
+
+
+@triton.jit
+def library_kernel(x_ptr, out_ptr, FUNCTION: tl.constexpr, N: tl.constexpr):
+    places = tl.arange(0, N)
+    tl.store(out_ptr + places, FUNCTION(tl.load(x_ptr + places)))
+
+
+@pytest.mark.skipif(ASCEND, reason="its libdevice has other names")
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("erf", torch.erf),
+        ("erfinv", torch.erfinv),
+        ("lgamma", torch.lgamma),
+        ("cyl_bessel_i0", torch.special.i0),
+        ("fast_expf", torch.exp),
+        ("fast_logf", torch.log),
+        ("fast_log2f", torch.log2),
+    ],
+)
+def test_functions_of_libdevice(name, function):
+    x = torch.rand(8)
+    out = torch.empty(8).npu()
+    launched(library_kernel, (1,), x.npu(), out, getattr(triton.language.extra.libdevice, name), 8)
+    torch.testing.assert_close(out.cpu(), function(x))
+
+
+@triton.jit
+def moving_kernel(x_ptr, out_ptr, last, unused, BY: tl.constexpr, N: tl.constexpr):
+    places = tl.arange(0, N)
+    tl.store(out_ptr + places, tl.load(x_ptr + places) + BY, mask=places < last)
+
+
+def test_a_compiled_kernel_knows_its_constants():
+    x, out = torch.arange(4).npu(), torch.zeros(4, dtype=torch.int64).npu()
+    compiled = moving_kernel[(1,)](x, out, 1, None, 5, 4)
+    assert out.tolist() == [5, 0, 0, 0]
+    out.zero_()
+    compiled[(1, 1, 1)](x + 1, out, 1, None)
+    assert out.tolist() == [6, 0, 0, 0]

@@ -482,6 +482,13 @@ class Builder(Ascend):
         result.wrapped = value.wrapped if to.bits >= value.type.bits else None
         return result
 
+    def saturated(self, value, source, target):
+        """Integers of the type `source` within the limits of the type `target`."""
+        source, target = np.iinfo(source), np.iinfo(target)
+        data = unsigned(value.data) if source.min == 0 else value.data
+        data = np.clip(data, max(source.min, target.min), min(source.max, target.max))
+        return Value(value.type, value.shape, data.view(value.type.array))
+
     def create_fp_to_fp(self, value, type, rounding=None):
         return self._cast(value, type)
 

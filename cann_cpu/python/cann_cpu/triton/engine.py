@@ -308,9 +308,7 @@ class Engine:
                 if bool(value) is stops:
                     return value
             else:
-                last = kept = (
-                    value if kept is None else self._operator(self._as_bool(kept), name, self._as_bool(value))
-                )
+                last = kept = value if kept is None else self._operator(self._as_bool(kept), name, self._as_bool(value))
         return last if kept is None else kept
 
     def and_(self, *operands):
@@ -414,7 +412,8 @@ class Engine:
 
     def fits(self, *values: Value):
         """Notes the operands of an instruction, which the unified buffer must hold together."""
-        own = [value for value in values if value.affine is None and any(value.data.strides)]  # no constants
+        # Without those that are one number in each program, which an instruction takes as a scalar.
+        own = [value for value in values if value.affine is None and any(value.data.strides[1:])]
         sizes = {id(value): int(np.prod(value.shape)) * value.type.bytes for value in own}
         bytes = sum(sizes.values())
         if bytes > self.capacity:

@@ -3,7 +3,8 @@
 
 triton-ascend 3.2 has them in `triton.language`; later versions, and kernels written for them, import them from
 `triton.language.extra.cann.extension`. Where the installed triton has no such module, install() provides it, so that
-the same kernels run with plain triton.
+the same kernels run with plain triton. Its libdevice is looked for in packages of other names as well: `ascend`, which
+is triton-ascend 3.2's, and `npu`, the device's name, which FlagGems takes.
 """
 
 import contextlib
@@ -16,6 +17,8 @@ import numpy as np
 from .values import INT64, TYPES, Value
 
 NAME = "triton.language.extra.cann"
+PACKAGES = (NAME, "triton.language.extra.ascend", "triton.language.extra.npu")
+PARTS = ("extension", "libdevice")
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
 
@@ -300,17 +303,18 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds what no other finder has found."""
 
     def find_spec(self, name, path=None, target=None):
-        if name in (NAME, f"{NAME}.extension", f"{NAME}.libdevice"):
-            return importlib.util.spec_from_loader(name, self, is_package=name == NAME)
+        package, _, part = name.rpartition(".")
+        if name in PACKAGES or (package in PACKAGES and part in PARTS):
+            return importlib.util.spec_from_loader(name, self, is_package=name in PACKAGES)
         return None
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module):
-        if module.__name__ == NAME:
-            for part in ("extension", "libdevice"):
-                importlib.import_module(f"{NAME}.{part}")
+        if module.__name__ in PACKAGES:
+            for part in PARTS:
+                importlib.import_module(f"{module.__name__}.{part}")
         elif module.__name__.endswith(".extension"):
             vars(module).update(OPERATIONS)
         elif module.__name__.endswith(".libdevice"):
@@ -358,7 +362,8 @@ class BlockPointers:
         boundary_check = self.engine.triton.unwrap(boundary_check)
         return _numbers(self.engine, boundary_check if isinstance(boundary_check, (tuple, list)) else [boundary_check])
 
-    def load(self, pointer, *args, boundary_check=(), padding_option="", **kwargs):
+    def load(self, pointer, *args, boundary_check=(), padding_option="", care_padding=True, **kwargs):
+        """care_padding=False is triton-ascend's: what a mask leaves out may be anything."""
         from .builder import Descriptor
 
         if not isinstance(getattr(pointer, "handle", None), Descriptor) or not isinstance(pointer, self.core.tensor):

@@ -161,11 +161,11 @@ class Kernel:
         names = [parameter.name for parameter in self.jit.params]
         if len(values) == len(names) and all(name in signature for name in names):
             return [(name, signature[name], value) for name, value in zip(names, values, strict=True)]
-        given = iter(values)  # of triton 3.2: without the constants
+        given = iter(values)  # without the constants, as launches of triton 3.2 and of FlagGems are
         rows = []
         for parameter in self.jit.params:
             value = None if parameter.is_constexpr else next(given)
-            for key in (parameter.name, parameter.num):
+            for key in (parameter.name, parameter.num, (parameter.num,)):
                 if key in constants:
                     rows.append((parameter.name, "constexpr", constants[key]))
                     break

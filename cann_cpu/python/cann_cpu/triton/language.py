@@ -135,6 +135,20 @@ ARG = {
     "_argmin_combine_tie_break_left": np.argmin,
     "_argmin_combine_tie_break_fast": np.argmin,
 }
+
+
+def of_torch(name):
+    """A function of torch.special, which NumPy has not."""
+
+    def function(data):
+        import torch
+
+        wide = np.array(data, np.float64 if data.dtype == np.float64 else np.float32)
+        return getattr(torch.special, name)(torch.from_numpy(wide)).numpy()
+
+    return function
+
+
 LIBRARY = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
     "atanh": np.arctanh, "cbrt": np.cbrt, "cosh": np.cosh, "expm1": np.expm1, "log1p": np.log1p, "log10": np.log10,
@@ -146,7 +160,9 @@ LIBRARY = {
     "div_rn": np.divide, "fdiv": np.divide, "div_rz": lambda x, y: np.trunc(x / y), "floor_div": np.floor_divide,
     "isnan": np.isnan, "isinf": np.isinf, "isfinited": np.isfinite, "finitef": np.isfinite, "max": np.fmax,
     "min": np.fmin, "fmax": np.fmax, "fmin": np.fmin, "ldexp": np.ldexp, "copysign": np.copysign,
-    "signbit": np.signbit, "log1pf": np.log1p,
+    "signbit": np.signbit, "log1pf": np.log1p, "nextafter": np.nextafter, "erf": of_torch("erf"),
+    "erfinv": of_torch("erfinv"), "lgamma": of_torch("gammaln"), "cyl_bessel_i0": of_torch("i0"),
+    "fast_expf": np.exp, "fast_logf": np.log, "fast_log2f": np.log2,
 }  # fmt: skip
 """Functions of libdevice, which triton declares and a backend implements."""
 
@@ -165,6 +181,7 @@ class Handlers:
             "_reduce_with_indices": self.reduce_with_indices,
             "associative_scan": self.scan,
             "map_elementwise": self.map_elementwise,
+            "cast": self.cast,
             "static_print": self.static_print,
             "static_assert": self.static_assert,
             "device_print": self.device_print,
@@ -176,7 +193,12 @@ class Handlers:
             "max_contiguous": self.hint,
             "max_constancy": self.hint,
         }
-        self.table = {id(getattr(core, name)): handler for name, handler in named.items() if hasattr(core, name)}
+        self.table = {
+            id(getattr(owner, name)): handler
+            for owner in (core, core.tensor)
+            for name, handler in named.items()
+            if hasattr(owner, name)
+        }
         for name, handler in {"sort": self.sort, "flip": self.flip}.items():
             if hasattr(standard, name):
                 self.table[id(getattr(standard, name))] = handler
@@ -200,7 +222,7 @@ class Handlers:
             return partial(function.function, self.engine)
         owner = getattr(function, "__self__", None)
         if isinstance(owner, self.tensor):
-            handler = self.table.get(id(getattr(type(owner), function.__name__, None)))
+            handler = self.table.get(id(function.__func__))
             if handler is None:
                 handler = self.table.get(id(getattr(self.triton.core, function.__name__, None)))
             return handler and (lambda *args, **kwargs: handler(owner, *args, **kwargs))
@@ -397,6 +419,15 @@ class Handlers:
     def flip(self, x, dim=None, **_):
         dim = self.triton.unwrap(dim)
         return self.wrap(self.engine.builder.create_flip(x.handle, -1 if dim is None else dim), x.dtype)
+
+    def cast(self, input, dtype, *args, overflow_mode=None, **kwargs):
+        """overflow_mode="saturate" is triton-ascend's: integers end at the limits of the type, as floats always do."""
+        dtype, input = self.triton.unwrap(dtype), self.engine.to_tensor(input)
+        types = input.dtype.scalar, dtype.scalar
+        if self.triton.unwrap(overflow_mode) == "saturate" and all(t.is_int() and not t.is_int1() for t in types):
+            handle = self.engine.builder.saturated(input.handle, *map(str, types))
+            input = self.tensor(handle, input.type)
+        return self.engine.builtin(self.triton.core.cast, input, dtype, *args, **kwargs)
 
     def hint(self, input, values, **_):
         return input

@@ -233,6 +233,10 @@ class Rewriter(ast.NodeTransformer):
         test = self.visit(node.test)
         return ast.Expr(_engine("check", test, self.visit(node.msg) if node.msg else ast.Constant("")))
 
+    def visit_Raise(self, node):
+        """The compiler takes it where a constant keeps every program from it; here a program may come to it."""
+        return ast.Raise(self.visit(node.exc), None) if node.exc else node
+
     def visit_With(self, node):
         for item in node.items:
             item.context_expr = _engine("context", self.visit(item.context_expr))
@@ -242,7 +246,7 @@ class Rewriter(ast.NodeTransformer):
     def _unsupported(self, node):
         self.fail(node, f"unsupported AST node type: {type(node).__name__}")
 
-    visit_Break = visit_Continue = visit_Try = visit_Raise = visit_FunctionDef = visit_ClassDef = _unsupported
+    visit_Break = visit_Continue = visit_Try = visit_FunctionDef = visit_ClassDef = _unsupported
     visit_Lambda = visit_Global = visit_Nonlocal = visit_Delete = _unsupported
 
     # expressions
