@@ -302,6 +302,8 @@ def test_pyacl_copies_and_says_what_is_wrong(tmp_path, first):
         from acl.rt import memcpy
 
         assert acl.init() == acl.rt.set_device(0) == 0 and acl.rt.get_device() == (0, 0)
+        cores = [acl.rt.get_device_info(0, kind) for kind in (101, 201)]
+        assert cores[0][1] == cores[1][1] == 0 < cores[0][0] < cores[1][0]
         device, code = acl.rt.malloc(64, 0)
         host, _ = acl.rt.malloc_host(64)
         data = b"some bytes"

@@ -124,7 +124,9 @@ def unwritten(engine, region, offsets, wrong):
     raise KernelError(text + "  Write the tensor first, with torch.zeros for example, or mask the load.")
 
 
+CAPACITY = "the operands of one instruction take {} bytes of a program, and the unified buffer has {}"
+
+
 def too_big(engine, bytes, capacity):
-    text = f"{where()}: the operands of one instruction take {bytes} bytes of a program, "
-    text += f"and the unified buffer has {capacity}\n"
+    text = f"{where()}: {CAPACITY.format(bytes, capacity)}\n"
     raise KernelError(text + "  Take a smaller BLOCK, and a loop over the parts of a row.")

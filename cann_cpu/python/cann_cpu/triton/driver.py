@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triton's driver for the NPUs of cann_cpu, active where this CANN is the one in use and torch_npu sees devices."""
 
+import re
 import time
 
 from triton.backends.compiler import GPUTarget
@@ -84,14 +85,26 @@ class Driver(DriverBase):
         raise NotImplementedError("cann_cpu makes no launchers in C++")
 
     def get_benchmarker(self):
-        """One call of each configuration: what a CPU takes says nothing of an NPU, but the fastest here is chosen."""
+        """One call of each configuration: what a CPU takes says nothing of an NPU, but the fastest here is chosen.
+
+        A configuration that needs more than the unified buffer is left out, as an NPU's compiler does it.
+        """
+        from triton.runtime.errors import OutOfResources
+
+        from .diagnostics import CAPACITY
 
         def benchmark(kernel_call, quantiles=None, **_):
             synchronize = self.get_device_interface().synchronize
             synchronize()
             begin = time.perf_counter()
-            kernel_call()
-            synchronize()
+            try:
+                kernel_call()
+                synchronize()
+            except RuntimeError as error:
+                sizes = re.search(CAPACITY.format(r"(\d+)", r"(\d+)"), str(error))
+                if sizes is None:
+                    raise
+                raise OutOfResources(*map(int, sizes.groups()), "unified buffer") from error
             taken = (time.perf_counter() - begin) * 1e3
             return [taken] * len(quantiles) if quantiles else taken
 

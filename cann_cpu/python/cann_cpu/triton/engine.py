@@ -392,9 +392,11 @@ class Engine:
         bound = function.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments = bound.arguments
+        constants = (self.core.dtype, bool, int, float, self.triton.jit)  # which the compiler makes constexpr as well
         for parameter in function.params:
-            if parameter.is_constexpr:
-                arguments[parameter.name] = self.core.constexpr(self.triton.unwrap(arguments[parameter.name]))
+            value = arguments[parameter.name]
+            if parameter.is_constexpr or isinstance(value, constants):
+                arguments[parameter.name] = self.core.constexpr(self.triton.unwrap(value))
         return self.function(function.fn)(**arguments)
 
     def context(self, manager):

@@ -300,19 +300,29 @@ class Handlers:
             else:
                 result = REDUCED[name].reduce(data, axis=axis + 1)
             return [Value(first.type, shape, first.type.round(result))]
-        # Halves by halves, the left operand the one before.
-        while handles[0].shape[axis] > 1:
-            even, odd = (self._every_second(handles, axis, start) for start in (0, 1))
-            handles = self._call(combine, even, odd, inputs)
+        # Pairs of neighbours, the left operand the one before; an odd one at the end waits for the next round.
+        while (size := handles[0].shape[axis]) > 1:
+            even, odd = (self._part(handles, axis, slice(start, size - size % 2, 2)) for start in (0, 1))
+            combined = self._call(combine, even, odd, inputs)
+            if size % 2:
+                rest = self._part(handles, axis, slice(size - 1, size))
+                combined = [self._behind(*pair, axis) for pair in zip(combined, rest, strict=True)]
+            handles = combined
         return [handle.like(shape, lambda data: data.reshape(len(data), *shape)) for handle in handles]
 
     @staticmethod
-    def _every_second(handles, axis, start):
-        if handles[0].shape[axis] % 2:
-            raise ValueError(f"{handles[0].shape[axis]} elements are left to combine in pairs: take a power of two")
-        index = (slice(None),) * (axis + 1) + (slice(start, None, 2),)
-        shape = tuple(size // 2 if i == axis else size for i, size in enumerate(handles[0].shape))
+    def _part(handles, axis, part):
+        index = (slice(None),) * (axis + 1) + (part,)
+        size = len(range(handles[0].shape[axis])[part])
+        shape = tuple(size if i == axis else other for i, other in enumerate(handles[0].shape))
         return [handle.like(shape, lambda data: data[index]) for handle in handles]
+
+    @staticmethod
+    def _behind(left, right, axis):
+        programs = max(len(left.data), len(right.data))
+        arrays = [np.broadcast_to(value.data, (programs, *value.shape)) for value in (left, right)]
+        data = np.concatenate(arrays, axis=axis + 1)
+        return Value(left.type, data.shape[1:], data)
 
     def _call(self, combine, left, right, inputs):
         """combine(*left, *right) for all elements of the blocks, which have one shape."""
