@@ -542,3 +542,21 @@ def test_configurations_that_are_too_big_are_left_out():
     sized_kernel[lambda meta: (triton.cdiv(3000, meta["BLOCK"]),)](x, 3000)
     assert x.sum().item() == 3000
     assert sized_kernel.best_config.kwargs == {"BLOCK": 1024}
+
+
+@triton.jit
+def gate_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    places = tl.arange(0, N)
+    x = tl.load(x_ptr + places)
+    tl.store(out_ptr + places, x * tl.sigmoid(x) + tl.sqrt(tl.exp(x)) + tl.erf(x))
+
+
+@pytest.mark.skipif(ASCEND, reason="triton-ascend 3.2.0 rejects it; later ones take it")
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_functions_of_halves(kind):
+    x = torch.randn(64).to(kind)
+    out = torch.empty(64, dtype=kind).npu()
+    launched(gate_kernel, (1,), x.npu(), out, 64)
+    wide = x.double()
+    expected = wide * wide.sigmoid() + (wide / 2).exp() + wide.erf()
+    torch.testing.assert_close(out.cpu().double(), expected, rtol=0.02, atol=0.02)

@@ -167,6 +167,9 @@ LIBRARY = {
 """Functions of libdevice, which triton declares and a backend implements."""
 
 
+OF_HALVES = ("exp", "exp2", "log", "log2", "cos", "sin", "sqrt", "rsqrt", "erf", "floor", "ceil")
+
+
 class Handlers:
     """Functions of the language that the engine does itself, found by identity."""
 
@@ -211,6 +214,8 @@ class Handlers:
             float: self.float,
         }.items():
             self.table[id(function)] = handler
+        for name in OF_HALVES:
+            self.table[id(getattr(language.math, name))] = partial(self.of_halves, name)
         self.combine = {id(getattr(standard, name, None)): name for name in {**REDUCED, **SCANNED, **ARG}}
         self.table |= BlockPointers(engine).table
 
@@ -438,6 +443,13 @@ class Handlers:
             handle = self.engine.builder.saturated(input.handle, *map(str, types))
             input = self.tensor(handle, input.type)
         return self.engine.builtin(self.triton.core.cast, input, dtype, *args, **kwargs)
+
+    def of_halves(self, name, x, **_):
+        """A function of tl.math, for which later versions of triton-ascend take floats of two bytes as well."""
+        x = self.engine.to_tensor(x)
+        if x.dtype.scalar.primitive_bitwidth == 16 and x.dtype.scalar.is_floating():
+            return self.tensor(getattr(self.engine.builder, f"create_{name}")(x.handle), x.type)
+        return self.engine.builtin(getattr(self.triton.language.math, name), x)
 
     def hint(self, input, values, **_):
         return input
