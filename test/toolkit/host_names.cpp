@@ -70,6 +70,7 @@ int main() {
   uint32_t max = 0, min = 0;
   AscendC::GetSwiGLUMaxMinTmpSize(ge::Shape({8}), 4, max, min, false);
   std::printf("buffer %d\n", max >= min && min > 0);
+  std::printf("fractal %d\n", AscendC::BLOCK_CUBE);
   std::printf("architectures %u %u\n", static_cast<uint32_t>(NpuArch::DAV_5102),
               static_cast<uint32_t>(NpuArch::DAV_RESV));
   std::fflush(stdout);

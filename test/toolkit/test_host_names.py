@@ -23,8 +23,8 @@ def test_the_names_are_there_and_do_what_cann_does(tmp_path):
     run = subprocess.run([program], check=True, capture_output=True, text=True, env=environment, timeout=60)
     lines = run.stdout.splitlines()
     assert lines[:6] == ["bytes 8", "saved 5 7 9", "kept 1", "format 1", "dimensions -1 -2", "levels 1 0 0"]
-    assert lines[6:8] == ["buffer 1", "architectures 5102 65535"]
-    logged = lines[8:]
+    assert lines[6:9] == ["buffer 1", "fractal 16", "architectures 5102 65535"]
+    logged = lines[9:]
     assert [re.search(r"rows: (\d)$", line)[1] for line in logged] == ["1", "3", "4", "5"]
     assert all(line.startswith("[ERROR] ") for line in logged)
     assert "E89999: rows: 4" in logged[-2]

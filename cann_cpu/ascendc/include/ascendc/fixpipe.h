@@ -10,6 +10,7 @@
 
 #include "ascendc/instruction.h"
 #include "ascendc/load_data.h"
+#include "ascendc/tiling_structs.h"
 
 // float to half or bfloat16_t; int32_t to half (DEQF16), float to 8 bits (QF322B8_PRE), int32_t to 8 bits (REQ8), each
 // by one scale or, with V, by one for each column. The last four are of Ascend950 alone, and Fixpipe rejects them.
@@ -32,8 +33,6 @@ enum QuantMode_t : uint8_t {
 namespace AscendC {
 
 using ::QuantMode_t;
-
-inline constexpr int32_t BLOCK_CUBE = 16;  // rows and columns of a fractal
 
 enum class CO2Layout : uint8_t { NZ, ROW_MAJOR };
 struct FixpipeConfig {

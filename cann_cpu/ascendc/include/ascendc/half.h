@@ -95,6 +95,8 @@ using bfloat16_t = AscendC::cpu::Float16<8, 7, AscendC::cpu::widen_bfloat16>;
 
 namespace AscendC {
 
+using float16_t = ::half;  // not a global name: arm_neon.h has one
+
 inline float ToFloat(const bfloat16_t& value) { return value; }
 inline bfloat16_t ToBfloat16(const float& value) { return value; }
 

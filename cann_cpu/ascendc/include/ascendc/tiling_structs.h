@@ -7,6 +7,12 @@
 #include "ascendc/hccl_names.h"
 #include "kernel_tiling/cube_tiling.h"
 
+namespace AscendC {
+
+constexpr int32_t BLOCK_CUBE = 16;  // rows and columns of a fractal
+
+}  // namespace AscendC
+
 struct SoftMaxTiling {
   uint32_t srcM = 0, srcK = 0, srcSize = 0;
   uint32_t outMaxM = 0, outMaxK = 0, outMaxSize = 0;
@@ -47,6 +53,13 @@ struct UnPadTiling {
   uint32_t srcHeight = 0, srcWidth = 0;
   uint32_t tmpBuffer1BlockNum = 0, tmpBuffer1RowNum = 0, tmpBuffer2Offset = 0;
   uint32_t widthTiling = 0, widthFractal = 0, widthFractalTail = 0;
+};
+
+// Of ConfusionTranspose, which is not here; kernels name the struct without calling it.
+struct ConfusionTransposeTiling {
+  uint32_t param0 = 0, param1 = 0, param2 = 0, param3 = 0, param4 = 0, param5 = 0, param6 = 0, param7 = 0, param8 = 0;
+  uint32_t param9 = 0, param10 = 0, param11 = 0, param12 = 0, param13 = 0, param14 = 0, param15 = 0, param16 = 0;
+  uint32_t param17 = 0;
 };
 
 struct TopkTiling {
