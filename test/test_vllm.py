@@ -375,19 +375,6 @@ def test_a_kernel_for_npus_is_called_in_place_of_the_plugins(operators):
     assert torch.equal(operators.npu_lightning_indexer(*arguments, **options)[0].cpu(), indices.cpu())
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(not VLLM.exists(), reason="vLLM is not installed: `bash run.sh vllm` makes .venv-vllm, from PyPI")
-@pytest.mark.parametrize(
-    ("name", "mode"), [("qwen3", "full decode"), ("qwen3_next", "default"), ("tensor_parallel", "default")]
-)
-def test_vllm_serves_a_model(tmp_path, name, mode):
-    command = [VLLM, ROOT / "examples/serve_vllm.py", "--models", name, "--modes", mode, "--folder", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("ok\n1 of 1 are right\n")
-
-
 def workflow() -> dict:
     """The workflow that docs/vllm.md shows."""
     return yaml.safe_load((ROOT / "docs/vllm.md").read_text().split("```yaml\n")[1].split("```")[0])
@@ -399,8 +386,8 @@ def test_the_workflow_runs_scripts_of_this_tree():
     assert [command[:3] for command in commands] == [["bash", "run.sh", "vllm"]]
 
 
-@pytest.mark.nightly
-@pytest.mark.skipif(not VLLM.exists(), reason="vLLM is not installed: `bash run.sh vllm` makes .venv-vllm, from PyPI")
+@pytest.mark.nightly  # it downloads vLLM, 1 GB: 3 to 6 minutes
+@pytest.mark.timeout(1800)
 def test_the_workflow_serves_a_model_with_an_author_s_operators():
     (job,) = workflow()["jobs"].values()
     environment = os.environ | {"VIRTUAL_ENV": sys.prefix, "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}", "CI": "1"}
@@ -410,3 +397,14 @@ def test_the_workflow_serves_a_model_with_an_author_s_operators():
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("2 of 2 are right\n")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["qwen3_next", "tensor_parallel"])
+def test_vllm_serves_a_model(tmp_path, name):
+    """In the environment that the workflow has made."""
+    command = [VLLM, ROOT / "examples/serve_vllm.py", "--models", name, "--modes", "default", "--folder", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("ok\n1 of 1 are right\n")
