@@ -5,6 +5,9 @@
 
 using namespace matmul;
 
+static_assert(CeilDiv(int64_t{7}, 2) == 4 && CeilDiv(7u, uint64_t{7}) == 1 && CeilDiv(7, 0) == 0 &&
+              CeilAlign(17u, 16) == 32);
+
 enum Form : uint32_t { ALL, ALL_LATER, BLOCKS, BLOCKS_IN_UB, LATER, HALVES_OF_K, SUMS };
 
 namespace {

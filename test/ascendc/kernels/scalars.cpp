@@ -7,6 +7,8 @@
 using namespace AscendC;
 
 static_assert(std::is_same_v<AscendC::float16_t, half>);
+static_assert(std::is_same_v<decltype(std::declval<GlobalTensor<float>>().GetPhyAddr()), const float*>);
+static_assert(std::is_same_v<decltype(std::declval<GlobalTensor<float>>().GetPhyAddr(0)), float*>);
 static_assert(std::bit_cast<float>(F32_INF) > 3e38f && std::bit_cast<float>(F32_NEG_INF) < -3e38f);
 static_assert(std::bit_cast<float>(F32_NAN) != std::bit_cast<float>(F32_NAN));
 

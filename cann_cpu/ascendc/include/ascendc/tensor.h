@@ -257,7 +257,8 @@ class GlobalTensor {
   ShapeInfo GetShapeInfo() const { return shape_; }
 
   uint64_t GetSize() const { return memory_.elements; }
-  const __gm__ T* GetPhyAddr(uint64_t offset = 0) const { return reinterpret_cast<T*>(at(offset)); }
+  const __gm__ T* GetPhyAddr() const { return GetPhyAddr(0); }
+  __gm__ T* GetPhyAddr(uint64_t offset) const { return reinterpret_cast<T*>(at(offset)); }
   const cpu::GlobalMemory& memory() const { return memory_; }
 
  private:

@@ -8,11 +8,11 @@
 #include <string>
 #include <type_traits>
 
-#include "../op_host/util/shape_util.h"
 #include "acl/acl_base.h"
 #include "base/dlog_pub.h"
 #include "base/err_msg.h"
 #include "graph/ge_error_codes.h"
+#include "op_common/op_host/util/shape_util.h"
 
 namespace Ops::Base {
 
