@@ -560,3 +560,45 @@ def test_functions_of_halves(kind):
     wide = x.double()
     expected = wide * wide.sigmoid() + (wide / 2).exp() + wide.erf()
     torch.testing.assert_close(out.cpu().double(), expected, rtol=0.02, atol=0.02)
+
+
+@triton.jit
+def scalar_index_kernel(x_ptr, out_ptr, at, N: tl.constexpr):
+    rows = tl.arange(0, N)
+    place = at[None, :]
+    tl.store(out_ptr + rows[:, None] + 0 * place, tl.load(x_ptr + rows[:, None] * N + place))
+
+
+def test_a_scalar_takes_an_index():
+    x, out = torch.randn(4, 4).npu(), torch.empty(4).npu()
+    launched(scalar_index_kernel, (1,), x, out, 2, 4)
+    assert torch.equal(out, x[:, 2])
+
+
+class Backwards:
+    """A view that PyTorch has not, for a kernel: with a negative stride."""
+
+    def __init__(self, tensor):
+        self.tensor, self.dtype, self.shape = tensor, tensor.dtype, tensor.shape
+
+    def __getattr__(self, name):
+        return getattr(self.tensor, name)
+
+    def data_ptr(self):
+        return self.tensor[-1:].data_ptr()
+
+    def stride(self):
+        return (-1,)
+
+
+@triton.jit
+def backwards_kernel(x_ptr, out_ptr, size, N: tl.constexpr):
+    places = tl.arange(0, N)
+    tl.store(out_ptr + places, tl.load(x_ptr - places, mask=places < size), mask=places < size)
+
+
+def test_negative_strides():
+    x, out = torch.randn(5).npu(), torch.empty(5).npu()
+    launched(backwards_kernel, (1,), Backwards(x), out, 5, 8)
+    assert torch.equal(out.cpu(), x.cpu().flip(0))
+    assert "1 element before the start" in failure(backwards_kernel, (1,), Backwards(x), torch.empty(6).npu(), 6, 8)

@@ -351,6 +351,9 @@ class Engine:
 
     def subscript(self, value, index):
         if isinstance(value, self.core.tensor):
+            if isinstance(index, tuple) and not value.type.is_block():
+                # triton-ascend takes `:` of a scalar, later versions of triton do not.
+                index = tuple(part for part in index if not isinstance(part, slice))
             return self.builtin(value.__getitem__, index)
         index = self.triton.unwrap(index)
         if isinstance(index, self.core.tensor) and index.handle.constant is not None:

@@ -205,9 +205,8 @@ class Kernel:
         element = engine.ir_type(dtype.element_ty)
         if name not in regions:
             regions[name] = Snapshot(name, tensor, element)
-        return core.tensor(
-            Value(PointerType(element), (), affine=Affine(0, (), ()), region=regions[name].region), dtype
-        )
+        start = Affine(regions[name].origin, (), ())
+        return core.tensor(Value(PointerType(element), (), affine=start, region=regions[name].region), dtype)
 
     # launches
 
@@ -279,9 +278,9 @@ class Snapshot:
         self.name = name
         if isinstance(tensor, Snapshot):
             self.address, self.bytes, self.storage = tensor.address, tensor.bytes, tensor.storage
-            self.dtype = tensor.dtype
+            self.dtype, self.origin = tensor.dtype, tensor.origin
         else:
-            made = region_of(name, tensor, None)
+            made, self.origin = region_of(name, tensor, None)
             self.address, self.bytes, self.storage = made.address, made.bytes, made.storage
             self.dtype = tensor.dtype
         self.region = element and Region(name, self.address, self.bytes, element, self.storage)

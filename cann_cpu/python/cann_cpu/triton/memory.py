@@ -492,15 +492,21 @@ class Memory:
         return Value(type, pointer.shape, old)
 
 
-def region_of(name, tensor, type) -> Region:
-    """The region of a tensor that is given to a launch: from its first to its last element."""
+def region_of(name, tensor, type) -> tuple[Region, int]:
+    """The region of a tensor that is given to a launch, from its lowest to its highest element in memory.
+
+    Returns it and the place of the first element, which is not 0 where strides are negative, as they may be in a
+    library's own object.
+    """
     base = getattr(tensor, "base", tensor)
     address, size = base.data_ptr(), base.element_size()
     if base.numel() == 0:
-        return Region(name, address, 0, type)
-    last = sum((length - 1) * stride for length, stride in zip(base.shape, base.stride(), strict=True))
+        return Region(name, address, 0, type), 0
+    steps = [(length - 1) * stride for length, stride in zip(base.shape, base.stride(), strict=True)]
+    low, high = (sum(step for step in steps if (step < 0) is negative) for negative in (True, False))
     storage = base.untyped_storage()
-    return Region(name, address, (last + 1) * size, type, (storage.data_ptr(), storage.nbytes()))
+    region = Region(name, address + low * size, (high - low + 1) * size, type, (storage.data_ptr(), storage.nbytes()))
+    return region, -low
 
 
 def loads_reach_all_memory() -> bool:
