@@ -602,3 +602,17 @@ def test_negative_strides():
     launched(backwards_kernel, (1,), Backwards(x), out, 5, 8)
     assert torch.equal(out.cpu(), x.cpu().flip(0))
     assert "1 element before the start" in failure(backwards_kernel, (1,), Backwards(x), torch.empty(6).npu(), 6, 8)
+
+
+@triton.jit
+def wide_product_kernel(x_ptr, y_ptr, out_ptr, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr):
+    rows, inner, columns = tl.arange(0, M), tl.arange(0, K), tl.arange(0, N)
+    x = tl.load(x_ptr + rows[:, None] * K + inner[None, :])
+    y = tl.load(y_ptr + inner[:, None] * N + columns[None, :])
+    tl.store(out_ptr + rows[:, None] * N + columns[None, :], tl.dot(x, y))
+
+
+def test_operands_of_products_need_not_fit_the_unified_buffer():
+    x, y, out = torch.randn(128, 512), torch.randn(512, 16), torch.empty(128, 16).npu()
+    launched(wide_product_kernel, (1,), x.npu(), y.npu(), out, 128, 512, 16)
+    torch.testing.assert_close(out.cpu(), x @ y, rtol=1e-4, atol=1e-3)

@@ -407,12 +407,12 @@ class Engine:
 
     # what is reported
 
-    def holds(self, shape, type):
-        """Notes a block that is loaded or stored."""
+    def holds(self, shape, type, is_product_operand=False):
+        """Notes a block that is loaded or stored. Operands of a product go to L1, which is larger."""
         bytes = int(np.prod(shape)) * type.bytes
         if bytes > self.largest:
             self.largest = bytes
-            if bytes > self.capacity:
+            if bytes > self.capacity and not is_product_operand:
                 diagnostics.too_big(self, bytes, self.capacity)
 
     def fits(self, *values: Value):

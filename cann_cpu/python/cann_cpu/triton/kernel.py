@@ -23,6 +23,7 @@ class Analysis:
 
     def __init__(self, function):
         self.has_atomics = False
+        self.has_products = False
         self.one_at_a_time = False
         self.block_bytes = None
         self.lock = threading.Lock()
@@ -39,6 +40,7 @@ class Analysis:
         for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
             name = getattr(call.func, "attr", getattr(call.func, "id", ""))
             self.has_atomics |= name.startswith("atomic_")
+            self.has_products |= name in ("dot", "dot_scaled")
             self.one_at_a_time |= name in ("breakpoint", "set_trace")
             target = self._called(function, call.func)
             if target is not None:
