@@ -607,12 +607,28 @@ def test_negative_strides():
 @triton.jit
 def wide_product_kernel(x_ptr, y_ptr, out_ptr, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr):
     rows, inner, columns = tl.arange(0, M), tl.arange(0, K), tl.arange(0, N)
-    x = tl.load(x_ptr + rows[:, None] * K + inner[None, :])
-    y = tl.load(y_ptr + inner[:, None] * N + columns[None, :])
-    tl.store(out_ptr + rows[:, None] * N + columns[None, :], tl.dot(x, y))
+    total = tl.zeros([M, N], tl.float32)
+    for _ in range(1):
+        x = tl.load(x_ptr + rows[:, None] * K + inner[None, :])
+        y = tl.load(y_ptr + inner[:, None] * N + columns[None, :])
+        total += tl.dot(x, y)
+    tl.store(out_ptr + rows[:, None] * N + columns[None, :], total)
 
 
-def test_operands_of_products_need_not_fit_the_unified_buffer():
-    x, y, out = torch.randn(128, 512), torch.randn(512, 16), torch.empty(128, 16).npu()
-    launched(wide_product_kernel, (1,), x.npu(), y.npu(), out, 128, 512, 16)
+def test_blocks_of_products_need_not_fit_the_unified_buffer():
+    """Of the operands one takes 256 KiB, of the results two 128."""
+    x, y, out = torch.randn(128, 512), torch.randn(512, 256), torch.empty(128, 256).npu()
+    launched(wide_product_kernel, (1,), x.npu(), y.npu(), out, 128, 512, 256)
     torch.testing.assert_close(out.cpu(), x @ y, rtol=1e-4, atol=1e-3)
+
+
+@triton.jit
+def high_bit_kernel(x_ptr, N: tl.constexpr):
+    places = x_ptr + tl.arange(0, N)
+    tl.store(places, tl.load(places) | 0x80)
+
+
+def test_a_number_wraps_in_the_type_of_the_tensor():
+    x = torch.tensor([1, 2], dtype=torch.int8).npu()
+    launched(high_bit_kernel, (1,), x, 2)
+    assert x.tolist() == [-127, -126]

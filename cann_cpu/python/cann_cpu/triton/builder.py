@@ -586,7 +586,9 @@ class Builder(Ascend):
         else:
             wide = np.float64 if to.bits == 64 else np.float32
             product = np.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False)).astype(to.array)
-        return Value(to, sum.shape, to.round(product + sum.data))
+        result = Value(to, sum.shape, to.round(product + sum.data))
+        result.is_product = True
+        return result
 
     def create_histogram(self, value, bins, mask=None):
         kept = (value.data >= 0) & (value.data < bins)

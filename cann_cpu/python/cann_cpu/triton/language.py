@@ -62,6 +62,14 @@ class Triton:
                 handle = self.builder.create_make_range(ret_ty.to_ir(self.builder), start, end)
                 return self.tensor(handle, ret_ty)
 
+            def _cast_to_computation_type(self, value, dtype):
+                """Numbers wrap in the type of the tensor beside them, as in triton-ascend; later ones reject them."""
+                negative = isinstance(value, int) and value < 0 and dtype.is_int_unsigned()
+                if isinstance(value, int) and dtype.is_int() and dtype.int_bitwidth > 1 and not negative:
+                    low = dtype.get_int_min_value()
+                    value = (value - low) % (1 << dtype.int_bitwidth) + low
+                return super()._cast_to_computation_type(value, dtype)
+
         core.validate_block_shape = validate
         self.semantic_class = Semantic
 

@@ -179,9 +179,10 @@ class Value:
 
     data: shape (programs or 1, *shape); for pointers the offset in elements from the start of `region`
     wrapped: where an int32 operation wrapped on the way to this value, as an array of bool, or None
+    is_product: whether it is the result of tl.dot, which the matrix unit adds to another block itself
     """
 
-    __slots__ = ("_data", "affine", "region", "shape", "type", "wrapped")
+    __slots__ = ("_data", "affine", "is_product", "region", "shape", "type", "wrapped")
 
     def __init__(self, type, shape, data=None, affine=None, region=None, wrapped=None):
         self.type = type
@@ -190,6 +191,7 @@ class Value:
         self.affine = affine
         self.region = region
         self.wrapped = wrapped
+        self.is_product = False
 
     def __repr__(self):
         return str(self.data[0] if len(self.data) == 1 else self.data)
