@@ -253,9 +253,8 @@ class Memory:
 
     def load(self, pointer: Value, mask: Value | None, other: Value | None, masked=False) -> Value:
         type, shape = pointer.type.element, pointer.shape
-        self.engine.holds(
-            shape, type, self.engine.kernel.has_products
-        )  # what a kernel with products loads may be theirs
+        # What a kernel with products loads may be an operand of one.
+        self.engine.holds(shape, type, is_product_operand=self.engine.kernel.has_products)
         if box := self._box(pointer, mask):
             part = self.load(box[0], None, None, masked=True).data
             fill = 0 if other is None else other.data.reshape(-1, *other.shape, *[1] * (len(shape) - len(other.shape)))
