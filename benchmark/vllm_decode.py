@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times a decode step of vLLM with vllm-ascend on cann_cpu, in each mode, beside vLLM's own CPU backend.
 
-The model has the widths of Qwen3-0.6B, LAYERS layers and random weights in bfloat16. A step's time is what a call takes
-that decodes STEPS + 1 tokens, without what one takes that decodes a single one, divided by STEPS: the median of
-ROUNDS. Each row is one process; its memory is the peak, with the weights and the cache of keys and values.
+The model has the widths of Qwen3-0.6B, LAYERS layers and random weights in bfloat16. A step's time is the difference
+between a call that decodes STEPS + 1 tokens and a call that decodes one, divided by STEPS: the median of ROUNDS. Each
+row is one process. Its memory is the peak, with the weights and the cache of keys and values.
 
     bash benchmark/vllm_decode.sh     # makes both environments, and runs this
 """

@@ -55,7 +55,7 @@ struct UnPadTiling {
   uint32_t widthTiling = 0, widthFractal = 0, widthFractalTail = 0;
 };
 
-// Of ConfusionTranspose, which is not here; kernels name the struct without calling it.
+// The tiling of ConfusionTranspose, which is not implemented. Kernels name the struct without calling the function.
 struct ConfusionTransposeTiling {
   uint32_t param0 = 0, param1 = 0, param2 = 0, param3 = 0, param4 = 0, param5 = 0, param6 = 0, param7 = 0, param8 = 0;
   uint32_t param9 = 0, param10 = 0, param11 = 0, param12 = 0, param13 = 0, param14 = 0, param15 = 0, param16 = 0;

@@ -13,7 +13,7 @@ using namespace AscendC;
 
 namespace AscendC {
 
-// Kernels have them from CANN's headers of this library, and call them with two types.
+// Kernels that include CANN's headers of this library call these, also with two different types.
 constexpr uint64_t CeilDiv(uint64_t number, uint64_t by) { return by == 0 ? 0 : (number + by - 1) / by; }
 constexpr uint64_t CeilAlign(uint64_t number, uint64_t to) { return CeilDiv(number, to) * to; }
 

@@ -86,7 +86,7 @@ enum Format {
   FORMAT_MAX = 0xff,
 };
 
-// A format without what CANN packs into the higher bits, its sub-format and C0.
+// The format without its sub-format and C0, which CANN packs into the higher bits.
 inline int32_t GetPrimaryFormat(int32_t format) { return format & 0xff; }
 
 constexpr int kDataTypeSizeBitOffset = 1000;

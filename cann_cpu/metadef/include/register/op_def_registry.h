@@ -7,5 +7,5 @@
 #include "register/tilingdata_base.h"
 #include "tiling/platform/platform_ascendc.h"
 
-// CANN takes the type of TilingParse's result behind it; here IMPL_OP_OPTILING says it.
+// CANN takes the type that TilingParse fills as a second argument. Here it comes from IMPL_OP_OPTILING.
 #define OP_ADD(Type, ...) static const ::ops::OpDefRegistration CANN_CPU_JOIN(g_definition_, Type)(#Type, Type(#Type))

@@ -98,7 +98,7 @@ struct TilingDataOf {
     return passed = {static_cast<const Struct*>(this), sizeof(Struct)};
   }
   void SaveToBuffer(void* to, size_t capacity) const {
-    if (to != nullptr && sizeof(Struct) <= capacity) std::memcpy(to, static_cast<const Struct*>(this), sizeof(Struct));
+    TilingDef(static_cast<const Struct*>(this), sizeof(Struct)).SaveToBuffer(to, capacity);
   }
   size_t GetDataSize() const { return sizeof(Struct); }
 };

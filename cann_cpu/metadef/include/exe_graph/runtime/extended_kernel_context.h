@@ -25,7 +25,7 @@ class CANN_EXPORT ExtendedKernelContext {
   const CompileTimeTensorDesc* GetDynamicInputDesc(size_t i, size_t of_it) const;
   const CompileTimeTensorDesc* GetOutputDesc(size_t i) const;
 
-  // The node, in CANN a class of its own.
+  // The node's tensors. CANN has a separate class for them, ComputeNodeInfo.
   const ExtendedKernelContext* GetComputeNodeInfo() const { return this; }
   size_t GetInputsNum() const { return GetComputeNodeInputNum(); }
   size_t GetOutputsNum() const { return GetComputeNodeOutputNum(); }

@@ -12,7 +12,7 @@ class PlatFormInfos;
 }
 
 // Architectures of AI cores, by the number that kernels know as __NPU_ARCH__.
-// No chip here has one of the last two, which tiling functions name.
+// Tiling functions name the last two. No chip here has them.
 enum class NpuArch : uint32_t {
   DAV_1001 = 1001,
   DAV_2002 = 2002,
