@@ -272,9 +272,7 @@ void HcclClient::wait(Where where, HcclHandle handle) {
   const uint32_t turns = ++prepared_[handle].waited;
   if (is_tried_) return;
   RunningBlock& block = running_block(where);
-  const auto place = static_cast<size_t>(handle);
-  const std::string what = "Wait(" + std::to_string(handle) + ") for " + server_->describe(place);
-  const Message said = server_->wait(place, turns, block.core, where, what);
+  const Message said = server_->wait(static_cast<size_t>(handle), turns, block.core, where);
   if (block.checker != nullptr) block.checker->served(said);
 }
 

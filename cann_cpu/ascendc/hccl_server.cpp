@@ -78,30 +78,24 @@ uint32_t CollectiveServer::finished(size_t handle, Where where) {
   return turns;
 }
 
-Message CollectiveServer::wait(size_t handle, uint32_t turns, const Core& core, Where where, const std::string& what) {
-  team_.wait_until(what.c_str(), core, where,
+Message CollectiveServer::wait(size_t handle, uint32_t turns, const Core& core, Where where) {
+  const auto name = [&] { return "Wait(" + std::to_string(handle) + ") for " + describe(handle); };
+  team_.wait_until(name, core, where,
                    [&] { return !reason_.empty() || (handle < tasks_.size() && tasks_[handle].finished >= turns); });
   std::string reason;
   Message said;
   team_.change([&] {
-    reason = reason_;
+    if (!reason_.empty()) reason = name() + ": " + reason_;
     said = handle < tasks_.size() ? tasks_[handle].said : nullptr;
   });
-  if (!reason.empty()) fail(where, "%s: %s", what.c_str(), reason.c_str());
+  if (!reason.empty()) fail(where, "%s", reason.c_str());
   return said;
 }
 
-std::string CollectiveServer::describe(size_t handle) {
-  std::string text;
-  team_.change([&] {
-    if (handle >= tasks_.size()) {
-      text = "which the core that uses the server has not prepared";
-      return;
-    }
-    const Task& task = tasks_[handle];
-    text = std::string(task.name) + ", committed " + of_turns(task.committed, task.turns.size());
-  });
-  return text;
+std::string CollectiveServer::describe(size_t handle) const {
+  if (handle >= tasks_.size()) return "a collective that the core that uses the server has not prepared";
+  const Task& task = tasks_[handle];
+  return std::string(task.name) + ", committed " + of_turns(task.committed, task.turns.size());
 }
 
 std::string CollectiveServer::uncommitted() {
@@ -118,7 +112,7 @@ std::string CollectiveServer::uncommitted() {
 }
 
 void CollectiveServer::wait_for_all(const Core& core, Where where) {
-  team_.wait_until("Finalize", core, where, [&] { return is_done(); });
+  team_.wait_until([] { return "Finalize"; }, core, where, [&] { return is_done(); });
   std::string reason;
   team_.change([&] { reason = reason_; });
   if (!reason.empty()) fail(where, "Finalize: %s", reason.c_str());

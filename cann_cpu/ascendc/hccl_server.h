@@ -42,11 +42,10 @@ class CollectiveServer {
   bool commit(size_t handle, Message said);
   // How many turns of a task have ended. Throws KernelError if a collective failed.
   uint32_t finished(size_t handle, Where where);
-  // Waits until that many turns have ended; returns the committing core's clock. `what` names the wait in messages.
-  Message wait(size_t handle, uint32_t turns, const Core& core, Where where, const std::string& what);
+  // Waits until that many turns have ended; returns the committing core's clock.
+  Message wait(size_t handle, uint32_t turns, const Core& core, Where where);
   // Describes a task that was committed less often than it was prepared; empty: there is none.
   std::string uncommitted();
-  std::string describe(size_t handle);
   // Waits until every prepared turn has ended.
   void wait_for_all(const Core& core, Where where);
   void finalize();
@@ -57,6 +56,7 @@ class CollectiveServer {
   void serve();
   bool has_work() const { return reason_.empty() && next_ < tasks_.size() && is_due(tasks_[next_]); }
   static bool is_due(const Task& task) { return task.finished < task.committed; }
+  std::string describe(size_t handle) const;
   bool is_done() const { return !reason_.empty() || next_ == tasks_.size(); }
 
   cann_cpu::KernelCommunicator& communicator_;

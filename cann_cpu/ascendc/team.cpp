@@ -40,8 +40,7 @@ Team::Team(const KernelType& type, uint32_t blocks)
 std::string Team::who_waits() const {
   std::map<std::string, std::vector<std::string>> by_place;
   for (const Waiter& waiter : waiters_) {
-    by_place[std::string(waiter.name) + " in line " + std::to_string(waiter.where.line())].push_back(
-        name_of(waiter.core, type_));
+    by_place[waiter.name() + " in line " + std::to_string(waiter.where.line())].push_back(name_of(waiter.core, type_));
   }
   std::string all;
   for (const auto& [place, names] : by_place) {
@@ -67,7 +66,7 @@ void Team::yield() {
   current_block = block;
 }
 
-void Team::wait(std::unique_lock<std::mutex>& lock, const Core& core, Where where, const char* name,
+void Team::wait(std::unique_lock<std::mutex>& lock, const Core& core, Where where, const Name& name,
                 std::function<bool()> may_go_on) {
   if (given_up_) throw Abandoned();
   if (may_go_on()) return;
@@ -85,13 +84,13 @@ void Team::wait(std::unique_lock<std::mutex>& lock, const Core& core, Where wher
     return;
   }
   const auto gone = static_cast<size_t>(std::ranges::find(ended_, true) - ended_.begin());
-  const std::string all = deadlock_;
+  const std::string all = deadlock_, what = name();
   lock.unlock();
-  const bool met = std::string_view(name) == "SyncAll" || std::string_view(name) == "IBWait";
+  const bool met = what == "SyncAll" || what == "IBWait";
   const std::string reason = gone >= ended_.size() ? "all others also wait"
                              : met                 ? name_of(cores_[gone], type_) + " has ended without coming here"
                                                    : "all others also wait or have ended";
-  fail(where, "%s: the block waits indefinitely: %s%s", name, reason.c_str(), all.c_str());
+  fail(where, "%s: the block waits indefinitely: %s%s", what.c_str(), reason.c_str(), all.c_str());
 }
 
 Message Team::sync_all(const Core& core, Who who, uint32_t used, Message said, Where where) {
@@ -111,13 +110,13 @@ Message Team::sync_all(const Core& core, Who who, uint32_t used, Message said, W
     barrier.gathered = std::exchange(barrier.gathering, nullptr);
     job_.notify();
   }
-  wait(lock, core, where, "SyncAll", [&barrier, round] { return barrier.round != round; });
+  wait(lock, core, where, [] { return "SyncAll"; }, [&barrier, round] { return barrier.round != round; });
   return barrier.gathered;
 }
 
 Message Team::set_flag(const char* name, const Core& core, const void* flag, Message said, Where where) {
   std::unique_lock lock(mutex_);
-  wait(lock, core, where, name, [this, flag] { return !flags_.contains(flag); });
+  wait(lock, core, where, [name] { return name; }, [this, flag] { return !flags_.contains(flag); });
   flags_[flag] = std::move(said);
   job_.notify();
   return nullptr;
@@ -125,7 +124,7 @@ Message Team::set_flag(const char* name, const Core& core, const void* flag, Mes
 
 Message Team::wait_flag(const char* name, const Core& core, const void* flag, Where where) {
   std::unique_lock lock(mutex_);
-  wait(lock, core, where, name, [this, flag] { return flags_.contains(flag); });
+  wait(lock, core, where, [name] { return name; }, [this, flag] { return flags_.contains(flag); });
   const auto set = flags_.extract(flag);
   job_.notify();
   return set.mapped();
@@ -138,7 +137,7 @@ void Team::change(const std::function<void()>& change) {
   job_.notify();
 }
 
-void Team::wait_until(const char* name, const Core& core, Where where, std::function<bool()> may_go_on) {
+void Team::wait_until(const Name& name, const Core& core, Where where, std::function<bool()> may_go_on) {
   std::unique_lock lock(mutex_);
   wait(lock, core, where, name, std::move(may_go_on));
 }
@@ -212,7 +211,7 @@ void Team::cross_set(const Core& core, uint8_t mode, uint32_t id, Message said, 
 Message Team::cross_wait(const Core& core, uint32_t id, Where where) {
   std::unique_lock lock(mutex_);
   std::deque<Said>& arrived = arrived_[{core.number, id}];
-  wait(lock, core, where, "CrossCoreWaitFlag", [&arrived] { return !arrived.empty(); });
+  wait(lock, core, where, [] { return "CrossCoreWaitFlag"; }, [&arrived] { return !arrived.empty(); });
   Message message = std::move(arrived.front().message);
   arrived.pop_front();
   return message;

@@ -62,8 +62,10 @@ class Team {
   // it then, is a part of it.
   void change(const std::function<void()>& change);
   void works(bool begins) { running_ += begins ? 1 : -1; }
+  using Name = std::function<std::string()>;
   // Waits until the condition holds, which is evaluated as change() does.
-  void wait_until(const char* name, const Core& core, Where where, std::function<bool()> may_go_on);
+  // A message calls `name` under the mutex.
+  void wait_until(const Name& name, const Core& core, Where where, std::function<bool()> may_go_on);
 
   // The server of the core's turn, from 0, to use a communicator.
   CollectiveServer& server(cann_cpu::KernelCommunicator& communicator, uint32_t turn);
@@ -81,7 +83,7 @@ class Team {
  private:
   struct Waiter {
     const Core& core;
-    const char* name;
+    Name name;
     Where where;
     std::function<bool()> may_go_on;
   };
@@ -104,7 +106,7 @@ class Team {
   using Key = std::tuple<uint8_t, uint32_t, bool, uint32_t>;  // mode, block if it matters, set by cube cores, id
 
   // Until the condition holds; KernelError if it never will.
-  void wait(std::unique_lock<std::mutex>& lock, const Core& core, Where where, const char* name,
+  void wait(std::unique_lock<std::mutex>& lock, const Core& core, Where where, const Name& name,
             std::function<bool()> may_go_on);
   void find_deadlock();
   std::string who_waits() const;

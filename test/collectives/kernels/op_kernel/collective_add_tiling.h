@@ -21,7 +21,7 @@ enum Fault : uint32_t {
   STRIDE,
   OTHER_COUNT,     // on rank 1
   RANK_FAILS,      // rank 1, before it prepares anything
-  NO_SECOND_RANK,  // rank 1 prepares nothing
+  NO_SECOND_RANK,  // rank 1 prepares nothing; the first core of rank 0 prepares after the second waits
   READS_EARLY,     // before it has waited
   CORES_APART,     // the input is written by another core, which does not wait
 };
