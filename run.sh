@@ -63,6 +63,7 @@ case "${1:-main}" in
     python benchmark/collectives.py
     install triton==3.9.0
     python benchmark/triton_launches.py
+    bash benchmark/vllm_decode.sh
     ;;
   *)
     echo "run.sh: unknown job '$1'; there are: parallel, vllm, mindspore, test, bench, and none for the main job" >&2

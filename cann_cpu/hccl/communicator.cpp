@@ -313,6 +313,20 @@ void Communicator::run_items(const std::vector<PointToPoint>& items, std::string
   mesh_->exchange(done, dones, deadline);
 }
 
+aclError Communicator::exchange(const char* name, const std::vector<uint32_t>& peers, std::string mine,
+                                std::map<uint32_t, std::string>& theirs) {
+  std::vector<PointToPoint> items;
+  for (const uint32_t peer : peers) {
+    std::string& received = theirs.try_emplace(peer, mine.size(), '\0').first->second;
+    items.push_back({HCCL_SEND, mine.data(), mine.size(), HCCL_DATA_TYPE_UINT8, peer});
+    items.push_back({HCCL_RECV, received.data(), received.size(), HCCL_DATA_TYPE_UINT8, peer});
+  }
+  return perform(name, [&](const Deadline& deadline, std::string& what) {
+    current_ = calls_ + 1;
+    run_items(items, what, deadline);
+  });
+}
+
 aclError Communicator::enqueue(aclrtStream stream, std::vector<PointToPoint> items) {
   const char* name = items.size() > 1 ? "BatchSendRecv" : items[0].direction == HCCL_SEND ? "Send" : "Recv";
   Accesses accesses;

@@ -18,6 +18,7 @@
 #include "failure.h"
 #include "mesh.h"
 #include "rendezvous.h"
+#include "windows.h"
 
 namespace cann_cpu {
 
@@ -51,6 +52,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   aclError enqueue(aclrtStream stream, std::vector<PointToPoint> items);
   // Runs a call in this thread, out of turn.
   aclError run(Call call, Body body);
+  // Sends bytes to each of these ranks and receives as many from each, in this thread.
+  aclError exchange(const char* name, const std::vector<uint32_t>& peers, std::string mine,
+                    std::map<uint32_t, std::string>& theirs);
+  Windows& windows() { return windows_; }
   // What enqueue() appends to the stream runs in the place of one call.
   aclError enqueue_ordered(aclrtStream stream, const std::function<aclError()>& enqueue);
 
@@ -87,6 +92,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const uint32_t size_;
   const std::chrono::seconds timeout_;
   std::string name_;
+  Windows windows_;
 
   std::mutex run_mutex_;  // one call at a time; guards what follows
   std::unique_ptr<Mesh> mesh_;

@@ -335,6 +335,14 @@ const bool kernels_find_communicators =
 
 }  // namespace
 
+HcclResult find_window(HcclComm comm, uint32_t rank, Window& window) {
+  return guarded("group", [&] { window = find(comm)->windows().of(rank); });
+}
+
+HcclResult find_timeout(HcclComm comm, std::chrono::seconds& timeout) {
+  return guarded("group", [&] { timeout = find(comm)->timeout(); });
+}
+
 aclError enqueue_ordered(HcclComm comm, aclrtStream stream, const std::function<aclError()>& enqueue) {
   aclError code = ACL_SUCCESS;
   const HcclResult found = guarded(__func__, [&] { code = find(comm)->enqueue_ordered(stream, enqueue); });
@@ -448,6 +456,33 @@ HcclResult HcclCommDestroy(HcclComm comm) {
       communicators().entries.erase(comm);
     }
     communicator->destroy();
+  });
+}
+
+HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** handle, uint32_t flag) {
+  return guarded(__func__, [&] {
+    if (flag != 0) throw CollectiveFailure(HCCL_E_PARA, "flag is " + std::to_string(flag) + "; expected 0");
+    *required(handle, "handle") = find(comm)->windows().add(addr, size);
+  });
+}
+
+HcclResult HcclCommDeregister(HcclComm comm, void* handle) {
+  return guarded(__func__, [&] { find(comm)->windows().remove(handle); });
+}
+
+HcclResult HcclCommExchangeMem(HcclComm comm, void* windowHandle, uint32_t* peerRanks, uint32_t peerRankNum) {
+  return guarded(__func__, [&, name = __func__] {
+    const std::shared_ptr<Communicator> communicator = find(comm);
+    const std::vector<uint32_t> peers(required(peerRanks, "peerRanks"), peerRanks + peerRankNum);
+    for (const uint32_t peer : peers) {
+      require_rank(peer, "an element of peerRanks", communicator->size());
+      if (peer == communicator->rank()) throw CollectiveFailure(HCCL_E_PARA, "peerRanks has the calling rank");
+    }
+    communicator->windows().exchange(communicator->rank(), windowHandle, [&](const std::string& mine) {
+      std::map<uint32_t, std::string> theirs;
+      require_success(communicator->exchange(name, peers, mine, theirs));
+      return theirs;
+    });
   });
 }
 

@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "acl/acl_rt.h"
-#include "cann_cpu/collectives.h"
 #include "cann_cpu/waiting.h"
 #include "hccl/hcom.h"
 #include "nnopbase/executor.h"
@@ -90,6 +89,18 @@ at::Tensor Group::exchanged(In rows, Ints counts, Ints counts_of_others) const {
 }
 
 void Group::wait_for_all() const { require_success(HcclBarrier(comm_, stream_of_task())); }
+
+Window Group::window(int64_t rank) const {
+  Window found{};
+  require_success(find_window(comm_, static_cast<uint32_t>(rank), found));
+  return found;
+}
+
+std::chrono::seconds Group::timeout() const {
+  std::chrono::seconds found{};
+  require_success(find_timeout(comm_, found));
+  return found;
+}
 
 at::Tensor cann_cpu::order_by_expert(In counts) {
   const auto experts = at::arange(counts.size(1), at::kLong).repeat({counts.size(0)});

@@ -2,7 +2,7 @@
 // The ranks of a communicator, for functions that compute and communicate.
 #pragma once
 
-#include "hccl/hccl.h"
+#include "cann_cpu/collectives.h"
 #include "table.h"
 
 namespace cann_cpu {
@@ -24,6 +24,10 @@ class Group {
   // Sends the next counts[i] rows to rank i. Returns the rows that the ranks have sent here, in their order.
   at::Tensor exchanged(In rows, Ints counts, Ints counts_of_others) const;
   void wait_for_all() const;
+
+  // The memory that a rank lets others write to, and how long they may wait there; 0: for ever.
+  Window window(int64_t rank) const;
+  std::chrono::seconds timeout() const;
 
  private:
   HcclComm comm_ = nullptr;

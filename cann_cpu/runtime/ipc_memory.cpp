@@ -164,16 +164,18 @@ void export_memory(void* address, size_t size, char* key, size_t length, uint64_
     }
   }
   Header& header = made->header();
-  uint64_t token = 0;
-  while (token == 0) {
-    if (getrandom(&token, sizeof(token), 0) != sizeof(token))
-      fail(ACL_ERROR_INTERNAL_ERROR, "there is no random number");
+  uint64_t token = header.token;
+  if (token == 0) {  // otherwise others have the key already
+    while (token == 0) {
+      if (getrandom(&token, sizeof(token), 0) != sizeof(token))
+        fail(ACL_ERROR_INTERNAL_ERROR, "there is no random number");
+    }
+    header.size = pages;
+    header.device = range.device;
+    header.is_for_all = header.pid_count = 0;
+    header.token = token;
   }
-  header.size = pages;
-  header.device = range.device;
-  header.is_for_all = flags & ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION ? 1 : 0;
-  header.pid_count = 0;
-  header.token = token;
+  if (flags & ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION) header.is_for_all = 1;
   std::strcpy(key, Key{getpid(), made->file.number, token}.text().c_str());
 }
 

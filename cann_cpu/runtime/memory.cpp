@@ -324,7 +324,15 @@ void release_memory(Device& device, uint64_t resets) {
 }
 
 aclError require_device_memory(const char* name, const void* address, size_t size) {
-  return code_of(name, [&] { check_range("the address", address, size, /*on_device=*/true); });
+  DeviceMemory allocation{};
+  return find_device_memory(name, address, size, allocation);
+}
+
+aclError find_device_memory(const char* name, const void* address, size_t size, DeviceMemory& allocation) {
+  return code_of(name, [&] {
+    const Range range = check_range("the address", address, size, /*on_device=*/true);
+    allocation = {reinterpret_cast<void*>(range.begin), range.end - range.begin};
+  });
 }
 
 }  // namespace cann_cpu

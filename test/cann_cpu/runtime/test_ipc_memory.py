@@ -64,6 +64,17 @@ def test_a_process_reads_and_writes_the_memory_of_another(acl):
         assert "is no longer exported" in in_another_process(IMPORT.format(key=key))
 
 
+def test_what_is_exported_keeps_its_key(acl):
+    with acl.device_memory(SIZE) as address:
+        acl.write(address, b"from one")
+        key = export(acl, address, flags=0)
+        assert export(acl, address) == key  # and it is for all processes now
+        assert "b'from one'" in in_another_process(IMPORT.format(key=key) + "print(acl.read(address, 8))")
+        acl.call("aclrtIpcMemClose", key)
+        assert export(acl, address) != key
+        assert "is no longer exported" in in_another_process(IMPORT.format(key=key))
+
+
 def test_who_has_imported_keeps_the_memory_when_it_is_freed(acl):
     address = acl.make("aclrtMallocAlign32", SIZE, 0)
     acl.write(address, b"is kept.")

@@ -4,6 +4,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -36,5 +37,15 @@ inline const char* reason_of(HcclResult code) {
 // Calls enqueue(), which appends work to the stream. Collectives that this work calls while it runs take the place of
 // one call, made now, among those of the communicator; they are no calls of the stream's own otherwise.
 CANN_EXPORT aclError enqueue_ordered(HcclComm comm, aclrtStream stream, const std::function<aclError()>& enqueue);
+
+// Memory that a rank has registered for others to write to: HcclCommRegister, HcclCommExchangeMem.
+struct Window {
+  char* data;
+  uint64_t size;
+};
+CANN_EXPORT HcclResult find_window(HcclComm comm, uint32_t rank, Window& window);
+
+// How long a call of the communicator may wait for other ranks; 0: for ever.
+CANN_EXPORT HcclResult find_timeout(HcclComm comm, std::chrono::seconds& timeout);
 
 }  // namespace cann_cpu

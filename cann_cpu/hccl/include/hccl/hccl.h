@@ -30,6 +30,12 @@ HcclResult HcclCommSuspend(HcclComm comm);
 HcclResult HcclCommResume(HcclComm comm);
 HcclResult HcclCommDestroy(HcclComm comm);
 
+// Device memory that other ranks of the host may write to, and the exchange of its address with these ranks, which call
+// it as well. `flag` is reserved.
+HcclResult HcclCommRegister(HcclComm comm, void* addr, uint64_t size, void** handle, uint32_t flag);
+HcclResult HcclCommDeregister(HcclComm comm, void* handle);
+HcclResult HcclCommExchangeMem(HcclComm comm, void* windowHandle, uint32_t* peerRanks, uint32_t peerRankNum);
+
 HcclResult HcclGetCommName(HcclComm comm, char* commName);
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize);
 HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank);

@@ -12,4 +12,11 @@ namespace cann_cpu {
 // Fails with error() unless `size` bytes from the address on are device memory that the runtime has given out.
 CANN_EXPORT aclError require_device_memory(const char* name, const void* address, size_t size);
 
+// The allocation that these bytes are in. Fails as require_device_memory().
+struct DeviceMemory {
+  void* begin;
+  size_t size;
+};
+CANN_EXPORT aclError find_device_memory(const char* name, const void* address, size_t size, DeviceMemory& allocation);
+
 }  // namespace cann_cpu
