@@ -2,6 +2,8 @@
 """Functions that torch_npu calls on Ascend 950 alone, by their names in torch_npu: each gives the bits of its aclnn
 function, which other tests compare with a reference. test_public_names.py runs it."""
 
+import ctypes
+
 import hifloat8
 import pytest
 import torch
@@ -139,3 +141,45 @@ def test_an_error_keeps_its_words():
     """torch_npu asks what the hardware reports before it reads the message."""
     with pytest.raises(RuntimeError, match="aclnnCIoU: is_cross is true; expected false"):
         torch_npu.npu_ciou(BOXES.npu(), BOXES.npu(), False, True, 0, True)
+
+
+def preprocessed(shape, **options):
+    """npu_weight_quant_preprocess of weights (..., N, K / 2 bytes), its bytes and scales, and these."""
+    weight = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    scales = torch.randint(0, 256, (*shape[:-1], -(-shape[-1] // 32), 2), dtype=torch.uint8)
+    dtypes = dict(x_dtype=E4M3, weight_dtype=torch_npu.float4_e2m1fn_x2)
+    dtypes |= dict(weight_scale_dtype=torch_npu.float8_e8m0fnu, x_scale_dtype=torch_npu.float8_e8m0fnu)
+    given = (weight.npu().transpose(-1, -2), scales.npu().transpose(-2, -3))
+    out, out_scale, _, bias = torch_npu.npu_weight_quant_preprocess(*given, **dtypes | {"k_group_size": 32} | options)
+    torch.npu.synchronize()
+    blocks = ctypes.string_at(out.data_ptr(), out.untyped_storage().nbytes())  # of a format that torch_npu cannot copy
+    written = torch.frombuffer(bytearray(blocks), dtype=torch.uint8)
+    return weight, scales, written, out_scale.cpu().transpose(-2, -3), bias
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (20, 48), (3, 1, 80)])
+def test_weights_in_float4_go_to_blocks(shape):
+    """By element: 16 columns of a block of 32 rows of K lie one after the other, two to a byte, the first in the low
+    bits, and past N there are zeros."""
+    bias = torch.randn(shape[-2]).half()
+    weight, scales, written, out_scales, out_bias = preprocessed(shape, bias=bias.npu())
+    *groups, width, columns = shape
+    number, depth, rows = groups[0] if groups else 1, 2 * columns, -(-width // 16)
+    expected = torch.zeros(number, depth // 32 * rows * 16 * 32, dtype=torch.uint8)
+    for group, row in enumerate(weight.reshape(number * width, columns)):
+        group, n = divmod(group, width)
+        for k in range(depth):
+            place = (k // 32 * rows + n // 16) * 512 + n % 16 * 32 + k % 32
+            expected[group, place] = row[k // 2] >> (4 * (k % 2)) & 15
+    found = torch.stack([written & 15, written >> 4], 1).reshape(number, -1)
+    assert torch.equal(found, expected)
+    assert torch.equal(out_scales, scales) and torch.equal(out_bias.cpu(), bias)
+
+
+def test_weights_in_float4_that_do_not_fit_are_rejected():
+    with pytest.raises(RuntimeError, match="k_group_size is 64; expected 32 to 32"):
+        preprocessed((16, 16), k_group_size=64)
+    with pytest.raises(RuntimeError, match=r"weight has shape \[48, 16\]; expected .* K a multiple of 32"):
+        preprocessed((16, 24))
+    with pytest.raises(RuntimeError, match="weight_offset"):
+        preprocessed((16, 16), weight_offset=torch.zeros(16).half().npu())
