@@ -545,6 +545,26 @@ def test_configurations_that_are_too_big_are_left_out():
 
 
 @triton.jit
+def product_kernel(x_ptr, y_ptr, out_ptr, DEPTH: tl.constexpr, SIZE: tl.constexpr, SCALE: tl.constexpr):
+    row, column, k = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :], tl.arange(0, 16)
+    total = tl.zeros((SIZE, SIZE), tl.float32)
+    for start in range(0, DEPTH, 16):
+        x = tl.load(x_ptr + row * DEPTH + start + k[None, :])
+        total += tl.dot(x, tl.load(y_ptr + (start + k)[:, None] * SIZE + column))
+    tl.store(out_ptr + row * SIZE + column, (total * SCALE if SCALE != 1 else total).to(tl.float16))
+
+
+def test_sums_of_products_take_no_room_in_the_unified_buffer():
+    """256 x 256 float32 are 256 KiB, more than it has."""
+    x, y = torch.randint(-3, 4, (256, 32)).half(), torch.randint(-3, 4, (32, 256)).half()
+    out = torch.zeros(256, 256, dtype=torch.float16).npu()
+    launched(product_kernel, (1,), x.npu(), y.npu(), out, 32, 256, 1)
+    assert torch.equal(out.cpu(), (x.float() @ y.float()).half())
+    with pytest.raises(RuntimeError, match="take 262144 bytes of a program, and the unified buffer has 196608"):
+        launched(product_kernel, (1,), x.npu(), y.npu(), out, 32, 256, 2)
+
+
+@triton.jit
 def gate_kernel(x_ptr, out_ptr, N: tl.constexpr):
     places = tl.arange(0, N)
     x = tl.load(x_ptr + places)

@@ -318,10 +318,14 @@ class Builder(Ascend):
     create_add, create_sub, create_mul = map(_of_integers, LINEAR)
 
     def binary(self, function, left, right, type=None):
-        self.engine.fits(left, right)
+        is_product = function is np.add and (left.is_product or right.is_product)
+        if not is_product:
+            self.engine.fits(left, right)
         data = function(*aligned(left, right))
         type = type or left.type
-        return Value(type, shape_of(left, right), type.round(data))
+        result = Value(type, shape_of(left, right), type.round(data))
+        result.is_product = is_product
+        return result
 
     def unary(self, function, value):
         self.engine.fits(value)

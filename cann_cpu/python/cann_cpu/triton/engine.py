@@ -418,7 +418,7 @@ class Engine:
     def fits(self, *values: Value):
         """Notes the operands of an instruction, which the unified buffer must hold together."""
         # Without those that are one number in each program, which an instruction takes as a scalar.
-        own = [v for v in values if v.affine is None and not v.is_product and any(v.data.strides[1:])]
+        own = [v for v in values if v.affine is None and any(v.data.strides[1:])]
         sizes = {id(value): int(np.prod(value.shape)) * value.type.bytes for value in own}
         bytes = sum(sizes.values())
         if bytes > self.capacity:

@@ -179,7 +179,7 @@ class Value:
 
     data: shape (programs or 1, *shape); for pointers the offset in elements from the start of `region`
     wrapped: where an int32 operation wrapped on the way to this value, as an array of bool, or None
-    is_product: whether it is the result of tl.dot, which the matrix unit adds to another block itself
+    is_product: whether it is the result of tl.dot, or its sum with another block, which the matrix unit computes
     """
 
     __slots__ = ("_data", "affine", "is_product", "region", "shape", "type", "wrapped")
