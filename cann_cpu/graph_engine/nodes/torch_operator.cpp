@@ -3,10 +3,10 @@
 #include "torch_operator.h"
 
 #include <ATen/ops/empty.h>
-#include <dlfcn.h>
 
 #include "acl/acl_rt.h"
 #include "cann_cpu/export.h"
+#include "cann_cpu/python_function.h"
 #include "graph_engine/model/dtypes.h"
 #include "table.h"
 
@@ -29,11 +29,6 @@ using Results = std::vector<at::Tensor>;
 using CallOperator = int (*)(const char* name, const char* arguments, const OperatorTensor* inputs, size_t count,
                              aclrtStream stream, Results* results);
 CallOperator call_operator = nullptr;
-
-template <class Function>
-Function* function_of_python(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-}
 
 OperatorTensor described(const at::Tensor& tensor) {
   return {tensor.data_ptr(), static_cast<int32_t>(tensor.scalar_type()), static_cast<int32_t>(tensor.dim()),
@@ -78,11 +73,11 @@ Outputs called(NodeCall& n) {
 
 void import_torch_operators() {
   if (call_operator != nullptr) return;
-  const auto is_initialized = function_of_python<int()>("Py_IsInitialized");
+  const auto is_initialized = python_function<int()>("Py_IsInitialized");
   if (is_initialized == nullptr || is_initialized() == 0) throw GraphError("it needs Python, in which it is written");
-  const auto ensure = function_of_python<int()>("PyGILState_Ensure");
-  const auto run = function_of_python<int(const char*, void*)>("PyRun_SimpleStringFlags");
-  const auto release = function_of_python<void(int)>("PyGILState_Release");
+  const auto ensure = python_function<int()>("PyGILState_Ensure");
+  const auto run = python_function<int(const char*, void*)>("PyRun_SimpleStringFlags");
+  const auto release = python_function<void(int)>("PyGILState_Release");
   const int state = ensure();
   run("__import__('cann_cpu.torch_operator')", nullptr);  // prints an error
   release(state);

@@ -18,6 +18,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "cann_cpu/python_function.h"
+
 namespace cann_cpu {
 namespace {
 
@@ -30,7 +32,7 @@ struct PyObject;
 struct Python {
   template <class Function>
   static void find(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+    function = python_function<Function>(name);
   }
 
   Python() {
