@@ -33,9 +33,10 @@ PARTS = {
     "API_STATS; events; metrics but PIPE_UTILIZATION",
     "aclprofRegisterDeviceCallback": "every call: only the devices of the configuration are recorded",
     "aclprofSetConfig": "every option: nothing is sampled of host, network or links",
-    "aclrtBinaryLoad": "binaries that cann_cpu's tools have not built",
-    "aclrtBinaryLoadFromData": "binaries that cann_cpu's tools have not built, ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE",
-    "aclrtBinaryLoadFromFile": "binaries that cann_cpu's tools have not built, json files of AI CPU kernels, "
+    "aclrtBinaryLoad": "binaries of other compilers than cann_cpu's tools and CANN; a launch of one of CANN's kernels "
+    "fails",
+    "aclrtBinaryLoadFromData": "what aclrtBinaryLoad rejects, ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE",
+    "aclrtBinaryLoadFromFile": "what aclrtBinaryLoad rejects, json files of AI CPU kernels, "
     "ACL_RT_BINARY_LOAD_OPT_CPU_KERNEL_MODE",
     "aclrtCreateEventExWithFlag": "ACL_EVENT_IPC, ACL_EVENT_DEVICE_USE_ONLY; ACL_EVENT_EXTERNAL, as CANN does",
     "aclrtCreateEventWithFlag": "ACL_EVENT_IPC, ACL_EVENT_DEVICE_USE_ONLY",

@@ -19,14 +19,17 @@ const CompileTimeTensorDesc* desc_of(const Tensor* tensor) { return tensor == nu
 
 // With the thread's limits on cores.
 fe::PlatFormInfos* platform_of_thread() {
-  thread_local fe::PlatFormInfos infos(cann_cpu::soc());
-  infos.cores = cann_cpu::cores_of_thread();
+  thread_local const auto chip = std::make_shared<fe::PlatFormInfosImpl>(cann_cpu::soc());
+  thread_local fe::PlatFormInfos infos;
+  chip->cores = cann_cpu::cores_of_thread();
+  infos = fe::PlatFormInfos(chip->cores.cube, chip);
   return &infos;
 }
 
 // For what is parsed once, whatever the limits of who calls first.
 fe::PlatFormInfos* platform_of_process() {
-  static fe::PlatFormInfos infos(cann_cpu::soc());
+  static const auto chip = std::make_shared<fe::PlatFormInfosImpl>(cann_cpu::soc());
+  static fe::PlatFormInfos infos(chip->cores.cube, chip);
   return &infos;
 }
 

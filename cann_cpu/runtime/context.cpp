@@ -35,13 +35,16 @@ int32_t current_device() {
 }
 
 std::shared_ptr<Stream> Context::default_stream() {
-  std::lock_guard lock(mutex);
-  if (!default_stream_) {
+  std::shared_ptr<Stream> created;
+  {
+    std::lock_guard lock(mutex);
+    if (default_stream_) return default_stream_;
     auto resource = std::make_shared<const StreamResource>(find_device(device));
-    default_stream_ = std::make_shared<Stream>(shared_from_this(), 0, std::move(resource));
-    streams().add(default_stream_);
+    created = default_stream_ = std::make_shared<Stream>(shared_from_this(), 0, std::move(resource));
+    streams().add(created);
   }
-  return default_stream_;
+  report_stream_state(*created, ACL_RT_STREAM_STATE_CREATE_POST);
+  return created;
 }
 
 std::optional<Failure> Context::stopped_by() {
@@ -70,6 +73,11 @@ bool Context::is_default(const Stream& stream) {
 bool Context::release(bool discard) {
   const auto is_own = [&](const Stream& stream) { return stream.context.get() == this; };
   const bool is_finished = discard || finish(streams().find_if(is_own));
+  for (const auto& stream : streams().find_if(is_own)) {
+    // The program's function may have destroyed it, called of another one.
+    const bool is_alive = !streams().find_if([&](const Stream& each) { return &each == stream.get(); }).empty();
+    if (is_alive) report_stream_state(*stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
+  }
   const auto own = streams().remove_if(is_own);
   for (const auto& stream : own) {
     task_recorder->stop(*stream);
@@ -184,6 +192,13 @@ aclError aclrtGetCurrentContext(aclrtContext* context) {
   return call(__func__, [&] {
     require_pointer(context, "context");
     *context = current_context()->handle;
+  });
+}
+
+aclError aclrtCtxGetCurrentDefaultStream(aclrtStream* stream) {
+  return call(__func__, [&] {
+    require_pointer(stream, "stream");
+    *stream = current_context()->default_stream()->handle;
   });
 }
 

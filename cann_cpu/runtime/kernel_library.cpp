@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel libraries that are loaded at run time: functions by name, their arguments, launches.
 //
-// A library is a shared object that cann_cpu.ascendc.compiler made; ascendc_cpu_kernel_X describes its kernel X.
+// A library is a shared object that cann_cpu.ascendc.compiler made; ascendc_cpu_kernel_X describes its kernel X. One
+// for NPUs can be loaded and asked for its kernels as well: programs do so when they start, and many look at no error.
+// A launch of such a kernel is a task that fails.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <list>
+#include <string_view>
 
 #include "ascendc/kernel_entry.h"
 #include "ascendc/stream_launch.h"
 #include "cann_cpu/open_library.h"
+#include "device_binary.h"
 #include "launch_config.h"
 #include "memory.h"
 #include "stream.h"
@@ -35,9 +40,29 @@ std::string new_path(int file) {
   return path + std::to_string(file);
 }
 
+std::string cannot_run(const char* kernel) {
+  return std::string("kernel ") + kernel +
+         " is of a device binary, which is for NPUs: cann_cpu cannot run it. It runs what its toolkit has compiled "
+         "from "
+         "the kernel's source";
+}
+
+// The entry of a kernel for NPUs takes arguments of any size.
+KernelEntry entry_for_npus(const char* name) {
+  static constexpr uint32_t no_offsets[] = {0};
+  return {name, "", "", nullptr, no_offsets, [](const char* name, const AscendC::cpu::Call&, char* error, size_t size) {
+            std::snprintf(error, size, "%s", cannot_run(name).c_str());
+            return false;
+          }};
+}
+
 struct Library : HasHandle {
   // From a copy in memory: the file that it came from may be written anew while its kernels run.
   Library(const std::string& name, const void* data, size_t size) {
+    if (is_for_npus(data, size)) {
+      kernels = kernels_for_npus(name, data, size);
+      return;
+    }
     const int descriptor = memfd_create("kernels", MFD_CLOEXEC);
     if (descriptor < 0) fail(ACL_ERROR_INTERNAL_ERROR, "%s: memfd_create: %s", name.c_str(), std::strerror(errno));
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(fdopen(descriptor, "w"), std::fclose);
@@ -50,20 +75,31 @@ struct Library : HasHandle {
       fail(ACL_ERROR_INVALID_FILE, "%s is not a kernel library that cann_cpu's tools have built: %s", name.c_str(),
            opened.error.c_str());
     }
-    loaded = opened.handle;
+    loaded.reset(opened.handle);
+    kernels = kernels_of_library(name, data, size);
   }
-  ~Library() { dlclose(loaded); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
 
-  void* loaded;
+  KernelEntry entry_of(const char* name) const {
+    if (loaded == nullptr) {
+      const auto found = std::ranges::find(kernels, std::string_view(name), &KernelInfo::name);
+      if (found != kernels.end()) return entry_for_npus(found->name.c_str());
+    } else {
+      const std::string symbol = std::string("ascendc_cpu_kernel_") + name;
+      auto* describe = reinterpret_cast<const KernelEntry* (*)()>(dlsym(loaded.get(), symbol.c_str()));
+      if (describe != nullptr) return *describe();
+    }
+    fail(ACL_ERROR_KERNEL_NOT_FOUND, "the library has no kernel %s", name);
+  }
+
+  std::unique_ptr<void, int (*)(void*)> loaded{nullptr, dlclose};  // null: it is for NPUs
+  std::vector<KernelInfo> kernels;
 };
 
 struct Function : HasHandle {
   Function(std::shared_ptr<Library> library, const KernelEntry& kernel) : library(std::move(library)), kernel(kernel) {}
 
   std::shared_ptr<Library> library;
-  const KernelEntry& kernel;
+  const KernelEntry kernel;
   size_t count() const { return std::strlen(kernel.letters); }
 };
 
@@ -267,17 +303,45 @@ void unload(aclrtBinHandle handle) {
   functions().remove_if(is_of_it);
 }
 
+aclrtFuncHandle function_of(const std::shared_ptr<Library>& library, const char* name) {
+  const KernelEntry kernel = library->entry_of(name);
+  const auto known = functions().find_if(
+      [&](const Function& f) { return f.library == library && std::strcmp(f.kernel.name, kernel.name) == 0; });
+  return known.empty() ? functions().add(std::make_shared<Function>(library, kernel)) : known.front()->handle;
+}
+
 void get_function(aclrtBinHandle handle, const char* name, aclrtFuncHandle* function) {
   require_pointer(handle, "binHandle");
   require_pointer(name, "kernelName");
   require_pointer(function, "funcHandle");
-  std::shared_ptr<Library> library = libraries().find(handle);
-  const std::string symbol = std::string("ascendc_cpu_kernel_") + name;
-  auto* describe = reinterpret_cast<const KernelEntry* (*)()>(dlsym(library->loaded, symbol.c_str()));
-  if (describe == nullptr) fail(ACL_ERROR_KERNEL_NOT_FOUND, "the library has no kernel %s", name);
-  const auto known =
-      functions().find_if([&](const Function& f) { return f.library == library && &f.kernel == describe(); });
-  *function = known.empty() ? functions().add(std::make_shared<Function>(library, *describe())) : known.front()->handle;
+  *function = function_of(libraries().find(handle), name);
+}
+
+void get_function_by_entry(aclrtBinHandle handle, uint64_t entry, aclrtFuncHandle* function) {
+  require_pointer(handle, "binHandle");
+  require_pointer(function, "funcHandle");
+  const std::shared_ptr<Library> library = libraries().find(handle);
+  std::vector<const char*> found;
+  std::string all;
+  for (const KernelInfo& kernel : library->kernels) {
+    if (kernel.entry == entry) found.push_back(kernel.name.c_str());
+    all += (all.empty() ? "" : ", ") + kernel.name;
+  }
+  if (found.size() != 1) {
+    fail(ACL_ERROR_KERNEL_NOT_FOUND, "%zu of the library's kernels have the entry %lu: %s", found.size(), entry,
+         all.c_str());
+  }
+  *function = function_of(library, found[0]);
+}
+
+const std::vector<std::byte>& find_meta(const Function& function, uint32_t type) {
+  const auto& kernels = function.library->kernels;
+  const auto kernel = std::ranges::find(kernels, std::string_view(function.kernel.name), &KernelInfo::name);
+  if (kernel != kernels.end()) {
+    if (const auto found = kernel->meta.find(type); found != kernel->meta.end()) return found->second;
+  }
+  fail(ACL_ERROR_RT_PARAM_INVALID, "the binary has no meta information of type %u of kernel %s", type,
+       function.kernel.name);
 }
 
 struct Binary : HasHandle {
@@ -344,6 +408,32 @@ aclError aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char* kern
   return call(__func__, [&] { get_function(binHandle, kernelName, funcHandle); });
 }
 
+aclError aclrtBinaryGetFunctionByEntry(aclrtBinHandle binHandle, uint64_t funcEntry, aclrtFuncHandle* funcHandle) {
+  return call(__func__, [&] { get_function_by_entry(binHandle, funcEntry, funcHandle); });
+}
+
+// Functions of libruntime: what the compiler has written of a kernel, such as the kind of its cores (type 1).
+extern "C" CANN_EXPORT aclError rtFunctionGetMetaInfoSize(aclrtFuncHandle funcHandle, uint32_t type, size_t* size) {
+  return call(__func__, [&] {
+    require_pointer(size, "size");
+    *size = find_meta(*find_function(funcHandle), type).size();
+  });
+}
+
+extern "C" CANN_EXPORT aclError rtFunctionGetMetaInfo(aclrtFuncHandle funcHandle, uint32_t type, void* data,
+                                                      uint32_t length) {
+  return call(__func__, [&] {
+    require_pointer(data, "data");
+    const std::shared_ptr<Function> function = find_function(funcHandle);
+    const std::vector<std::byte>& meta = find_meta(*function, type);
+    if (length != meta.size()) {
+      fail(ACL_ERROR_RT_PARAM_INVALID, "length is %u; meta information of type %u of kernel %s has %zu bytes", length,
+           type, function->kernel.name, meta.size());
+    }
+    std::memcpy(data, meta.data(), length);
+  });
+}
+
 aclError aclrtGetFunctionName(aclrtFuncHandle funcHandle, uint32_t maxLen, char* name) {
   return call(__func__, [&] {
     require_pointer(name, "name");
@@ -358,6 +448,9 @@ aclError aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle* argsHa
     require_pointer(argsHandle, "argsHandle");
     auto arguments = std::make_shared<Arguments>();
     arguments->function = find_function(funcHandle);
+    if (arguments->function->library->loaded == nullptr) {  // how many it takes is not known
+      fail(ACL_ERROR_FEATURE_UNSUPPORTED, "%s", cannot_run(arguments->function->kernel.name).c_str());
+    }
     list_of_thread.end();
     list_of_thread.latest = arguments;
     *argsHandle = all_arguments().add(std::move(arguments));
@@ -450,5 +543,13 @@ aclError aclrtLaunchKernelWithHostArgs(aclrtFuncHandle funcHandle, uint32_t numB
   return call(__func__, [&] {
     launch_host_arguments(funcHandle, numBlocks, stream, hostArgs, argsSize, placeHolderArray, placeHolderNum,
                           timeout_of(cfg));
+  });
+}
+
+aclError aclrtGetHardwareSyncAddr(void** addr) {
+  return call(__func__, [&] {
+    require_pointer(addr, "addr");
+    static void* const passed_on = new_handle();
+    *addr = passed_on;
   });
 }

@@ -13,6 +13,7 @@
 #include "configuration.h"
 #include "device.h"
 #include "observer.h"
+#include "stream.h"
 #include "version.h"
 
 namespace cann_cpu {
@@ -33,7 +34,9 @@ void release_all() {
 }
 
 void end_streams() {
-  if (!dead_after_fork) release_contexts();
+  if (dead_after_fork) return;
+  end_stream_callbacks();
+  release_contexts();
 }
 
 void mark_child() { dead_after_fork = Context::live > 0; }

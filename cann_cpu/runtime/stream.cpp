@@ -558,7 +558,9 @@ void create_stream(aclrtStream* handle, uint32_t priority, uint32_t flags) {
   }
   const std::shared_ptr<Context> context = current_context();
   auto resource = std::make_shared<const StreamResource>(find_device(context->device));
-  *handle = streams().add(std::make_shared<Stream>(context, priority, std::move(resource)));
+  const auto stream = std::make_shared<Stream>(context, priority, std::move(resource));
+  *handle = streams().add(stream);
+  report_stream_state(*stream, ACL_RT_STREAM_STATE_CREATE_POST);
 }
 
 void destroy_stream(aclrtStream handle, bool discard) {
@@ -566,6 +568,10 @@ void destroy_stream(aclrtStream handle, bool discard) {
   std::shared_ptr<Stream> stream = find_own_stream(handle);
   require_not_running(*stream);
   if (stream->graph != nullptr) fail(ACL_ERROR_RT_STREAM_CAPTURED, "stream %d is being captured", stream->id);
+  if (stream->context->is_default(*stream)) {
+    fail(ACL_ERROR_INVALID_PARAM, "stream %d is a default stream, which goes with its context", stream->id);
+  }
+  report_stream_state(*stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
   streams().remove(handle);
   task_recorder->stop(*stream);
   stream->stop(discard);

@@ -133,6 +133,11 @@ class Stream : public HasHandle, public std::enable_shared_from_this<Stream> {
 // Calls the program's function for failed tasks, if there is one. Called without a lock.
 void report_failed_task(const Stream& stream, uint64_t number, aclError code);
 
+// Calls the program's functions for streams that come and go. Called without a lock.
+void report_stream_state(const Stream& stream, aclrtStreamState state);
+// At the process's end, when the libraries that have these functions may be gone.
+void end_stream_callbacks();
+
 Registry<Stream>& streams();
 // The stream of a handle; null is the current context's default stream. Fails in a thread without a context.
 std::shared_ptr<Stream> find_stream(aclrtStream handle);

@@ -92,7 +92,7 @@ def test_a_byte_outside_the_outputs_is_seen(place, outcome, outside):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("reader", ["configuration", "package", "rule", "wire"])
+@pytest.mark.parametrize("reader", ["binary", "configuration", "package", "rule", "wire"])
 def test_no_mutation_of_a_file_crashes_its_reader(reader):
     command = ["bash", HERE / "fuzz" / "run.sh", "--mutations", reader, "20000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)

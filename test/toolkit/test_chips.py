@@ -104,6 +104,65 @@ def test_an_unknown_one_is_said(said, named, variables, who):
     assert all(chip in message for chip in CHIPS)
 
 
+@pytest.fixture(scope="module", params=[0, 1], ids=["old strings", "new strings"])
+def infos(tmp_path_factory, request):
+    """What platform_infos.cpp prints, compiled for an ABI of std::string: a list of numbers, and values of keys."""
+    program = tmp_path_factory.mktemp("infos") / "infos"
+    linked = [f"-I{HOME}/include", f"-L{LIBRARIES}", "-lplatform", f"-Wl,-rpath,{LIBRARIES}"]
+    source = Path(__file__).with_name("platform_infos.cpp")
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={request.param}"
+    subprocess.run(["g++", "-std=c++17", "-O0", abi, source, "-o", program, *linked], check=True)
+
+    def run(chip, *keys):
+        names = [name for key in keys for name in key.split(".")]
+        done = subprocess.run([program, chip, *names], capture_output=True, text=True, check=True)
+        numbers, *values = done.stdout.splitlines()
+        return numbers.split(), dict(zip(keys, values, strict=True))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("chip", "short"),
+    [
+        ("Ascend910B3", "Ascend910B"),
+        ("Ascend910_9391", "Ascend910_93"),
+        ("Ascend310P3", "Ascend310P"),
+        ("Ascend910A", "Ascend910"),
+        ("Ascend310B4", "Ascend310B"),
+        ("Ascend950DT_9591", "Ascend950"),
+    ],
+)
+def test_programs_with_a_platform_of_their_own_get_them_with_either_abi_of_strings(infos, chip, short):
+    _, architecture, aic, aiv, beside, l2, *memories = numbers_of(chip)
+    unified, l1, l0a, l0b, l0c, bias, fixpipe, l2_rate, memory_rate = memories[:9]
+    types = {1001: "AICore", 2002: "AICore,VectorCore", 3002: "AICore,VectorCore,CubeCore"}
+    fused = architecture in (1001, 2002)
+    vectors = beside if fused else aiv
+    values = {
+        "version.SoC_version": chip,
+        "version.Short_SoC_version": short,
+        "version.NpuArch": architecture,
+        "SoCInfo.core_type_list": types.get(architecture, "CubeCore,VectorCore"),
+        "SoCInfo.ai_core_cnt": aic,
+        "SoCInfo.cube_core_cnt": None if fused else aic,
+        "SoCInfo.vector_core_cnt": vectors,
+        "SoCInfo.mix_vector_core_cnt": aic + beside if beside else None,
+        "SoCInfo.l2_size": l2 * 1024,
+        "AICoreSpec.ub_size": unified * 1024,
+        "AICoreSpec.bt_size": bias * 1024,
+        "AICoreSpec.fb0_size": fixpipe * 1024,
+        "AICoreMemoryRates.ddr_rate": memory_rate,
+        "AICoreSpec.other": None,
+        "other.ub_size": None,
+    }
+    numbers, found = infos(chip, *values)
+    mixed = aic + beside if beside else vectors
+    sizes = [l0a, 0, l0b, 0, l0c, 0, l1, 0, l2, l2_rate, unified, 0, 0, memory_rate, 0, 0]
+    assert numbers == [*map(str, ("0011110", aic, vectors, mixed, *sizes))]
+    assert found == {key: "0 untouched" if value is None else f"1 {value}" for key, value in values.items()}
+
+
 PACKAGES = [
     # the families that each package has kernels for, and the chip
     ([["ascend310b"]], "Ascend310B4"),

@@ -158,6 +158,17 @@ def function(acl, binary):
     return acl.get("aclrtBinaryGetFunction", ctypes.c_void_p, binary, b"scale")
 
 
+def test_a_function_is_found_by_its_entry(acl, binary, memory, stream):
+    x, y = memory
+    function = acl.get("aclrtBinaryGetFunctionByEntry", ctypes.c_void_p, binary, 3)
+    assert function == acl.get("aclrtBinaryGetFunction", ctypes.c_void_p, binary, b"scale_by_3")
+    acl.call("aclrtLaunchKernel", function, 2, ctypes.create_string_buffer(packed(x, y, 9), 24), 24, stream)
+    acl.call("aclrtSynchronizeStream", stream)
+    assert np.array_equal(result(acl, y), 3 * X + 2)
+    with pytest.raises(acl.AclError, match="no meta information of type 1 of kernel scale_by_3"):
+        acl.get("rtFunctionGetMetaInfoSize", ctypes.c_size_t, function, 1)
+
+
 def arguments_of(acl, function, *values):
     """The handle of a list of these bytes; None is a placeholder. And the handles of its parameters."""
     handle = acl.get("aclrtKernelArgsInit", ctypes.c_void_p, function)
@@ -433,6 +444,7 @@ def test_what_is_wrong_with_a_loaded_function_is_said(acl, binary, function, mem
             "no.o is not a kernel library that cann_cpu's",
         ),
         ("aclrtBinaryGetFunction", (binary, b"other", out), "the library has no kernel other"),
+        ("aclrtBinaryGetFunctionByEntry", (binary, 4, out), "0 of the library's kernels have the entry 4: .*scale_by"),
         ("aclrtKernelArgsFinalize", (short,), r"scale takes 3 arguments \(x,y,tiling\), but 2 were appended"),
         ("aclrtKernelArgsAppend", (short, address, 4, out), r"argument 3 of kernel scale .* has 8 bytes, not 4"),
         ("aclrtLaunchKernelWithConfig", (function, 1, stream, None, short, None), "lack aclrtKernelArgsFinalize"),

@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -307,6 +308,82 @@ def test_a_dead_or_foreign_handle_is_rejected_by_name(acl, tasks, counter):
         assert failure.value.code == acl.RT_INVALID_HANDLE
         with pytest.raises(acl.AclError, match=r"Increment: .* is not a valid stream"):
             acl.check(acl.status(tasks.launch_increment, handle, ctypes.byref(counter)))
+
+
+CREATED, TO_BE_DESTROYED = 1, 2
+StreamState = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+
+
+@contextmanager
+def states_of_streams(acl, name, use=lambda stream, state: None):
+    """What a callback of this name sees of streams."""
+    seen = []
+
+    @StreamState
+    def callback(stream, state, arguments):
+        seen.append((stream, state, arguments))
+        use(stream, state)
+
+    acl.call("aclrtRegStreamStateCallback", name, callback, 7)
+    try:
+        yield seen
+    finally:
+        acl.call("aclrtRegStreamStateCallback", name, None, None)
+
+
+def test_callbacks_are_told_of_streams_until_they_are_taken_away(acl):
+    with states_of_streams(acl, b"first") as first, states_of_streams(acl, b"second") as second:
+        stream = acl.make("aclrtCreateStream")
+        assert first == second == [(stream, CREATED, 7)]
+        acl.call("aclrtDestroyStream", stream)
+        with acl.stream() as other:
+            pass
+        ended = [(stream, CREATED, 7), (stream, TO_BE_DESTROYED, 7), (other, CREATED, 7), (other, TO_BE_DESTROYED, 7)]
+        assert first == second == ended
+        with pytest.raises(acl.AclError, match="regName first has a callback already"):
+            acl.call("aclrtRegStreamStateCallback", b"first", StreamState(lambda *_: None), None)
+        with pytest.raises(acl.AclError, match="regName is null"):
+            acl.call("aclrtRegStreamStateCallback", None, StreamState(lambda *_: None), None)
+    with acl.stream():
+        assert first == second == ended
+
+
+def test_a_callback_destroys_what_belongs_to_the_stream(acl):
+    """The stream is still alive when it is called."""
+    beside = {}
+
+    def use(stream, state):
+        acl.get("aclrtStreamGetId", ctypes.c_int32, stream)
+        if state == TO_BE_DESTROYED and stream in beside:
+            acl.call("aclrtDestroyStream", beside.pop(stream))
+
+    with states_of_streams(acl, b"beside", use) as seen:
+        stream, other = acl.make("aclrtCreateStream"), acl.make("aclrtCreateStream")
+        beside[stream] = other
+        acl.call("aclrtDestroyStream", stream)
+    assert [each[:2] for each in seen[2:]] == [(stream, TO_BE_DESTROYED), (other, TO_BE_DESTROYED)]
+    with pytest.raises(acl.AclError, match="is not a valid stream"):
+        acl.call("aclrtSynchronizeStream", other)
+
+
+def test_a_context_has_a_default_stream_which_comes_with_its_first_use_and_goes_with_it(acl):
+    before = acl.get("aclrtGetCurrentContext", ctypes.c_void_p)
+    default = acl.make("aclrtCtxGetCurrentDefaultStream")
+    with states_of_streams(acl, b"default") as seen:
+        context = acl.make("aclrtCreateContext", 0)
+        assert seen == []
+        stream = acl.make("aclrtCtxGetCurrentDefaultStream")
+        assert stream == acl.make("aclrtCtxGetCurrentDefaultStream") != default
+        assert seen == [(stream, CREATED, 7)]
+        ids = [acl.get("aclrtStreamGetId", ctypes.c_int32, handle) for handle in (stream, None)]
+        assert ids[0] == ids[1]
+        with pytest.raises(acl.AclError, match=f"stream {ids[0]} is a default stream, which goes with its context"):
+            acl.call("aclrtDestroyStream", stream)
+        other = acl.make("aclrtCreateStream")
+        acl.call("aclrtDestroyContext", context)
+        assert {each[:2] for each in seen[2:]} == {(stream, TO_BE_DESTROYED), (other, TO_BE_DESTROYED)}
+    acl.call("aclrtSetCurrentContext", before)
+    assert acl.make("aclrtCtxGetCurrentDefaultStream") == default
 
 
 def test_ids_differ_and_settings_are_kept(acl):

@@ -17,6 +17,7 @@ engine=cann_cpu/build/cann_cpu/graph_engine/CMakeFiles/ge_runner.dir
 
 # Each reader's sources below cann_cpu/, which are compiled with the sanitizers; the rest is the installed libraries.
 declare -A sources=(
+  [binary]="runtime/device_binary"
   [configuration]="runtime/configuration common/json hccl/rank_table"
   [model]="graph_engine/model/model graph_engine/model/dtypes graph_engine/model/attributes graph_engine/execution/compile
     graph_engine/execution/fusion aclop/operator_models common/json common/operator_packages"

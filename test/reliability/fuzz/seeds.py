@@ -11,6 +11,14 @@ from pathlib import Path
 TEST = Path(__file__).resolve().parents[2]
 
 
+def binary() -> Iterator[bytes]:
+    sys.path.insert(0, str(TEST / "support"))
+    from device_binary import device_binary
+
+    meta = [(1, struct.pack("<I", 2)), (3, b"\1\0\2\0")]
+    yield device_binary(["scale_half_0", "mixed_12_mix_aic", "mixed_12_mix_aiv"], {"scale_half_0": meta})
+
+
 def configuration() -> Iterator[str]:
     import torch_npu
 

@@ -144,6 +144,7 @@ aclError aclrtCreateContext(aclrtContext* context, int32_t deviceId);
 aclError aclrtDestroyContext(aclrtContext context);
 aclError aclrtSetCurrentContext(aclrtContext context);
 aclError aclrtGetCurrentContext(aclrtContext* context);
+aclError aclrtCtxGetCurrentDefaultStream(aclrtStream* stream);
 aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t* flags, int32_t* active);
 
 // --- Memory --------------------------------------------------------------------------------------------------------
@@ -355,12 +356,21 @@ typedef union aclrtStreamAttrValue {
   uint32_t reserve[4];
 } aclrtStreamAttrValue;
 
+typedef enum {
+  ACL_RT_STREAM_STATE_CREATE_POST = 1,
+  ACL_RT_STREAM_STATE_DESTROY_PRE,
+} aclrtStreamState;
+
+typedef void (*aclrtStreamStateCallback)(aclrtStream stm, aclrtStreamState state, void* args);
+
 aclError aclrtCreateStream(aclrtStream* stream);
 // The numbers of the lowest and of the highest priority; a lower number is a higher priority.
 aclError aclrtDeviceGetStreamPriorityRange(int32_t* leastPriority, int32_t* greatestPriority);
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag);
 aclError aclrtDestroyStream(aclrtStream stream);
 aclError aclrtDestroyStreamForce(aclrtStream stream);
+// Has the function called of every stream, default ones as well; null ends that.
+aclError aclrtRegStreamStateCallback(const char* regName, aclrtStreamStateCallback callback, void* args);
 aclError aclrtSynchronizeStream(aclrtStream stream);
 // timeout in milliseconds; -1 waits indefinitely.
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
@@ -520,7 +530,8 @@ typedef struct aclrtPlaceHolderInfo {
   uint32_t dataOffset;
 } aclrtPlaceHolderInfo;
 
-// A binary is a shared object that `ascendc_fatbin_library` or python -m cann_cpu.ascendc.compiler made.
+// A binary is a shared object that `ascendc_fatbin_library` or python -m cann_cpu.ascendc.compiler made. One for NPUs
+// can be loaded and asked for its kernels; a launch of one of these is a task that fails.
 aclrtBinary aclrtCreateBinary(const void* data, size_t dataLen);
 aclError aclrtDestroyBinary(aclrtBinary binary);
 aclError aclrtBinaryLoad(const aclrtBinary binary, aclrtBinHandle* binHandle);
@@ -529,6 +540,8 @@ aclError aclrtBinaryLoadFromData(const void* data, size_t length, const aclrtBin
                                  aclrtBinHandle* binHandle);
 aclError aclrtBinaryUnLoad(aclrtBinHandle binHandle);
 aclError aclrtBinaryGetFunction(const aclrtBinHandle binHandle, const char* kernelName, aclrtFuncHandle* funcHandle);
+// The entry of a kernel is the number at the end of its name, as 3 of scale_half_3.
+aclError aclrtBinaryGetFunctionByEntry(aclrtBinHandle binHandle, uint64_t funcEntry, aclrtFuncHandle* funcHandle);
 aclError aclrtGetFunctionName(aclrtFuncHandle funcHandle, uint32_t maxLen, char* name);
 
 aclError aclrtKernelArgsInit(aclrtFuncHandle funcHandle, aclrtArgsHandle* argsHandle);
@@ -552,6 +565,8 @@ aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle funcHandle, uint32_t numBlo
 aclError aclrtLaunchKernelWithHostArgs(aclrtFuncHandle funcHandle, uint32_t numBlocks, aclrtStream stream,
                                        aclrtLaunchKernelCfg* cfg, void* hostArgs, size_t argsSize,
                                        aclrtPlaceHolderInfo* placeHolderArray, size_t placeHolderNum);
+// What a host passes on to SetSyncBaseAddr in a kernel, which cores here do not need: no address of any memory.
+aclError aclrtGetHardwareSyncAddr(void** addr);
 
 // --- Captured graphs -----------------------------------------------------------------------------------------------
 

@@ -6,10 +6,7 @@
 #include <cstdint>
 
 #include "cann_cpu/export.h"
-
-namespace fe {
-class PlatFormInfos;
-}
+#include "tiling/platform/platform_infos.h"
 
 // Architectures of AI cores, by the number that kernels know as __NPU_ARCH__.
 // Tiling functions name the last two. No chip here has them.
