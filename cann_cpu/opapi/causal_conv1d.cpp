@@ -301,7 +301,7 @@ ACLNN_TYPED(MaskedCausalConv1dBackward,
                   const int64_t ahead = width - 1 - k, reached = std::clamp<int64_t>(seen - first - ahead, 0, count);
                   const auto part = dy.narrow(0, std::min(ahead, dy.size(0)), reached);
                   dx.narrow(0, 0, reached).add_(part * wide[k]);
-                  sums[k].add_((part * wide_x.narrow(0, 0, reached)).sum({0, 1}));
+                  sums[k].add_((part * wide_x.narrow(0, 0, reached)).sum(at::IntArrayRef({0, 1})));
                 }
                 grad_x.narrow(0, first, count).copy_(dx);
               }

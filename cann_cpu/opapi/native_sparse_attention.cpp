@@ -121,13 +121,13 @@ ACLNN_TYPED(NsaCompressGrad, "output_grad: float16 bfloat16; input, weight, inpu
               check_shape("input_grad", input_grad, input.sizes());
               check_shape("weight_grad", weight_grad, weight.sizes());
               const auto wide = weight.to(at::kFloat), of_weight = at::zeros(weight.sizes(), at::kFloat);
-              by_windows(windows, sequences, input,
-                         [&](In sequence, int64_t, int64_t to, int64_t first, int64_t count) {
-                           const auto dy = output_grad.narrow(0, to, count).to(at::kFloat);
-                           for (int64_t j = 0; j < windows.size; ++j) {
-                             of_weight[j].add_((dy * windows.tokens(sequence, first, count, j)).sum({0, 2}));
-                           }
-                         });
+              by_windows(
+                  windows, sequences, input, [&](In sequence, int64_t, int64_t to, int64_t first, int64_t count) {
+                    const auto dy = output_grad.narrow(0, to, count).to(at::kFloat);
+                    for (int64_t j = 0; j < windows.size; ++j) {
+                      of_weight[j].add_((dy * windows.tokens(sequence, first, count, j)).sum(at::IntArrayRef({0, 2})));
+                    }
+                  });
               weight_grad.copy_(of_weight);
               const int64_t step = std::max<int64_t>(kWindowNumbers / std::max<int64_t>(input[0].numel(), 1), 1);
               int64_t done = 0;

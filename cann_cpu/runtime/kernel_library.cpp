@@ -42,9 +42,7 @@ std::string new_path(int file) {
 
 std::string cannot_run(const char* kernel) {
   return std::string("kernel ") + kernel +
-         " is of a device binary, which is for NPUs: cann_cpu cannot run it. It runs what its toolkit has compiled "
-         "from "
-         "the kernel's source";
+         " is of a device binary, for NPUs, which cann_cpu cannot run; it runs what its toolkit compiles of the source";
 }
 
 // The entry of a kernel for NPUs takes arguments of any size.
