@@ -42,7 +42,7 @@ std::string new_path(int file) {
 
 std::string cannot_run(const char* kernel) {
   return std::string("kernel ") + kernel +
-         " is of a device binary, for NPUs, which cann_cpu cannot run; it runs what its toolkit compiles of the source";
+         " is from a device binary, which cann_cpu cannot run; it runs what its toolkit compiles from the source";
 }
 
 // The entry of a kernel for NPUs takes arguments of any size.
