@@ -34,6 +34,8 @@ KINDS = {
     "at::ArrayRef<bool>": BOOLS,
     "std::optional<Bools>": BOOLS,
     "WrittenTensor&": TENSOR,
+    "const Float4Tensor&": TENSOR,
+    "Float4Tensor&": TENSOR,
     "const std::string&": TEXT,
     "at::ScalarType": "dtype",
     "int32_t": "int",

@@ -79,7 +79,9 @@ def test_a_build_does_again_what_a_change_reaches_and_no_more(project, toolkit):
 def test_what_is_installed(project, toolkit, tmp_path):
     toolkit.command("cmake", "--install", project("launch"), "--prefix", tmp_path)
     installed = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    headers = {f"include/scale_kernels/aclrtlaunch_{name}.h" for name in ("scale", "scale_by", "until_set")}
+    headers = {
+        f"include/scale_kernels/aclrtlaunch_{name}.h" for name in ("scale", "scale_by", "scale_by_3", "until_set")
+    }
     assert installed == headers | {"bin/program", "lib/libscale_kernels.so", "fatbin/scale_binary/scale_binary.o"}
     libraries = {"LD_LIBRARY_PATH": f"{tmp_path}/lib:{activation.LIBRARIES}"}
     toolkit.command(tmp_path / "bin/program", **libraries)

@@ -364,7 +364,7 @@ def test_the_optional_parts_of_nodes_are_there():
     compiled(lambda x: x + 1, dynamic=False)(torch.ones(1).npu())
     source = Path(auto_generated_ge_raw_ops.__file__).read_text()
     missing = {}
-    for name, definition in re.findall(r'ir=IrDef\("(\w+)"\)(.*?)\.output', source, re.DOTALL):
+    for name, definition in re.findall(r'ir=IrDef\("(\w+)"\)(.*?)(?:\.output|,\n +\))', source, re.DOTALL):
         inputs, attributes = [
             tuple(re.findall(rf'\.{kind}\("(\w+)"', definition)) for kind in ("optional_input", "attr")
         ]

@@ -1047,6 +1047,7 @@ TESTED_ALONE |= {"MlaProlog", "MlaPrologV2", "MlaPrologV3", "LightningIndexer", 
 TESTED_ALONE |= {"SparseFlashAttention", "KvQuantSparseFlashAttention", "SyncBatchNormBackwardElemt"}
 TESTED_ALONE |= {"SyncBatchNormBackwardReduce", "SyncBatchNormGatherStats"}
 TESTED_ALONE |= {"NoOp"}  # test_graphs_of_operators.py
+TESTED_ALONE |= {"AttentionToFFN", "FFNToAttention"}  # collectives/test_workers.py
 # test_float8_nodes.py
 TESTED_ALONE |= {"AntiMxQuant", "DynamicBlockQuant", "DynamicMxQuant", "TransposeQuantBatchMatMul"}
 TESTED_ALONE |= {"QuantBatchMatmulInplaceAdd", "QuantGroupedMatmulInplaceAdd"}

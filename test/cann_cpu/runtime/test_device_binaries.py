@@ -62,10 +62,12 @@ def test_a_launch_of_it_is_an_error_of_the_stream_that_names_it(acl, load, conte
         ("aclrtLaunchKernel", (1, arguments, 8, stream)),
     ):
         acl.call(name, function, *given)
-        with pytest.raises(acl.AclError, match=r"shift_3 on stream .*kernel shift_3 is of a device binary.*cannot run"):
+        with pytest.raises(
+            acl.AclError, match=r"shift_3 on stream .*kernel shift_3 is from a device binary.*cannot run"
+        ):
             acl.call("aclrtSynchronizeStream", stream)
         acl.call("aclrtSynchronizeStream", stream)
-    with pytest.raises(acl.AclError, match="kernel shift_3 is of a device binary"):
+    with pytest.raises(acl.AclError, match="kernel shift_3 is from a device binary"):
         acl.get("aclrtKernelArgsInit", HANDLE, function)
 
 
