@@ -270,6 +270,7 @@ void copy_own(const std::vector<PointToPoint>& sends, const std::vector<PointToP
 }  // namespace
 
 void Communicator::run_items(const std::vector<PointToPoint>& items, std::string& what, const Deadline& deadline) {
+  current_ = calls_ + 1;
   std::vector<PointToPoint> own_sends;
   std::vector<PointToPoint> own_receives;
   std::vector<std::string> begins;
@@ -321,10 +322,7 @@ aclError Communicator::exchange(const char* name, const std::vector<uint32_t>& p
     items.push_back({HCCL_SEND, mine.data(), mine.size(), HCCL_DATA_TYPE_UINT8, peer});
     items.push_back({HCCL_RECV, received.data(), received.size(), HCCL_DATA_TYPE_UINT8, peer});
   }
-  return perform(name, [&](const Deadline& deadline, std::string& what) {
-    current_ = calls_ + 1;
-    run_items(items, what, deadline);
-  });
+  return perform(name, [&](const Deadline& deadline, std::string& what) { run_items(items, what, deadline); });
 }
 
 aclError Communicator::enqueue(aclrtStream stream, std::vector<PointToPoint> items) {
@@ -338,7 +336,6 @@ aclError Communicator::enqueue(aclrtStream stream, std::vector<PointToPoint> ite
   }
   return launch_run(stream, name, accesses,
                     [this, items = std::move(items)](const Deadline& deadline, std::string& what) {
-                      current_ = calls_ + 1;
                       run_items(items, what, deadline);
                     });
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "acl/acl_rt.h"
 #include "cann_cpu/device_memory.h"
@@ -28,17 +29,9 @@ void require(aclError code, const std::string& what) {
 
 }  // namespace
 
-Windows::~Windows() {
-  for (const auto& [rank, window] : exchanged_) unmap(window);
-}
-
-void Windows::unmap(const Exchanged& window) {
-  if (!window.key.empty()) aclrtIpcMemClose(window.key.c_str());
-}
-
 const Windows::Own& Windows::own(const void* handle) {
   const auto found = own_.find(handle);
-  if (found == own_.end()) throw CollectiveFailure(HCCL_E_PARA, "the handle is none of HcclCommRegister's");
+  if (found == own_.end()) throw CollectiveFailure(HCCL_E_PARA, "the handle was not returned by HcclCommRegister");
   return found->second;
 }
 
@@ -60,11 +53,12 @@ void* Windows::add(void* address, uint64_t size) {
 }
 
 void Windows::remove(const void* handle) {
+  std::vector<Exchanged> removed;
   const std::lock_guard lock(mutex_);
   own(handle);
-  std::erase_if(exchanged_, [&](const auto& entry) {
+  std::erase_if(exchanged_, [&](auto& entry) {
     if (entry.second.handle != handle) return false;
-    unmap(entry.second);
+    removed.push_back(std::move(entry.second));
     return true;
   });
   own_.erase(handle);
@@ -80,21 +74,18 @@ void Windows::exchange(uint32_t rank, const void* handle, const Exchange& with_p
   mine.key.copy(description.key.data(), kKeySize - 1);
   std::string sent(sizeof(description), '\0');
   std::memcpy(sent.data(), &description, sizeof(description));
-  std::map<uint32_t, Exchanged> found{{rank, {mine.window, "", handle}}};
+  std::map<uint32_t, Exchanged> found{{rank, {mine.window, nullptr, handle}}};
   for (const auto& [peer, bytes] : with_peers(sent)) {
     std::memcpy(&description, bytes.data(), sizeof(description));
     void* address = nullptr;
     require(aclrtIpcMemImportByKey(&address, description.key.data(), 0),
-            "the window of rank " + std::to_string(peer) + " cannot be mapped; windows need ranks on one host");
-    found[peer] = {
-        {static_cast<char*>(address) + description.offset, description.size}, description.key.data(), handle};
+            "the window of rank " + std::to_string(peer) + " cannot be mapped; the ranks must be on one host");
+    const auto close = [key = std::string(description.key.data())](void*) { aclrtIpcMemClose(key.c_str()); };
+    char* const data = static_cast<char*>(address) + description.offset;
+    found[peer] = {{data, description.size}, std::shared_ptr<void>(address, close), handle};
   }
   const std::lock_guard lock(mutex_);
-  for (auto& [peer, window] : found) {
-    const auto before = exchanged_.find(peer);
-    if (before != exchanged_.end()) unmap(before->second);
-    exchanged_[peer] = std::move(window);
-  }
+  for (auto& [peer, window] : found) std::swap(exchanged_[peer], window);
 }
 
 Window Windows::of(uint32_t rank) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,10 +19,6 @@ class Windows {
  public:
   // Sends these bytes to each of the ranks, and returns as many that came from each.
   using Exchange = std::function<std::map<uint32_t, std::string>(const std::string& mine)>;
-
-  Windows() = default;
-  ~Windows();
-  Windows(const Windows&) = delete;
 
   // Returns the handle of a window of this rank.
   void* add(void* address, uint64_t size);
@@ -39,11 +36,10 @@ class Windows {
   };
   struct Exchanged {
     Window window;
-    std::string key;     // of what is mapped; empty: nothing
-    const void* handle;  // of this rank's window
+    std::shared_ptr<void> mapping;  // null for this rank's own; its end waits for tasks, which may wait for the mutex
+    const void* handle;             // of this rank's window
   };
   const Own& own(const void* handle);
-  static void unmap(const Exchanged& window);
 
   std::mutex mutex_;
   std::map<const void*, Own> own_;           // by handle

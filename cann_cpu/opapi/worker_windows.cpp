@@ -46,10 +46,11 @@ void wait_until_taken(int32_t& flag, const Group& group, int64_t rank) {
   const auto is_taken = [&] { return std::atomic_ref(flag).load(std::memory_order_acquire) != 1; };
   if (is_taken()) return;
   const BlockingRegion blocking;
-  const auto end = std::chrono::steady_clock::now() + group.timeout();
+  const std::chrono::seconds timeout = group.timeout();
+  const auto end = std::chrono::steady_clock::now() + timeout;
   while (!is_taken()) {
-    TORCH_CHECK(group.timeout().count() == 0 || std::chrono::steady_clock::now() < end, "rank ", rank,
-                " has not taken the tokens that this worker sent to it before within ", group.timeout().count(), " s");
+    TORCH_CHECK(timeout.count() == 0 || std::chrono::steady_clock::now() < end, "rank ", rank,
+                " has not taken the tokens that this worker sent to it before within ", timeout.count(), " s");
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
@@ -142,14 +143,11 @@ struct AttentionToFeedForward {
     return count;
   }
 
-  // The rows (count, bytes) that go to a choice of the tokens.
-  at::Tensor rows(int64_t count, In experts_of_choice, int64_t layer) const {
-    const auto sent = x[0].narrow(0, 0, count);
-    if (quant_mode == kNone) return sent.contiguous().view(at::kChar);
-    auto scaled = sent.to(at::kFloat);
-    if (scales.has_value()) scaled = scaled * (*scales)[layer].index_select(0, experts_of_choice);
-    const auto [values, scale, offset] = dynamically_quantized(scaled, at::kChar);
-    return at::cat({values, scale.to(at::kFloat).reshape({count, 1}).contiguous().view(at::kChar)}, 1).contiguous();
+  // The bytes of tokens as they are sent, in rows.
+  at::Tensor packed(In tokens) const {
+    if (quant_mode == kNone) return tokens.contiguous().view(at::kChar);
+    const auto [values, scale, offset] = dynamically_quantized(tokens.to(at::kFloat), at::kChar);
+    return at::cat({values, scale.to(at::kFloat).unsqueeze(1).contiguous().view(at::kChar)}, 1).contiguous();
   }
 
   void run() const {
@@ -177,9 +175,12 @@ struct AttentionToFeedForward {
       return found->second;
     };
 
+    const auto taking = x[0].narrow(0, 0, count);
+    const at::Tensor unscaled = scales.has_value() ? at::Tensor() : packed(taking);
     for (int64_t choice = 0; choice < choices(); ++choice) {
       const auto experts_of_choice = all.select(1, choice).contiguous();
-      const auto sent = rows(count, experts_of_choice, layer);
+      const at::Tensor sent =
+          scales.has_value() ? packed(taking * (*scales)[layer].index_select(0, experts_of_choice)) : unscaled;
       const int64_t size = sent.size(1);
       for (int64_t token = 0; token < count; ++token) {
         const auto expert = of_expert[experts_of_choice.const_data_ptr<int64_t>()[token]];

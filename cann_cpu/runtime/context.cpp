@@ -74,7 +74,7 @@ bool Context::release(bool discard) {
   const auto is_own = [&](const Stream& stream) { return stream.context.get() == this; };
   const bool is_finished = discard || finish(streams().find_if(is_own));
   for (const auto& stream : streams().find_if(is_own)) {
-    // The program's function may have destroyed it, called of another one.
+    // A callback for another stream may have destroyed it.
     const bool is_alive = !streams().find_if([&](const Stream& each) { return &each == stream.get(); }).empty();
     if (is_alive) report_stream_state(*stream, ACL_RT_STREAM_STATE_DESTROY_PRE);
   }

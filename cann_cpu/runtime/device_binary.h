@@ -23,7 +23,7 @@ bool is_for_npus(const void* data, size_t size);
 // X_mix_aiv) are one kernel. Fails if the file is damaged; `file` is its name in the message.
 std::vector<KernelInfo> kernels_for_npus(const std::string& file, const void* data, size_t size);
 
-// Those of a library of cann_cpu's tools: the functions that its symbols ascendc_cpu_kernel_X describe.
+// The kernels of a library that cann_cpu's tools have built. It has a symbol ascendc_cpu_kernel_X for kernel X.
 std::vector<KernelInfo> kernels_of_library(const std::string& file, const void* data, size_t size);
 
 }  // namespace cann_cpu

@@ -2,7 +2,7 @@
 // Kernel libraries that are loaded at run time: functions by name, their arguments, launches.
 //
 // A library is a shared object that cann_cpu.ascendc.compiler made; ascendc_cpu_kernel_X describes its kernel X. One
-// for NPUs can be loaded and asked for its kernels as well: programs do so when they start, and many look at no error.
+// for NPUs can be loaded and asked for its kernels as well: programs do so when they start, and many ignore errors.
 // A launch of such a kernel is a task that fails.
 #include <dlfcn.h>
 #include <sys/mman.h>

@@ -41,16 +41,20 @@ def test_what_is_wrong_with_tokens_to_workers_is_said(ranks):
         assert part in text, text
 
 
+def test_a_window_that_is_removed_in_use_is_missed_by_the_task_that_looks_for_it(ranks):
+    assert "this rank has no window of rank 1" in ranks.run_in_group("worker_cases.removed_in_use", 2)[1]
+
+
 def test_windows_of_a_communicator(ranks):
     expected = [
         "HcclCommRegister: flag is 1; expected 0",
         "size is 0",
         "addr: ",
-        "HcclCommExchangeMem: the handle is none of HcclCommRegister's",
+        "HcclCommExchangeMem: the handle was not returned by HcclCommRegister",
         "addr is the address of another window of this rank",
         "peerRanks has the calling rank",
         "an element of peerRanks is 2; the communicator has 2 ranks",
-        "HcclCommDeregister: the handle is none of HcclCommRegister's",
+        "HcclCommDeregister: the handle was not returned by HcclCommRegister",
     ]
     for found in ranks.run_in_group("worker_cases.registered", 2):
         for text, part in zip(found, expected, strict=True):

@@ -8,7 +8,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch_npu
-from cases import Communicator, equal, error_of, root_info
+from cases import LIBRARY, Communicator, equal, error_of, root_info
 from matmul_cases import name_of_group
 
 from custom_pypto.modes import MODES
@@ -313,6 +313,29 @@ def rejected(rank, size):
     layout.send(0, torch.float16)
     assert window is not None
     return [*found, error()]
+
+
+def removed_in_use(rank, size):
+    """A window is removed while a task that will look for it waits: the removal waits for the task, not it for that."""
+    layout = Layout(size, 1, 4, 32, 2, 4)
+    window = layout.window(rank)
+    if rank == 0:
+        time.sleep(1.5)
+        layout.tables(0, window, torch.float16)[0][:, :, 0].zero_()  # takes the tokens that were sent first
+        torch.npu.synchronize()
+        return ""
+    mask = torch.tensor([[True, True, False, False]]).npu()
+    library, comm = ctypes.CDLL(str(LIBRARY)), ctypes.c_void_p()
+    assert library.HcomGetCommHandleByGroup(name_of_group().encode(), ctypes.byref(comm)) == 0
+
+    def send_and_remove():
+        layout.send(0, torch.float16, active_mask=mask)
+        torch.npu.synchronize()
+        layout.send(0, torch.float16, active_mask=mask)
+        time.sleep(0.5)  # it waits on the stream
+        assert library.HcclCommDeregister(comm, ctypes.c_void_p(window.data_ptr())) == 0
+
+    return error_of(send_and_remove)
 
 
 def registered(rank, size):

@@ -45,7 +45,7 @@ struct Window {
 };
 CANN_EXPORT HcclResult find_window(HcclComm comm, uint32_t rank, Window& window);
 
-// How long a call of the communicator may wait for other ranks; 0: for ever.
+// How long a call of the communicator may wait for other ranks; 0 means without a limit.
 CANN_EXPORT HcclResult find_timeout(HcclComm comm, std::chrono::seconds& timeout);
 
 }  // namespace cann_cpu

@@ -369,7 +369,7 @@ aclError aclrtDeviceGetStreamPriorityRange(int32_t* leastPriority, int32_t* grea
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag);
 aclError aclrtDestroyStream(aclrtStream stream);
 aclError aclrtDestroyStreamForce(aclrtStream stream);
-// Has the function called of every stream, default ones as well; null ends that.
+// Calls the function for every stream, also for default ones; null removes it.
 aclError aclrtRegStreamStateCallback(const char* regName, aclrtStreamStateCallback callback, void* args);
 aclError aclrtSynchronizeStream(aclrtStream stream);
 // timeout in milliseconds; -1 waits indefinitely.

@@ -24,7 +24,7 @@ class CANN_EXPORT PlatFormInfos {
       : core_num_(core_num), chip_(std::move(chip)) {}
 
   uint32_t GetCoreNum() const;
-  // Has GetCoreNum() give the number of these cores: "AiCore", "VectorCore", "MIX_AIV" and others.
+  // Makes GetCoreNum() return the number of these cores: "AiCore", "VectorCore", "MIX_AIV" and others.
   void SetCoreNumByCoreType(const std::string& core_type);
   void GetLocalMemSize(const LocalMemType& type, uint64_t& bytes);
   void GetLocalMemBw(const LocalMemType& type, uint64_t& bandwidth);
