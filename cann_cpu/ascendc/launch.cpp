@@ -35,7 +35,7 @@
 
 namespace AscendC::cpu {
 
-constinit thread_local Block* current_block = nullptr;
+constinit thread_local Block* current_block [[gnu::tls_model("initial-exec")]] = nullptr;
 
 namespace {
 

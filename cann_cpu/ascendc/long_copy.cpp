@@ -32,8 +32,16 @@ void load_run(std::byte* to, const std::byte* from, size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
-// Past the caches: no line is read before all of it is written.
+// Past the caches where the launch stores more than they keep for the next one: no line is read before all of it is
+// written.
 void store_run(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr uint64_t kKept = uint64_t{2} << 20;
+  Block& block = *current_block;
+  block.bytes_stored += bytes;
+  if (block.bytes_stored * block.count < kKept) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
   constexpr size_t kLine = 64;
   const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
   const size_t lines = (bytes - head) / kLine * kLine;

@@ -123,14 +123,15 @@ void copy_to_the_end(std::byte* to, const Runs& to_runs, const std::byte* from, 
       end = std::max(end, static_cast<const std::byte*>(buffer.begin) + buffer.bytes);
     }
   }
+  const bool is_store = memory.data == to;
   for (uint32_t run = 0; run < from_runs.count; ++run) {
     const std::byte* source = from + run * from_runs.step;
     std::byte* target = to + run * to_runs.step;
-    const std::byte* there = memory.data == to ? target : source;
+    const std::byte* there = is_store ? target : source;
     int64_t bytes = from_runs.bytes;
     if (end != nullptr && there < end) bytes = std::min<int64_t>(bytes, end - there);
     if (end != nullptr && there >= end && there < end + kBlockBytes) bytes = 0;
-    copy_run(target, source, static_cast<size_t>(bytes));
+    (bytes < kLongRun ? copy_run : is_store ? store_run : load_run)(target, source, static_cast<size_t>(bytes));
   }
 }
 

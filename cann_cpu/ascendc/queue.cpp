@@ -226,6 +226,7 @@ void wait_flag(uint8_t event, int32_t id, Where where) {
 
 // One thread runs the instructions of a block in order, so that only the checker has to know of a barrier.
 void pipe_barrier(pipe_t pipe, Where where) {
+  if (pipe == PIPE_MTE3 || pipe == PIPE_ALL) finish_stores();  // before a flag in device memory that is stored next
   if (Checker* checker = block(where).checker) checker->barrier(pipe, where);
 }
 

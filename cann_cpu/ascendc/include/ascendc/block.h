@@ -137,9 +137,11 @@ struct Block {
   uint16_t merged[4] = {};              // what MrgSort took of each run
   std::optional<float> deq_scale = {};  // what SetDeqScale has set
   MatrixUnit matrix_unit = {};
+  uint64_t bytes_stored = 0;  // in long runs to device memory
 };
 
-ASCENDC_CPU_EXPORT extern constinit thread_local Block* current_block;
+// Every instruction reads it: at a fixed distance from the thread's pointer it needs no call of __tls_get_addr.
+ASCENDC_CPU_EXPORT extern constinit thread_local Block* current_block [[gnu::tls_model("initial-exec")]];
 
 inline Block& block(Where where) {
   if (current_block == nullptr) fail(where, "a kernel function was called; launch it with ICPU_RUN_KF");
