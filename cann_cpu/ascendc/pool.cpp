@@ -34,6 +34,7 @@ class Job::Worker {
   Worker(const Worker&) = delete;
 
   static Worker& current() { return *current_; }
+  static void number_thread(uint32_t number) { thread_ = number; }
 
   // Continues a task whose condition holds, else begins one, else continues one that polls; false if there is none.
   bool run_next() {
@@ -72,7 +73,7 @@ class Job::Worker {
   }
 
   bool begin() {
-    if (job_.has_failed_ || (task_ == end_ && !job_.has_more())) return false;
+    if (task_ == end_ && !job_.has_more()) return false;
     std::unique_ptr<Fiber> fiber;
     if (idle_.empty()) {
       fiber = std::make_unique<Fiber>();
@@ -98,15 +99,25 @@ class Job::Worker {
   }
 
   bool take(uint32_t& task) {
-    if (job_.has_failed_) return false;
-    if (task_ == end_) {
-      const uint32_t group = job_.next_.fetch_add(1, std::memory_order_relaxed);
-      if (group >= job_.groups_) return false;
+    do {
+      if (task_ == end_ && !take_group()) return false;
+      task = task_++;
+    } while (task > job_.failed_);
+    return true;
+  }
+
+  // Of this thread's share, then of the next ones.
+  bool take_group() {
+    for (size_t i = 0; i < job_.shares_.size(); ++i) {
+      Job::Share& share = job_.shares_[(thread_ + i) % job_.shares_.size()];
+      if (share.is_taken()) continue;
+      const uint32_t group = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (group >= share.end) continue;
       task_ = group * job_.tasks_of_group_;
       end_ = task_ + job_.tasks_of_group_;
+      return true;
     }
-    task = task_++;
-    return true;
+    return false;
   }
 
   // A fiber that has been suspended or has ended.
@@ -124,10 +135,12 @@ class Job::Worker {
   uint32_t task_ = 0, end_ = 0;  // of the group that was begun last
   Waiting suspended_;            // the task that has just been suspended
   std::list<Waiting> waiting_;
+  static thread_local uint32_t thread_;  // of the pool, or 0
   static thread_local Worker* current_;
   static thread_local std::vector<std::unique_ptr<Fiber>> idle_;
 };
 
+thread_local uint32_t Job::Worker::thread_ = 0;
 thread_local Job::Worker* Job::Worker::current_ = nullptr;
 thread_local std::vector<std::unique_ptr<Fiber>> Job::Worker::idle_;
 
@@ -166,11 +179,10 @@ void Job::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& 
 void Job::yield() { Worker::current().suspend(nullptr, nullptr); }
 
 void Job::keep_error(uint32_t number, std::exception_ptr error) {
-  has_failed_ = true;
   const std::lock_guard lock(mutex_);
-  if (error_ && error_of_ < number) return;
+  if (number > failed_) return;
   error_ = std::move(error);
-  error_of_ = number;
+  failed_ = number;
 }
 
 namespace {
@@ -244,7 +256,7 @@ uint32_t number_of_threads(const cpu_set_t& allowed) {
 class Pool {
  public:
   Pool() : allowed_(allowed_processors()), threads_(number_of_threads(allowed_)) {
-    for (uint32_t i = 1; i < threads_; ++i) std::thread([this] { help(); }).detach();
+    for (uint32_t i = 1; i < threads_; ++i) std::thread([this, i] { help(i); }).detach();
   }
 
   uint32_t threads() const { return threads_; }
@@ -286,7 +298,8 @@ class Pool {
     return job != jobs_.end() ? *job : nullptr;
   }
 
-  [[noreturn]] void help() {
+  [[noreturn]] void help(uint32_t number) {
+    Job::Worker::number_thread(number);
     pthread_setaffinity_np(pthread_self(), sizeof(allowed_), &allowed_);
     std::unique_lock lock(mutex_);
     while (true) {
@@ -344,7 +357,13 @@ Pool& pool() {
 // Where there are fewer groups than threads, every task may run in another one.
 Job::Job(uint32_t groups, uint32_t tasks_of_group)
     : groups_(groups < pool().threads() ? groups * tasks_of_group : groups),
-      tasks_of_group_(groups < pool().threads() ? 1 : tasks_of_group) {}
+      tasks_of_group_(groups < pool().threads() ? 1 : tasks_of_group),
+      shares_(std::max(1u, std::min(groups_, pool().threads()))) {
+  for (uint32_t begin = 0, i = 0; i < shares_.size(); ++i) {
+    shares_[i].next = begin;
+    shares_[i].end = begin = static_cast<uint32_t>(uint64_t{groups_} * (i + 1) / shares_.size());
+  }
+}
 
 void Job::run(const std::function<void(uint32_t)>& task) {
   task_ = &task;

@@ -2,12 +2,14 @@
 // The threads that run the cores of kernels.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <vector>
 
 namespace AscendC::cpu {
 
@@ -19,7 +21,7 @@ class Job {
   Job(const Job&) = delete;
 
   // Calls task(0), task(1) and so on, in this thread and in those of the pool that are idle, and returns when all have
-  // returned. Of what they throw it throws that of the lowest number; what has not begun by then does not begin.
+  // returned. Of what they throw it throws that of the lowest number; tasks behind it that have not begun do not begin.
   void run(const std::function<void(uint32_t)>& task);
 
   // In a task: returns when the condition holds. `lock` is of the mutex that guards what the condition reads.
@@ -33,7 +35,15 @@ class Job {
   friend class Pool;
   class Worker;
 
-  bool has_more() const { return !has_failed_ && next_.load(std::memory_order_relaxed) < groups_; }
+  // The groups that one thread begins before those of others. With the same numbers in every launch, it finds what it
+  // used in the last one in its cache.
+  struct alignas(64) Share {
+    bool is_taken() const { return next.load(std::memory_order_relaxed) >= end; }
+    std::atomic<uint32_t> next = 0;
+    uint32_t end = 0;
+  };
+
+  bool has_more() const { return !std::ranges::all_of(shares_, &Share::is_taken); }
   void work();
   void sleep(uint64_t seen);
   void keep_error(uint32_t number, std::exception_ptr error);
@@ -41,14 +51,13 @@ class Job {
   const uint32_t groups_;
   const uint32_t tasks_of_group_;
   const std::function<void(uint32_t)>* task_ = nullptr;
-  std::atomic<uint32_t> next_ = 0;  // group
-  std::atomic<bool> has_failed_ = false;
+  std::vector<Share> shares_;
+  std::atomic<uint32_t> failed_ = ~uint32_t{0};  // the lowest task that has
   std::atomic<uint64_t> changes_ = 0;
   std::atomic<uint32_t> sleeping_ = 0;  // threads that have nothing to run until something changes
   std::mutex mutex_;                    // guards the rest
   std::condition_variable changed_;
   std::exception_ptr error_;
-  uint32_t error_of_ = 0;
   std::atomic<uint32_t> helpers_ = 0;  // changed under the pool's mutex
 };
 

@@ -366,11 +366,11 @@ def test_a_missing_flag_is_reported_in_every_run(kernels, skipped, with_its_wait
     assert list(reported.values()) == [100]
 
 
-def test_the_lowest_block_of_several_is_reported(kernels):
-    x, y = np.ones(64, np.float32), np.ones(64, np.float32)
+@pytest.mark.parametrize("block", [0, 3, 39])
+def test_the_lowest_block_of_several_is_reported(kernels, block):
     for _ in range(20):
-        with pytest.raises(KernelError, match="assertion, block 0: "):
-            kernels("broken")["assertion"](x, y, blocks=40)
+        with pytest.raises(KernelError, match=f"fails_from, block {block}: "):
+            kernels("blocks")["fails_from"](block, blocks=40)
 
 
 PROGRAM = """

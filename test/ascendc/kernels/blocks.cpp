@@ -244,3 +244,5 @@ extern "C" __global__ __aicore__ void allowed_halves(GM_ADDR) {
   WaitFlag<HardEvent::V_S>(EVENT_ID0);
   ASSERT(tensor.ReinterpretCast<int64_t>().GetValue(1) == (int64_t{6} << 32 | 7));
 }
+
+extern "C" __global__ __aicore__ void fails_from(uint32_t block) { ASSERT(GetBlockIdx() < block); }
