@@ -30,7 +30,7 @@ process is left with one at the end."""
 
 def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="with the tests that are long and rarely find a fault")
-    parser.addoption("--edit-this-clone", action="store_true", help="follow the guide here, and leave its operator")
+    parser.addoption("--edit-this-clone", action="store_true", help="follow the guide in this clone and environment")
     parser.addoption("--record-durations", action="store_true", help=f"write {DURATIONS.name}, which orders the tests")
 
 

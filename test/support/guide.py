@@ -147,7 +147,12 @@ def environment(folder: Path, site_packages: Path, python: str) -> dict[str, str
             subprocess.run(["cp", "-r", entry, mine], check=True, timeout=60)
         elif entry.name != "__pycache__":
             (mine / entry.name).symlink_to(entry)
-    # What the CANN of the other environment has set names the operator packages there.
+    return variables(folder, Path(python).parent)
+
+
+def variables(environment: Path, *beside: Path) -> dict[str, str]:
+    """What somebody has set who works in an environment, with the programs of other folders behind its own."""
+    # What the CANN of this environment has set names the operator packages here.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ASCEND_", "PYTHONPATH"))}
-    path = os.pathsep.join([str(folder / "bin"), str(Path(python).parent), os.environ["PATH"]])
-    return kept | {"PATH": path, "VIRTUAL_ENV": str(folder), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    path = os.pathsep.join(map(str, [environment / "bin", *beside, os.environ["PATH"]]))
+    return kept | {"PATH": path, "VIRTUAL_ENV": str(environment), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
