@@ -218,6 +218,7 @@ def main() -> None:
         },
         ROUNDS,
     )
+    os.environ["ASCENDC_CPU_CHECKS"] = "0"  # for the operators of the other rows
     _, compiling = compiled(OPP / "op_kernel" / "reshape_and_cache.cpp")
 
     share, price, limit = times["copy"] / times["off"], times["on"] / times["off"], COMPILE_SECONDS

@@ -4,9 +4,11 @@
 // checked at once, and recorded as runs before another unit's access.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ascendc/block.h"
@@ -47,7 +49,7 @@ class ScalarLog {
     if (!right.holds(begin, begin + bytes)) return false;
     Touched* touched = find(name, where, use, memory);
     if (touched == nullptr) return false;
-    touched->bits[word - touched->first] |= bits;
+    touched->add(word, bits);
     known_[word] |= bits;
     return true;
   }
@@ -56,17 +58,15 @@ class ScalarLog {
   template <class See>
   void take(const See& see) {
     right_ = {};
-    if (sites_.empty()) return;
-    for (const Touched& touched : sites_) {
-      const Site& site = touched.site;
+    for (Touched* touched : used_) {
+      const Site& site = touched->site;
       uint64_t begin = 0, end = 0;  // of the run
       const auto end_run = [&] {
         const int64_t offset = static_cast<int64_t>(begin) - (site.memory.data - unified_buffer_);
         if (begin != end) see(site, offset, static_cast<int64_t>(end - begin));
       };
-      for (uint32_t i = 0; i < touched.bits.size(); ++i) {
-        const uint32_t word = touched.first + i;
-        uint64_t bits = touched.bits[i];
+      for (uint32_t word = touched->lowest; word <= touched->highest; ++word) {
+        uint64_t bits = std::exchange(touched->bits[word - touched->first], 0);
         if (bits != 0) known_[word] = 0;
         while (bits != 0) {
           const int first = std::countr_zero(bits), count = std::countr_one(bits >> first);
@@ -80,8 +80,9 @@ class ScalarLog {
         }
       }
       end_run();
+      touched->lowest = ~uint32_t{0}, touched->highest = 0;
     }
-    sites_.clear();
+    used_.clear();
   }
 
  private:
@@ -91,30 +92,53 @@ class ScalarLog {
 
   using Bits = std::vector<uint64_t>;  // one for each byte
   struct Touched {
+    void add(uint32_t word, uint64_t of_word) {
+      bits[word - first] |= of_word;
+      lowest = std::min(lowest, word);
+      highest = std::max(highest, word);
+    }
+
+    bool is_used() const { return lowest <= highest; }
+
     Site site;
-    uint32_t first;  // word of the unified buffer
-    Bits bits;       // from there on
+    uint32_t first = 0;                           // word of the unified buffer
+    Bits bits;                                    // from there on
+    uint32_t lowest = ~uint32_t{0}, highest = 0;  // words with bits
   };
+
+  static bool is_same(const Site& site, const Where& where, Use use, const Buffer* buffer) {
+    return site.where.line() == where.line() && site.use == use && site.memory.buffer == buffer &&
+           site.where.column() == where.column() && site.where.file_name() == where.file_name();
+  }
 
   // What a site has touched; nullptr where there are too many.
   Touched* find(const char* name, const Where& where, Use use, const LocalMemory& memory) {
-    for (Touched& touched : sites_) {
-      const Site& site = touched.site;
-      if (site.where.line() == where.line() && site.use == use && site.memory.buffer == memory.buffer &&
-          site.where.column() == where.column() && site.where.file_name() == where.file_name()) {
-        return &touched;
-      }
+    for (Touched* touched : used_) {
+      if (is_same(touched->site, where, use, memory.buffer)) return touched;
     }
-    if (sites_.size() == kMaxSites) return nullptr;
-    const auto first = static_cast<uint32_t>((memory.buffer->data - unified_buffer_) / static_cast<int64_t>(kBits));
-    sites_.push_back({{name, where, use, memory}, first, Bits(memory.buffer->bytes / kBits + 2)});
-    return &sites_.back();
+    if (used_.size() == kMaxSites) return nullptr;
+    Touched& touched = unused(where, use, memory.buffer);
+    touched.site = {name, where, use, memory};
+    touched.first = static_cast<uint32_t>((memory.buffer->data - unified_buffer_) / static_cast<int64_t>(kBits));
+    touched.bits.resize(memory.buffer->bytes / kBits + 2);
+    used_.push_back(&touched);
+    return &touched;
+  }
+
+  // One that is not used: the site's from before, whose memory is there already, if there is one.
+  Touched& unused(const Where& where, Use use, const Buffer* buffer) {
+    const auto same = [&](const Touched& touched) { return is_same(touched.site, where, use, buffer); };
+    if (const auto found = std::ranges::find_if(sites_, same); found != sites_.end()) return *found;
+    while (sites_[next_ % kMaxSites].is_used()) ++next_;
+    return sites_[next_++ % kMaxSites];
   }
 
   const std::byte* const unified_buffer_;
   Bits known_;                  // of the whole unified buffer: what was read or written, and may be read again
   std::array<Range, 2> right_;  // to read, to write
-  std::vector<Touched> sites_;
+  std::array<Touched, kMaxSites> sites_;
+  size_t next_ = 0;
+  std::vector<Touched*> used_;  // in the order of their first access
 };
 
 }  // namespace AscendC::cpu
