@@ -7,7 +7,7 @@
 #   bash run.sh vllm      vLLM and vllm-ascend from PyPI serve tiny models, in each mode, with every token checked; the options are
 #                         those of examples/serve_vllm.py
 #   bash run.sh mindspore MindSpore's own operators and custom operators in PyNative and graph mode: a table
-#   bash run.sh test      the tests; --nightly, with those that take long and rarely find a fault, and other options of pytest
+#   bash run.sh test      the tests; --nightly, with the slow ones and those that rarely find a fault, and other options of pytest
 #   bash run.sh bench     the benchmarks
 # With no virtual environment active it makes .venv here. TORCH=2.10.0 bash run.sh takes that torch and its torch_npu.
 set -euo pipefail

@@ -24,12 +24,14 @@ HERE = Path(__file__).parent
 # Folders whose tests share what is compiled for them: where several processes test, one has all of such a folder.
 TOGETHER = ("ascendc", "cann_cpu/graph_engine", "cann_cpu/runtime", "graph", "toolkit")
 DURATIONS = HERE / "durations.json"
-"""The seconds of each group of tests, as `--record-durations` last wrote them. The longest run first, so that no
-process is left with one at the end."""
+"""The seconds of each group of tests, and of each slow test, as `--nightly --record-durations` last wrote them. The
+longest groups run first, so that no process is left with one at the end."""
+SLOW = 2
+"""Seconds from which on a test is left out of a run of all tests without `--nightly`, unless it is marked `always`."""
 
 
 def pytest_addoption(parser):
-    parser.addoption("--nightly", action="store_true", help="with the tests that are long and rarely find a fault")
+    parser.addoption("--nightly", action="store_true", help="with the slow tests, and those that rarely find a fault")
     parser.addoption("--edit-this-clone", action="store_true", help="follow the guide in this clone and environment")
     parser.addoption("--record-durations", action="store_true", help=f"write {DURATIONS.name}, which orders the tests")
 
@@ -42,27 +44,40 @@ def group_of(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(config, items):
+    durations = json.loads(DURATIONS.read_text())
+    seconds, of_tests = collections.defaultdict(lambda: math.inf, durations["groups"]), durations["tests"]
     if not config.getoption("--nightly"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        slow = of_tests if selects_all(config) else {}
+        nightly = [item for item in items if is_nightly(item, slow)]
+        for item in nightly:
+            seconds[group_of(item.nodeid)] -= of_tests.get(item.nodeid, 0)
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if item not in set(nightly)]
     for item in items:
         leave_out_of_checks(item)
-    seconds = json.loads(DURATIONS.read_text())
-    items.sort(key=lambda item: -seconds.get(group_of(item.nodeid), math.inf))
+    items.sort(key=lambda item: -seconds[group_of(item.nodeid)])
+
+
+def is_nightly(item, slow: dict[str, float]) -> bool:
+    is_left_out = item.nodeid in slow and item.get_closest_marker("always") is None
+    return is_left_out or item.get_closest_marker("nightly") is not None
+
+
+def selects_all(config) -> bool:
+    is_selected = config.option.keyword or config.option.markexpr or getattr(config.option, "lf", False)
+    return [Path(argument).resolve() for argument in config.args] == [HERE] and not is_selected
 
 
 measured = collections.Counter()
 
 
 def pytest_runtest_logreport(report):
-    measured[group_of(report.nodeid)] += report.duration
+    measured[report.nodeid] += report.duration
 
 
 def runs_all(config) -> bool:
     """Whether this process starts a run of all tests."""
-    is_selected = config.option.keyword or config.option.markexpr or getattr(config.option, "lf", False)
-    is_whole = config.args_source is config.ArgsSource.TESTPATHS and not is_selected
-    return is_whole and config.getoption("--nightly") and not hasattr(config, "workerinput")
+    return selects_all(config) and config.getoption("--nightly") and not hasattr(config, "workerinput")
 
 
 def pytest_configure(config):
@@ -76,8 +91,14 @@ uncalled = set()
 
 def pytest_sessionfinish(session):
     if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
-        seconds = {group: round(total) for group, total in measured.most_common()}
-        DURATIONS.write_text(json.dumps(seconds, indent=1) + "\n")
+        groups = collections.Counter()
+        for nodeid, total in measured.items():
+            groups[group_of(nodeid)] += total
+        durations = {
+            "groups": {group: round(total) for group, total in groups.most_common()},
+            "tests": {nodeid: round(total, 1) for nodeid, total in measured.most_common() if total >= SLOW},
+        }
+        DURATIONS.write_text(json.dumps(durations, indent=1, ensure_ascii=False) + "\n")
     if runs_all(session.config) and session.exitstatus == pytest.ExitCode.OK:
         import torch_versions
         from cann_cpu import coverage
@@ -117,7 +138,7 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
     """After a run of all tests, the row for README.md's table of what was run, or the functions that no test calls."""
     if uncalled:
         terminalreporter.write_line(f"aclnn functions that no test calls: {', '.join(sorted(uncalled))}", red=True)
-    elif exitstatus == 0 and config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword:
+    elif exitstatus == 0 and selects_all(config):
         versions = [sys.modules[name].__version__.partition("+")[0] for name in ("torch", "torch_npu")]
         processor = of_cpuinfo("model name") or platform.machine()
         counts = [f"{len(terminalreporter.stats.get(kind, []))} {kind}" for kind in ("passed", "skipped")]

@@ -37,7 +37,7 @@ class Job {
 
   // The groups that one thread begins before those of others. With the same numbers in every launch, it finds what it
   // used in the last one in its cache.
-  struct alignas(64) Share {
+  struct Share {
     bool is_taken() const { return next.load(std::memory_order_relaxed) >= end; }
     std::atomic<uint32_t> next = 0;
     uint32_t end = 0;
