@@ -4,6 +4,7 @@
 import collections
 import datetime
 import gc
+import importlib.metadata
 import json
 import math
 import os
@@ -139,7 +140,7 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
     if uncalled:
         terminalreporter.write_line(f"aclnn functions that no test calls: {', '.join(sorted(uncalled))}", red=True)
     elif exitstatus == 0 and selects_all(config):
-        versions = [sys.modules[name].__version__.partition("+")[0] for name in ("torch", "torch_npu")]
+        versions = [importlib.metadata.version(name).partition("+")[0] for name in ("torch", "torch_npu")]
         processor = of_cpuinfo("model name") or platform.machine()
         counts = [f"{len(terminalreporter.stats.get(kind, []))} {kind}" for kind in ("passed", "skipped")]
         not_run = [*NOT_HERE, *["nightly tests"] * (not config.getoption("--nightly"))]

@@ -92,6 +92,7 @@ print(*{module.__file__ for module in list(sys.modules.values()) if getattr(modu
 """
 
 
+@pytest.mark.always
 def test_the_installed_wheels_run_without_the_sources(installed, tmp_path):
     folder, variables = installed
     result = run([folder / "bin/python", "-c", PROGRAM], tmp_path, variables)

@@ -32,7 +32,7 @@ def run(*arguments) -> subprocess.CompletedProcess:
     return fresh.run(command, cwd=ROOT)
 
 
-@pytest.mark.nightly
+@pytest.mark.always
 def test_an_operator_of_this_project_passes_every_line():
     result = run("add_custom")
     lines = result.stdout.splitlines()

@@ -43,6 +43,7 @@ def digests():
     return [json.loads(in_a_process(print_digests, OMP_NUM_THREADS=threads)) for threads in "17"]
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("operator", RESULTS)
 def test_the_result_does_not_depend_on_the_number_of_threads(operator, digests):
     of_one, of_many = digests

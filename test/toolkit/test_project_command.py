@@ -128,6 +128,7 @@ def project(tmp_path_factory):
     return folder
 
 
+@pytest.mark.always
 def test_a_project_and_its_test_are_green_and_the_folder_stays_as_it_was(project):
     before = content(project)
     rows, said = check(project)
@@ -182,6 +183,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.nightly  # it builds a project of many operators
 @pytest.mark.parametrize(("row", "verdict", "text"), BROKEN, ids=[row for row, _, _ in BROKEN])
 def test_what_is_broken_is_named_by_its_part_file_and_line(broken, row, verdict, text):
     rows, said = broken
