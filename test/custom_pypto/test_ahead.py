@@ -225,7 +225,6 @@ def second_process(saved):
 # ---- the tests
 
 
-@pytest.mark.nightly  # it compiles every operator in every way
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("operator", CALLS)
 def test_a_second_process_gives_the_bits_of_eager_in_every_way(operator, way, saved, second_process):
