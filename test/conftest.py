@@ -49,11 +49,11 @@ def pytest_collection_modifyitems(config, items):
     seconds, of_tests = collections.defaultdict(lambda: math.inf, durations["groups"]), durations["tests"]
     if not config.getoption("--nightly"):
         slow = of_tests if selects_all(config) else {}
-        nightly = [item for item in items if is_nightly(item, slow)]
+        nightly = {item for item in items if is_nightly(item, slow)}
         for item in nightly:
             seconds[group_of(item.nodeid)] -= of_tests.get(item.nodeid, 0)
-        config.hook.pytest_deselected(items=nightly)
-        items[:] = [item for item in items if item not in set(nightly)]
+        config.hook.pytest_deselected(items=list(nightly))
+        items[:] = [item for item in items if item not in nightly]
     for item in items:
         leave_out_of_checks(item)
     items.sort(key=lambda item: -seconds[group_of(item.nodeid)])
