@@ -408,7 +408,7 @@ def failure(log: str) -> str:
 def run(folder: Path, name: str, mode: str, plugins: list[str]) -> tuple[list[dict], str]:
     """Serves a case in separate processes; returns what each found, and their logs. Nothing is found if one fails."""
     results, logs, running = [], [], []
-    models = folder / "modelinfos"  # what vLLM takes from a model's class in a process, which needs 8 s
+    models = folder / "modelinfos"  # what vLLM finds out about a model's class in a separate process, in 8 s
     models.mkdir(exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

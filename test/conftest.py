@@ -34,7 +34,7 @@ SLOW = 2
 def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="with the slow tests, and those that rarely find a fault")
     parser.addoption("--edit-this-clone", action="store_true", help="follow the guide in this clone and environment")
-    parser.addoption("--record-durations", action="store_true", help=f"write {DURATIONS.name}, which orders the tests")
+    parser.addoption("--record-durations", action="store_true", help=f"with --nightly: write {DURATIONS.name}")
 
 
 def group_of(nodeid: str) -> str:
@@ -82,6 +82,9 @@ def runs_all(config) -> bool:
 
 
 def pytest_configure(config):
+    is_worker = hasattr(config, "workerinput")
+    if config.getoption("--record-durations") and not is_worker and not runs_all(config):
+        raise pytest.UsageError("--record-durations measures all tests: give --nightly, and select none")
     if runs_all(config):
         calls = Path(tempfile.mkdtemp(), "aclnn_calls")
         os.environ["CANN_CPU_CALLS"] = str(calls)  # of every process that the tests start
@@ -91,7 +94,7 @@ uncalled = set()
 
 
 def pytest_sessionfinish(session):
-    if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
+    if session.config.getoption("--record-durations") and runs_all(session.config):
         groups = collections.Counter()
         for nodeid, total in measured.items():
             groups[group_of(nodeid)] += total

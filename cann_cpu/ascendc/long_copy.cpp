@@ -32,8 +32,8 @@ void load_run(std::byte* to, const std::byte* from, size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
-// Past the caches where the launch stores more than they keep for the next one: no line is read before all of it is
-// written.
+// A launch whose blocks store as much as this one, and more than a cache keeps, stores past the caches: no line is read
+// before all of it is written.
 void store_run(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr uint64_t kKept = uint64_t{2} << 20;
   Block& block = *current_block;

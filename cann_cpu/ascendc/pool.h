@@ -52,7 +52,7 @@ class Job {
   const uint32_t tasks_of_group_;
   const std::function<void(uint32_t)>* task_ = nullptr;
   std::vector<Share> shares_;
-  std::atomic<uint32_t> failed_ = ~uint32_t{0};  // the lowest task that has
+  std::atomic<uint32_t> failed_ = ~uint32_t{0};  // the lowest task that has failed
   std::atomic<uint64_t> changes_ = 0;
   std::atomic<uint32_t> sleeping_ = 0;  // threads that have nothing to run until something changes
   std::mutex mutex_;                    // guards the rest

@@ -224,9 +224,9 @@ void wait_flag(uint8_t event, int32_t id, Where where) {
   if (Checker* checker = block(where).checker) checker->wait_flag(event, checked, where);
 }
 
-// One thread runs the instructions of a block in order, so that only the checker has to know of a barrier.
+// One thread runs the instructions of a block in order. Other blocks see its stores past the caches in any order.
 void pipe_barrier(pipe_t pipe, Where where) {
-  if (pipe == PIPE_MTE3 || pipe == PIPE_ALL) finish_stores();  // before a flag in device memory that is stored next
+  if (pipe == PIPE_MTE3 || pipe == PIPE_ALL) finish_stores();
   if (Checker* checker = block(where).checker) checker->barrier(pipe, where);
 }
 

@@ -316,7 +316,7 @@ def rejected(rank, size):
 
 
 def removed_in_use(rank, size):
-    """A window is removed while a task that will look for it waits: the removal waits for the task, not it for that."""
+    """A window is removed while a task that will look for it waits: the removal waits for the task."""
     layout = Layout(size, 1, 4, 32, 2, 4)
     window = layout.window(rank)
     if rank == 0:

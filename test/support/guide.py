@@ -151,7 +151,7 @@ def environment(folder: Path, site_packages: Path, python: str) -> dict[str, str
 
 
 def variables(environment: Path, *beside: Path) -> dict[str, str]:
-    """What somebody has set who works in an environment, with the programs of other folders behind its own."""
+    """The variables of a shell in which a virtual environment is active, with other folders behind its own in PATH."""
     # What the CANN of this environment has set names the operator packages here.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ASCEND_", "PYTHONPATH"))}
     path = os.pathsep.join(map(str, [environment / "bin", *beside, os.environ["PATH"]]))

@@ -245,4 +245,8 @@ extern "C" __global__ __aicore__ void allowed_halves(GM_ADDR) {
   ASSERT(tensor.ReinterpretCast<int64_t>().GetValue(1) == (int64_t{6} << 32 | 7));
 }
 
-extern "C" __global__ __aicore__ void fails_from(uint32_t block) { ASSERT(GetBlockIdx() < block); }
+// Blocks that do not fail take their time, so that another thread's block fails before the lowest begins.
+extern "C" __global__ __aicore__ void fails_from(uint32_t block) {
+  ASSERT(GetBlockIdx() < block);
+  for (uint32_t i = 0; i < 300000; ++i) asm volatile("");
+}
