@@ -74,7 +74,8 @@ def test_a_failure_is_reported_at_the_call_and_the_next_call_works(scenario, res
 
 
 PHASE_TWO_FAILS = """
-import sys, torch, custom_pypto
+import faulthandler, sys, torch, custom_pypto
+faulthandler.enable()
 torch.ops.load_library(sys.argv[1])
 x = torch.zeros(4).npu()
 torch.npu.synchronize()
@@ -95,7 +96,7 @@ def run_phase_two_that_fails(probe, *given, **environment) -> subprocess.Complet
     package, extension = probe
     command = [sys.executable, "-c", PHASE_TWO_FAILS, extension, *given]
     run = fresh.run(command, env=os.environ | {"ASCEND_CUSTOM_OPP_PATH": package} | environment)
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout + run.stderr
     return run
 
 

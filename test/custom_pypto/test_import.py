@@ -50,7 +50,6 @@ def run_alone(code, directory):
 @pytest.mark.parametrize(
     "imports",
     [
-        pytest.param(["custom_pypto", "torch"], marks=pytest.mark.nightly),
         ["torch", "torch_npu", "torchair", "custom_pypto"],
         pytest.param(["torch_npu", "custom_pypto", "torch"], marks=pytest.mark.nightly),
         pytest.param(["custom_pypto.ops", "torch"], marks=pytest.mark.nightly),

@@ -135,10 +135,15 @@ def in_a_process(function, **environment):
     file = Path(function.__code__.co_filename)
     support = Path(__file__).parent
     paths = [str(support), str(support.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    program = f"import torch, custom_pypto, {file.stem} as t; torch.manual_seed(1); t.{function.__name__}()"
+    program = f"""
+import faulthandler, torch, custom_pypto, {file.stem} as t
+faulthandler.enable()  # where Python was when the process aborts
+torch.manual_seed(1)
+t.{function.__name__}()
+"""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment
     done = fresh.run([sys.executable, "-c", program], cwd=file.parent, env=environment)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()[-1]
 
 
