@@ -4,10 +4,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <new>
+#include <cerrno>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "ascendc/block.h"
+#include "ascendc/launch.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
@@ -41,7 +44,10 @@ thread_local Fiber* current_fiber = nullptr;
 Fiber::Fiber() {
   void* const mapped =
       mmap(nullptr, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  if (mapped == MAP_FAILED) {
+    throw KernelError("there is no memory for a core of the kernel: mapping " + std::to_string(mapped_bytes()) +
+                      " bytes failed: " + std::strerror(errno));
+  }
   mapped_ = static_cast<std::byte*>(mapped);
   madvise(mapped_, mapped_bytes(), MADV_NOHUGEPAGE);  // a core uses a small part
   const size_t guard = whole_pages(1);

@@ -74,16 +74,26 @@ class Job::Worker {
 
   bool begin() {
     if (task_ == end_ && !job_.has_more()) return false;
-    std::unique_ptr<Fiber> fiber;
-    if (idle_.empty()) {
-      fiber = std::make_unique<Fiber>();
-    } else {
-      fiber = std::move(idle_.back());
-      idle_.pop_back();
-    }
+    if (idle_.empty() && !add_idle()) return false;
+    std::unique_ptr<Fiber> fiber = std::move(idle_.back());
+    idle_.pop_back();
     fiber->start([this] { run_tasks(); });
     keep(std::move(fiber));
     return true;
+  }
+
+  // False without memory for a stack. Helpers that have begun nothing leave the job to others, otherwise it fails.
+  bool add_idle() {
+    try {
+      idle_.push_back(std::make_unique<Fiber>());
+      return true;
+    } catch (...) {
+      if (thread_ == 0 || task_ != end_ || waits()) {
+        job_.keep_error(0, std::current_exception());
+        (*job_.give_up_)();
+      }
+      return false;
+    }
   }
 
   // One after the other, while none waits.
@@ -365,8 +375,9 @@ Job::Job(uint32_t groups, uint32_t tasks_of_group)
   }
 }
 
-void Job::run(const std::function<void(uint32_t)>& task) {
+void Job::run(const std::function<void(uint32_t)>& task, const std::function<void()>& give_up) {
   task_ = &task;
+  give_up_ = &give_up;
   pool().run(*this);
   if (error_) std::rethrow_exception(error_);
 }

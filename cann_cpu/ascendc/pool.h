@@ -22,7 +22,8 @@ class Job {
 
   // Calls task(0), task(1) and so on, in this thread and in those of the pool that are idle, and returns when all have
   // returned. Of what they throw it throws that of the lowest number; tasks behind it that have not begun do not begin.
-  void run(const std::function<void(uint32_t)>& task);
+  // Without memory to begin a task it calls give_up(), which lets those that wait return, and throws what says so.
+  void run(const std::function<void(uint32_t)>& task, const std::function<void()>& give_up);
 
   // In a task: returns when the condition holds. `lock` is of the mutex that guards what the condition reads.
   void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition);
@@ -51,6 +52,7 @@ class Job {
   const uint32_t groups_;
   const uint32_t tasks_of_group_;
   const std::function<void(uint32_t)>* task_ = nullptr;
+  const std::function<void()>* give_up_ = nullptr;
   std::vector<Share> shares_;
   std::atomic<uint32_t> failed_ = ~uint32_t{0};  // the lowest task that has failed
   std::atomic<uint64_t> changes_ = 0;

@@ -44,7 +44,9 @@ class Team {
   std::string name(uint32_t number) const { return name_of(cores_[number], type_); }
 
   // Calls task(number) for each core, in the pool's threads; a core that waits leaves its thread to others.
-  void run(const std::function<void(uint32_t)>& task) { job_.run(task); }
+  void run(const std::function<void(uint32_t)>& task) {
+    job_.run(task, [this] { give_up(); });
+  }
   // Lets other cores run before this one, which polls, continues.
   void yield();
 

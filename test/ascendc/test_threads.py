@@ -24,6 +24,33 @@ before = len(os.listdir("/proc/self/task"))
 KernelFile.kept("nothing.cpp", sys.argv[1])["nothing"](np.ones(1), blocks=8)
 print(1 + len(os.listdir("/proc/self/task")) - before)
 """
+WITHOUT_MEMORY = """
+import resource, sys, threading
+import numpy as np
+from cann_cpu.kernel import KernelFile
+
+nothing = KernelFile.kept("nothing.cpp", sys.argv[1])["nothing"]
+x = np.ones(1)
+
+def launch():
+    try:
+        nothing(x, blocks=8)
+        print("ran")
+    except Exception as error:
+        print(error)
+
+nothing(x, blocks=1)  # this thread has a stack for blocks from now on, the others have none
+go = threading.Event()
+other = threading.Thread(target=lambda: (go.wait(), launch()))
+other.start()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**18, resource.RLIM_INFINITY))
+launch()
+go.set()
+other.join()
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+launch()
+"""
 WAITING = """
 #include <unistd.h>
 #include "kernel_operator.h"
@@ -71,6 +98,16 @@ def run(library):
 def threads(done):
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
+
+
+def test_threads_without_memory_for_blocks_leave_them_to_others(library):
+    """Where a launch's own thread has none either, the launch fails, and a later one runs."""
+    command = [sys.executable, "-c", WITHOUT_MEMORY, library]
+    done = subprocess.run(command, env=os.environ | {"ASCENDC_CPU_THREADS": "4"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert (first, third) == ("ran", "ran")
+    assert second.startswith("there is no memory for a core of the kernel: mapping ")
 
 
 def test_threads_are_as_many_as_the_processors_that_the_process_may_use(run):
@@ -168,3 +205,31 @@ def test_a_core_that_waits_leaves_its_thread_to_others_and_continues_in_it(waiti
 def test_a_core_may_poll_what_another_one_writes(waiting):
     done = subprocess.run([sys.executable, "-c", POLLING, waiting], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["1"], done.stderr
+
+
+MEETING_WITHOUT_MEMORY = """
+import resource, sys
+import numpy as np
+from cann_cpu.kernel import KernelFile
+
+meet, threads = KernelFile.kept("waiting.cpp", sys.argv[1])["meet"], np.zeros(200, np.int32)
+meet(threads, blocks=4)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**25, resource.RLIM_INFINITY))
+try:
+    meet(threads, blocks=200)
+except Exception as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+meet(threads, blocks=200)
+print(threads.all())
+"""
+
+
+def test_cores_that_wait_for_one_without_memory_return(waiting):
+    command = [sys.executable, "-c", MEETING_WITHOUT_MEMORY, waiting]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    failed, met = done.stdout.splitlines()
+    assert failed.startswith("there is no memory for a core of the kernel: mapping ")
+    assert met == "True"
