@@ -82,7 +82,8 @@ class Job::Worker {
     return true;
   }
 
-  // False without memory for a stack. Helpers that have begun nothing leave the job to others, otherwise it fails.
+  // Returns false if there is no memory for a fiber. A helper without tasks leaves the job to other threads; in any
+  // other thread the job fails.
   bool add_idle() {
     try {
       idle_.push_back(std::make_unique<Fiber>());

@@ -22,7 +22,7 @@ class Job {
 
   // Calls task(0), task(1) and so on, in this thread and in those of the pool that are idle, and returns when all have
   // returned. Of what they throw it throws that of the lowest number; tasks behind it that have not begun do not begin.
-  // Without memory to begin a task it calls give_up(), which lets those that wait return, and throws what says so.
+  // If there is no memory to begin a task, it calls give_up(), which lets waiting tasks return, and throws an error.
   void run(const std::function<void(uint32_t)>& task, const std::function<void()>& give_up);
 
   // In a task: returns when the condition holds. `lock` is of the mutex that guards what the condition reads.
