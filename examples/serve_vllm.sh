@@ -3,10 +3,8 @@
 # Serves tiny models with vLLM and vllm-ascend, in a separate environment; the options are serve_vllm.py's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-unset PYTHONDONTWRITEBYTECODE  # vllm-ascend's graph modes need what Python writes, and pip leaves it to Python
-. examples/environment.sh
+. examples/environment.sh  # Python may write what it compiles: vllm-ascend's graph modes need it
 environment .venv-vllm
-install() { "$python" -m pip --quiet --disable-pip-version-check install --no-compile "$@"; }
 install -r examples/serve_vllm.txt
 install --no-deps vllm==0.23.0 vllm_ascend==0.23.0 compressed-tensors==0.17.0
 # The operators of a torchvision for CUDA cannot be registered without it; those of 0.15.2 are not looked for.

@@ -10,6 +10,5 @@ if python -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then
 fi
 . examples/environment.sh
 environment .venv-mindspore
-unset PYTHONDONTWRITEBYTECODE  # pip leaves it to Python
-"$python" -m pip --quiet --disable-pip-version-check install --no-compile mindspore==2.10.0 "numpy<2"
+install mindspore==2.10.0 "numpy<2"
 "$python" examples/mindspore/run.py

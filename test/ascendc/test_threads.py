@@ -24,8 +24,18 @@ before = len(os.listdir("/proc/self/task"))
 KernelFile.kept("nothing.cpp", sys.argv[1])["nothing"](np.ones(1), blocks=8)
 print(1 + len(os.listdir("/proc/self/task")) - before)
 """
-WITHOUT_MEMORY = """
-import resource, sys, threading
+LIMIT = """
+import resource
+
+def limit_memory(more):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+
+def lift_limit():
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+WITHOUT_MEMORY = f"""{LIMIT}
+import sys, threading
 import numpy as np
 from cann_cpu.kernel import KernelFile
 
@@ -43,12 +53,11 @@ nothing(x, blocks=1)  # this thread has a stack for blocks from now on, the othe
 go = threading.Event()
 other = threading.Thread(target=lambda: (go.wait(), launch()))
 other.start()
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 2**18, resource.RLIM_INFINITY))
+limit_memory(2**18)
 launch()
 go.set()
 other.join()
-resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+lift_limit()
 launch()
 """
 WAITING = """
@@ -207,20 +216,19 @@ def test_a_core_may_poll_what_another_one_writes(waiting):
     assert done.stdout.split() == ["1"], done.stderr
 
 
-MEETING_WITHOUT_MEMORY = """
-import resource, sys
+MEETING_WITHOUT_MEMORY = f"""{LIMIT}
+import sys
 import numpy as np
 from cann_cpu.kernel import KernelFile
 
 meet, threads = KernelFile.kept("waiting.cpp", sys.argv[1])["meet"], np.zeros(200, np.int32)
 meet(threads, blocks=4)
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 2**25, resource.RLIM_INFINITY))
+limit_memory(2**25)
 try:
     meet(threads, blocks=200)
 except Exception as error:
     print(error)
-resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+lift_limit()
 meet(threads, blocks=200)
 print(threads.all())
 """
