@@ -2,7 +2,7 @@
 // Events: recording, waiting across streams and devices, times.
 #include "event.h"
 
-#include "gil.h"
+#include "cann_cpu/gil.h"
 #include "timeouts.h"
 
 namespace cann_cpu {

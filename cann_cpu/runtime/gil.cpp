@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gil.h"
+#include "cann_cpu/gil.h"
 
 #include <atomic>
 
@@ -21,6 +21,15 @@ void* give_gil_away() {
   return has_gil ? save() : nullptr;
 }
 
+int take_gil() {
+  static auto* const ensure = python_function<int()>("PyGILState_Ensure");
+  return ensure();
+}
+
+// Both change with the lock alone.
+int running_tasks = 0;
+bool was_collecting = false;
+
 }  // namespace
 
 WithoutGil::WithoutGil() : thread_(give_gil_away()) {}
@@ -28,6 +37,18 @@ WithoutGil::WithoutGil() : thread_(give_gil_away()) {}
 WithoutGil::~WithoutGil() {
   static auto* const restore = python_function<void(void*)>("PyEval_RestoreThread");
   if (thread_ != nullptr) restore(thread_);
+}
+
+WithGil::WithGil() : state_(take_gil()) {
+  static auto* const disable_collection = python_function<int()>("PyGC_Disable");
+  if (running_tasks++ == 0) was_collecting = disable_collection() != 0;
+}
+
+WithGil::~WithGil() {
+  static auto* const enable_collection = python_function<int()>("PyGC_Enable");
+  static auto* const release = python_function<void(int)>("PyGILState_Release");
+  if (--running_tasks == 0 && was_collecting) enable_collection();
+  release(state_);
 }
 
 void expect_python_tasks() { has_python_tasks = true; }

@@ -3,7 +3,7 @@
 #include <deque>
 
 #include "cann_cpu/call.h"
-#include "gil.h"
+#include "cann_cpu/gil.h"
 #include "stream.h"
 
 namespace cann_cpu {
@@ -55,7 +55,7 @@ struct cann_cpu_PythonAccess {
   bool is_write;
 };
 
-// Appends a task that calls run(function), which takes the GIL and returns a code with cann_cpu_python_task_failed.
+// Appends a task that calls run(function) with the GIL, which returns a code with cann_cpu_python_task_failed.
 extern "C" CANN_EXPORT aclError cann_cpu_launch_python_task(aclrtStream stream, const char* name, uint64_t function,
                                                             aclError (*run)(uint64_t),
                                                             const cann_cpu_PythonAccess* accesses, size_t count) {
@@ -67,6 +67,7 @@ extern "C" CANN_EXPORT aclError cann_cpu_launch_python_task(aclrtStream stream, 
   const auto kept = std::make_shared<const PythonFunction>(function);
   const auto task = [kept, run] {
     const Scope called = scope_of(&Observer::on_host_function, *running_stream(), /*is_kernel=*/true);
+    const WithGil calls_python;
     return run(kept->number);
   };
   return launch(stream, name, task, of_task);

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "cann_cpu/gil.h"
 #include "cann_cpu/waiting.h"
-#include "gil.h"
 #include "log.h"
 
 namespace cann_cpu {

@@ -98,6 +98,31 @@ def test_a_function_lives_as_long_as_what_runs_it():
     assert collected(seen)
 
 
+def test_garbage_is_collected_outside_of_tasks():
+    """What is freed may wait for a stream, as a compiled graph of torchair does, and the task would wait for itself."""
+    freed_in = []
+
+    class Garbage:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            freed_in.append(threading.current_thread())
+
+    def task():
+        [[] for _ in range(3 * gc.get_threshold()[0])]
+        Garbage()
+        [[] for _ in range(3 * gc.get_threshold()[0])]
+
+    for stream in (torch.npu.Stream(), torch.npu.Stream()):
+        with torch.npu.stream(stream):
+            python_task.launch("task", task)
+    torch.npu.synchronize()
+    assert gc.isenabled()
+    gc.collect()
+    assert freed_in == [threading.current_thread()] * 2
+
+
 def test_an_exception_is_an_error_of_the_stream_with_the_kernel_its_line_and_that_of_the_launch():
     def broken():
         raise ValueError("a wrong mask")

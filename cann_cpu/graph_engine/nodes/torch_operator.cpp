@@ -6,6 +6,7 @@
 
 #include "acl/acl_rt.h"
 #include "cann_cpu/export.h"
+#include "cann_cpu/gil.h"
 #include "cann_cpu/python_function.h"
 #include "graph_engine/model/dtypes.h"
 #include "table.h"
@@ -48,8 +49,12 @@ Outputs called(NodeCall& n) {
     tensors[i] = described(inputs[i]);
   }
   Results results;
-  if (call_operator(n.text("operator", "").c_str(), n.text("arguments", "").c_str(), tensors.data(), tensors.size(),
-                    n.stream(), &results) != 0) {
+  const std::string name = n.text("operator", ""), arguments = n.text("arguments", "");
+  const auto call = [&] {
+    const WithGil calls_python;
+    return call_operator(name.c_str(), arguments.c_str(), tensors.data(), tensors.size(), n.stream(), &results);
+  };
+  if (call() != 0) {
     const char* message = aclGetRecentErrMsg();
     throw GraphError(message == nullptr ? "it failed" : message);
   }
