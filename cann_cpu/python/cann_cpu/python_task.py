@@ -5,7 +5,8 @@
 
     python_task.launch("scale", lambda: numpy.multiply(x, 2, out=y), [(x_address, 64, False), (y_address, 64, True)])
 
-A task runs in the stream's thread, with the GIL. A captured graph records it, and each replay runs it again.
+A task runs in the stream's thread, with the GIL, and without Python's garbage collector: what it frees may wait for the
+stream. A captured graph records the task, and each replay runs it again.
 """
 
 import atexit
