@@ -24,6 +24,21 @@ def test_a_program_is_forked_and_loads_the_backends_of_torch():
     assert run("-c", program).stdout.split("\n")[1].startswith("<module 'torch_npu.npu'")
 
 
+def test_it_ends_without_the_destructors_of_the_backends():
+    """Those of torch_npu free a logger that its thread acl_thread then reads."""
+    program = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.strdup.restype = ctypes.c_void_p
+libc.__cxa_atexit(libc.puts, ctypes.c_void_p(libc.strdup(b"the backends' destructors have run")), None)
+import torch
+torch.ones(1).npu() + 1
+print("done")
+"""
+    done = run("-c", program)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
 @pytest.mark.parametrize("how", ["-c", "-m", "file"])
 def test_it_has_its_arguments_streams_folder_and_variables(how, tmp_path):
     program = """

@@ -188,6 +188,13 @@ def _end_before_libraries() -> None:
     libc.__cxa_atexit(libc.fflush, None, None)
 
 
+def _end_before_backends() -> None:
+    """Lets this process end without the destructors of the backends, which torch has loaded. torch_npu's thread
+    acl_thread reads a logger that they have freed, and aborts the process where others have got the memory."""
+    with contextlib.suppress(OSError, AttributeError):  # the runtime in use is not cann_cpu
+        ctypes.CDLL(None).on_exit(ctypes.CDLL("libascendcl.so").cann_cpu_end_before_libraries, None)
+
+
 class Backends(importlib.abc.Loader, importlib.abc.MetaPathFinder):
     """Makes the next `import torch` load torch's backends, which the server has not loaded."""
 
@@ -206,6 +213,7 @@ class Backends(importlib.abc.Loader, importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         if module._is_device_backend_autoload_enabled():
             module._import_device_backends()
+            _end_before_backends()
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allocates and frees buffers, and reports wrong frees.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
+#include "cann_cpu/export.h"
 #include "findings.h"
 #include "page_faults.h"
 #include "runtime/checks/call_site.h"
@@ -184,3 +186,11 @@ struct GuardedAllocator final : DeviceAllocator {
 }  // namespace cann_cpu::memory
 
 cann_cpu::DeviceAllocator& cann_cpu::guarded_memory = memory::guarded_allocator;
+
+// Ends a process without what was registered before torch_npu was loaded, and without torch_npu's destructors
+// (checks/fork_server.py).
+extern "C" CANN_EXPORT void cann_cpu_end_before_libraries(int status, void*) {
+  cann_cpu::memory::tell_what_lives();
+  std::fflush(nullptr);
+  _exit(status);
+}
