@@ -55,7 +55,8 @@ struct cann_cpu_PythonAccess {
   bool is_write;
 };
 
-// Appends a task that calls run(function) with the GIL, which returns a code with cann_cpu_python_task_failed.
+// Appends a task that calls run(function) with the GIL. What run returns is an error code: 0, or that of
+// cann_cpu_python_task_failed.
 extern "C" CANN_EXPORT aclError cann_cpu_launch_python_task(aclrtStream stream, const char* name, uint64_t function,
                                                             aclError (*run)(uint64_t),
                                                             const cann_cpu_PythonAccess* accesses, size_t count) {

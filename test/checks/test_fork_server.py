@@ -25,7 +25,7 @@ def test_a_program_is_forked_and_loads_the_backends_of_torch():
 
 
 def test_it_ends_without_the_destructors_of_the_backends():
-    """Those of torch_npu free a logger that its thread acl_thread then reads."""
+    """The destructors of torch_npu free a logger that its thread acl_thread reads afterwards."""
     program = """
 import ctypes
 libc = ctypes.CDLL(None)

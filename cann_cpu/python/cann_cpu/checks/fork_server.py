@@ -189,10 +189,10 @@ def _end_before_libraries() -> None:
 
 
 def _end_before_backends() -> None:
-    """Lets this process end without the destructors of the backends, which torch has loaded. torch_npu's thread
-    acl_thread reads a logger that they have freed, and aborts the process where others have got the memory."""
+    """Lets this process end without the destructors of torch's backends. The destructors of torch_npu free a logger
+    that its thread acl_thread reads afterwards, which can abort the process."""
     with contextlib.suppress(OSError, AttributeError):  # the runtime in use is not cann_cpu
-        ctypes.CDLL(None).on_exit(ctypes.CDLL("libascendcl.so").cann_cpu_end_before_libraries, None)
+        ctypes.CDLL(None).on_exit(ctypes.CDLL("libascendcl.so").cann_cpu_end_before_backends, None)
 
 
 class Backends(importlib.abc.Loader, importlib.abc.MetaPathFinder):

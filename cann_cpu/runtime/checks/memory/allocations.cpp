@@ -189,7 +189,7 @@ cann_cpu::DeviceAllocator& cann_cpu::guarded_memory = memory::guarded_allocator;
 
 // Ends a process without what was registered before torch_npu was loaded, and without torch_npu's destructors
 // (checks/fork_server.py).
-extern "C" CANN_EXPORT void cann_cpu_end_before_libraries(int status, void*) {
+extern "C" CANN_EXPORT void cann_cpu_end_before_backends(int status, void*) {
   cann_cpu::memory::tell_what_lives();
   std::fflush(nullptr);
   _exit(status);

@@ -20,7 +20,7 @@ class WithoutGil {
 };
 
 // Takes the lock for a task, and turns Python's garbage collector off until no task runs. What the collector frees may
-// wait for a stream: as a compiled graph of torchair does. The task would wait for itself.
+// wait for a stream, as a compiled graph of torchair does: then the task would wait for itself.
 class CANN_EXPORT WithGil {
  public:
   WithGil();
