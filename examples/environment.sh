@@ -4,10 +4,10 @@
 environment() {
   local packages='import sysconfig; print(sysconfig.get_path("purelib"))'
   python=$PWD/$1/bin/python
-  [ -d "$1" ] || command python -m venv "$1"
+  [ -d "$1" ] || command python -m venv --without-pip "$1"
   echo "import site; site.addsitedir('$(command python -c "$packages")')" >"$("$python" -c "$packages")/packages_of_cann_cpu.pth"
 }
 
-# Installs packages in it. pip compiles none: Python compiles what is imported, and keeps it.
-install() { "$python" -m pip --quiet --disable-pip-version-check install --no-compile "$@"; }
+# Installs packages in it with the pip of the active one. pip compiles none: Python compiles what is imported, and keeps it.
+install() { command python -m pip --python "$python" --quiet --disable-pip-version-check install --no-compile "$@"; }
 unset PYTHONDONTWRITEBYTECODE

@@ -69,7 +69,7 @@ def installed(environment, tmp_path_factory):
     """The environment, in which build_and_install.sh has installed the wheels of dist/, in a tree without objects."""
     folder, variables = environment
     tree = tmp_path_factory.mktemp("sources") / "tree"
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "build", "__pycache__"))
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv*", "build", "__pycache__"))
     result = run(["bash", "build_and_install.sh"], tree, variables)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("a wheel of these sources fits: nothing to compile") == len(WHEELS)

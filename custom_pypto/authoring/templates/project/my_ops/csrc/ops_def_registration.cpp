@@ -1,5 +1,5 @@
 // The schemas of all operators, and the Python module.
-#include <pybind11/pybind11.h>
+#include <Python.h>
 
 #include "registration.h"
 
@@ -14,6 +14,9 @@ TORCH_LIBRARY(my_ops, m) {
 
 }  // namespace
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-  m.doc() = "The operators of my_ops: they are registered when this is imported.";
+// The library is a module without functions: importing it registers the operators.
+PyMODINIT_FUNC PyInit_my_ops_lib() {
+  static PyModuleDef module{
+      PyModuleDef_HEAD_INIT, "my_ops_lib", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+  return PyModule_Create(&module);
 }
