@@ -22,8 +22,9 @@ if level := os.environ.get("CANN_CPU_CAPABILITY"):
 
 
 HERE = Path(__file__).parent
-# Folders whose tests share what is compiled for them: where several processes test, one has all of such a folder.
-TOGETHER = ("ascendc", "cann_cpu/graph_engine", "cann_cpu/runtime", "graph", "toolkit")
+# Folders whose tests share what is compiled or started for them: where several processes test, one has all of such a
+# folder.
+TOGETHER = ("ascendc", "cann_cpu/graph_engine", "cann_cpu/runtime", "collectives", "graph", "toolkit")
 DURATIONS = HERE / "durations.json"
 """The seconds of each group of tests, and of each slow test, as `--nightly --record-durations` last wrote them. The
 longest groups run first, so that no process is left with one at the end."""
@@ -78,7 +79,8 @@ def pytest_runtest_logreport(report):
 
 def runs_all(config) -> bool:
     """Whether this process starts a run of all tests."""
-    return selects_all(config) and config.getoption("--nightly") and not hasattr(config, "workerinput")
+    is_run = not (config.option.collectonly or hasattr(config, "workerinput"))
+    return selects_all(config) and config.getoption("--nightly") and is_run
 
 
 def pytest_configure(config):

@@ -14,6 +14,7 @@ import torch
 import torch_npu
 from cann_cpu import python_task
 from checks.commands import checked
+from garbage import leave_garbage
 
 sys.path.insert(0, str(Path(__file__).parent))
 import python_task_programs as programs
@@ -101,22 +102,9 @@ def test_a_function_lives_as_long_as_what_runs_it():
 def test_garbage_is_collected_outside_of_tasks():
     """What is freed may wait for a stream, as a compiled graph of torchair does, and the task would wait for itself."""
     freed_in = []
-
-    class Garbage:
-        def __init__(self):
-            self.itself = self
-
-        def __del__(self):
-            freed_in.append(threading.current_thread())
-
-    def task():
-        [[] for _ in range(3 * gc.get_threshold()[0])]
-        Garbage()
-        [[] for _ in range(3 * gc.get_threshold()[0])]
-
     for stream in (torch.npu.Stream(), torch.npu.Stream()):
         with torch.npu.stream(stream):
-            python_task.launch("task", task)
+            python_task.launch("task", lambda: leave_garbage(freed_in))
     torch.npu.synchronize()
     assert gc.isenabled()
     gc.collect()

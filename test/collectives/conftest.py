@@ -14,7 +14,8 @@ import ranks as _ranks
 HERE = Path(__file__).resolve().parent
 
 
-@pytest.fixture(scope="session")
+# They end with the tests of this folder: a process that has used an NPU takes 1 % of a core for torch_npu's threads.
+@pytest.fixture(scope="package")
 def ranks():
     """Four ranks; a test uses the first two, three or all of them."""
     started = _ranks.Ranks(4)
@@ -22,7 +23,7 @@ def ranks():
     started.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hosts():
     try:
         made = _hosts.Hosts()
@@ -33,7 +34,7 @@ def hosts():
     made.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ranks_on_hosts(hosts):
     """Two ranks on each host, as the launcher sets in the environment."""
     started = _ranks.Ranks(4, lambda rank: hosts.enter[rank // 2], **hosts.variables(2))

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators in Python: the page, the example in every mode, what errors say."""
 
+import gc
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import fresh
@@ -11,6 +13,7 @@ import pytest
 import torch
 import torch_npu  # noqa: F401
 from checks.commands import checked
+from garbage import leave_garbage
 from triton_folder import triton_in_programs  # noqa: F401
 
 import custom_pypto.triton_ops
@@ -104,6 +107,27 @@ def add_to(x, y, factors, *, count):
 
 
 add_to.register_fake(lambda x, y, factors, *, count: None)
+
+
+@operator("triton_probe::leaves_garbage(Tensor x) -> Tensor")
+def leaves_garbage(x):
+    leave_garbage(freed_in)
+    return x + 1
+
+
+leaves_garbage.register_fake(torch.empty_like)
+freed_in = []
+
+
+def test_garbage_is_collected_outside_of_a_graph_s_operators():
+    """What is freed may be a graph that waits for the stream in which the operator runs."""
+    torch._dynamo.reset()
+    x = values(3)
+    assert torch.equal(MODES["GE static"](lambda x: torch.ops.triton_probe.leaves_garbage(x))(x), x + 1)
+    torch.npu.synchronize()
+    assert gc.isenabled()
+    gc.collect()
+    assert {*freed_in} == {threading.current_thread()}
 
 
 def test_a_replay_of_a_graph_takes_what_the_tensors_hold_then():
