@@ -88,7 +88,7 @@ if [ -z "$missing${WHEELS:-}" ] && is_built cann_cpu && is_built custom_pypto; t
 fi
 
 step "torch, torch_npu and what the build needs"
-quiet_pip install "pip>=26"  # Python 3.11's own takes 16 s longer for torch
+quiet_pip install "pip>=26"  # the one that Python 3.11 brings takes 16 s longer to install torch
 for package in $missing; do
   case $package in
     torch==*) install_torch "$package" ;;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python module: what the package calls beside the operators.
+// The Python module: the functions of C++ that the package's Python code calls.
 #include <torch/csrc/utils/pybind.h>
 
 #include <string>

@@ -6,6 +6,7 @@ import sys
 
 import fresh
 import pytest
+import task_queue
 import torch
 import torch_npu
 
@@ -252,7 +253,6 @@ out = torch.ones_like(query)
 table = torch.tensor([[0, 9], [1, 2]], dtype=torch.int32).npu()
 lengths = torch.tensor([20, 3], dtype=torch.int32)
 {call}
-torch.npu.synchronize()
 """
 
 
@@ -282,5 +282,5 @@ torch.npu.synchronize()
     ],
 )
 def test_bad_input_is_rejected_with_the_operation_and_the_argument(call, message):
-    done = fresh.run([sys.executable, "-c", PROGRAM.format(call=call)])
+    done = fresh.run([sys.executable, "-c", PROGRAM.format(call=call) + task_queue.RAISES])
     assert done.returncode != 0 and message in done.stderr, done.stderr
