@@ -129,6 +129,11 @@ def project(folder, vendor="customize", **operators):
 def install(folder, to):
     """Builds a project and installs its package: its folder, an entry of ASCEND_CUSTOM_OPP_PATH."""
     run("bash", folder / "build.sh")
+    return unpack(folder, to)
+
+
+def unpack(folder, to):
+    """Installs the package that a project has built."""
     (installer,) = folder.glob("build_out/custom_opp_*.run")
     run(installer, f"--install-path={to}", "--quiet")
     (package,) = Path(to).glob("vendors/*")

@@ -10,6 +10,7 @@ from pathlib import Path
 import aclnn
 import author
 import pytest
+from operator_project import run
 
 CALLS = """
 import ctypes, os, sys, torch, torch_npu, aclnn, custom_pypto
@@ -59,3 +60,16 @@ def test_each_is_found_by_the_name_of_its_library_and_by_torch_npu(packages):
     assert found == [DOUBLED, [[1.0], [1.0]], ["AttributeError", [3.0]], [[2.0], [2.0]], DOUBLED, [7.0]]
     found = said(CALLS, second, first, ASCEND_CUSTOM_OPP_PATH=f"{second}:{first}")
     assert found == [DOUBLED, ["AttributeError", [1.0]], [[3.0], [3.0]], [[4.0], [4.0]], DOUBLED, "AttributeError"]
+
+
+def test_what_a_removed_operator_leaves_in_the_build_folder_is_not_packed(packages, tmp_path):
+    package = packages["second"]
+    project = package.parents[2] / "second"
+    assert {path.name for path in package.glob("op_*/**/*only_second*")} == {"only_second", "aclnn_only_second.h"}
+    for file in project.glob("op_*/only_second*"):
+        file.unlink()
+    run("cmake", project / "build_out")
+    run("cmake", "--build", project / "build_out", "--target", "binary", "package")
+    rebuilt = author.unpack(project, tmp_path)
+    assert [path.name for path in rebuilt.glob("op_*/**/*") if "second" in path.name.lower()] == []
+    assert {path.name for path in rebuilt.glob("op_*/**/*of_both*")} == {"of_both", "aclnn_of_both.h"}

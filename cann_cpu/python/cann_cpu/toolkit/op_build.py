@@ -261,6 +261,15 @@ def build(library: str, folder: str) -> None:
     for soc in dict.fromkeys(soc for each in operators for soc in each["socs"]):
         here = [each for each in operators if soc in each["socs"]]
         write(out, f"aic-{soc}-ops-info.ini", info(here, soc))
+    remove_generated(out, operators)
+
+
+def remove_generated(folder: Path, operators: list[dict]) -> None:
+    """Removes the generated C++ files of other operators than these: builds use all that they find."""
+    kept = {f"aclnn_{snake_case(each['type'])}" for each in operators} | ({"op_proto"} if operators else set())
+    for old in folder.glob("*"):
+        if old.is_file() and old.stem not in kept and old.read_bytes().startswith(GENERATED.encode()):
+            old.unlink()
 
 
 def main() -> int:
@@ -271,9 +280,7 @@ def main() -> int:
         build(*sys.argv[1:])
     except BuildError as error:
         print(f"op_build: {error}", file=sys.stderr)
-        for old in Path(sys.argv[2]).glob("*"):  # the scripts of older projects use the files that they find
-            if old.is_file() and old.read_bytes().startswith(GENERATED.encode()):
-                old.unlink()
+        remove_generated(Path(sys.argv[2]), [])
         return 1
     return 0
 

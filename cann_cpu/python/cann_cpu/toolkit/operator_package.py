@@ -83,15 +83,24 @@ def os_id() -> str:
     return found[1] if found else "linux"
 
 
-def stage(folder: Path, autogen: Path, parts: list[str]) -> None:
-    """The package as it is when it is installed. A part is PLACE=FILE or PLACE=FOLDER."""
+KERNELS = "op_impl/ai_core/tbe/kernel"
+
+
+def stage(folder: Path, autogen: Path, parts: list[str], compiled: list[str]) -> None:
+    """The package as it is when it is installed. A part is PLACE=FILE or PLACE=FOLDER. The folders `compiled` have
+    kernels as CHIP/OPERATOR/; those of an operator that was removed may still be there."""
     shutil.rmtree(folder, ignore_errors=True)
+    names = {snake_case(each["type"]) for each in operators(autogen)}
+    for kernels in map(Path, compiled):
+        for kernel in kernels.glob("*/*"):
+            if kernel.name in names:
+                shutil.copytree(kernel, folder / KERNELS / kernel.relative_to(kernels))
     for part in parts:
         place, _, source = part.partition("=")
         to, found = folder / place, Path(source)
         to.mkdir(parents=True, exist_ok=True)
         if found.is_dir():
-            shutil.copytree(found, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".source"))
+            shutil.copytree(found, to, dirs_exist_ok=True)
         else:
             shutil.copy2(found, to)
     for header in autogen.glob("aclnn_*.h"):
@@ -107,10 +116,14 @@ def stage(folder: Path, autogen: Path, parts: list[str]) -> None:
     (folder / "version.info").write_text("custom_opp_compiler_version=cann_cpu\n")
 
 
+def operators(autogen: Path) -> list[dict]:
+    return json.loads((autogen / "operators.json").read_text())["operators"]
+
+
 def check(folder: Path, autogen: Path) -> None:
     """Each operator has what a call of it needs."""
-    kernels = folder / "op_impl/ai_core/tbe/kernel"
-    for operator in json.loads((autogen / "operators.json").read_text())["operators"]:
+    kernels = folder / KERNELS
+    for operator in operators(autogen):
         if operator["ai_core"] and kernels.exists() and not list(kernels.glob(f"*/{snake_case(operator['type'])}/*.o")):
             raise FileNotFoundError(f"{operator['type']} has no kernel in the package")
 
@@ -199,6 +212,7 @@ def main() -> int:
     for name in ("vendor", "type", "output", "stage", "autogen"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("parts", nargs="*", metavar="PLACE=FILE")
+    parser.add_argument("--kernels", nargs="*", default=[], help="folders of compiled kernels")
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--objects", nargs="*", default=[], help="those of the aclnn functions")
     given = parser.parse_args()
@@ -208,7 +222,7 @@ def main() -> int:
         return 1
     folder, autogen = Path(given.stage), Path(given.autogen)
     try:
-        stage(folder, autogen, given.parts)
+        stage(folder, autogen, given.parts, given.kernels)
         check(folder, autogen)
         if given.type == "RUN":
             print(write_installer(folder, given.vendor, Path(given.output)))

@@ -225,6 +225,7 @@ function(_npu_op_finish_package package)
     get_property(autogen GLOBAL PROPERTY NPU_OP_AUTOGEN)
   endif()
   set(parts)
+  set(compiled)
   set(objects)
   foreach(library IN LISTS libraries)
     if(NOT TARGET ${library})
@@ -233,7 +234,7 @@ function(_npu_op_finish_package package)
     get_target_property(folder ${library} NPU_OP_FOLDER)
     get_target_property(kernels ${library} NPU_OP_KERNELS)
     if(kernels)
-      list(APPEND parts "op_impl/ai_core/tbe/kernel=${kernels}")
+      list(APPEND compiled "${kernels}")
     elseif(folder)
       if(folder STREQUAL "op_api/lib")
         list(APPEND objects "$<TARGET_OBJECTS:${library}>")
@@ -246,7 +247,7 @@ function(_npu_op_finish_package package)
   add_custom_target(${package}_package
     COMMAND ${NPU_OP_COMMAND} cann_cpu.toolkit.operator_package --vendor ${package} --type ${type} --output "${install_path}"
             --stage "${CMAKE_BINARY_DIR}/${package}_stage" --autogen "${autogen}" ${parts} ${files}
-            --compiler "${CMAKE_CXX_COMPILER}" --objects ${objects}
+            --kernels ${compiled} --compiler "${CMAKE_CXX_COMPILER}" --objects ${objects}
     COMMENT "Packing ${package}" VERBATIM COMMAND_EXPAND_LISTS)
   add_dependencies(${package}_package ${libraries})
   add_dependencies(package ${package}_package)
