@@ -53,7 +53,10 @@ void check_mode(const FixpipeCall& call, Out out, bool from_float) {
 template <class To, class Sum>
 class Way {
  public:
-  explicit Way(const FixpipeCall& call) : call_(call), p_(call.params) {
+  explicit Way(const FixpipeCall& call)
+      : call_(call),
+        p_(call.params),
+        combines_(call.local == nullptr && block(call.where).atomic.kind != Atomic::Kind::None) {
     if constexpr (sizeof(To) == 1) merged_ = 2;
   }
 
@@ -96,6 +99,15 @@ class Way {
 
   // The columns [first, first + count) of row i, of 16 columns in each stripe.
   void columns(int64_t matrix, int64_t i, int64_t first, int64_t count, const Sum* from) const {
+    const int64_t row = matrix * p_.dstNdStride + i * p_.dstStride + first;
+    if (std::is_same_v<To, Sum> && call_.rows && !p_.reluEn && !combines_) {
+      std::byte* const to = place(row, count);
+      for (int64_t j = 0; j < count; j += kColumns) {
+        std::memcpy(to + j * static_cast<int64_t>(sizeof(Sum)), from + (first + j) * p_.srcStride,
+                    static_cast<size_t>(std::min(kColumns, count - j)) * sizeof(Sum));
+      }
+      return;
+    }
     Sum sums[kMost];
     To results[kMost];
     for (int64_t j = 0; j < count; j += kColumns) {
@@ -105,7 +117,7 @@ class Way {
       for (int64_t j = 0; j < count; ++j) sums[j] = sums[j] <= Sum{} ? Sum{} : sums[j];  // NaN stays
     }
     convert(sums, results, first, count);
-    if (call_.rows) return put(matrix * p_.dstNdStride + i * p_.dstStride + first, results, count);
+    if (call_.rows) return put(row, results, count);
     // isChannelSplit halves stripes; two stripes of 8 bits make one of 32 columns.
     const int64_t width = p_.isChannelSplit ? kColumns / 2 : kColumns * merged_;
     for (int64_t j = 0; j < count; j += width) {
@@ -151,26 +163,32 @@ class Way {
     }
   }
 
-  void put(int64_t element, const To* row, int64_t columns) const {
-    const int64_t at = element * static_cast<int64_t>(sizeof(To)), bytes = columns * static_cast<int64_t>(sizeof(To));
+  // Where elements of the result go.
+  std::byte* place(int64_t element, int64_t count) const {
+    const int64_t at = element * static_cast<int64_t>(sizeof(To)), bytes = count * static_cast<int64_t>(sizeof(To));
+    const InstructionTrace trace{.by = {call_.name, call_.where, PIPE_FIX, combines_}};
     if (call_.local != nullptr) {
-      InstructionTrace{.by = {call_.name, call_.where, PIPE_FIX}}.touch(Use::Write, *call_.local, at, bytes);
-      std::memcpy(call_.local->data + at, row, static_cast<size_t>(bytes));
-      return;
+      trace.touch(Use::Write, *call_.local, at, bytes);
+      return call_.local->data + at;
     }
-    const Atomic& atomic = block(call_.where).atomic;
-    const bool combines = atomic.kind != Atomic::Kind::None;
-    InstructionTrace{.by = {call_.name, call_.where, PIPE_FIX, combines}}.touch(Use::Write, *call_.global, at, bytes);
+    trace.touch(Use::Write, *call_.global, at, bytes);
+    return call_.global->data + at;
+  }
+
+  void put(int64_t element, const To* row, int64_t count) const {
+    std::byte* const to = place(element, count);
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(To));
     const auto* from = reinterpret_cast<const std::byte*>(row);
-    if (combines) {
-      combine_runs(atomic, call_.global->data + at, {1, bytes, 0}, from, {1, bytes, 0});
+    if (combines_) {
+      combine_runs(block(call_.where).atomic, to, {1, bytes, 0}, from, {1, bytes, 0});
     } else {
-      std::memcpy(call_.global->data + at, from, static_cast<size_t>(bytes));
+      std::memcpy(to, from, static_cast<size_t>(bytes));
     }
   }
 
   const FixpipeCall& call_;
   const FixpipeParamsV220& p_;
+  const bool combines_;  // with what is in device memory
   int64_t merged_ = 1;
   std::vector<Scale> scales_;  // one, or one for each column
 };

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <vector>
+#include <memory>
+#include <span>
 
 #include "ascendc/permute.h"
 #include "ascendc/sort.h"
@@ -46,71 +47,81 @@ void gather(Where where, const Operand& dst, const LocalMemory& src, const Local
   }
 }
 
-// The number of a pair's score; dtype is half or float.
-float score_of(const std::byte* pair, Dtype dtype) {
-  return dtype == Dtype::Half ? static_cast<float>(load<half>(pair)) : load<float>(pair);
-}
-
 void check_apart(const char* name, Where where, const LocalMemory& dst, int64_t dst_bytes, const LocalMemory& src,
                  int64_t src_bytes) {
   if (checker() == nullptr || dst.data + dst_bytes <= src.data || src.data + src_bytes <= dst.data) return;
   fail(where, "%s: source and destination overlap; they must lie apart", name);
 }
 
-enum class Ending : uint8_t { AllRuns, OneRun, OnePair };
+// Pairs in descending order of their scores, which are T, half or float.
+template <class T>
+struct PairRun {
+  const std::byte* begin;
+  const std::byte* end;
 
-// Runs of pairs that are not yet merged, each with what is left of it.
-struct PairRuns {
-  explicit PairRuns(Dtype dtype) : dtype(dtype) {}
-
-  Dtype dtype;
-  uint32_t count = 0;
-  float score[4];  // of the next pair
-  const std::byte* next[4];
-  uint32_t left[4];
-  uint32_t number[4];
-
-  void add(uint32_t run, const std::byte* first, uint32_t length) {
-    score[count] = score_of(first, dtype), next[count] = first, left[count] = length, number[count++] = run;
-  }
-
-  // Of the largest score; the first of equal ones.
-  uint32_t best() const {
-    const auto of = [&](uint32_t one, uint32_t other) { return score[other] > score[one] ? other : one; };
-    switch (count) {
-      case 4:
-        return of(of(0, 1), of(2, 3));
-      case 3:
-        return of(of(0, 1), 2);
-      case 2:
-        return of(0, 1);
-      default:
-        return 0;
-    }
-  }
-
-  // Writes the pairs in descending order. Returns their number, and counts in `taken` how many come from each run.
-  uint32_t merge(Ending ending, std::byte* to, uint16_t (&taken)[4]) {
-    uint32_t merged = 0;
-    while (count != 0) {
-      const uint32_t run = best();
-      std::memcpy(to + int64_t{merged++} * kPairBytes, next[run], kPairBytes);
-      ++taken[number[run]];
-      next[run] += kPairBytes;
-      if (--left[run] != 0) {
-        score[run] = score_of(next[run], dtype);
-      } else {
-        if (ending == Ending::OneRun) break;
-        --count;
-        for (uint32_t i = run; i < count; ++i) {
-          score[i] = score[i + 1], next[i] = next[i + 1], left[i] = left[i + 1], number[i] = number[i + 1];
-        }
-      }
-      if (ending == Ending::OnePair) break;
-    }
-    return merged;
-  }
+  int64_t length() const { return (end - begin) / kPairBytes; }
+  static float score(const std::byte* pair) { return static_cast<float>(load<T>(pair)); }
+  float last() const { return score(end - kPairBytes); }
 };
+
+// Merges two runs, from both ends at the same time and without branches that depend on scores, which are hard to
+// predict. Of equal scores the first run's comes first. Returns the end of what is written.
+template <class T>
+std::byte* merge_two(PairRun<T> a, PairRun<T> b, std::byte* to) {
+  const auto take = [](bool second, uint64_t one, uint64_t other) { return second ? other : one; };
+  std::byte* front = to;
+  std::byte* const end = to + (a.end - a.begin) + (b.end - b.begin);
+  std::byte* back = end;
+  while (a.begin != a.end && b.begin != b.end) {
+    // Of so many pairs half can be taken from each end, whichever run they come from; a single one is the front's.
+    const int64_t safe = std::min(a.length(), b.length());
+    for (int64_t i = 0; i < std::max<int64_t>(safe / 2, 1); ++i) {
+      const bool second = PairRun<T>::score(b.begin) > PairRun<T>::score(a.begin);
+      store(front, take(second, load<uint64_t>(a.begin), load<uint64_t>(b.begin)));
+      front += kPairBytes;
+      a.begin += second ? 0 : kPairBytes;
+      b.begin += second ? kPairBytes : 0;
+      if (safe == 1) break;
+      const bool first = b.last() > a.last();
+      a.end -= first ? kPairBytes : 0;
+      b.end -= first ? 0 : kPairBytes;
+      back -= kPairBytes;
+      store(back, take(first, load<uint64_t>(b.end), load<uint64_t>(a.end)));
+    }
+  }
+  const PairRun<T>& rest = a.begin != a.end ? a : b;
+  if (rest.begin != rest.end) std::memcpy(front, rest.begin, static_cast<size_t>(rest.end - rest.begin));
+  return end;
+}
+
+// Leaves of the runs what is merged before one of them is at its end.
+template <class T>
+void stop_where_one_ends(std::span<PairRun<T>> runs) {
+  const auto ends_before = [](const PairRun<T>& a, const PairRun<T>& b) { return a.last() > b.last(); };
+  const auto first = std::min_element(runs.begin(), runs.end(), ends_before);
+  for (auto run = runs.begin(); run != runs.end(); ++run) {
+    if (run == first) continue;
+    int64_t low = 0, high = run->length();
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      const float score = PairRun<T>::score(run->begin + middle * kPairBytes);
+      const bool comes_before = score > first->last() || (score == first->last() && run < first);
+      (comes_before ? low : high) = comes_before ? middle + 1 : middle;
+    }
+    run->end = run->begin + low * kPairBytes;
+  }
+}
+
+// Leaves of the runs the pair that comes first.
+template <class T>
+void stop_after_one(std::span<PairRun<T>> runs) {
+  PairRun<T>* best = nullptr;
+  for (PairRun<T>& run : runs) {
+    if (run.begin == run.end) continue;
+    if (best == nullptr || PairRun<T>::score(run.begin) > PairRun<T>::score(best->begin)) best = &run;
+  }
+  for (PairRun<T>& run : runs) run.end = run.begin + (&run == best ? kPairBytes : 0);
+}
 
 }  // namespace
 
@@ -241,37 +252,52 @@ void sort32(Where where, Dtype dtype, const LocalMemory& dst, const LocalMemory&
   }
 }
 
-void merge_sorted(Where where, Dtype dtype, const LocalMemory& dst, const LocalMemory (&sources)[4],
-                  const MrgSort4Info& info) {
+namespace {
+
+template <class T>
+void merge_sorted(Where where, const LocalMemory& dst, const LocalMemory (&sources)[4], const MrgSort4Info& info) {
   constexpr const char* kName = "MrgSort";
   if (info.validBit != 3 && info.validBit != 7 && info.validBit != 15) {
     fail(where, "%s: validBit %u; it is 0b11, 0b111 or 0b1111", kName, info.validBit);
   }
-  const auto runs = static_cast<uint32_t>(std::bit_width(info.validBit));
+  const auto count = static_cast<uint32_t>(std::bit_width(info.validBit));
   int64_t total = 0;
-  for (uint32_t run = 0; run < runs; ++run) total += info.elementLengths[run];
+  for (uint32_t run = 0; run < count; ++run) total += info.elementLengths[run];
   // How many pairs a merge gives that stops early shows when it has.
   check_repeats<uint64_t>(kName, where, info.ifExhaustedSuspension ? 0 : (info.repeatTimes * total + 31) / 32);
   uint16_t (&taken)[4] = block(where).merged;
-  std::vector<std::byte> merged(static_cast<size_t>(total * kPairBytes));  // a run may lie where its pairs go
+  const auto halves = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(total * kPairBytes));
   for (int64_t repeat = 0; repeat < info.repeatTimes; ++repeat) {
     const int64_t first = repeat * total * kPairBytes;
-    PairRuns left(dtype);
-    bool one_ended = false;
-    for (uint32_t run = 0; run < runs; ++run) {
-      const uint32_t length = info.elementLengths[run];
-      check_bytes(kName, where, Use::Read, sources[run], first, length * kPairBytes);
-      check_apart(kName, where, dst, info.repeatTimes * total * kPairBytes, sources[run], length * kPairBytes);
-      one_ended |= length == 0;
-      if (length != 0) left.add(run, sources[run].data + first, length);
+    PairRun<T> runs[4] = {};
+    bool one_is_empty = false;
+    for (uint32_t run = 0; run < count; ++run) {
+      const int64_t bytes = info.elementLengths[run] * kPairBytes;
+      check_bytes(kName, where, Use::Read, sources[run], first, bytes);
+      check_apart(kName, where, dst, info.repeatTimes * total * kPairBytes, sources[run], bytes);
+      one_is_empty |= bytes == 0;
+      runs[run] = {sources[run].data + first, sources[run].data + first + bytes};
     }
-    std::fill(taken, taken + 4, uint16_t{0});
-    // Where a run is empty from the start, it stops after the first pair.
-    const Ending ending = !info.ifExhaustedSuspension ? Ending::AllRuns : one_ended ? Ending::OnePair : Ending::OneRun;
-    const int64_t bytes = left.merge(ending, merged.data(), taken) * kPairBytes;
-    check_bytes(kName, where, Use::Write, dst, first, bytes);
-    if (bytes != 0) std::memcpy(dst.data + first, merged.data(), static_cast<size_t>(bytes));
+    const std::span valid(runs, count);
+    if (info.ifExhaustedSuspension) {
+      // Where a run is empty from the start, it stops after the first pair.
+      one_is_empty ? stop_after_one(valid) : stop_where_one_ends(valid);
+    }
+    for (uint32_t run = 0; run < 4; ++run) taken[run] = static_cast<uint16_t>(runs[run].length());
+    // A run may lie where its pairs go: all are read before the first is written.
+    std::byte* const begin = halves.get();
+    std::byte* const middle = merge_two(runs[0], runs[1], begin);
+    std::byte* const end = merge_two(runs[2], runs[3], middle);
+    check_bytes(kName, where, Use::Write, dst, first, end - begin);
+    merge_two<T>({begin, middle}, {middle, end}, dst.data + first);
   }
+}
+
+}  // namespace
+
+void merge_sorted(Where where, Dtype dtype, const LocalMemory& dst, const LocalMemory (&sources)[4],
+                  const MrgSort4Info& info) {
+  dtype == Dtype::Half ? merge_sorted<half>(where, dst, sources, info) : merge_sorted<float>(where, dst, sources, info);
 }
 
 }  // namespace AscendC::cpu

@@ -9,13 +9,14 @@ from cann_cpu.ascendc import api_names
 from cann_cpu.kernel import KernelError
 
 PAIR = np.dtype([("score", np.float32), ("index", np.uint32)])
+HALF_PAIR = np.dtype([("score", np.float16), ("filler", np.uint16), ("index", np.uint32)])
 
 
-def sorted_runs(generator, lengths):
+def sorted_runs(generator, lengths, pair=PAIR):
     """Runs of pairs in descending order, with equal scores among them, and the pairs merged as they should be."""
     runs, number = [], 0
     for length in lengths:
-        run = np.zeros(length, PAIR)
+        run = np.zeros(length, pair)
         run["score"] = np.sort(generator.integers(-20, 20, length))[::-1]
         run["index"] = np.arange(number, number + length)
         number += length
@@ -27,13 +28,17 @@ def sorted_runs(generator, lengths):
 def merge(kernels, pairs, lengths, valid, stops=False, repeats=1):
     x = pairs.view(np.float32)
     y = np.zeros(len(x) + 8, np.float32)
-    kernels("api")["merge"](x, y, len(x), *lengths, valid, stops, repeats)
-    return y[: len(x)].view(PAIR), y[len(x) : len(x) + 4].astype(int).tolist()
+    kernels("api")["merge"](x, y, len(x), *lengths, valid, stops, repeats, pairs.dtype == HALF_PAIR)
+    return y[: len(x)].view(pairs.dtype), y[len(x) : len(x) + 4].astype(int).tolist()
 
 
-@pytest.mark.parametrize("lengths", [(4, 4, 4, 4), (32, 8, 4, 20), (0, 12, 4, 0), (64, 64, 0, 0), (8, 16, 8, 0)])
-def test_sorted_runs_are_merged(kernels, lengths):
-    pairs, expected = sorted_runs(np.random.default_rng(0), lengths)
+LENGTHS = [(4, 4, 4, 4), (32, 8, 4, 20), (0, 12, 4, 0), (64, 64, 0, 0), (8, 16, 8, 0), (1500, 4, 700, 36)]
+
+
+@pytest.mark.parametrize("pair", [PAIR, HALF_PAIR], ids=["float32", "float16"])
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_sorted_runs_are_merged(kernels, lengths, pair):
+    pairs, expected = sorted_runs(np.random.default_rng(0), lengths, pair)
     valid = 15 if lengths[3] or not lengths[0] else 7 if lengths[2] else 3
     merged, taken = merge(kernels, pairs, lengths, valid)
     assert (merged == expected).all()
@@ -47,12 +52,17 @@ def test_several_times_four_runs_are_merged(kernels):
     assert (merged == np.concatenate([part[1] for part in parts])).all()
 
 
-def test_a_merge_stops_where_a_run_ends(kernels):
-    pairs, expected = sorted_runs(np.random.default_rng(2), (4, 32, 32, 32))
-    merged, taken = merge(kernels, pairs, (4, 32, 32, 32), 15, stops=True)
-    assert taken[0] == 4 or 32 in taken
-    assert (merged[: sum(taken)] == expected[: sum(taken)]).all()
-    assert (merged[sum(taken) :] == np.zeros(1, PAIR)).all()
+@pytest.mark.parametrize("lengths", [(4, 32, 32, 32), (32, 4, 4, 4), (8, 8, 8, 8), (300, 32, 500, 8), (0, 8, 16, 8)])
+def test_a_merge_stops_where_a_run_ends(kernels, lengths):
+    pairs, expected = sorted_runs(np.random.default_rng(2), lengths)
+    merged, taken = merge(kernels, pairs, lengths, 15, stops=True)
+    ends = np.cumsum(lengths)
+    run_of = np.searchsorted(ends, expected["index"], side="right")
+    counts = np.cumsum(run_of[:, None] == np.arange(4), axis=0)  # of each run, after each pair
+    stop = next(i for i, row in enumerate(counts) if (row == lengths).any())
+    assert taken == counts[stop].tolist()
+    assert (merged[: stop + 1] == expected[: stop + 1]).all()
+    assert (merged[stop + 1 :] == np.zeros(1, PAIR)).all()
 
 
 def test_a_merge_of_one_run_is_rejected(kernels):

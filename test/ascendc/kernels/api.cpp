@@ -4,28 +4,40 @@
 
 using namespace AscendC;
 
-// Merges the consecutive runs of pairs in x; `lengths` are in pairs. After the merged pairs y holds how many pairs
-// were taken from each run.
-extern "C" __global__ __aicore__ void merge(GM_ADDR x, GM_ADDR y, uint32_t count, uint32_t a, uint32_t b, uint32_t c,
-                                            uint32_t d, uint32_t valid, bool stops, uint32_t repeats) {
+// Merges the consecutive runs of pairs in x, 8 bytes each; `lengths` are in pairs. After the merged pairs y holds how
+// many pairs were taken from each run.
+template <class T>
+__aicore__ inline void MergeRuns(GM_ADDR x, GM_ADDR y, uint32_t count, const uint32_t (&lengths)[4], uint32_t valid,
+                                 bool stops, uint32_t repeats) {
+  constexpr uint32_t kPair = 8 / sizeof(T);
   Copied<float> data(x, y, count, count + 8);
-  const uint32_t lengths[] = {a, b, c, d};
   MrgSort4Info info;
   for (int i = 0; i < 4; ++i) info.elementLengths[i] = static_cast<uint16_t>(lengths[i]);
   info.ifExhaustedSuspension = stops;
   info.validBit = static_cast<uint16_t>(valid);
   info.repeatTimes = static_cast<uint8_t>(repeats);
-  MrgSortSrcList<float> list;
-  list.src1 = data.in[0];
-  list.src2 = data.in[2 * a];
-  list.src3 = data.in[2 * (a + b)];
-  list.src4 = data.in[2 * (a + b + c)];
-  MrgSort(data.out, list, info);
+  const LocalTensor<T> in = data.in.template ReinterpretCast<T>();
+  MrgSortSrcList<T> list;
+  list.src1 = in[0];
+  list.src2 = in[kPair * lengths[0]];
+  list.src3 = in[kPair * (lengths[0] + lengths[1])];
+  list.src4 = in[kPair * (lengths[0] + lengths[1] + lengths[2])];
+  MrgSort(data.out.template ReinterpretCast<T>(), list, info);
   PipeBarrier<PIPE_ALL>();
   uint16_t taken[4];
   GetMrgSortResult(taken[0], taken[1], taken[2], taken[3]);
   for (uint32_t i = 0; i < 4; ++i) data.out.SetValue(count + i, static_cast<float>(taken[i]));
   data.store();
+}
+
+extern "C" __global__ __aicore__ void merge(GM_ADDR x, GM_ADDR y, uint32_t count, uint32_t a, uint32_t b, uint32_t c,
+                                            uint32_t d, uint32_t valid, bool stops, uint32_t repeats, bool is_half) {
+  const uint32_t lengths[] = {a, b, c, d};
+  if (is_half) {
+    MergeRuns<half>(x, y, count, lengths, valid, stops, repeats);
+  } else {
+    MergeRuns<float>(x, y, count, lengths, valid, stops, repeats);
+  }
 }
 
 // y = the scores and the indices of x, sorted in runs of 32 or whole.
