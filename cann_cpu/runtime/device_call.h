@@ -13,7 +13,7 @@ namespace cann_cpu {
 std::string take_message();
 // True until the message is taken.
 bool has_message();
-// Whether aclGetRecentErrMsg gives a thread that has no message of its own the latest one of another thread.
+// Whether aclGetRecentErrMsg gives a thread that has no message the latest one of another thread.
 void share_messages(bool shares);
 // The number of device functions that this thread has called.
 inline thread_local uint64_t calls_of_thread = 0;

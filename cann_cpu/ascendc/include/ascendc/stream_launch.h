@@ -30,7 +30,7 @@ struct KernelLaunch {
 // the launch itself, and also prints the error to stderr, because few callers look at the code.
 ASCENDC_CPU_EXPORT uint32_t launch_kernel(const KernelLaunch& launch, std::function<void()> body);
 
-// Says so of a launch that was not made, and returns the code.
+// Reports that a launch was not made, and returns the code.
 ASCENDC_CPU_EXPORT uint32_t cannot_launch(const char* kernel, const char* reason);
 
 }  // namespace cann_cpu

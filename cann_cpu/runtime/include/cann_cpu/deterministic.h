@@ -9,7 +9,7 @@ namespace cann_cpu {
 // In a task of an aclnn function as it was set at its launch. The context's option counts before the process's.
 CANN_EXPORT bool is_deterministic() noexcept;
 
-// Says so for this thread for as long as it lives.
+// Sets is_deterministic() of this thread while it lives.
 class CANN_EXPORT Deterministic {
  public:
   explicit Deterministic(bool of_call);
