@@ -53,74 +53,63 @@ void check_apart(const char* name, Where where, const LocalMemory& dst, int64_t 
   fail(where, "%s: source and destination overlap; they must lie apart", name);
 }
 
-// Pairs in descending order of their scores, which are T, half or float.
-template <class T>
-struct PairRun {
-  const std::byte* begin;
-  const std::byte* end;
-
-  int64_t length() const { return (end - begin) / kPairBytes; }
-  static float score(const std::byte* pair) { return static_cast<float>(load<T>(pair)); }
-  float last() const { return score(end - kPairBytes); }
-};
+// Pairs in descending order of their scores.
+using PairRun = std::span<const Pair>;
 
 // Merges two runs, from both ends at the same time and without branches that depend on scores, which are hard to
 // predict. Of equal scores the first run's comes first. Returns the end of what is written.
 template <class T>
-std::byte* merge_two(PairRun<T> a, PairRun<T> b, std::byte* to) {
-  const auto take = [](bool second, uint64_t one, uint64_t other) { return second ? other : one; };
-  std::byte* front = to;
-  std::byte* const end = to + (a.end - a.begin) + (b.end - b.begin);
-  std::byte* back = end;
-  while (a.begin != a.end && b.begin != b.end) {
+Pair* merge_two(PairRun one, PairRun other, Pair* to) {
+  const Pair *a = one.data(), *a_end = a + one.size(), *b = other.data(), *b_end = b + other.size();
+  const auto take = [](bool second, const Pair* from, const Pair* or_from) {  // both are read: no branch
+    const auto pair = std::bit_cast<uint64_t>(*from), or_pair = std::bit_cast<uint64_t>(*or_from);
+    return std::bit_cast<Pair>(second ? or_pair : pair);
+  };
+  Pair* const end = to + one.size() + other.size();
+  Pair* back = end;
+  while (a != a_end && b != b_end) {
     // Of so many pairs half can be taken from each end, whichever run they come from; a single one is the front's.
-    const int64_t safe = std::min(a.length(), b.length());
-    for (int64_t i = 0; i < std::max<int64_t>(safe / 2, 1); ++i) {
-      const bool second = PairRun<T>::score(b.begin) > PairRun<T>::score(a.begin);
-      store(front, take(second, load<uint64_t>(a.begin), load<uint64_t>(b.begin)));
-      front += kPairBytes;
-      a.begin += second ? 0 : kPairBytes;
-      b.begin += second ? kPairBytes : 0;
+    const ptrdiff_t safe = std::min(a_end - a, b_end - b);
+    for (ptrdiff_t i = 0; i < std::max<ptrdiff_t>(safe / 2, 1); ++i) {
+      const bool second = score<T>(*b) > score<T>(*a);
+      *to++ = take(second, a, b);
+      a += second ? 0 : 1;
+      b += second ? 1 : 0;
       if (safe == 1) break;
-      const bool first = b.last() > a.last();
-      a.end -= first ? kPairBytes : 0;
-      b.end -= first ? 0 : kPairBytes;
-      back -= kPairBytes;
-      store(back, take(first, load<uint64_t>(b.end), load<uint64_t>(a.end)));
+      const bool first = score<T>(b_end[-1]) > score<T>(a_end[-1]);
+      *--back = take(first, b_end - 1, a_end - 1);
+      a_end -= first ? 1 : 0;
+      b_end -= first ? 0 : 1;
     }
   }
-  const PairRun<T>& rest = a.begin != a.end ? a : b;
-  if (rest.begin != rest.end) std::memcpy(front, rest.begin, static_cast<size_t>(rest.end - rest.begin));
+  std::copy(b, b_end, std::copy(a, a_end, to));  // one of them is empty
   return end;
 }
 
 // Leaves of the runs what is merged before one of them is at its end.
 template <class T>
-void stop_where_one_ends(std::span<PairRun<T>> runs) {
-  const auto ends_before = [](const PairRun<T>& a, const PairRun<T>& b) { return a.last() > b.last(); };
-  const auto first = std::min_element(runs.begin(), runs.end(), ends_before);
+void stop_where_one_ends(std::span<PairRun> runs) {
+  const auto ends_before = [](PairRun a, PairRun b) { return score<T>(a.back()) > score<T>(b.back()); };
+  const auto first = std::ranges::min_element(runs, ends_before);
+  const T last = score<T>(first->back());
   for (auto run = runs.begin(); run != runs.end(); ++run) {
     if (run == first) continue;
-    int64_t low = 0, high = run->length();
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      const float score = PairRun<T>::score(run->begin + middle * kPairBytes);
-      const bool comes_before = score > first->last() || (score == first->last() && run < first);
-      (comes_before ? low : high) = comes_before ? middle + 1 : middle;
-    }
-    run->end = run->begin + low * kPairBytes;
+    const auto comes_before = [&](const Pair& pair) {
+      return score<T>(pair) > last || (run < first && score<T>(pair) == last);
+    };
+    *run = {run->begin(), std::ranges::partition_point(*run, comes_before)};
   }
 }
 
 // Leaves of the runs the pair that comes first.
 template <class T>
-void stop_after_one(std::span<PairRun<T>> runs) {
-  PairRun<T>* best = nullptr;
-  for (PairRun<T>& run : runs) {
-    if (run.begin == run.end) continue;
-    if (best == nullptr || PairRun<T>::score(run.begin) > PairRun<T>::score(best->begin)) best = &run;
+void stop_after_one(std::span<PairRun> runs) {
+  PairRun* best = nullptr;
+  for (PairRun& run : runs) {
+    if (run.empty()) continue;
+    if (best == nullptr || score<T>(run.front()) > score<T>(best->front())) best = &run;
   }
-  for (PairRun<T>& run : runs) run.end = run.begin + (&run == best ? kPairBytes : 0);
+  for (PairRun& run : runs) run = run.first(&run == best ? 1 : 0);
 }
 
 }  // namespace
@@ -266,30 +255,30 @@ void merge_sorted(Where where, const LocalMemory& dst, const LocalMemory (&sourc
   // How many pairs a merge gives that stops early shows when it has.
   check_repeats<uint64_t>(kName, where, info.ifExhaustedSuspension ? 0 : (info.repeatTimes * total + 31) / 32);
   uint16_t (&taken)[4] = block(where).merged;
-  const auto halves = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(total * kPairBytes));
+  const auto halves = std::make_unique_for_overwrite<Pair[]>(static_cast<size_t>(total));
   for (int64_t repeat = 0; repeat < info.repeatTimes; ++repeat) {
     const int64_t first = repeat * total * kPairBytes;
-    PairRun<T> runs[4] = {};
+    PairRun runs[4] = {};
     bool one_is_empty = false;
     for (uint32_t run = 0; run < count; ++run) {
       const int64_t bytes = info.elementLengths[run] * kPairBytes;
       check_bytes(kName, where, Use::Read, sources[run], first, bytes);
       check_apart(kName, where, dst, info.repeatTimes * total * kPairBytes, sources[run], bytes);
       one_is_empty |= bytes == 0;
-      runs[run] = {sources[run].data + first, sources[run].data + first + bytes};
+      runs[run] = {reinterpret_cast<const Pair*>(sources[run].data + first), info.elementLengths[run]};
     }
     const std::span valid(runs, count);
     if (info.ifExhaustedSuspension) {
       // Where a run is empty from the start, it stops after the first pair.
-      one_is_empty ? stop_after_one(valid) : stop_where_one_ends(valid);
+      one_is_empty ? stop_after_one<T>(valid) : stop_where_one_ends<T>(valid);
     }
-    for (uint32_t run = 0; run < 4; ++run) taken[run] = static_cast<uint16_t>(runs[run].length());
+    for (uint32_t run = 0; run < 4; ++run) taken[run] = static_cast<uint16_t>(runs[run].size());
     // A run may lie where its pairs go: all are read before the first is written.
-    std::byte* const begin = halves.get();
-    std::byte* const middle = merge_two(runs[0], runs[1], begin);
-    std::byte* const end = merge_two(runs[2], runs[3], middle);
-    check_bytes(kName, where, Use::Write, dst, first, end - begin);
-    merge_two<T>({begin, middle}, {middle, end}, dst.data + first);
+    Pair* const begin = halves.get();
+    Pair* const middle = merge_two<T>(runs[0], runs[1], begin);
+    Pair* const end = merge_two<T>(runs[2], runs[3], middle);
+    check_bytes(kName, where, Use::Write, dst, first, (end - begin) * kPairBytes);
+    merge_two<T>({begin, middle}, {middle, end}, reinterpret_cast<Pair*>(dst.data + first));
   }
 }
 
