@@ -23,6 +23,7 @@ std::string event_name(uint8_t event) {
 }
 
 bool is_same(const Where& one, const Where& other) {
+  if (identity(one) == identity(other)) return true;
   return one.line() == other.line() && one.column() == other.column() && one.file_name() == other.file_name();
 }
 
@@ -224,27 +225,26 @@ void Checker::check_ordered(const Instruction& by, Use use, pipe_t pipe, Use ear
        past(earlier_use), earlier.where.line(), kPipeNames[by.pipe], cure.c_str());
 }
 
-// Whether everything relevant about an access was already checked and noted in the pipe's epoch. A wait for what the
-// scalar unit wrote is also a wait for what it has since read there.
-bool Checker::is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin,
-                       uintptr_t end) const {
-  const Shadow::Segment* segment = shadow.find(begin);
-  if (segment == nullptr || segment->end < end) return false;
-  const History& history = segment->history;
-  if (!history.defined && &shadow == &local_shadow_) return false;
+// Whether everything relevant about an access to bytes of one history was already checked and noted in the pipe's
+// epoch. A wait for what the scalar unit wrote is also a wait for what it has since read there.
+bool Checker::is_known(const History& history, pipe_t pipe, Use use, const Access& access) {
   const bool scalar_wrote = pipe == PIPE_S && history.writer == PIPE_S && history.write.epoch == access.epoch;
-  if (use == Use::Read) return scalar_wrote || history.reads[pipe].epoch == access.epoch;
-  return scalar_wrote && history.write == access && history.reads == decltype(history.reads){};
+  if (use == Use::Read) return scalar_wrote || history.epoch_of_read(pipe) == access.epoch;
+  return scalar_wrote && history.write == access && !history.has_reads();
 }
 
 template <class Memory>
 void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memory& memory, int64_t offset,
                      int64_t bytes) {
   last_ = by.where;
+  const bool is_local = &shadow == &local_shadow_;
   const uintptr_t begin = address_of(memory.data + offset);
   const uintptr_t end = begin + static_cast<uintptr_t>(bytes);
   Access access{by.name, by.where, clocks_[by.pipe][by.pipe], by.atomic};
-  if (is_known(shadow, by.pipe, use, access, begin, end)) return;
+  auto position = shadow.position(begin);
+  if (const History* history = shadow.whole(position, begin, end); history != nullptr) {
+    if ((history->defined || !is_local) && is_known(*history, by.pipe, use, access)) return;
+  }
   uintptr_t defined_until = begin;
   bool something_defined = false;
   std::array<uint32_t, kPipes> waits = {};
@@ -252,8 +252,8 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
     check_ordered(by, use, pipe, earlier_use, earlier, from, to, memory);
     waits[pipe] = std::max(waits[pipe], earlier.epoch);
   };
-  const bool may_have_rests = by.rests != nullptr && use == Use::Read && &shadow == &local_shadow_;
-  shadow.for_each(begin, end, [&](uintptr_t from, uintptr_t to, const History& history) {
+  const bool may_have_rests = by.rests != nullptr && use == Use::Read && is_local;
+  shadow.for_each(position, begin, end, [&](uintptr_t from, uintptr_t to, const History& history) {
     // The unwritten rest of a block whose beginning is written.
     if (may_have_rests && !history.defined && from == defined_until) {
       const uintptr_t block = begin + (from - begin) / kBlockBytes * kBlockBytes;
@@ -266,31 +266,33 @@ void Checker::access(Shadow& shadow, const Instruction& by, Use use, const Memor
       meets(history.writer, Use::Write, history.write, from, to);
     }
     if (use == Use::Write) {
-      for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
-        if (by.atomic && history.reads[pipe].atomic) continue;
-        meets(static_cast<pipe_t>(pipe), Use::Read, history.reads[pipe], from, to);
-      }
+      history.for_each_read([&](pipe_t pipe, const Access& read) {
+        if (!(by.atomic && read.atomic)) meets(pipe, Use::Read, read, from, to);
+      });
       // For other blocks it is a plain write if one of the block's was.
       if (history.write.epoch != 0 && !history.write.atomic) access.atomic = false;
     }
     if (history.defined && from == defined_until) defined_until = to;
     something_defined |= history.defined;
   });
-  if (by.pipe == PIPE_S && auto_sync_ == AutoSync::On) wait_by_compiler(waits);
+  if (by.pipe == PIPE_S && auto_sync_ == AutoSync::On) {
+    wait_by_compiler(waits);
+    position = shadow.position(begin);  // what the unit learned may have changed the segments
+  }
   if (by.fractals && something_defined) defined_until = end;
-  if (&shadow == &local_shadow_ && use == Use::Read && defined_until != end) {
+  if (is_local && use == Use::Read && defined_until != end) {
     const uintptr_t item = defined_until - (defined_until - begin) % memory.itemsize;
-    const std::string cure =
-        defined_until == begin ? "copy or compute it before"
-                               : "line " + std::to_string(shadow.find(defined_until - 1)->history.write.where.line()) +
-                                     " wrote what lies before it";
+    const std::string cure = defined_until == begin
+                                 ? "copy or compute it before"
+                                 : "line " + std::to_string(shadow.find(defined_until - 1)->write.where.line()) +
+                                       " wrote what lies before it";
     fail(by.where, "%s reads %s, which nothing has written; %s", by.name,
          naming(memory).elements(item, std::min<uintptr_t>(item + memory.itemsize, end)).c_str(), cure.c_str());
   }
   if (use == Use::Write) {
-    shadow.assign(begin, end, {.defined = true, .writer = by.pipe, .write = access, .reads = {}});
+    shadow.assign(position, begin, end, by.pipe, access);
   } else {
-    shadow.change(begin, end, [&](History& history) { history.reads[by.pipe] = access; });
+    shadow.change(position, begin, end, [&](History& history) { history.set_read(by.pipe, access); });
   }
 }
 
@@ -309,12 +311,28 @@ void Checker::check_alive(const Instruction& by, const LocalMemory& memory) cons
        name_of(*memory.buffer).c_str());
 }
 
+// Whether the access is right, and the log takes it.
+bool Checker::log_scalar(const char* name, const Where& where, Use use, const LocalMemory& memory, int64_t offset,
+                         int64_t bytes) {
+  if (is_cube_ || !is_alive(memory) || memory.buffer->hardware != Hardware::UB) return false;
+  if (offset + bytes > memory.bytes) return false;
+  const auto check = [&](uint64_t begin) {
+    const uintptr_t base = address_of(memories_[static_cast<size_t>(Hardware::UB)]);
+    return right_for_scalars({name, where, PIPE_S}, use, base + begin);
+  };
+  if (!scalars_.add(name, where, use, memory, offset, static_cast<uint32_t>(bytes), check)) return false;
+  last_ = where;
+  return true;
+}
+
 // The bytes around one, of one history, that the scalar unit may use; empty where it may not.
 ScalarLog::Range Checker::right_for_scalars(const Instruction& by, Use use, uintptr_t at) const {
   const auto [begin, end, history] = local_shadow_.around(at);
-  bool right = (use == Use::Write || history.defined) && is_ordered(by, use, history.writer, history.write);
-  for (uint32_t pipe = 0; use == Use::Write && pipe < kPipes; ++pipe) {
-    right &= is_ordered(by, use, static_cast<pipe_t>(pipe), history.reads[pipe]);
+  bool right = use == Use::Write;
+  if (history != nullptr) {
+    right = (right || history->defined) && is_ordered(by, use, history->writer, history->write);
+    history->for_each_read(
+        [&](pipe_t pipe, const Access& read) { right &= use == Use::Read || is_ordered(by, use, pipe, read); });
   }
   if (!right) return {};
   const uintptr_t base = address_of(memories_[static_cast<size_t>(Hardware::UB)]);
@@ -330,7 +348,7 @@ void Checker::note_scalars() {
 void Checker::check_alignment(const Instruction& by, const LocalMemory& memory, uint32_t alignment) {
   if (is_left_out(memory)) return;
   check_alive(by, memory);
-  const auto offset = static_cast<uint64_t>(memory.data - memories_[static_cast<size_t>(hardware_of(memory))]);
+  const auto offset = static_cast<uint32_t>(memory.data - memories_[static_cast<size_t>(hardware_of(memory))]);
   if (offset % alignment == 0) return;
   fail(by.where, "%s: the tensor begins %" PRIu64 " bytes into %s; it must be a multiple of %u", by.name,
        static_cast<uint64_t>(memory.data - memory.buffer->data), name_of(*memory.buffer).c_str(), alignment);
@@ -341,14 +359,6 @@ void Checker::touch(const Instruction& by, Use use, const LocalMemory& memory, i
   if (by.pipe == PIPE_S && hardware_of(memory) != Hardware::UB) {
     fail(by.where, "%s: the scalar unit does not reach %s; copy to device memory or the unified buffer", by.name,
          name_of(hardware_of(memory)));
-  }
-  if (by.pipe == PIPE_S && is_alive(memory) && offset + bytes <= memory.bytes) {
-    const uintptr_t base = address_of(memories_[static_cast<size_t>(Hardware::UB)]);
-    const auto check = [&](uint64_t begin) { return right_for_scalars(by, use, base + begin); };
-    if (scalars_.add(by.name, by.where, use, memory, offset, static_cast<uint32_t>(bytes), check)) {
-      last_ = by.where;
-      return;
-    }
   }
   note_scalars();
   check_alive(by, memory);
@@ -547,12 +557,16 @@ void Checker::allocated(const Buffer& buffer, pipe_t producer) {
   const auto found = released_.find(buffer.number);
   if (found != released_.end()) acquire(producer, found->second);
   const uintptr_t begin = address_of(buffer.data);
-  local_shadow_.change(begin, begin + buffer.bytes, [](History& history) { history.defined = false; });
+  local_shadow_.change(local_shadow_.position(begin), begin, begin + buffer.bytes,
+                       [](History& history) { history.defined = false; });
 }
 
 void Checker::queued(const Buffer& buffer, pipe_t producer) { ready_[buffer.number] = release(producer); }
 void Checker::dequeued(const Buffer& buffer, pipe_t consumer) { acquire(consumer, ready_[buffer.number]); }
-void Checker::released(const Buffer& buffer, pipe_t consumer) { released_[buffer.number] = release(consumer); }
+void Checker::released(const Buffer& buffer, pipe_t consumer) {
+  scalars_.forget_recent();
+  released_[buffer.number] = release(consumer);
+}
 
 void Checker::set_flag(uint8_t event, uint32_t id, Where where) {
   std::optional<Flag>& flag = flags_[event][id];
@@ -629,15 +643,15 @@ void Checker::finish() const {
 }
 
 void Checker::note_uses() {
-  for (const auto& [begin, segment] : device_shadow_.segments()) {
-    const auto add = [&, begin = begin, end = segment.end](Use use, pipe_t pipe, const Access& access) {
-      if (access.epoch != 0) uses_.push_back({begin, end, core_, use, pipe, access, learned(pipe, access.epoch)});
+  device_shadow_.for_each([this](const Shadow::Segment& segment) {
+    const auto add = [&](Use use, pipe_t pipe, const Access& access) {
+      if (access.epoch == 0) return;
+      uses_.push_back({segment.begin, segment.end, core_, use, pipe, access, learned(pipe, access.epoch)});
     };
-    add(Use::Write, segment.history.writer, segment.history.write);
-    for (uint32_t pipe = 0; pipe < kPipes; ++pipe) {
-      add(Use::Read, static_cast<pipe_t>(pipe), segment.history.reads[pipe]);
-    }
-  }
+    const History& history = *segment.history;
+    add(Use::Write, history.writer, history.write);
+    history.for_each_read([&](pipe_t pipe, const Access& read) { add(Use::Read, pipe, read); });
+  });
   device_shadow_.clear();
 }
 
@@ -654,8 +668,8 @@ class CoresApart {
   CoresApart(const char* kernel, const Team& team, const DeviceMemory& device)
       : kernel_(kernel), team_(team), device_(device) {}
 
-  void check_bytes(std::vector<DeviceUse> uses) const {
-    sweep(std::move(uses), [this](const DeviceUse& one, const DeviceUse& other) {
+  void check_bytes(const std::vector<DeviceUse>& uses) const {
+    sweep(uses, [this](const DeviceUse& one, const DeviceUse& other) {
       if (one.access.atomic && other.access.atomic) return;
       if (one.use == Use::Write && other.use == Use::Write) {
         fail(one, other, "both write " + bytes(one, other) + ", the other one", "give each block its own elements");
@@ -669,13 +683,15 @@ class CoresApart {
 
   // A scalar write goes to memory with the line of the cache that it lies in.
   void check_lines(const std::vector<DeviceUse>& uses) const {
+    const auto is_scalar_write = [](const DeviceUse& use) { return use.use == Use::Write && use.pipe == PIPE_S; };
+    if (std::ranges::none_of(uses, is_scalar_write)) return;
     std::vector<DeviceUse> writes;
     for (DeviceUse use : uses) {
       if (use.use != Use::Write) continue;
       if (use.pipe == PIPE_S) std::tie(use.begin, use.end) = device_.lines(use.begin, use.end);
       writes.push_back(use);
     }
-    sweep(std::move(writes), [this](const DeviceUse& one, const DeviceUse& other) {
+    sweep(writes, [this](const DeviceUse& one, const DeviceUse& other) {
       if (one.pipe != PIPE_S && other.pipe != PIPE_S) return;
       const DeviceUse& scalar = one.pipe == PIPE_S ? one : other;
       fail(scalar, one.pipe == PIPE_S ? other : one,
@@ -687,13 +703,18 @@ class CoresApart {
 
  private:
   template <class See>
-  void sweep(std::vector<DeviceUse> uses, const See& see) const {
-    std::ranges::sort(uses, [](const DeviceUse& a, const DeviceUse& b) {
-      return std::tie(a.begin, a.core, a.pipe, a.access.epoch, a.use) <
-             std::tie(b.begin, b.core, b.pipe, b.access.epoch, b.use);
+  void sweep(const std::vector<DeviceUse>& uses, const See& see) const {
+    std::vector<std::pair<uintptr_t, const DeviceUse*>> sorted;
+    sorted.reserve(uses.size());
+    for (const DeviceUse& use : uses) sorted.emplace_back(use.begin, &use);
+    std::ranges::sort(sorted, [](const auto& a, const auto& b) {
+      if (a.first != b.first) return a.first < b.first;
+      const auto rest = [](const DeviceUse& use) { return std::tie(use.core, use.pipe, use.access.epoch, use.use); };
+      return rest(*a.second) < rest(*b.second);
     });
     std::vector<const DeviceUse*> writes, reads;  // that reach as far as the current use
-    for (const DeviceUse& use : uses) {
+    for (const auto& [begin, current] : sorted) {
+      const DeviceUse& use = *current;
       const auto compare = [&](std::vector<const DeviceUse*>& earlier) {
         std::erase_if(earlier, [&](const DeviceUse* other) { return other->end <= use.begin; });
         for (const DeviceUse* other : earlier) {
@@ -744,10 +765,11 @@ class CoresApart {
 
 }  // namespace
 
-void check_cores_apart(const char* kernel, std::vector<DeviceUse> uses, const Team& team, const DeviceMemory& device) {
+void check_cores_apart(const char* kernel, const std::vector<DeviceUse>& uses, const Team& team,
+                       const DeviceMemory& device) {
   const CoresApart apart(kernel, team, device);
   apart.check_lines(uses);
-  apart.check_bytes(std::move(uses));
+  apart.check_bytes(uses);
 }
 
 void check_vector(const char* name, Where where, const Lanes& lanes, std::span<const Operand> operands, bool is_more) {
@@ -774,10 +796,22 @@ void check_tiling(Where where, const char* type, const void* address, size_t byt
   current_block->checker->check_tiling(where, type, address, bytes);
 }
 
+namespace {
+
+[[gnu::noinline]] void check_first_scalar(Checker& checker, const char* name, Where where, Use use,
+                                          const LocalMemory& memory, int64_t offset, int64_t bytes) {
+  if (Recorder* recorder = checker.recorder()) recorder->scalar({name, where, PIPE_S}, nullptr);
+  if (checker.log_scalar(name, where, use, memory, offset, bytes)) return;
+  checker.touch({name, where, PIPE_S}, use, memory, offset, bytes);
+}
+
+}  // namespace
+
 void check_scalar(Checker& checker, const char* name, Where where, Use use, const LocalMemory& memory, int64_t offset,
                   int64_t bytes) {
-  if (Recorder* recorder = checker.recorder()) recorder->scalar({name, where, PIPE_S}, nullptr);
-  checker.touch({name, where, PIPE_S}, use, memory, offset, bytes);
+  if (checker.recorder() == nullptr && checker.repeat_scalar(where, use, memory, offset, bytes)) [[likely]]
+    return;
+  check_first_scalar(checker, name, where, use, memory, offset, bytes);
 }
 
 void check_local(const char* name, Where where, pipe_t pipe, Use use, const LocalMemory& memory, int64_t offset,

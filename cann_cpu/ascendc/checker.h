@@ -77,6 +77,13 @@ class Checker {
   void warn_of_rests(const Instruction& by, const LocalMemory& src, const Runs& src_runs, const GlobalMemory& dst,
                      const Runs& dst_runs) const;
 
+  bool repeat_scalar(const Where& where, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes) {
+    if (!scalars_.repeat(where, use, memory, offset, bytes)) return false;
+    last_ = where;
+    return true;
+  }
+  bool log_scalar(const char* name, const Where& where, Use use, const LocalMemory& memory, int64_t offset,
+                  int64_t bytes);
   void touch(const Instruction& by, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes);
   void touch(const Instruction& by, Use use, const GlobalMemory& memory, int64_t offset, int64_t bytes);
   void touch(const Instruction& by, const Lanes& lanes, const Operand& operand);
@@ -154,7 +161,7 @@ class Checker {
   void access(Shadow& shadow, const Instruction& by, Use use, const Memory& memory, int64_t offset, int64_t bytes);
   void check_cache(const Instruction& by, Use use, const GlobalMemory& memory, uintptr_t begin, uintptr_t end);
   bool is_ordered(const Instruction& by, Use use, pipe_t pipe, const Access& earlier) const;
-  bool is_known(const Shadow& shadow, pipe_t pipe, Use use, const Access& access, uintptr_t begin, uintptr_t end) const;
+  static bool is_known(const History& history, pipe_t pipe, Use use, const Access& access);
   void check_not_of_queue(const char* name, uint8_t event, uint32_t id, Where where) const;
   ScalarLog::Range right_for_scalars(const Instruction& by, Use use, uintptr_t at) const;
   static bool is_alive(const LocalMemory& memory);
@@ -195,6 +202,7 @@ class Checker {
 };
 
 // Fails if a core wrote bytes of the device that another one wrote or read, and neither waited for the other.
-void check_cores_apart(const char* kernel, std::vector<DeviceUse> uses, const Team& team, const DeviceMemory& device);
+void check_cores_apart(const char* kernel, const std::vector<DeviceUse>& uses, const Team& team,
+                       const DeviceMemory& device);
 
 }  // namespace AscendC::cpu

@@ -184,13 +184,13 @@ void run_as(const KernelType& type, const Launch& launch, Body body, const void*
   if (!checking) return;
   team.check_all_waited(launch.kernel);
   DeviceUses all;
-  for (const DeviceUses& uses : of_cores) all.insert(all.end(), uses.begin(), uses.end());
+  for (DeviceUses& uses : of_cores) std::ranges::move(uses, std::back_inserter(all));
   std::vector<std::pair<uintptr_t, uintptr_t>> writes;
   for (const DeviceUse& use : all) {
     if (use.use == Use::Write) writes.emplace_back(use.begin, use.end);
   }
   checking->memory.count_written(std::move(writes));
-  check_cores_apart(launch.kernel, std::move(all), team, checking->memory);
+  check_cores_apart(launch.kernel, all, team, checking->memory);
   if (!is_profiled) return;
   write_profile({launch.kernel, launch.blocks, checking->most_buffer_bytes, team, checking->recorders}, launch.profile);
 }

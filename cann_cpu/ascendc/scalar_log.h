@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ascendc/block.h"
+#include "shadow.h"
 
 namespace AscendC::cpu {
 
@@ -32,32 +33,51 @@ class ScalarLog {
     bool holds(uint64_t from, uint64_t to) const { return begin <= from && to <= end; }
   };
 
-  // False if it does not take the access: it must be emptied before, and the access be noted otherwise. check(begin)
-  // gives the range around a byte; what is not right is not taken.
+  // Logs an access by a site that has logged one since the log was emptied, where that use is right. False if there is
+  // more to it.
+  bool repeat(const Where& where, Use use, const LocalMemory& memory, int64_t offset, int64_t bytes) {
+    const Recent& recent = recent_[slot(where)];
+    if (recent.where != identity(where) || recent.buffer != memory.buffer || recent.number != number_) return false;
+    if (recent.use != use || recent.generation != memory.generation || offset + bytes > memory.bytes) return false;
+    const auto begin = static_cast<uint64_t>(memory.data + offset - unified_buffer_);
+    const auto size = static_cast<uint64_t>(bytes);
+    if (!recent.right.holds(begin, begin + size) || begin % kBits + size > kBits) return false;
+    note(*recent.touched, begin, size);
+    return true;
+  }
+
+  // The same for any access to memory that is alive. False if it does not take the access: it must be emptied before,
+  // and the access be noted otherwise. check(begin) gives the range around a byte; what is not right is not taken.
   template <class Check>
   bool add(const char* name, const Where& where, Use use, const LocalMemory& memory, int64_t offset, uint32_t bytes,
            const Check& check) {
     const auto begin = static_cast<uint64_t>(memory.data + offset - unified_buffer_);
     if (begin % kBits + bytes > kBits) return false;
-    if (memory.data + offset + bytes > memory.buffer->data + memory.buffer->bytes) return false;  // by SetSize
+    const auto of_buffer = static_cast<uint64_t>(memory.buffer->data - unified_buffer_);
+    const uint64_t end_of_buffer = of_buffer + memory.buffer->bytes;
+    if (begin + bytes > end_of_buffer) return false;  // by SetSize
     if (known_.empty()) known_.resize(kWords);
-    const auto word = static_cast<uint32_t>(begin / kBits);
-    const uint64_t bits = (~uint64_t{0} >> (kBits - bytes)) << (begin % kBits);
-    if (use == Use::Read && (known_[word] & bits) == bits) return true;
+    const uint64_t bits = bits_of(begin, bytes);
+    if (use == Use::Read && (known_[begin / kBits] & bits) == bits) return true;
     Range& right = right_[use == Use::Read ? 0 : 1];
     if (!right.holds(begin, begin + bytes)) right = check(begin);
     if (!right.holds(begin, begin + bytes)) return false;
     Touched* touched = find(name, where, use, memory);
     if (touched == nullptr) return false;
-    touched->add(word, bits);
-    known_[word] |= bits;
+    note(*touched, begin, bytes);
+    const Range of_both{std::max(right.begin, of_buffer), std::min(right.end, end_of_buffer)};
+    recent_[slot(where)] = {identity(where), memory.buffer, memory.generation, use, number_, of_both, touched};
     return true;
   }
+
+  // Before memory is given back.
+  void forget_recent() { ++number_; }
 
   // Empties it, and calls see(site, offset, bytes) for all that was in it.
   template <class See>
   void take(const See& see) {
     right_ = {};
+    forget_recent();
     for (Touched* touched : used_) {
       const Site& site = touched->site;
       uint64_t begin = 0, end = 0;  // of the run
@@ -88,7 +108,7 @@ class ScalarLog {
  private:
   static constexpr uint64_t kBits = 64;
   static constexpr uint32_t kWords = largest_bytes_of(Hardware::UB) / kBits;
-  static constexpr size_t kMaxSites = 16;
+  static constexpr size_t kMaxSites = 16, kRecent = 32;
 
   using Bits = std::vector<uint64_t>;  // one for each byte
   struct Touched {
@@ -105,6 +125,34 @@ class ScalarLog {
     Bits bits;                                    // from there on
     uint32_t lowest = ~uint32_t{0}, highest = 0;  // words with bits
   };
+
+  // A site that has logged something since the log was emptied for the number-th time.
+  struct Recent {
+    const void* where = nullptr;
+    const Buffer* buffer = nullptr;
+    uint32_t generation = 0;
+    Use use = Use::Read;
+    uint32_t number = 0;
+    Range right;  // in the buffer
+    Touched* touched = nullptr;
+  };
+
+  static uint64_t bits_of(uint64_t begin, uint64_t bytes) {
+    return (~uint64_t{0} >> (kBits - bytes)) << (begin % kBits);
+  }
+
+  void note(Touched& touched, uint64_t begin, uint64_t bytes) {
+    const auto word = static_cast<uint32_t>(begin / kBits);
+    const uint64_t bits = bits_of(begin, bytes);
+    touched.add(word, bits);
+    known_[word] |= bits;
+  }
+
+  // Fibonacci hashing: places of a program lie at multiples of 24 bytes.
+  static size_t slot(const Where& where) {
+    constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
+    return reinterpret_cast<uintptr_t>(identity(where)) * kGolden >> (64 - std::bit_width(kRecent - 1));
+  }
 
   static bool is_same(const Site& site, const Where& where, Use use, const Buffer* buffer) {
     return site.where.line() == where.line() && site.use == use && site.memory.buffer == buffer &&
@@ -136,6 +184,8 @@ class ScalarLog {
   const std::byte* const unified_buffer_;
   Bits known_;                  // of the whole unified buffer: what was read or written, and may be read again
   std::array<Range, 2> right_;  // to read, to write
+  std::array<Recent, kRecent> recent_;
+  uint32_t number_ = 1;
   std::array<Touched, kMaxSites> sites_;
   size_t next_ = 0;
   std::vector<Touched*> used_;  // in the order of their first access

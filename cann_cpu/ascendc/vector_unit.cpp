@@ -298,7 +298,7 @@ Loop loop_of(const Instruction& instruction, Where where, uint32_t& scalar) {
   return loops().elements[static_cast<size_t>(instruction.operation)][static_cast<size_t>(dtype)];
 }
 
-// The usual instructions without checks: the first lanes of each repeat, in blocks that follow each other. False if
+// The usual instructions: the first lanes of each repeat, in blocks that follow each other. False if
 // there is more to it.
 bool run_rows(const Instruction& instruction, Loop loop, uint32_t scalar, uint32_t repeats, uint32_t elements,
               const Strides* strides, const LocalMemory& dst, const LocalMemory* src0, const LocalMemory* src1) {
@@ -335,24 +335,26 @@ bool run_rows(const Instruction& instruction, Loop loop, uint32_t scalar, uint32
   return true;
 }
 
+// Checks an instruction, and runs it: by `rows`, which returns false if there is more to it, or in the general way. The
+// operands are dst, the old dst if it is read, and the sources.
+template <class Place, class Rows>
 void run(const Instruction& instruction, Where where, Loop loop, const Lanes& lanes, uint32_t scalar,
-         const Operand* operands, uint32_t count) {
-  if (checker() != nullptr) [[unlikely]]
-    check_vector(instruction.name, where, lanes, std::span(operands, count));
-  Runner{loop, scalar, lanes, operands[0], operands + 1, count - 1}.run();
-}
-
-// dst, the old dst if it is read, and the sources.
-template <class Place>
-void run(const Instruction& instruction, Where where, Loop loop, const Lanes& lanes, uint32_t scalar,
-         const LocalMemory& dst, const LocalMemory* src0, const LocalMemory* src1, const Place& place) {
+         const LocalMemory& dst, const LocalMemory* src0, const LocalMemory* src1, const Place& place,
+         const Rows& rows) {
   Operand operands[4];
   uint32_t count = 0;
-  operands[count++] = place(Use::Write, dst, instruction.dst, 0);
-  if (instruction.reads_dst) operands[count++] = place(Use::Read, dst, instruction.dst, 0);
-  if (src0 != nullptr) operands[count++] = place(Use::Read, *src0, instruction.src, 1);
-  if (src1 != nullptr) operands[count++] = place(Use::Read, *src1, instruction.src, 2);
-  run(instruction, where, loop, lanes, scalar, operands, count);
+  const auto add = [&](Use use, const LocalMemory& memory, Dtype dtype, int i) {
+    new (&operands[count++]) Operand(place(use, memory, dtype, i));  // without a copy
+  };
+  add(Use::Write, dst, instruction.dst, 0);
+  if (instruction.reads_dst) add(Use::Read, dst, instruction.dst, 0);
+  if (src0 != nullptr) add(Use::Read, *src0, instruction.src, 1);
+  if (src1 != nullptr) add(Use::Read, *src1, instruction.src, 2);
+  if (checker() != nullptr) [[unlikely]] {
+    check_vector(instruction.name, where, lanes, std::span(operands, count));
+    if (rows()) return;
+  }
+  Runner{loop, scalar, lanes, operands[0], operands + 1, count - 1}.run();
 }
 
 struct Consecutive {
@@ -415,12 +417,12 @@ void elementwise(const Instruction& instruction, Where where, int64_t count, uin
                  const LocalMemory* src0, const LocalMemory* src1) {
   const bool checked = block(where).checker != nullptr;
   const Loop loop = loop_of(instruction, where, scalar);
-  if (!checked && count > 0 &&
-      run_rows(instruction, loop, scalar, 1, static_cast<uint32_t>(count), nullptr, dst, src0, src1)) {
-    return;
-  }
+  const auto rows = [&] {
+    return count > 0 && run_rows(instruction, loop, scalar, 1, static_cast<uint32_t>(count), nullptr, dst, src0, src1);
+  };
+  if (!checked && rows()) return;
   const uint32_t lanes = lanes_of(instruction);
-  run(instruction, where, loop, Lanes::of_count(lanes, count), scalar, dst, src0, src1, Consecutive{lanes});
+  run(instruction, where, loop, Lanes::of_count(lanes, count), scalar, dst, src0, src1, Consecutive{lanes}, rows);
 }
 
 void elementwise(const Instruction& instruction, Where where, const MaskArgument& mask, RepeatArgument repeats,
@@ -429,16 +431,16 @@ void elementwise(const Instruction& instruction, Where where, const MaskArgument
   const Block& current = block(where);
   const uint32_t lanes = lanes_of(instruction);
   const Loop loop = loop_of(instruction, where, scalar);
-  if (current.checker == nullptr && !current.mask.counter && !mask.as_set) {
+  const auto rows = [&] {
+    if (current.mask.counter || mask.as_set) return false;
     const uint32_t elements = mask.elements >= 0 ? static_cast<uint32_t>(mask.elements) : Mask::of(mask.bits).elements;
     const auto number = static_cast<uint8_t>(repeats.number);
-    if (elements != 0 && elements <= lanes && number != 0 &&
-        run_rows(instruction, loop, scalar, number, elements, &strides, dst, src0, src1)) {
-      return;
-    }
-  }
+    return elements != 0 && elements <= lanes && number != 0 &&
+           run_rows(instruction, loop, scalar, number, elements, &strides, dst, src0, src1);
+  };
+  if (current.checker == nullptr && rows()) return;
   run(instruction, where, loop, Lanes::of_mask(instruction.name, where, lanes, mask, repeats), scalar, dst, src0, src1,
-      Strided{strides});
+      Strided{strides}, rows);
 }
 
 void compare(const char* name, Where where, Dtype dtype, CMPMODE mode, int64_t count, uint32_t scalar,

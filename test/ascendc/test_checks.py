@@ -147,6 +147,9 @@ MESSAGES = {
     "scalar_writes_to_two_buffers": "hazard: DataCopy on pipe MTE3 reads elements 0 to 63 of other .*, which SetValue "
     "on pipe S wrote",
     "scalar_writes_what_was_freed": "SetValue: the tensor of in .* was given back by FreeTensor; use it before",
+    "scalar_writes_again_what_was_freed": "SetValue: the tensor of in .* was given back by FreeTensor; use it before",
+    "scalar_writes_again_what_was_given_away": "SetValue: the tensor of in .* was given back by FreeTensor; use it",
+    "scalar_writes_behind_a_smaller_tensor": "SetValue writes element 16 of a tensor of buffer .*, which has 16; take",
     "scalar_writes_behind_its_flag": "hazard: DataCopy on pipe MTE3 reads element 7 of buffer .*, which SetValue on "
     "pipe S wrote",
     "buffer_of_what_the_scalar_unit_wrote_before": "GetValue reads element 0 of .*, which nothing has written",

@@ -803,6 +803,36 @@ extern "C" __global__ __aicore__ void scalar_writes_what_was_freed(GM_ADDR x, GM
   tensor.SetValue(0, 1.0f);  // reported
 }
 
+extern "C" __global__ __aicore__ void scalar_writes_again_what_was_freed(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled();
+  PipeBarrier<PIPE_ALL>();
+  for (uint32_t i = 0; i < 3; ++i) {
+    tensor.SetValue(i, 1.0f);  // reported
+    if (i == 1) p.in.FreeTensor(tensor);
+  }
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_again_what_was_given_away(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  LocalTensor<float> tensor = p.filled(), other;
+  PipeBarrier<PIPE_ALL>();
+  for (uint32_t i = 0; i < 4; ++i) {
+    (i % 2 == 0 ? tensor : other).SetValue(i, 1.0f);  // reported
+    if (i == 0) {
+      p.in.FreeTensor(tensor);
+      other = p.in.AllocTensor<float>();
+    }
+  }
+}
+
+extern "C" __global__ __aicore__ void scalar_writes_behind_a_smaller_tensor(GM_ADDR x, GM_ADDR y) {
+  Parts p(x, y);
+  for (uint32_t elements : {kCount, 16u}) {
+    for (uint32_t i = 0; i < 17; ++i) p.buffer.Get<float>(elements).SetValue(i, 1.0f);  // reported
+  }
+}
+
 extern "C" __global__ __aicore__ void scalar_writes_behind_its_flag(GM_ADDR x, GM_ADDR y) {
   Parts p(x, y);
   LocalTensor<float> tensor = p.buffer.Get<float>();
